@@ -1,0 +1,3 @@
+"""Sparse Sobolev graph neural networks: labels for many points from a few."""
+
+__version__ = "0.1.0"
