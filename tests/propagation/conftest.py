@@ -1,0 +1,25 @@
+"""The contract tests run once for each backend."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sobgnn.propagation.dispatch import _has_triton, native
+
+BACKENDS = [
+    pytest.param("portable", id="portable"),
+    pytest.param("native", id="native"),
+    pytest.param("triton", id="triton", marks=pytest.mark.cuda),
+]
+
+
+@pytest.fixture(params=BACKENDS)
+def device(request, monkeypatch):
+    """The device that one backend serves, with that backend forced."""
+    if request.param == "native" and not native.available():
+        pytest.skip("the compiled kernel is not installed")
+    if request.param == "triton" and not (torch.cuda.is_available() and _has_triton()):
+        pytest.skip("no CUDA device")
+    monkeypatch.setenv("SOBGNN_BACKEND", request.param)
+    return "cuda" if request.param == "triton" else "cpu"

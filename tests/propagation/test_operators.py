@@ -1,0 +1,131 @@
+"""One contract for every backend, against dense matrices from the definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from propagation_cases import dense, random_graph, rows_of, stencil_of
+
+from sobgnn.propagation import each, expand, reduce, transpose
+
+TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-13}
+
+
+def features(*shape, dtype=torch.float32, device="cpu", seed=1):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).to(device, dtype)
+
+
+def close(actual, expected, scale=1.0):
+    tolerance = TOLERANCE[actual.dtype] * scale
+    torch.testing.assert_close(actual.double().cpu(), expected, rtol=10 * tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("nodes", "degree", "alpha", "width", "epsilon", "options"),
+    [
+        (60, 8, 4, 32, 1.0, {}),
+        (60, 8, 3, 7, 0.5, {"isolated": 5}),
+        (60, 8, 2, 1, 0.0, {"isolated": 5}),
+        (50, 4, 1, 33, 1.5, {}),
+        (40, 4, 5, 16, 1.0, {"low": -30.0, "high": 6.0}),
+        (40, 4, 6, 100, 0.0, {"low": -30.0, "high": 6.0, "isolated": 1}),
+        (30, 4, 9, 5, 1e-6, {}),
+        (20, 4, 64, 3, 2.0, {"low": -6.0, "high": 3.0}),
+        (700, 3, 3, 17, 1.0, {"hub": True}),
+        (3, 0, 3, 4, 1.0, {}),
+        (1, 0, 2, 2, 0.5, {}),
+    ],
+)
+def test_each_operator_is_its_definition(device, dtype, nodes, degree, alpha, width, epsilon, options):
+    graph = random_graph(nodes, degree, **options)
+    matrices = dense(graph, alpha, epsilon)
+    stencil = stencil_of(graph, alpha, epsilon, dtype, device=device)
+    x = features(nodes, width, dtype=dtype, device=device)
+    g = features(nodes, alpha, width, dtype=dtype, device=device)
+    close(expand(stencil, x), torch.einsum("rij,jh->irh", matrices, x.double().cpu()), 3)
+    close(reduce(stencil, g), torch.einsum("rij,jrh->ih", matrices, g.double().cpu()), 3 * alpha)
+    close(each(stencil, g), torch.einsum("rij,jrh->irh", matrices, g.double().cpu()), 3)
+
+
+@pytest.mark.parametrize("index", [torch.int32, torch.int64])
+def test_a_subset_of_rows_is_those_rows_of_the_whole(device, index):
+    graph = random_graph(80, 6)
+    keep = np.array([3, 70, 11, 12])
+    stencil = rows_of(graph, keep, 3, 0.5, index=index, device=device)
+    matrices = dense(graph, 3, 0.5)[:, keep]
+    x, g = features(80, 9, device=device), features(80, 3, 9, device=device)
+    close(expand(stencil, x), torch.einsum("rij,jh->irh", matrices, x.double().cpu()), 2)
+    close(reduce(stencil, g), torch.einsum("rij,jrh->ih", matrices, g.double().cpu()), 4)
+    close(each(stencil, g), torch.einsum("rij,jrh->irh", matrices, g.double().cpu()), 2)
+    back = features(4, 3, 9, device=device)
+    close(reduce(transpose(stencil), back), torch.einsum("rij,irh->jh", matrices, back.double().cpu()), 4)
+
+
+@pytest.mark.parametrize("index", [torch.int32, torch.int64])
+@pytest.mark.parametrize("seed", range(6))
+def test_every_backend_agrees_with_the_definition_on_random_sizes(device, seed, index):
+    draw = np.random.default_rng(seed)
+    nodes, alpha, width = draw.integers(1, 90), draw.integers(1, 11), draw.integers(1, 140)
+    graph = random_graph(int(nodes), int(draw.integers(0, 12)), seed, low=-9.0, high=2.0)
+    epsilon = float(10 ** draw.uniform(-3, 1))
+    matrices = dense(graph, alpha, epsilon)
+    stencil = stencil_of(graph, alpha, epsilon, index=index, device=device)
+    x, g = features(nodes, width, device=device), features(nodes, alpha, width, device=device)
+    close(expand(stencil, x), torch.einsum("rij,jh->irh", matrices, x.double().cpu()), 3)
+    close(reduce(stencil, g), torch.einsum("rij,jrh->ih", matrices, g.double().cpu()), 3 * alpha)
+    close(each(stencil, g), torch.einsum("rij,jrh->irh", matrices, g.double().cpu()), 3)
+
+
+def test_empty_sizes_give_empty_or_zero_results(device):
+    graph = random_graph(12, 3)
+    stencil = stencil_of(graph, 3, device=device)
+    assert expand(stencil, features(12, 0, device=device)).shape == (12, 3, 0)
+    assert reduce(stencil, features(12, 3, 0, device=device)).shape == (12, 0)
+    nothing = rows_of(graph, np.array([], int), 3, device=device)
+    assert expand(nothing, features(12, 5, device=device)).shape == (0, 3, 5)
+    assert each(nothing, features(12, 3, 5, device=device)).shape == (0, 3, 5)
+    back = reduce(transpose(nothing), features(0, 3, 5, device=device))
+    assert back.shape == (12, 5)
+    assert not back.any()
+
+
+def test_layout_of_the_features_does_not_matter(device):
+    stencil = stencil_of(random_graph(40, 5), 3, device=device)
+    x, g = features(40, 11, device=device), features(40, 3, 11, device=device)
+    strided = features(22, 80, device=device)[::2, ::2].t()
+    torch.testing.assert_close(expand(stencil, x.t().contiguous().t()), expand(stencil, x), rtol=0, atol=0)
+    torch.testing.assert_close(expand(stencil, strided), expand(stencil, strided.contiguous()), rtol=0, atol=0)
+    flipped = g.permute(2, 1, 0).contiguous().permute(2, 1, 0)
+    torch.testing.assert_close(reduce(stencil, flipped), reduce(stencil, g), rtol=0, atol=0)
+    torch.testing.assert_close(each(stencil, flipped), each(stencil, g), rtol=0, atol=0)
+    spread = torch.ones(1, 1, device=device).expand(40, 11)
+    torch.testing.assert_close(expand(stencil, spread), expand(stencil, spread.contiguous()), rtol=0, atol=0)
+
+
+def test_bfloat16_features_are_summed_in_float32(device):
+    stencil = stencil_of(random_graph(400, 6, hub=True), 3, device=device)
+    x = features(400, 24, dtype=torch.bfloat16, device=device)
+    g = features(400, 3, 24, dtype=torch.bfloat16, device=device)
+    for operator, argument in ((expand, x), (reduce, g), (each, g)):
+        result = operator(stencil, argument)
+        assert result.dtype == torch.bfloat16
+        torch.testing.assert_close(result.float(), operator(stencil, argument.float()), rtol=1 / 128, atol=1e-6)
+
+
+def test_powers_that_vanish_are_zero_and_not_denormal(device):
+    graph = random_graph(30, 4, low=-9.0, high=-8.0)
+    stencil = stencil_of(graph, 8, 1.0, device=device)
+    expanded = expand(stencil, features(30, 8, device=device).abs())
+    identity = expanded[:, -1]  # 1e-64 beside the diagonal's 1
+    close(identity, features(30, 8).abs().double())
+    assert torch.isfinite(expanded).all()
+
+
+def test_the_same_bits_come_out_every_time(device):
+    stencil = stencil_of(random_graph(900, 6, hub=True), 4, device=device)
+    x, g = features(900, 19, device=device), features(900, 4, 19, device=device)
+    for operator, argument in ((expand, x), (reduce, g), (each, g)):
+        first = operator(stencil, argument)
+        assert all(torch.equal(first, operator(stencil, argument)) for _ in range(3))

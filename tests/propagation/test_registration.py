@@ -1,0 +1,179 @@
+"""What torch asks of an operator: gradients, vmap, compilation; and errors before any kernel runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from propagation_cases import random_graph, rows_of, stencil_of
+
+from sobgnn.propagation import backend, each, expand, reduce, transpose
+
+OPERATORS = [(expand, False), (reduce, True), (each, True)]
+
+
+def stencils(dtype=torch.float32, device="cpu", alpha=3):
+    graph = random_graph(14, 4, isolated=1)
+    return [
+        stencil_of(graph, alpha, 0.5, dtype, device=device),
+        rows_of(graph, np.array([2, 9, 13]), alpha, 0.5, dtype, device=device),
+    ]
+
+
+def features(stencil, orders, width=3, *, dtype=torch.float32, seed=0, batch=()):
+    columns, alpha = stencil.scale_in.shape[0], stencil.scale_in.shape[1] - 1
+    shape = (*batch, columns, alpha, width) if orders else (*batch, columns, width)
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(shape, dtype=dtype, generator=generator).to(stencil.weight.device)
+
+
+@pytest.mark.parametrize(("operator", "orders"), OPERATORS)
+@pytest.mark.parametrize("which", [0, 1])
+def test_gradients_of_first_and_second_order_are_right(device, operator, orders, which):
+    stencil = stencils(torch.float64, device)[which]
+    x = features(stencil, orders, dtype=torch.float64).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: operator(stencil, x), x, nondet_tol=0.0)
+    assert torch.autograd.gradgradcheck(lambda x: operator(stencil, x).square(), x)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_the_adjoint_is_the_dual_operator_of_the_transpose(device, which):
+    stencil = stencils(torch.float64, device)[which]
+    flipped = transpose(stencil)
+    x = features(stencil, False, dtype=torch.float64)
+    y = features(stencil, True, dtype=torch.float64)
+    g = features(flipped, True, dtype=torch.float64, seed=1)
+    torch.testing.assert_close((expand(stencil, x) * g).sum(), (x * reduce(flipped, g)).sum())
+    torch.testing.assert_close((each(stencil, y) * g).sum(), (y * each(flipped, g)).sum())
+
+
+@pytest.mark.parametrize("name", ["expand", "reduce", "each"])
+@pytest.mark.parametrize("which", [0, 1])
+def test_opcheck_passes(device, name, which):
+    stencil = stencils(device=device)[which]
+    x = features(stencil, name != "expand").requires_grad_()
+    torch.library.opcheck(getattr(torch.ops.sobgnn, name).default, (*stencil, x))
+
+
+@pytest.mark.parametrize(("operator", "orders"), OPERATORS)
+@pytest.mark.parametrize("dim", [0, 1, 2, -1])
+def test_vmap_equals_a_loop_wherever_the_batch_is(device, operator, orders, dim):
+    for stencil in stencils(device=device):
+        stacked = features(stencil, orders, batch=(5,))
+        looped = torch.stack([operator(stencil, x) for x in stacked])
+        mapped = torch.vmap(lambda x, s=stencil: operator(s, x), in_dims=dim)(stacked.movedim(0, dim))
+        torch.testing.assert_close(mapped, looped, rtol=1e-6, atol=1e-6)
+
+
+def test_vmap_over_the_stencil_is_refused(device):
+    stencil = stencils(device=device)[0]
+    weights = stencil.weight.expand(2, -1)
+    x = features(stencil, False)
+    with pytest.raises(ValueError, match="the stencil is batched"):
+        torch.vmap(lambda w: torch.ops.sobgnn.expand(*stencil._replace(weight=w), x))(weights)
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, alpha, width):
+        super().__init__()
+        self.first = torch.nn.Parameter(torch.randn(alpha, width, width))
+        self.second = torch.nn.Linear(width, alpha * width)
+
+    def forward(self, x, stencil):
+        hidden = torch.einsum("nrh,rhk->nk", expand(stencil, x), self.first).relu()
+        hidden = self.second(hidden).unflatten(-1, (-1, x.shape[-1]))
+        return each(stencil, hidden).sum(1) + reduce(stencil, hidden)
+
+
+def test_one_backward_outside_vmap_gives_every_member_its_own_gradient(device):
+    stencil = stencils(device=device)[0]
+    torch.manual_seed(0)
+    members = [Layer(3, 4).to(device) for _ in range(3)]
+    x = features(stencil, False, 4)
+    parameters, buffers = torch.func.stack_module_state(members)
+    template = Layer(3, 4).to(device)
+
+    def forward(parameters, buffers):
+        return torch.func.functional_call(template, (parameters, buffers), (x, stencil))
+
+    torch.vmap(forward)(parameters, buffers).square().mean((1, 2)).sum().backward()
+    for index, member in enumerate(members):
+        member(x, stencil).square().mean().backward()
+        for name, parameter in member.named_parameters():
+            torch.testing.assert_close(parameters[name].grad[index], parameter.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_compiles_as_one_graph_with_the_same_gradients(device):
+    stencil = stencils(device=device)[0]
+    torch.manual_seed(0)
+    layer = Layer(3, 4).to(device)
+    x = features(stencil, False, 4)
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    for run in (layer, compiled):
+        run(x, stencil).square().sum().backward()
+        if run is layer:
+            expected = [p.grad.clone() for p in layer.parameters()]
+            layer.zero_grad()
+    for parameter, gradient in zip(layer.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"weight": lambda s: s.weight.double()}, TypeError, "must be float32"),
+        ({"indices": lambda s: s.indices.short()}, TypeError, "int32 or int64"),
+        ({"indptr": lambda s: s.indptr.int()}, TypeError, "must be int64"),
+        ({"indptr": lambda s: s.indptr[:-1]}, ValueError, "must have 13 and 14 rows"),
+        ({"indptr": lambda s: s.indptr[:0]}, ValueError, r"\[R \+ 1\]"),
+        ({"t_weight": lambda s: s.t_weight[:-1]}, ValueError, "one length"),
+        ({"scale_out": lambda s: s.scale_out[:, :-1]}, ValueError, "the same columns"),
+        ({"scale_in": lambda s: s.scale_in[:, 0]}, ValueError, "alpha at least 1"),
+        ({"scale_in": lambda s: s.scale_in.double()}, TypeError, "both be float32 or both float64"),
+        ({"weight": lambda s: s.weight.to("meta")}, ValueError, "one device"),
+    ],
+)
+def test_a_stencil_that_contradicts_itself_is_refused_in_one_line(change, error, message):
+    stencil = stencils()[0]
+    broken = stencil._replace(**{name: make(stencil) for name, make in change.items()})
+    with pytest.raises(error, match=message) as caught:
+        expand(broken, features(stencil, False))
+    assert "\n" not in str(caught.value)
+
+
+def test_features_that_do_not_fit_are_refused_in_one_line():
+    square, rectangular = stencils()
+    x = features(square, False)
+    with pytest.raises(ValueError, match=r"\[14, h\] .* got \[13, 3\]"):
+        expand(square, x[1:])
+    with pytest.raises(ValueError, match=r"\[14, 3, h\] .* got \[14, 3\]"):
+        reduce(square, x)
+    with pytest.raises(ValueError, match=r"\[14, 3, h\]"):
+        each(square, features(square, True)[:, :2])
+    with pytest.raises(TypeError, match=r"need scales of torch\.float64"):
+        expand(square, x.double())
+    with pytest.raises(TypeError, match="float32, float64 or bfloat16"):
+        expand(square, x.half())
+    with pytest.raises(ValueError, match="one device"):
+        expand(square, x.to("meta"))
+    with pytest.raises(ValueError, match="self-loops as entries"):
+        expand(rectangular._replace(epsilon=0.5), x)
+
+
+def test_the_environment_chooses_the_backend(monkeypatch):
+    x = torch.zeros(1)
+    monkeypatch.delenv("SOBGNN_BACKEND", raising=False)
+    assert backend(x) in ("native", "portable")
+    monkeypatch.setenv("SOBGNN_BACKEND", "portable")
+    assert backend(x) == "portable"
+    monkeypatch.setenv("SOBGNN_BACKEND", "fast")
+    with pytest.raises(ValueError, match="native, portable or triton, but got 'fast'"):
+        backend(x)
+    monkeypatch.setenv("SOBGNN_BACKEND", "triton")
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    with pytest.raises(ValueError, match="serves CUDA tensors"):
+        backend(x)
+    monkeypatch.setenv("SOBGNN_BACKEND", "native")
+    with pytest.raises(ValueError, match="serves CPU tensors"):
+        backend(torch.zeros(1, device="meta"))
