@@ -116,8 +116,8 @@ def gaussian_weights(
         ratio = distances / scale
     ratio = np.where(distances == 0, 0.0, ratio)
     with np.errstate(over="ignore", under="ignore"):
-        weight = np.exp(-np.square(ratio)).astype(np.float32)
-    return np.maximum(weight, np.float32(SMALLEST_WEIGHT))
+        weight: npt.NDArray[np.float32] = np.exp(-np.square(ratio)).astype(np.float32)
+    return weight.clip(SMALLEST_WEIGHT)
 
 
 def mean_distance(distances: npt.NDArray[Any]) -> float:

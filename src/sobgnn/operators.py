@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,12 @@ class SobolevOperators:
     def __init__(self, graph: Graph, alpha: int = 3, epsilon: float = 1.0) -> None:
         check_alpha(alpha)
         check_epsilon(epsilon)
+        if alpha > 1 and graph.num_edges and bool((graph.weight == 1).all()):
+            warnings.warn(
+                "All edge weights are 1, so every Hadamard power of the graph is the graph itself and alpha > 1 adds "
+                "nothing. Give the edges weights, for example with sobgnn.reweight(graph).",
+                stacklevel=2,
+            )
         self.graph = graph
         self.alpha = int(alpha)
         self.epsilon = float(epsilon)
