@@ -1,0 +1,239 @@
+"""The theory, executable: Theorem 1, condition numbers, positive definiteness, eigenvalue penalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+
+from sobgnn.graph import Graph
+from sobgnn.sobolev import check_order, matrix_of
+
+Array = npt.NDArray[np.float64]
+
+# Up to here a dense spectrum is quicker than Lanczos, and it cannot fail to converge.
+_DENSE_NODES = 300
+# A whole spectrum is dense by nature: curves of more points than this are asked for by their number.
+_SPECTRUM_NODES = 5_000
+
+
+def hadamard_square_from_spectrum(L: Any) -> Array:
+    r"""Theorem 1: the Hadamard square of a symmetric matrix from its eigenvalue decomposition.
+
+    .. math:: L \circ L = P_N^\top (U \otimes U)(\Lambda \otimes \Lambda)(U^\top \otimes U^\top) P_N
+
+    Shapes: L dense or scipy sparse [N, N]; the result is dense [N, N]. For small graphs: the time is N⁴.
+    """
+    return hadamard_power_from_spectrum(L, 2)
+
+
+def hadamard_power_from_spectrum(L: Any, rho: int) -> Array:
+    r"""Theorem 1 for any ρ >= 1: :math:`L^{(\rho)}` from eigenvalue decompositions, dense [N, N].
+
+    .. math:: L^{(\rho)} = P_N^\top (U^{\otimes\rho}) (\Lambda^{\otimes\rho}) (U^{\otimes\rho})^\top P_N
+
+    The theorem is applied ρ - 1 times to the pair :math:`S = L^{(\rho-1)} = V \Sigma V^\top` and L:
+    :math:`S \circ L = P_N^\top (V \otimes U)(\Sigma \otimes \Lambda)(V \otimes U)^\top P_N`. What P_N selects
+    from V ⊗ U are the N rows :math:`v_i \otimes u_i` (a row-wise Khatri–Rao product), and they are taken in
+    blocks of columns, so nothing of N² × N² is formed.
+    """
+    check_order(rho)
+    dense = _dense(_symmetric(L, "L"))
+    eigenvalues, U = np.linalg.eigh(dense)
+    power = (U * eigenvalues) @ U.T
+    for _ in range(rho - 1):
+        power = _product_from_spectra(*np.linalg.eigh(power), eigenvalues, U)
+    return np.asarray(power)
+
+
+def partial_permutation(n: int, rho: int = 2) -> sp.csr_array:
+    r"""The partial permutation :math:`P_N \in \{0, 1\}^{N^\rho \times N}` of Theorem 1.
+
+    Column i has its one at the row :math:`i (1 + N + \dots + N^{\rho-1})`, where the ρ-fold Kronecker product
+    keeps the entries with all ρ indices equal to i.
+    """
+    check_order(rho)
+    if n < 1 or n**rho >= 2**63:
+        raise ValueError(f"`n` must be at least 1 and n**rho below 2**63, but got n={n}, rho={rho}.")
+    rows = np.arange(n, dtype=np.int64) * sum(n**k for k in range(rho))
+    return sp.csc_array((np.ones(n), rows, np.arange(n + 1)), shape=(n**rho, n)).tocsr()
+
+
+def condition_number(M: Any) -> float:
+    r"""The condition number :math:`\kappa(M) = \max_i |\lambda_i| / \min_i |\lambda_i|` of a symmetric matrix.
+
+    Infinite where the smallest eigenvalue is lost in the rounding of the largest: below N · 2⁻⁵² of it. For
+    L + εI it is (λ_max + ε) / ε.
+
+    Args:
+        M: Dense or scipy sparse [N, N]. Sparse ones of more than a few hundred nodes stay sparse: Lanczos gives
+            both ends of the spectrum. An indefinite one is factorised, which costs memory past some 10⁴ nodes.
+    """
+    matrix = _symmetric(M, "M")
+    n = matrix.shape[0]
+    if matrix.nnz == 0:
+        return float("inf")
+    if n <= _DENSE_NODES:
+        magnitudes = np.abs(np.linalg.eigvalsh(_dense(matrix)))
+        largest, smallest = float(magnitudes.max()), float(magnitudes.min())
+    else:
+        largest = abs(float(_lanczos(matrix, 1, "LM")[0]))
+        smallest = _smallest_magnitude(matrix, largest)
+    return float("inf") if smallest <= n * np.finfo(np.float64).eps * largest else largest / smallest
+
+
+def is_positive_definite(M: Any) -> bool:
+    r"""Whether :math:`x^\top M x > 0` for every x ≠ 0, of a symmetric dense or scipy sparse matrix [N, N].
+
+    Strict diagonal dominance, which every :math:`(L + \epsilon I)^{(\rho)}` with ε > 0 has, answers in one
+    pass over the entries; else the smallest eigenvalue does, by Lanczos past a few hundred nodes. One that
+    rounding cannot tell from 0 counts as 0.
+    """
+    matrix = _symmetric(M, "M")
+    n, eps = matrix.shape[0], np.finfo(np.float64).eps
+    diagonal = matrix.diagonal()
+    if np.any(diagonal <= 0):
+        return False
+    others = np.abs(matrix).sum(axis=1) - diagonal
+    rounding = 4 * eps * (np.diff(matrix.indptr) + 1) * diagonal
+    if np.all(diagonal - others > rounding):
+        return True
+    if n <= _DENSE_NODES:
+        eigenvalues = np.linalg.eigvalsh(_dense(matrix))
+        smallest, largest = float(eigenvalues[0]), float(np.abs(eigenvalues).max())
+    else:
+        smallest = float(_lanczos(matrix, 1, "SA")[0])
+        largest = float(np.abs(matrix).sum(axis=1).max())
+    return bool(smallest > n * eps * largest)
+
+
+@dataclass(frozen=True)
+class EigenvaluePenalization:
+    r"""The curves of Figure 1: how each power of the Laplacian weighs the frequencies of a signal.
+
+    Attributes:
+        rhos: The powers, [R].
+        non_sparse: Eigenvalues of :math:`L^\rho` over their maximum, [R, n], ascending along each row.
+        sparse: Eigenvalues of the Hadamard power :math:`L^{(\rho)}` over their maximum, likewise.
+    """
+
+    rhos: tuple[int, ...]
+    non_sparse: Array
+    sparse: Array
+
+
+def eigenvalue_penalization(
+    graph: Graph, rhos: Sequence[int] = (1, 2, 3, 4, 5), n_eigenvalues: int | None = None
+) -> EigenvaluePenalization:
+    r"""The normalised eigenvalues of :math:`L^\rho` and :math:`L^{(\rho)}`, of the combinatorial Laplacian.
+
+    Args:
+        graph: At most 5 000 nodes, unless ``n_eigenvalues`` is given.
+        rhos: Powers, integers of at least 1.
+        n_eigenvalues: Only the largest ones, by Lanczos; all if left out.
+    """
+    rhos = tuple(check_order(rho) for rho in rhos)
+    n = graph.num_nodes
+    if n_eigenvalues is None and n > _SPECTRUM_NODES:
+        raise ValueError(
+            f"All eigenvalues are for graphs of at most {_SPECTRUM_NODES} nodes, but got {n}. Pass n_eigenvalues=100 "
+            "for the largest ones."
+        )
+    if n_eigenvalues is not None and not 1 <= n_eigenvalues <= n:
+        raise ValueError(f"`n_eigenvalues` must be between 1 and {n} nodes, but got {n_eigenvalues}.")
+    L = matrix_of(graph, "laplacian")
+    if L.nnz:
+        L = L / L.diagonal().max()  # the curves stay as they are, and no power overflows
+    first = _top_eigenvalues(L, n_eigenvalues)
+    non_sparse, sparse = [], []
+    for rho in rhos:
+        term = L.copy()
+        term.data **= rho
+        non_sparse.append(_over_maximum(first) ** rho)
+        sparse.append(_over_maximum(first if rho == 1 else _top_eigenvalues(term, n_eigenvalues)))
+    shape = (len(rhos), len(first))
+    return EigenvaluePenalization(rhos, np.reshape(non_sparse, shape), np.reshape(sparse, shape))
+
+
+def _product_from_spectra(sigma: Array, V: Array, eigenvalues: Array, U: Array) -> Array:
+    """P^T (V ⊗ U)(Σ ⊗ Λ)(V ⊗ U)^T P for square V and U [N, N], in blocks of the N² columns of P^T (V ⊗ U)."""
+    n = len(sigma)
+    result = np.zeros((n, n))
+    width = max(1, 2**22 // max(1, n * n))
+    for start in range(0, n, width):
+        part = slice(start, start + width)
+        rows = (V[:, part, None] * U[:, None, :]).reshape(n, -1)
+        result += (rows * np.kron(sigma[part], eigenvalues)) @ rows.T
+    return np.asarray(result + result.T) / 2  # symmetric to the last bit, as the next decomposition expects
+
+
+def _smallest_magnitude(matrix: sp.csr_array, largest: float) -> float:
+    """min |λ|. Of a positive matrix it ends the spectrum, where Lanczos finds it without factorising anything."""
+    n = matrix.shape[0]
+    try:
+        lowest = float(_lanczos(matrix, 1, "SA", ncv=min(n, 60), maxiter=200)[0])
+        if lowest > -n * np.finfo(np.float64).eps * largest:
+            return max(lowest, 0.0)
+    except ArpackNoConvergence:
+        pass  # eigenvalues crowd at 0, as on long paths: there the factors are thin
+    # An indefinite matrix has its smallest magnitude inside the spectrum, where only an inverse looks.
+    try:
+        return abs(float(_lanczos(matrix.tocsc(), 1, "LM", sigma=0.0)[0]))
+    except RuntimeError as error:
+        if "singular" not in str(error):
+            raise
+        return 0.0
+
+
+def _lanczos(matrix: Any, k: int, which: str, **options: Any) -> Array:
+    """k eigenvalues of a sparse symmetric matrix, ascending; the same bits every time."""
+    n = matrix.shape[0]
+    v0 = np.random.default_rng(0).standard_normal(n)
+    arguments = {"k": k, "which": which, "v0": v0, "return_eigenvectors": False}
+    try:
+        values = eigsh(matrix, **{"ncv": min(n, max(2 * k + 1, 40)), **arguments, **options})
+    except ArpackNoConvergence:
+        if "maxiter" in options:
+            raise
+        # Crowded ends of a spectrum need a larger subspace.
+        values = eigsh(matrix, **{"ncv": min(n, max(4 * k, 200)), "maxiter": 100 * n, **arguments, **options})
+    return np.sort(values)
+
+
+def _top_eigenvalues(matrix: sp.csr_array, count: int | None) -> Array:
+    """The largest eigenvalues (all if ``count`` is None) of a positive semi-definite matrix, ascending."""
+    n = matrix.shape[0]
+    if count is None or n <= _DENSE_NODES or count > n // 2:
+        values = np.linalg.eigvalsh(_dense(matrix))[-(count or n) :]
+    elif matrix.nnz:
+        values = _lanczos(matrix, count, "LA")
+    else:
+        values = np.zeros(count)
+    return np.asarray(np.maximum(values, 0.0))  # below 0 by rounding alone
+
+
+def _over_maximum(values: Array) -> Array:
+    top = float(values[-1]) if values.size else 0.0
+    return np.asarray(values / top) if top > 0 else np.zeros_like(values)
+
+
+def _symmetric(M: Any, name: str) -> sp.csr_array:
+    """M as float64 CSR, checked to be square, finite and symmetric; the caller's matrix is left as it is."""
+    matrix = sp.csr_array(M, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
+        raise ValueError(f"{name} must be a square matrix of at least one row, but got shape {np.shape(M)}.")
+    if not np.all(np.isfinite(matrix.data)):
+        raise ValueError(f"{name} must be finite, but has NaN or infinite entries.")
+    gap = np.abs(matrix - matrix.T)
+    if gap.nnz and gap.data.max() > 1e-12 * np.abs(matrix.data).max():
+        raise ValueError(f"{name} must be symmetric, but differs from its transpose by up to {gap.data.max():.3g}.")
+    return matrix
+
+
+def _dense(matrix: sp.csr_array) -> Array:
+    return np.asarray(matrix.toarray())
