@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from sobgnn.arrays import load_arrays, save_arrays
 from sobgnn.graph_report import GraphReport, report_adjacency
 
 Symmetrize = Literal["union", "mutual"]
@@ -197,6 +199,32 @@ class Graph:
         csr = self.to_scipy()[rank][:, rank]
         csr.sort_indices()
         return graph_from_csr(csr, self.neighbor_recall).to(self.device)
+
+    def save(self, path: str | Path) -> None:
+        """Write the graph to an uncompressed npz file, whole or not at all."""
+        arrays = {"indptr": _numpy(self.indptr), "indices": _numpy(self.indices), "weight": _numpy(self.weight)}
+        if self.neighbor_recall is not None:
+            arrays["neighbor_recall"] = np.float64(self.neighbor_recall)
+        save_arrays(path, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path, *, mmap: bool = True) -> Graph:
+        """The graph of :meth:`save`; memory-mapped, so that only what is used is read, unless told otherwise."""
+        arrays = load_arrays(path, ("indptr", "indices", "weight"), mmap=mmap)
+        recall = arrays.get("neighbor_recall")
+        indptr, indices, weight = (arrays[name] for name in ("indptr", "indices", "weight"))
+        sound = (
+            indptr.ndim == indices.ndim == weight.ndim == 1
+            and indptr.dtype == np.int64
+            and weight.dtype == np.float32
+            and indices.dtype in (np.int32, np.int64)
+            and len(indptr) >= 1
+            and len(indices) == len(weight) == indptr[-1]
+        )
+        if not sound:
+            raise ValueError(f"{path} does not hold a graph: its arrays do not fit together.")
+        tensors = (torch.from_numpy(array) for array in (indptr, indices, weight))
+        return cls(*tensors, neighbor_recall=None if recall is None else float(recall))
 
     def describe(self, y: npt.ArrayLike | Tensor | None = None, orders: int = 6) -> GraphReport:
         """Degrees, weights, components and, for labels ``y`` [N] (-1: unknown), their agreement per power."""

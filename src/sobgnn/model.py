@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -80,7 +81,7 @@ class SSobGNN(nn.Module):
         edge_weight: Tensor | None = None,
         *,
         propagated: Tensor | None = None,
-        rows: SobolevRows | None = None,
+        rows: SobolevRows | Sequence[SobolevRows] | None = None,
     ) -> Tensor:
         """Logits of every node, or of some.
 
@@ -88,20 +89,23 @@ class SSobGNN(nn.Module):
             x: Features.
             operators: Operators of the graph with this model's α, or PyG's ``edge_index``.
             edge_weight: Weights of ``edge_index``.
-            propagated: ``operators.propagate(x)``, computed once and used at every call.
-            rows: ``operators.rows(index)``: the last layer is computed at those nodes alone.
+            propagated: ``operators.propagate(x)``, computed once and used at every call; at the first layer's rows
+                where ``rows`` restrict it.
+            rows: ``operators.rows(index)``: the last layer is computed at those nodes alone. Or
+                ``operators.receptive_field(index, num_layers)``: every layer where the next one reads it, x being
+                the features at the first entry's ``columns``.
         """
         full = as_operators(operators, edge_weight, x, self.alpha, self.epsilon)
-        last = len(self.convs) - 1
+        at: list[SobolevOperators | SobolevRows] = [full] * len(self.convs)
+        if isinstance(rows, SobolevRows):
+            at[-1] = rows
+        elif rows is not None:
+            at = list(rows)
         h = x
-        for i, conv in enumerate(self.layers):
+        for i, (layer, where) in enumerate(zip(self.layers, at, strict=True)):
             if i > 0:
                 h = F.dropout(h, self.dropout, self.training)
-            at = rows if i == last and rows is not None else full
-            known = propagated if i == 0 else None
-            if known is not None and isinstance(at, SobolevRows):
-                known = known[at.index]
-            h = conv(h, at, propagated=known)
+            h = layer(h, where, propagated=propagated if i == 0 else None)
         return h
 
     @torch.no_grad()

@@ -93,6 +93,22 @@ class SobolevOperators:
         """Rows ``index`` of every order: propagation to those nodes alone."""
         return SobolevRows(self, index)
 
+    def receptive_field(self, index: Tensor, num_layers: int) -> list[SobolevRows]:
+        """What each of ``num_layers`` layers has to compute so that the last one is right at ``index``.
+
+        Entry l gives the rows of layer l+1 and reads those of the entry before it; the first reads features at its
+        own ``columns``. With few labels this is a small part of a large graph, and exact.
+        """
+        if num_layers < 1:
+            raise ValueError(f"`num_layers` must be at least 1, but got {num_layers}.")
+        adjacency, rows = self.graph.to_scipy(), index.cpu().numpy()
+        field = []
+        for _ in range(num_layers):
+            columns = np.union1d(adjacency[rows].indices, rows)
+            field.append(SobolevRows(self, torch.from_numpy(rows), torch.from_numpy(columns)))
+            rows = columns.astype(np.int64)
+        return field[::-1]
+
     def propagate(self, H: Tensor) -> Tensor:
         """Every order applied to one signal in one pass: H [N, h] to [N, α, h], entry ρ-1 being Â_ρ H."""
         _check_signal(H, self)
@@ -129,26 +145,34 @@ class SobolevOperators:
 
 
 class SobolevRows:
-    """Some rows of every order: propagation from all N nodes to R of them.
+    """Some rows of every order: propagation to R nodes, from all N or from C of them.
 
-    In training the last layer is needed only where the loss reads it; this is what computes it there.
+    In training the last layer is needed only where the loss reads it, and each layer before it only where the next
+    one reads; this is what computes it there. The result is that of the whole operators, row by row.
 
     Args:
         operators: The operators of the whole graph.
         index: int64 [R], the rows, distinct, in the order they are wanted.
+        columns: int64 [C], distinct, the nodes that signals are given at, in their order: all rows and all their
+            neighbours must be among them. ``None``: all nodes.
     """
 
-    def __init__(self, operators: SobolevOperators, index: Tensor) -> None:
+    def __init__(self, operators: SobolevOperators, index: Tensor, columns: Tensor | None = None) -> None:
         self.operators = operators
-        self.index = index
         self.alpha = operators.alpha
-        g, n, eps = operators.graph, operators.num_nodes, clamp_epsilon(operators.epsilon)
-        picked = index.cpu().numpy()
-        block = g.to_scipy()[picked]
-        if eps > 0:  # a rectangular pattern holds its self-loops as entries like any other
-            loops = (np.full(len(picked), eps, np.float32), (np.arange(len(picked)), picked))
-            block = (block + sp.csr_array(loops, shape=(len(picked), n))).tocsr()
-        self._csr = tuple(_tensors(part, g) for part in (block, block.T.tocsr()))
+        self.index = index.to(operators.device)
+        self.columns = None if columns is None else columns.to(operators.device)
+        self.num_columns = operators.num_nodes if columns is None else columns.numel()
+        if columns is None:
+            self.own = self.index
+        else:
+            position = torch.full((operators.num_nodes,), -1, device=operators.device)
+            position[self.columns] = torch.arange(self.num_columns, device=operators.device)
+            self.own = position[self.index]
+        self._stencils: dict[torch.dtype, Stencil] = {}
+
+    def __repr__(self) -> str:
+        return f"SobolevRows({self.index.numel()} rows from {self.num_columns} nodes of {self.operators})"
 
     @property
     def device(self) -> torch.device:
@@ -156,19 +180,45 @@ class SobolevRows:
         return self.operators.device
 
     def stencil(self, dtype: torch.dtype = torch.float32) -> Stencil:
-        """The rows as :mod:`sobgnn.propagation` takes them."""
-        scale = self.operators.scale(dtype)
-        return Stencil(*self._csr[0], *self._csr[1], scale[self.index], scale, 0.0)
+        """The rows as :mod:`sobgnn.propagation` takes them; made when first asked for."""
+        key = torch.float64 if dtype == torch.float64 else torch.float32
+        if key not in self._stencils:
+            scale = self.operators.scale(dtype)
+            inputs = scale if self.columns is None else scale[self.columns]
+            known = next(iter(self._stencils.values()), None)
+            csr = known[:6] if known else self._pattern()
+            self._stencils[key] = Stencil(*csr, scale[self.index], inputs, 0.0)
+        return self._stencils[key]
 
     def propagate(self, H: Tensor) -> Tensor:
-        """H [N, h] to [R, α, h]."""
-        _check_signal(H, self.operators)
+        """H [C, h] to [R, α, h]."""
+        _check_signal(H, self)
         return propagation.expand(self.stencil(H.dtype), H)
 
     def propagate_each(self, H: Tensor) -> Tensor:
-        """H [N, α, h] to [R, α, h], each order on its own slice."""
-        _check_signal(H, self.operators)
+        """H [C, α, h] to [R, α, h], each order on its own slice."""
+        _check_signal(H, self)
         return propagation.each(self.stencil(H.dtype), H)
+
+    def _pattern(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """CSR of the rows and of their transpose. Self-loops are entries like any other, of weight ε."""
+        ops = self.operators
+        rows = self.index.cpu().numpy()
+        block = ops.graph.to_scipy()[rows]
+        epsilon = clamp_epsilon(ops.epsilon)
+        if epsilon > 0:
+            loops = (np.full(len(rows), epsilon, np.float32), (np.arange(len(rows)), rows))
+            block = (block + sp.csr_array(loops, shape=block.shape)).tocsr()
+        if self.columns is not None:
+            entries = block.nnz
+            block = block[:, self.columns.cpu().numpy()].tocsr()
+            if block.nnz != entries:
+                raise ValueError(
+                    f"`columns` must hold every row and neighbour of the rows, but {entries - block.nnz} entries lie "
+                    "outside."
+                )
+        block.sort_indices()
+        return (*_tensors(block, ops.graph), *_tensors(block.T.tocsr(), ops.graph))
 
 
 def shift_diagonal(matrix: Any, epsilon: float) -> sp.csr_array:
@@ -251,7 +301,7 @@ def _tensors(csr: Any, like: Graph) -> tuple[Tensor, Tensor, Tensor]:
     )
 
 
-def _check_signal(H: Tensor, operators: SobolevOperators) -> None:
+def _check_signal(H: Tensor, operators: SobolevOperators | SobolevRows) -> None:
     if H.device != operators.device:
         raise ValueError(
             f"The signal and the operators must be on one device, but got {H.device} and {operators.device}. "
@@ -259,7 +309,6 @@ def _check_signal(H: Tensor, operators: SobolevOperators) -> None:
         )
     if not H.is_floating_point():
         raise TypeError(f"The signal must be floating point, but got {H.dtype}. Convert it with .float().")
-    if H.ndim < 2 or H.shape[0] != operators.num_nodes:
-        raise ValueError(
-            f"The signal must have one row per node, but got shape {list(H.shape)} for {operators.num_nodes} nodes."
-        )
+    columns = operators.num_nodes if isinstance(operators, SobolevOperators) else operators.num_columns
+    if H.ndim < 2 or H.shape[0] != columns:
+        raise ValueError(f"The signal must have one row per node, but got shape {list(H.shape)} for {columns} nodes.")
