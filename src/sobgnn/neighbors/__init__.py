@@ -1,0 +1,113 @@
+"""The k nearest neighbours of points: exact in blocks on CPU and CUDA, or approximate by HNSW."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from sobgnn.neighbors.exact import Progress, exact
+from sobgnn.neighbors.hnsw import hnsw
+from sobgnn.neighbors.points import check_k, check_pair, check_points
+from sobgnn.neighbors.spaces import Sparse, dense_spaces, distances
+
+__all__ = ["AUTO_EXACT_COST", "Neighbors", "check_points", "nearest"]
+
+Metric = Literal["euclidean", "cosine"]
+Method = Literal["auto", "exact", "hnsw"]
+
+# Up to this many multiplications (points × queries × features) a CPU searches exactly under method="auto":
+# a few minutes on two cores. MNIST's 70 000 × 784 costs 3.8e12.
+AUTO_EXACT_COST = 2e13
+
+
+class Neighbors(NamedTuple):
+    """The k nearest points of each row, nearest first; equal distances by smaller index.
+
+    Attributes:
+        indices: [M, k] int64, rows of X.
+        distances: [M, k] float32, in the units of X (euclidean) or 1 - cos (cosine).
+        recall: Share of the true neighbours found, measured on a sample; None for an exact search.
+    """
+
+    indices: npt.NDArray[np.int64]
+    distances: npt.NDArray[np.float32]
+    recall: float | None
+
+
+def nearest(
+    X: Any,
+    k: int,
+    *,
+    queries: Any = None,
+    metric: Metric = "euclidean",
+    method: Method = "auto",
+    recall: float = 0.95,
+    device: torch.device | str | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Neighbors:
+    """The k nearest rows of X: of each row of X without itself, or of each row of ``queries``.
+
+    "Itself" is the row, not the place: a duplicate of a point is its neighbour, at distance 0. Exact neighbours
+    are those of the float64 distances between the rows as given. X is only read; a memory map is read in
+    blocks, and the working copy is float32.
+
+    Args:
+        X: [N, F] numpy array or memory map, torch tensor, DataFrame or scipy sparse matrix; any real dtype.
+        k: Neighbours per row, 1 <= k < N (k <= N with ``queries``).
+        queries: [M, F], of any of these kinds; sparse exactly if X is.
+        metric: "euclidean", or "cosine" for 1 - cos. A row of zeros has cosine distance 0 to other rows of
+            zeros and 1 to all other rows.
+        method: "exact"; "hnsw" (faiss, dense X, CPU); "auto" is exact on CUDA, for sparse X and up to
+            ``AUTO_EXACT_COST``, and HNSW past it where faiss is installed.
+        recall: What HNSW must reach on 1000 sampled rows before it is used; it warns where it cannot. Its
+            distances and order are exact; only the choice of neighbours is approximate.
+        device: Where to compute; default: where X is. Sparse X is searched on the CPU.
+        seed: Draws HNSW's sample; exact search draws nothing. HNSW's neighbours are the same every time from
+            faiss 1.15 on; earlier versions insert points in the order in which threads happen to run.
+        progress: Called with (rows done, rows in all).
+    """
+    if metric not in get_args(Metric):
+        raise ValueError(f"`metric` must be 'euclidean' or 'cosine', but got {metric!r}.")
+    if method not in get_args(Method):
+        raise ValueError(f"`method` must be 'auto', 'exact' or 'hnsw', but got {method!r}.")
+    if not 0 < recall <= 1:
+        raise ValueError(f"`recall` must be above 0 and at most 1, but got {recall!r}.")
+    points = check_points(X)
+    asked = None if queries is None else check_points(queries, name="queries")
+    check_k(k, points.shape[0], without_itself=asked is None)
+    if asked is not None:
+        check_pair(points, asked, device)
+    cosine = metric == "cosine"
+
+    if sp.issparse(points):
+        if method == "hnsw":
+            raise ValueError(
+                "`method='hnsw'` needs dense X, but got a sparse matrix. Reduce it first (TruncatedSVD), or use "
+                "method='exact'."
+            )
+        sparse = Sparse(points, cosine=cosine)
+        found, squared = exact(sparse, sparse if asked is None else Sparse(asked, cosine=cosine), k, None, progress)
+        return Neighbors(found, distances(squared, sparse), None)
+
+    place = points.device if isinstance(points, Tensor) else torch.device("cpu")
+    place = place if device is None else torch.device(device)
+    cost = float(points.shape[0]) * (points if asked is None else asked).shape[0] * points.shape[1]
+    if method == "hnsw" and place.type != "cpu":
+        raise ValueError(
+            f"`method='hnsw'` runs on the CPU, but the search is on {place}. Pass device='cpu', or use method='exact'."
+        )
+    if method == "auto" and place.type == "cpu" and cost > AUTO_EXACT_COST and importlib.util.find_spec("faiss"):
+        method = "hnsw"
+    base, query = dense_spaces(points, asked, cosine=cosine, device=place)
+    if method == "hnsw":
+        found, squared, reached = hnsw(base, query, k, recall, seed, progress)
+        return Neighbors(found, distances(squared, base), reached)
+    found, squared = exact(base, query, k, None, progress)
+    return Neighbors(found, distances(squared, base), None)

@@ -1,0 +1,217 @@
+r"""Exact search: float32 products propose, float64 differences order, an error bound proves.
+
+Matrix products cannot order neighbours by themselves, since :math:`|x|^2 + |y|^2 - 2 x \cdot y` cancels. They
+propose a few more than k candidates; the candidates' distances are recomputed from differences in float64; and a
+bound on the products' rounding error proves that no point left out is closer. Rows it cannot prove (ties,
+clusters far smaller than the spread of the data) are searched again in float64, where every point within
+the bound is looked at. The answer therefore depends neither on block sizes nor on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sobgnn.neighbors.spaces import Dense, Space
+
+_TILE = 8192  # points: float32 products of a tile take 256 MiB
+_BLOCK_BYTES = 2**28  # of float64 products held at once
+_GROUP = 16
+_FAR = 1e30  # squared distance of the rows that pad a tile; real ones are at most 4 × features
+
+Progress = Callable[[int, int], None]
+Found = tuple[Tensor, Tensor]
+
+
+def exact(
+    base: Any, query: Any, k: int, which: npt.NDArray[np.int64] | None = None, progress: Progress | None = None
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Indices and squared distances of the k nearest rows of ``base`` to all or some query rows: [M, k].
+
+    ``query is base`` leaves each row itself out.
+    """
+    at = torch.arange(query.n) if which is None else torch.from_numpy(which)
+    at = at.to(base.device)
+    if not isinstance(base, Dense) or not _keeps_float32(base.device):
+        found, d2 = _search_float64(base, query, k, at, progress)
+        return found.cpu().numpy(), d2.cpu().numpy()
+
+    many = min(k + max(8, k // 4), base.n - (query is base))
+    last, candidates = _propose(base, query, many, None if which is None else at, progress)
+    found = torch.empty((len(at), k), dtype=torch.int64, device=base.device)
+    d2 = torch.empty((len(at), k), dtype=torch.float64, device=base.device)
+    proven = torch.empty(len(at), dtype=torch.bool, device=base.device)
+    for rows in torch.arange(len(at), device=base.device).split(_TILE):  # type: ignore[no-untyped-call]
+        nearest, exactly = by_distance(candidates[rows], measure(base, query, at[rows], candidates[rows]))
+        bound = _bound(base, query.low_sq[at[rows]], exactly[:, k - 1], torch.float32)
+        proven[rows] = (last[rows] > bound) | (many == base.n - (query is base))
+        found[rows], d2[rows] = nearest[:, :k], exactly[:, :k]
+    doubtful = (~proven).nonzero().flatten()
+    if len(doubtful):
+        found[doubtful], d2[doubtful] = _search_float64(base, query, k, at[doubtful], None)
+    return found.cpu().numpy(), d2.cpu().numpy()
+
+
+def measure(base: Any, query: Any, at: Tensor, to: Tensor) -> Tensor:
+    """Squared distances in float64, [b, c]; what is rounding alone is 0."""
+    d2: Tensor = base.squared(query, at, to)
+    # Parallel rows differ by rounding once they have unit length; they are equal, and ties go by index.
+    if base.cosine:
+        d2[d2 < 1e-30] = 0.0
+    return d2
+
+
+def by_distance(found: Tensor, d2: Tensor) -> Found:
+    """Each row in the order of (distance, index)."""
+    found, order = found.sort(dim=1)
+    d2, order = d2.gather(1, order).sort(dim=1, stable=True)
+    return found.gather(1, order), d2
+
+
+def _bound(base: Space, own: Tensor, farthest: Tensor, level: torch.dtype) -> Tensor:
+    """What the computed |x - y|² of a y among the k nearest cannot exceed, given the k-th candidate's: [b].
+
+    Such a y is within far of x, hence no longer than |x| + far. A sum of t terms in precision u is off by at
+    most t·u times the sum of their sizes, in whatever order it is taken; the sizes sum to (|x| + |y|)².
+    """
+    u = torch.finfo(level).eps / 2
+    length, far = own.sqrt(), farthest.sqrt()
+    reach = (length + far).clamp_(max=base.reach) + length
+    shift = (u + 2.0**-50 * math.sqrt(base.terms)) * (reach + 1)  # the rows themselves are rounded
+    slack = 2.1 * (base.terms + 8) * u * reach.square() + base.terms * torch.finfo(level).tiny
+    return (far + shift).square() + slack
+
+
+# ---------------------------------------------------------------------------------- float32: candidates
+
+
+def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: Progress | None) -> Found:
+    """The ``many`` smallest products of each query row: the largest of them [M], and their columns [M, many].
+
+    Tile by tile, each row keeping its best so far. Products of a set with itself are symmetric, so a tile off
+    the diagonal serves its rows and its columns, and only half of the tiles are computed.
+    """
+    symmetric = query is base and at is None
+    count = query.n if at is None else len(at)
+    best = torch.full((count, many), torch.inf, device=base.device)
+    index = torch.zeros((count, many), dtype=torch.int64, device=base.device)
+    left_starts, right_starts = range(0, count, _TILE), range(0, base.n, _TILE)
+    total, done = len(left_starts) * len(right_starts), 0
+    if symmetric:
+        total = len(left_starts) * (len(left_starts) + 1) // 2
+    for j in right_starts:
+        columns = slice(j, min(j + _TILE, base.n))
+        right = _augmented(base, columns, right=True)
+        for i in left_starts:
+            if symmetric and i > j:
+                break
+            rows = slice(i, min(i + _TILE, count))
+            tile = _augmented(query, rows if at is None else at[rows], right=False) @ right.T
+            if query is base:
+                _leave_out_itself(tile, torch.arange(count, device=base.device)[rows] if at is None else at[rows], j)
+            _keep_smallest(tile, best, index, rows, j)
+            if symmetric and i < j:
+                _keep_smallest(tile.T, best, index, columns, i)
+            done += 1
+            if progress is not None:
+                progress(count * done // total, count)
+    return best.amax(1).double(), index
+
+
+def _augmented(space: Dense, rows: slice | Tensor, *, right: bool) -> Tensor:
+    """Rows [x, |x|², 1] or [-2y, 1, |y|²], whose products are |x - y|²; padded to whole groups by far ones."""
+    x, sq = space.low[rows], space.low_sq[rows].float()
+    extra = -len(x) % _GROUP
+    out = x.new_zeros((len(x) + extra, space.terms + 2))
+    torch.mul(x, -2.0 if right else 1.0, out=out[: len(x), : space.terms])
+    out[: len(x), space.terms + right] = sq
+    out[len(x) :, space.terms + right] = _FAR
+    out[:, space.terms + (not right)] = 1.0
+    return out
+
+
+def _leave_out_itself(tile: Tensor, at: Tensor, start: int) -> None:
+    inside = ((at >= start) & (at < start + tile.shape[1])).nonzero().flatten()
+    tile[inside, at[inside] - start] = torch.inf
+
+
+def _keep_smallest(tile: Tensor, best: Tensor, index: Tensor, rows: slice, start: int) -> None:
+    """Merge a tile of columns ``start``... into the smallest values, and their columns, of its rows.
+
+    The m smallest of a row lie in the m groups with the smallest minima. Taking minima is a vectorised pass,
+    so the selection, which is not, sees a 16th of the row; and once a row has good candidates, few groups.
+    """
+    count = rows.stop - rows.start
+    width = tile.shape[1] // _GROUP
+    if tile.is_contiguous():
+        minima = tile.view(len(tile), _GROUP, width).amin(1)[:count]
+    else:
+        minima = tile.T.view(_GROUP, width, len(tile)).amin(0).T[:count].contiguous()
+    many = best.shape[1]
+    better = int((minima < best[rows].amax(1, keepdim=True)).sum(1).amax())
+    few = min(better, many, width)
+    if few == 0:
+        return
+    groups = minima.topk(few, dim=1, largest=False, sorted=False).indices
+    members = groups.unsqueeze(1) + width * torch.arange(_GROUP, device=tile.device).view(-1, 1)
+    members = members.flatten(1)
+    values = torch.cat([best[rows], tile[:count].gather(1, members)], 1)
+    names = torch.cat([index[rows], members + start], 1)
+    top = values.topk(many, dim=1, largest=False, sorted=False)
+    best[rows], index[rows] = top.values, names.gather(1, top.indices)
+
+
+def _keeps_float32(device: torch.device) -> bool:
+    """Whether float32 products are float32 here: TF32 or bfloat16 may be on, by any of several switches."""
+    probe = torch.full((256, 256), 1 + 2.0**-20, device=device)
+    return bool((probe @ torch.eye(256, device=device) == probe).all())
+
+
+# ------------------------------------------------------------------------------- float64: the last word
+
+
+def _search_float64(base: Any, query: Any, k: int, at: Tensor, progress: Progress | None) -> Found:
+    step = max(1, _BLOCK_BYTES // (8 * base.n))
+    parts = []
+    for start in range(0, len(at), step):
+        parts.append(_search_block(base, query, k, at[start : start + step]))
+        if progress is not None:
+            progress(min(start + step, len(at)), len(at))
+    return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
+
+
+def _search_block(base: Any, query: Any, k: int, at: Tensor) -> Found:
+    others = base.n - (query is base)
+    many = min(k + 8, others)
+    values, own = base.products(query, at)
+    if query is base:
+        _leave_out_itself(values, at, 0)
+    top = values.topk(many, dim=1, largest=False, sorted=False)
+    found, d2 = by_distance(top.indices, measure(base, query, at, top.indices))
+    bound = _bound(base, own, d2[:, k - 1], torch.float64)
+    found, d2 = found[:, :k].contiguous(), d2[:, :k].contiguous()
+    doubtful = (top.values.amax(1) + own <= bound).nonzero().flatten()
+    if many == others or len(doubtful) == 0:
+        return found, d2
+    within = values[doubtful] + own[doubtful].unsqueeze(1) <= bound[doubtful].unsqueeze(1)
+    found[doubtful], d2[doubtful] = _among(base, query, k, at[doubtful], within)
+    return found, d2
+
+
+def _among(base: Any, query: Any, k: int, at: Tensor, within: Tensor) -> Found:
+    """The k nearest of each row among the columns set in ``within``, all of whose distances are computed."""
+    row, column = within.nonzero(as_tuple=True)
+    d2 = measure(base, query, at[row], column.unsqueeze(1)).flatten()
+    # nonzero() lists columns in order, so two stable sorts leave (row, distance, column).
+    order = d2.argsort(stable=True)
+    order = order[row[order].argsort(stable=True)]
+    counts = torch.bincount(row, minlength=len(at))
+    first = counts.cumsum(0) - counts
+    take = order[first.unsqueeze(1) + torch.arange(k, device=row.device)]
+    return column[take], d2[take]
