@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracle import graph_of, graphs, laplacian, normalized_adjacency, random_graph
+from sobgnn.graph import Graph
+from sobgnn.sobolev import sparse_sobolev_term
+from sobgnn.spectrum import (
+    condition_number,
+    eigenvalue_penalization,
+    hadamard_power_from_spectrum,
+    hadamard_square_from_spectrum,
+    is_positive_definite,
+    partial_permutation,
+)
+
+
+@pytest.fixture(scope="module")
+def large() -> Graph:
+    """A sparse graph past the size that is treated densely."""
+    rng = np.random.default_rng(1)
+    edges = rng.integers(600, size=(2, 3000))
+    edges = edges[:, edges[0] != edges[1]]
+    edges = np.unique(np.sort(edges, axis=0), axis=1)
+    return Graph.from_edges(edges, rng.uniform(0.1, 1.0, edges.shape[1]), 600, symmetrize="union")
+
+
+# ------------------------------------------------------------------------------------------- Theorem 1
+
+
+@pytest.mark.parametrize("rho", [1, 2, 3])
+def test_the_theorem_holds_word_for_word_with_kronecker_products(path5, rho):
+    L = laplacian(path5)
+    eigenvalues, U = np.linalg.eigh(L)
+    big_u, big_lambda = np.ones((1, 1)), np.ones((1, 1))
+    for _ in range(rho):
+        big_u, big_lambda = np.kron(big_u, U), np.kron(big_lambda, np.diag(eigenvalues))
+    P = partial_permutation(5, rho)
+    literal = P.T @ (big_u @ big_lambda @ big_u.T) @ P
+    np.testing.assert_allclose(literal, L**rho, atol=1e-12)
+    np.testing.assert_allclose(hadamard_power_from_spectrum(L, rho), literal, atol=1e-12)
+
+
+@pytest.mark.parametrize("rho", [1, 2, 3])
+def test_partial_permutation_selects_one_row_for_each_node(rho):
+    P = partial_permutation(4, rho)
+    assert P.shape == (4**rho, 4)
+    assert set(P.data) == {1.0}
+    np.testing.assert_array_equal((P.T @ P).toarray(), np.eye(4))
+
+
+def test_hadamard_square_of_a_laplacian_comes_from_its_spectrum_and_is_not_its_matrix_square(graph30):
+    L = laplacian(graph30)
+    square = hadamard_square_from_spectrum(L)
+    np.testing.assert_allclose(square, L * L, atol=1e-11 * np.abs(L * L).max())
+    assert not np.allclose(square, L @ L)
+
+
+@given(graph=graphs(), rho=st.integers(1, 6))
+def test_hadamard_powers_come_from_the_spectrum_for_any_order(graph, rho):
+    L = laplacian(graph)
+    L /= max(1.0, np.abs(L).max())
+    power = hadamard_power_from_spectrum(sp.csr_array(L), rho)
+    np.testing.assert_allclose(power, L**rho, atol=1e-11 * max(np.abs(L).max() ** rho, 1e-300))
+
+
+# -------------------------------------------------------------------------------- positive definiteness
+
+
+@given(graph=graphs(), rho=st.integers(1, 5), epsilon=st.floats(0.01, 10))
+def test_sobolev_terms_of_the_laplacian_are_positive_definite(graph, rho, epsilon):
+    scale = max(1.0, float(graph.weight.max())) if graph.num_edges else 1.0
+    graph = graph.with_weight((graph.weight / scale).clamp_min(1e-30))
+    term = sparse_sobolev_term(graph, rho, epsilon)
+    assert is_positive_definite(term)
+    assert np.linalg.eigvalsh(term.toarray())[0] > 0
+
+
+@given(graph=graphs(), rho=st.integers(1, 5), epsilon=st.floats(1.01, 10))
+def test_sobolev_terms_of_the_normalised_adjacency_are_positive_definite_past_one(graph, rho, epsilon):
+    term = (normalized_adjacency(graph) + epsilon * np.eye(graph.num_nodes)) ** rho
+    assert is_positive_definite(term)
+    assert np.linalg.eigvalsh(term)[0] > 0
+
+
+@pytest.mark.parametrize("rho", [1, 3, 5])
+@pytest.mark.parametrize("epsilon", [0.5, 0.99])
+def test_a_single_edge_is_a_counter_example_for_smaller_epsilon(rho, epsilon):
+    # A_N = [[0, 1], [1, 0]], so (1, -1) has the eigenvalue ε^ρ - 1 < 0.
+    term = (normalized_adjacency(graph_of([[0, 3], [3, 0]])) + epsilon * np.eye(2)) ** rho
+    assert not is_positive_definite(term)
+    assert np.linalg.eigvalsh(term)[0] == pytest.approx(epsilon**rho - 1)
+
+
+def test_epsilon_of_exactly_one_is_only_semi_definite_on_a_bipartite_graph(ring8):
+    term = normalized_adjacency(ring8) + np.eye(8)
+    assert not is_positive_definite(term)
+    assert np.linalg.eigvalsh(term)[0] == pytest.approx(0, abs=1e-12)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 0.9, 1.1])
+def test_definiteness_of_large_sparse_matrices_agrees_with_their_spectrum(large, epsilon):
+    matrix = sp.csr_array(normalized_adjacency(large)) + epsilon * sp.eye_array(600)
+    assert is_positive_definite(matrix) == (np.linalg.eigvalsh(matrix.toarray())[0] > 1e-10)
+
+
+def test_a_laplacian_alone_is_not_positive_definite(path5, large):
+    assert not is_positive_definite(laplacian(path5))
+    assert not is_positive_definite(sp.csr_array(laplacian(large)))
+
+
+# ------------------------------------------------------------------------------------ condition numbers
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 2.0])
+def test_condition_number_of_a_ring_is_the_one_found_by_hand(ring8, epsilon):
+    # The largest eigenvalue of L is 2 - 2 cos(π) = 4.
+    assert condition_number(sparse_sobolev_term(ring8, 1, epsilon)) == pytest.approx((4 + epsilon) / epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 2.0])
+def test_condition_number_of_a_large_graph_is_largest_plus_epsilon_over_epsilon(large, epsilon):
+    largest = np.linalg.eigvalsh(laplacian(large))[-1]
+    term = sparse_sobolev_term(large, 1, epsilon)
+    assert condition_number(term) == pytest.approx((largest + epsilon) / epsilon, rel=1e-8)
+
+
+@pytest.mark.parametrize("rho", [2, 4])
+def test_condition_number_of_hadamard_powers_agrees_with_the_dense_spectrum(large, rho):
+    term = sparse_sobolev_term(large, rho, 0.3)
+    eigenvalues = np.linalg.eigvalsh(term.toarray())
+    assert condition_number(term) == pytest.approx(eigenvalues[-1] / eigenvalues[0], rel=1e-8)
+
+
+def test_condition_number_finds_the_smallest_magnitude_inside_an_indefinite_spectrum(large):
+    matrix = sp.csr_array(normalized_adjacency(large)) + 0.2 * sp.eye_array(600)
+    magnitudes = np.abs(np.linalg.eigvalsh(matrix.toarray()))
+    assert condition_number(matrix) == pytest.approx(magnitudes.max() / magnitudes.min(), rel=1e-6)
+
+
+def test_condition_number_of_a_long_path_converges_though_its_eigenvalues_crowd():
+    n, epsilon = 1500, 1e-2
+    step = np.arange(n - 1)
+    path = Graph.from_edges(np.stack([step, step + 1]), num_nodes=n, symmetrize="union")
+    largest = 2 - 2 * np.cos(np.pi * (n - 1) / n)
+    expected = (largest + epsilon) / epsilon
+    assert condition_number(sparse_sobolev_term(path, 1, epsilon)) == pytest.approx(expected, rel=1e-8)
+
+
+def test_condition_number_of_a_singular_matrix_is_infinite(ring8, large):
+    assert condition_number(laplacian(ring8)) == np.inf
+    assert condition_number(sp.csr_array(laplacian(large))) == np.inf
+    assert condition_number(sp.csr_array((4, 4))) == np.inf
+
+
+@pytest.mark.parametrize("n", [1, 5, 700])
+def test_condition_number_of_a_multiple_of_the_identity_is_one(n):
+    assert condition_number(3.0 * sp.eye_array(n)) == pytest.approx(1.0)
+
+
+def test_condition_number_is_the_same_to_the_last_bit_each_time(large):
+    term = sparse_sobolev_term(large, 2, 0.3)
+    assert condition_number(term) == condition_number(term)
+
+
+# ---------------------------------------------------------------------------------------------- Figure 1
+
+
+def test_curves_of_a_ring_are_those_found_by_hand(ring8):
+    curves = eigenvalue_penalization(ring8, rhos=(1, 2, 3))
+    k = np.arange(8)
+    first = np.sort(2 - 2 * np.cos(2 * np.pi * k / 8)) / 4
+    for row, rho in enumerate(curves.rhos):
+        np.testing.assert_allclose(curves.non_sparse[row], first**rho, atol=1e-12)
+        # L^(ρ) has 2^ρ on its diagonal and (-1)^ρ beside it.
+        hadamard = np.sort(2.0**rho + 2 * (-1) ** rho * np.cos(2 * np.pi * k / 8))
+        np.testing.assert_allclose(curves.sparse[row], hadamard / hadamard[-1], atol=1e-12)
+
+
+@given(graph=graphs())
+def test_curves_rise_from_zero_or_more_to_one(graph):
+    curves = eigenvalue_penalization(graph)
+    assert curves.rhos == (1, 2, 3, 4, 5)
+    for values in (curves.non_sparse, curves.sparse):
+        assert values.shape == (5, graph.num_nodes)
+        assert np.all(np.isfinite(values))
+        assert np.all(np.diff(values, axis=1) >= 0)
+        assert np.all(values >= 0)
+        assert np.all(values[:, -1] == (1.0 if graph.num_edges else 0.0))
+
+
+def test_curves_agree_with_the_dense_spectra(graph30):
+    curves = eigenvalue_penalization(graph30, rhos=[4])
+    L = laplacian(graph30)
+    for values, matrix in ((curves.non_sparse, np.linalg.matrix_power(L, 4)), (curves.sparse, L**4)):
+        eigenvalues = np.linalg.eigvalsh(matrix)
+        np.testing.assert_allclose(values[0], eigenvalues / eigenvalues[-1], atol=1e-12)
+
+
+def test_the_largest_eigenvalues_alone_are_the_end_of_the_whole_curve(large):
+    whole, end = eigenvalue_penalization(large, (1, 3)), eigenvalue_penalization(large, (1, 3), n_eigenvalues=20)
+    np.testing.assert_allclose(end.non_sparse, whole.non_sparse[:, -20:], rtol=1e-9)
+    np.testing.assert_allclose(end.sparse, whole.sparse[:, -20:], rtol=1e-9)
+
+
+# ---------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("function", [condition_number, is_positive_definite, hadamard_square_from_spectrum])
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (np.ones((2, 3)), "square matrix"),
+        (np.zeros((0, 0)), "square matrix"),
+        (np.array([[1.0, 2.0], [0.0, 1.0]]), "must be symmetric"),
+        (np.array([[1.0, np.nan], [np.nan, 1.0]]), "must be finite"),
+        (np.array([[np.inf, 0.0], [0.0, 1.0]]), "must be finite"),
+    ],
+)
+def test_matrices_without_a_real_spectrum_are_refused(function, matrix, message):
+    with pytest.raises(ValueError, match=message):
+        function(matrix)
+
+
+def test_orders_below_one_and_sizes_out_of_range_are_refused(path5):
+    with pytest.raises(ValueError, match="`rho` must be an integer of at least 1, but got 0"):
+        hadamard_power_from_spectrum(np.eye(2), 0)
+    with pytest.raises(ValueError, match="`rho`"):
+        eigenvalue_penalization(path5, (1, 2.5))
+    with pytest.raises(ValueError, match="`n_eigenvalues` must be between 1 and 5"):
+        eigenvalue_penalization(path5, n_eigenvalues=6)
+    with pytest.raises(ValueError, match="below 2\\*\\*63"):
+        partial_permutation(10, 40)
+
+
+def test_the_whole_spectrum_of_a_large_graph_is_refused_with_a_way_out():
+    edges = np.array([[0, 1], [1, 0]])
+    with pytest.raises(ValueError, match="Pass n_eigenvalues"):
+        eigenvalue_penalization(Graph.from_edges(edges, num_nodes=5001))
+
+
+def test_the_callers_matrix_is_not_changed():
+    matrix = sp.csr_array(laplacian(random_graph(3, 12)))
+    before = matrix.copy()
+    condition_number(matrix)
+    is_positive_definite(matrix)
+    hadamard_power_from_spectrum(matrix, 3)
+    np.testing.assert_array_equal(matrix.toarray(), before.toarray())
