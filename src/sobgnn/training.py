@@ -10,9 +10,12 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state, vmap
+from torch.func import functional_call, vmap
 
 Monitor = Literal["accuracy", "loss"]
+
+# Adam's, as in torch and in the paper it comes from.
+_BETA1, _BETA2, _TINY = 0.9, 0.999, 1e-8
 
 
 @dataclass(frozen=True)
@@ -21,17 +24,17 @@ class Schedule:
 
     Args:
         epochs: Full-batch steps at the most.
-        lr: Adam's learning rate.
-        weight_decay: L2 penalty, as torch's Adam takes it.
-        patience: Steps without a better validation score after which a member counts as done; training ends when
-            all are. ``None``: all epochs.
+        lr: Adam's learning rate; a sequence gives each member its own.
+        weight_decay: L2 penalty, as torch's Adam takes it; a sequence gives each member its own.
+        patience: Steps without a better validation score after which a member counts as done: its best weights
+            stay as they are, and training ends when all are done. ``None``: all epochs.
         evaluate_every: Steps between two validations.
         monitor: What "better" means: higher validation accuracy (ties by lower loss), or lower loss.
     """
 
     epochs: int = 500
-    lr: float = 0.01
-    weight_decay: float = 5e-4
+    lr: float | Sequence[float] = 0.01
+    weight_decay: float | Sequence[float] = 5e-4
     patience: int | None = 100
     evaluate_every: int = 1
     monitor: Monitor = "accuracy"
@@ -90,7 +93,9 @@ def train_members(
     schedule: Schedule,
     *,
     keywords: Mapping[str, Any] | None = None,
+    buffers: Mapping[str, Tensor] | None = None,
     progress: Callable[[Progress], bool | None] | None = None,
+    cuda_graph: bool = False,
 ) -> Members:
     """Train one member per seed, all in one batch, by cross-entropy on each member's own rows.
 
@@ -104,7 +109,10 @@ def train_members(
         seeds: One per member. A member's initial weights depend on its seed alone; dropout on all the seeds.
         schedule: How long and how fast.
         keywords: Keyword arguments of the model's forward.
+        buffers: Buffers of the model that differ from member to member, stacked [S, ...].
         progress: Called after each evaluation; returning True ends training there, keeping the best so far.
+        cuda_graph: Record a step once and replay it. Pays where steps are short; on CUDA, for forwards that
+            neither wait for the device nor depend on values on it.
     """
     if task.train_weight.shape[0] != len(seeds):
         raise ValueError(
@@ -114,21 +122,23 @@ def train_members(
     # The random state is the caller's: it is put back as it was found.
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         parameters = initial_parameters(model, seeds, device)
+        run = _Run(model, parameters, dict(buffers or {}), (tuple(inputs), dict(keywords or {})), task, schedule)
+        if cuda_graph and device.type == "cuda":
+            run.record()
         torch.manual_seed(_mix(seeds))
-        return _train(model, parameters, (tuple(inputs), dict(keywords or {})), task, schedule, progress)
+        return _train(run, schedule, progress)
 
 
 def initial_parameters(model: nn.Module, seeds: Sequence[int], device: torch.device) -> dict[str, Tensor]:
     """Stacked initial parameters [S, ...], drawn on the CPU, so that they are the same on every device."""
-    members = []
-    for seed in seeds:
-        member = copy.deepcopy(model).cpu()
+    member = copy.deepcopy(model).cpu()
+    drawn: dict[int, dict[str, Tensor]] = {}
+    for seed in set(seeds):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             member.reset_parameters()  # type: ignore[operator]
-        members.append(member)
-    stacked, _ = stack_module_state(members)
-    return {name: value.detach().to(device).requires_grad_() for name, value in stacked.items()}
+        drawn[seed] = {name: value.detach().clone() for name, value in member.named_parameters()}
+    return {name: torch.stack([drawn[s][name] for s in seeds]).to(device) for name, _ in member.named_parameters()}
 
 
 @torch.no_grad()
@@ -137,106 +147,175 @@ def predict_members(
     parameters: Mapping[str, Tensor],
     inputs: Sequence[Any],
     keywords: Mapping[str, Any] | None = None,
+    *,
+    buffers: Mapping[str, Tensor] | None = None,
 ) -> Tensor:
     """Logits of every member in evaluation mode, [S, R, C]."""
-    return _forward(model, dict(parameters), (tuple(inputs), dict(keywords or {})), training=False)
+    call = (tuple(inputs), dict(keywords or {}))
+    return _forward(model, dict(parameters), dict(buffers or {}), call, training=False)
 
 
-def _forward(model: nn.Module, parameters: dict[str, Tensor], call: tuple[Any, Any], *, training: bool) -> Tensor:
+def _forward(
+    model: nn.Module,
+    parameters: dict[str, Tensor],
+    buffers: dict[str, Tensor],
+    call: tuple[Any, Any],
+    *,
+    training: bool,
+) -> Tensor:
     inputs, keywords = call
-    buffers = dict(model.named_buffers())
+    shared = {name: value for name, value in model.named_buffers() if name not in buffers}
     model.train(training)
 
     def one(member: dict[str, Tensor]) -> Tensor:
-        logits: Tensor = functional_call(model, (member, buffers), inputs, keywords)
+        logits: Tensor = functional_call(model, (member, shared), inputs, keywords)
         return logits
 
-    if len(next(iter(parameters.values()))) == 1:  # no batch to map over: half the overhead
-        return one({name: value[0] for name, value in parameters.items()}).unsqueeze(0)
-    logits: Tensor = vmap(one, randomness="different")(parameters)
+    mapped = {**parameters, **buffers}
+    if len(next(iter(mapped.values()))) == 1:  # no batch to map over: half the overhead
+        return one({name: value[0] for name, value in mapped.items()}).unsqueeze(0)
+    logits: Tensor = vmap(one, randomness="different")(mapped)
     return logits
 
 
-def _train(
-    model: nn.Module,
-    parameters: dict[str, Tensor],
-    call: tuple[Any, Any],
-    task: Task,
-    schedule: Schedule,
-    progress: Callable[[Progress], bool | None] | None,
-) -> Members:
-    model = copy.deepcopy(model)  # its mode is switched below
-    optimizer = torch.optim.Adam(parameters.values(), lr=schedule.lr, weight_decay=schedule.weight_decay, foreach=True)
-    best = _Best(parameters, schedule.monitor)
+class _Run:
+    """The state of one training and its two moves: a step, and a validation.
+
+    All parameters of a member stand in one row of ``flat`` [S, P], so that Adam and the keeping of the best weights
+    are a handful of elementwise operations whatever the model; nothing here waits for the device, so that both
+    moves can be recorded as CUDA graphs.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        parameters: dict[str, Tensor],
+        buffers: dict[str, Tensor],
+        call: tuple[Any, Any],
+        task: Task,
+        schedule: Schedule,
+    ) -> None:
+        self.model = copy.deepcopy(model)  # its mode is switched below
+        self.buffers, self.call, self.task, self.schedule = buffers, call, task, schedule
+        self.shapes = {name: value.shape[1:] for name, value in parameters.items()}
+        self.initial = torch.cat([value.flatten(1) for value in parameters.values()], dim=1)
+        self.flat = self.initial.clone().requires_grad_()
+        self.mean, self.square = torch.zeros_like(self.initial), torch.zeros_like(self.initial)
+        device, size = self.flat.device, len(self.flat)
+        self.lr = _column(schedule.lr, size, device, "lr")
+        self.decay = _column(schedule.weight_decay, size, device, "weight_decay")
+        t = torch.arange(1, schedule.epochs + 1, dtype=torch.float64)
+        corrections = torch.stack([1 - _BETA1**t, (1 - _BETA2**t).sqrt()], dim=1)
+        self.corrections = corrections.to(device, torch.float32)
+        self.epoch = torch.zeros((), dtype=torch.int64, device=device)
+        self.losses = torch.zeros(size, device=device)
+        self.best = self.initial.clone()
+        self.best_loss = torch.full((size,), float("inf"), device=device)
+        self.best_accuracy = torch.full((size,), float("nan"), device=device)
+        self.best_epoch = torch.zeros(size, dtype=torch.int64, device=device)
+        self.loss, self.accuracy = torch.zeros_like(self.losses), torch.zeros_like(self.losses)
+        self.done = torch.zeros(size, dtype=torch.bool, device=device)
+        self.step, self.validate = self._step, self._validate
+
+    def unflatten(self, flat: Tensor) -> dict[str, Tensor]:
+        """The stacked parameters [S, ...] as views of ``flat``."""
+        parts = torch.split(flat, [shape.numel() for shape in self.shapes.values()], dim=1)
+        named = zip(self.shapes.items(), parts, strict=True)
+        return {name: part.view(len(flat), *shape) for (name, shape), part in named}
+
+    def _step(self) -> None:
+        """One step of Adam for every member."""
+        logits = _forward(self.model, self.unflatten(self.flat), self.buffers, self.call, training=True)
+        losses = _losses(logits, self.task.target, self.task.train_weight)
+        # Each member's gradient comes from its own loss alone, so the sum trains each as if it were by itself.
+        (gradient,) = torch.autograd.grad(losses.sum(), self.flat)
+        with torch.no_grad():
+            self.losses.copy_(losses)
+            first, second = self.corrections[self.epoch].unbind()
+            gradient = torch.addcmul(gradient, self.flat, self.decay)
+            self.mean.lerp_(gradient, 1 - _BETA1)
+            self.square.mul_(_BETA2).addcmul_(gradient, gradient, value=1 - _BETA2)
+            update = self.mean / (self.square.sqrt() / second + _TINY)
+            self.flat.addcmul_(update, self.lr / first, value=-1)
+            self.epoch += 1
+
+    @torch.no_grad()
+    def _validate(self) -> None:
+        """Score every member on its validation rows, and keep the weights of those that are better than before."""
+        logits = _forward(self.model, self.unflatten(self.flat), self.buffers, self.call, training=False)
+        loss, accuracy = _scores(logits, self.task)
+        self.loss.copy_(loss)
+        self.accuracy.copy_(accuracy)
+        if self.schedule.monitor == "accuracy":
+            better = (accuracy > self.best_accuracy) | ((accuracy == self.best_accuracy) & (loss < self.best_loss))
+        else:
+            better = loss < self.best_loss
+        better = (better | (self.best_epoch == 0)) & ~self.done
+        self.best.copy_(torch.where(better.unsqueeze(1), self.flat, self.best))
+        self.best_loss.copy_(torch.where(better, loss, self.best_loss))
+        self.best_accuracy.copy_(torch.where(better, accuracy, self.best_accuracy))
+        self.best_epoch.copy_(torch.where(better, self.epoch, self.best_epoch))
+        if self.schedule.patience is not None:
+            self.done |= self.epoch - self.best_epoch >= self.schedule.patience
+
+    def record(self) -> None:
+        """Make ``step`` and ``validate`` replays of CUDA graphs; the state is as before."""
+        moves = [self._step] + ([self._validate] if self.task.validation is not None else [])
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # libraries set themselves up at their first calls, which cannot be recorded
+            for move in moves:
+                move()
+        torch.cuda.current_stream().wait_stream(side)
+        graphs = [torch.cuda.CUDAGraph() for _ in moves]
+        for graph, move in zip(graphs, moves, strict=True):
+            with torch.cuda.graph(graph, pool=graphs[0].pool() if graph is not graphs[0] else None):
+                move()
+        self.step = graphs[0].replay
+        if len(graphs) == 2:
+            self.validate = graphs[1].replay
+        with torch.no_grad():
+            self.flat.copy_(self.initial)
+            for state in (self.mean, self.square, self.epoch, self.best_epoch, self.done):
+                state.zero_()
+
+
+def _train(run: _Run, schedule: Schedule, progress: Callable[[Progress], bool | None] | None) -> Members:
+    validated = run.task.validation is not None
     history: dict[str, list[Tensor]] = {"train_loss": [], "validation_loss": [], "validation_accuracy": []}
     steps: list[int] = []
     epoch = 0
     for epoch in range(1, schedule.epochs + 1):
-        optimizer.zero_grad(set_to_none=True)
-        losses = _losses(_forward(model, parameters, call, training=True), task.target, task.train_weight)
-        # Each member's gradient comes from its own loss alone, so the sum trains each as if it were by itself.
-        losses.sum().backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+        run.step()
         if epoch % schedule.evaluate_every and epoch != schedule.epochs:
             continue
         steps.append(epoch)
-        history["train_loss"].append(losses.detach())
-        if task.validation is not None:
-            with torch.no_grad():
-                logits = _forward(model, parameters, call, training=False)
-                loss, accuracy = _validate(logits, task)
-            history["validation_loss"].append(loss)
-            history["validation_accuracy"].append(accuracy)
-            best.update(parameters, loss, accuracy, epoch)
+        history["train_loss"].append(run.losses.clone())
+        if validated:
+            run.validate()
+            history["validation_loss"].append(run.loss.clone())
+            history["validation_accuracy"].append(run.accuracy.clone())
         if progress is not None:
-            seen = history["validation_accuracy"]
-            report = Progress(epoch, schedule.epochs, float(losses.mean()), float(seen[-1].mean()) if seen else None)
-            if progress(report):
+            accuracy = float(run.accuracy.mean()) if validated else None
+            if progress(Progress(epoch, schedule.epochs, float(run.losses.mean()), accuracy)):
                 break
-        if task.validation is not None and schedule.patience is not None and best.stale(epoch, schedule.patience):
+        if validated and schedule.patience is not None and bool(run.done.all()):
             break
-    if task.validation is None:
-        best.keep_all(parameters, epoch)
+    if not validated:
+        run.best = run.flat.detach()
+        run.best_epoch.fill_(epoch)
     curves = {name: torch.stack(values).cpu() for name, values in history.items() if values}
     return Members(
-        best.parameters,
-        {"epoch": torch.tensor(steps), **curves},
-        best.accuracy,
-        best.epoch,
-        epoch,
+        run.unflatten(run.best), {"epoch": torch.tensor(steps), **curves}, run.best_accuracy, run.best_epoch, epoch
     )
 
 
-class _Best:
-    """Each member's best weights so far, by its own validation score."""
-
-    def __init__(self, parameters: dict[str, Tensor], monitor: Monitor) -> None:
-        first = next(iter(parameters.values()))
-        self.monitor = monitor
-        self.parameters = {name: value.detach().clone() for name, value in parameters.items()}
-        self.loss = torch.full((len(first),), float("inf"), device=first.device)
-        self.accuracy = torch.full_like(self.loss, float("nan"))
-        self.epoch = torch.zeros(len(first), dtype=torch.int64, device=first.device)
-
-    def update(self, parameters: dict[str, Tensor], loss: Tensor, accuracy: Tensor, epoch: int) -> None:
-        if self.monitor == "accuracy":
-            better = (accuracy > self.accuracy) | ((accuracy == self.accuracy) & (loss < self.loss))
-        else:
-            better = loss < self.loss
-        better |= self.epoch == 0
-        for name, value in parameters.items():
-            where = better.view(-1, *[1] * (value.ndim - 1))
-            torch.where(where, value.detach(), self.parameters[name], out=self.parameters[name])
-        self.loss = torch.where(better, loss, self.loss)
-        self.accuracy = torch.where(better, accuracy, self.accuracy)
-        self.epoch = torch.where(better, epoch, self.epoch)
-
-    def stale(self, epoch: int, patience: int) -> bool:
-        return epoch - int(self.epoch.max()) >= patience
-
-    def keep_all(self, parameters: dict[str, Tensor], epoch: int) -> None:
-        self.parameters = {name: value.detach().clone() for name, value in parameters.items()}
-        self.epoch.fill_(epoch)
+def _column(values: float | Sequence[float], size: int, device: torch.device, name: str) -> Tensor:
+    """One value per member as a column [S, 1]."""
+    column = torch.as_tensor(values, dtype=torch.float32).reshape(-1, 1)
+    if len(column) not in (1, size):
+        raise ValueError(f"`{name}` must be a number or have one entry per member, but got {len(column)} for {size}.")
+    return column.expand(size, 1).contiguous().to(device)
 
 
 def _losses(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
@@ -244,7 +323,7 @@ def _losses(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
     return (_cross_entropy(logits, target) * weight).sum(dim=1)
 
 
-def _validate(logits: Tensor, task: Task) -> tuple[Tensor, Tensor]:
+def _scores(logits: Tensor, task: Task) -> tuple[Tensor, Tensor]:
     """Mean loss and accuracy of each member on its own validation rows, [S] each."""
     assert task.validation is not None
     mask = task.validation.to(logits.dtype)
