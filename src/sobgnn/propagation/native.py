@@ -1,22 +1,88 @@
-"""The fused C++/OpenMP kernel, reached through ctypes."""
+"""The fused C++/OpenMP kernel of native.cpp, reached through ctypes."""
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import importlib.machinery
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
 from torch import Tensor
 
 from sobgnn.propagation.stencil import Stencil
 
+# What the processor may use at most; the kernel takes the best that it has below this.
+LEVELS = {"plain": 1, "avx2": 2, "avx512": 3}
+
 
 def available() -> bool:
-    """Whether the compiled kernel was found."""
-    return False
+    """Whether the compiled kernel is installed and loads."""
+    return _library() is not None
 
 
 def missing() -> str:
-    """Why it is not available, as a sentence."""
-    return "the compiled kernel is not installed."
+    """What to say where it is not available."""
+    return "The compiled kernel of sobgnn.propagation is not installed."
 
 
-def run(stencil: Stencil, x: Tensor, out: Tensor) -> None:
-    """Fill ``out`` from ``x``, each [n, h] or [n, α, h]."""
-    raise NotImplementedError
+def run(stencil: Stencil, x: Tensor, out: Tensor, *, level: str = "avx512") -> None:
+    """Fill ``out`` from ``x``, each [n, h] or [n, α, h], on ``torch.get_num_threads()`` threads."""
+    dtype = stencil.scale_in.dtype
+    if x.dtype != dtype:  # bfloat16: summed in float32, rounded once
+        result = torch.empty(out.shape, dtype=dtype)
+        run(stencil, x.to(dtype), result, level=level)
+        out.copy_(result)
+        return
+    library = _library()
+    assert library is not None  # the caller asked available()
+    function = library.sobgnn_propagate_f64 if dtype == torch.float64 else library.sobgnn_propagate_f32
+    # Held by name: the kernel sees addresses only.
+    tensors = tuple(tensor.contiguous() for tensor in (*stencil[:3], stencil.scale_out, stencil.scale_in, x))
+    indptr, indices, weight, scale_out, scale_in, x = tensors
+    rows, inputs, alpha = scale_out.shape[0], scale_in.shape[0], scale_in.shape[1] - 1
+    function(
+        x.dim() == 3,
+        out.dim() == 3,
+        rows,
+        inputs,
+        alpha,
+        x.shape[-1],
+        indptr.data_ptr(),
+        indices.data_ptr(),
+        indices.dtype == torch.int64,
+        weight.data_ptr(),
+        scale_out.data_ptr(),
+        scale_in.data_ptr(),
+        stencil.epsilon,
+        x.data_ptr(),
+        out.data_ptr(),
+        torch.get_num_threads(),
+        LEVELS[level],
+    )
+
+
+@functools.cache
+def _library() -> Any:
+    """The shared library beside this file, or None."""
+    folder = Path(__file__).parent
+    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+        path = folder / f"_native{suffix}"
+        if path.exists():
+            try:
+                library = ctypes.CDLL(os.fspath(path))
+            except OSError:  # built for another machine
+                continue
+            number, flag, pointer = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p
+            for name in ("sobgnn_propagate_f32", "sobgnn_propagate_f64"):
+                function = getattr(library, name)
+                function.restype = None
+                function.argtypes = [
+                    *(flag, flag, number, number, number, number),
+                    *(pointer, pointer, flag, pointer, pointer, pointer, ctypes.c_double),
+                    *(pointer, pointer, flag, flag),
+                ]
+            return library
+    return None
