@@ -54,8 +54,8 @@ class SobolevOperators:
         self.graph = graph
         self.alpha = int(alpha)
         self.epsilon = float(epsilon)
-        scale = torch.from_numpy(_scales(graph, self.alpha, self.epsilon)).to(graph.device)
-        self._scale = {torch.float32: scale.float()}
+        self._scale: dict[torch.dtype, Tensor] = {}
+        self.scale()
 
     def __repr__(self) -> str:
         return f"SobolevOperators({self.graph}, alpha={self.alpha}, epsilon={self.epsilon})"
@@ -76,11 +76,11 @@ class SobolevOperators:
         return sum(s.numel() * s.element_size() for s in self._scale.values())
 
     def scale(self, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Columns q, t_1 … t_α [N, α+1]: float64 for float64, made when first asked for, else float32."""
+        """Columns q, t_1 … t_α [N, α+1], float32; float64 ones for float64 signals, made when first asked for."""
         key = torch.float64 if dtype == torch.float64 else torch.float32
         if key not in self._scale:
-            values = _scales(self.graph, self.alpha, self.epsilon)
-            self._scale[key] = torch.from_numpy(values).to(self.device, key)
+            csr = (self.graph.indptr.cpu().numpy(), self.graph.weight.cpu().numpy())
+            self._scale[key] = torch.from_numpy(node_scales(*csr, self.alpha, self.epsilon)).to(self.device, key)
         return self._scale[key]
 
     def stencil(self, dtype: torch.dtype = torch.float32) -> Stencil:
@@ -250,10 +250,14 @@ def clamp_epsilon(epsilon: float) -> float:
     return min(max(epsilon, float(_FLOAT32.tiny)), float(_FLOAT32.max) / 4) if epsilon > 0 else 0.0
 
 
-def _scales(graph: Graph, alpha: int, epsilon: float) -> npt.NDArray[np.float64]:
-    """Columns q, t_1 … t_α [N, α+1] of :class:`SobolevOperators`; zero rows where a node has degree 0."""
-    indptr, weight = graph.indptr.cpu().numpy(), graph.weight.cpu().numpy()
-    n, epsilon = graph.num_nodes, clamp_epsilon(epsilon)
+def node_scales(
+    indptr: npt.NDArray[Any], weight: npt.NDArray[Any], alpha: int, epsilon: float
+) -> npt.NDArray[np.float64]:
+    """Columns q, t_1 … t_α [N, α+1] of :class:`SobolevOperators` from CSR rows; 0 where a node has degree 0.
+
+    A node's scales depend on its own row alone, so any part of a graph's rows can be done by itself.
+    """
+    n, epsilon = len(indptr) - 1, clamp_epsilon(epsilon)
     scale = np.zeros((n, alpha + 1))
     for start in range(0, n, _ROWS_PER_BLOCK):
         stop = min(start + _ROWS_PER_BLOCK, n)
