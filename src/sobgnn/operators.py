@@ -126,14 +126,13 @@ class SobolevOperators:
         """
         if not 1 <= rho <= self.alpha:
             raise ValueError(f"`rho` must be between 1 and alpha={self.alpha}, but got {rho}.")
-        shifted = shift_diagonal(self.graph.to_scipy().astype(np.float64), clamp_epsilon(self.epsilon))
+        term = shift_diagonal(self.graph.to_scipy().astype(np.float64), clamp_epsilon(self.epsilon))
+        rows, columns = np.repeat(np.arange(self.num_nodes), np.diff(term.indptr)), term.indices
         scale = self.scale(torch.float64).cpu().numpy()
-        q, t = sp.diags_array(scale[:, 0]), sp.diags_array(scale[:, rho])
-        term = (q @ shifted @ q).tocsr()
-        term.data **= rho
-        term = (t @ term @ t).tocsr()
+        q, t = scale[:, 0], scale[:, rho]
+        # Products of two scales first: they commute, so the matrix is symmetric to the last bit.
+        term.data = (term.data * (q[rows] * q[columns])) ** rho * (t[rows] * t[columns])
         term.data[term.data < _FLOAT32.tiny] = 0.0
-        term.sort_indices()
         return term
 
     def to(self, device: torch.device | str) -> SobolevOperators:
