@@ -11,8 +11,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.neighbors.exact import Progress, exact
-from sobgnn.neighbors.hnsw import hnsw
+from sobgnn.neighbors.exact import Progress, search_exact
+from sobgnn.neighbors.hnsw import search_hnsw
 from sobgnn.neighbors.points import check_k, check_pair, check_points
 from sobgnn.neighbors.spaces import Sparse, dense_spaces, distances
 
@@ -93,7 +93,9 @@ def nearest(
                 "method='exact'."
             )
         sparse = Sparse(points, cosine=cosine)
-        found, squared = exact(sparse, sparse if asked is None else Sparse(asked, cosine=cosine), k, None, progress)
+        found, squared = search_exact(
+            sparse, sparse if asked is None else Sparse(asked, cosine=cosine), k, None, progress
+        )
         return Neighbors(found, distances(squared, sparse), None)
 
     place = points.device if isinstance(points, Tensor) else torch.device("cpu")
@@ -107,7 +109,7 @@ def nearest(
         method = "hnsw"
     base, query = dense_spaces(points, asked, cosine=cosine, device=place)
     if method == "hnsw":
-        found, squared, reached = hnsw(base, query, k, recall, seed, progress)
+        found, squared, reached = search_hnsw(base, query, k, recall, seed, progress)
         return Neighbors(found, distances(squared, base), reached)
-    found, squared = exact(base, query, k, None, progress)
+    found, squared = search_exact(base, query, k, None, progress)
     return Neighbors(found, distances(squared, base), None)

@@ -29,7 +29,7 @@ Progress = Callable[[int, int], None]
 Found = tuple[Tensor, Tensor]
 
 
-def exact(
+def search_exact(
     base: Any, query: Any, k: int, which: npt.NDArray[np.int64] | None = None, progress: Progress | None = None
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Indices and squared distances of the k nearest rows of ``base`` to all or some query rows: [M, k].

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from sobgnn.neighbors.exact import Progress, by_distance, exact, measure
+from sobgnn.neighbors.exact import Progress, by_distance, measure, search_exact
 from sobgnn.neighbors.spaces import Dense
 
 _SAMPLE = 1000
@@ -17,7 +17,7 @@ _MOST_EFFORT = 4096
 _BATCH = 16384
 
 
-def hnsw(
+def search_hnsw(
     base: Dense, query: Dense, k: int, recall: float, seed: int, progress: Progress | None
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], float]:
     """Indices and squared distances [M, k], and the recall measured."""
@@ -31,7 +31,7 @@ def hnsw(
 
     rng = np.random.default_rng(seed)
     sample = np.sort(rng.choice(query.n, min(_SAMPLE, query.n), replace=False))
-    _, truth = exact(base, query, k, sample)
+    _, truth = search_exact(base, query, k, sample)
     effort = max(32, k + 1)
     while True:
         index.hnsw.efSearch = effort
@@ -70,5 +70,5 @@ def _search(
     found, d2 = by_distance(found.clamp(min=0), measure(base, query, at, found.clamp(min=0)))
     indices, squared = found.numpy(), d2.numpy()
     if lost.any():
-        indices[lost], squared[lost] = exact(base, query, k, rows[lost])
+        indices[lost], squared[lost] = search_exact(base, query, k, rows[lost])
     return indices, squared
