@@ -1,0 +1,173 @@
+"""One table of the networks: name -> how to build it, what its forward reads, what to search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sobgnn.baselines.networks import MLP, SIGN, FilterNet, PaperHead
+from sobgnn.baselines.source import Source, chebyshev
+from sobgnn.baselines.space import Choice, Setting, Space, Uniform
+from sobgnn.model import SSobGNN
+
+
+@dataclass(frozen=True)
+class Call:
+    """Arguments of a model's forward."""
+
+    args: tuple[Any, ...]
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One row of the table.
+
+    Args:
+        build: (features, classes, setting) -> a module for one member, with ``reset_parameters``.
+        inputs: (source, setting, rows) -> what its forward reads to give logits at ``rows`` (``None``: all nodes).
+        space: What a random search draws from.
+        own_rates: Setting entries that members of one batch may differ in: all others fix shapes or inputs.
+        width: Floats that a member keeps for each node in a step, about: sizes batches.
+    """
+
+    build: Callable[[int, int, Setting], nn.Module]
+    inputs: Callable[[Source, Setting, Tensor | None], Call]
+    space: Space
+    width: Callable[[Setting], int]
+    own_rates: tuple[str, ...] = ("lr", "weight_decay", "dropout")
+
+    def shape(self, setting: Setting) -> tuple[tuple[str, Any], ...]:
+        """What members of one batch must have in common."""
+        return tuple(sorted((name, value) for name, value in setting.items() if name not in self.own_rates))
+
+
+_COMMON: dict[str, Uniform | Choice] = {
+    "lr": Uniform(0.005, 0.02),
+    "weight_decay": Uniform(1e-4, 1e-3),
+    "dropout": Uniform(0.3, 0.7),
+}
+_DEEP: dict[str, Uniform | Choice] = {**_COMMON, "hidden": Choice((16, 32, 64)), "layers": Choice((2, 3, 4, 5))}
+
+
+def _sizes(features: int, classes: int, setting: Setting) -> list[int]:
+    return [features, *[int(setting["hidden"])] * (int(setting["layers"]) - 1), classes]
+
+
+def _headed(model: nn.Module, setting: Setting) -> nn.Module:
+    return PaperHead(model, float(setting["dropout"])) if setting.get("head") == "paper" else model
+
+
+def _at(x: Tensor, rows: Tensor | None) -> Tensor:
+    return x if rows is None else x.index_select(0, rows)
+
+
+# --- S-SobGNN
+
+
+def _sobolev(features: int, classes: int, setting: Setting) -> nn.Module:
+    return SSobGNN(
+        features,
+        int(setting["hidden"]),
+        classes,
+        int(setting["layers"]),
+        int(setting["alpha"]),
+        float(setting["epsilon"]),
+        float(setting["dropout"]),
+        setting["combine"],  # type: ignore[arg-type]
+        bool(setting.get("self_branch", False)),
+    )
+
+
+def _sobolev_inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
+    operators = source.sobolev(int(setting["alpha"]), float(setting["epsilon"]))
+    known = {"propagated": operators.propagate(source.X)}
+    return Call((source.X, operators), known if rows is None else {**known, "rows": operators.rows(rows)})
+
+
+def _sobolev_width(setting: Setting) -> int:
+    return int(setting["hidden"]) * (int(setting["layers"]) - 1) * (4 + 3 * int(setting["alpha"]))
+
+
+# --- Fixed filters: GCN, Cheby, ClusterGCN
+
+
+def _degrees(model: str, setting: Setting) -> tuple[int, ...]:
+    return {"GCN": (1,), "ClusterGCN": (0, 1)}.get(model) or tuple(range(int(setting["terms"])))
+
+
+def _filters(model: str, **extra: Uniform | Choice) -> Baseline:
+    def build(features: int, classes: int, setting: Setting) -> nn.Module:
+        net = FilterNet(_sizes(features, classes, setting), _degrees(model, setting), float(setting["dropout"]))
+        return _headed(net, setting)
+
+    def inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
+        kind, factor = {"GCN": ("gcn", 1.0), "ClusterGCN": ("cluster", 1.0), "Cheby": ("adjacency", -1.0)}[model]
+        degrees = _degrees(model, setting)
+        operator, last = (source.operator(kind, at).scaled(factor) for at in (None, rows))  # type: ignore[arg-type]
+        terms = chebyshev(operator, source.X, max(degrees))
+        return Call((torch.cat([terms[k] for k in degrees], dim=1), operator, last))
+
+    def width(setting: Setting) -> int:
+        return int(setting["hidden"]) * (int(setting["layers"]) - 1) * (6 + 2 * len(_degrees(model, setting)))
+
+    return Baseline(build, inputs, {**_DEEP, **extra}, width)
+
+
+# --- Models of constant inputs: SIGN, SGC, MLP
+
+
+def _sign(features: int, classes: int, setting: Setting) -> nn.Module:
+    hidden, layers, hops = (int(setting[name]) for name in ("hidden", "layers", "hops"))
+    return SIGN(features, hidden, classes, layers, hops, float(setting["dropout"]))
+
+
+def _sign_inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
+    hops = source.powers("adjacency", int(setting["hops"]))
+    return Call((torch.stack([_at(x, rows) for x in hops], dim=1),))
+
+
+def _sign_width(setting: Setting) -> int:
+    return int(setting["hidden"]) * 5 * (int(setting["hops"]) + int(setting["layers"]))
+
+
+def _sgc(features: int, classes: int, setting: Setting) -> nn.Module:
+    return _headed(MLP([features, classes], float(setting["dropout"])), setting)
+
+
+def _sgc_inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
+    return Call((_at(source.powers("gcn", int(setting["layers"]))[-1], rows),))
+
+
+def _mlp(features: int, classes: int, setting: Setting) -> nn.Module:
+    return MLP(_sizes(features, classes, setting), float(setting["dropout"]))
+
+
+def _mlp_inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
+    return Call((_at(source.X, rows),))
+
+
+MODELS: dict[str, Baseline] = {
+    "S-SobGNN": Baseline(
+        _sobolev,
+        _sobolev_inputs,
+        {
+            **_DEEP,
+            "alpha": Choice((1, 2, 3, 4, 5, 6)),
+            "epsilon": Uniform(0.5, 2.0),
+            "combine": Choice(("linear", "concat")),
+        },
+        _sobolev_width,
+        own_rates=("lr", "weight_decay"),
+    ),
+    "GCN": _filters("GCN"),
+    "SIGN": Baseline(_sign, _sign_inputs, {**_DEEP, "hops": Choice((1, 2, 3))}, _sign_width),
+    "SGC": Baseline(_sgc, _sgc_inputs, {**_COMMON, "layers": Choice((2, 3, 4, 5))}, lambda setting: 128),
+    "Cheby": _filters("Cheby", terms=Choice((1, 2, 3))),
+    "MLP": Baseline(_mlp, _mlp_inputs, _DEEP, lambda setting: int(setting["hidden"]) * 6 * int(setting["layers"])),
+    "ClusterGCN": _filters("ClusterGCN"),
+}
