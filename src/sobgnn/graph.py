@@ -108,6 +108,9 @@ class Graph:
                 raise ValueError(
                     f"edge_weight must have one entry per edge, but got {weight.size} for {index.shape[1]} edges."
                 )
+            if weight.dtype == np.float16:  # which scipy does not know
+                weight = weight.astype(np.float32)
+            _check_weights(weight)
         least = int(index.max()) + 1 if index.size else 0
         if num_nodes is None:
             num_nodes = least
@@ -232,7 +235,11 @@ class Graph:
 
 
 def _numpy(values: Any) -> npt.NDArray[Any]:
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+    if not isinstance(values, Tensor):
+        return np.asarray(values)
+    values = values.detach().cpu()
+    array: npt.NDArray[Any] = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+    return array
 
 
 def _check_weights(weight: npt.NDArray[Any]) -> None:
@@ -259,6 +266,8 @@ def _canonical(matrix: Any, sum_duplicates: bool) -> Any:
             f"Each edge may be listed once per direction, but {before - csr.nnz} are repeated. Pass "
             "sum_duplicates=True to add them up."
         )
+    if csr.nnz != before:
+        _check_weights(csr.data)  # sums may leave the range of their terms
     return csr
 
 

@@ -84,6 +84,11 @@ def graph_from_neighbors(
         raise ValueError(f"Neighbour indices must lie in [0, {n}), but got {indices.min()} to {indices.max()}.")
     if np.any(indices == np.arange(n)[:, None]):
         raise ValueError("A point is listed among its own neighbours. Leave it out.")
+    if distances.size and not (distances.min() >= 0 and distances.max() < math.inf):
+        raise ValueError(
+            f"distances must be finite and at least 0, but got {distances.min()} to {distances.max()}. Search again "
+            "among finite points."
+        )
     weight = gaussian_weights(indices, distances, bandwidth)
     indptr = np.arange(0, n * k + 1, k, dtype=np.int32 if n * k < 2**31 else np.int64)
     csr = sp.csr_array((weight.ravel(), indices.astype(indptr.dtype).ravel(), indptr), shape=(n, n))
@@ -129,7 +134,7 @@ def check_bandwidth(bandwidth: object) -> None:
     """Raise unless ``bandwidth`` is "mean", "local" or a positive number."""
     if bandwidth in ("mean", "local"):
         return
-    if isinstance(bandwidth, str) or not isinstance(bandwidth, (int, float, np.floating, np.integer)):
+    if isinstance(bandwidth, bool) or not isinstance(bandwidth, (int, float, np.floating, np.integer)):
         raise ValueError(f'`bandwidth` must be "mean", "local" or a positive number, but got {bandwidth!r}.')
     if not (math.isfinite(bandwidth) and bandwidth > 0):
         raise ValueError(f"`bandwidth` must be positive and finite, but got {bandwidth}.")

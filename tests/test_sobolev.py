@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracle import adjacency, graph_of, graphs, laplacian, normalized_laplacian
+from sobgnn.graph import Graph
+from sobgnn.sobolev import matrix_of, sobolev_inner, sobolev_norm, sparse_sobolev_term
+
+DENSE = {"adjacency": adjacency, "laplacian": laplacian, "normalized_laplacian": normalized_laplacian}
+operators = st.sampled_from(list(DENSE))
+laplacians = pytest.mark.parametrize("operator", ["laplacian", "normalized_laplacian"])
+
+
+def two_signals(n, seed=0):
+    return np.random.default_rng(seed).standard_normal((2, n))
+
+
+# ------------------------------------------------------------------------------------------- terms
+
+
+@given(graph=graphs(), operator=operators)
+def test_matrices_are_those_of_the_definitions(graph, operator):
+    expected = DENSE[operator](graph)
+    matrix = matrix_of(graph, operator)
+    assert matrix.dtype == np.float64
+    np.testing.assert_allclose(matrix.toarray(), expected, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("rho", [1, 2, 5])
+@pytest.mark.parametrize("operator", list(DENSE))
+def test_term_is_the_hadamard_power_and_not_the_matrix_power(path5, rho, operator):
+    shifted = DENSE[operator](path5) + 0.5 * np.eye(5)
+    term = sparse_sobolev_term(path5, rho, 0.5, operator).toarray()
+    np.testing.assert_allclose(term, shifted**rho, rtol=1e-12)
+    if rho > 1:  # else the two powers agree and the test proves nothing
+        assert not np.allclose(term, np.linalg.matrix_power(shifted, rho))
+
+
+@given(graph=graphs(), rho=st.integers(1, 12), epsilon=st.floats(0, 10), operator=operators)
+def test_terms_agree_with_the_dense_definition_and_keep_the_pattern(graph, rho, epsilon, operator):
+    term = sparse_sobolev_term(graph, rho, epsilon, operator)
+    expected = (DENSE[operator](graph) + epsilon * np.eye(graph.num_nodes)) ** rho
+    np.testing.assert_allclose(term.toarray(), expected, rtol=1e-10, atol=np.finfo(float).tiny)
+    assert np.all(np.isfinite(term.data))
+    assert term.nnz <= graph.num_edges + graph.num_nodes
+
+
+def test_powers_past_float64_are_refused_instead_of_infinite():
+    graph = graph_of([[0, 1e30], [1e30, 0]])
+    with pytest.raises(ValueError, match=r"leave the range of float64\. Rescale the weights to at most 1"):
+        sparse_sobolev_term(graph, 64, 1.0)
+    with pytest.raises(ValueError, match="leave the range of float64"):
+        sobolev_norm(np.ones(2), graph, 64, 1.0)
+
+
+# ----------------------------------------------------------------------------------- products and norms
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense"])
+@given(graph=graphs(), rho=st.integers(1, 4), epsilon=st.floats(0, 10), operator=operators)
+def test_inner_products_are_those_of_the_definitions(kind, graph, rho, epsilon, operator):
+    x, y = two_signals(graph.num_nodes)
+    shifted = DENSE[operator](graph) + epsilon * np.eye(graph.num_nodes)
+    power = shifted**rho if kind == "sparse" else np.linalg.matrix_power(shifted, rho)
+    size = np.abs(x) @ (np.linalg.matrix_power(np.abs(shifted), rho) if kind == "dense" else np.abs(power)) @ np.abs(y)
+    product = sobolev_inner(x, y, graph, rho, epsilon, operator, kind)
+    assert isinstance(product, float)
+    assert product == pytest.approx(x @ power @ y, abs=1e-10 * size + 1e-300)
+
+
+@laplacians
+@given(graph=graphs(), rho=st.integers(1, 4), epsilon=st.floats(0.01, 10))
+def test_norms_have_the_properties_of_norms(operator, graph, rho, epsilon):
+    x, y = two_signals(graph.num_nodes)
+
+    def norm(v):
+        return sobolev_norm(v, graph, rho, epsilon, operator)
+
+    term = sparse_sobolev_term(graph, rho, epsilon, operator).toarray()
+    slack = 1e-6 * (norm(x) + norm(y))
+    assert norm(x) == pytest.approx(np.sqrt(x @ term @ x), rel=1e-6)
+    assert norm(x) > 0
+    assert norm(0 * x) == 0
+    assert norm(-3 * x) == pytest.approx(3 * norm(x))
+    assert norm(x + y) <= norm(x) + norm(y) + slack
+
+
+@laplacians
+def test_epsilon_zero_is_a_semi_norm_that_does_not_see_constants(graph30, operator):
+    flat = np.ones(30) if operator == "laplacian" else np.sqrt(adjacency(graph30).sum(axis=1))
+    assert sobolev_norm(flat, graph30, 1, 0.0, operator) == pytest.approx(0, abs=1e-6)
+    assert sobolev_norm(flat, graph30, 1, 0.5, operator) == pytest.approx(np.sqrt(0.5 * flat @ flat))
+
+
+@pytest.mark.parametrize("rho", [0.5, 1, 1.7, 3, -1])
+def test_the_dense_norm_is_that_of_the_papers_definition_for_any_real_order(graph30, rho):
+    # ‖x‖ = ‖(L + εI)^{ρ/2} x‖, the half power by the spectrum.
+    x, _ = two_signals(30)
+    eigenvalues, U = np.linalg.eigh(laplacian(graph30) + 0.3 * np.eye(30))
+    expected = np.linalg.norm((U * eigenvalues ** (rho / 2)) @ U.T @ x)
+    assert sobolev_norm(x, graph30, rho, 0.3, kind="dense") == pytest.approx(expected)
+
+
+def test_frequencies_are_penalised_by_powers_of_their_eigenvalues(ring8):
+    # x̂ has one entry, so the squared norm is λ^ρ: here of the frequency 2 - 2 cos(2π·2/8) = 2.
+    x = np.cos(2 * np.pi * 2 * np.arange(8) / 8)
+    for rho in (1, 2, 3):
+        assert sobolev_norm(x, ring8, rho, 0.0, kind="dense") ** 2 == pytest.approx(2**rho * x @ x)
+
+
+def test_columns_are_signals_of_their_own_and_tensors_are_read(graph30):
+    X = np.stack(two_signals(30), axis=1)
+    norms = sobolev_norm(torch.from_numpy(X).requires_grad_(), graph30, 2, 0.5)
+    assert norms.shape == (2,)
+    assert norms == pytest.approx([sobolev_norm(X[:, 0], graph30, 2, 0.5), sobolev_norm(X[:, 1], graph30, 2, 0.5)])
+
+
+# ---------------------------------------------------------------------------- where the paper is loose
+
+
+def test_the_papers_sparse_norm_is_not_the_one_its_inner_product_induces(path5):
+    # Definition 2 writes ‖(L + εI)^(ρ/2) x‖; for ρ = 2 that is ‖(L + εI) x‖, the non-sparse norm, while the inner
+    # product gives xᵀ (L + εI)^(2) x. Ours is the second.
+    x, _ = two_signals(5)
+    shifted = laplacian(path5) + 0.5 * np.eye(5)
+    written, induced = np.linalg.norm(shifted @ x), np.sqrt(x @ shifted**2 @ x)
+    assert not np.isclose(written, induced, rtol=0.05)
+    assert sobolev_norm(x, path5, 2, 0.5) == pytest.approx(induced)
+    assert sobolev_norm(x, path5, 2, 0.5, kind="dense") == pytest.approx(written)
+
+
+def test_the_papers_half_power_is_not_real_for_odd_orders(path5):
+    shifted = laplacian(path5) + 0.5 * np.eye(5)
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(shifted**0.5).any()
+    assert np.isfinite(sobolev_norm(np.ones(5), path5, 1, 0.5))
+
+
+def test_hadamard_powers_of_a_graph_without_weights_are_the_graph(ring8):
+    A = sparse_sobolev_term(ring8, 1, 0.0, "adjacency").toarray()
+    for rho in (2, 3, 7):
+        np.testing.assert_array_equal(sparse_sobolev_term(ring8, rho, 0.0, "adjacency").toarray(), A)
+        assert not np.array_equal(sparse_sobolev_term(ring8, rho, 0.0, "laplacian").toarray(), laplacian(ring8))
+
+
+# ---------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("rho", [0, -1, 1.5, True, "2"])
+def test_an_order_that_is_no_positive_integer_is_refused(path5, rho):
+    with pytest.raises(ValueError, match="`rho` must be an integer of at least 1, but got"):
+        sparse_sobolev_term(path5, rho, 1.0)
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, float("nan"), float("inf")])
+def test_a_bad_epsilon_is_refused(path5, epsilon):
+    with pytest.raises(ValueError, match="`epsilon` must be finite and at least 0, but got"):
+        sparse_sobolev_term(path5, 1, epsilon)
+    with pytest.raises(ValueError, match="`epsilon` must be finite and at least 0, but got"):
+        sobolev_norm(np.ones(5), path5, 1, epsilon, kind="dense")
+
+
+def test_unknown_names_are_refused_with_the_known_ones(path5):
+    with pytest.raises(ValueError, match='`operator` must be "adjacency", "laplacian" or "normalized_laplacian"'):
+        sparse_sobolev_term(path5, 1, 1.0, operator="random_walk")
+    with pytest.raises(ValueError, match='`kind` must be "sparse" or "dense", but got \'full\''):
+        sobolev_norm(np.ones(5), path5, 1, 1.0, kind="full")
+
+
+@pytest.mark.parametrize("x", [np.ones(4), np.ones((4, 5)), np.ones((5, 2, 2)), 1.0])
+def test_a_signal_of_another_size_is_refused(path5, x):
+    with pytest.raises(ValueError, match=r"must have shape \[N\] or \[N, h\], but got .* for 5 nodes"):
+        sobolev_norm(x, path5, 1, 1.0)
+
+
+def test_signals_of_two_shapes_and_fractional_sparse_orders_are_refused(path5):
+    with pytest.raises(ValueError, match="Both signals must have one shape"):
+        sobolev_inner(np.ones(5), np.ones((5, 1)), path5, 1, 1.0)
+    with pytest.raises(ValueError, match=r"`rho` must be an integer for the sparse kind, but got 1\.5"):
+        sobolev_norm(np.ones(5), path5, 1.5, 1.0)
+
+
+def test_a_form_that_is_no_norm_is_refused_where_it_is_negative():
+    graph = graph_of([[0, 1], [1, 0]])
+    assert sobolev_norm([1.0, 1.0], graph, 1, 0.5, "adjacency") == pytest.approx(np.sqrt(3))
+    with pytest.raises(ValueError, match=r"negative squared length .* Raise epsilon or use a Laplacian"):
+        sobolev_norm([1.0, -1.0], graph, 1, 0.5, "adjacency")
+
+
+def test_dense_powers_of_large_graphs_and_of_singular_matrices_are_refused(path5):
+    large = Graph.from_edges([[0, 1], [1, 0]], num_nodes=5001)
+    with pytest.raises(ValueError, match=r'at most 5000 nodes, but got 5001\. Use kind="sparse"'):
+        sobolev_norm(np.ones(5001), large, 1, 1.0, kind="dense")
+    with pytest.raises(ValueError, match="not positive definite"):
+        sobolev_norm(np.ones(5), path5, -1, 0.0, kind="dense")
