@@ -1,0 +1,219 @@
+"""Data sets by name: from a folder of checked files, else by scikit-learn's fetchers. Nothing is unpickled."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import io
+import os
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from sobgnn.datasets.catalogue import CATALOGUE, CONTENT, Entry
+from sobgnn.datasets.news import Posts, fetch_posts, read_posts, strip_post, text_features
+
+__all__ = ["Dataset", "Location", "load", "locate", "names"]
+
+# Codes of Dataset.splits.
+NONE, TRAIN, VALIDATION, TEST = 0, 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Points and their labels, and a graph where the data set has one. Features are not standardised.
+
+    Attributes:
+        X: [N, F] float32, dense or scipy CSR.
+        y: [N] int64, from 0.
+        class_names: One per class.
+        edge_index: [2, E] int64, both directions of each edge, no self-loops; None for points.
+        splits: [S, N] int8 published splits: 0 unused, 1 train, 2 validation, 3 test; None where there is none.
+        groups: [N] int64, who or what a row was measured on (subject, speaker group); None where unknown.
+        texts: The N texts that X was made from; None for other data.
+    """
+
+    name: str
+    X: npt.NDArray[np.float32] | sp.csr_array
+    y: npt.NDArray[np.int64]
+    class_names: tuple[str, ...]
+    edge_index: npt.NDArray[np.int64] | None = None
+    splits: npt.NDArray[np.int8] | None = None
+    groups: npt.NDArray[np.int64] | None = None
+    texts: tuple[str, ...] | None = None
+    description: str = ""
+    licence: str = ""
+
+
+class Location(NamedTuple):
+    """Where a data set would be loaded from: a file, scikit-learn (shipped or downloaded), or nowhere."""
+
+    name: str
+    source: Literal["file", "shipped", "download", "missing"]
+    path: Path | None
+
+
+def names() -> tuple[str, ...]:
+    """The names that :func:`load` knows."""
+    return tuple(CATALOGUE)
+
+
+def locate(name: str, folder: str | Path | None = None) -> Location:
+    """Where ``load(name, folder)`` would look first with success. Reads no file, and no network."""
+    entry = _entry(name)
+    if entry.file is None:
+        return Location(name, "shipped", None)
+    place = _folder(folder)
+    if place is not None and (place / entry.file).is_file():
+        return Location(name, "file", place / entry.file)
+    return Location(name, "download" if _has_fetcher(name) else "missing", None)
+
+
+def load(name: str, folder: str | Path | None = None) -> Dataset:
+    """The data set of this name.
+
+    Its file is looked for in ``folder``, or in the folder that SOBGNN_DATA names, and must have the sha256 of
+    the catalogue; else scikit-learn's fetcher serves where there is one. ``cancer`` has missing entries filled
+    by the median of their column. ``20news`` gets features from its texts (see
+    :func:`sobgnn.datasets.news.text_features`), kept in SOBGNN_CACHE or ~/.cache/sobgnn.
+
+    Raises:
+        ValueError: unknown name; a file that is altered, truncated or incomplete.
+        FileNotFoundError: found nowhere; the message says where it was looked for.
+    """
+    entry = _entry(name)
+    where = locate(name, folder)
+    if where.path is not None:
+        content = where.path.read_bytes()
+        _check_hash(content, entry.sha256, where.path)
+        try:
+            parts = _read_news(name, read_posts(content)) if entry.kind == "news" else _read_npz(content, entry)
+        except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            reason = error.args[0] if isinstance(error, KeyError) else error  # str() would add quotes
+            raise ValueError(f"{where.path} cannot be read as the file of {name!r}: {reason}.") from error
+    elif where.source == "missing":
+        raise FileNotFoundError(f"Data set {name!r} was not found: {_advice(entry, folder)}")
+    else:
+        parts = _fetch(name, entry, folder)
+    return Dataset(name=name, description=entry.description, licence=entry.licence, **_finish(name, parts))
+
+
+def _entry(name: str) -> Entry:
+    if name in CATALOGUE:
+        return CATALOGUE[name]
+    close = difflib.get_close_matches(str(name).lower(), CATALOGUE, n=3)
+    way = f"Did you mean {' or '.join(map(repr, close))}?" if close else f"Known: {', '.join(CATALOGUE)}."
+    raise ValueError(f"There is no data set {name!r}. {way}")
+
+
+def _folder(folder: str | Path | None) -> Path | None:
+    chosen = folder if folder is not None else os.environ.get("SOBGNN_DATA")
+    return Path(chosen).expanduser() if chosen else None
+
+
+def _cache() -> Path:
+    if chosen := os.environ.get("SOBGNN_CACHE"):
+        return Path(chosen).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sobgnn"
+
+
+def _has_fetcher(name: str) -> bool:
+    return name == "mnist" or CATALOGUE[name].kind == "news"
+
+
+def _advice(entry: Entry, folder: str | Path | None) -> str:
+    place = _folder(folder)
+    looked = f"{entry.file} is not in {place}" if place else "SOBGNN_DATA is not set and no folder was given"
+    return f"{looked}. Set SOBGNN_DATA to the folder that holds {entry.file} (sha256 {entry.sha256[:12]}…)."
+
+
+def _check_hash(content: bytes, expected: str, what: object) -> None:
+    found = hashlib.sha256(content).hexdigest()
+    if found != expected:
+        raise ValueError(
+            f"{what} is truncated or altered: its sha256 is {found[:12]}…, not {expected[:12]}…. Get the file again."
+        )
+
+
+# -------------------------------------------------------------------------------------------- reading
+
+
+def _read_npz(content: bytes, entry: Entry) -> dict[str, Any]:
+    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        y = file["y"]
+        parts: dict[str, Any] = {"y": y, "class_names": tuple(str(c) for c in range(int(y.max()) + 1))}
+        if entry.kind == "graph":
+            arrays = (file["X_data"], file["X_indices"], file["X_indptr"])
+            parts["X"] = sp.csr_array(arrays, shape=tuple(int(s) for s in file["X_shape"]))
+            parts["edge_index"] = file["edge_index"].astype(np.int64)
+        else:
+            parts["X"] = file["X"]
+        if "class_names" in file:
+            parts["class_names"] = tuple(map(str, file["class_names"]))
+        if "splits" in file:
+            parts["splits"] = file["splits"].astype(np.int8)
+        elif "split" in file:
+            # Files of points say 0 train, 1 test; files of graphs have the codes of Dataset.splits.
+            split = file["split"] if entry.kind == "graph" else np.where(file["split"] == 0, TRAIN, TEST)
+            parts["splits"] = split.astype(np.int8)[None]
+        for key in ("subject", "group"):
+            if key in file:
+                parts["groups"] = file[key].astype(np.int64)
+    return parts
+
+
+def _read_news(name: str, posts: Posts) -> dict[str, Any]:
+    texts = tuple(map(strip_post, posts.texts)) if name == "20news-stripped" else posts.texts
+    splits = np.where(posts.is_test, TEST, TRAIN).astype(np.int8)[None]
+    X = text_features(texts, _cache())
+    return {"X": X, "y": posts.y, "class_names": posts.class_names, "splits": splits, "texts": texts}
+
+
+def _fetch(name: str, entry: Entry, folder: str | Path | None) -> dict[str, Any]:
+    from sklearn.datasets import fetch_openml, load_digits
+
+    splits = None
+    try:
+        if entry.kind == "news":
+            return _read_news(name, fetch_posts())
+        if name == "mnist":
+            X, y = fetch_openml("mnist_784", version=1, as_frame=False, return_X_y=True, parser="liac-arff")
+            splits = np.where(np.arange(len(y)) < 60000, TRAIN, TEST).astype(np.int8)[None]
+        else:
+            X, y = load_digits(return_X_y=True)
+    except OSError as error:  # what urllib raises when there is no network
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise FileNotFoundError(
+            f"Data set {name!r} could not be downloaded ({reason}), and {_advice(entry, folder)}"
+        ) from error
+    grey, labels = np.ascontiguousarray(X, np.uint8), np.ascontiguousarray(y, "<i8")
+    _check_hash(grey.tobytes() + labels.tobytes(), CONTENT[name], f"scikit-learn's copy of {name!r}")
+    return {"X": grey, "y": labels, "class_names": tuple("0123456789"), "splits": splits}
+
+
+def _finish(name: str, parts: dict[str, Any]) -> dict[str, Any]:
+    """Promised dtypes, no missing values, and lengths that agree."""
+    X, y = parts["X"], np.asarray(parts["y"], np.int64)
+    if name.startswith("cancer"):
+        parts["class_names"] = tuple(c.partition("_")[2] or c for c in parts["class_names"])
+        X = np.where(np.isnan(X), np.nanmedian(X, axis=0), X)
+    if name == "cancer-binary":
+        tumor = parts["class_names"].index("TUMOR")
+        y, parts["class_names"] = (y == tumor).astype(np.int64), ("other", "TUMOR")
+    X = X.astype(np.float32) if sp.issparse(X) else np.ascontiguousarray(X, np.float32)
+    n = X.shape[0]
+    lengths = {"y": len(y)}
+    lengths |= {key: parts[key].shape[-1] for key in ("splits", "groups") if parts.get(key) is not None}
+    for key, length in lengths.items():
+        if length != n:
+            raise ValueError(f"The file of {name!r} does not fit together: {key} has {length} entries for {n} rows.")
+    edges = parts.get("edge_index")
+    if edges is not None and edges.size and not 0 <= edges.min() <= edges.max() < n:
+        raise ValueError(f"The file of {name!r} does not fit together: an edge leads outside its {n} rows.")
+    return parts | {"X": X, "y": y}
