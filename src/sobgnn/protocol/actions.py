@@ -1,0 +1,86 @@
+"""What the protocol's commands do, for both of their skins."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from sobgnn.protocol import data as datafiles
+from sobgnn.protocol import studies
+from sobgnn.protocol.evaluate import Limits
+from sobgnn.protocol.plan import Cell
+from sobgnn.protocol.plan import shard as part_of
+from sobgnn.protocol.run import run
+
+
+def say_now(line: str) -> None:
+    """Print a line and let it out at once."""
+    print(line, flush=True)
+
+
+def prepare(datasets: Sequence[str], out: Path, say: Callable[[str], None] = say_now) -> None:
+    """Write each data set and its graph as one small file."""
+    for name in datasets:
+        path = datafiles.save(datafiles.prepare(name), out)
+        say(f"{path}  {path.stat().st_size / 1e6:.1f} MB")
+
+
+def table1(
+    models: Sequence[str] = studies.TABLE1_MODELS,
+    datasets: Sequence[str] = studies.DATASETS,
+    trials: int = 100,
+    seeds: int = 50,
+    heads: Sequence[str] = ("plain",),
+    out: Path = Path("results/lines"),
+    data: Path | None = None,
+    device: str = "auto",
+    shard: str = "1/1",
+    time_limit: float | None = None,
+    epochs: int = 500,
+    resume: bool = True,
+) -> bool:
+    """Fill the paper's table. False where the time limit came first."""
+    cells = studies.table1(models, datasets, trials, seeds, heads)
+    return train(cells, "table1", out, data, device, shard, time_limit, epochs, resume)
+
+
+def train(
+    cells: Sequence[Cell],
+    study: str,
+    out: Path,
+    data: Path | None,
+    device: str,
+    shard: str,
+    time_limit: float | None,
+    epochs: int,
+    resume: bool,
+) -> bool:
+    """Train one shard of a study's cells."""
+    index, count = _shard(shard)
+    file = f"{study}.jsonl" if count == 1 else f"{study}.{index}-of-{count}.jsonl"
+    if not resume and any(out.glob(f"{study}*.jsonl*")):
+        raise ValueError(f"{out} already holds results of {study}. Resume them, or pass another folder.")
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return run(
+            part_of(cells, index, count),
+            out,
+            device=torch.device(device),
+            folder=data,
+            file=file,
+            limits=Limits(epochs),
+            time_limit=time_limit,
+            say=say_now,
+        )
+
+
+def _shard(text: str) -> tuple[int, int]:
+    parts = text.split("/")
+    if len(parts) != 2 or not all(part.isdigit() for part in parts):
+        raise ValueError(f"`shard` must be i/n, such as 1/4, but got {text!r}.")
+    return int(parts[0]), int(parts[1])

@@ -1,0 +1,193 @@
+"""One batch of trainings, from its description to its records."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+import sobgnn
+from sobgnn import propagation
+from sobgnn.baselines import MODELS, Source
+from sobgnn.baselines.classical import CLASSICAL
+from sobgnn.protocol.data import Prepared
+from sobgnn.protocol.plan import Batch, Member
+from sobgnn.protocol.results import Record
+from sobgnn.protocol.splits import Index, Split, development_and_test, per_class, ten_percent
+from sobgnn.training import Schedule, Task, predict_members, train_members
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a training may take.
+
+    Args:
+        epochs: Steps at the most.
+        patience: Steps without a better validation accuracy.
+        evaluate_every: Steps between validations.
+    """
+
+    epochs: int = 500
+    patience: int = 100
+    evaluate_every: int = 5
+
+
+class Laboratory:
+    """A data set on a device, its division, and what trains on it.
+
+    Args:
+        data: The data set.
+        device: Where to train.
+        limits: How long.
+    """
+
+    def __init__(self, data: Prepared, device: torch.device, limits: Limits) -> None:
+        self.data = data
+        self.device = device
+        self.limits = limits
+        self.development, self.test = development_and_test(len(data.y))
+        # Rows of logits that the search computes at all: test points are not among them.
+        self.rows = torch.from_numpy(self.development).to(device)
+        self.source = Source(data.graph.to(device), torch.from_numpy(data.X).to(device))
+
+    def split(self, labels: str, seed: int) -> Split:
+        """Training and validation points of a seed."""
+        if labels == "10%":
+            return ten_percent(self.development, len(self.data.y), seed)
+        # Drawn by class, so it reads labels: those of development points alone.
+        return per_class(self.development, self.data.y, seed, int(labels.removesuffix("/class")))
+
+    def run(self, batch: Batch) -> list[Record]:
+        """Train a batch; test points are scored in the final stage alone."""
+        start = time.perf_counter()
+        splits = [self.split(batch.cell.labels, member.seed) for member in batch.members]
+        one = self._classical if batch.cell.model in CLASSICAL else self._networks
+        scores = one(batch, splits)
+        seconds = (time.perf_counter() - start) / len(batch.members)
+        return [
+            Record(
+                batch.cell.study,
+                batch.stage,
+                batch.cell.dataset,
+                batch.cell.labels,
+                batch.cell.model,
+                batch.cell.variant,
+                member.trial,
+                dict(member.setting),
+                member.seed,
+                **score,
+                members=len(batch.members),
+                seconds=round(seconds, 5),
+                versions=versions(),
+                device=device_name(self.device),
+            )
+            for member, score in zip(batch.members, scores, strict=True)
+        ]
+
+    def _networks(self, batch: Batch, splits: Sequence[Split]) -> list[dict[str, Any]]:
+        members = batch.members
+        setting = members[0].setting
+        baseline = MODELS[batch.cell.model]
+        model = baseline.build(self.data.X.shape[1], self.data.num_classes, setting)
+        buffers = {
+            name: _per_member(members, "dropout", self.device)
+            for name, _ in model.named_buffers()
+            if name.endswith("dropout.p")
+        }
+        call = baseline.inputs(self.source, setting, self.rows)
+        schedule = Schedule(
+            self.limits.epochs,
+            [float(member.setting["lr"]) for member in members],
+            [float(member.setting["weight_decay"]) for member in members],
+            self.limits.patience,
+            self.limits.evaluate_every,
+        )
+        trained = train_members(
+            model,
+            call.args,
+            self._task(splits),
+            [member.seed for member in members],
+            schedule,
+            keywords=call.keywords,
+            buffers=buffers,
+            # The portable backend asks the device for sizes, which cannot be recorded.
+            cuda_graph=self.device.type == "cuda" and propagation.backend(self.source.X) != "portable",
+        )
+        tested: Sequence[float | None] = [None] * len(members)
+        if batch.stage == "test":
+            call = baseline.inputs(self.source, setting, None)
+            logits = predict_members(
+                model.to(self.device), trained.parameters, call.args, call.keywords, buffers=buffers
+            )
+            predicted = logits.argmax(dim=2).cpu().numpy()
+            tested = [accuracy(row, self.data.y, self.test) for row in predicted]
+        return [
+            {
+                "validation_accuracy": round(float(validation), 6),
+                "test_accuracy": test,
+                "best_epoch": int(best),
+                "epochs": trained.epochs,
+            }
+            for validation, best, test in zip(
+                trained.validation_accuracy.tolist(), trained.best_epoch.tolist(), tested, strict=True
+            )
+        ]
+
+    def _task(self, splits: Sequence[Split]) -> Task:
+        position = np.full(len(self.data.y), -1)
+        position[self.development] = np.arange(len(self.development))
+        weight = np.zeros((len(splits), len(self.development)), np.float32)
+        validation = np.zeros(weight.shape, dtype=bool)
+        for s, split in enumerate(splits):
+            weight[s, position[split.train]] = 1 / len(split.train)
+            validation[s, position[split.validation]] = True
+        target = self.data.y[self.development]
+        return Task(*(torch.from_numpy(a).to(self.device) for a in (target, weight, validation)))
+
+    def _classical(self, batch: Batch, splits: Sequence[Split]) -> list[dict[str, Any]]:
+        scores = []
+        for member, split in zip(batch.members, splits, strict=True):
+            known = np.full(len(self.data.y), -1)
+            known[split.train] = self.data.y[split.train]
+            predict = CLASSICAL[batch.cell.model].predict
+            predicted = predict(self.data.X, self.data.graph, known, member.setting)
+            scores.append(
+                {
+                    "validation_accuracy": accuracy(predicted, self.data.y, split.validation),
+                    "test_accuracy": accuracy(predicted, self.data.y, self.test) if batch.stage == "test" else None,
+                    "best_epoch": 0,
+                    "epochs": 0,
+                }
+            )
+        return scores
+
+
+def accuracy(predicted: npt.NDArray[Any], y: npt.NDArray[Any], index: Index) -> float:
+    """Share of right labels at some points, to 6 digits."""
+    return round(float((predicted[index] == y[index]).mean()), 6)
+
+
+def versions() -> dict[str, str]:
+    """Of what computes the numbers."""
+    return {
+        "sobgnn": sobgnn.__version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "matmul": torch.get_float32_matmul_precision(),
+    }
+
+
+def device_name(device: torch.device) -> str:
+    """The device, for people."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+
+
+def _per_member(members: Sequence[Member], name: str, device: torch.device) -> Tensor:
+    return torch.tensor([float(member.setting[name]) for member in members], device=device)

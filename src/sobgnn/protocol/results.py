@@ -1,0 +1,120 @@
+"""Results as JSON lines: one training a line, self-sufficient, appended and flushed; killed runs lose nothing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+Key = tuple[str, str, str, str, str, str, int, int]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One training.
+
+    Args:
+        study: ``"table1"``, ``"few-labels"`` or ``"ablations"``.
+        stage: ``"search"``, or ``"test"`` for the final seeds.
+        dataset: Its name.
+        labels: What was trained on: ``"10%"`` or, for example, ``"5/class"``.
+        model: Its name in the table of models.
+        variant: ``""``, or what an experiment changed: ``"head=paper"``, ``"alpha=3"``.
+        trial: Number of the setting in the model's published list; -1 for settings that are not from it.
+        setting: The hyperparameters.
+        seed: Draws the training points and the initial weights.
+        validation_accuracy: Of the weights kept.
+        test_accuracy: Of the same weights; ``None`` in the search.
+        best_epoch: Step of the weights kept.
+        epochs: Steps that its batch made.
+        members: Trainings in its batch.
+        seconds: Its share of the batch's time.
+        versions: Of the software.
+        device: What it ran on.
+    """
+
+    study: str
+    stage: str
+    dataset: str
+    labels: str
+    model: str
+    variant: str
+    trial: int
+    setting: dict[str, Any]
+    seed: int
+    validation_accuracy: float | None
+    test_accuracy: float | None
+    best_epoch: int
+    epochs: int
+    members: int
+    seconds: float
+    versions: dict[str, str] = field(default_factory=dict)
+    device: str = "cpu"
+
+    @property
+    def key(self) -> Key:
+        """What no two lines of a results file share."""
+        return (
+            self.study, self.stage, self.dataset, self.labels, self.model, self.variant, self.trial, self.seed
+        )  # fmt: skip
+
+
+def read(path: Path) -> Iterator[Record]:
+    """The records of a file, or of all ``*.jsonl`` and ``*.jsonl.gz`` of a folder; a torn last line is left out.
+
+    Where a key comes twice, the first one counts.
+    """
+    if path.is_dir():
+        files = sorted([*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")])
+    else:
+        files = [path] if path.exists() else []
+    seen: set[Key] = set()
+    for file in files:
+        for number, line in enumerate(_lines(file), 1):
+            try:
+                record = Record(**json.loads(line))
+            except (json.JSONDecodeError, TypeError) as error:
+                raise ValueError(f"{file}, line {number} is not a result: {error}. Remove the line.") from error
+            if record.key not in seen:
+                seen.add(record.key)
+                yield record
+
+
+def _lines(file: Path) -> Iterator[str]:
+    data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    # A line counts once its newline is there: what follows the last newline was cut off while being written.
+    whole = data[: data.rfind(b"\n") + 1]
+    yield from whole.decode().splitlines()
+
+
+class Writer:
+    """Appends records to a file, mending a torn last line first.
+
+    Args:
+        path: The file; its folder is made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("ab")
+        size = self._file.tell()
+        if size:
+            whole = path.read_bytes().rfind(b"\n") + 1
+            if whole < size:
+                self._file.truncate(whole)
+                self._file.seek(whole)
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Write records and wait until the disk has them."""
+        text = "".join(json.dumps(asdict(record), separators=(",", ":")) + "\n" for record in records)
+        self._file.write(text.encode())
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
