@@ -22,6 +22,7 @@ ORDER = [
     "sobolev",
     "spectrum",
     "conv",
+    "dropout",
     "model",
     "baselines",
     "training",

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sobgnn.conv import Combine, SobolevConv, as_operators
+from sobgnn.dropout import dropout
 from sobgnn.operators import SobolevOperators, SobolevRows
 
 
@@ -37,6 +37,8 @@ class SSobGNN(nn.Module):
         x [N, in_channels] and operators of N nodes, or ``edge_index`` [2, E] and ``edge_weight`` [E]; gives
         [N, out_channels], or [R, out_channels] where ``rows`` are given.
     """
+
+    keyed_dropout = True
 
     def __init__(
         self,
@@ -82,6 +84,7 @@ class SSobGNN(nn.Module):
         *,
         propagated: Tensor | None = None,
         rows: SobolevRows | Sequence[SobolevRows] | None = None,
+        dropout_key: Tensor | None = None,
     ) -> Tensor:
         """Logits of every node, or of some.
 
@@ -94,6 +97,8 @@ class SSobGNN(nn.Module):
             rows: ``operators.rows(index)``: the last layer is computed at those nodes alone. Or
                 ``operators.receptive_field(index, num_layers)``: every layer where the next one reads it, x being
                 the features at the first entry's ``columns``.
+            dropout_key: Integer of a training step from which :func:`sobgnn.dropout.dropout` draws, whatever part of
+                the graph is computed where; torch's own generator if left out.
         """
         full = as_operators(operators, edge_weight, x, self.alpha, self.epsilon)
         at: list[SobolevOperators | SobolevRows] = [full] * len(self.convs)
@@ -104,7 +109,7 @@ class SSobGNN(nn.Module):
         h = x
         for i, (layer, where) in enumerate(zip(self.layers, at, strict=True)):
             if i > 0:
-                h = F.dropout(h, self.dropout, self.training)
+                h = dropout(h, self.dropout, self.training, dropout_key, at[i - 1].nodes, i)
             h = layer(h, where, propagated=propagated if i == 0 else None)
         return h
 

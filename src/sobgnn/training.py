@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,8 @@ from torch.func import functional_call, vmap
 
 Monitor = Literal["accuracy", "loss"]
 
+# Sets the dropout keys of successive steps far apart.
+_STEP = 0x5851F42D
 # Adam's, as in torch and in the paper it comes from.
 _BETA1, _BETA2, _TINY = 0.9, 0.999, 1e-8
 
@@ -85,6 +87,16 @@ class Members:
     epochs: int
 
 
+class Checkpoint(Protocol):
+    """Where the state of a training is kept between interruptions: tensors by name."""
+
+    def load(self) -> dict[str, Tensor] | None:
+        """The state last saved, if any."""
+
+    def save(self, state: dict[str, Tensor]) -> None:
+        """Keep a state, whole or not at all."""
+
+
 def train_members(
     model: nn.Module,
     inputs: Sequence[Any],
@@ -96,6 +108,8 @@ def train_members(
     buffers: Mapping[str, Tensor] | None = None,
     progress: Callable[[Progress], bool | None] | None = None,
     cuda_graph: bool = False,
+    sum_over_ranks: Callable[[Sequence[Tensor]], None] | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Members:
     """Train one member per seed, all in one batch, by cross-entropy on each member's own rows.
 
@@ -106,13 +120,17 @@ def train_members(
         model: A module with ``reset_parameters``, written for one member; its own weights are not used or changed.
         inputs: Positional arguments of the model's forward, which gives logits [R, C].
         task: Rows, targets and validation.
-        seeds: One per member. A member's initial weights depend on its seed alone; dropout on all the seeds.
+        seeds: One per member. A member's initial weights depend on its seed alone, and so does its dropout where the
+            model takes a ``dropout_key`` (its ``keyed_dropout`` is true); else dropout depends on all the seeds.
         schedule: How long and how fast.
         keywords: Keyword arguments of the model's forward.
         buffers: Buffers of the model that differ from member to member, stacked [S, ...].
         progress: Called after each evaluation; returning True ends training there, keeping the best so far.
         cuda_graph: Record a step once and replay it. Pays where steps are short; on CUDA, for forwards that
             neither wait for the device nor depend on values on it.
+        sum_over_ranks: Where several processes hold some of the rows each: adds up tensors over them, in place.
+        checkpoint: Keeps the state of training after each evaluation, and gives it back after an interruption; with
+            keyed dropout the outcome is that of a training that was not interrupted.
     """
     if task.train_weight.shape[0] != len(seeds):
         raise ValueError(
@@ -122,11 +140,13 @@ def train_members(
     # The random state is the caller's: it is put back as it was found.
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         parameters = initial_parameters(model, seeds, device)
-        run = _Run(model, parameters, dict(buffers or {}), (tuple(inputs), dict(keywords or {})), task, schedule)
+        call = (tuple(inputs), dict(keywords or {}))
+        keys = torch.tensor([_mix([seed]) % 2**31 for seed in seeds], device=device)
+        run = _Run(model, parameters, dict(buffers or {}), call, task, schedule, keys, sum_over_ranks)
         if cuda_graph and device.type == "cuda":
             run.record()
         torch.manual_seed(_mix(seeds))
-        return _train(run, schedule, progress)
+        return _train(run, schedule, progress, checkpoint)
 
 
 def initial_parameters(model: nn.Module, seeds: Sequence[int], device: torch.device) -> dict[str, Tensor]:
@@ -162,19 +182,22 @@ def _forward(
     call: tuple[Any, Any],
     *,
     training: bool,
+    keys: Tensor | None = None,
 ) -> Tensor:
     inputs, keywords = call
     shared = {name: value for name, value in model.named_buffers() if name not in buffers}
     model.train(training)
 
-    def one(member: dict[str, Tensor]) -> Tensor:
-        logits: Tensor = functional_call(model, (member, shared), inputs, keywords)
+    def one(member: dict[str, Tensor], key: Tensor | None) -> Tensor:
+        own = keywords if key is None else {**keywords, "dropout_key": key}
+        logits: Tensor = functional_call(model, (member, shared), inputs, own)
         return logits
 
     mapped = {**parameters, **buffers}
     if len(next(iter(mapped.values()))) == 1:  # no batch to map over: half the overhead
-        return one({name: value[0] for name, value in mapped.items()}).unsqueeze(0)
-    logits: Tensor = vmap(one, randomness="different")(mapped)
+        single = {name: value[0] for name, value in mapped.items()}
+        return one(single, None if keys is None else keys[0]).unsqueeze(0)
+    logits: Tensor = vmap(one, (0, None if keys is None else 0), randomness="different")(mapped, keys)
     return logits
 
 
@@ -194,8 +217,12 @@ class _Run:
         call: tuple[Any, Any],
         task: Task,
         schedule: Schedule,
+        keys: Tensor,
+        sum_over_ranks: Callable[[Sequence[Tensor]], None] | None,
     ) -> None:
         self.model = copy.deepcopy(model)  # its mode is switched below
+        self.keys = keys if getattr(model, "keyed_dropout", False) else None
+        self.sum_over_ranks = sum_over_ranks or (lambda tensors: None)
         self.buffers, self.call, self.task, self.schedule = buffers, call, task, schedule
         self.shapes = {name: value.shape[1:] for name, value in parameters.items()}
         self.initial = torch.cat([value.flatten(1) for value in parameters.values()], dim=1)
@@ -225,12 +252,14 @@ class _Run:
 
     def _step(self) -> None:
         """One step of Adam for every member."""
-        logits = _forward(self.model, self.unflatten(self.flat), self.buffers, self.call, training=True)
+        keys = None if self.keys is None else (self.keys + self.epoch * _STEP) % 2**31
+        logits = _forward(self.model, self.unflatten(self.flat), self.buffers, self.call, training=True, keys=keys)
         losses = _losses(logits, self.task.target, self.task.train_weight)
         # Each member's gradient comes from its own loss alone, so the sum trains each as if it were by itself.
         (gradient,) = torch.autograd.grad(losses.sum(), self.flat)
         with torch.no_grad():
             self.losses.copy_(losses)
+            self.sum_over_ranks((gradient, self.losses))
             first, second = self.corrections[self.epoch].unbind()
             gradient = torch.addcmul(gradient, self.flat, self.decay)
             self.mean.lerp_(gradient, 1 - _BETA1)
@@ -243,7 +272,9 @@ class _Run:
     def _validate(self) -> None:
         """Score every member on its validation rows, and keep the weights of those that are better than before."""
         logits = _forward(self.model, self.unflatten(self.flat), self.buffers, self.call, training=False)
-        loss, accuracy = _scores(logits, self.task)
+        scores = _scores(logits, self.task)
+        self.sum_over_ranks((scores,))
+        loss, accuracy = scores[0] / scores[2].clamp_min(1), scores[1] / scores[2].clamp_min(1)
         self.loss.copy_(loss)
         self.accuracy.copy_(accuracy)
         if self.schedule.monitor == "accuracy":
@@ -257,6 +288,18 @@ class _Run:
         self.best_epoch.copy_(torch.where(better, self.epoch, self.best_epoch))
         if self.schedule.patience is not None:
             self.done |= self.epoch - self.best_epoch >= self.schedule.patience
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that a step or a validation changes and a later one reads."""
+        names = ("flat", "mean", "square", "epoch", "best", "best_loss", "best_accuracy", "best_epoch", "done")
+        return {name: getattr(self, name).detach() for name in names}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take over a state of the same members."""
+        for name, value in self.state().items():
+            if name not in state or state[name].shape != value.shape:
+                raise ValueError(f"The checkpoint is of another training: its {name!r} does not fit.")
+            value.copy_(state[name])
 
     def record(self) -> None:
         """Make ``step`` and ``validate`` replays of CUDA graphs; the state is as before."""
@@ -280,34 +323,44 @@ class _Run:
                 state.zero_()
 
 
-def _train(run: _Run, schedule: Schedule, progress: Callable[[Progress], bool | None] | None) -> Members:
+def _train(
+    run: _Run,
+    schedule: Schedule,
+    progress: Callable[[Progress], bool | None] | None,
+    checkpoint: Checkpoint | None,
+) -> Members:
     validated = run.task.validation is not None
-    history: dict[str, list[Tensor]] = {"train_loss": [], "validation_loss": [], "validation_accuracy": []}
-    steps: list[int] = []
-    epoch = 0
-    for epoch in range(1, schedule.epochs + 1):
+    history: dict[str, list[Tensor]] = {"epoch": [], "train_loss": [], "validation_loss": [], "validation_accuracy": []}
+    state = None if checkpoint is None else checkpoint.load()
+    if state is not None:
+        run.restore({name: value for name, value in state.items() if name in run.state()})
+        history = {name: list(state.get(f"history.{name}", ())) for name in history}
+    epoch = int(run.epoch)
+    ended = validated and bool(run.done.all())
+    while epoch < schedule.epochs and not ended:
         run.step()
+        epoch += 1
         if epoch % schedule.evaluate_every and epoch != schedule.epochs:
             continue
-        steps.append(epoch)
-        history["train_loss"].append(run.losses.clone())
+        history["epoch"].append(torch.tensor(epoch))
+        history["train_loss"].append(run.losses.cpu())
         if validated:
             run.validate()
-            history["validation_loss"].append(run.loss.clone())
-            history["validation_accuracy"].append(run.accuracy.clone())
+            history["validation_loss"].append(run.loss.cpu())
+            history["validation_accuracy"].append(run.accuracy.cpu())
+        if checkpoint is not None:
+            curves = {f"history.{name}": torch.stack(values) for name, values in history.items() if values}
+            checkpoint.save({**run.state(), **curves})
         if progress is not None:
             accuracy = float(run.accuracy.mean()) if validated else None
             if progress(Progress(epoch, schedule.epochs, float(run.losses.mean()), accuracy)):
                 break
-        if validated and schedule.patience is not None and bool(run.done.all()):
-            break
+        ended = validated and schedule.patience is not None and bool(run.done.all())
     if not validated:
         run.best = run.flat.detach()
         run.best_epoch.fill_(epoch)
-    curves = {name: torch.stack(values).cpu() for name, values in history.items() if values}
-    return Members(
-        run.unflatten(run.best), {"epoch": torch.tensor(steps), **curves}, run.best_accuracy, run.best_epoch, epoch
-    )
+    curves = {name: torch.stack(values) for name, values in history.items() if values}
+    return Members(run.unflatten(run.best), curves, run.best_accuracy, run.best_epoch, epoch)
 
 
 def _column(values: float | Sequence[float], size: int, device: torch.device, name: str) -> Tensor:
@@ -323,14 +376,13 @@ def _losses(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
     return (_cross_entropy(logits, target) * weight).sum(dim=1)
 
 
-def _scores(logits: Tensor, task: Task) -> tuple[Tensor, Tensor]:
-    """Mean loss and accuracy of each member on its own validation rows, [S] each."""
+def _scores(logits: Tensor, task: Task) -> Tensor:
+    """Summed loss, right answers and number of each member's own validation rows, [3, S]."""
     assert task.validation is not None
     mask = task.validation.to(logits.dtype)
-    count = mask.sum(dim=1).clamp_min(1)
     right = (logits.argmax(dim=2) == task.target).to(logits.dtype)
-    loss = (_cross_entropy(logits, task.target) * mask).sum(dim=1) / count
-    return loss, (right * mask).sum(dim=1) / count
+    parts = (_cross_entropy(logits, task.target) * mask, right * mask, mask)
+    return torch.stack([part.sum(dim=1) for part in parts])
 
 
 def _cross_entropy(logits: Tensor, target: Tensor) -> Tensor:

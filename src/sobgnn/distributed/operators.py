@@ -44,11 +44,9 @@ class RankOperators:
         device: torch.device | str = "cpu",
         group: dist.ProcessGroup | None = None,
     ) -> None:
-        rank = dist.get_rank(group)
-        if partition.ranks != dist.get_world_size(group):
-            raise ValueError(
-                f"The partition must have one part per rank, but got {partition.ranks} for {dist.get_world_size(group)}."
-            )
+        rank, ranks = dist.get_rank(group), dist.get_world_size(group)
+        if partition.ranks != ranks:
+            raise ValueError(f"The partition must have one part per rank, but got {partition.ranks} for {ranks} ranks.")
         self.alpha = check_alpha(alpha)
         self.epsilon = check_epsilon(epsilon)
         self.device = torch.device(device)
@@ -92,7 +90,9 @@ class RankOperators:
             self._stencils[key] = Stencil(*self._pattern, own, both, 0.0)
         return self._stencils[key]
 
-    def _local_pattern(self, rows: Any, start: int, outside: Any, halo: Any) -> tuple[Tensor, ...]:
+    def _local_pattern(
+        self, rows: Any, start: int, outside: Any, halo: Any
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
         """CSR of own rows over own and halo columns, and its transpose; self-loops are entries of weight ε."""
         n = self.num_nodes
         columns = np.where(outside, n + np.searchsorted(halo, rows.indices), rows.indices - start)
@@ -102,7 +102,7 @@ class RankOperators:
             loops = (np.full(n, epsilon, np.float32), (np.arange(n), np.arange(n)))
             local = (local + sp.csr_array(loops, shape=local.shape)).tocsr()
         local.sort_indices()
-        return tuple(tensor for part in (local, local.T.tocsr()) for tensor in self._tensors(part))
+        return (*self._tensors(local), *self._tensors(local.T.tocsr()))
 
     def _tensors(self, csr: Any) -> tuple[Tensor, Tensor, Tensor]:
         return (

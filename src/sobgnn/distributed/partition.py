@@ -54,4 +54,5 @@ def locality_order(graph: Graph) -> npt.NDArray[np.int64]:
     """Reverse Cuthill–McKee: neighbours get positions close to one another."""
     if graph.num_edges == 0:
         return np.arange(graph.num_nodes)
-    return reverse_cuthill_mckee(graph.to_scipy(), symmetric_mode=True).astype(np.int64, order="C")
+    order: npt.NDArray[np.int64] = reverse_cuthill_mckee(graph.to_scipy(), symmetric_mode=True).astype(np.int64, "C")
+    return order

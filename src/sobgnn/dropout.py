@@ -1,0 +1,51 @@
+"""Dropout whose draws belong to a node, not to the place where it is computed."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+# Odd multipliers and shifts of 32-bit mixing functions with low bias; as signed numbers, since torch's int32 wraps.
+_FIRST, _SECOND = 0x7FEB352D, 0x846CA68B - 2**32
+_NODE, _LAYER = 0x9E3779B1 - 2**32, 0x85EBCA6B - 2**32
+
+
+def dropout(h: Tensor, rate: float, training: bool, key: Tensor | None, nodes: Tensor | None, layer: int) -> Tensor:
+    """Drop entries of h [R, c] with probability ``rate`` in training, and scale the others by 1 / (1 - rate).
+
+    With a ``key`` (an integer, 0-dimensional), whether an entry is dropped is a function of the key, the layer, the
+    entry's node and its column alone: the same on every device, for every part of the graph that is computed and for
+    every way of sharing it among processes. Without one, torch's own generator draws.
+
+    Args:
+        h: Hidden rows.
+        rate: In [0, 1).
+        training: Whether to drop at all.
+        key: One per training step.
+        nodes: int64 [R], the node of each row; ``None``: row i is node i.
+        layer: Tells the layers of one step apart.
+    """
+    if key is None or not training or rate == 0:
+        return F.dropout(h, rate, training)
+    if nodes is None:
+        nodes = torch.arange(h.shape[0], device=h.device)
+    rows = _mix(nodes.int() * _NODE + key.int() + (layer + 1) * _LAYER)
+    columns = _mix(torch.arange(1, h.shape[1] + 1, device=h.device, dtype=torch.int32) * _LAYER)
+    # Both are well mixed; one more round makes the pair's bits depend on each other.
+    draw = (rows.unsqueeze(-1) ^ columns) * _FIRST
+    draw = (draw ^ _shift(draw, 15)) * _SECOND
+    kept = draw >= int(rate * 2**32) - 2**31
+    return h * (kept * (1 / (1 - rate)))
+
+
+def _mix(x: Tensor) -> Tensor:
+    x = (x ^ _shift(x, 16)) * _FIRST
+    x = (x ^ _shift(x, 15)) * _SECOND
+    return x ^ _shift(x, 16)
+
+
+def _shift(x: Tensor, bits: int) -> Tensor:
+    """Logical right shift: torch's keeps the sign."""
+    shifted: Tensor = (x >> bits) & ((1 << (32 - bits)) - 1)
+    return shifted
