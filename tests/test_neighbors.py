@@ -115,6 +115,22 @@ def test_blocks_of_any_size_give_the_same_answer_on_rows_that_need_float64(monke
     assert_nearest(nearest(X, 8), X, 8)
 
 
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix], ids=["dense", "sparse"])
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_many_equal_rows_are_not_compared_each_with_each(make, metric, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.integers(1, 4, (6, 3)).astype(float)[rng.integers(0, 6, 900)]
+    compared = []
+    count = exact.measure
+    monkeypatch.setattr(exact, "measure", lambda b, q, at, to: compared.append(to.numel()) or count(b, q, at, to))
+    found = nearest(make(X), 5, metric=metric)
+    D = brute(X, 899, metric=metric)
+    np.testing.assert_allclose(found.distances, D[1][:, :5], atol=1e-7)
+    if metric == "euclidean":
+        np.testing.assert_array_equal(found.indices, D[0][:, :5])
+    assert sum(compared) < 900 * 60  # each with each: 900 × 150
+
+
 def test_the_proof_is_needed_float32_alone_gets_clusters_wrong(monkeypatch):
     X = HARD["clusters smaller than float32 resolves"]
     monkeypatch.setattr(exact, "_bound", lambda base, own, farthest, level: torch.full_like(own, -torch.inf))

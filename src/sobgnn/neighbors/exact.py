@@ -22,6 +22,7 @@ from sobgnn.neighbors.spaces import Dense, Space
 
 _TILE = 8192  # points: float32 products of a tile take 256 MiB
 _BLOCK_BYTES = 2**28  # of float64 products held at once
+_FEW = 256  # rows searched in float64 for which no equal rows are looked for
 _GROUP = 16
 _FAR = 1e30  # squared distance of the rows that pad a tile; real ones are at most 4 × features
 
@@ -177,16 +178,19 @@ def _keeps_float32(device: torch.device) -> bool:
 
 
 def _search_float64(base: Any, query: Any, k: int, at: Tensor, progress: Progress | None) -> Found:
+    # Of equal rows only the first k, and one for the row itself, can be neighbours. Without this, a set with
+    # many equal rows would compare each with each.
+    eligible = base.first_copies(k + 1) if len(at) > _FEW else None
     step = max(1, _BLOCK_BYTES // (8 * base.n))
     parts = []
     for start in range(0, len(at), step):
-        parts.append(_search_block(base, query, k, at[start : start + step]))
+        parts.append(_search_block(base, query, k, at[start : start + step], eligible))
         if progress is not None:
             progress(min(start + step, len(at)), len(at))
     return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
 
 
-def _search_block(base: Any, query: Any, k: int, at: Tensor) -> Found:
+def _search_block(base: Any, query: Any, k: int, at: Tensor, eligible: Tensor | None) -> Found:
     others = base.n - (query is base)
     many = min(k + 8, others)
     values, own = base.products(query, at)
@@ -200,6 +204,8 @@ def _search_block(base: Any, query: Any, k: int, at: Tensor) -> Found:
     if many == others or len(doubtful) == 0:
         return found, d2
     within = values[doubtful] + own[doubtful].unsqueeze(1) <= bound[doubtful].unsqueeze(1)
+    if eligible is not None:
+        within &= eligible
     found[doubtful], d2[doubtful] = _among(base, query, k, at[doubtful], within)
     return found, d2
 
