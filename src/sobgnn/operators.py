@@ -17,8 +17,8 @@ from sobgnn.graph import Graph
 from sobgnn.propagation import Stencil
 
 _FLOAT32 = np.finfo(np.float32)
-# Rows whose powers are summed at a time: bounds the working memory of building operators.
-_ROWS_PER_BLOCK = 1 << 16
+# Entries whose powers are summed at a time: a few arrays of this many float64 stay in a core's cache.
+_ENTRIES_PER_BLOCK = 1 << 16
 
 
 class SobolevOperators:
@@ -45,7 +45,7 @@ class SobolevOperators:
     def __init__(self, graph: Graph, alpha: int = 3, epsilon: float = 1.0) -> None:
         check_alpha(alpha)
         check_epsilon(epsilon)
-        if alpha > 1 and graph.num_edges and bool((graph.weight == 1).all()):
+        if alpha > 1 and graph.num_edges and float(graph.weight.min()) == 1 == float(graph.weight.max()):
             warnings.warn(
                 "All edge weights are 1, so every Hadamard power of the graph is the graph itself and alpha > 1 adds "
                 "nothing. Give the edges weights, for example with sobgnn.reweight(graph).",
@@ -66,6 +66,11 @@ class SobolevOperators:
         return self.graph.num_nodes
 
     @property
+    def nodes(self) -> Tensor | None:
+        """The node of each row that propagation gives; ``None``: row i is node i."""
+        return None
+
+    @property
     def device(self) -> torch.device:
         """Where the graph and the scales live."""
         return self.graph.device
@@ -80,7 +85,8 @@ class SobolevOperators:
         key = torch.float64 if dtype == torch.float64 else torch.float32
         if key not in self._scale:
             csr = (self.graph.indptr.cpu().numpy(), self.graph.weight.cpu().numpy())
-            self._scale[key] = torch.from_numpy(node_scales(*csr, self.alpha, self.epsilon)).to(self.device, key)
+            values = node_scales(*csr, self.alpha, self.epsilon, np.float64 if key == torch.float64 else np.float32)
+            self._scale[key] = torch.from_numpy(values).to(self.device)
         return self._scale[key]
 
     def stencil(self, dtype: torch.dtype = torch.float32) -> Stencil:
@@ -159,7 +165,7 @@ class SobolevRows:
     def __init__(self, operators: SobolevOperators, index: Tensor, columns: Tensor | None = None) -> None:
         self.operators = operators
         self.alpha = operators.alpha
-        self.index = index.to(operators.device)
+        self.index = self.nodes = index.to(operators.device)
         self.columns = None if columns is None else columns.to(operators.device)
         self.num_columns = operators.num_nodes if columns is None else columns.numel()
         if columns is None:
@@ -250,17 +256,25 @@ def clamp_epsilon(epsilon: float) -> float:
 
 
 def node_scales(
-    indptr: npt.NDArray[Any], weight: npt.NDArray[Any], alpha: int, epsilon: float
-) -> npt.NDArray[np.float64]:
+    indptr: npt.NDArray[Any],
+    weight: npt.NDArray[Any],
+    alpha: int,
+    epsilon: float,
+    dtype: type[np.floating[Any]] = np.float64,
+) -> npt.NDArray[Any]:
     """Columns q, t_1 … t_α [N, α+1] of :class:`SobolevOperators` from CSR rows; 0 where a node has degree 0.
 
-    A node's scales depend on its own row alone, so any part of a graph's rows can be done by itself.
+    A node's scales depend on its own row alone, so any part of a graph's rows can be done by itself. They are
+    computed in float64 and rounded once, to ``dtype``.
     """
     n, epsilon = len(indptr) - 1, clamp_epsilon(epsilon)
-    scale = np.zeros((n, alpha + 1))
-    for start in range(0, n, _ROWS_PER_BLOCK):
-        stop = min(start + _ROWS_PER_BLOCK, n)
-        begin, end = indptr[start], indptr[stop]
+    scale = np.zeros((n, alpha + 1), dtype)
+    start = 0
+    while start < n:  # blocks of whole rows
+        begin = int(indptr[start])
+        stop = int(np.searchsorted(indptr, begin + _ENTRIES_PER_BLOCK, side="right")) - 1
+        stop = min(max(stop, start + 1), start + _ENTRIES_PER_BLOCK, n)
+        end = indptr[stop]
         ptr, w = indptr[start : stop + 1] - begin, weight[begin:end].astype(np.float64)
         largest = np.maximum(epsilon, _segment(np.maximum, w, ptr))
         live = largest > 0
@@ -274,6 +288,7 @@ def node_scales(
             scale[start:stop, rho] = np.where(live, 1 / np.sqrt(np.where(live, degree, 1.0)), 0.0)
             if rho < alpha:
                 power *= base
+        start = stop
     return scale
 
 

@@ -343,11 +343,11 @@ def _train(
         if epoch % schedule.evaluate_every and epoch != schedule.epochs:
             continue
         history["epoch"].append(torch.tensor(epoch))
-        history["train_loss"].append(run.losses.cpu())
+        history["train_loss"].append(run.losses.to("cpu", copy=True))
         if validated:
             run.validate()
-            history["validation_loss"].append(run.loss.cpu())
-            history["validation_accuracy"].append(run.accuracy.cpu())
+            history["validation_loss"].append(run.loss.to("cpu", copy=True))
+            history["validation_accuracy"].append(run.accuracy.to("cpu", copy=True))
         if checkpoint is not None:
             curves = {f"history.{name}": torch.stack(values) for name, values in history.items() if values}
             checkpoint.save({**run.state(), **curves})
