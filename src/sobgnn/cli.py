@@ -1,0 +1,206 @@
+"""The `sobgnn` command: words to function calls."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+INTERRUPTED = 130
+WRONG_INPUT = 2
+
+app = typer.Typer(
+    name="sobgnn",
+    help="Labels for many points from a few, with sparse Sobolev graph neural networks.\n\n"
+    "Exit: 0 done, 2 wrong input (one line on stderr), 130 interrupted. --debug, anywhere, shows tracebacks.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+data_app = typer.Typer(help="Data sets by name, and where they are.", rich_markup_mode=None)
+reproduce_app = typer.Typer(help="The paper, measured.", rich_markup_mode=None)
+app.add_typer(data_app, name="data")
+app.add_typer(reproduce_app, name="reproduce")
+
+
+@app.command()
+def fit(
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file, or a data set's name.")
+    ] = "digits",
+    label: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Label column; default: label, y, class or target. Blank cells are unlabelled."
+        ),
+    ] = None,
+    identity: Annotated[
+        str | None, typer.Option("--id", metavar="COLUMN", help="Column that names the rows; not a feature.")
+    ] = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out; may be repeated.")
+    ] = None,
+    labels: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE|COUNT",
+            help="Keep this share (0.1) or number per class (5) of the labels, hide the others and measure on them.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Run folder to make; default: runs/<name>-<n>.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same predictions.")] = 0,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda; default: whichever there is.")] = None,
+    k: Annotated[int | None, typer.Option(help="Neighbours of each point.")] = None,
+    alpha: Annotated[int | None, typer.Option(help="Number of Hadamard powers.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Weight of self-loops.")] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="The paper's own settings instead of the defaults.")] = False,
+) -> None:
+    """Labels for every row of DATA from those that have one.
+
+    Writes a run folder: report.html to look at, predictions.csv, metrics.json, and the model for `sobgnn predict`.
+    Ctrl-C while it trains keeps the best so far. Exit: 0 done, 2 wrong input, 130 interrupted.
+    """
+    from sobgnn import run_folder, terminal
+
+    console = terminal.Terminal()
+    name, table, spent = _load(data, label, identity, drop or [], console)
+    folder = out or run_folder.free_folder(name)
+    run_folder.check_free(folder)
+    given = run_folder.hide_labels(table.codes, labels, seed)
+    console.data(name, table, given)
+    settings = {"k": k, "alpha": alpha, "epsilon": epsilon, "device": device, "random_state": seed}
+    with console.training() as progress:
+        started = time.perf_counter()
+        classifier = _estimator(paper, settings)
+        classifier.fit(table.X, table.labels(given), graph=table.graph, progress=progress)
+        spent["fitting"] = time.perf_counter() - started
+    fitted = run_folder.Fitted(name, classifier, table, given, spent, complete=not progress.stopped)
+    console.summary(run_folder.write_run(folder, fitted), folder)
+    if progress.stopped:
+        raise typer.Exit(INTERRUPTED)
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder that `sobgnn fit` made.")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA", help="CSV, Parquet or NPZ file with the same columns; it may be larger than memory."
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write; default: DATA's name with .predictions.csv.")
+    ] = None,
+) -> None:
+    """Labels for new points from a fitted run. Trains nothing; RUN is not changed.
+
+    Writes DATA's name with .predictions.csv beside it. Exit: 0 done, 2 wrong input (one line on stderr).
+    """
+    from sobgnn import run_folder, tables, terminal
+
+    console = terminal.Terminal()
+    target = out or data.with_name(tables.file_stem(data) + ".predictions.csv")
+    tables.check_readable(data)
+    classifier, encoding = run_folder.open_run(run)
+    with tables.atomic_file(target) as file, console.counting() as count:
+        for done in run_folder.predict_batches(classifier, tables.batches(data, encoding), file):
+            count(done)
+    console.wrote(target, done)
+
+
+@data_app.command("list")
+def data_list() -> None:
+    """Names of the data sets, and where each one is found. Exit: 0."""
+    from sobgnn import datasets, terminal
+
+    terminal.Terminal().datasets([datasets.locate(name) for name in datasets.names()])
+
+
+@data_app.command("fetch")
+def data_fetch(name: Annotated[str, typer.Argument(help="A name from `sobgnn data list`.")]) -> None:
+    """Load a data set, fetching it where it can be fetched, and check it. Exit: 0 done, 2 not to be had."""
+    from sobgnn import terminal
+
+    console = terminal.Terminal()
+    console.data(*_load(name, None, None, [], console)[:2], given=None)
+
+
+@reproduce_app.command("figure1")
+def reproduce_figure1(
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where figure1.png and figure1.svg go.")] = Path(
+        "figures"
+    ),
+) -> None:
+    """Figure 1 of the paper: how Hadamard powers penalise the frequencies of a graph.
+
+    Writes figure1.png and figure1.svg to FOLDER. Exit: 0 done, 2 wrong input.
+    """
+    from sobgnn import terminal
+    from sobgnn.report.figure1 import default_graph, draw
+
+    console = terminal.Terminal()
+    for path in draw(default_graph(), out):
+        console.wrote(path)
+
+
+def _load(
+    data: str, label: str | None, identity: str | None, drop: Sequence[str], console: Any
+) -> tuple[str, Any, dict[str, float]]:
+    """The name, the table and the seconds it took, of a file or a data set."""
+    from sobgnn import tables
+
+    started = time.perf_counter()
+    with console.working(f"Reading {data}"):
+        if tables.is_file_name(data):
+            name, table = tables.file_stem(Path(data)), tables.read_table(Path(data), label, identity, drop)
+        else:
+            name, table = data, tables.from_dataset(data)
+    return name, table, {"reading": time.perf_counter() - started}
+
+
+def _estimator(paper: bool, settings: dict[str, Any]) -> Any:
+    from sobgnn.classifier import SobolevClassifier
+
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    return SobolevClassifier.paper(**chosen) if paper else SobolevClassifier(**chosen)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code: 0 done, 2 wrong input, 130 interrupted, 1 a fault of ours."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words
+    words = [word for word in words if word != "--debug"] or ["--help"]
+    try:
+        code = app(words, prog_name="sobgnn", standalone_mode=False)
+        return int(code or 0)
+    except (KeyboardInterrupt, typer.Abort):
+        _say("Interrupted.", debug)
+        return INTERRUPTED
+    except (ValueError, TypeError, OSError, MemoryError) as error:
+        _say(str(error) or type(error).__name__, debug)
+        return WRONG_INPUT
+    except Exception as error:
+        if hasattr(error, "format_message"):  # a word that is no command or option, or a value it cannot have
+            _say(error.format_message() or "Say what to do; `sobgnn --help` lists it.", debug)
+            return WRONG_INPUT
+        _say(f"Internal error, {type(error).__name__}: {error}. --debug shows where.", debug)
+        return 1
+
+
+def _say(message: str, debug: bool) -> None:
+    """One line on stderr, after the traceback where it is wanted."""
+    if debug:
+        traceback.print_exc()
+    print("sobgnn: " + " ".join(message.split()), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

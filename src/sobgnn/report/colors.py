@@ -1,0 +1,49 @@
+"""Class colours for light and dark pages."""
+
+from __future__ import annotations
+
+import math
+
+# Muted, told apart by most readers; used as far as they reach. Light page first, dark page second.
+_CHOSEN = (
+    ("#3b6fb6", "#7aa7e8"),
+    ("#d5793a", "#f0a06a"),
+    ("#3f9268", "#6cc298"),
+    ("#b64a5e", "#e8849a"),
+    ("#7d63b0", "#b49ce6"),
+    ("#a8872c", "#d9ba5f"),
+    ("#2f98a8", "#63cbdb"),
+    ("#c264a0", "#eb98cc"),
+    ("#6f7f3a", "#a9bb6a"),
+    ("#7a6a5f", "#b5a497"),
+)
+
+
+def class_colors(count: int) -> list[tuple[str, str]]:
+    """``count`` pairs of hex colours, for a light and for a dark page."""
+    if count <= len(_CHOSEN):
+        return list(_CHOSEN[:count])
+    # Hues evenly around the circle, neighbours in the list at different lightness.
+    return [
+        (_oklch(0.52 + 0.14 * (i % 2), 0.13, 360 * i / count), _oklch(0.70 + 0.12 * (i % 2), 0.12, 360 * i / count))
+        for i in range(count)
+    ]
+
+
+def _oklch(lightness: float, chroma: float, hue: float) -> str:
+    """The sRGB colour of OKLCH coordinates (Ottosson 2020), clipped to what screens show."""
+    a, b = chroma * math.cos(math.radians(hue)), chroma * math.sin(math.radians(hue))
+    long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
+    medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
+    short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
+    linear = (
+        4.0767416621 * long - 3.3077115913 * medium + 0.2309699292 * short,
+        -1.2684380046 * long + 2.6097574011 * medium - 0.3413193965 * short,
+        -0.0041960863 * long - 0.7034186147 * medium + 1.7076147010 * short,
+    )
+    return "#" + "".join(f"{round(255 * _gamma(channel)):02x}" for channel in linear)
+
+
+def _gamma(channel: float) -> float:
+    channel = min(1.0, max(0.0, channel))
+    return 12.92 * channel if channel <= 0.0031308 else 1.055 * channel ** (1 / 2.4) - 0.055
