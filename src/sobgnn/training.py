@@ -234,7 +234,7 @@ class _Run:
         t = torch.arange(1, schedule.epochs + 1, dtype=torch.float64)
         corrections = torch.stack([1 - _BETA1**t, (1 - _BETA2**t).sqrt()], dim=1)
         self.corrections = corrections.to(device, torch.float32)
-        self.epoch = torch.zeros((), dtype=torch.int64, device=device)
+        self.epoch = torch.zeros(1, dtype=torch.int64, device=device)
         self.losses = torch.zeros(size, device=device)
         self.best = self.initial.clone()
         self.best_loss = torch.full((size,), float("inf"), device=device)
@@ -242,7 +242,7 @@ class _Run:
         self.best_epoch = torch.zeros(size, dtype=torch.int64, device=device)
         self.loss, self.accuracy = torch.zeros_like(self.losses), torch.zeros_like(self.losses)
         self.done = torch.zeros(size, dtype=torch.bool, device=device)
-        self.step, self.validate = self._step, self._validate
+        self._graphs: list[torch.cuda.CUDAGraph] = []
 
     def unflatten(self, flat: Tensor) -> dict[str, Tensor]:
         """The stacked parameters [S, ...] as views of ``flat``."""
@@ -250,8 +250,21 @@ class _Run:
         named = zip(self.shapes.items(), parts, strict=True)
         return {name: part.view(len(flat), *shape) for (name, shape), part in named}
 
-    def _step(self) -> None:
+    def step(self) -> None:
         """One step of Adam for every member."""
+        if self._graphs:
+            self._graphs[0].replay()
+        else:
+            self._step()
+
+    def validate(self) -> None:
+        """Score every member on its validation rows, and keep the weights of those that are better than before."""
+        if self._graphs:
+            self._graphs[1].replay()
+        else:
+            self._validate()
+
+    def _step(self) -> None:
         keys = None if self.keys is None else (self.keys + self.epoch * _STEP) % 2**31
         logits = _forward(self.model, self.unflatten(self.flat), self.buffers, self.call, training=True, keys=keys)
         losses = _losses(logits, self.task.target, self.task.train_weight)
@@ -260,7 +273,7 @@ class _Run:
         with torch.no_grad():
             self.losses.copy_(losses)
             self.sum_over_ranks((gradient, self.losses))
-            first, second = self.corrections[self.epoch].unbind()
+            first, second = self.corrections.index_select(0, self.epoch).unbind(dim=1)
             gradient = torch.addcmul(gradient, self.flat, self.decay)
             self.mean.lerp_(gradient, 1 - _BETA1)
             self.square.mul_(_BETA2).addcmul_(gradient, gradient, value=1 - _BETA2)
@@ -270,7 +283,6 @@ class _Run:
 
     @torch.no_grad()
     def _validate(self) -> None:
-        """Score every member on its validation rows, and keep the weights of those that are better than before."""
         logits = _forward(self.model, self.unflatten(self.flat), self.buffers, self.call, training=False)
         scores = _scores(logits, self.task)
         self.sum_over_ranks((scores,))
@@ -310,13 +322,11 @@ class _Run:
             for move in moves:
                 move()
         torch.cuda.current_stream().wait_stream(side)
-        graphs = [torch.cuda.CUDAGraph() for _ in moves]
-        for graph, move in zip(graphs, moves, strict=True):
-            with torch.cuda.graph(graph, pool=graphs[0].pool() if graph is not graphs[0] else None):
+        for move in moves:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._graphs[0].pool() if self._graphs else None):
                 move()
-        self.step = graphs[0].replay
-        if len(graphs) == 2:
-            self.validate = graphs[1].replay
+            self._graphs.append(graph)
         with torch.no_grad():
             self.flat.copy_(self.initial)
             for state in (self.mean, self.square, self.epoch, self.best_epoch, self.done):
