@@ -21,7 +21,7 @@ from torch import Tensor
 from sobgnn.neighbors.spaces import Dense, Space
 
 _TILE = 8192  # points: float32 products of a tile take 256 MiB
-_BLOCK_BYTES = 2**28  # of float64 products held at once
+_BLOCK_BYTES = 2**27  # of float64 products held at once
 _FEW = 256  # rows searched in float64 for which no equal rows are looked for
 _GROUP = 16
 _FAR = 1e30  # squared distance of the rows that pad a tile; real ones are at most 4 × features
@@ -200,10 +200,10 @@ def _search_block(base: Any, query: Any, k: int, at: Tensor, eligible: Tensor | 
     found, d2 = by_distance(top.indices, measure(base, query, at, top.indices))
     bound = _bound(base, own, d2[:, k - 1], torch.float64)
     found, d2 = found[:, :k].contiguous(), d2[:, :k].contiguous()
-    doubtful = (top.values.amax(1) + own <= bound).nonzero().flatten()
+    doubtful = (top.values.amax(1) <= bound).nonzero().flatten()
     if many == others or len(doubtful) == 0:
         return found, d2
-    within = values[doubtful] + own[doubtful].unsqueeze(1) <= bound[doubtful].unsqueeze(1)
+    within = (values <= bound.unsqueeze(1))[doubtful]
     if eligible is not None:
         within &= eligible
     found[doubtful], d2[doubtful] = _among(base, query, k, at[doubtful], within)

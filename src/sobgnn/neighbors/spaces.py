@@ -68,14 +68,15 @@ class Dense:
         return unit_rows(block) if self.cosine else block
 
     def products(self, query: Dense, at: Tensor) -> tuple[Tensor, Tensor]:
-        """|y|² - 2 x·y in float64 of query rows x ``at`` against all rows y [b, n], and |x|² [b]."""
+        """|x|² + |y|² - 2 x·y in float64, query rows x ``at`` against all rows y [b, n], and |x|² [b]."""
         out = torch.empty((len(at), self.n), dtype=torch.float64, device=self.device)
         x = query._read(at)
         x = (x if self.cosine else x.mul_(self.scale)).sub_(self.mean)
         for start, block in blocks(self.source):
             y = self._compared(block).sub_(self.mean)
             out[:, start : start + len(y)] = torch.addmm(y.square().sum(1), x, y.T, alpha=-2)
-        return out, x.square().sum(1)
+        own = x.square().sum(1)
+        return out.add_(own.unsqueeze(1)), own
 
     def first_copies(self, many: int) -> Tensor:
         """Which rows are among the first ``many`` of all rows equal to them: [n] bool."""
@@ -142,9 +143,10 @@ class Sparse:
         self.reach = float(np.sqrt(self.sq.max()))
 
     def products(self, query: Sparse, at: Tensor) -> tuple[Tensor, Tensor]:
-        """|y|² - 2 x·y of query rows x ``at`` against all rows y [b, n], and |x|² [b]."""
+        """|x|² + |y|² - 2 x·y, query rows x ``at`` against all rows y [b, n], and |x|² [b]."""
         out = torch.from_numpy((query.matrix[at.numpy()] @ self.transposed).toarray())
-        return out.mul_(-2).add_(torch.from_numpy(self.sq)), torch.from_numpy(query.sq[at.numpy()])
+        own = torch.from_numpy(query.sq[at.numpy()])
+        return out.mul_(-2).add_(torch.from_numpy(self.sq)).add_(own.unsqueeze(1)), own
 
     def first_copies(self, many: int) -> Tensor:
         """Which rows are among the first ``many`` of all rows equal to them: [n] bool."""
