@@ -44,6 +44,7 @@ def _running(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shard", default="1/1", help="i/n: part i of n, for machines or processes side by side")
     parser.add_argument("--time-limit", type=float, default=None, help="seconds after which no batch starts")
     parser.add_argument("--epochs", type=int, default=500)
+    parser.add_argument("--cuda-graph", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--resume", action=argparse.BooleanOptionalAction, default=True)
 
 

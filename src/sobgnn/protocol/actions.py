@@ -41,10 +41,11 @@ def table1(
     time_limit: float | None = None,
     epochs: int = 500,
     resume: bool = True,
+    cuda_graph: bool = True,
 ) -> bool:
     """Fill the paper's table. False where the time limit came first."""
     cells = studies.table1(models, datasets, trials, seeds, heads)
-    return train(cells, "table1", out, data, device, shard, time_limit, epochs, resume)
+    return train(cells, "table1", out, data, device, shard, time_limit, epochs, resume, cuda_graph)
 
 
 def train(
@@ -57,6 +58,7 @@ def train(
     time_limit: float | None,
     epochs: int,
     resume: bool,
+    cuda_graph: bool,
 ) -> bool:
     """Train one shard of a study's cells."""
     index, count = _shard(shard)
@@ -75,6 +77,7 @@ def train(
             file=file,
             limits=Limits(epochs),
             time_limit=time_limit,
+            cuda_graph=cuda_graph,
             say=say_now,
         )
 

@@ -46,15 +46,19 @@ class Laboratory:
         data: The data set.
         device: Where to train.
         limits: How long.
+        cuda_graph: Record steps on CUDA and replay them.
     """
 
-    def __init__(self, data: Prepared, device: torch.device, limits: Limits) -> None:
+    def __init__(self, data: Prepared, device: torch.device, limits: Limits, cuda_graph: bool = True) -> None:
         self.data = data
         self.device = device
         self.limits = limits
         self.development, self.test = development_and_test(len(data.y))
         # Rows of logits that the search computes at all: test points are not among them.
         self.rows = torch.from_numpy(self.development).to(device)
+        # The portable backend asks the device for sizes, which cannot be recorded.
+        on_triton = device.type == "cuda" and propagation.backend(torch.empty(0, device=device)) == "triton"
+        self.cuda_graph = cuda_graph and on_triton
         self.source = Source(data.graph.to(device), torch.from_numpy(data.X).to(device))
 
     def split(self, labels: str, seed: int) -> Split:
@@ -117,8 +121,7 @@ class Laboratory:
             schedule,
             keywords=call.keywords,
             buffers=buffers,
-            # The portable backend asks the device for sizes, which cannot be recorded.
-            cuda_graph=self.device.type == "cuda" and propagation.backend(self.source.X) != "portable",
+            cuda_graph=self.cuda_graph,
         )
         tested: Sequence[float | None] = [None] * len(members)
         if batch.stage == "test":

@@ -68,6 +68,7 @@ def run(
     file: str = "results.jsonl",
     limits: Limits | None = None,
     time_limit: float | None = None,
+    cuda_graph: bool = True,
     say: Callable[[str], None] = print,
 ) -> bool:
     """Fill ``cells``, appending to ``out/file`` what no file of ``out`` has yet. False where time ran out first.
@@ -80,6 +81,7 @@ def run(
         file: Of this process, in ``out``.
         limits: How long a training may take.
         time_limit: Seconds after which to stop between two batches.
+        cuda_graph: Record steps on CUDA and replay them.
         say: Takes lines of progress.
     """
     limits = limits or Limits()
@@ -107,7 +109,7 @@ def run(
                         return False
                     place = (batch.cell.dataset, batch.cell.k)
                     if bench is None or bench[0] != place:
-                        bench = (place, Laboratory(with_k(data[place[0]], place[1]), device, limits))
+                        bench = (place, Laboratory(with_k(data[place[0]], place[1]), device, limits, cuda_graph))
                     begin = time.perf_counter()
                     # The whole batch runs, also where some of it is known: its draws depend on all its members.
                     records = [r for r in bench[1].run(batch) if r.key not in known]
