@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn.inits import glorot, zeros
 
 from sobgnn.graph import Graph
 from sobgnn.operators import SobolevOperators, SobolevRows, check_alpha, check_epsilon
@@ -72,8 +72,9 @@ class SobolevConv(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw new weights: Glorot for the filters, an even average for μ."""
-        glorot(self.weight)
-        zeros(self.bias)
+        bound = math.sqrt(6 / (self.in_channels + self.out_channels))
+        nn.init.uniform_(self.weight, -bound, bound)
+        nn.init.zeros_(self.bias)
         if self.combine == "linear":
             nn.init.constant_(self.mu, 1.0 / self.mu.numel())
         else:
@@ -82,7 +83,7 @@ class SobolevConv(nn.Module):
     def forward(
         self,
         x: Tensor,
-        operators: SobolevOperators | SobolevRows | Tensor,
+        operators: SobolevOperators | SobolevRows | Tensor | None,
         edge_weight: Tensor | None = None,
         *,
         propagated: Tensor | None = None,
@@ -92,34 +93,38 @@ class SobolevConv(nn.Module):
         Args:
             x: Input rows.
             operators: Operators (or some of their rows) with this layer's α; or PyG's ``edge_index``, from which
-                operators are built at every call. Where the graph stays the same, build them once.
+                operators are built at every call. Where the graph stays the same, build them once. ``None`` where
+                ``propagated`` holds all that is needed of them.
             edge_weight: Weights of ``edge_index``.
             propagated: ``operators.propagate(x)`` [N, α, in_channels], where x never changes and it is at hand.
         """
         if x.ndim != 2 or x.shape[1] != self.in_channels:
             raise ValueError(f"x must have shape [N, {self.in_channels}], but got {list(x.shape)}.")
-        operators = as_operators(operators, edge_weight, x, self.alpha, self.epsilon)
+        if operators is not None:
+            operators = as_operators(operators, edge_weight, x, self.alpha, self.epsilon)
         filtered = self._filter(x, operators, propagated)
         if self.self_branch:
-            own = x[operators.index] if isinstance(operators, SobolevRows) else x
-            filtered = torch.cat([(own @ self.weight[0]).unsqueeze(1), filtered], dim=1)
+            own = x[operators.own] if isinstance(operators, SobolevRows) else x
+            filtered = torch.cat([shared_product(own.unsqueeze(1), self.weight[:1]), filtered], dim=1)
         filtered = filtered + self.bias
         if self.activation:
             filtered = filtered.relu()
         if self.combine == "linear":
-            return torch.einsum("nao,a->no", filtered, self.mu)
+            return (filtered * self.mu.unsqueeze(1)).sum(dim=1)
         mixed: Tensor = self.mix(filtered.flatten(1))
         return mixed
 
-    def _filter(self, x: Tensor, operators: SobolevOperators | SobolevRows, propagated: Tensor | None) -> Tensor:
+    def _filter(self, x: Tensor, operators: SobolevOperators | SobolevRows | None, propagated: Tensor | None) -> Tensor:
         """Â_ρ x W_ρ for ρ = 1..α: [R, α, out_channels]."""
         weight = self.weight[1:] if self.self_branch else self.weight
         if propagated is None:
+            if operators is None:
+                raise ValueError("Without operators the layer needs `propagated`, what they make of x.")
             # Per edge, aggregating first reads one row of in_channels, transforming first α rows of out_channels.
             if self.alpha * self.out_channels < self.in_channels:
                 return operators.propagate_each(torch.einsum("ni,aio->nao", x, weight))
             propagated = operators.propagate(x)
-        return torch.einsum("nai,aio->nao", propagated, weight)
+        return shared_product(propagated, weight)
 
     @torch.no_grad()
     def filter_weights(self) -> Tensor:
@@ -139,6 +144,47 @@ class SobolevConv(nn.Module):
             f"SobolevConv({self.in_channels}, {self.out_channels}, alpha={self.alpha}, epsilon={self.epsilon}, "
             f"combine={self.combine!r}{extra})"
         )
+
+
+def shared_product(x: Tensor, weight: Tensor) -> Tensor:
+    """x [N, a, i] times weight [a, i, o], branch by branch: [N, a, o].
+
+    Mapped over members that share x, it is one matrix product per branch with the members' weights side by side;
+    vmap by itself would copy x once for each member.
+    """
+    product: Tensor = _SharedProduct.apply(x, weight)  # type: ignore[no-untyped-call]
+    return product
+
+
+class _SharedProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor) -> Tensor:
+        return torch.einsum("nai,aio->nao", x, weight)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        to_x = torch.einsum("nao,aio->nai", grad, weight) if ctx.needs_input_grad[0] else None
+        to_weight = torch.einsum("nai,nao->aio", x, grad) if ctx.needs_input_grad[1] else None
+        return to_x, to_weight
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, int | None], x: Tensor, weight: Tensor) -> tuple[Tensor, int]:
+        # Ordinary operations, one level further out: their gradients are autograd's own.
+        if in_dims[1] is None:
+            assert in_dims[0] is not None
+            return torch.einsum("snai,aio->snao", x.movedim(in_dims[0], 0), weight), 0
+        weight = weight.movedim(in_dims[1], 0)
+        if in_dims[0] is not None:
+            return torch.einsum("snai,saio->snao", x.movedim(in_dims[0], 0), weight), 0
+        members, branches, i, o = weight.shape
+        beside = weight.permute(1, 2, 0, 3).reshape(branches, i, members * o)
+        product = torch.bmm(x.transpose(0, 1), beside).view(branches, -1, members, o)
+        return product.transpose(0, 1), 2
 
 
 def as_operators(

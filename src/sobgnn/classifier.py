@@ -1,0 +1,404 @@
+"""scikit-learn's skin: validation and translation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from scipy.sparse.csgraph import connected_components
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from sobgnn.artifact import Arrays, ArtifactError, pack_predictor, read_folder, unpack_predictor, write_folder
+from sobgnn.calibration import sharpen
+from sobgnn.conv import Combine
+from sobgnn.ensemble import Labels, Network, stratified_folds
+from sobgnn.features import FeatureMap
+from sobgnn.fitting import Fit, FitProgress, Hook, fit_families
+from sobgnn.graph import Graph, Symmetrize
+from sobgnn.knn import Bandwidth, graph_from_neighbors, mean_distance
+from sobgnn.labels import encode_labels
+from sobgnn.neighbors import nearest
+from sobgnn.operators import SobolevOperators
+from sobgnn.predictor import Attaching, Predictor
+from sobgnn.training import Schedule
+from sobgnn.weights import reweight
+
+Auto = Literal["auto"]
+
+# Fitted values that the artefact keeps in its JSON.
+_SCALARS = ("n_features_in_", "n_iter_", "mixing_", "smoothing_", "temperature_", "out_of_fold_accuracy_")
+
+
+class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Labels for many points from a few, by an ensemble of S-SobGNNs and perceptrons over a k-NN graph.
+
+    ``n_members`` S-SobGNNs and as many perceptrons are trained, each family as one batch, every member with a fold
+    of the labels held out for early stopping. How much each family counts, and how far the result is smoothed over
+    the graph, is decided on the held-out labels.
+    """
+
+    def __init__(
+        self,
+        k: int = 10,
+        alpha: int = 3,
+        epsilon: float = 1.0,
+        *,
+        hidden_channels: int = 64,
+        num_layers: int = 2,
+        dropout: float = 0.5,
+        combine: Combine = "linear",
+        self_branch: bool = True,
+        n_members: int = 8,
+        mixing: float | Auto = "auto",
+        smoothing: float | Auto = "auto",
+        early_stopping: bool | Auto = "auto",
+        calibrate: bool = True,
+        class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
+        scale: bool = True,
+        n_components: int | None = 256,
+        metric: Literal["euclidean", "cosine"] = "euclidean",
+        bandwidth: Bandwidth = "mean",
+        symmetrize: Symmetrize = "union",
+        method: Literal["auto", "exact", "hnsw"] = "auto",
+        epochs: int = 300,
+        lr: float = 0.01,
+        weight_decay: float = 5e-4,
+        device: str | torch.device | None = None,
+        verbose: int = 0,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
+        self.k = k
+        self.alpha = alpha
+        self.epsilon = epsilon
+        self.hidden_channels = hidden_channels
+        self.num_layers = num_layers
+        self.dropout = dropout
+        self.combine = combine
+        self.self_branch = self_branch
+        self.n_members = n_members
+        self.mixing = mixing
+        self.smoothing = smoothing
+        self.early_stopping = early_stopping
+        self.calibrate = calibrate
+        self.class_weight = class_weight
+        self.scale = scale
+        self.n_components = n_components
+        self.metric = metric
+        self.bandwidth = bandwidth
+        self.symmetrize = symmetrize
+        self.method = method
+        self.epochs = epochs
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @classmethod
+    def paper(cls, **parameters: Any) -> SobolevClassifier:
+        """The paper's form: one S-SobGNN, linear combination, no self branch, no smoothing, k = 30."""
+        form: dict[str, Any] = {
+            "k": 30,
+            "self_branch": False,
+            "combine": "linear",
+            "n_members": 1,
+            "mixing": 1.0,
+            "smoothing": 0.0,
+            "calibrate": False,
+        }
+        return cls(**{**form, **parameters})
+
+    def fit(self, X: Any, y: Any, *, graph: Any = None, progress: Hook | None = None) -> SobolevClassifier:
+        """Learn from the labelled points, and label the others.
+
+        Args:
+            X: Points [N, F]: array, DataFrame or scipy sparse matrix.
+            y: Labels [N]; -1, None or NaN where unknown.
+            graph: Instead of a k-NN graph of X: a :class:`~sobgnn.Graph`, a scipy sparse adjacency [N, N], PyG's
+                ``edge_index`` [2, E], or the pair ``(edge_index, edge_weight)``.
+            progress: Called with :class:`~sobgnn.fitting.FitProgress`; returning True ends training there, and the
+                fit goes on with what has been learnt.
+        """
+        if y is None:
+            raise ValueError("This estimator requires y to be passed, but the target y is None.")
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
+        self.classes_, codes = encode_labels(y, X.shape[0])
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y must hold at least 2 classes, but the only class is {self.classes_[0]!r}. Label points of another."
+            )
+        generator = np.random.default_rng(_seed(self.random_state))
+        device = torch.device(self.device) if self.device is not None else torch.device("cpu")
+        features = FeatureMap.fit(
+            X, scale=self.scale, n_components=self.n_components, seed=int(generator.integers(2**31))
+        )
+        z = features(X)
+        built, attaching = self._graph(z, graph, device, progress)
+        operators = SobolevOperators(built.to(device), self.alpha, self.epsilon)
+        labels = self._labels(codes, generator)
+        _, component = connected_components(built.to_scipy(), directed=False)
+        component_labelled = np.isin(component, component[labels.index])
+        network = Network(
+            z.shape[1], self.hidden_channels, len(self.classes_), self.num_layers, self.alpha, self.epsilon,
+            self.dropout, self.combine, self.self_branch,
+        )  # fmt: skip
+        schedule = Schedule(self.epochs, self.lr, self.weight_decay, patience=50, evaluate_every=5, monitor="loss")
+        points = torch.from_numpy(z).to(device)
+        reached = torch.from_numpy(component_labelled).to(device)
+        fit = fit_families(
+            network, points, operators, labels, schedule, schedule, reached,
+            mixing=self.mixing, smoothing=self.smoothing, calibrate=self.calibrate, hook=progress,
+        )  # fmt: skip
+        self._keep(network, features, points, operators, fit, reached, attaching, labels)
+        return self
+
+    def _graph(
+        self, z: npt.NDArray[np.float32], given: Any, device: torch.device, progress: Hook | None
+    ) -> tuple[Graph, Attaching]:
+        n = len(z)
+        if given is not None:
+            graph = _as_graph(given, n)
+            if self.alpha > 1 and graph.num_edges and bool((graph.weight == 1).all()):
+                graph = reweight(graph)  # powers of 0/1 weights would all be the same
+            return graph, Attaching(0)
+        k = min(self.k, n - 1)
+        found = nearest(
+            torch.from_numpy(z).to(device) if device.type == "cuda" else z, k, metric=self.metric, method=self.method
+        )
+        graph = graph_from_neighbors(
+            found.indices, found.distances, self.bandwidth, self.symmetrize, neighbor_recall=found.recall
+        )
+        local = self.bandwidth == "local"
+        sigma = mean_distance(found.distances) if self.bandwidth == "mean" else self.bandwidth
+        if progress is not None:
+            progress(FitProgress("neighbours", 1, 1))
+        return graph, Attaching(
+            k,
+            self.metric,
+            self.method,
+            bandwidth=None if local else float(sigma),
+            reach=found.distances[:, -1].copy() if local else None,
+        )
+
+    def _labels(self, codes: npt.NDArray[np.int64], generator: np.random.Generator) -> Labels:
+        index = np.flatnonzero(codes >= 0)
+        given = codes[index]
+        counts = np.bincount(given, minlength=len(self.classes_))
+        few = counts.min() < 3
+        hold = not few if self.early_stopping == "auto" else bool(self.early_stopping)
+        if few and self.early_stopping == "auto" and self.verbose:
+            print("Fewer than 3 labels in some class: training by a fixed schedule, without held-out labels.")
+        folds = min(max(self.n_members, 2), int(counts.max()), 4) if hold else 0
+        fold = stratified_folds(given, folds, generator) if folds > 1 else np.full(len(given), -1)
+        weight = _class_weights(self.class_weight, self.classes_, given)
+        seeds = [int(seed) for seed in generator.integers(2**31, size=self.n_members)]
+        return Labels(index, given, weight, fold, seeds)
+
+    def _keep(
+        self,
+        network: Network,
+        features: FeatureMap,
+        points: Tensor,
+        operators: SobolevOperators,
+        fit: Fit,
+        reached: Tensor,
+        attaching: Attaching,
+        labels: Labels,
+    ) -> None:
+        graph_parameters = {} if fit.graph_members is None else fit.graph_members.parameters
+        feature_parameters = {} if fit.feature_members is None else fit.feature_members.parameters
+        self.predictor_ = Predictor(
+            network, features, points, operators, graph_parameters, feature_parameters, fit.states,
+            fit.distributions, reached, fit.choice.mixing, fit.choice.smoothing, fit.choice.temperature, attaching,
+        )  # fmt: skip
+        self.mixing_ = fit.choice.mixing
+        self.smoothing_ = fit.choice.smoothing
+        self.temperature_ = fit.choice.temperature
+        self.out_of_fold_accuracy_ = fit.choice.accuracy
+        self.labelled_, self.labelled_codes_ = labels.index, labels.codes
+        self.history_ = {}
+        for name, members in (("graph", fit.graph_members), ("features", fit.feature_members)):
+            if members is not None:
+                self.history_[name] = {key: value.numpy() for key, value in members.history.items()}
+        self.n_iter_ = max(m.epochs for m in (fit.graph_members, fit.feature_members) if m is not None)
+        self.filter_weights_ = _filter_weights(network, graph_parameters)
+        self.embedding_ = _embedding(fit.states, points)
+        self._label()
+
+    def _label(self) -> None:
+        """Everything that follows from the predictor and the given labels."""
+        self.graph_ = self.predictor_.graph.to("cpu")
+        self.component_labelled_ = self.predictor_.component_labelled.cpu().numpy()
+        distributions = sharpen(self.predictor_.distributions.cpu().numpy(), self.predictor_.temperature)
+        distributions[self.labelled_] = np.eye(len(self.classes_), dtype=distributions.dtype)[self.labelled_codes_]
+        self.label_distributions_ = distributions
+        self.transduction_ = self.classes_[distributions.argmax(axis=1)]
+
+    def predict_proba(self, X: Any, *, graph: Any = None) -> npt.NDArray[np.float32]:
+        """Class probabilities [M, C] of new points X [M, F], columns in the order of ``classes_``.
+
+        New points are joined to their k nearest training points, which stay as they are; O(k) each. Where the
+        training graph was given, ``graph``, scipy sparse [M, N], gives the new points' edges to the training
+        points; without it they are judged by their features alone.
+        """
+        check_is_fitted(self, "predictor_")
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        edges = None if graph is None else _as_edges(graph, X.shape[0], self.graph_.num_nodes)
+        return self.predictor_(X, edges)
+
+    def predict(self, X: Any, *, graph: Any = None) -> npt.NDArray[Any]:
+        """The most probable class of new points X [M, F]; see :meth:`predict_proba`."""
+        chosen: npt.NDArray[Any] = self.classes_[self.predict_proba(X, graph=graph).argmax(axis=1)]
+        return chosen
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted classifier to a folder: safetensors and JSON, whole or not at all.
+
+        A model already there is replaced; a folder that holds anything else is refused.
+        """
+        check_is_fitted(self, "predictor_")
+        config, arrays = pack_predictor(self.predictor_)
+        config["classes"] = {"values": self.classes_.tolist(), "dtype": _kind(self.classes_)}
+        config["settings"] = {name: _plain(value) for name, value in self.get_params(deep=False).items()}
+        config["fitted"] = {name: getattr(self, name) for name in _SCALARS}
+        config["feature_names"] = [str(name) for name in getattr(self, "feature_names_in_", [])]
+        arrays["labelled"], arrays["codes"] = self.labelled_, self.labelled_codes_
+        arrays["embedding"] = self.embedding_
+        if self.filter_weights_ is not None:
+            arrays["filter_weights"] = self.filter_weights_
+        for family, curves in self.history_.items():
+            arrays |= {f"history.{family}.{name}": curve for name, curve in curves.items()}
+        write_folder(folder, config, arrays)
+
+    @classmethod
+    def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> SobolevClassifier:
+        """Read a classifier that :meth:`save` wrote, on any device. Nothing is unpickled.
+
+        Raises:
+            ArtifactError: The folder is damaged, was changed, or is of another kind or a newer format.
+        """
+        config, arrays = read_folder(folder)
+        try:
+            return cls._restored(config, arrays, device)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ArtifactError(f"{folder} is not a complete saved model: {reason}") from error
+
+    @classmethod
+    def _restored(cls, config: dict[str, Any], arrays: Arrays, device: str | torch.device) -> SobolevClassifier:
+        settings = dict(config["settings"])
+        if isinstance(settings["class_weight"], list):
+            settings["class_weight"] = dict(settings["class_weight"])
+        self = cls(**settings)
+        values, kind = config["classes"]["values"], config["classes"]["dtype"]
+        self.classes_ = np.array(values, dtype=object if kind == "object" else np.dtype(kind))
+        for name in _SCALARS:
+            setattr(self, name, config["fitted"][name])
+        if config["feature_names"]:
+            self.feature_names_in_ = np.array(config["feature_names"], dtype=object)
+        self.predictor_ = unpack_predictor(config, arrays).to(device)
+        self.labelled_, self.labelled_codes_ = arrays["labelled"], arrays["codes"]
+        self.embedding_ = arrays["embedding"]
+        self.filter_weights_ = arrays.get("filter_weights")
+        self.history_ = {}
+        for name in arrays:
+            if name.startswith("history."):
+                _, family, curve = name.split(".", 2)
+                self.history_.setdefault(family, {})[curve] = arrays[name]
+        self._label()
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _seed(random_state: Any) -> int | None:
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    return None if random_state is None else int(random_state)
+
+
+def _kind(classes: npt.NDArray[Any]) -> str:
+    return "object" if classes.dtype.kind == "O" else classes.dtype.str
+
+
+def _plain(value: Any) -> Any:
+    """A setting as JSON holds it."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return [[_plain(key), _plain(entry)] for key, entry in value.items()]
+    if isinstance(value, torch.device):
+        return str(value)
+    return value if isinstance(value, (str, int, float, bool, type(None))) else None
+
+
+def _as_graph(given: Any, n: int) -> Graph:
+    if isinstance(given, Graph):
+        graph = given
+    elif sp.issparse(given):
+        graph = Graph.from_scipy(given, symmetrize="union")
+    elif isinstance(given, tuple):
+        graph = Graph.from_edges(*given, num_nodes=n, symmetrize="union")
+    else:
+        graph = Graph.from_edges(given, num_nodes=n, symmetrize="union")
+    if graph.num_nodes != n:
+        raise ValueError(f"graph must have one node per row of X, but got {graph.num_nodes} for {n} rows.")
+    return graph.to("cpu")
+
+
+def _as_edges(given: Any, m: int, n: int) -> sp.csr_array:
+    if not sp.issparse(given) or given.shape != (m, n):
+        shape = getattr(given, "shape", type(given).__name__)
+        raise ValueError(f"graph must be scipy sparse with shape {(m, n)}: new points by training points; got {shape}.")
+    edges = sp.csr_array(given, dtype=np.float32)
+    edges.sum_duplicates()
+    if not (np.isfinite(edges.data).all() and (edges.data > 0).all()):
+        raise ValueError("The weights of new points' edges must be positive and finite.")
+    return edges
+
+
+def _class_weights(how: Any, classes: npt.NDArray[Any], codes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """The weight of each label, by its class."""
+    counts = np.bincount(codes, minlength=len(classes))
+    if how is None:
+        return np.ones(len(codes))
+    if isinstance(how, str):
+        if how != "balanced":
+            raise ValueError(f'`class_weight` must be None, "balanced" or a dict, but got {how!r}.')
+        return np.asarray((len(codes) / (len(classes) * counts))[codes], dtype=np.float64)
+    unknown = [key for key in how if key not in set(classes.tolist())]
+    if unknown:
+        raise ValueError(f"`class_weight` must name classes of y, but {unknown} are not among them.")
+    return np.array([float(how.get(name, 1.0)) for name in classes.tolist()])[codes]
+
+
+def _filter_weights(network: Network, parameters: dict[str, Tensor]) -> npt.NDArray[np.float32] | None:
+    if not parameters:
+        return None
+    model = network.graph_model()
+    members = len(next(iter(parameters.values())))
+    weights = []
+    for member in range(members):
+        model.load_state_dict({name: value[member].cpu() for name, value in parameters.items()})
+        weights.append(model.filter_weights())
+    mean: npt.NDArray[np.float32] = torch.stack(weights).mean(dim=0).numpy()
+    return mean
+
+
+def _embedding(states: list[Tensor], points: Tensor, width: int = 32) -> npt.NDArray[np.float32]:
+    """Principal components [N, at most 32] of the members' last hidden rows side by side."""
+    hidden = states[-1].flatten(1) if states else points
+    centred = hidden - hidden.mean(dim=0)
+    _, vectors = torch.linalg.eigh((centred.T @ centred).double())
+    kept: npt.NDArray[np.float32] = (centred @ vectors[:, -width:].flip(1).float()).cpu().numpy()
+    return kept

@@ -1,0 +1,298 @@
+"""Two families of networks trained on the same labels: one that reads the graph, one that reads features alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from sobgnn.conv import Combine, SobolevConv, shared_product
+from sobgnn.model import SSobGNN
+from sobgnn.operators import SobolevOperators
+from sobgnn.training import Members, Progress, Schedule, Task, predict_members, train_members
+
+Stop = Callable[[Progress], "bool | None"]
+
+# Bytes of hidden activations in training (all branches and members); beyond it members train in several batches.
+TRAINING_BYTES = 2**30
+_ROWS_PER_BLOCK = 16384
+
+
+@dataclass(frozen=True)
+class Network:
+    """The shape of a member; as :class:`~sobgnn.SSobGNN` takes it."""
+
+    in_channels: int
+    hidden_channels: int
+    out_channels: int
+    num_layers: int = 2
+    alpha: int = 3
+    epsilon: float = 1.0
+    dropout: float = 0.5
+    combine: Combine = "linear"
+    self_branch: bool = True
+
+    def graph_model(self) -> SSobGNN:
+        """An S-SobGNN of this shape."""
+        return SSobGNN(
+            self.in_channels,
+            self.hidden_channels,
+            self.out_channels,
+            self.num_layers,
+            self.alpha,
+            self.epsilon,
+            self.dropout,
+            self.combine,
+            self.self_branch,
+        )
+
+    def feature_model(self) -> FeatureNetwork:
+        """A perceptron with as many layers, as wide as all branches of one layer together would be halved."""
+        return FeatureNetwork(
+            self.in_channels, 2 * self.hidden_channels, self.out_channels, max(2, self.num_layers), self.dropout
+        )
+
+
+class FeatureNetwork(nn.Module):
+    r"""A multilayer perceptron: :math:`H^{(l+1)} = \mathrm{ReLU}(H^{(l)} W_l + b_l)`, the last layer without ReLU.
+
+    Shapes:
+        x [N, in_channels] gives [N, out_channels].
+    """
+
+    def __init__(
+        self, in_channels: int, hidden_channels: int, out_channels: int, num_layers: int, dropout: float
+    ) -> None:
+        super().__init__()
+        sizes = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
+        self.dropout = dropout
+        self.weights = nn.ParameterList(nn.Parameter(torch.empty(i, o)) for i, o in pairwise(sizes))
+        self.biases = nn.ParameterList(nn.Parameter(torch.empty(o)) for o in sizes[1:])
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights: Glorot, biases 0."""
+        for weight, bias in zip(self.weights, self.biases, strict=True):
+            bound = math.sqrt(6 / sum(weight.shape))
+            nn.init.uniform_(weight, -bound, bound)
+            nn.init.zeros_(bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        h = x
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            if layer > 0:
+                h = F.dropout(h.relu(), self.dropout, self.training)
+            h = shared_product(h.unsqueeze(1), weight.unsqueeze(0)).squeeze(1) + bias
+        return h
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What S members learn from and stop on.
+
+    Args:
+        index: int64 [L], the labelled points.
+        codes: int64 [L], their classes.
+        weight: float64 [L], each label's weight, by its class.
+        fold: int64 [L], in [0, folds); -1 everywhere where nothing is held out.
+        seeds: One per member. Member s holds out fold s mod folds.
+    """
+
+    index: npt.NDArray[np.int64]
+    codes: npt.NDArray[np.int64]
+    weight: npt.NDArray[np.float64]
+    fold: npt.NDArray[np.int64]
+    seeds: Sequence[int]
+
+    @property
+    def folds(self) -> int:
+        """Number of folds; 0 where nothing is held out."""
+        return int(self.fold.max()) + 1
+
+    def member_fold(self) -> npt.NDArray[np.int64]:
+        """The fold each member holds out [S], or -1."""
+        members = np.arange(len(self.seeds))
+        return members % self.folds if self.folds else np.full(len(members), -1)
+
+    def held_out(self) -> npt.NDArray[np.bool_]:
+        """Which labels each member holds out [S, L]."""
+        held: npt.NDArray[np.bool_] = (self.fold == self.member_fold()[:, None]) & (self.folds > 0)
+        return held
+
+    def task(self, members: slice, device: torch.device) -> Task:
+        """The training task of some members, whose logits have one row per label."""
+        held = self.held_out()[members]
+        weight = np.where(held, 0.0, self.weight)
+        weight /= weight.sum(axis=1, keepdims=True)
+        return Task(
+            torch.from_numpy(self.codes).to(device),
+            torch.from_numpy(weight.astype(np.float32)).to(device),
+            torch.from_numpy(held).to(device) if self.folds else None,
+        )
+
+
+def stratified_folds(codes: npt.NDArray[np.int64], folds: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    """A fold for each label [L], every class spread over the folds as evenly as it goes."""
+    fold = np.empty(len(codes), np.int64)
+    offset = 0
+    for code in np.unique(codes):
+        members = generator.permutation(np.flatnonzero(codes == code))
+        # The next class goes on where this one ended, so that small classes do not all fill the first folds.
+        fold[members] = (np.arange(len(members)) + offset) % folds
+        offset += len(members)
+    return fold
+
+
+def train_graph_members(
+    network: Network, X: Tensor, operators: SobolevOperators, labels: Labels, schedule: Schedule, stop: Stop | None
+) -> Members:
+    """Train S-SobGNNs; computes each layer only where the labels read it."""
+    field = operators.receptive_field(torch.from_numpy(labels.index), network.num_layers)
+    x = X[field[0].columns]
+    propagated = field[0].propagate(x)
+    branches = network.alpha + network.self_branch
+    entries = sum(rows.index.numel() for rows in field[:-1]) * network.hidden_channels * branches
+    return _train_in_batches(
+        network.graph_model(),
+        (x, operators),
+        {"propagated": propagated, "rows": field},
+        labels,
+        schedule,
+        stop,
+        entries,
+        X.device,
+    )
+
+
+def train_feature_members(
+    network: Network, X: Tensor, labels: Labels, schedule: Schedule, stop: Stop | None
+) -> Members:
+    """Train perceptrons on the labelled points' features."""
+    x = X[torch.from_numpy(labels.index).to(X.device)]
+    entries = len(x) * network.hidden_channels * 2
+    return _train_in_batches(network.feature_model(), (x,), {}, labels, schedule, stop, entries, X.device)
+
+
+def _train_in_batches(
+    model: nn.Module,
+    inputs: tuple[object, ...],
+    keywords: dict[str, object],
+    labels: Labels,
+    schedule: Schedule,
+    stop: Stop | None,
+    entries: int,
+    device: torch.device,
+) -> Members:
+    total = len(labels.seeds)
+    size = max(1, min(total, TRAINING_BYTES // max(1, 4 * entries)))
+    parts = []
+    for start in range(0, total, size):
+        members = slice(start, min(start + size, total))
+        task = labels.task(members, device)
+        parts.append(
+            train_members(model, inputs, task, labels.seeds[members], schedule, keywords=keywords, progress=stop)
+        )
+    return _joined(parts)
+
+
+def _joined(parts: list[Members]) -> Members:
+    if len(parts) == 1:
+        return parts[0]
+    length = max(len(part.history["epoch"]) for part in parts)
+    history = {"epoch": max((part.history["epoch"] for part in parts), key=len)}
+    for name in parts[0].history:
+        if name != "epoch":
+            padded = [
+                torch.cat([values, values.new_full((length - len(values), values.shape[1]), float("nan"))])
+                for values in (part.history[name] for part in parts)
+            ]
+            history[name] = torch.cat(padded, dim=1)
+    return Members(
+        {name: torch.cat([part.parameters[name] for part in parts]) for name in parts[0].parameters},
+        history,
+        torch.cat([part.validation_accuracy for part in parts]),
+        torch.cat([part.best_epoch for part in parts]),
+        max(part.epochs for part in parts),
+    )
+
+
+@torch.no_grad()
+def feature_logits(network: Network, parameters: dict[str, Tensor], X: Tensor) -> Tensor:
+    """Logits of every perceptron at every row of X: [S, N, C]."""
+    model = network.feature_model().to(X.device)
+    parts = [predict_members(model, parameters, (X[rows],)) for rows in row_blocks(len(X))]
+    return torch.cat(parts, dim=1)
+
+
+@torch.no_grad()
+def graph_states(
+    network: Network, parameters: dict[str, Tensor], X: Tensor, operators: SobolevOperators
+) -> list[Tensor]:
+    """What each layer of every S-SobGNN gives at every node: [N, S, h] per layer, the last [N, S, C] the logits."""
+    states: list[Tensor] = []
+    layers = network.graph_model().to(X.device).eval().layers
+    members = len(next(iter(parameters.values())))
+    blocks = list(row_blocks(len(X)))
+    every = torch.arange(len(X), device=X.device)
+    # The pattern of a block of rows serves all layers.
+    rows = [operators.rows(every[block]) if len(blocks) > 1 else operators for block in blocks]
+    signal = X
+    for number, layer in enumerate(layers):
+        own_parameters = layer_parameters(parameters, number)
+        out = X.new_empty((len(X), members, layer.out_channels))
+        for block, operator in zip(blocks, rows, strict=True):
+            propagated = operator.propagate(signal)
+            out[block] = apply_layer(layer, own_parameters, signal[block], propagated)
+        states.append(out)
+        signal = out.flatten(1)
+    return states
+
+
+def apply_layer(layer: SobolevConv, parameters: dict[str, Tensor], own: Tensor, propagated: Tensor) -> Tensor:
+    """One layer of every member, [M, S, out], from rows [M, i] that all members share, or [M, S·i] side by side.
+
+    ``propagated`` [M, α, …] is what the operators make of those rows.
+    """
+    members = len(next(iter(parameters.values())))
+    shared = own.shape[1] == layer.in_channels
+    if not shared:
+        own = own.unflatten(-1, (members, -1))
+        propagated = propagated.unflatten(-1, (members, -1))
+
+    def one(member: dict[str, Tensor], x: Tensor, filtered: Tensor) -> Tensor:
+        result: Tensor = functional_call(layer, member, (x, None), {"propagated": filtered})
+        return result
+
+    if members == 1:
+        single = {name: value[0] for name, value in parameters.items()}
+        return one(single, own if shared else own[:, 0], propagated if shared else propagated[:, :, 0]).unsqueeze(1)
+    places = (0, None, None) if shared else (0, 1, 2)
+    result: Tensor = vmap(one, in_dims=places, out_dims=1)(parameters, own, propagated)
+    return result
+
+
+def layer_parameters(parameters: dict[str, Tensor], layer: int) -> dict[str, Tensor]:
+    """The parameters of one layer, named as that layer names them."""
+    prefix = f"convs.{layer}."
+    return {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
+
+
+def row_blocks(count: int) -> Iterator[slice]:
+    """Consecutive slices that cover ``count`` rows."""
+    for start in range(0, count, _ROWS_PER_BLOCK):
+        yield slice(start, min(start + _ROWS_PER_BLOCK, count))
+
+
+def out_of_fold(probabilities: Tensor, labels: Labels) -> Tensor:
+    """For each label, the mean probabilities [L, C] of the members that held it out; from [S, L, C]."""
+    held = torch.from_numpy(labels.held_out()).to(probabilities)
+    return torch.einsum("slc,sl->lc", probabilities, held / held.sum(dim=0, keepdim=True))

@@ -1,0 +1,212 @@
+"""Points and labels to a :class:`~sobgnn.predictor.Predictor`: train both families, decide how they are mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sobgnn.calibration import fit_temperature, log_loss
+from sobgnn.ensemble import (
+    Labels,
+    Network,
+    feature_logits,
+    graph_states,
+    train_feature_members,
+    train_graph_members,
+)
+from sobgnn.operators import SobolevOperators
+from sobgnn.smoothing import smooth
+from sobgnn.training import Members, Progress, Schedule
+
+MIXING_GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
+SMOOTHING_GRID = (0.0, 0.3, 0.5, 0.7, 0.85)
+# What is used where too few labels can be held out to choose.
+FEW_LABELS_MIXING = 1.0
+FEW_LABELS_SMOOTHING = 0.7
+# A temperature is fitted from this many held-out labels on.
+CALIBRATION_LABELS = 50
+
+
+@dataclass(frozen=True)
+class FitProgress:
+    """Where a fit stands.
+
+    Args:
+        stage: What is being done.
+        done: Steps of the stage that are done.
+        total: Steps the stage takes at the most; early stopping ends it sooner.
+        train_loss: Mean over the members, while they train.
+        validation_accuracy: Mean over the members on the labels they hold out, where they do.
+    """
+
+    stage: Literal["neighbours", "graph members", "feature members", "prediction"]
+    done: int
+    total: int
+    train_loss: float | None = None
+    validation_accuracy: float | None = None
+
+
+Hook = Callable[[FitProgress], "bool | None"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How the two families are mixed and smoothed, and what that was decided on.
+
+    Attributes:
+        mixing: Share of the graph members.
+        smoothing: Strength of smoothing.
+        temperature: Divides the logits.
+        log_loss: Out of fold, of this choice; NaN where nothing was held out.
+        accuracy: Likewise.
+        probabilities: Out-of-fold probabilities of the labelled points under this choice, before the
+            temperature [L, C]; ``None`` where nothing was held out.
+    """
+
+    mixing: float
+    smoothing: float
+    temperature: float
+    log_loss: float
+    accuracy: float
+    probabilities: npt.NDArray[np.float32] | None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The outcome of :func:`fit_families`."""
+
+    graph_members: Members | None
+    feature_members: Members | None
+    states: list[Tensor]
+    distributions: Tensor
+    choice: Choice
+
+
+def fit_families(
+    network: Network,
+    X: Tensor,
+    operators: SobolevOperators,
+    labels: Labels,
+    graph_schedule: Schedule,
+    feature_schedule: Schedule,
+    component_labelled: Tensor,
+    *,
+    mixing: float | Literal["auto"],
+    smoothing: float | Literal["auto"],
+    calibrate: bool,
+    hook: Hook | None = None,
+) -> Fit:
+    """Train, choose, and predict every point of the graph."""
+    tell = _Teller(hook)
+    graph_members = feature_members = None
+    by_graph = by_features = None  # [S, N, C]
+    states: list[Tensor] = []
+    if mixing != 0:
+        graph_members = train_graph_members(network, X, operators, labels, graph_schedule, tell.stage("graph members"))
+        *states, logits = graph_states(network, graph_members.parameters, X, operators)
+        by_graph = logits.transpose(0, 1).softmax(dim=2)
+    if mixing != 1:
+        feature_members = train_feature_members(network, X, labels, feature_schedule, tell.stage("feature members"))
+        by_features = feature_logits(network, feature_members.parameters, X).softmax(dim=2)
+    tell.done("prediction")
+    choice = choose(operators, by_graph, by_features, labels, component_labelled, mixing, smoothing, calibrate)
+    known, codes = torch.from_numpy(labels.index).to(X.device), torch.from_numpy(labels.codes).to(X.device)
+    plain = (by_graph if by_features is None else by_features).mean(dim=0)  # type: ignore[union-attr]
+    mixed = _mix(by_graph, by_features, choice.mixing)
+    final = smooth(operators.graph, mixed, choice.smoothing, known, codes)
+    final = torch.where(component_labelled.unsqueeze(1), final, plain)
+    return Fit(graph_members, feature_members, states, final, choice)
+
+
+def _mix(by_graph: Tensor | None, by_features: Tensor | None, mixing: float) -> Tensor:
+    """β P_graph + (1 - β) P_features of families [S, N, C]: [N, C]."""
+    if by_features is None:
+        assert by_graph is not None
+        return by_graph.mean(dim=0)
+    if by_graph is None:
+        return by_features.mean(dim=0)
+    return mixing * by_graph.mean(dim=0) + (1 - mixing) * by_features.mean(dim=0)
+
+
+def choose(
+    operators: SobolevOperators,
+    by_graph: Tensor | None,
+    by_features: Tensor | None,
+    labels: Labels,
+    component_labelled: Tensor,
+    mixing: float | Literal["auto"],
+    smoothing: float | Literal["auto"],
+    calibrate: bool,
+) -> Choice:
+    """Mixing and smoothing with the least log loss on labels while they are held out."""
+    if not labels.folds:
+        beta = FEW_LABELS_MIXING if mixing == "auto" else mixing
+        strength = FEW_LABELS_SMOOTHING if smoothing == "auto" else smoothing
+        return Choice(beta, strength, 1.0, float("nan"), float("nan"), None)
+    betas: Sequence[float] = MIXING_GRID if mixing == "auto" else (mixing,)
+    strengths: Sequence[float] = SMOOTHING_GRID if smoothing == "auto" else (smoothing,)
+    best: tuple[float, float, float, npt.NDArray[np.float32]] | None = None
+    for strength in strengths:
+        graph, features = (
+            None if family is None else _held_out(operators, family, labels, strength)
+            for family in (by_graph, by_features)
+        )
+        for beta in betas:
+            if graph is None or features is None:
+                mixed = features if graph is None else graph
+            else:
+                mixed = beta * graph + (1 - beta) * features
+            assert mixed is not None
+            loss = float(log_loss(mixed, labels.codes).mean())
+            if best is None or loss < best[0]:
+                best = (loss, beta, strength, mixed)
+    assert best is not None
+    loss, beta, strength, probabilities = best
+    enough = calibrate and len(labels.codes) >= CALIBRATION_LABELS
+    temperature = fit_temperature(probabilities, labels.codes) if enough else 1.0
+    accuracy = float((probabilities.argmax(axis=1) == labels.codes).mean())
+    return Choice(beta, strength, temperature, loss, accuracy, probabilities)
+
+
+def _held_out(operators: SobolevOperators, family: Tensor, labels: Labels, strength: float) -> npt.NDArray[np.float32]:
+    """Smoothed probabilities of each label by the members that held it out, with the others' labels fixed [L, C]."""
+    out = np.empty((len(labels.codes), family.shape[2]), np.float32)
+    holder = torch.from_numpy(labels.member_fold()).to(family.device)
+    for fold in range(labels.folds):
+        held = labels.fold == fold
+        mean = family[holder == fold].mean(dim=0)
+        known = torch.from_numpy(labels.index[~held]).to(family.device)
+        codes = torch.from_numpy(labels.codes[~held]).to(family.device)
+        smoothed = smooth(operators.graph, mean, strength, known, codes)
+        out[held] = smoothed[torch.from_numpy(labels.index[held]).to(family.device)].cpu().numpy()
+    return out
+
+
+class _Teller:
+    """Passes progress on; once the hook asked to stop, every further stage stops at its first chance."""
+
+    def __init__(self, hook: Hook | None) -> None:
+        self.hook = hook
+        self.stopped = False
+
+    def stage(self, name: Literal["graph members", "feature members"]) -> Callable[[Progress], bool] | None:
+        if self.hook is None:
+            return None
+        hook = self.hook
+
+        def tell(progress: Progress) -> bool:
+            done = FitProgress(name, progress.epoch, progress.epochs, progress.train_loss, progress.validation_accuracy)
+            self.stopped = bool(hook(done)) or self.stopped
+            return self.stopped
+
+        return tell
+
+    def done(self, name: Literal["prediction"]) -> None:
+        if self.hook is not None:
+            self.hook(FitProgress(name, 1, 1))

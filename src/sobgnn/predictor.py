@@ -1,0 +1,162 @@
+"""What a fitted classifier knows, and what it makes of new points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from sobgnn.calibration import sharpen
+from sobgnn.ensemble import Network, apply_layer, feature_logits, layer_parameters
+from sobgnn.features import FeatureMap
+from sobgnn.graph import Graph
+from sobgnn.inductive import Attachment, attach
+from sobgnn.knn import gaussian_weights
+from sobgnn.neighbors import nearest
+from sobgnn.operators import SobolevOperators
+
+_POINTS_PER_BATCH = 16384
+
+
+@dataclass(frozen=True)
+class Attaching:
+    """How a new point finds its place among the training points.
+
+    Args:
+        k: Neighbours of a new point; 0 where the graph was given, so that points have no place of their own.
+        metric: Distance.
+        method: Neighbour search.
+        recall: Share of true neighbours an approximate search has to find.
+        bandwidth: σ of the training graph's kernel; ``None`` where it is local.
+        reach: Distance of each training point to its k-th neighbour [N], for a local σ.
+    """
+
+    k: int
+    metric: Any = "euclidean"
+    method: Any = "auto"
+    recall: float = 0.95
+    bandwidth: float | None = None
+    reach: npt.NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """Everything prediction reads; tensors on one device.
+
+    Attributes:
+        network: Shape of the members.
+        features: Raw features to those the members read.
+        points: [N, D], the training points as the members read them.
+        operators: Of the training graph.
+        graph_parameters: Stacked parameters of the S-SobGNNs; empty where there are none (mixing fixed at 0).
+        feature_parameters: Stacked parameters of the perceptrons; empty where there are none (mixing fixed at 1).
+        states: Hidden rows of the training points, [N, S, h] for each layer but the last.
+        distributions: Class probabilities of the training points, [N, C].
+        component_labelled: bool [N], whether a point's component of the graph holds a label.
+        mixing: Share of the S-SobGNNs in the probabilities, in [0, 1].
+        smoothing: How far probabilities are drawn towards the neighbours', in [0, 1).
+        temperature: Divides the logits of the result.
+        attaching: How new points are joined.
+    """
+
+    network: Network
+    features: FeatureMap
+    points: Tensor
+    operators: SobolevOperators
+    graph_parameters: dict[str, Tensor]
+    feature_parameters: dict[str, Tensor]
+    states: list[Tensor]
+    distributions: Tensor
+    component_labelled: Tensor
+    mixing: float
+    smoothing: float
+    temperature: float
+    attaching: Attaching
+
+    @property
+    def graph(self) -> Graph:
+        """The training graph."""
+        return self.operators.graph
+
+    def to(self, device: torch.device | str) -> Predictor:
+        """The same on another device."""
+        return replace(
+            self,
+            points=self.points.to(device),
+            operators=self.operators.to(device),
+            graph_parameters={name: value.to(device) for name, value in self.graph_parameters.items()},
+            feature_parameters={name: value.to(device) for name, value in self.feature_parameters.items()},
+            states=[state.to(device) for state in self.states],
+            distributions=self.distributions.to(device),
+            component_labelled=self.component_labelled.to(device),
+        )
+
+    @torch.no_grad()
+    def __call__(
+        self, X: Any, edges: sp.csr_array | None = None, progress: Callable[[int, int], None] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Class probabilities [M, C] of new points X [M, F], raw, dense or sparse; O(k) for each.
+
+        Args:
+            X: Finite.
+            edges: Their edges to the training points, CSR [M, N] of positive weights, instead of neighbours by X.
+            progress: Called with (points done, points in all).
+        """
+        count = X.shape[0]
+        out = np.empty((count, self.distributions.shape[1]), np.float32)
+        for start in range(0, count, _POINTS_PER_BATCH):
+            rows = slice(start, min(start + _POINTS_PER_BATCH, count))
+            z = self.features(X[rows])
+            joined = self._edges(z) if edges is None else edges[rows]
+            out[rows] = self._batch(torch.from_numpy(z).to(self.points.device), joined)
+            if progress is not None:
+                progress(rows.stop, count)
+        return out
+
+    def _edges(self, z: npt.NDArray[np.float32]) -> sp.csr_array:
+        how, n = self.attaching, len(self.points)
+        shape = (len(z), n)
+        if how.k == 0:
+            return sp.csr_array(shape, dtype=np.float32)
+        device = self.points.device
+        queries = torch.from_numpy(z).to(device) if device.type == "cuda" else z
+        points = self.points if device.type == "cuda" else self.points.numpy()
+        found = nearest(points, how.k, queries=queries, metric=how.metric, method=how.method, recall=how.recall)
+        bandwidth: Any = how.bandwidth
+        if how.reach is not None:
+            bandwidth = (found.distances[:, -1].astype(np.float64), how.reach.astype(np.float64))
+        weight = gaussian_weights(found.indices, found.distances, bandwidth)
+        indptr = np.arange(0, weight.size + 1, how.k, dtype=np.int32)
+        return sp.csr_array((weight.ravel(), found.indices.astype(np.int32).ravel(), indptr), shape=shape)
+
+    def _batch(self, z: Tensor, edges: sp.csr_array) -> npt.NDArray[np.float32]:
+        joined = attach(self.operators, edges)
+        if not self.feature_parameters:
+            mixed = plain = self._graph_probabilities(joined, z)
+        else:
+            mixed = plain = feature_logits(self.network, self.feature_parameters, z).softmax(dim=2).mean(dim=0)
+            if self.mixing > 0:
+                mixed = (1 - self.mixing) * plain + self.mixing * self._graph_probabilities(joined, z)
+        if self.smoothing > 0:
+            mixed = (1 - self.smoothing) * mixed + self.smoothing * joined.average(self.distributions)
+        # Points that reach no label through the graph are judged by their features alone, as in training.
+        reached = joined.average(self.component_labelled.float().unsqueeze(1))
+        mixed = torch.where(reached > 0, mixed, plain)
+        return sharpen((mixed / mixed.sum(dim=1, keepdim=True)).cpu().numpy(), self.temperature)
+
+    def _graph_probabilities(self, joined: Attachment, z: Tensor) -> Tensor:
+        """Mean probabilities of the S-SobGNNs, [M, C]."""
+        nodes, own = self.points, z
+        layers = self.network.graph_model().to(z.device).eval().layers
+        for number, layer in enumerate(layers):
+            parameters = layer_parameters(self.graph_parameters, number)
+            out = apply_layer(layer, parameters, own, joined.propagate(nodes, own))
+            if number < len(self.states):
+                nodes, own = self.states[number].flatten(1), out.flatten(1)
+        return out.softmax(dim=2).mean(dim=1)
