@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.transforms import SIGN
+
+from sobgnn import Graph, knn_graph
+from sobgnn.baselines import MODELS, Choice, Source, Uniform, draw_settings
+
+SETTING: dict[str, Any] = {
+    "lr": 0.01, "weight_decay": 5e-4, "dropout": 0.5, "hidden": 8, "layers": 3, "terms": 3, "hops": 2, "alpha": 3,
+    "epsilon": 1.3, "combine": "linear",
+}  # fmt: skip
+F, C = 7, 4
+
+
+@pytest.fixture
+def source() -> Source:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(60, F, generator=generator)
+    edges = knn_graph(X[:-1], k=5).edges()
+    return Source(Graph.from_edges(*edges, num_nodes=60), X)  # the last node is isolated
+
+
+def pyg_layer(model: str, layer: Any) -> nn.Module:
+    """PyG's layer with the weights of ours."""
+    a, b = layer.weight.shape[1:]
+    if model == "GCN":
+        conv = pyg.GCNConv(a, b)
+        pairs = [(conv.lin.weight, layer.weight[0].T), (conv.bias, layer.bias)]
+    elif model == "ClusterGCN":
+        conv = pyg.ClusterGCNConv(a, b)
+        pairs = [(conv.lin_root.weight, layer.weight[0].T), (conv.lin_out.weight, layer.weight[1].T)]
+        pairs.append((conv.lin_out.bias, layer.bias))
+    else:
+        conv = pyg.ChebConv(a, b, len(layer.weight))
+        pairs = [(lin.weight, w.T) for lin, w in zip(conv.lins, layer.weight, strict=True)]
+        pairs.append((conv.bias, layer.bias))
+    for target, value in pairs:
+        target.data.copy_(value)
+    return conv
+
+
+@pytest.mark.parametrize("rows", [None, torch.tensor([59, 3, 20, 7])], ids=["all nodes", "some rows"])
+@pytest.mark.parametrize(("model", "terms"), [("GCN", 0), ("ClusterGCN", 0), ("Cheby", 1), ("Cheby", 2), ("Cheby", 3)])
+def test_fixed_filters_are_pygs_layers_of_the_same_weights(
+    source: Source, model: str, terms: int, rows: Tensor | None
+) -> None:
+    setting = {**SETTING, "terms": terms}
+    net = MODELS[model].build(F, C, setting).eval()
+    edge_index, edge_weight = source.graph.edges()
+    h = source.X
+    for i, layer in enumerate(net.layers):
+        nn.init.normal_(layer.bias)
+        conv = pyg_layer(model, layer)
+        h = conv(h, edge_index) if model == "ClusterGCN" else conv(h, edge_index, edge_weight)
+        h = h.relu() if i < 2 else h
+    call = MODELS[model].inputs(source, setting, rows)
+    torch.testing.assert_close(net(*call.args, **call.keywords), h if rows is None else h[rows], rtol=1e-5, atol=1e-5)
+
+
+def test_sgc_is_pygs_layer_of_the_same_weights(source: Source) -> None:
+    net = MODELS["SGC"].build(F, C, SETTING).eval()
+    conv = pyg.SGConv(F, C, K=3)
+    conv.lin.weight.data.copy_(net.layers[0].weight[0].T)
+    nn.init.zeros_(conv.lin.bias)
+    (features,) = MODELS["SGC"].inputs(source, SETTING, None).args
+    torch.testing.assert_close(net(features), conv(source.X, *source.graph.edges()), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse (invariant|CSC)")
+def test_sign_reads_pygs_powers_of_the_normalised_adjacency(source: Source) -> None:
+    edge_index, edge_weight = source.graph.edges()
+    data = SIGN(2)(Data(x=source.X, edge_index=edge_index, edge_weight=edge_weight))
+    (hops,) = MODELS["SIGN"].inputs(source, SETTING, None).args
+    torch.testing.assert_close(hops, torch.stack([data.x, data.x1, data.x2], dim=1), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_logits_at_some_rows_are_those_of_all_nodes_there(source: Source, model: str) -> None:
+    net = MODELS[model].build(F, C, SETTING).eval()
+    rows = torch.tensor([59, 3, 20, 7])
+    full, some = (MODELS[model].inputs(source, SETTING, at) for at in (None, rows))
+    expected = net(*full.args, **full.keywords)
+    assert expected.shape == (60, C)
+    torch.testing.assert_close(net(*some.args, **some.keywords), expected[rows], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("model", ["GCN", "SGC", "Cheby", "ClusterGCN"])
+def test_the_papers_head_is_relu_and_dropout_on_the_logits(source: Source, model: str) -> None:
+    torch.manual_seed(0)
+    plain = MODELS[model].build(F, C, SETTING)
+    headed = MODELS[model].build(F, C, {**SETTING, "head": "paper"})
+    headed.model.load_state_dict(plain.state_dict())
+    call = MODELS[model].inputs(source, SETTING, None)
+    torch.testing.assert_close(headed.eval()(*call.args), plain.eval()(*call.args).relu())
+    assert (headed.train()(*call.args) == 0).float().mean() > (plain.eval()(*call.args) <= 0).float().mean()
+
+
+def test_a_setting_depends_on_its_trial_and_names_alone() -> None:
+    space = {"lr": Uniform(0.005, 0.02), "layers": Choice((2, 3, 4, 5))}
+    many = draw_settings(space, 50)
+    assert many[:7] == draw_settings(space, 7)
+    assert [s["lr"] for s in many] == [s["lr"] for s in draw_settings({"lr": space["lr"]}, 50)]
+    assert {s["layers"] for s in many} == {2, 3, 4, 5}
+    assert all(0.005 <= float(s["lr"]) <= 0.02 for s in many)
