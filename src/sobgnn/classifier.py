@@ -348,7 +348,8 @@ def _as_graph(given: Any, n: int) -> Graph:
     elif sp.issparse(given):
         graph = Graph.from_scipy(given, symmetrize="union")
     elif isinstance(given, tuple):
-        graph = Graph.from_edges(*given, num_nodes=n, symmetrize="union")
+        edge_index, edge_weight = given
+        graph = Graph.from_edges(edge_index, edge_weight, n, symmetrize="union")
     else:
         graph = Graph.from_edges(given, num_nodes=n, symmetrize="union")
     if graph.num_nodes != n:

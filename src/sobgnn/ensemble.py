@@ -265,8 +265,8 @@ def apply_layer(layer: SobolevConv, parameters: dict[str, Tensor], own: Tensor, 
     members = len(next(iter(parameters.values())))
     shared = own.shape[1] == layer.in_channels
     if not shared:
-        own = own.unflatten(-1, (members, -1))
-        propagated = propagated.unflatten(-1, (members, -1))
+        own = own.view(*own.shape[:-1], members, -1)
+        propagated = propagated.view(*propagated.shape[:-1], members, -1)
 
     def one(member: dict[str, Tensor], x: Tensor, filtered: Tensor) -> Tensor:
         result: Tensor = functional_call(layer, member, (x, None), {"propagated": filtered})

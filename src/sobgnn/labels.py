@@ -50,9 +50,9 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
 
 def _missing(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     if values.dtype.kind == "f":
-        return np.isnan(values) | (values == UNLABELLED)
+        return np.asarray(np.isnan(values) | (values == UNLABELLED))
     if values.dtype.kind in "iu":
-        return values == UNLABELLED
+        return np.asarray(values == UNLABELLED)
     if values.dtype.kind != "O":
         return np.zeros(values.shape, bool)
     return np.array([_is_missing(value) for value in values], dtype=bool)
