@@ -243,7 +243,9 @@ def text_values(series: pl.Series) -> pl.Series:
     import polars as pl
 
     text = series.cast(pl.String, strict=False).str.strip_chars()
-    return text.set(text.is_in(list(BLANKS)).fill_null(False), None)
+    blank = text.is_in(list(BLANKS)).fill_null(False)
+    filled: pl.Series = text.zip_with(~blank, pl.Series([None], dtype=pl.String))
+    return filled
 
 
 def clean_names(frame: pl.DataFrame) -> pl.DataFrame:
@@ -278,7 +280,8 @@ def _as_number(series: pl.Series) -> pl.Series | None:
     else:
         return None
     finite = number.is_not_null() & (number.abs() <= _LARGEST)
-    return number.set(~finite.fill_null(False), None)
+    known: pl.Series = number.zip_with(finite.fill_null(False), pl.Series([None], dtype=pl.Float64))
+    return known
 
 
 def _is_text(series: pl.Series) -> bool:

@@ -44,14 +44,14 @@ class Fitted:
     @property
     def hidden(self) -> npt.NDArray[np.bool_]:
         """Rows whose label is known but was kept from training, [N]."""
-        return (self.given == -1) & (self.table.codes != -1)
+        return np.asarray((self.given == -1) & (self.table.codes != -1))
 
     @property
     def predicted(self) -> npt.NDArray[np.int64]:
         """The code of each row's predicted class, [N]."""
         place = {value: code for code, value in enumerate(self.table.classes)}
         own = np.array([place[value] for value in self.classifier.classes_.tolist()], dtype=np.int64)
-        return own[np.searchsorted(self.classifier.classes_, self.classifier.transduction_)]
+        return np.asarray(own[np.searchsorted(self.classifier.classes_, self.classifier.transduction_)])
 
     @property
     def confidence(self) -> npt.NDArray[np.float64]:

@@ -29,7 +29,7 @@ def plane_layout(points: npt.NDArray[Any], seed: int = 0) -> npt.NDArray[np.floa
     generator = np.random.default_rng(seed)
     spread = float(np.abs(place).max())
     place = (8 / spread * place if spread > 0 else place) + generator.normal(0, 0.01, place.shape).astype(np.float32)
-    if count <= _NEIGHBORS + 1:
+    if count <= _NEIGHBORS + 1:  # too few for neighbours to tell more than the components do
         return place
     # In few dimensions a k-d tree finds near points at once, and a map does not need the very nearest.
     slack = 0 if count <= 20_000 else 2
@@ -50,7 +50,7 @@ def plane_layout(points: npt.NDArray[Any], seed: int = 0) -> npt.NDArray[np.floa
             square = _square(apart)
             move += np.clip(apart * (2 / ((0.001 + square) * (1 + square)))[:, None], -4, 4)
         place += rate * move
-    return place - place.mean(axis=0)
+    return principal_components(place, 2)  # turned so that it is wider than high
 
 
 def principal_components(points: npt.NDArray[Any], most: int) -> npt.NDArray[np.float32]:
@@ -60,7 +60,8 @@ def principal_components(points: npt.NDArray[Any], most: int) -> npt.NDArray[np.
     _, vectors = np.linalg.eigh(centered.T @ centered)
     basis = vectors[:, ::-1][:, :most]
     basis = basis * np.sign(basis[np.abs(basis).argmax(axis=0), np.arange(basis.shape[1])])
-    return (centered @ basis).astype(np.float32)
+    components: npt.NDArray[np.float32] = (centered @ basis).astype(np.float32)
+    return components
 
 
 def _square(apart: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

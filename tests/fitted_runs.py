@@ -1,0 +1,63 @@
+"""A fitted run without the fitting: what the report and the run folder read, made from clusters in a moment."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from sobgnn import knn_graph
+from sobgnn.run_folder import Fitted, hide_labels
+from sobgnn.tables import from_arrays
+
+
+class KnownClassifier(SimpleNamespace):
+    """The fitted attributes of a SobolevClassifier, given."""
+
+    def suggest(self, n: int) -> Any:
+        return np.argsort(self.label_distributions_.max(axis=1))[:n]
+
+    def get_params(self) -> dict[str, Any]:
+        return {"k": 10, "alpha": 3, "num_layers": 2, "n_members": 4, "epsilon": 1.0}
+
+
+def fitted_run(
+    points: int = 300,
+    classes: tuple[str, ...] = ("ash", "birch", "cedar"),
+    name: str = "clusters",
+    ids: Any = None,
+    labels: float | None = 0.2,
+    X: Any = None,
+    codes: Any = None,
+) -> Fitted:
+    """Gaussian clusters (or X and codes as given), with probabilities that are mostly right."""
+    generator = np.random.default_rng(0)
+    count = len(classes)
+    if X is None:
+        codes = generator.integers(0, count, points)
+        X = 6 * generator.normal(size=(count, 8))[codes] + 2 * generator.normal(size=(points, 8))
+    table = from_arrays(X, codes, ids=ids, class_names=classes)
+    given = hide_labels(table.codes, labels, seed=0)
+    logits = 2.5 * np.eye(count)[table.codes] + generator.normal(size=(len(X), count))
+    probability = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    steps = np.arange(5, 105, 5)
+    curves = {
+        "epoch": steps,
+        "train_loss": np.exp(-steps / 30)[:, None] + 0.05 * generator.random((20, 4)),
+        "validation_accuracy": 0.95 - 0.6 * np.exp(-steps / 25)[:, None] + 0.02 * generator.random((20, 4)),
+    }
+    names = np.array(classes, dtype=object)
+    order = np.argsort(names)
+    classifier = KnownClassifier(
+        classes_=names[order],
+        transduction_=names[probability.argmax(axis=1)],
+        label_distributions_=probability[:, order],
+        embedding_=np.asarray(X, dtype=np.float32),
+        graph_=knn_graph(np.asarray(X, dtype=np.float32), k=min(10, len(X) - 1)),
+        history_={"graph": curves, "features": {"epoch": steps, "train_loss": curves["train_loss"] * 1.3}},
+        filter_weights_=np.array([[0.18, 0.31, 0.28, 0.23], [0.11, 0.24, 0.3, 0.35]], dtype=np.float32),
+        component_labelled_=np.ones(len(X), dtype=bool),
+        alpha=3,
+    )
+    return Fitted(name, classifier, table, given, {"reading": 0.1, "fitting": 2.4})
