@@ -1,7 +1,20 @@
 """Exact full-graph training over many processes: each holds some rows, and asks others for the few it reads."""
 
 from sobgnn.distributed.exchange import Exchange
+from sobgnn.distributed.fit import RankFit, fit_over_ranks, gather_by_node
 from sobgnn.distributed.operators import RankOperators
 from sobgnn.distributed.partition import Partition, locality_order
+from sobgnn.distributed.session import LostRankError, joined, num_ranks
 
-__all__ = ["Exchange", "Partition", "RankOperators", "locality_order"]
+__all__ = [
+    "Exchange",
+    "LostRankError",
+    "Partition",
+    "RankFit",
+    "RankOperators",
+    "fit_over_ranks",
+    "gather_by_node",
+    "joined",
+    "locality_order",
+    "num_ranks",
+]

@@ -36,9 +36,9 @@ class Partition:
         cuts = np.searchsorted(cost, targets)
         bounds = np.concatenate([[0], cuts, [len(order)]]).astype(np.int64, order="C")
         # Every rank gets at least one node, also where one hub holds most of the edges.
-        bounds = np.maximum(bounds, np.arange(ranks + 1))
-        bounds = np.minimum(bounds, len(order) - np.arange(ranks, -1, -1))
-        return cls(order, np.maximum.accumulate(bounds))
+        steps = np.arange(ranks + 1)
+        bounds = np.maximum.accumulate(bounds - steps) + steps
+        return cls(order, np.minimum(bounds, len(order) - steps[::-1]))
 
     @property
     def ranks(self) -> int:

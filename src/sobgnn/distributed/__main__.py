@@ -1,0 +1,180 @@
+"""``torchrun --nproc-per-node=K -m sobgnn.distributed fit``: points, a few labels, K ranks -> labels for all."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch.distributed as dist
+
+from sobgnn.arrays import save_arrays
+from sobgnn.distributed.fit import fit_over_ranks
+from sobgnn.distributed.partition import Partition
+from sobgnn.distributed.session import LostRankError, joined
+from sobgnn.graph import Graph
+from sobgnn.knn import knn_graph
+from sobgnn.model import SSobGNN
+from sobgnn.training import Progress, Schedule
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; 0 done, 2 wrong input, 3 another rank was lost."""
+    options = _parser().parse_args(arguments)
+    try:
+        _fit(options)
+    except LostRankError as error:
+        print(f"sobgnn: {error}", file=sys.stderr, flush=True)
+        _leave(3)
+    except (ValueError, OSError) as error:
+        print(f"sobgnn: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+        return 2
+    return 0
+
+
+def _leave(status: int) -> None:
+    """End at once: with a rank gone, an orderly shutdown of the process group may wait for it."""
+    sys.stdout.flush()
+    os._exit(status)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="torchrun --nproc-per-node=K -m sobgnn.distributed",
+        description="Full-graph training of S-SobGNN over K processes, exact: the rows of the graph and of the points "
+        "are shared out, and the result is that of one process.",
+    )
+    command = parser.add_subparsers(dest="command", required=True).add_parser(
+        "fit",
+        help="train and label every point",
+        description="Reads points and labels, writes graph.npz (unless given), weights.npz, predictions.npy, "
+        "probabilities.npy and metrics.json to OUT. Killed and started again, it goes on from its checkpoint there.",
+    )
+    command.add_argument("--points", required=True, type=Path, help="npy file [N, F]; it is memory-mapped")
+    command.add_argument("--labels", required=True, type=Path, help="npy file [N] of integers; -1: not known")
+    command.add_argument("--graph", type=Path, help="graph saved by Graph.save; built by k-NN if left out")
+    command.add_argument("--out", required=True, type=Path, help="folder for the results")
+    command.add_argument("--k", type=int, default=15)
+    command.add_argument("--alpha", type=int, default=3)
+    command.add_argument("--epsilon", type=float, default=1.0)
+    command.add_argument("--hidden", type=int, default=64)
+    command.add_argument("--layers", type=int, default=2)
+    command.add_argument("--dropout", type=float, default=0.5)
+    command.add_argument("--members", type=int, default=1, help="networks whose probabilities are averaged")
+    command.add_argument("--epochs", type=int, default=200)
+    command.add_argument("--lr", type=float, default=0.01)
+    command.add_argument("--weight-decay", type=float, default=5e-4)
+    command.add_argument("--seed", type=int, default=0)
+    return parser
+
+
+def _fit(options: argparse.Namespace) -> None:
+    started = time.perf_counter()
+    X, y = _read(options.points, 2, "[N, F]"), _read(options.labels, 1, "[N]")
+    if len(X) != len(y):
+        raise ValueError(f"Points and labels must be equally many, but got {len(X)} and {len(y)}.")
+    classes = np.unique(y[y >= 0])
+    if len(classes) < 2:
+        raise ValueError(f"Labels must hold at least 2 classes, but got {len(classes)}. Unknown labels are -1.")
+    target = np.where(y >= 0, np.searchsorted(classes, y), -1)
+    options.out.mkdir(parents=True, exist_ok=True)
+    with joined():
+        rank, ranks = dist.get_rank(), dist.get_world_size()
+        graph = _graph(options, X, rank)
+        if graph.num_nodes != len(X):
+            raise ValueError(f"The graph must have one node per point, but got {graph.num_nodes} for {len(X)} points.")
+        partition = Partition.of(graph, ranks)
+        model = SSobGNN(
+            X.shape[1], options.hidden, len(classes), options.layers, options.alpha, options.epsilon, options.dropout
+        )
+        known = int((target >= 0).sum())
+        schedule = Schedule(options.epochs, options.lr, options.weight_decay, patience=None, evaluate_every=10)
+        # Another setting is another training, with a checkpoint of its own.
+        setting = json.dumps({name: str(value) for name, value in sorted(vars(options).items())})
+        checkpoint = options.out / f"checkpoint-{hashlib.sha256(setting.encode()).hexdigest()[:12]}.safetensors"
+        fit = fit_over_ranks(
+            model,
+            graph,
+            X,
+            np.full((options.members, known), 1 / known, np.float32),
+            target,
+            [options.seed + member for member in range(options.members)],
+            schedule,
+            partition=partition,
+            checkpoint=checkpoint,
+            progress=_bar if rank == 0 else None,
+        )
+        _write(options.out, fit.nodes.numpy(), fit.probabilities.cpu().numpy(), classes, len(X), rank)
+        reports: list[Any] = [None] * ranks
+        own = {
+            "rank": rank,
+            "rows": len(fit.nodes),
+            "halo_share": round(fit.halo_share, 4),
+            "megabytes_sent": round(fit.bytes_sent / 2**20, 2),
+            "peak_megabytes": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        }
+        dist.all_gather_object(reports, own)
+        if rank == 0:
+            weights = {name: value.cpu().numpy() for name, value in fit.members.parameters.items()}
+            save_arrays(options.out / "weights.npz", weights)
+            seconds = time.perf_counter() - started
+            summary = {"seconds": round(seconds, 2), "epochs": fit.members.epochs, "ranks": reports}
+            checkpoint.unlink(missing_ok=True)
+            (options.out / "metrics.json").write_text(json.dumps(summary, indent=1) + "\n")
+            print(f"\n{len(X):,} points labelled in {seconds:.1f} s by {ranks} ranks; results in {options.out}")
+            for report in reports:
+                print("  " + "  ".join(f"{name} {value}" for name, value in report.items()))
+
+
+def _read(path: Path, dimensions: int, shape: str) -> npt.NDArray[Any]:
+    try:
+        array: npt.NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"There is no file {path}.") from None
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(f"{path} is not a readable npy file: {error}") from None
+    if not isinstance(array, np.ndarray) or array.ndim != dimensions:
+        raise ValueError(f"{path} must hold one array of shape {shape}.")
+    return array
+
+
+def _graph(options: argparse.Namespace, X: npt.NDArray[Any], rank: int) -> Graph:
+    """The graph given, or one that rank 0 builds and leaves in the results for all to map."""
+    path = options.graph or options.out / "graph.npz"
+    if options.graph is None and rank == 0 and not path.exists():
+        print(f"neighbours of {len(X):,} points", flush=True)
+        knn_graph(X, options.k).save(path)
+    dist.barrier()
+    return Graph.load(path)
+
+
+def _write(
+    out: Path, nodes: npt.NDArray[Any], probabilities: npt.NDArray[Any], classes: npt.NDArray[Any], n: int, rank: int
+) -> None:
+    """Each rank writes its own rows of files that rank 0 lays out."""
+    files = {"probabilities.npy": probabilities, "predictions.npy": classes[probabilities.argmax(axis=1)]}
+    if rank == 0:
+        for name, rows in files.items():
+            np.lib.format.open_memmap(out / name, "w+", rows.dtype, (n, *rows.shape[1:])).flush()
+    dist.barrier()
+    for name, rows in files.items():
+        file = np.lib.format.open_memmap(out / name, mode="r+")
+        file[nodes] = rows
+        file.flush()
+    dist.barrier()
+
+
+def _bar(progress: Progress) -> None:
+    print(f"\rstep {progress.epoch}/{progress.epochs}  loss {progress.train_loss:.4f}", end="", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""Train an S-SobGNN over all ranks and label every node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from sobgnn.checkpoint import FileCheckpoint
+from sobgnn.distributed.operators import RankOperators
+from sobgnn.distributed.partition import Partition
+from sobgnn.distributed.session import gather_rows, joined, sum_over_ranks
+from sobgnn.graph import Graph
+from sobgnn.model import SSobGNN
+from sobgnn.training import Members, Progress, Schedule, Task, predict_members, train_members
+
+
+@dataclass(frozen=True)
+class RankFit:
+    """What one rank knows after :func:`fit_over_ranks`.
+
+    Attributes:
+        members: The trained members; the same on every rank.
+        nodes: int64 [n], the nodes this rank holds.
+        probabilities: float32 [n, C], the members' mean at those nodes.
+        halo_share: Rows fetched from others per row held.
+        bytes_sent: Sent by this rank in all.
+    """
+
+    members: Members
+    nodes: Tensor
+    probabilities: Tensor
+    halo_share: float
+    bytes_sent: int
+
+
+def fit_over_ranks(
+    model: SSobGNN,
+    graph: Graph,
+    X: npt.NDArray[Any],
+    train_weight: npt.NDArray[np.float32],
+    target: npt.NDArray[np.int64],
+    seeds: Sequence[int],
+    schedule: Schedule,
+    *,
+    validation: npt.NDArray[np.bool_] | None = None,
+    partition: Partition | None = None,
+    checkpoint: str | Path | None = None,
+    progress: Callable[[Progress], bool | None] | None = None,
+) -> RankFit:
+    """Train members of ``model`` on the whole graph, each rank holding some of its rows; called by all ranks.
+
+    The outcome is that of one process, up to the order in which sums are rounded.
+
+    Args:
+        model: Its α and ε make the operators.
+        graph: The whole graph, best memory-mapped; only this rank's rows are read.
+        X: Features [N, F]; a memory map is read at this rank's rows only.
+        train_weight: [S, L] for L labelled nodes: row weights of :class:`~sobgnn.training.Task`.
+        target: int64 [N], the class of each node, -1 where it is not known; the L known ones in order are the columns
+            of ``train_weight`` and ``validation``.
+        seeds: One per member.
+        schedule: How long and how fast.
+        validation: bool [S, L], or ``None``.
+        partition: Who holds what; by default cut by edges after a locality ordering.
+        checkpoint: File that keeps the state of training; where it exists, training goes on from it.
+        progress: Called on every rank.
+    """
+    with joined() as device:
+        rank = dist.get_rank()
+        partition = partition or Partition.of(graph, dist.get_world_size())
+        operators = RankOperators(graph, partition, model.alpha, model.epsilon, device=device)
+        nodes = operators.nodes.cpu().numpy()
+        x = torch.from_numpy(np.ascontiguousarray(X[nodes], dtype=np.float32)).to(device)
+        task = _own_task(nodes, target, train_weight, validation, device)
+        propagated = operators.propagate(x)
+        keep = None if checkpoint is None else FileCheckpoint(checkpoint, writer=rank == 0)
+        members = train_members(
+            model,
+            (x, operators),
+            task,
+            seeds,
+            schedule,
+            keywords={"propagated": propagated},
+            progress=progress,
+            sum_over_ranks=sum_over_ranks,
+            checkpoint=keep,
+        )
+        logits = predict_members(model.to(device), members.parameters, (x, operators), {"propagated": propagated})
+        probabilities = logits.softmax(dim=2).mean(dim=0)
+        return RankFit(members, operators.nodes, probabilities, operators.halo_share, operators.exchange.bytes_sent)
+
+
+def gather_by_node(own: Tensor, partition: Partition) -> Tensor:
+    """Rows of all ranks [N, ...] in the order of nodes, on every rank."""
+    counts = np.diff(partition.bounds).tolist()
+    rows = gather_rows(own, counts)
+    by_node = torch.empty_like(rows)
+    by_node[torch.from_numpy(partition.order).to(rows.device)] = rows
+    return by_node
+
+
+def _own_task(
+    nodes: npt.NDArray[np.int64],
+    target: npt.NDArray[np.int64],
+    train_weight: npt.NDArray[np.float32],
+    validation: npt.NDArray[np.bool_] | None,
+    device: torch.device,
+) -> Task:
+    """This rank's columns of the task, one per node it holds."""
+    column = np.full(len(target), -1)
+    known = np.flatnonzero(target >= 0)
+    column[known] = np.arange(len(known))
+    own = column[nodes]
+    weight = np.zeros((len(train_weight), len(nodes)), np.float32)
+    weight[:, own >= 0] = train_weight[:, own[own >= 0]]
+    held = None
+    if validation is not None:
+        held = np.zeros(weight.shape, bool)
+        held[:, own >= 0] = validation[:, own[own >= 0]]
+    return Task(
+        torch.from_numpy(np.maximum(target[nodes], 0)).to(device),
+        torch.from_numpy(weight).to(device),
+        None if held is None else torch.from_numpy(held).to(device),
+    )

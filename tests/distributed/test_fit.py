@@ -1,0 +1,84 @@
+"""Real processes over gloo: what K ranks learn is what one process learns."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sobgnn import SobolevOperators, knn_graph
+from sobgnn.training import Task, predict_members, train_members
+
+from . import worker
+
+
+def torchrun(ranks: int, *arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", "--master-port=0"]
+    command += ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment)
+
+
+def run_worker(ranks: int, out: Path, kill_rank: int = -1, kill_epoch: int = 0) -> subprocess.CompletedProcess[str]:
+    return torchrun(ranks, worker.__file__, str(out), str(kill_rank), str(kill_epoch))
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[str, np.ndarray]:
+    """The same training in one process, by the ordinary loop and operators."""
+    given, model = worker.problem(), worker.model()
+    X = torch.from_numpy(given["X"])
+    operators = SobolevOperators(knn_graph(given["X"], k=6), 3, 0.7)
+    known = np.flatnonzero(given["target"] >= 0)
+    weight, held = np.zeros((2, 120), np.float32), np.zeros((2, 120), bool)
+    weight[:, known], held[:, known] = given["train_weight"], given["validation"]
+    target = torch.from_numpy(np.maximum(given["target"], 0))
+    task = Task(target, torch.from_numpy(weight), torch.from_numpy(held))
+    members = train_members(model, (X, operators), task, [3, 4], worker.SCHEDULE)
+    probabilities = predict_members(model, members.parameters, (X, operators)).softmax(2).mean(0)
+    return {"probabilities": probabilities.numpy(), **{k: v.numpy() for k, v in members.parameters.items()}}
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_ranks_learn_what_one_process_learns(ranks: int, alone: dict[str, np.ndarray], tmp_path: Path) -> None:
+    done = run_worker(ranks, tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    with np.load(tmp_path / "result.npz") as result:
+        assert (result["halo"] > 0) == (ranks > 1)  # else nothing was exchanged and the test proves nothing
+        for name, value in alone.items():
+            np.testing.assert_allclose(result[name], value, atol=2e-4, err_msg=name)
+
+
+def test_a_rank_that_dies_ends_the_others_and_the_training_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    whole.mkdir()
+    broken.mkdir()
+    assert run_worker(2, whole).returncode == 0
+    started = time.monotonic()
+    killed = run_worker(2, broken, kill_rank=1, kill_epoch=20)
+    assert killed.returncode != 0
+    assert time.monotonic() - started < 120
+    assert not (broken / "result.npz").exists()
+    assert (broken / "checkpoint.safetensors").exists()
+    assert run_worker(2, broken).returncode == 0
+    with np.load(whole / "result.npz") as a, np.load(broken / "result.npz") as b:
+        for name in a.files:
+            np.testing.assert_array_equal(a[name], b[name], err_msg=name)
+
+
+def test_the_command_labels_every_point_and_refuses_bad_input_in_one_line(tmp_path: Path) -> None:
+    given = worker.problem()
+    np.save(tmp_path / "points.npy", given["X"])
+    np.save(tmp_path / "labels.npy", given["target"])
+    fit = ["-m", "sobgnn.distributed", "fit", "--labels", str(tmp_path / "labels.npy"), "--out", str(tmp_path / "run")]
+    done = torchrun(2, *fit, "--points", str(tmp_path / "points.npy"), "--k=6", "--epochs=20")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert np.load(tmp_path / "run" / "predictions.npy").shape == (120,)
+    assert not list((tmp_path / "run").glob("checkpoint*"))
+    wrong = torchrun(1, *fit, "--points", str(tmp_path / "none.npy"))
+    assert wrong.returncode != 0
+    assert f"sobgnn: There is no file {tmp_path / 'none.npy'}." in wrong.stderr
