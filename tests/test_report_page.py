@@ -9,8 +9,8 @@ import time
 
 import numpy as np
 import pytest
-from fitted_runs import fitted_run
 
+from fitted_runs import fitted_run
 from sobgnn.report.colors import class_colors
 from sobgnn.report.layout import plane_layout
 from sobgnn.report.page import render
@@ -18,10 +18,8 @@ from sobgnn.run_folder import metrics
 
 NASTY = ("</script><script>alert(1)</script>", '<img src=x onerror="window.hacked=1">', "%{x} & <b>bold</b>")
 # What keeps a browser still: no first-run pages, no services, no network of its own.
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --enable-unsafe-swiftshader --hide-scrollbars"
-).split()
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
+FLAGS += ["--disable-background-networking", "--disable-component-update", "--enable-unsafe-swiftshader"]
 
 
 def page(**options):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _BLOCK_BYTES = 32 * 2**20
+_HEADER_BYTES = 16 * 2**20
 _BATCH_CELLS = 8 * 2**20
 
 
@@ -24,7 +25,7 @@ def _open(path: Path) -> IO[bytes]:
 def _header(path: Path) -> tuple[bytes, str]:
     """The first line and the separator: of comma, semicolon and tab the one it holds most."""
     with _open(path) as file:
-        line = file.readline(_BLOCK_BYTES)
+        line = file.readline(_HEADER_BYTES)
     if not line.strip():
         raise ValueError(f"{path.name} is empty. Its first line must name the columns.")
     if b"\0" in line:
@@ -37,7 +38,10 @@ def _header(path: Path) -> tuple[bytes, str]:
 def _parse_csv(source: Any, separator: str, **options: Any) -> pl.DataFrame:
     import polars as pl
 
-    return pl.read_csv(source, separator=separator, null_values=list(BLANKS), glob=False, **options)
+    frame = pl.read_csv(source, separator=separator, null_values=list(BLANKS), glob=False, **options)
+    if frame.width < 2 or not frame.height:
+        return frame
+    return frame.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines are no rows
 
 
 def read_frame(
