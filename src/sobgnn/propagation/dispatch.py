@@ -54,6 +54,8 @@ def run(stencil: Stencil, x: Tensor, out: Tensor) -> Tensor:
 
         triton.run(stencil, x, out)
     else:
+        if x.device.type == "cpu" and not os.environ.get("SOBGNN_BACKEND"):
+            _warn_once()
         portable.run(stencil, x, out)
     return out
 

@@ -36,6 +36,7 @@ namespace {
 
 constexpr int chunk = 256;     // entries whose coefficients fit the first-level cache beside their rows
 constexpr int group = 6;       // orders that are summed at once
+constexpr int distance = 16;   // entries between calling a row into the cache and reading it
 constexpr int line = 64;       // bytes
 
 template <class T> struct Problem {
@@ -49,6 +50,7 @@ template <class T> struct Problem {
   T epsilon;
   const T *x;
   T *out;
+  bool scattered;  // entries lie far apart, so that their rows are called into the cache ahead of time
 };
 
 // Denormals are slow and worth nothing here: products flush to zero in a worker, and its mode comes back after.
@@ -71,9 +73,18 @@ template <class T, int N> struct Vector {
   typedef T type __attribute__((vector_size(N * sizeof(T)), aligned(sizeof(T)), may_alias));
 };
 
-// Which rows of x are called into the cache: those of the entry `entries` further on, up to entry `last`.
-struct Ahead {
-  int64_t entries, last, offset, bytes;
+// Calls what coming entries read into the cache, while there is work to hide it behind.
+template <class T> struct Caller {
+  const char *x;
+  int64_t jump, bytes;  // from a row of x to the next, and how much of it is called
+  const T *scale;
+  int64_t columns;
+
+  ALWAYS void operator()(int64_t j) const {
+    const char *const start = x + j * jump;
+    __builtin_prefetch(scale + j * columns, 0, 2);
+    for (int64_t byte = 0; byte < bytes; byte += line) __builtin_prefetch(start + byte, 0, 2);
+  }
 };
 
 }  // namespace
@@ -127,6 +138,26 @@ int64_t first_row(const int64_t *indptr, int64_t rows, int part, int parts) {
   return low;
 }
 
+// Whether rows of x are read from all over: then the cache needs to be told ahead, which costs a fifth where it
+// knows already. Looked up in a few rows: is an entry within half a megabyte of where the row before it started?
+template <class T> bool scattered(const Problem<T> &p) {
+  const int64_t bytes = p.width * (p.orders_in ? p.alpha : 1) * int64_t(sizeof(T));
+  const auto index = [&](int64_t e) {
+    return p.wide ? static_cast<const int64_t *>(p.indices)[e] : int64_t(static_cast<const int32_t *>(p.indices)[e]);
+  };
+  int64_t seen = 0, far = 0;
+  for (int64_t sample = 0; sample < 64; ++sample) {
+    const int64_t row = 1 + sample * (p.rows - 1) / 64;
+    if (row >= p.rows || p.indptr[row - 1] == p.indptr[row]) continue;
+    const int64_t before = index(p.indptr[row - 1]), stop = std::min(p.indptr[row + 1], p.indptr[row] + 64);
+    for (int64_t e = p.indptr[row]; e < stop; ++e, ++seen) {
+      const int64_t gap = index(e) - before;
+      far += (gap < 0 ? -gap : gap) * bytes > (int64_t(1) << 19);
+    }
+  }
+  return 4 * far > seen;
+}
+
 template <class T> using Rows = void (*)(const Problem<T> &, int64_t, int64_t);
 
 // level: 3 the best there is, 2 at most AVX2, 1 plain.
@@ -165,6 +196,7 @@ template <class T> void run(Problem<T> problem, int threads, int level) {
     problem.x = padded.data();
   }
   const Rows<T> rows = kernel<T>(level);
+  problem.scattered = scattered(problem);
   advise(problem.out, problem.rows * problem.width * (problem.orders_out ? problem.alpha : 1) * int64_t(sizeof(T)));
 #ifdef _OPENMP
   // More parts than threads, taken as they come: a thread that is held up does not hold up the others.
@@ -192,7 +224,7 @@ template <class T> void run(Problem<T> problem, int threads, int level) {
       const void *indices, int wide, const float *weight, const T *scale_out, const T *scale_in, double epsilon,    \
       const T *x, T *out, int threads, int level) {                                                                 \
     run<T>({rows, inputs, alpha, width, orders_in != 0, orders_out != 0, indptr, indices, wide != 0, weight, scale_out,     \
-            scale_in, T(epsilon), x, out},                                                                          \
+            scale_in, T(epsilon), x, out, false},                                                                          \
            threads, level);                                                                                         \
   }
 
@@ -203,35 +235,58 @@ DEFINE(sobgnn_propagate_f64, double)
 
 namespace {
 
+// coefficient[a] = lead base^(a + 1) t[a]
+template <class T, int A> TARGET ALWAYS inline void powers(T lead, T base, const T *t, T *coefficient) {
+  if constexpr (A >= 4) {
+    using four = typename Vector<T, 4>::type;
+    const T square = base * base;
+    const four steps = {base, square, square * base, square * square};
+    *reinterpret_cast<four *>(coefficient) = lead * steps * *reinterpret_cast<const four *>(t);
+    if constexpr (A > 4) powers<T, A - 4>(lead * (square * square), base, t + 4, coefficient + 4);
+  } else {
+#pragma GCC unroll 3
+    for (int a = 0; a < A; ++a) {
+      lead *= base;
+      coefficient[a] = lead * t[a];
+    }
+  }
+}
+
 // Step 1 for the entries [begin, end) of a row; the entry at `last`, after the row's own, is the diagonal's.
 // coefficient[e][a] = (w q_i q_j)^(first + a) t_in[j, first + a], position[e] = where x[j] starts.
 template <class T, class I, int A>
 TARGET __attribute__((noinline)) void coefficients(const Problem<T> &p, int64_t row, int64_t begin, int64_t end,
-                                                   int64_t last, int64_t first, int64_t stride, const Ahead &ahead,
-                                                   T (*coefficient)[A], int64_t *position) {
-  const I *const indices = static_cast<const I *>(p.indices);
+                                                   int64_t last, int64_t first, int64_t stride,
+                                                   const Caller<T> &caller, T (*coefficient)[A], int64_t *position) {
   const int64_t columns = p.alpha + 1;
   const T q = p.scale_out[row * columns];
+  const T *const scale_in = p.scale_in;
   const auto entry = [&](int64_t e, int64_t j, T weight) TARGET ALWAYS {
-    const T *const scale = p.scale_in + j * columns;
+    const T *const scale = scale_in + j * columns;
     const T base = weight * (q * scale[0]);
-    T power = base;
-    for (int64_t a = 1; a < first; ++a) power *= base;
-#pragma GCC unroll 8
-    for (int a = 0; a < A; ++a) {
-      coefficient[e][a] = power * scale[first + a];
-      power *= base;
+    if (first == 1) {
+      powers<T, A>(T(1), base, scale + 1, coefficient[e]);
+    } else {
+      T lead = 1, square = base;
+      for (int64_t rest = first - 1; rest; rest >>= 1, square *= square)
+        if (rest & 1) lead *= square;
+      powers<T, A>(lead, base, scale + first, coefficient[e]);
     }
     position[e] = j * stride;
   };
-  const int64_t stop = std::min(end, last);
-  for (int64_t e = begin; e < stop; ++e) {
-    // The rows that a coming entry reads, called early, past the end of this row: entries lie one after another.
-    const int64_t next = static_cast<int64_t>(indices[std::min(e + ahead.entries, ahead.last)]);
-    __builtin_prefetch(p.scale_in + next * columns);
-    const char *const source = reinterpret_cast<const char *>(p.x + next * stride + ahead.offset);
-    for (int64_t byte = 0; byte < ahead.bytes; byte += line) __builtin_prefetch(source + byte);
-    entry(e - begin, static_cast<int64_t>(indices[e]), T(p.weight[e]));
+  const I *const indices = static_cast<const I *>(p.indices) + begin;
+  const float *const weight = p.weight + begin;
+  const int64_t count = std::min(end, last) - begin;
+  if (p.scattered) {
+    // `distance` entries ahead and past the end of this row: entries lie one after another.
+    const Caller<T> call = caller;
+    const int64_t reach = p.indptr[p.rows] - 1 - begin;
+    for (int64_t e = 0; e < count; ++e) {
+      call(static_cast<int64_t>(indices[std::min(e + distance, reach)]));
+      entry(e, static_cast<int64_t>(indices[e]), T(weight[e]));
+    }
+  } else {
+    for (int64_t e = 0; e < count; ++e) entry(e, static_cast<int64_t>(indices[e]), T(weight[e]));
   }
   if (end > last) entry(last - begin, row, p.epsilon);
 }
@@ -288,19 +343,16 @@ TARGET void orders(const Problem<T> &p, int64_t begin, int64_t end, int64_t firs
   const bool loop = p.epsilon != T(0), add = !OUT && first > 1;
   const auto fill = p.wide ? coefficients<T, int64_t, A> : coefficients<T, int32_t, A>;
   const T *const x = p.x + (IN ? (first - 1) * width : 0);
-  // A wide row is called as far as its first block goes, the rest is left to the hardware.
-  Ahead ahead;
-  ahead.offset = IN ? (first - 1) * width : 0;
-  ahead.bytes = std::min<int64_t>((IN ? A : 1) * width * int64_t(sizeof(T)), 1024);
-  ahead.entries = std::max<int64_t>(8, std::min<int64_t>(64, 8192 / std::max<int64_t>(1, ahead.bytes)));
-  ahead.last = p.indptr[p.rows] - 1;
+  // A wide row is called as far as a kilobyte, the rest is left to the hardware.
+  const Caller<T> caller = {reinterpret_cast<const char *>(x), stride * int64_t(sizeof(T)),
+                            std::min<int64_t>((IN ? A : 1) * width * int64_t(sizeof(T)), 1024), p.scale_in, columns};
   alignas(line) T coefficient[chunk][A];
   int64_t position[chunk];
 
   for (int64_t row = begin; row < end; ++row) {
     const int64_t start = p.indptr[row], last = p.indptr[row + 1], stop = last + loop;
     const bool once = stop - start <= chunk;
-    if (once) fill(p, row, start, stop, last, first, stride, ahead, coefficient, position);
+    if (once) fill(p, row, start, stop, last, first, stride, caller, coefficient, position);
     const T *const scale = p.scale_out + row * columns + first;
     T *const out = p.out + row * (OUT ? p.alpha * width : width) + (OUT ? (first - 1) * width : 0);
 
@@ -310,7 +362,7 @@ TARGET void orders(const Problem<T> &p, int64_t begin, int64_t end, int64_t firs
       vector total[A][count] = {};
       for (int64_t from = start; from < stop; from += chunk) {
         const int64_t to = std::min<int64_t>(from + chunk, stop);
-        if (!once) fill(p, row, from, to, last, first, stride, ahead, coefficient, position);
+        if (!once) fill(p, row, from, to, last, first, stride, caller, coefficient, position);
         sums<T, A, count, W, IN>(x + column, width, to - from, coefficient, position, total);
       }
       const auto store = [&](T *target, vector value) TARGET ALWAYS {

@@ -89,12 +89,12 @@ def _register(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) -> 
     """Autograd, fake tensors and vmap of one operator."""
 
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        transposed = transpose(Stencil(*ctx.saved_tensors, ctx.epsilon))
+        transposed = transpose(Stencil._make((*ctx.saved_tensors, ctx.epsilon)))
         gradient = getattr(torch.ops.sobgnn, adjoint)(*transposed, gradient)
-        return (*(None for _ in transposed), gradient)
+        return (*([None] * len(transposed)), gradient)
 
     def fake(*arguments: Any) -> Tensor:
-        return _result(Stencil(*arguments[:-1]), arguments[-1], orders=orders_out)
+        return _result(Stencil._make(arguments[:-1]), arguments[-1], orders=orders_out)
 
     def vmap(info: Any, in_dims: Sequence[int | None], *arguments: Any) -> tuple[Tensor, int]:
         if any(dim is not None for dim in in_dims[:-1]):
@@ -105,7 +105,7 @@ def _register(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) -> 
         x: Tensor = arguments[-1].movedim(batch, 2 if orders_in else 1)
         width = x.shape[-1]
         result: Tensor = getattr(torch.ops.sobgnn, name)(*arguments[:-1], x.flatten(-2))
-        return result.unflatten(-1, (info.batch_size, width)), 2 if orders_out else 1
+        return result.view(*result.shape[:-1], info.batch_size, width), 2 if orders_out else 1
 
     qualified = f"sobgnn::{name}"
     torch.library.register_autograd(qualified, backward, setup_context=_save)
