@@ -31,9 +31,10 @@ def test_agreement_is_the_share_of_powered_weight_between_equal_labels(islands):
 
 
 def test_unknown_labels_take_their_edges_out_of_the_agreement(islands):
-    # Known are 0, 1 and 2: only the triangle counts, with 0-2 (1) equal.
-    agreement = islands.describe(torch.tensor([0, 1, 0, -1, -1, -1]), orders=2).agreement
-    assert agreement == pytest.approx([1 / 1.75, 1 / (1 + 0.25 + 0.0625)])
+    # Known are 0, 2 and 3, so only the edge 0-2 counts; then the triangle does, with 1-2 (0.25) equal.
+    assert islands.describe(torch.tensor([0, -1, 0, 1, -1, -1]), orders=2).agreement == (1.0, 1.0)
+    agreement = islands.describe(torch.tensor([0, 1, 1, 0, -1, -1]), orders=2).agreement
+    assert agreement == pytest.approx([0.25 / 1.75, 0.0625 / (0.0625 + 0.25 + 1)])
 
 
 def test_agreement_without_any_known_edge_is_not_a_number(islands):

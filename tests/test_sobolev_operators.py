@@ -85,6 +85,16 @@ def test_weights_a_float_apart_keep_their_powers_apart(dtype):
     assert_propagated(SobolevOperators(graph, 64, 0.7).propagate(H), stack(graph, 64, 0.7), H)
 
 
+@pytest.mark.parametrize("epsilon", [0.0, 0.7, 1.0])
+def test_every_edge_of_order_64_stays_within_the_proven_bound_in_float32(epsilon):
+    # docs/operator.md: 131 roundings, of which 64 stand for the one in the base. A second one there would show.
+    graph = random_graph(5, 300, 0.9, (-0.3, 0.0))
+    result = SobolevOperators(graph, 64, epsilon).propagate(torch.eye(300))[:, 63].double().numpy()
+    expected = sobolev_operator(graph, 64, epsilon)
+    clear = (expected > 1.1 * TINY) & ~np.eye(300, dtype=bool)
+    assert np.max(np.abs(result[clear] / expected[clear] - 1)) <= 132 * 2**-24
+
+
 def test_rows_of_an_operator_without_epsilon_are_zero_at_isolated_nodes_only(islands):
     result = SobolevOperators(islands, 3, 0.0).propagate(torch.ones(6, 1))
     assert torch.all(result[5] == 0)
