@@ -73,6 +73,7 @@ def fit(
     name, table, spent = _load(data, label, identity, drop or [], console)
     folder = out or run_folder.free_folder(name)
     run_folder.check_free(folder)
+    run_folder.check_device(device)
     given = run_folder.hide_labels(table.codes, labels, seed)
     console.data(name, table, given)
     settings = {"k": k, "alpha": alpha, "epsilon": epsilon, "device": device, "random_state": seed}

@@ -88,7 +88,7 @@ class Terminal:
             TimeRemainingColumn(),
             TextColumn("left at most"),
         )
-        with Progress(*columns, console=self.err, transient=True) as bar:
+        with Progress(*columns, console=self.err, transient=True, disable=not self.err.is_terminal) as bar:
             hook = Training(bar)
             if threading.current_thread() is not threading.main_thread():
                 yield hook  # signals belong to the main thread

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from sobgnn import SobolevClassifier, cli
+
+
+def small(paper, settings):
+    """The estimator that the command would make, trained for a moment."""
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    return SobolevClassifier(**{**chosen, "n_members": 2, "epochs": 20})
+
+
+class Interrupted(SobolevClassifier):
+    """Presses Ctrl-C at a stage of the fit."""
+
+    stage = "graph members"
+    times = 1
+
+    def fit(self, X, y, *, graph=None, progress=None):
+        def pressed(seen):
+            answer = progress(seen)
+            if seen.stage == self.stage and not self.__dict__.get("done_"):
+                self.done_ = True
+                for _ in range(self.times):
+                    signal.raise_signal(signal.SIGINT)
+            return answer
+
+        return super().fit(X, y, graph=graph, progress=pressed)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "_estimator", small)
+    return tmp_path
+
+
+@pytest.fixture
+def trees(here):
+    """150 rows of three clusters: id, two numbers, a colour, and labels on 60 rows."""
+    generator = np.random.default_rng(0)
+    code = generator.integers(0, 3, 150)
+    label = np.where(np.arange(150) < 60, np.array(["ash", "birch", "<b>cedar"])[code], "")
+    frame = {
+        "id": [f"t{i:03}" for i in range(150)],
+        "height": 4.0 * code + generator.normal(size=150),
+        "girth": -3.0 * code + generator.normal(size=150),
+        "bark": np.array(["grey", "white", "red"])[code],
+        "label": label,
+    }
+    pl.DataFrame(frame).write_csv(here / "trees.csv")
+    return here / "trees.csv"
+
+
+def files(folder):
+    return sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*") if path.is_file())
+
+
+def test_fit_makes_a_run_folder_from_a_csv(here, trees, capsys):
+    assert cli.main(["fit", "trees.csv"]) == 0
+    run = here / "runs" / "trees-1"
+    assert {"predictions.csv", "metrics.json", "report.html", "table.json"} <= set(files(run))
+    assert list(here.rglob("*partial*")) == []
+    predictions = pl.read_csv(run / "predictions.csv")
+    assert predictions.columns[:3] == ["row", "id", "label"]
+    assert predictions.height == 150
+    assert predictions["id"][7] == "t007"
+    total = predictions.select(pl.sum_horizontal(pl.col("^probability_.*$"))).to_series()
+    np.testing.assert_allclose(total.to_numpy(), 1, atol=1e-5)
+    metrics = json.loads((run / "metrics.json").read_text())
+    assert (metrics["rows"], metrics["labels_given"], metrics["complete"]) == (150, 60, True)
+    assert "<b>cedar" not in (run / "report.html").read_text().split("<script>")[0]
+    said = capsys.readouterr().out
+    assert "One-hot encoded: bark (3)" in said
+    assert "runs/trees-1/report.html" in said
+
+
+def test_hidden_labels_are_measured_and_the_next_run_gets_the_next_number(here, capsys):
+    assert cli.main(["fit", "digits", "--labels", "5", "--k", "8", "--seed", "3"]) == 0
+    assert cli.main(["fit", "digits", "--labels", "5", "--k", "8", "--seed", "3"]) == 0
+    first, second = (json.loads((here / f"runs/digits-{n}/metrics.json").read_text()) for n in (1, 2))
+    assert first["labels_given"] == 50
+    assert first["labels_hidden"] == 1797 - 50
+    assert first["settings"]["k"] == 8
+    assert first["accuracy"] == second["accuracy"] > 0.6
+    assert np.sum(first["confusion"]) == 1747
+    assert "of 1,747 hidden labels" in capsys.readouterr().out
+
+
+def test_predict_labels_new_rows_as_the_model_does(here, trees, capsys):
+    assert cli.main(["fit", "trees.csv", "--out", "run"]) == 0
+    new = pl.read_csv(trees).drop("label").sample(40, seed=1, shuffle=True)
+    before = files("run")
+    for name, writer in (("new.csv", "write_csv"), ("new.parquet", "write_parquet")):
+        getattr(new, writer)(here / name)
+        assert cli.main(["predict", "run", name]) == 0
+    assert files("run") == before
+    found = pl.read_csv(here / "new.predictions.csv")
+    assert found["id"].to_list() == new["id"].to_list()
+    classifier = SobolevClassifier.load(here / "run/model")
+    bark = [(new["bark"] == name).to_numpy() for name in ("grey", "red", "white")]
+    X = np.column_stack([new["height"], new["girth"], *bark])
+    assert found["label"].to_list() == classifier.predict(X.astype(np.float32)).tolist()
+
+
+def test_predict_refuses_a_file_without_a_needed_column_and_leaves_nothing(here, trees, capsys):
+    assert cli.main(["fit", "trees.csv", "--out", "run"]) == 0
+    before = files(here)
+    pl.read_csv(trees).drop("girth").write_csv(here / "new.csv")
+    capsys.readouterr()
+    assert cli.main(["predict", "run", "new.csv"]) == 2
+    said = capsys.readouterr().err
+    assert "Missing column 'girth'" in said
+    assert said.count("\n") == 1
+    assert files(here) == sorted([*before, "new.csv"])
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["fit", "nothing.csv"], "There is no file 'nothing.csv'."),
+        (["fit", "digitz"], "There is no data set 'digitz'."),
+        (["fit", "digits", "--labels", "1.5"], "--labels must be"),
+        (["fit", "digits", "--labels", "0"], "--labels must be"),
+        (["fit", "digits", "--labels", "abc"], "'--labels'"),
+        (["fit", "trees.csv", "--label", "kind"], "--label names 'kind'"),
+        (["fit", "trees.csv", "--drop", "kind"], "--drop names 'kind'"),
+        (["fit", "trees.csv", "--id", "kind"], "--id names 'kind'"),
+        (["fit", "trees.csv", "--out", "trees.csv"], "already there"),
+        (["fit", "--k", "0", "trees.csv"], "k"),
+        (["fit", "trees.csv", "--device", "abacus"], "abacus"),
+        (["predict", "nowhere", "trees.csv"], "There is no run folder 'nowhere'"),
+        (["predict", ".", "trees.csv"], "not a run folder"),
+        (["predict", ".", "nothing.csv"], "There is no file"),
+        (["predict", "."], "DATA"),
+        (["explode"], "explode"),
+        (["data", "fetch", "digitz"], "There is no data set"),
+    ],
+)
+def test_wrong_input_is_one_line_and_code_two_and_leaves_no_file(here, trees, capsys, words, expected):
+    assert cli.main(words) == 2
+    said = capsys.readouterr()
+    assert expected in said.err
+    assert said.err.count("\n") == 1
+    assert "Traceback" not in said.err
+    assert files(here) == ["trees.csv"]
+
+
+def test_debug_shows_the_traceback(here, capsys):
+    assert cli.main(["fit", "nothing.csv", "--debug"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def press(monkeypatch, stage, times=1):
+    def make(paper, settings):
+        Interrupted.stage, Interrupted.times = stage, times
+        return Interrupted(n_members=2, epochs=200, random_state=settings["random_state"])
+
+    monkeypatch.setattr(cli, "_estimator", make)
+
+
+def test_ctrl_c_while_training_keeps_the_best_so_far(here, trees, monkeypatch, capsys):
+    press(monkeypatch, "graph members")
+    before = signal.getsignal(signal.SIGINT)
+    assert cli.main(["fit", "trees.csv", "--out", "run"]) == 130
+    assert signal.getsignal(signal.SIGINT) == before
+    assert json.loads((here / "run/metrics.json").read_text())["complete"] is False
+    assert "stopped by hand" in (here / "run/report.html").read_text()
+    assert cli.main(["predict", "run", "trees.csv"]) == 0
+
+
+@pytest.mark.parametrize(("stage", "times"), [("neighbours", 1), ("graph members", 2)])
+def test_ctrl_c_before_training_or_twice_leaves_nothing(here, trees, monkeypatch, capsys, stage, times):
+    press(monkeypatch, stage, times)
+    assert cli.main(["fit", "trees.csv", "--out", "run"]) == 130
+    assert files(here) == ["trees.csv"]
+
+
+def test_a_failure_while_writing_leaves_nothing(here, trees, monkeypatch, capsys):
+    def fail(*_):
+        raise ValueError("the disk is full")
+
+    monkeypatch.setattr("sobgnn.report.page.render", fail)
+    assert cli.main(["fit", "trees.csv", "--out", "deep/run"]) == 2
+    assert not (here / "deep").exists()
+    assert files(here) == ["trees.csv"]
+
+
+def test_data_sets_are_listed_with_their_place(here, capsys):
+    assert cli.main(["data", "list"]) == 0
+    assert "digits" in capsys.readouterr().out
+    assert cli.main(["data", "fetch", "digits"]) == 0
+    assert "1,797 rows, 64 features, 10 classes" in capsys.readouterr().out
+
+
+def test_figure_1_is_drawn(here, capsys):
+    assert cli.main(["reproduce", "figure1", "--out", "drawn"]) == 0
+    assert files(here / "drawn") == ["figure1.png", "figure1.svg"]
+
+
+def test_help_names_every_command_and_needs_no_torch():
+    script = "import sys; from sobgnn.cli import main; main(['--help']); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=os.environ, check=True)
+    for command in ("fit", "predict", "data", "reproduce"):
+        assert command in done.stdout
+    if done.stdout.strip().endswith("True"):
+        pytest.xfail("the package imports torch when it is imported")
