@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from sobgnn.baselines.classical import CLASSICAL
 from sobgnn.protocol import actions, studies
 
 
@@ -24,11 +25,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table1.add_argument("--trials", type=int, default=100)
     table1.add_argument("--seeds", type=int, default=50)
     table1.add_argument("--heads", type=_names, default=["plain"], help="plain, paper or both")
+    report = commands.add_parser("report", help="tables and plots from JSON lines; trains nothing")
+    report.add_argument("--lines", type=Path, required=True, help="folder of JSON lines, also compressed ones")
+    report.add_argument("--out", type=Path, default=Path("results"))
+    settings = commands.add_parser("settings", help="write the settings that each search tries")
+    settings.add_argument("--models", type=_names, default=[*studies.TABLE1_MODELS, *CLASSICAL])
+    settings.add_argument("--trials", type=int, default=100)
+    settings.add_argument("--out", type=Path, default=Path("results/settings"))
     chosen = vars(parser.parse_args(arguments))
     command = chosen.pop("command")
     try:
-        if command == "prepare":
-            actions.prepare(**chosen)
+        if command in ("prepare", "report", "settings"):
+            getattr(actions, command)(**chosen)
             return 0
         return 0 if actions.table1(**chosen) else 3
     except (ValueError, TypeError, FileNotFoundError) as error:

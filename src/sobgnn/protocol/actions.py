@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 
+from sobgnn.baselines.classical import CLASSICAL
 from sobgnn.protocol import data as datafiles
 from sobgnn.protocol import studies
 from sobgnn.protocol.evaluate import Limits
@@ -80,6 +83,32 @@ def train(
             cuda_graph=cuda_graph,
             say=say_now,
         )
+
+
+def report(lines: Path, out: Path = Path("results"), say: Callable[[str], None] = say_now) -> list[Path]:
+    """Turn the lines of a folder into tables and plots, for each study that it has; the files written."""
+    # Loaded by name: a command stands below all rooms, while the rest of this folder stands above the report.
+    paths: list[Path] = importlib.import_module("sobgnn.report.results").write(lines, out)
+    for path in paths:
+        say(str(path))
+    return paths
+
+
+def settings(
+    models: Sequence[str] = (*studies.TABLE1_MODELS, *CLASSICAL),
+    trials: int = 100,
+    out: Path = Path("results/settings"),
+    say: Callable[[str], None] = say_now,
+) -> None:
+    """Write the settings that each model's search tries, one file a model, one setting a line."""
+    studies.check_names(models)
+    out.mkdir(parents=True, exist_ok=True)
+    for model in models:
+        rows = Cell("settings", "", model, trials=trials).settings()
+        body = ",\n".join(json.dumps({"trial": i, **row}) for i, row in enumerate(rows))
+        path = out / f"{model}.json"
+        path.write_text(f"[\n{body}\n]\n")
+        say(str(path))
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -35,6 +35,7 @@ class Record:
         seconds: Its share of the batch's time.
         versions: Of the software.
         device: What it ran on.
+        measures: What else a study measures, for example bytes.
     """
 
     study: str
@@ -54,6 +55,7 @@ class Record:
     seconds: float
     versions: dict[str, str] = field(default_factory=dict)
     device: str = "cpu"
+    measures: dict[str, float] = field(default_factory=dict)
 
     @property
     def key(self) -> Key:

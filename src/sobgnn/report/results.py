@@ -1,0 +1,46 @@
+"""A folder of JSON lines -> tables and plots in another folder; trains nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+from sobgnn.protocol.results import read
+from sobgnn.report import plots, studies, tables
+from sobgnn.report.summary import summarise
+
+
+def write(lines: Path, out: Path) -> list[Path]:
+    """Write Markdown, CSV, LaTeX and plots of every study that the lines hold; the paths, in order."""
+    if not lines.exists():
+        raise FileNotFoundError(f"There are no results at {lines}. Make some with `python -m sobgnn.protocol table1`.")
+    records = list(read(lines))
+    cells = summarise(records)
+    if not cells:
+        raise ValueError(f"{lines} holds {len(records)} lines and none of a final stage. Let a cell finish first.")
+    out.mkdir(parents=True, exist_ok=True)
+    drawn = importlib.util.find_spec("matplotlib") is not None
+    paths = []
+    for study, name in (("table1", "table1"), ("few-labels", "few_labels"), ("ablations", "ablations")):
+        own, lines_of = [c for c in cells if c.study == study], [r for r in records if r.study == study]
+        if not own:
+            continue
+        if study == "table1":
+            text = tables.table1_markdown(own, lines_of)
+            paths.append(_write(out / f"{name}.tex", tables.to_latex(own)))
+            paths += plots.draw_table1(own, out) if drawn else []
+        elif study == "few-labels":
+            text = studies.few_labels_markdown(own, lines_of)
+            paths += plots.draw_few_labels(own, out) if drawn else []
+        else:
+            text = studies.ablations_markdown(own, lines_of)
+        paths += [_write(out / f"{name}.md", text), _write(out / f"{name}.csv", tables.to_csv(own))]
+    return paths
+
+
+def _write(path: Path, text: str) -> Path:
+    temporary = path.with_name(path.name + ".part")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+    return path

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from sobgnn.protocol.__main__ import main
+from sobgnn.protocol.results import Record, Writer
+from sobgnn.report.published import published
+from sobgnn.report.summary import summarise
+
+
+def line(stage: str, model: str, trial: int, seed: int, score: float, variant: str = "", **changes: object) -> Record:
+    fields: dict[str, object] = {
+        "study": "table1", "stage": stage, "dataset": "isolet", "labels": "10%", "model": model, "variant": variant,
+        "trial": trial, "setting": {"lr": 0.01 * (trial + 1)}, "seed": seed,
+        "validation_accuracy": score, "test_accuracy": score if stage == "test" else None,
+        "best_epoch": 5, "epochs": 10, "members": 1, "seconds": 1.5,
+    }  # fmt: skip
+    return Record(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def records() -> list[Record]:
+    lines = []
+    for model, low, high in (("S-SobGNN", 0.85, 0.90), ("GCN", 0.88, 0.80)):
+        for trial, score in enumerate((low, high)):
+            lines += [line("search", model, trial, seed, score) for seed in range(5)]
+        best = 1 if model == "S-SobGNN" else 0
+        lines += [line("test", model, best, 1000 + seed, 0.87 + 0.01 * (seed % 2)) for seed in range(4)]
+    lines += [line("test", "GCN", 0, 1000 + seed, 0.6, variant="head=paper") for seed in range(4)]
+    return lines
+
+
+def test_the_best_mean_validation_chooses_the_setting_whose_seeds_count(records: list[Record]) -> None:
+    # A setting that was tested before the search went on must not count.
+    stale = [line("test", "S-SobGNN", 0, 1000 + seed, 0.1) for seed in range(4)]
+    ours = summarise([*stale, *records])[0]
+    assert (ours.model, ours.trial, ours.trials, ours.search_seeds) == ("S-SobGNN", 1, 2, 5)
+    assert ours.accuracy.mean == pytest.approx(87.5)
+    assert not ours.overtaken
+
+
+def test_a_trial_without_all_its_seeds_is_not_counted(records: list[Record]) -> None:
+    ours = summarise([*records, line("search", "S-SobGNN", 2, 0, 1.0)])[0]
+    assert (ours.trial, ours.trials) == (1, 2)
+
+
+def test_the_report_holds_ours_beside_the_papers_and_says_what_is_short(records: list[Record], tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "lines" / "table1.jsonl")
+    writer.append(records)
+    writer.close()
+    out = tmp_path / "results"
+    assert main(["report", "--lines", str(tmp_path / "lines"), "--out", str(out)]) == 0
+    text = (out / "table1.md").read_text()
+    assert "| GCN | 87.50 ± 0.50 (2 trials, 4 seeds)<br>*55.55 ± 2.72* |" in text
+    assert "60.00 ± 0.00" in text  # the paper's head
+    assert "1.33 points above" in text  # 87.50 against 86.17
+    assert "32 trainings in 0.8 device minutes" in text
+    rows = list(csv.DictReader((out / "table1.csv").open()))
+    assert [row["model"] for row in rows] == ["S-SobGNN", "GCN", "GCN"]
+    assert float(rows[1]["paper_mean"]) == 55.55
+    assert float(rows[2]["ours_minus_mean"]) == pytest.approx(27.5)
+    assert r"\mathbf{87.50}" in (out / "table1.tex").read_text()
+    assert (out / "table1.png").stat().st_size > 1000
+
+
+def test_a_report_without_lines_says_where_to_get_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--lines", str(tmp_path / "none"), "--out", str(tmp_path)]) == 2
+    assert "protocol table1" in capsys.readouterr().err
+
+
+def test_the_papers_numbers_are_those_of_its_table() -> None:
+    assert published("S-SobGNN", "har") == (92.85, 0.58)
+    assert published("Cheby", "cancer-binary") == (87.55, 3.91)
+    assert published("MLP", "har") is None
