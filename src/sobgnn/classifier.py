@@ -33,7 +33,10 @@ from sobgnn.weights import reweight
 Auto = Literal["auto"]
 
 # Fitted values that the artefact keeps in its JSON.
-_SCALARS = ("n_features_in_", "n_iter_", "mixing_", "smoothing_", "temperature_", "out_of_fold_accuracy_")
+_SCALARS = (
+    "n_features_in_", "n_iter_", "mixing_", "smoothing_", "temperature_", "out_of_fold_accuracy_",
+    "out_of_fold_log_loss_",
+)  # fmt: skip
 
 
 class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -222,6 +225,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.smoothing_ = fit.choice.smoothing
         self.temperature_ = fit.choice.temperature
         self.out_of_fold_accuracy_ = fit.choice.accuracy
+        self.out_of_fold_log_loss_ = fit.choice.log_loss
         self.labelled_, self.labelled_codes_ = labels.index, labels.codes
         self.history_ = {}
         for name, members in (("graph", fit.graph_members), ("features", fit.feature_members)):
