@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sobgnn.protocol import data as datafiles
+from sobgnn.protocol.__main__ import main
+from sobgnn.protocol.data import Prepared
+from sobgnn.protocol.evaluate import Laboratory, Limits
+from sobgnn.protocol.plan import Cell, search_batches
+from sobgnn.protocol.plan import test_batches as final_batches
+from sobgnn.protocol.results import Record, read
+
+SMALL = ["table1", "--datasets", "toy", "--trials", "2", "--seeds", "2", "--epochs", "10", "--device", "cpu"]
+
+
+def timeless(path: Path) -> list[Record]:
+    return sorted((replace(record, seconds=0.0) for record in read(path)), key=lambda record: record.key)
+
+
+def table(folder: Path, out: Path, *more: str, models: str = "S-SobGNN,SGC") -> int:
+    return main([*SMALL, "--models", models, "--data", str(folder), "--out", str(out), *more])
+
+
+def test_killed_ten_times_and_restarted_the_lines_are_those_of_an_uninterrupted_run(
+    folder: Path, tmp_path: Path
+) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    worker = Path(__file__).with_name("worker.py")
+    arguments = [*SMALL, "--models", "S-SobGNN,GCN,SGC,SVM", "--data", str(folder)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(worker), str(whole), str(killed), "10", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 1  # some kills came before the end
+    lines = timeless(whole)
+    assert len(lines) == 4 * (2 * 2 + 2)
+    assert timeless(killed) == lines
+
+
+def test_two_shards_in_one_folder_are_one_run(folder: Path, tmp_path: Path) -> None:
+    assert table(folder, tmp_path / "one") == 0
+    assert table(folder, tmp_path / "two", "--shard", "1/2") == 0
+    assert table(folder, tmp_path / "two", "--shard", "2/2") == 0
+    assert len(list((tmp_path / "two").glob("*.jsonl"))) == 2
+    assert timeless(tmp_path / "two") == timeless(tmp_path / "one")
+
+
+def test_time_that_is_up_exits_with_3_and_the_next_run_goes_on(folder: Path, tmp_path: Path) -> None:
+    assert table(folder, tmp_path / "out", "--time-limit", "0") == 3
+    assert timeless(tmp_path / "out") == []
+    assert table(folder, tmp_path / "out") == 0
+    before = (tmp_path / "out" / "table1.jsonl").read_bytes()
+    assert table(folder, tmp_path / "out") == 0  # nothing is left to do
+    assert (tmp_path / "out" / "table1.jsonl").read_bytes() == before
+    assert table(folder, tmp_path / "out", "--no-resume") == 2
+
+
+def test_lines_that_were_lost_come_back_as_they_were(folder: Path, tmp_path: Path) -> None:
+    assert table(folder, tmp_path) == 0
+    path = tmp_path / "table1.jsonl"
+    lines, before = path.read_text().splitlines(keepends=True), timeless(tmp_path)
+    path.write_text("".join(lines[1::2]) + lines[0][:40])
+    assert table(folder, tmp_path) == 0
+    assert timeless(tmp_path) == before
+
+
+@pytest.mark.parametrize("labels", ["10%", "5/class"])
+@pytest.mark.parametrize("model", ["S-SobGNN", "GCN", "SIGN", "LabelSpreading", "SVM"])
+def test_no_number_of_the_search_depends_on_test_labels(toy: Prepared, model: str, labels: str) -> None:
+    cell = Cell("table1", "toy", model, labels, trials=2, search_seeds=(0, 1), seeds=(7,))
+    device, limits = torch.device("cpu"), Limits(epochs=10)
+    lab = Laboratory(toy, device, limits)
+    permuted = toy.y.copy()
+    permuted[lab.test] = np.random.default_rng(0).permutation(permuted[lab.test])
+    other = Laboratory(Prepared("toy", toy.X, permuted, toy.graph), device, limits)
+
+    def searched(where: Laboratory) -> list[Record]:
+        return [replace(r, seconds=0.0) for batch in search_batches(cell, 150) for r in where.run(batch)]
+
+    lines = searched(lab)
+    assert len(lines) == 4
+    assert all(line.test_accuracy is None for line in lines)
+    assert searched(other) == lines
+    # The final stage does read them: the test above could fail.
+    (batch,) = final_batches(cell, 0, dict(cell.settings()[0]), 150)
+    (ours,), (theirs,) = (where.run(batch) for where in (lab, other))
+    assert ours.validation_accuracy == theirs.validation_accuracy
+    assert ours.test_accuracy != theirs.test_accuracy
+
+
+def test_a_prepared_file_gives_back_the_graph_and_nearly_the_features(toy: Prepared, folder: Path) -> None:
+    loaded = datafiles.load("toy", folder)
+    np.testing.assert_array_equal(loaded.y, toy.y)
+    assert (loaded.graph.to_scipy() != toy.graph.to_scipy()).nnz == 0
+    np.testing.assert_allclose(loaded.X, toy.X, rtol=1e-3, atol=1e-6)
+
+
+def test_an_unknown_model_is_named_with_those_there_are(folder: Path, tmp_path: Path, capsys: object) -> None:
+    assert table(folder, tmp_path, models="GCM") == 2
+    assert "no model 'GCM'" in capsys.readouterr().err  # type: ignore[attr-defined]
