@@ -59,5 +59,7 @@ def fitted_run(
         filter_weights_=np.array([[0.18, 0.31, 0.28, 0.23], [0.11, 0.24, 0.3, 0.35]], dtype=np.float32),
         component_labelled_=np.ones(len(X), dtype=bool),
         alpha=3,
+        mixing_=0.75,
+        smoothing_=0.5,
     )
     return Fitted(name, classifier, table, given, {"reading": 0.1, "fitting": 2.4})

@@ -117,15 +117,16 @@ def browse(chromium, folder, address, *options):
     return subprocess.run([*command, address], capture_output=True, text=True, timeout=180, check=True).stdout
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_chromium_draws_every_chart(chromium, tmp_path, theme):
+@pytest.mark.parametrize(("theme", "view"), [("light", "wrong"), ("dark", "confidence")])
+def test_chromium_draws_every_chart(chromium, tmp_path, theme, view):
     fitted = fitted_run(points=90, classes=NASTY, ids=np.array(NASTY * 30))
     text = render(fitted, metrics(fitted))
     (tmp_path / "report.html").write_text(text)
-    address = f"file://{tmp_path / 'report.html'}?theme={theme}"
+    address = f"file://{tmp_path / 'report.html'}?theme={theme}&view={view}"
     dom = browse(chromium, tmp_path, address, "--dump-dom")
     assert 'data-ready="yes"' in dom, re.search(r"<html[^>]*>", dom).group(0)
     assert f'data-theme="{theme}"' in dom
+    assert re.search(rf'data-view="{view}" aria-pressed="true"', dom)
     for name in page_data(text)["figures"]:
         assert re.search(rf'id="{name}"[^>]*class="[^"]*js-plotly-plot|class="[^"]*js-plotly-plot[^>]*id="{name}"', dom)
     assert "<img" not in dom.split("<script>")[0].replace("&lt;img", "")

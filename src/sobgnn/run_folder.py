@@ -118,6 +118,8 @@ def metrics(fitted: Fitted) -> dict[str, Any]:
     weights = fitted.classifier.filter_weights_
     result["filters"] = [] if weights is None else filter_names(weights.shape[1], fitted.classifier.alpha)
     result["filter_weights"] = [] if weights is None else weights.astype(float).round(6).tolist()
+    result["mixing"] = float(fitted.classifier.mixing_)
+    result["smoothing"] = float(fitted.classifier.smoothing_)
     result["settings"] = plain(fitted.classifier.get_params())
     result["seconds"] = {stage: round(spent, 3) for stage, spent in fitted.seconds.items()}
     result["versions"] = {"sobgnn": sobgnn.__version__, "numpy": np.__version__}

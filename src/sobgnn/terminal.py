@@ -20,7 +20,6 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table as Grid
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -121,24 +120,24 @@ class Terminal:
 
     def summary(self, metrics: dict[str, Any], folder: Path) -> None:
         """What came out, in a few lines, and where it is."""
-        grid = Grid.grid(padding=(0, 3))
+        lines = []
         if "accuracy" in metrics:
             low, high = metrics["accuracy_interval"]
             accuracy = f"{metrics['accuracy']:.1%} of {metrics['labels_hidden']:,} hidden labels"
-            grid.add_row("accuracy", Text(f"{accuracy} (95 % interval {low:.1%} to {high:.1%})", style="bold"))
+            lines.append(("accuracy", f"{accuracy} (95 % interval {low:.1%} to {high:.1%})"))
         for layer, weights in enumerate(metrics["filter_weights"], start=1):
-            shares = "   ".join(
-                f"{name} {weight:.2f}" for name, weight in zip(metrics["filters"], weights, strict=True)
-            )
-            grid.add_row(f"filters, layer {layer}", shares)
+            shares = "   ".join(f"{name} {share:.2f}" for name, share in zip(metrics["filters"], weights, strict=True))
+            lines.append((f"filters, layer {layer}", shares))
         graph = metrics["graph"]
-        grid.add_row("graph", f"{graph['edges']:,} edges, {graph['components']:,} components")
+        pieces = "in one piece" if graph["components"] == 1 else f"in {graph['components']:,} pieces"
+        lines.append(("graph", f"{graph['edges']:,} edges, {pieces}"))
         spent = metrics["seconds"]
         parts = ", ".join(f"{stage} {value:.1f}" for stage, value in spent.items())
-        grid.add_row("seconds", f"{sum(spent.values()):.1f} ({parts})")
+        lines.append(("seconds", f"{sum(spent.values()):.1f} ({parts})"))
         if not metrics["complete"]:
-            grid.add_row("note", Text("training was stopped by hand; this is the best so far", style="bold"))
-        self.out.print(grid)
+            lines.append(("note", "training was stopped by hand; this is the best so far"))
+        for name, said in lines:
+            self.out.print(Text(f"  {name:<18}").append(said, style="bold" if name in ("accuracy", "note") else ""))
         for file in ("report.html", "predictions.csv", "model"):
             self.out.print(Text(f"  {folder / file}"))
 
@@ -148,8 +147,6 @@ class Terminal:
 
     def datasets(self, found: Sequence[Location]) -> None:
         """Names, and where each is."""
-        grid = Grid.grid(padding=(0, 3))
         said = {"shipped": "with scikit-learn", "download": "to be downloaded", "missing": "not here; set SOBGNN_DATA"}
         for place in found:
-            grid.add_row(Text(place.name, style="bold"), Text(str(place.path or said[place.source])))
-        self.out.print(grid)
+            self.out.print(Text(f"{place.name:<18}").append(str(place.path or said[place.source]), style="dim"))

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 Chart = dict[str, Any]
+_LOG = {"type": "log", "exponentformat": "power", "dtick": 1}
 _AXIS_OFF = {"visible": False, "showgrid": False, "zeroline": False}
 
 
@@ -161,18 +162,21 @@ def filter_weights(weights: Sequence[Sequence[float]], names: Sequence[str]) -> 
 def training_curves(history: Mapping[str, Mapping[str, npt.NDArray[Any]]], quantity: str, title: str) -> Chart:
     """The mean over members of ``quantity`` [T] or [T, S] at each epoch, one line per family."""
     data = []
-    for place, (family, curves) in enumerate(history.items()):
+    for place, (family, name) in enumerate((("graph", "S-SobGNN"), ("features", "features only"))):
+        curves = history.get(family, {})
         if quantity not in curves:
             continue
         values = np.asarray(curves[quantity], dtype=float)
-        mean = np.nanmean(values, axis=1) if values.ndim == 2 else values
+        values = values.reshape(len(values), -1)
+        known = np.isfinite(values)  # members that were done sooner have no values at the end
+        mean = np.where(known, values, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
         data.append(
             {
                 "type": "scatter",
                 "mode": "lines",
-                "name": "S-SobGNN" if family == "graph" else "features only" if family == "features" else text(family),
+                "name": name,
                 "x": np.asarray(curves["epoch"]).tolist(),
-                "y": [None if np.isnan(v) else round(float(v), 5) for v in mean],
+                "y": [float(f"{v:.4g}") for v in mean],
                 "line": {"width": 2, "color": f"@class:{place}"},
                 "hovertemplate": "epoch %{x}: %{y:.3f}<extra>%{fullData.name}</extra>",
             }
@@ -180,7 +184,7 @@ def training_curves(history: Mapping[str, Mapping[str, npt.NDArray[Any]]], quant
     layout = {
         "height": 280,
         "xaxis": {"title": {"text": "epoch"}, "showgrid": False},
-        "yaxis": {"title": {"text": title}, "tickformat": ".0%" if "accuracy" in quantity else None},
+        "yaxis": {"title": {"text": title}, **({"tickformat": ".0%"} if "accuracy" in quantity else _LOG)},
         "legend": {"orientation": "h", "y": 1.14, "x": 0},
         "showlegend": len(data) > 1,
     }

@@ -202,7 +202,12 @@ def _training(fitted: Fitted, charts: dict[str, figures.Chart]) -> str:
     if not shown:
         return ""
     held_out = "" if len(shown) > 1 else " There were too few labels to hold some out, so a fixed schedule was used."
-    return _section("Training", f"Mean over the networks.{held_out}", '<div class="pair">', *shown, "</div>")
+    classifier = fitted.classifier
+    weighed = (
+        f" Networks that read the graph count for {classifier.mixing_:.0%}, those that read features alone for the "
+        f"rest; the outcome is smoothed over the graph with strength {classifier.smoothing_:.2g}."
+    )
+    return _section("Training", f"Mean over the networks.{held_out}{weighed}", '<div class="pair">', *shown, "</div>")
 
 
 def _graph(fitted: Fitted, measured: dict[str, Any], charts: dict[str, figures.Chart]) -> str:
@@ -231,13 +236,13 @@ def _graph(fitted: Fitted, measured: dict[str, Any], charts: dict[str, figures.C
 
 def _next(fitted: Fitted) -> str:
     unlabelled = int((fitted.given == -1).sum())
-    if not unlabelled:
+    if not unlabelled or not hasattr(fitted.classifier, "suggest"):
         return ""
     rows = np.asarray(fitted.classifier.suggest(min(_SUGGESTED, unlabelled)), dtype=np.int64)
     predicted, confidence = fitted.predicted, fitted.confidence
     classes, ids = fitted.table.classes, fitted.table.ids
     lines = "".join(
-        f'<tr><td>{row}</td>'
+        f"<tr><td>{row}</td>"
         + (f"<td>{_text(ids[row])}</td>" if ids is not None else "")
         + f"<td>{_text(classes[predicted[row]])}</td>"
         + f'<td data-copy="{confidence[row]:.3f}"><span class="meter" style="width:{70 * confidence[row]:.0f}px">'

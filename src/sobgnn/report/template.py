@@ -71,11 +71,15 @@ const root = document.documentElement;
 const css = name => getComputedStyle(root).getPropertyValue(name).trim();
 const dark = () => root.dataset.theme === 'dark';
 
+const mix = (from, to, share) => '#' + [1, 3, 5].map(i => Math.round(parseInt(from.slice(i, i + 2), 16) * (1 - share)
+  + parseInt(to.slice(i, i + 2), 16) * share).toString(16).padStart(2, '0')).join('');
+
 // Colours are written as '@name' or '@class:3', so that one figure serves light and dark.
 function resolve(value) {
   if (typeof value === 'string' && value[0] === '@') {
     if (value.startsWith('@class:')) return page.colors[+value.slice(7)][dark() ? 1 : 0];
-    if (value === '@ramp') return [[0, css('--card')], [1, css('--accent')]];
+    if (value === '@ramp') return [[0, 0], [.004, .14], [.1, .4], [1, 1]].map(
+      ([at, share]) => [at, mix(css('--card'), css('--accent'), share)]);  // mistakes are few: show the small shares
     if (value === '@confidence') return dark() ? [[0, '#e8849a'], [.5, '#5a5f68'], [1, '#8bb8dc']]
                                                : [[0, '#b64a5e'], [.5, '#cfcbc3'], [1, '#2f6690']];
     return css('--' + value.slice(1));
@@ -108,7 +112,7 @@ let view = 'class';
 function mapTraces(traces) {
   if (view === 'class') return traces;
   return traces.map(trace => {
-    if (!trace.meta) return trace;
+    if (!trace.meta) return {...trace, visible: 'legendonly'};
     const marker = {...trace.marker};
     if (view === 'confidence') Object.assign(marker,
       {color: trace.meta.confidence, colorscale: '@confidence', cmin: page.floor, cmax: 1});
@@ -146,15 +150,18 @@ function copy(button) {
 }
 
 document.getElementById('theme').addEventListener('click', () => setTheme(dark() ? 'light' : 'dark'));
-for (const button of document.querySelectorAll('[data-view]')) button.addEventListener('click', () => {
+const views = [...document.querySelectorAll('[data-view]')];
+function press(button) {
   view = button.dataset.view;
-  for (const other of document.querySelectorAll('[data-view]')) other.setAttribute('aria-pressed', other === button);
-  draw('map');
-});
+  for (const other of views) other.setAttribute('aria-pressed', other === button);
+}
+for (const button of views) button.addEventListener('click', () => { press(button); draw('map'); });
 document.getElementById('copy')?.addEventListener('click', event => copy(event.target));
 const asked = matchMedia('(prefers-color-scheme: dark)');
 asked.addEventListener('change', () => setTheme(asked.matches ? 'dark' : 'light'));
-const wanted = new URLSearchParams(location.search).get('theme');
+// report.html?theme=dark&view=confidence opens as asked.
+const query = new URLSearchParams(location.search), wanted = query.get('theme');
+press(views.find(button => button.dataset.view === query.get('view')) ?? views[0]);
 setTheme(wanted === 'dark' || wanted === 'light' ? wanted : asked.matches ? 'dark' : 'light').then(
   () => { root.dataset.ready = 'yes'; }, error => { root.dataset.ready = 'failed: ' + error; });
 """
