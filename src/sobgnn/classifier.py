@@ -19,7 +19,7 @@ from sobgnn.artifact import Arrays, ArtifactError, pack_predictor, read_folder, 
 from sobgnn.calibration import sharpen
 from sobgnn.conv import Combine
 from sobgnn.ensemble import Labels, Network, stratified_folds
-from sobgnn.features import FeatureMap
+from sobgnn.features import FeatureMap, Scale
 from sobgnn.fitting import Fit, FitProgress, Hook, fit_families
 from sobgnn.graph import Graph, Symmetrize
 from sobgnn.knn import Bandwidth, graph_from_neighbors, mean_distance
@@ -64,7 +64,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         early_stopping: bool | Auto = "auto",
         calibrate: bool = True,
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
-        scale: bool = True,
+        scale: Scale | None = "range",
         n_components: int | None = 256,
         metric: Literal["euclidean", "cosine"] = "euclidean",
         bandwidth: Bandwidth = "mean",

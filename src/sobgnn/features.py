@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+
+Scale = Literal["range", "standard"]
 
 _ROWS_PER_BLOCK = 8192
 
@@ -19,10 +21,10 @@ class FeatureMap:
 
     .. math:: z = g \, (u((x - m) \odot f \, V) - c)
 
-    with u either the identity or the division of each row by its length. Dense X is standardised (m, f) and, where
-    it has more than ``n_components`` columns, projected on its principal components V. Sparse X with more columns
-    than that is never made dense: V are its right singular vectors (no centring), rows get length 1, as is
-    usual for texts. g brings the mean variance of the outcome to 1 where there was a projection.
+    with u either the identity or the division of each row by its length. Dense X is centred and scaled (m, f) and,
+    where it has more than ``n_components`` columns, projected on its principal components V. Sparse X with more
+    columns than that is never made dense: V are its right singular vectors (no centring), rows get length 1, as
+    is usual for texts. g brings the mean variance of the outcome to 1.
 
     Attributes:
         shift: m [F], or ``None`` for 0.
@@ -43,12 +45,13 @@ class FeatureMap:
     num_features: int
 
     @classmethod
-    def fit(cls, X: Any, *, scale: bool, n_components: int | None, seed: int) -> FeatureMap:
+    def fit(cls, X: Any, *, scale: Scale | None, n_components: int | None, seed: int) -> FeatureMap:
         """The map for points X [N, F], dense or scipy sparse.
 
         Args:
             X: Finite.
-            scale: Standardise the columns of dense X.
+            scale: What each column of dense X is divided by: its ``"range"`` (largest minus smallest), its
+                ``"standard"`` deviation, or nothing.
             n_components: Columns at the most; ``None`` for no limit.
             seed: Of the randomised singular value decomposition, for sparse X.
         """
@@ -57,10 +60,11 @@ class FeatureMap:
         if sp.issparse(X) and reduce:
             assert n_components is not None
             return _fit_sparse(X, min(n_components, X.shape[0] - 1, width - 1), seed)
-        shift = factor = None
-        if scale:
-            shift, factor = _moments(X)
-        plain = cls(shift, factor, None, None, 1.0, False, width)
+        if scale is None:
+            plain = cls(None, None, None, None, 1.0, False, width)
+        else:
+            shift, factor, variance = _moments(X, scale)
+            plain = cls(shift, factor, None, None, _gain(variance), False, width)
         return _with_principal_components(plain, X, n_components) if reduce and n_components else plain
 
     @property
@@ -112,19 +116,26 @@ def _blocks(X: Any, *, keep_sparse: bool) -> Iterator[tuple[slice, Any]]:
             yield rows, np.asarray(block, dtype=np.float64)
 
 
-def _moments(X: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Column means, and one over the standard deviations: 0 where a column is constant up to rounding."""
+def _moments(
+    X: Any, scale: Scale
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Column means, factors (0 where a column is constant up to rounding), and variances after both."""
     n, width = X.shape
     total = np.zeros(width)
+    low, high = np.full(width, np.inf), np.full(width, -np.inf)
     for _, block in _blocks(X, keep_sparse=False):
         total += block.sum(axis=0)
+        np.minimum(low, block.min(axis=0), out=low)
+        np.maximum(high, block.max(axis=0), out=high)
     mean = total / n
     square = np.zeros(width)
     for _, block in _blocks(X, keep_sparse=False):
         square += np.square(block - mean).sum(axis=0)
     deviation = np.sqrt(square / n)
     live = deviation > 1e-9 * np.abs(mean)
-    return mean, np.where(live, 1 / np.where(live, deviation, 1.0), 0.0)
+    size = high - low if scale == "range" else deviation
+    factor = np.where(live, 1 / np.where(live, size, 1.0), 0.0)
+    return mean, factor, np.square(deviation * factor)
 
 
 def _with_principal_components(plain: FeatureMap, X: Any, n_components: int) -> FeatureMap:
@@ -138,7 +149,8 @@ def _with_principal_components(plain: FeatureMap, X: Any, n_components: int) -> 
     values, vectors = np.linalg.eigh(product / X.shape[0] - np.outer(mean, mean))
     basis, values = _signed(vectors[:, ::-1][:, :n_components]), values[::-1][:n_components]
     gain = _gain(values.clip(min=0))
-    return FeatureMap(plain.shift, plain.factor, basis, mean @ basis, gain, False, width)
+    # The plain map's own gain has been applied to the products already.
+    return FeatureMap(plain.shift, plain.factor, basis, mean @ basis / plain.gain, gain * plain.gain, False, width)
 
 
 def _fit_sparse(X: Any, rank: int, seed: int) -> FeatureMap:
