@@ -11,6 +11,7 @@ from torch_geometric.transforms import SIGN
 
 from sobgnn import Graph, knn_graph
 from sobgnn.baselines import MODELS, Choice, Source, Uniform, draw_settings
+from sobgnn.baselines.powers import MatrixPowers
 
 SETTING: dict[str, Any] = {
     "lr": 0.01, "weight_decay": 5e-4, "dropout": 0.5, "hidden": 8, "layers": 3, "terms": 3, "hops": 2, "alpha": 3,
@@ -109,3 +110,29 @@ def test_a_setting_depends_on_its_trial_and_names_alone() -> None:
     assert [s["lr"] for s in many] == [s["lr"] for s in draw_settings({"lr": space["lr"]}, 50)]
     assert {s["layers"] for s in many} == {2, 3, 4, 5}
     assert all(0.005 <= float(s["lr"]) <= 0.02 for s in many)
+
+
+@pytest.mark.parametrize("rows", [None, torch.tensor([59, 3, 20, 7])], ids=["all nodes", "some rows"])
+def test_matrix_powers_are_those_of_the_dense_definition(source: Source, rows: Tensor | None) -> None:
+    powers = MatrixPowers(source.graph, alpha=3, epsilon=0.7, index=rows)
+    shifted = torch.from_numpy(source.graph.to_scipy().toarray()).double() + 0.7 * torch.eye(60).double()
+    expected = []
+    for rho in (1, 2, 3):
+        power = torch.linalg.matrix_power(shifted, rho)
+        scale = power.sum(dim=1).rsqrt()
+        expected.append((scale[:, None] * power * scale).float() @ source.X)
+    dense = torch.stack(expected, dim=1)
+    torch.testing.assert_close(powers.propagate(source.X), dense if rows is None else dense[rows], rtol=1e-5, atol=1e-6)
+    each = powers.propagate_each(source.X.unsqueeze(1).expand(-1, 3, -1).contiguous())
+    torch.testing.assert_close(each, powers.propagate(source.X))
+
+
+def test_matrix_powers_serve_s_sobgnn_and_differ_from_hadamard_powers(source: Source) -> None:
+    setting = {**SETTING, "powers": "matrix"}
+    net = MODELS["S-SobGNN"].build(F, C, setting).eval()
+    rows = torch.tensor([59, 3, 20, 7])
+    full, some = (MODELS["S-SobGNN"].inputs(source, setting, at) for at in (None, rows))
+    logits = net(*full.args, **full.keywords)
+    torch.testing.assert_close(net(*some.args, **some.keywords), logits[rows], rtol=1e-5, atol=1e-5)
+    sparse = MODELS["S-SobGNN"].inputs(source, SETTING, None)
+    assert not torch.allclose(net(*sparse.args, **sparse.keywords), logits, atol=1e-3)

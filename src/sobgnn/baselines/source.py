@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sobgnn import propagation
+from sobgnn.baselines.powers import MatrixPowers
 from sobgnn.graph import Graph
 from sobgnn.operators import SobolevOperators
 from sobgnn.propagation import Stencil
@@ -58,6 +59,7 @@ class Source:
         self.graph = graph
         self.X = X
         self._sobolev: dict[tuple[int, float], SobolevOperators] = {}
+        self._matrix: dict[tuple[int, float, int | None], tuple[Tensor | None, MatrixPowers]] = {}
         self._powers: dict[Kind, list[Tensor]] = {}
         self._operators: dict[tuple[Kind, int | None], tuple[Tensor | None, Operator]] = {}
 
@@ -67,6 +69,14 @@ class Source:
         if key not in self._sobolev:
             self._sobolev = {key: SobolevOperators(self.graph, alpha, epsilon)}
         return self._sobolev[key]
+
+    def matrix_powers(self, alpha: int, epsilon: float, index: Tensor | None = None) -> MatrixPowers:
+        """Matrix powers in the place of Hadamard powers, or their rows ``index``; those of one α and ε are kept."""
+        key = (alpha, epsilon, None if index is None else id(index))
+        if key not in self._matrix:
+            kept = {k: v for k, v in self._matrix.items() if k[:2] == key[:2]}
+            self._matrix = {**kept, key: (index, MatrixPowers(self.graph, alpha, epsilon, index))}
+        return self._matrix[key][1]
 
     def operator(self, kind: Kind, index: Tensor | None = None) -> Operator:
         r"""A fixed matrix, or its rows ``index``.

@@ -84,9 +84,22 @@ def _sobolev(features: int, classes: int, setting: Setting) -> nn.Module:
 
 
 def _sobolev_inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
+    if setting.get("powers") == "matrix":
+        return _matrix_inputs(source, setting, rows)
     operators = source.sobolev(int(setting["alpha"]), float(setting["epsilon"]))
     known = {"propagated": operators.propagate(source.X)}
     return Call((source.X, operators), known if rows is None else {**known, "rows": operators.rows(rows)})
+
+
+def _matrix_inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
+    """Matrix powers in the place of Hadamard powers."""
+    alpha, epsilon = int(setting["alpha"]), float(setting["epsilon"])
+    full = source.matrix_powers(alpha, epsilon)
+    known = {"propagated": full.propagate(source.X)}
+    if rows is None:
+        return Call((source.X, full), known)
+    last = source.matrix_powers(alpha, epsilon, rows)
+    return Call((source.X, full), {**known, "rows": [full] * (int(setting["layers"]) - 1) + [last]})
 
 
 def _sobolev_width(setting: Setting) -> int:

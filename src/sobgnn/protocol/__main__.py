@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sobgnn.baselines.classical import CLASSICAL
@@ -25,6 +25,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     table1.add_argument("--trials", type=int, default=100)
     table1.add_argument("--seeds", type=int, default=50)
     table1.add_argument("--heads", type=_names, default=["plain"], help="plain, paper or both")
+    few = commands.add_parser("few-labels", help="models at 1, 5 and 20 labels per class and at 10 %%")
+    _running(few)
+    few.add_argument("--models", type=_names, default=list(studies.FEW_MODELS))
+    few.add_argument("--datasets", type=_names, default=list(studies.DATASETS))
+    few.add_argument("--labels", type=_names, default=list(studies.FEW_LABELS), help="n/class or 10%%")
+    few.add_argument("--trials", type=int, default=10)
+    few.add_argument("--seeds", type=int, default=20)
+    ablations = commands.add_parser("ablations", help="S-SobGNN with one thing changed at a time")
+    _running(ablations)
+    ablations.add_argument("--kinds", type=_names, default=list(studies.ABLATIONS))
+    ablations.add_argument("--datasets", type=_names, default=list(studies.DATASETS))
+    ablations.add_argument("--seeds", type=int, default=20)
     report = commands.add_parser("report", help="tables and plots from JSON lines; trains nothing")
     report.add_argument("--lines", type=Path, required=True, help="folder of JSON lines, also compressed ones")
     report.add_argument("--out", type=Path, default=Path("results"))
@@ -38,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if command in ("prepare", "report", "settings"):
             getattr(actions, command)(**chosen)
             return 0
-        return 0 if actions.table1(**chosen) else 3
+        action: Callable[..., bool] = getattr(actions, command.replace("-", "_"))
+        return 0 if action(**chosen) else 3
     except (ValueError, TypeError, FileNotFoundError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -51,6 +51,44 @@ def table1(
     return train(cells, "table1", out, data, device, shard, time_limit, epochs, resume, cuda_graph)
 
 
+def few_labels(
+    models: Sequence[str] = studies.FEW_MODELS,
+    datasets: Sequence[str] = studies.DATASETS,
+    labels: Sequence[str] = studies.FEW_LABELS,
+    trials: int = 10,
+    seeds: int = 20,
+    out: Path = Path("results/lines"),
+    data: Path | None = None,
+    device: str = "auto",
+    shard: str = "1/1",
+    time_limit: float | None = None,
+    epochs: int = 500,
+    resume: bool = True,
+    cuda_graph: bool = True,
+) -> bool:
+    """Fill the study of few labels. False where the time limit came first."""
+    cells = studies.few_labels(models, datasets, labels, trials, seeds)
+    return train(cells, "few-labels", out, data, device, shard, time_limit, epochs, resume, cuda_graph)
+
+
+def ablations(
+    kinds: Sequence[str] = tuple(studies.ABLATIONS),
+    datasets: Sequence[str] = studies.DATASETS,
+    seeds: int = 20,
+    out: Path = Path("results/lines"),
+    data: Path | None = None,
+    device: str = "auto",
+    shard: str = "1/1",
+    time_limit: float | None = None,
+    epochs: int = 500,
+    resume: bool = True,
+    cuda_graph: bool = True,
+) -> bool:
+    """Fill the ablations. False where the time limit came first."""
+    cells = studies.ablations(kinds, datasets, seeds)
+    return train(cells, "ablations", out, data, device, shard, time_limit, epochs, resume, cuda_graph)
+
+
 def train(
     cells: Sequence[Cell],
     study: str,

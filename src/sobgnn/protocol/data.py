@@ -101,4 +101,4 @@ def with_k(data: Prepared, k: int) -> Prepared:
         return data
     from sobgnn.knn import knn_graph
 
-    return Prepared(data.name, data.X, data.y, knn_graph(data.X, k=k))
+    return Prepared(data.name, data.X, data.y, knn_graph(data.X, k=k, method="exact"))

@@ -17,8 +17,9 @@ import sobgnn
 from sobgnn import propagation
 from sobgnn.baselines import MODELS, Source
 from sobgnn.baselines.classical import CLASSICAL
+from sobgnn.operators import SobolevOperators
 from sobgnn.protocol.data import Prepared
-from sobgnn.protocol.plan import Batch, Member
+from sobgnn.protocol.plan import ESTIMATOR, Batch, Member
 from sobgnn.protocol.results import Record
 from sobgnn.protocol.splits import Index, Split, development_and_test, per_class, ten_percent
 from sobgnn.training import Schedule, Task, predict_members, train_members
@@ -72,8 +73,14 @@ class Laboratory:
         """Train a batch; test points are scored in the final stage alone."""
         start = time.perf_counter()
         splits = [self.split(batch.cell.labels, member.seed) for member in batch.members]
-        one = self._classical if batch.cell.model in CLASSICAL else self._networks
+        measured = batch.cell.study == "ablations" and self.device.type == "cuda"
+        if measured:
+            torch.cuda.reset_peak_memory_stats(self.device)
+        one = self._networks if batch.cell.model in MODELS else self._predictors
         scores = one(batch, splits)
+        measures = self._operator_size(batch) if batch.cell.study == "ablations" else {}
+        if measured:
+            measures["peak MB"] = torch.cuda.max_memory_allocated(self.device) / 1e6
         seconds = (time.perf_counter() - start) / len(batch.members)
         return [
             Record(
@@ -91,6 +98,7 @@ class Laboratory:
                 seconds=round(seconds, 5),
                 versions=versions(),
                 device=device_name(self.device),
+                measures=measures,
             )
             for member, score in zip(batch.members, scores, strict=True)
         ]
@@ -154,13 +162,26 @@ class Laboratory:
         target = self.data.y[self.development]
         return Task(*(torch.from_numpy(a).to(self.device) for a in (target, weight, validation)))
 
-    def _classical(self, batch: Batch, splits: Sequence[Split]) -> list[dict[str, Any]]:
+    def _operator_size(self, batch: Batch) -> dict[str, float]:
+        """Megabytes of the operators that a batch propagates with: the graph and what is held on top of it."""
+        operators = MODELS[batch.cell.model].inputs(self.source, batch.members[0].setting, None).args[1]
+        size = operators.nbytes
+        if isinstance(operators, SobolevOperators):
+            graph = operators.graph
+            size += sum(t.numel() * t.element_size() for t in (graph.indptr, graph.indices, graph.weight))
+        return {"operator MB": size / 1e6}
+
+    def _predictors(self, batch: Batch, splits: Sequence[Split]) -> list[dict[str, Any]]:
+        """Models that take some labels and give all, one training after another."""
         scores = []
         for member, split in zip(batch.members, splits, strict=True):
             known = np.full(len(self.data.y), -1)
             known[split.train] = self.data.y[split.train]
-            predict = CLASSICAL[batch.cell.model].predict
-            predicted = predict(self.data.X, self.data.graph, known, member.setting)
+            if batch.cell.model == ESTIMATOR:
+                predicted = self._estimate(known, member.seed)
+            else:
+                predict = CLASSICAL[batch.cell.model].predict
+                predicted = predict(self.data.X, self.data.graph, known, member.setting)
             scores.append(
                 {
                     "validation_accuracy": accuracy(predicted, self.data.y, split.validation),
@@ -170,6 +191,13 @@ class Laboratory:
                 }
             )
         return scores
+
+    def _estimate(self, known: npt.NDArray[Any], seed: int) -> npt.NDArray[Any]:
+        """What the library's estimator makes of the features and some labels, with its default arguments."""
+        from sobgnn.classifier import SobolevClassifier
+
+        fitted = SobolevClassifier(random_state=seed, device=self.device).fit(self.data.X, known)
+        return np.asarray(fitted.transduction_)
 
 
 def accuracy(predicted: npt.NDArray[Any], y: npt.NDArray[Any], index: Index) -> float:

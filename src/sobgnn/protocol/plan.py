@@ -10,8 +10,8 @@ from sobgnn.baselines import MODELS, draw_settings
 from sobgnn.baselines.classical import CLASSICAL
 from sobgnn.protocol.results import Key
 
-# The order in which a table is filled: models over fixed operators first, attention, which is slow, last.
-GRAPH_MODELS = ("S-SobGNN", "GCN", "SIGN", "SGC", "Cheby", "ClusterGCN", "GAT", "SuperGAT", "Transformer")
+# The library's own estimator with its default arguments: it searches nothing.
+ESTIMATOR = "SobolevClassifier"
 HEADED = ("GCN", "SGC", "Cheby", "ClusterGCN", "GAT", "SuperGAT", "Transformer")
 
 SEARCH_SEEDS = 5
@@ -134,12 +134,14 @@ def _shape(cell: Cell, setting: dict[str, Any], trial: int) -> Any:
 
 def _cost(cell: Cell, setting: dict[str, Any], num_nodes: int) -> float:
     """A training's share of the whole, about."""
+    if cell.model == ESTIMATOR:
+        return float(num_nodes * 5000)
     width = 300 if cell.model in CLASSICAL else MODELS[cell.model].width(setting) + 300
     return float(num_nodes * width)
 
 
 def _capacity(cell: Cell, setting: dict[str, Any], num_nodes: int) -> int:
-    if cell.model in CLASSICAL:
+    if cell.model in CLASSICAL or cell.model == ESTIMATOR:
         return len(cell.search_seeds)
     return max(1, _BATCH_FLOATS // (num_nodes * MODELS[cell.model].width(setting)))
 

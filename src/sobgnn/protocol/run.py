@@ -156,7 +156,8 @@ def _left(cell: Cell, num_nodes: int, known: dict[Key, Record]) -> float:
     batches = search_batches(cell, num_nodes)
     cost = sum(b.cost for b in batches if any(b.key(member) not in known for member in b.members))
     # The final setting is not known yet: the mean of those searched stands for it.
-    each = sum(b.cost for b in batches) / max(1, sum(len(b.members) for b in batches)) if batches else 1.0
+    asked = batches or test_batches(cell, -1, cell.setting or {}, num_nodes)
+    each = sum(b.cost for b in asked) / max(1, sum(len(b.members) for b in asked))
     done = sum(
         1 for key in known if key[:6] == (cell.study, "test", cell.dataset, cell.labels, cell.model, cell.variant)
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from sobgnn.baselines import MODELS
 from sobgnn.baselines.classical import CLASSICAL
-from sobgnn.protocol.plan import FIRST_TEST_SEED, GRAPH_MODELS, HEADED, SEARCH_SEEDS, Cell
+from sobgnn.protocol.data import K
+from sobgnn.protocol.plan import ESTIMATOR, FIRST_TEST_SEED, HEADED, SEARCH_SEEDS, Cell
 
 DATASETS = ("isolet", "har", "20news", "cancer")
 EXTRA_DATASETS = ("cancer-binary", "20news-stripped")
@@ -49,6 +51,78 @@ def table1(
     return cells
 
 
+FEW_MODELS = ("S-SobGNN", "GCN", "SIGN", "MLP", "SVM", "LabelSpreading", ESTIMATOR)
+FEW_LABELS = ("1/class", "5/class", "20/class", "10%")
+
+
+def few_labels(
+    models: Sequence[str] = FEW_MODELS,
+    datasets: Sequence[str] = DATASETS,
+    labels: Sequence[str] = FEW_LABELS,
+    trials: int = 10,
+    seeds: int = 20,
+) -> list[Cell]:
+    """Each model, searched at each number of labels; S-SobGNN in the paper's form, its filters summed."""
+    check_names(models)
+    return [
+        Cell(
+            "few-labels",
+            dataset,
+            model,
+            labels=count,
+            override={"combine": "linear"} if model == "S-SobGNN" else {},
+            setting={} if model == ESTIMATOR else None,
+            trials=trials,
+            search_seeds=tuple(range(min(SEARCH_SEEDS, seeds))),
+            seeds=final_seeds(seeds),
+        )
+        for dataset in datasets
+        for model in models
+        for count in labels
+    ]
+
+
+# What the ablations start from: the middle of the search space, in the paper's form.
+BASE: dict[str, Any] = {
+    "lr": 0.01, "weight_decay": 5e-4, "dropout": 0.5, "hidden": 64, "layers": 2, "alpha": 3, "epsilon": 1.0,
+    "combine": "linear", "self_branch": False,
+}  # fmt: skip
+ABLATIONS: dict[str, tuple[Any, ...]] = {
+    "alpha": (1, 2, 3, 4, 5, 6),
+    "epsilon": (0.0, 0.25, 0.5, 1.0, 1.5, 2.0),
+    "self_branch": (False, True),
+    "combine": ("linear", "concat"),
+    "k": (5, 10, 20, 30, 50),
+    "powers": ("hadamard", "matrix"),
+}
+
+
+def ablations(
+    kinds: Sequence[str] = tuple(ABLATIONS), datasets: Sequence[str] = DATASETS, seeds: int = 20
+) -> list[Cell]:
+    """S-SobGNN with one thing changed at a time; nothing is searched."""
+    for kind in kinds:
+        if kind not in ABLATIONS:
+            raise ValueError(f"There is no ablation {kind!r}. The ablations are: {', '.join(ABLATIONS)}.")
+    cells = []
+    for dataset in datasets:
+        for kind in kinds:
+            for value in ABLATIONS[kind]:
+                setting = BASE if kind == "k" else {**BASE, kind: value}
+                cells.append(
+                    Cell(
+                        "ablations",
+                        dataset,
+                        "S-SobGNN",
+                        variant=f"{kind}={value}",
+                        setting=dict(setting),
+                        seeds=final_seeds(seeds),
+                        k=value if kind == "k" else K,
+                    )
+                )
+    return cells
+
+
 def final_seeds(count: int) -> tuple[int, ...]:
     """The seeds of the final stage."""
     return tuple(range(FIRST_TEST_SEED, FIRST_TEST_SEED + count))
@@ -57,9 +131,6 @@ def final_seeds(count: int) -> tuple[int, ...]:
 def check_names(models: Sequence[str]) -> None:
     """Raise unless all models are in the tables."""
     for model in models:
-        if model not in MODELS and model not in CLASSICAL:
-            known = ", ".join([*MODELS, *CLASSICAL])
+        if model not in MODELS and model not in CLASSICAL and model != ESTIMATOR:
+            known = ", ".join([*MODELS, *CLASSICAL, ESTIMATOR])
             raise ValueError(f"There is no model {model!r}. The models are: {known}.")
-
-
-__all__ = ["DATASETS", "EXTRA_DATASETS", "GRAPH_MODELS", "TABLE1_MODELS", "check_names", "table1"]
