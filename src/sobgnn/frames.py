@@ -13,9 +13,9 @@ from sobgnn.encoding import BLANKS, clean_names, label_names, shortened
 if TYPE_CHECKING:
     import polars as pl
 
-_BLOCK_BYTES = 32 * 2**20
+_BLOCK_BYTES = 8 * 2**20
 _HEADER_BYTES = 16 * 2**20
-_BATCH_CELLS = 8 * 2**20
+_BATCH_CELLS = 4 * 2**20
 
 
 def _open(path: Path) -> IO[bytes]:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-_BATCH_BYTES = 32 * 2**20
+_BATCH_BYTES = 16 * 2**20
 _SPARSE = ("X_data", "X_indices", "X_indptr", "X_shape")
 
 

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 Chart = dict[str, Any]
+# Past this many, rings would cover the points: they are shown when the legend is clicked.
+MOST_RINGS = 600
 _LOG = {"type": "log", "exponentformat": "power", "dtick": 1}
 _AXIS_OFF = {"visible": False, "showgrid": False, "zeroline": False}
 
@@ -40,7 +42,7 @@ def points_map(
     ``true`` is -1 where the class is not known.
     """
     shown = [text(name) for name in classes]
-    size = 7 if len(place) < 3000 else 5 if len(place) < 20000 else 3
+    size = 7 if len(place) < 3000 else 5 if len(place) < 20000 else 2.5
     data = []
     for code, name in enumerate(shown):
         rows = np.flatnonzero(predicted == code)
@@ -58,7 +60,12 @@ def points_map(
                 "x": packed(place[rows, 0]),
                 "y": packed(place[rows, 1]),
                 "customdata": hover,
-                "marker": {"size": size, "color": f"@class:{code}", "opacity": 0.82, "line": {"width": 0}},
+                "marker": {
+                    "size": size,
+                    "color": f"@class:{code}",
+                    "opacity": 0.82 if len(place) < 20000 else 0.6,
+                    "line": {"width": 0},
+                },
                 "meta": {
                     "confidence": confidence[rows].round(3).tolist(),
                     "wrong": [int(true[row] >= 0 and true[row] != code) for row in rows],
@@ -77,6 +84,7 @@ def points_map(
                 "x": packed(place[ringed, 0]),
                 "y": packed(place[ringed, 1]),
                 "hoverinfo": "skip",
+                "visible": True if ringed.size <= MOST_RINGS else "legendonly",
                 "marker": {
                     "size": size + 4,
                     "symbol": "circle-open",
