@@ -23,3 +23,12 @@ def device(request, monkeypatch):
         pytest.skip("no CUDA device")
     monkeypatch.setenv("SOBGNN_BACKEND", request.param)
     return "cuda" if request.param == "triton" else "cpu"
+
+
+@pytest.fixture(autouse=True)
+def single_thread():
+    """Small problems on one thread: on a busy machine, waiting for a second one takes longer than the work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -30,7 +30,7 @@ def backend(tensor: Tensor) -> str:
         if kind != "cpu":
             raise ValueError(f"SOBGNN_BACKEND=native serves CPU tensors, but got one on {tensor.device}. Unset it.")
         if not native.available():
-            raise ValueError(f"SOBGNN_BACKEND=native, but {native.missing()} Unset it or reinstall with a compiler.")
+            raise ValueError(f"SOBGNN_BACKEND=native, but: {native.missing()} Unset it or reinstall with a compiler.")
         return forced
     if forced == "triton":
         # Triton's interpreter, which is for debugging, also takes tensors of the CPU.

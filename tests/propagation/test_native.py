@@ -1,0 +1,90 @@
+"""What is the compiled kernel's own: instruction sets, threads, denormals, and being absent."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from propagation_cases import random_graph, rows_of, stencil_of
+
+from sobgnn.propagation import dispatch, each, expand, native, portable, reduce
+
+needs_kernel = pytest.mark.skipif(not native.available(), reason="the compiled kernel is not installed")
+
+
+def features(*shape, dtype=torch.float32):
+    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(0))
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("level", native.LEVELS)
+@pytest.mark.parametrize("alpha", [1, 2, 3, 4, 5, 6, 7, 13])
+def test_every_instruction_set_and_number_of_orders_agrees_with_the_portable_backend(level, alpha, dtype):
+    # Widths on either side of each block of columns, from less than a vector to several blocks.
+    graph = random_graph(40, 6, isolated=2, hub=True)
+    stencil = stencil_of(graph, alpha, 0.7, dtype)
+    tolerance = 1e-5 if dtype == torch.float32 else 1e-13
+    for width in (1, 3, 15, 16, 17, 31, 33, 64, 70, 129):
+        x, g = features(40, width, dtype=dtype), features(40, alpha, width, dtype=dtype)
+        for argument, shape in ((x, g.shape), (g, x.shape), (g, g.shape)):
+            # NaN: what the kernel leaves unwritten shows.
+            got, want = torch.full(shape, torch.nan, dtype=dtype), torch.empty(shape, dtype=dtype)
+            native.run(stencil, argument, got, level=level)
+            portable.run(stencil, argument, want)
+            torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
+
+
+@needs_kernel
+def test_the_number_of_threads_does_not_change_a_bit(monkeypatch):
+    monkeypatch.setenv("SOBGNN_BACKEND", "native")
+    stencil = stencil_of(random_graph(3000, 8, hub=True), 4)
+    x, g = features(3000, 37), features(3000, 4, 37)
+    before = torch.get_num_threads()
+    try:
+        results = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            results.append((expand(stencil, x), reduce(stencil, g), each(stencil, g)))
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(first, second) for first, second in zip(results[0], other, strict=True))
+
+
+@needs_kernel
+def test_a_long_row_keeps_its_accuracy():
+    # 200 000 equal terms round the same way each time: a running float32 sum drifts a hundred times further.
+    nodes = 200_000
+    graph = random_graph(nodes, 0, hub=True, low=0.0, high=0.0)
+    stencil = rows_of(graph, [0], 1, 1.0)
+    got = torch.empty(1, 1, 2)
+    native.run(stencil, torch.ones(nodes, 2), got)
+    expected = (stencil.scale_in[:, 1].double() * stencil.scale_out[0, 1].double()).sum()
+    torch.testing.assert_close(got.double(), expected.expand(1, 1, 2), rtol=3e-5, atol=0)
+
+
+@needs_kernel
+def test_the_callers_treatment_of_denormals_comes_back(monkeypatch):
+    monkeypatch.setenv("SOBGNN_BACKEND", "native")
+    stencil = stencil_of(random_graph(50, 4, low=-9.0, high=-8.0), 8)
+    expand(stencil, features(50, 4))
+    assert (torch.tensor([1e-38]) * 0.01).item() > 0.0
+
+
+def test_without_the_kernel_the_portable_backend_serves_and_says_so_once(monkeypatch):
+    monkeypatch.delenv("SOBGNN_BACKEND", raising=False)
+    monkeypatch.setattr(native, "_library", lambda: None)
+    dispatch._warn_once.cache_clear()
+    stencil = stencil_of(random_graph(10, 3), 2)
+    x = features(10, 2)
+    assert dispatch.backend(x) == "portable"
+    with pytest.warns(UserWarning, match=r"not installed\. The portable backend serves"):
+        expand(stencil, x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expand(stencil, x)
+    monkeypatch.setenv("SOBGNN_BACKEND", "native")
+    with pytest.raises(ValueError, match=r"SOBGNN_BACKEND=native, but: .* not installed"):
+        dispatch.backend(x)

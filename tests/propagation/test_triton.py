@@ -1,0 +1,31 @@
+"""What is the CUDA kernel's own: long rows cut into chunks, and tiles of any shape."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from propagation_cases import random_graph, stencil_of
+
+from sobgnn.propagation import each, expand, portable, reduce
+
+pytestmark = [
+    pytest.mark.cuda,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+
+@pytest.mark.parametrize("nodes", [2047, 2049, 4097, 9000])
+@pytest.mark.parametrize("width", [1, 33, 64, 130, 200])
+def test_a_hub_is_cut_into_chunks_that_add_up_to_the_same_bits_every_time(nodes, width):
+    graph = random_graph(nodes, 4, hub=True)
+    stencil = stencil_of(graph, 3, device="cuda")
+    double = stencil_of(graph, 3, dtype=torch.float64, device="cuda")
+    generator = torch.Generator("cuda").manual_seed(0)
+    x = torch.randn(nodes, width, device="cuda", generator=generator)
+    g = torch.randn(nodes, 3, width, device="cuda", generator=generator)
+    for operator, argument in ((expand, x), (reduce, g), (each, g)):
+        got = operator(stencil, argument)
+        want = torch.empty(got.shape, dtype=torch.float64, device="cuda")
+        portable.run(double, argument.double(), want)
+        torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=1e-5)
+        assert all(torch.equal(got, operator(stencil, argument)) for _ in range(3))
