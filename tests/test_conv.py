@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from oracle import sobolev_operator
 from torch_geometric.nn import GCNConv
 
+from oracle import sobolev_operator
 from sobgnn import Graph, SobolevConv, SobolevOperators
 from sobgnn.conv import shared_product
 

@@ -114,3 +114,15 @@ def test_one_seed_per_member_is_demanded():
     x, task = problem(2)
     with pytest.raises(ValueError, match="one row per seed"):
         train_members(Linear(), (x,), task, [1], Schedule(epochs=1))
+
+
+def test_members_that_stop_together_keep_the_step_that_is_best_on_average():
+    x, task = problem(4)
+    task.validation[2:] = False  # two members without held-out rows
+    schedule = Schedule(epochs=60, lr=0.3, weight_decay=0.0, patience=None, monitor="loss", together=True)
+    got = train_members(Linear(), (x,), task, [1, 2, 3, 4], schedule)
+    curve = got.history["validation_loss"][:, 0]
+    assert set(got.best_epoch.tolist()) == {int(curve.argmin()) + 1}
+    fixed = Task(task.target, task.train_weight)
+    again = train_members(Linear(), (x,), fixed, [1, 2, 3, 4], Schedule(int(got.best_epoch[0]), 0.3, 0.0))
+    torch.testing.assert_close(again.parameters["weight"], got.parameters["weight"])

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from oracle import adjacency, normalized_adjacency
 
+from oracle import adjacency, normalized_adjacency
 from sobgnn import Graph, reweight
 
 

@@ -27,10 +27,14 @@ from sobgnn.labels import encode_labels
 from sobgnn.neighbors import nearest
 from sobgnn.operators import SobolevOperators
 from sobgnn.predictor import Attaching, Predictor
+from sobgnn.suggestion import suggest_points
 from sobgnn.training import Schedule
 from sobgnn.weights import reweight
 
 Auto = Literal["auto"]
+
+# Parts of the labels that are held out in turn. Members beyond that many learn from all labels.
+FOLDS = 4
 
 # Fitted values that the artefact keeps in its JSON.
 _SCALARS = (
@@ -152,7 +156,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             z.shape[1], self.hidden_channels, len(self.classes_), self.num_layers, self.alpha, self.epsilon,
             self.dropout, self.combine, self.self_branch,
         )  # fmt: skip
-        schedule = Schedule(self.epochs, self.lr, self.weight_decay, patience=50, evaluate_every=5, monitor="loss")
+        schedule = Schedule(self.epochs, self.lr, self.weight_decay, patience=60, evaluate_every=5, together=True)
         points = torch.from_numpy(z).to(device)
         reached = torch.from_numpy(component_labelled).to(device)
         fit = fit_families(
@@ -198,8 +202,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         hold = not few if self.early_stopping == "auto" else bool(self.early_stopping)
         if few and self.early_stopping == "auto" and self.verbose:
             print("Fewer than 3 labels in some class: training by a fixed schedule, without held-out labels.")
-        folds = min(max(self.n_members, 2), int(counts.max()), 4) if hold else 0
-        fold = stratified_folds(given, folds, generator) if folds > 1 else np.full(len(given), -1)
+        folds = min(FOLDS, self.n_members, int(counts.max())) if hold else 0
+        fold = stratified_folds(given, folds, generator) if folds > 0 else np.full(len(given), -1)
         weight = _class_weights(self.class_weight, self.classes_, given)
         seeds = [int(seed) for seed in generator.integers(2**31, size=self.n_members)]
         return Labels(index, given, weight, fold, seeds)
@@ -261,6 +265,17 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The most probable class of new points X [M, F]; see :meth:`predict_proba`."""
         chosen: npt.NDArray[Any] = self.classes_[self.predict_proba(X, graph=graph).argmax(axis=1)]
         return chosen
+
+    def suggest(self, n: int = 10) -> npt.NDArray[np.int64]:
+        """The n unlabelled training points whose labels would help most, best first, as row numbers of X.
+
+        They are uncertain, in dense places, and spread over the graph; see
+        :func:`sobgnn.suggestion.suggest_points`.
+        """
+        check_is_fitted(self, "predictor_")
+        if n < 1:
+            raise ValueError(f"`n` must be at least 1, but got {n}.")
+        return suggest_points(self.graph_, self.label_distributions_, self.labelled_, self.component_labelled_, n)
 
     def save(self, folder: str | Path) -> None:
         """Write the fitted classifier to a folder: safetensors and JSON, whole or not at all.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -104,7 +104,7 @@ class Labels:
         codes: int64 [L], their classes.
         weight: float64 [L], each label's weight, by its class.
         fold: int64 [L], in [0, folds); -1 everywhere where nothing is held out.
-        seeds: One per member. Member s holds out fold s mod folds.
+        seeds: One per member. Member s holds out fold s; the members after the last fold learn from all labels.
     """
 
     index: npt.NDArray[np.int64]
@@ -119,24 +119,29 @@ class Labels:
         return int(self.fold.max()) + 1
 
     def member_fold(self) -> npt.NDArray[np.int64]:
-        """The fold each member holds out [S], or -1."""
+        """The fold each member holds out [S]; -2 for none."""
         members = np.arange(len(self.seeds))
-        return members % self.folds if self.folds else np.full(len(members), -1)
+        return np.where(members < self.folds, members, -2)
 
     def held_out(self) -> npt.NDArray[np.bool_]:
         """Which labels each member holds out [S, L]."""
-        held: npt.NDArray[np.bool_] = (self.fold == self.member_fold()[:, None]) & (self.folds > 0)
+        held: npt.NDArray[np.bool_] = self.fold == self.member_fold()[:, None]
         return held
+
+    def tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """The labelled points and their classes, int64 [L] each."""
+        return torch.from_numpy(self.index).to(device), torch.from_numpy(self.codes).to(device)
 
     def task(self, members: slice, device: torch.device) -> Task:
         """The training task of some members, whose logits have one row per label."""
         held = self.held_out()[members]
+        validation = torch.from_numpy(held).to(device) if held.any() else None
         weight = np.where(held, 0.0, self.weight)
         weight /= weight.sum(axis=1, keepdims=True)
         return Task(
             torch.from_numpy(self.codes).to(device),
             torch.from_numpy(weight.astype(np.float32)).to(device),
-            torch.from_numpy(held).to(device) if self.folds else None,
+            validation,
         )
 
 
@@ -198,8 +203,13 @@ def _train_in_batches(
     for start in range(0, total, size):
         members = slice(start, min(start + size, total))
         task = labels.task(members, device)
+        if task.validation is None and parts:
+            # Members without held-out labels stop where those before them, which have some, were best.
+            schedule = replace(schedule, epochs=max(1, int(parts[0].best_epoch[0])))
         parts.append(
-            train_members(model, inputs, task, labels.seeds[members], schedule, keywords=keywords, progress=stop)
+            train_members(
+                model, inputs, task, labels.seeds[members], schedule, keywords=keywords, progress=stop, cuda_graph=True
+            )
         )
     return _joined(parts)
 
@@ -290,9 +300,3 @@ def row_blocks(count: int) -> Iterator[slice]:
     """Consecutive slices that cover ``count`` rows."""
     for start in range(0, count, _ROWS_PER_BLOCK):
         yield slice(start, min(start + _ROWS_PER_BLOCK, count))
-
-
-def out_of_fold(probabilities: Tensor, labels: Labels) -> Tensor:
-    """For each label, the mean probabilities [L, C] of the members that held it out; from [S, L, C]."""
-    held = torch.from_numpy(labels.held_out()).to(probabilities)
-    return torch.einsum("slc,sl->lc", probabilities, held / held.sum(dim=0, keepdim=True))

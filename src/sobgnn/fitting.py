@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,14 +21,14 @@ from sobgnn.ensemble import (
     train_graph_members,
 )
 from sobgnn.operators import SobolevOperators
-from sobgnn.smoothing import smooth
+from sobgnn.smoothing import smooth, with_labels
 from sobgnn.training import Members, Progress, Schedule
 
 MIXING_GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
-SMOOTHING_GRID = (0.0, 0.3, 0.5, 0.7, 0.85)
+SMOOTHING_GRID = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95)
 # What is used where too few labels can be held out to choose.
-FEW_LABELS_MIXING = 1.0
-FEW_LABELS_SMOOTHING = 0.7
+FEW_LABELS_MIXING = 0.5
+FEW_LABELS_SMOOTHING = 0.85
 # A temperature is fitted from this many held-out labels on.
 CALIBRATION_LABELS = 50
 
@@ -115,11 +115,11 @@ def fit_families(
         feature_members = train_feature_members(network, X, labels, feature_schedule, tell.stage("feature members"))
         by_features = feature_logits(network, feature_members.parameters, X).softmax(dim=2)
     tell.done("prediction")
-    choice = choose(operators, by_graph, by_features, labels, component_labelled, mixing, smoothing, calibrate)
-    known, codes = torch.from_numpy(labels.index).to(X.device), torch.from_numpy(labels.codes).to(X.device)
+    choice = choose(operators, by_graph, by_features, labels, mixing, smoothing, calibrate)
     plain = (by_graph if by_features is None else by_features).mean(dim=0)  # type: ignore[union-attr]
     mixed = _mix(by_graph, by_features, choice.mixing)
-    final = smooth(operators.graph, mixed, choice.smoothing, known, codes)
+    start, fixed = with_labels(mixed, *labels.tensors(X.device))
+    final = smooth(operators.graph, start, choice.smoothing, fixed)
     final = torch.where(component_labelled.unsqueeze(1), final, plain)
     return Fit(graph_members, feature_members, states, final, choice)
 
@@ -139,53 +139,58 @@ def choose(
     by_graph: Tensor | None,
     by_features: Tensor | None,
     labels: Labels,
-    component_labelled: Tensor,
     mixing: float | Literal["auto"],
     smoothing: float | Literal["auto"],
     calibrate: bool,
 ) -> Choice:
-    """Mixing and smoothing with the least log loss on labels while they are held out."""
+    """Mixing and smoothing with the least log loss on labels while they are held out.
+
+    A label is judged by the member of each family that held it out, smoothed with the other folds' labels fixed.
+    Smoothing is affine in what it starts from, so it is done once per family, and mixing comes after it.
+    """
     if not labels.folds:
         beta = FEW_LABELS_MIXING if mixing == "auto" else mixing
         strength = FEW_LABELS_SMOOTHING if smoothing == "auto" else smoothing
         return Choice(beta, strength, 1.0, float("nan"), float("nan"), None)
-    betas: Sequence[float] = MIXING_GRID if mixing == "auto" else (mixing,)
+    families = [family for family in (by_graph, by_features) if family is not None]
+    betas: Sequence[float] = (MIXING_GRID if mixing == "auto" else (mixing,)) if len(families) == 2 else (1.0,)
     strengths: Sequence[float] = SMOOTHING_GRID if smoothing == "auto" else (smoothing,)
     best: tuple[float, float, float, npt.NDArray[np.float32]] | None = None
-    for strength in strengths:
-        graph, features = (
-            None if family is None else _held_out(operators, family, labels, strength)
-            for family in (by_graph, by_features)
-        )
+    for strength, held in zip(strengths, _held_out(operators, families, labels, strengths), strict=True):
         for beta in betas:
-            if graph is None or features is None:
-                mixed = features if graph is None else graph
-            else:
-                mixed = beta * graph + (1 - beta) * features
-            assert mixed is not None
+            mixed = beta * held[0] + (1 - beta) * held[-1]
             loss = float(log_loss(mixed, labels.codes).mean())
             if best is None or loss < best[0]:
                 best = (loss, beta, strength, mixed)
     assert best is not None
     loss, beta, strength, probabilities = best
+    if len(families) == 1:
+        beta = 0.0 if by_graph is None else 1.0
     enough = calibrate and len(labels.codes) >= CALIBRATION_LABELS
     temperature = fit_temperature(probabilities, labels.codes) if enough else 1.0
     accuracy = float((probabilities.argmax(axis=1) == labels.codes).mean())
     return Choice(beta, strength, temperature, loss, accuracy, probabilities)
 
 
-def _held_out(operators: SobolevOperators, family: Tensor, labels: Labels, strength: float) -> npt.NDArray[np.float32]:
-    """Smoothed probabilities of each label by the members that held it out, with the others' labels fixed [L, C]."""
-    out = np.empty((len(labels.codes), family.shape[2]), np.float32)
-    holder = torch.from_numpy(labels.member_fold()).to(family.device)
-    for fold in range(labels.folds):
-        held = labels.fold == fold
-        mean = family[holder == fold].mean(dim=0)
-        known = torch.from_numpy(labels.index[~held]).to(family.device)
-        codes = torch.from_numpy(labels.codes[~held]).to(family.device)
-        smoothed = smooth(operators.graph, mean, strength, known, codes)
-        out[held] = smoothed[torch.from_numpy(labels.index[held]).to(family.device)].cpu().numpy()
-    return out
+def _held_out(
+    operators: SobolevOperators, families: Sequence[Tensor], labels: Labels, strengths: Sequence[float]
+) -> Iterator[npt.NDArray[np.float32]]:
+    """For each strength, every family's smoothed probabilities of each label while it is held out, [F, L, C]."""
+    device = families[0].device
+    index, codes = labels.tensors(device)
+    fold = torch.from_numpy(labels.fold).to(device)
+    starts, fixed = [], []
+    for family in families:
+        for number in range(labels.folds):
+            others = fold != number
+            start, held = with_labels(family[number], index[others], codes[others])
+            starts.append(start)
+            fixed.append(held)
+    start, held = torch.stack(starts, dim=1), torch.stack(fixed, dim=1)
+    for strength in strengths:
+        smoothed = smooth(operators.graph, start, strength, held)[index]
+        own = smoothed.view(len(index), len(families), labels.folds, -1)[torch.arange(len(index)), :, fold]
+        yield own.transpose(0, 1).cpu().numpy()
 
 
 class _Teller:

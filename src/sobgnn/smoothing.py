@@ -2,56 +2,54 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from sobgnn.graph import Graph
 from sobgnn.propagation import Stencil, expand
 
-# Steps of the fixed-point iteration: the remainder after t steps is a^t.
-STEPS = 20
+# The iteration ends where what is left of its start is below this share, or after this many steps.
+_REST, _MOST_STEPS = 1e-3, 60
 
 
 @torch.no_grad()
-def smooth(
-    graph: Graph,
-    probabilities: Tensor,
-    strength: float,
-    known: Tensor | None = None,
-    codes: Tensor | None = None,
-    steps: int = STEPS,
-) -> Tensor:
+def smooth(graph: Graph, start: Tensor, strength: float, fixed: Tensor | None = None) -> Tensor:
     r"""Probabilities drawn towards those of the neighbours.
 
-    .. math:: P \leftarrow (1 - a) P_0 + a D^{-1} A P, \qquad P_i = e_{y_i} \text{ at known labels}
+    .. math:: P \leftarrow (1 - a) P_0 + a D^{-1} A P, \qquad P_i = P_{0,i} \text{ at fixed nodes}
 
     Rows stay distributions, since :math:`D^{-1} A` has rows that sum to 1. An isolated node keeps its own.
 
     Args:
         graph: Of N nodes.
-        probabilities: P_0, [N, C].
+        start: P_0, [N, C], or [N, B, C] for B signals at once.
         strength: a, in [0, 1).
-        known: int64 [K], nodes whose label is held fixed.
-        codes: int64 [K], their classes.
-        steps: Iterations.
+        fixed: bool [N], or [N, B].
     """
-    start = probabilities.clone()
-    if known is not None and codes is not None:
-        fixed = torch.zeros((len(known), start.shape[1]), dtype=start.dtype, device=start.device)
-        fixed[torch.arange(len(known), device=start.device), codes] = 1
-        start[known] = fixed
     if strength == 0:
         return start
-    alone = (graph.degree == 0).nonzero().flatten()
     csr = (graph.indptr, graph.indices, graph.weight)
     walk = random_walk(*csr, csr)
+    alone = graph.degree == 0
+    fixed = alone if fixed is None else fixed | (alone if fixed.ndim == 1 else alone.unsqueeze(1))
+    fixed = fixed.unsqueeze(-1)
     current = start
-    for _ in range(steps):
-        current = (1 - strength) * start + strength * expand(walk, current)[:, 0]
-        current[alone] = start[alone]
-        if known is not None and codes is not None:
-            current[known] = fixed
-    return current / current.sum(dim=1, keepdim=True)
+    for _ in range(min(_MOST_STEPS, math.ceil(math.log(_REST) / math.log(strength)))):
+        moved = expand(walk, current.flatten(1))[:, 0].view_as(start)
+        current = torch.where(fixed, start, torch.lerp(start, moved, strength))
+    return current / current.sum(dim=-1, keepdim=True)
+
+
+def with_labels(probabilities: Tensor, index: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
+    """Probabilities [N, C] with those of labelled nodes replaced by their label, and which nodes these are [N]."""
+    start = probabilities.clone()
+    start[index] = 0
+    start[index, codes] = 1
+    fixed = torch.zeros(len(start), dtype=torch.bool, device=start.device)
+    fixed[index] = True
+    return start, fixed
 
 
 def random_walk(indptr: Tensor, indices: Tensor, weight: Tensor, transposed: tuple[Tensor, Tensor, Tensor]) -> Stencil:
@@ -59,7 +57,11 @@ def random_walk(indptr: Tensor, indices: Tensor, weight: Tensor, transposed: tup
     rows = torch.repeat_interleave(indptr.diff())
     total = torch.zeros(indptr.numel() - 1, dtype=torch.float64, device=weight.device)
     total.index_add_(0, rows, weight.double())
-    inverse = torch.where(total > 0, 1 / total.clamp_min(torch.finfo(torch.float32).tiny), 0.0)
-    ones = weight.new_ones((transposed[0].numel() - 1, 2))
-    scale = torch.stack([torch.ones_like(inverse), inverse], dim=1).float()
-    return Stencil(indptr, indices, weight, *transposed, scale, ones, 0.0)
+    live = total > 0
+    # Shares, not weights: the sum of a row of very small weights has no reciprocal in float32.
+    inverse = torch.where(live, 1 / torch.where(live, total, 1.0), 0.0)
+    shares = (weight.double() * inverse[rows]).float()
+    ones = weight.new_ones
+    return Stencil(
+        indptr, indices, shares, *transposed, ones((len(total), 2)), ones((transposed[0].numel() - 1, 2)), 0.0
+    )

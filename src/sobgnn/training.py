@@ -32,6 +32,8 @@ class Schedule:
             stay as they are, and training ends when all are done. ``None``: all epochs.
         evaluate_every: Steps between two validations.
         monitor: What "better" means: higher validation accuracy (ties by lower loss), or lower loss.
+        together: All members keep the weights of one step, the best over all their validation rows together. A
+            member without any can then train on every label and still stop in time.
     """
 
     epochs: int = 500
@@ -40,6 +42,7 @@ class Schedule:
     patience: int | None = 100
     evaluate_every: int = 1
     monitor: Monitor = "accuracy"
+    together: bool = False
 
 
 @dataclass(frozen=True)
@@ -286,6 +289,8 @@ class _Run:
         logits = _forward(self.model, self.unflatten(self.flat), self.buffers, self.call, training=False)
         scores = _scores(logits, self.task)
         self.sum_over_ranks((scores,))
+        if self.schedule.together:
+            scores = scores.sum(dim=1, keepdim=True).expand_as(scores)
         loss, accuracy = scores[0] / scores[2].clamp_min(1), scores[1] / scores[2].clamp_min(1)
         self.loss.copy_(loss)
         self.accuracy.copy_(accuracy)
