@@ -15,6 +15,7 @@ from sobgnn.baselines.powers import MatrixPowers
 
 SETTING: dict[str, Any] = {
     "lr": 0.01, "weight_decay": 5e-4, "dropout": 0.5, "hidden": 8, "layers": 3, "terms": 3, "hops": 2, "alpha": 3,
+    "heads": 2,
     "epsilon": 1.3, "combine": "linear",
 }  # fmt: skip
 F, C = 7, 4
@@ -92,7 +93,7 @@ def test_logits_at_some_rows_are_those_of_all_nodes_there(source: Source, model:
     torch.testing.assert_close(net(*some.args, **some.keywords), expected[rows], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("model", ["GCN", "SGC", "Cheby", "ClusterGCN"])
+@pytest.mark.parametrize("model", ["GCN", "SGC", "Cheby", "ClusterGCN", "GAT", "SuperGAT", "Transformer"])
 def test_the_papers_head_is_relu_and_dropout_on_the_logits(source: Source, model: str) -> None:
     torch.manual_seed(0)
     plain = MODELS[model].build(F, C, SETTING)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sobgnn import propagation
+from sobgnn.baselines.edges import Edges, edges_of
 from sobgnn.baselines.powers import MatrixPowers
 from sobgnn.graph import Graph
 from sobgnn.operators import SobolevOperators
@@ -60,6 +61,7 @@ class Source:
         self.X = X
         self._sobolev: dict[tuple[int, float], SobolevOperators] = {}
         self._matrix: dict[tuple[int, float, int | None], tuple[Tensor | None, MatrixPowers]] = {}
+        self._edges: dict[tuple[bool, int | None], tuple[Tensor | None, Edges]] = {}
         self._powers: dict[Kind, list[Tensor]] = {}
         self._operators: dict[tuple[Kind, int | None], tuple[Tensor | None, Operator]] = {}
 
@@ -94,6 +96,13 @@ class Source:
             return Operator(_cluster_stencil(self.graph, index), 1.0, index)
         operators = SobolevOperators(self.graph, 1, 1.0 if kind == "gcn" else 0.0)
         return Operator((operators if index is None else operators.rows(index)).stencil(), 1.0, index)
+
+    def edges(self, index: Tensor | None = None, *, loops: bool) -> Edges:
+        """The edges into some nodes or all, for attention."""
+        key = (loops, None if index is None else id(index))
+        if key not in self._edges:
+            self._edges[key] = (index, edges_of(self.graph, index, loops=loops))
+        return self._edges[key][1]
 
     def powers(self, kind: Kind, highest: int) -> list[Tensor]:
         """X, S X, …, S^highest X."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sobgnn.baselines.attention import AttentionNet, Kind
 from sobgnn.baselines.networks import MLP, SIGN, FilterNet, PaperHead
 from sobgnn.baselines.source import Source, chebyshev
 from sobgnn.baselines.space import Choice, Setting, Space, Uniform
@@ -131,6 +132,26 @@ def _filters(model: str, **extra: Uniform | Choice) -> Baseline:
     return Baseline(build, inputs, {**_DEEP, **extra}, width)
 
 
+# --- Attention: GAT, SuperGAT, Transformer
+
+
+def _attention(kind: Kind) -> Baseline:
+    def build(features: int, classes: int, setting: Setting) -> nn.Module:
+        sizes = _sizes(features, classes, setting)
+        return _headed(AttentionNet(kind, sizes, int(setting["heads"]), float(setting["dropout"])), setting)
+
+    def inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
+        loops = kind != "Transformer"
+        full = source.edges(loops=loops)
+        return Call((source.X, full, full if rows is None else source.edges(rows, loops=loops)))
+
+    def width(setting: Setting) -> int:
+        heads, layers, hidden = (int(setting[name]) for name in ("heads", "layers", "hidden"))
+        return heads * layers * ((24 if kind == "Transformer" else 12) * hidden + 400)  # 400: scores of some 45 edges
+
+    return Baseline(build, inputs, {**_DEEP, "heads": Choice((1, 2, 3, 4, 5, 6))}, width)
+
+
 # --- Models of constant inputs: SIGN, SGC, MLP
 
 
@@ -183,4 +204,7 @@ MODELS: dict[str, Baseline] = {
     "Cheby": _filters("Cheby", terms=Choice((1, 2, 3))),
     "MLP": Baseline(_mlp, _mlp_inputs, _DEEP, lambda setting: int(setting["hidden"]) * 6 * int(setting["layers"])),
     "ClusterGCN": _filters("ClusterGCN"),
+    "GAT": _attention("GAT"),
+    "SuperGAT": _attention("SuperGAT"),
+    "Transformer": _attention("Transformer"),
 }

@@ -1,0 +1,134 @@
+"""GAT, SuperGAT and the graph Transformer: PyG's layers, computed over sorted edges for many members at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sobgnn.baselines.edges import Edges, dot, gather, softmax
+from sobgnn.baselines.networks import Dropout, glorot
+from sobgnn.conv import shared_product
+
+Kind = Literal["GAT", "SuperGAT", "Transformer"]
+_SLOPE = 0.2  # of the leaky ReLU on scores, as in PyG
+
+
+class AttentionConv(nn.Module):
+    r"""One layer of attention over the edges into each node.
+
+    .. math:: H'_i = \sum_{e = (i, j)} p_{e} \, v_j + \text{bias}, \qquad p = \mathrm{softmax}_i(s_e)
+
+    for every head, with the scores, w the edge weights:
+
+    - GAT: :math:`s = \mathrm{LeakyReLU}(a_t \cdot v_i + a_s \cdot v_j + w \, a_w)`, v = H W, self-loops added:
+      GATConv with the weights as its one edge feature.
+    - SuperGAT: :math:`s = \mathrm{LeakyReLU}((a_t \cdot v_i + a_s \cdot v_j) \, \sigma(v_i \cdot v_j))`, self-loops
+      added: SuperGATConv (MX), which takes no edge features; its loss of link prediction is not used.
+    - Transformer: :math:`s = q_i \cdot (k_j + w u) / \sqrt{c}`, values :math:`v_j + w u`, plus :math:`H_i W_0`:
+      TransformerConv with the weights as its one edge feature.
+
+    Args:
+        kind: Which of them.
+        in_channels: Size of each input row.
+        out_channels: Size of each head.
+        heads: Number of heads.
+        concat: Put the heads side by side; else their mean.
+    """
+
+    def __init__(self, kind: Kind, in_channels: int, out_channels: int, heads: int, *, concat: bool) -> None:
+        super().__init__()
+        self.kind, self.heads, self.out_channels, self.concat = kind, heads, out_channels, concat
+        own = out_channels * heads if concat else out_channels
+        maps = 3 if kind == "Transformer" else 1
+        self.weight = nn.Parameter(torch.empty(maps, in_channels, heads * out_channels))
+        self.bias = nn.Parameter(torch.empty(own))
+        if kind == "Transformer":
+            self.map_bias = nn.Parameter(torch.empty(3, heads * out_channels))
+            self.edge = nn.Parameter(torch.empty(heads, out_channels))
+            self.skip = nn.Parameter(torch.empty(1, in_channels, own))
+        else:
+            self.target = nn.Parameter(torch.empty(heads, out_channels))
+            self.source = nn.Parameter(torch.empty(heads, out_channels))
+            if kind == "GAT":
+                self.edge_score = nn.Parameter(torch.empty(heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights: Glorot's, biases 0."""
+        for name, value in self.named_parameters():
+            if name in ("bias", "map_bias"):
+                nn.init.zeros_(value)
+            elif name == "edge_score":  # in PyG a product of two vectors of this size
+                nn.init.uniform_(value, -1 / math.sqrt(self.heads), 1 / math.sqrt(self.heads))
+            else:
+                glorot(value)
+
+    def forward(self, h: Tensor, edges: Edges) -> Tensor:
+        """Rows of h [N, in] to [R, out]."""
+        mixed = self._transformer(h, edges) if self.kind == "Transformer" else self._attend(h, edges)
+        mixed = mixed.flatten(1) if self.concat else mixed.mean(dim=1)
+        if self.kind == "Transformer":
+            mixed = mixed + _product(edges.own(h), self.skip)
+        return mixed + self.bias
+
+    def _attend(self, h: Tensor, edges: Edges) -> Tensor:
+        v = _product(h, self.weight).view(-1, self.heads, self.out_channels)
+        target, source = (v * self.target).sum(dim=2), (v * self.source).sum(dim=2)
+        one = torch.ones_like(source)
+        # A sum over an edge's two ends is a product of pairs: (t, 1) · (1, s).
+        scores = dot(edges, torch.stack([edges.own(target), edges.own(one)], dim=2), torch.stack([one, source], dim=2))
+        if self.kind == "SuperGAT":
+            scores = scores * dot(edges, edges.own(v), v).sigmoid()
+        else:
+            scores = scores + self.edge_score.unsqueeze(1) * edges.weight
+        return gather(edges, softmax(edges, F.leaky_relu(scores, _SLOPE)), v)
+
+    def _transformer(self, h: Tensor, edges: Edges) -> Tensor:
+        maps = shared_product(h.unsqueeze(1).expand(-1, 3, -1), self.weight) + self.map_bias
+        q, k, v = maps.view(-1, 3, self.heads, self.out_channels).unbind(dim=1)
+        q = edges.own(q)
+        one = h.new_ones(h.shape[0], self.heads, 1)
+        along = dot(edges, (q * self.edge).sum(dim=2, keepdim=True), one)
+        shares = softmax(edges, (dot(edges, q, k) + along * edges.weight) / math.sqrt(self.out_channels))
+        return gather(edges, shares, v) + gather(edges, shares * edges.weight, one) * self.edge
+
+
+class AttentionNet(nn.Module):
+    """Layers of :class:`AttentionConv` with ReLU and dropout between them, heads side by side; the last averages them.
+
+    Args:
+        kind: Which attention.
+        sizes: Features, size of each head in each hidden layer, classes.
+        heads: Of every layer.
+        dropout: Share of hidden entries dropped.
+    """
+
+    def __init__(self, kind: Kind, sizes: Sequence[int], heads: int, dropout: float) -> None:
+        super().__init__()
+        last = len(sizes) - 2
+        self.layers = nn.ModuleList(
+            AttentionConv(kind, a if i == 0 else a * heads, b, heads, concat=i < last)
+            for i, (a, b) in enumerate(pairwise(sizes))
+        )
+        self.dropout = Dropout(dropout)
+
+    def reset_parameters(self) -> None:
+        """Draw new weights in every layer."""
+        for layer in self.layers:
+            layer.reset_parameters()  # type: ignore[operator]
+
+    def forward(self, x: Tensor, edges: Edges, last: Edges) -> Tensor:
+        """Logits at the rows of ``last``."""
+        for i, layer in enumerate(self.layers):
+            x = layer(x if i == 0 else self.dropout(x.relu()), last if i == len(self.layers) - 1 else edges)
+        return x
+
+
+def _product(h: Tensor, weight: Tensor) -> Tensor:
+    return shared_product(h.unsqueeze(1), weight).squeeze(1)

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor, nn
+
+from sobgnn import Graph, knn_graph
+from sobgnn.baselines.attention import AttentionConv, AttentionNet, Kind
+from sobgnn.baselines.edges import Edges, dot, edges_of, gather, softmax, spread
+from sobgnn.training import Schedule, Task, predict_members, train_members
+
+KINDS: list[Kind] = ["GAT", "SuperGAT", "Transformer"]
+N, F, C, H = 40, 6, 5, 3
+
+
+@pytest.fixture
+def graph() -> Graph:
+    X = torch.randn(N - 1, F, generator=torch.Generator().manual_seed(0))
+    return Graph.from_edges(*knn_graph(X, k=4).edges(), num_nodes=N)  # the last node is isolated
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.randn(N, F, generator=torch.Generator().manual_seed(1))
+
+
+def pyg_layer(ours: AttentionConv) -> nn.Module:
+    """PyG's layer with the weights of ours."""
+    size = (ours.weight.shape[1], ours.out_channels, ours.heads)
+    if ours.kind == "GAT":
+        conv = pyg.GATConv(*size, concat=ours.concat, edge_dim=1)
+        # Its score of an edge feature is a product of two vectors: one of them is set to 1 / c.
+        pairs: list[tuple[Tensor, Tensor]] = [
+            (conv.att_src, ours.source[None]), (conv.att_dst, ours.target[None]), (conv.lin.weight, ours.weight[0].T),
+            (conv.lin_edge.weight, ours.edge_score.repeat_interleave(C)[:, None] / C),
+            (conv.att_edge, torch.ones(1, H, C)),
+        ]  # fmt: skip
+    elif ours.kind == "SuperGAT":
+        conv = pyg.SuperGATConv(*size, concat=ours.concat, attention_type="MX")
+        pairs = [(conv.att_l, ours.source[None]), (conv.att_r, ours.target[None]), (conv.lin.weight, ours.weight[0].T)]
+    else:
+        conv = pyg.TransformerConv(*size, concat=ours.concat, edge_dim=1)
+        pairs = [(conv.lin_skip.weight, ours.skip[0].T), (conv.lin_edge.weight, ours.edge.reshape(-1, 1))]
+        for i, lin in enumerate((conv.lin_query, conv.lin_key, conv.lin_value)):
+            pairs += [(lin.weight, ours.weight[i].T), (lin.bias, ours.map_bias[i])]
+    pairs.append((conv.lin_skip.bias if ours.kind == "Transformer" else conv.bias, ours.bias))
+    for target, value in pairs:
+        target.data.copy_(value.detach())
+    return conv
+
+
+@pytest.mark.parametrize("rows", [None, torch.tensor([39, 3, 20, 7])], ids=["all nodes", "some rows"])
+@pytest.mark.parametrize("concat", [True, False], ids=["concat", "mean"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_layer_and_its_gradients_are_pygs(
+    graph: Graph, x: Tensor, kind: Kind, concat: bool, rows: Tensor | None
+) -> None:
+    torch.manual_seed(0)
+    ours = AttentionConv(kind, F, C, H, concat=concat)
+    for parameter in ours.parameters():
+        nn.init.normal_(parameter)
+    theirs = pyg_layer(ours).eval()
+    edge_index, weight = graph.edges()
+    features = [x.clone().requires_grad_() for _ in range(2)]
+    got = ours(features[0], edges_of(graph, rows, loops=kind != "Transformer"))
+    want = theirs(features[1], edge_index, **({} if kind == "SuperGAT" else {"edge_attr": weight[:, None]}))
+    want = want if rows is None else want[rows]
+    torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+    probe = torch.randn(got.shape)
+    (got * probe).sum().backward()
+    (want * probe).sum().backward()
+    torch.testing.assert_close(features[0].grad, features[1].grad, rtol=1e-4, atol=1e-4)
+    lin = theirs.lin_query if kind == "Transformer" else theirs.lin
+    torch.testing.assert_close(ours.weight.grad[0].T, lin.weight.grad, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore:.*Sparse CSR")
+def test_sums_over_edges_have_the_gradients_of_their_definitions(graph: Graph) -> None:
+    edges = edges_of(graph, torch.tensor([39, 3, 20, 7]), loops=True)
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64, requires_grad=True)
+
+    count = len(edges.sources)
+    cases: list[tuple[Any, tuple[Tensor, ...]]] = [
+        (dot, (draw(4, 2, 3), draw(N, 2, 3))),
+        (gather, (draw(2, count), draw(N, 2, 3))),
+        (spread, (draw(2, count), draw(4, 2, 3))),
+        (softmax, (draw(2, count),)),
+    ]
+    for function, inputs in cases:
+        assert torch.autograd.gradcheck(lambda *arguments, f=function: f(edges, *arguments), inputs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_mapped_at_once_are_those_trained_one_by_one(graph: Graph, x: Tensor, kind: Kind) -> None:
+    net = AttentionNet(kind, [F, 4, 3], heads=2, dropout=0.0)
+    edges = edges_of(graph, loops=kind != "Transformer")
+    call: tuple[Tensor, Edges, Edges] = (x, edges, edges)
+    target = torch.arange(N) % 3
+    weight = torch.full((2, N), 1 / N)
+    schedule = Schedule(epochs=4, patience=None)
+    both = train_members(net, call, Task(target, weight), [3, 4], schedule)
+    for s, seed in enumerate((3, 4)):
+        alone = train_members(net, call, Task(target, weight[:1]), [seed], schedule)
+        for name, value in alone.parameters.items():
+            torch.testing.assert_close(both.parameters[name][s], value[0], rtol=1e-3, atol=1e-4)
+    assert predict_members(net, both.parameters, call).shape == (2, N, 3)
+
+
+def test_self_loops_have_the_mean_weight_of_their_nodes_edges(graph: Graph) -> None:
+    edges = edges_of(graph, loops=True)
+    dense = graph.to_scipy().toarray()
+    for node in (0, 5, N - 1):
+        own = slice(int(edges.indptr[node]), int(edges.indptr[node + 1]))
+        loop = edges.weight[own][edges.sources[own] == node]
+        incoming = dense[node][dense[node] > 0]
+        assert loop.tolist() == pytest.approx([incoming.mean() if len(incoming) else 0.0])
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize(("heads", "channels"), [(1, 1), (3, 5), (2, 40), (30, 64)])
+def test_the_cuda_kernels_agree_with_plain_torch(graph: Graph, heads: int, channels: int) -> None:
+    from sobgnn.baselines import edges_portable, edges_triton
+
+    torch.manual_seed(0)
+    for rows in (None, torch.tensor([39, 3, 20, 7])):
+        here = edges_of(graph, rows, loops=True)
+        there = edges_of(graph.to("cuda"), None if rows is None else rows.cuda(), loops=True)
+        size, count = len(here.indptr) - 1, len(here.sources)
+        a, b, p = torch.randn(size, heads, channels), torch.randn(N, heads, channels), torch.randn(heads, count)
+        shares = edges_portable.softmax(here, p)
+        for name, inputs in {
+            "dot": (a, b), "gather": (p, b), "spread": (p, a), "softmax": (p,), "softmax_backward": (shares, p),
+        }.items():  # fmt: skip
+            want = getattr(edges_portable, name)(here, *inputs)
+            got = getattr(edges_triton, name)(there, *(t.cuda() for t in inputs))
+            torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-4)
