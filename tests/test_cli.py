@@ -183,6 +183,7 @@ def test_ctrl_c_while_training_keeps_the_best_so_far(here, trees, monkeypatch, c
 def test_ctrl_c_before_training_or_twice_leaves_nothing(here, trees, monkeypatch, capsys, stage, times):
     press(monkeypatch, stage, times)
     assert cli.main(["fit", "trees.csv", "--out", "run"]) == 130
+    assert capsys.readouterr().err.endswith("sobgnn: Interrupted.\n")
     assert files(here) == ["trees.csv"]
 
 

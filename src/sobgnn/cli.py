@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 data_app = typer.Typer(help="Data sets by name, and where they are.", rich_markup_mode=None)
 reproduce_app = typer.Typer(help="The paper, measured.", rich_markup_mode=None)
+# Commands of other modules join here, each as a typer app that imports its heavy parts when it is called.
 app.add_typer(data_app, name="data")
 app.add_typer(reproduce_app, name="reproduce")
 
@@ -181,6 +182,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = [word for word in words if word != "--debug"] or ["--help"]
     try:
         code = app(words, prog_name="sobgnn", standalone_mode=False)
+        if code == INTERRUPTED:  # typer's word for Ctrl-C, and ours for a run that was stopped
+            _say("Interrupted.", debug=False)
         return int(code or 0)
     except (KeyboardInterrupt, typer.Abort):
         _say("Interrupted.", debug)
