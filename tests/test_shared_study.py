@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from optuna.trial import TrialState
+
+from postgres_server import UnavailableError, postgres_server
+from sobgnn.shared_study import ATTEMPTS_PER_SETTING, RETRIES, Pulse, StopSearch, open_storage, run_search, slots
+
+FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
+
+
+def parabola(trial: optuna.Trial) -> float:
+    x = trial.suggest_float("x", 0, 1)
+    trial.report(x, 1)
+    if trial.number == 2:
+        raise optuna.TrialPruned
+    return (x - 0.3) ** 2
+
+
+def finished(study: optuna.Study) -> list[Any]:
+    return [trial for trial in study.trials if trial.state in FINISHED]
+
+
+def frozen(number: int, state: TrialState, retries: int | None = None) -> optuna.trial.FrozenTrial:
+    value = 0.0 if state == TrialState.COMPLETE else None
+    attrs = {} if retries is None else {RETRIES: retries}
+    trial = optuna.trial.create_trial(state=state, value=value, user_attrs=attrs)
+    trial.number = number
+    return trial
+
+
+def test_the_first_retry_of_a_failed_trial_stands_for_its_slot() -> None:
+    trials = [
+        frozen(0, TrialState.FAIL),
+        frozen(1, TrialState.COMPLETE),
+        frozen(2, TrialState.FAIL, retries=0),
+        frozen(3, TrialState.WAITING, retries=0),
+        frozen(4, TrialState.RUNNING),
+        frozen(5, TrialState.RUNNING, retries=2),
+        frozen(6, TrialState.WAITING),
+    ]
+    assert [trial.number for trial in slots(trials, 3)] == [5, 1, 4]
+    assert [trial.number for trial in slots(trials[::-1], 9)] == [5, 1, 4, 6]
+
+
+def test_a_search_ended_at_any_write_goes_on_with_nothing_lost_and_nothing_run_twice(tmp_path: Path) -> None:
+    # A journal cut after any line is what a process killed there leaves behind.
+    whole = tmp_path / "whole"
+    with open_storage(whole) as storage:
+        study = run_search(storage, "s", 4, parabola, sampler="random", seed=3)
+        settings = sorted(trial.params["x"] for trial in finished(study))
+    lines = whole.read_bytes().splitlines(keepends=True)
+    assert len(lines) > 15
+    for kept in range(len(lines)):
+        cut = tmp_path / f"cut{kept}"
+        cut.write_bytes(b"".join(lines[:kept]) + lines[kept][: len(lines[kept]) // 2])
+        before: list[Any] = []
+        with open_storage(cut) as storage:
+            if "s" in [study.study_name for study in storage.get_all_studies()]:
+                before = finished(optuna.load_study(study_name="s", storage=storage))
+            ran: list[int] = []
+
+            def counted(trial: optuna.Trial, ran: list[int] = ran) -> float:
+                ran.append(trial.number)
+                return parabola(trial)
+
+            after = finished(run_search(storage, "s", 4, counted, sampler="random", seed=3))
+        assert len(after) == 4
+        assert [trial for trial in after if trial.number in {b.number for b in before}] == before
+        assert len(ran) == 4 - len(before)
+        assert sorted(trial.params["x"] for trial in after) == settings
+
+
+def test_more_trials_can_be_asked_for_later(tmp_path: Path) -> None:
+    for wanted in (3, 3, 5):
+        with open_storage(tmp_path / "j") as storage:
+            study = run_search(storage, "s", wanted, parabola)
+            assert len(finished(study)) == wanted
+
+
+def test_an_objective_that_stops_the_search_leaves_its_trial_to_be_run_again(tmp_path: Path) -> None:
+    def stopping(trial: optuna.Trial) -> float:
+        if trial.number == 2:
+            raise StopSearch
+        return parabola(trial)
+
+    with open_storage(tmp_path / "j") as storage:
+        assert len(finished(run_search(storage, "s", 4, stopping))) == 2
+    with open_storage(tmp_path / "j") as storage:
+        assert len(finished(run_search(storage, "s", 4, parabola))) == 4
+
+
+def test_a_setting_that_keeps_failing_is_given_up_for_another(tmp_path: Path) -> None:
+    tried: list[float] = []
+
+    def failing(trial: optuna.Trial) -> float:
+        tried.append(trial.suggest_float("x", 0, 1))
+        raise RuntimeError("broken")
+
+    with open_storage(None) as storage:
+        for _ in range(ATTEMPTS_PER_SETTING + 1):
+            with pytest.raises(RuntimeError, match="broken"):
+                run_search(storage, "s", 1, failing)
+    assert len(set(tried[:ATTEMPTS_PER_SETTING])) == 1
+    assert tried[-1] != tried[0]
+
+
+def test_a_journal_in_use_and_a_file_that_is_none_are_refused(tmp_path: Path) -> None:
+    with (
+        open_storage(tmp_path / "j"),
+        pytest.raises(ValueError, match="in use by another process"),
+        open_storage(tmp_path / "j"),
+    ):
+        pass
+    (tmp_path / "other").write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="not a journal"), open_storage(tmp_path / "other"):
+        pass
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://me:secret@127.0.0.1:1/none", "nonsense://x", "sqlite:////no/such/folder/x.db", "://"]
+)
+def test_a_storage_that_cannot_be_used_is_refused_in_one_line_without_the_password(url: str) -> None:
+    with pytest.raises(ValueError, match="storage") as caught, open_storage(url):
+        pass
+    assert "\n" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.fixture
+def postgres() -> Iterator[str]:
+    try:
+        with postgres_server() as url:
+            yield url
+    except UnavailableError as reason:
+        pytest.skip(str(reason))
+
+
+WORKER = """
+import os, sys, time
+from pathlib import Path
+from sobgnn.shared_study import Pulse, open_storage, run_search
+
+url, trials, log = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+
+def say(word, trial):
+    with open(log, "a") as file:
+        file.write(f"{word} {os.getpid()} {trial.number} {trial.params['x']!r}\\n")
+
+def objective(trial):
+    x = trial.suggest_float("x", 0, 1)
+    say("start", trial)
+    time.sleep(0.4)
+    say("end", trial)
+    return (x - 0.3) ** 2
+
+pulse = Pulse(every=1, grace=8)
+with open_storage(url, pulse) as storage:
+    run_search(storage, "shared", trials, objective, sampler="random", seed=5, pulse=pulse)
+"""
+
+
+def said(log: Path) -> list[list[str]]:
+    return [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def test_three_workers_on_postgresql_share_a_search_and_one_may_be_killed(postgres: str, tmp_path: Path) -> None:
+    total, log = 14, tmp_path / "log"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", WORKER, postgres, str(total), str(log)]
+    workers = [subprocess.Popen(command, env=environment) for _ in range(3)]
+    try:
+        until = time.monotonic() + 90
+        killed: list[str] | None = None
+        while killed is None:
+            assert time.monotonic() < until, "the workers did not share the trials"
+            lines = said(log)
+            at_work = {line[1] for line in lines}
+            ended = {(line[1], line[2]) for line in lines if line[0] == "end"}
+            running = [line for line in lines if line[0] == "start" and (line[1], line[2]) not in ended]
+            if len(at_work) == 3 and running:
+                os.kill(int(running[-1][1]), signal.SIGKILL)
+                next(worker for worker in workers if worker.pid == int(running[-1][1])).wait()
+                # It may have ended that trial, and begun another, before the signal came.
+                own = [line for line in said(log) if line[1] == running[-1][1]]
+                killed = own[-1] if own[-1][0] == "start" else []
+            time.sleep(0.02)
+        codes = [worker.wait(120) for worker in workers]
+    finally:
+        for worker in workers:
+            if worker.poll() is None:
+                worker.kill()
+                worker.wait()
+    assert sorted(codes) == [-signal.SIGKILL, 0, 0]
+
+    with open_storage(postgres) as storage:
+        trials = optuna.load_study(study_name="shared", storage=storage).trials
+    done = [trial for trial in trials if trial.state in FINISHED]
+    assert len(done) == total
+    assert not [trial for trial in trials if trial.state == TrialState.RUNNING]
+    assert {trial.number for trial in slots(trials, total)} == {trial.number for trial in done}
+    ended_numbers = Counter(int(line[2]) for line in said(log) if line[0] == "end")
+    assert set(ended_numbers.values()) == {1}
+    assert {trial.number for trial in done} <= set(ended_numbers)
+    if killed:  # the setting it was at work on was taken up by another
+        again = [line for line in said(log) if line[0] == "end" and line[3] == killed[3]]
+        assert len(again) == 1
+        assert again[0][1] != killed[1]
+    # The settings are those that one process would have drawn.
+    with open_storage(None) as memory:
+        alone = run_search(
+            memory, "alone", total, lambda trial: trial.suggest_float("x", 0, 1), sampler="random", seed=5
+        )
+    assert sorted(t.params["x"] for t in done) == sorted(t.params["x"] for t in alone.trials)
+
+
+def test_a_worker_that_dies_right_after_it_claimed_a_trial_loses_nothing(tmp_path: Path) -> None:
+    pulse = Pulse(every=1, grace=2)
+    with open_storage(f"sqlite:///{tmp_path / 'trials.db'}", pulse) as storage:
+        study = optuna.create_study(storage=storage, study_name="s")
+        study.enqueue_trial({})
+        identity = storage.get_trial_id_from_study_id_trial_number(storage.get_study_id_from_name("s"), 0)
+        storage.record_heartbeat(identity)  # type: ignore[attr-defined]
+        storage.set_trial_state_values(identity, TrialState.RUNNING)
+        done = finished(run_search(storage, "s", 2, parabola, pulse=pulse))
+    assert len(done) == 2
+    assert done[-1].user_attrs == {RETRIES: 0}

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+
+from sobgnn import SobolevClassifier, knn_graph
+from sobgnn.tune_command import JOURNAL
+from sobgnn.tune_command import tune as tune_command
+from sobgnn.tuning import Between, OneOf, TuningProgress, tune
+
+SMALL: dict[str, Any] = {"k": Between(3, 8), "alpha": Between(1, 2), "lr": Between(0.005, 0.03, log=True)}
+
+
+def clusters(labels: int = 6) -> tuple[Any, Any]:
+    generator = np.random.default_rng(0)
+    true = np.repeat([0, 1, 2], 30)
+    X = generator.normal(size=(90, 5)) + 2 * np.eye(3, 5)[true]
+    y = np.full(90, -1)
+    for code in range(3):
+        y[np.flatnonzero(true == code)[:labels]] = code
+    return X, y
+
+
+def small(**changed: Any) -> SobolevClassifier:
+    return SobolevClassifier(**{"k": 5, "alpha": 2, "hidden_channels": 8, "epochs": 20, **changed})
+
+
+def test_the_best_trial_has_the_loss_of_an_ordinary_fit_with_its_setting() -> None:
+    X, y = clusters()
+    found = tune(X, y, 5, base=small(), space=SMALL)
+    assert len(found.trials) == 5
+    assert found.complete
+    assert found.log_loss == min(t.log_loss for t in found.trials if t.log_loss is not None)
+    assert found.trials[0].setting == {"k": 5, "alpha": 2, "lr": 0.01}  # the base comes first
+    again = small(n_members=4, random_state=0, **found.setting).fit(X, y)
+    assert again.out_of_fold_log_loss_ == pytest.approx(found.log_loss, rel=1e-5)
+    assert again.out_of_fold_accuracy_ == pytest.approx(found.accuracy)
+    assert found.best_so_far()[-1] == found.log_loss
+    assert set(found.importance) == set(SMALL)
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_neighbours_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sobgnn.classifier
+    import sobgnn.tuning
+
+    asked: list[int] = []
+    search = sobgnn.tuning.nearest
+
+    def counted(X: Any, k: int, **options: Any) -> Any:
+        asked.append(k)
+        return search(X, k, **options)
+
+    monkeypatch.setattr(sobgnn.tuning, "nearest", counted)
+    monkeypatch.setattr(sobgnn.classifier, "nearest", counted)
+    tune(*clusters(), 3, base=small(), space=SMALL)
+    assert asked == [8]
+
+
+def test_labels_that_are_hidden_do_not_change_the_search() -> None:
+    X, y = clusters()
+    one = tune(X, y, 2, base=small(), space=SMALL)
+    other = tune(X, np.where(y == -1, np.nan, y.astype(float)), 2, base=small(), space=SMALL)
+    assert one.setting == other.setting
+    assert one.log_loss == other.log_loss
+
+
+def test_a_given_graph_is_not_searched() -> None:
+    X, y = clusters()
+    found = tune(X, y, 2, base=small(), space=SMALL, graph=knn_graph(X, k=6))
+    assert set(found.setting) == {"alpha", "lr"}
+
+
+def test_a_search_that_was_stopped_goes_on_from_its_journal(tmp_path: Path) -> None:
+    X, y = clusters()
+
+    def stop(seen: TuningProgress) -> bool:
+        return seen.done == 2
+
+    first = tune(X, y, 4, base=small(), space=SMALL, storage=tmp_path / "j", sampler="random", progress=stop)
+    assert len(first.trials) == 2
+    assert not first.complete
+    rest = tune(X, y, 4, base=small(), space=SMALL, storage=tmp_path / "j", sampler="random")
+    assert rest.trials[:2] == first.trials
+    straight = tune(X, y, 4, base=small(), space=SMALL, sampler="random")
+    assert [t.setting for t in rest.trials] == [t.setting for t in straight.trials]
+
+
+def test_other_data_in_the_same_storage_is_another_search(tmp_path: Path) -> None:
+    X, y = clusters()
+    tune(X, y, 2, base=small(), space=SMALL, storage=tmp_path / "j")
+    assert len(tune(X + 1, y, 1, base=small(), space=SMALL, storage=tmp_path / "j").trials) == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"trials": 0}, "`trials` must be a whole number of at least 1, but got 0"),
+        ({"trials": True}, "`trials` must be"),
+        ({"sampler": "grid"}, "`sampler` must be 'tpe' or 'random', but got 'grid'"),
+        ({"members": 1}, "`members` must be at least 2"),
+        ({"space": {"colour": OneOf(("red",))}}, "`space` must name"),
+        ({"space": {"scale": OneOf((None,))}}, "`space` must name"),
+        ({"base": SobolevClassifier(early_stopping=False)}, "Tuning needs labels to hold out"),
+        ({"storage": "postgresql://127.0.0.1:1/none"}, "cannot be used"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(changed: dict[str, Any], message: str) -> None:
+    X, y = clusters()
+    with pytest.raises(ValueError, match=message):
+        tune(X, y, **{"trials": 1, "base": small(), "space": SMALL, **changed})
+
+
+def test_too_few_labels_to_hold_out_are_named() -> None:
+    with pytest.raises(ValueError, match="at least 3 in each class, but class '0' has 2"):
+        tune(*clusters(labels=2), 1)
+
+
+def table_file(folder: Path) -> Path:
+    X, y = clusters()
+    rows = [",".join([*(f"{v:.4f}" for v in x), "abc"[c] if c >= 0 else ""]) for x, c in zip(X, y, strict=True)]
+    file = folder / "points.csv"
+    file.write_text("\n".join(["p,q,r,s,t,label", *rows]) + "\n")
+    return file
+
+
+def test_the_command_writes_a_run_with_its_search_and_goes_on_with_more_trials(tmp_path: Path) -> None:
+    from sobgnn.run_folder import open_run
+
+    file, run = table_file(tmp_path), tmp_path / "run"
+    for trials in (1, 2):
+        tune_command(str(file), trials=trials, out=run, drop=[])
+        assert sorted(p.name for p in run.iterdir()) == sorted(
+            ["model", "predictions.csv", "report.html", "metrics.json", "table.json", "search.html", JOURNAL]
+        )
+        measured = json.loads((run / "metrics.json").read_text())
+        assert len(measured["search"]["trials"]) == trials
+    assert "What mattered" in (run / "search.html").read_text() or not measured["search"]["importance"]
+    classifier, _ = open_run(run)
+    assert {name: classifier.get_params()[name] for name in measured["search"]["setting"]} == measured["search"][
+        "setting"
+    ]
+
+
+def test_a_request_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
+    file = table_file(tmp_path)
+    with pytest.raises(ValueError, match="trials"):
+        tune_command(str(file), trials=0, out=tmp_path / "run")
+    with pytest.raises(ValueError, match="--storage"):
+        tune_command(str(file), worker=True)
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(ValueError, match="already there"):
+        tune_command(str(file), out=tmp_path / "taken")
+
+
+def test_the_command_reads_its_options_from_words() -> None:
+    app = typer.Typer()
+    app.command()(tune_command)
+    with pytest.raises(ValueError, match="sampler"):
+        typer.main.get_command(app)(["digits", "--sampler", "grid", "--trials", "2"], standalone_mode=False)
