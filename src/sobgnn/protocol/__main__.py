@@ -5,38 +5,48 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 from sobgnn.baselines.classical import CLASSICAL
 from sobgnn.protocol import actions, studies
+from sobgnn.protocol.actions import Running
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Exit: 0 done, 2 wrong input, 3 the time limit came first (run it again to go on)."""
+    chosen = vars(_parser().parse_args(arguments))
+    command = chosen.pop("command")
+    action: Callable[..., Any] = getattr(actions, command.replace("-", "_"))
+    try:
+        if command in ("prepare", "report", "settings"):
+            action(**chosen)
+            return 0
+        how = {field.name: chosen.pop(field.name) for field in fields(Running) if field.name in chosen}
+        return 0 if action(Running(**how), **chosen) else 3
+    except (ValueError, TypeError, FileNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m sobgnn.protocol", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     prepare = commands.add_parser("prepare", help="write data sets and their graphs as small files")
     prepare.add_argument("--datasets", type=_names, default=[*studies.DATASETS, *studies.EXTRA_DATASETS])
     prepare.add_argument("--out", type=Path, required=True)
     table1 = commands.add_parser("table1", help="random search and final seeds for every model and data set")
-    _running(table1)
-    table1.add_argument("--models", type=_names, default=list(studies.TABLE1_MODELS))
-    table1.add_argument("--datasets", type=_names, default=list(studies.DATASETS))
-    table1.add_argument("--trials", type=int, default=100)
-    table1.add_argument("--seeds", type=int, default=50)
+    _running(table1, trials=100, seeds=50)
+    table1.add_argument("--models", type=_names, default=None)
     table1.add_argument("--heads", type=_names, default=["plain"], help="plain, paper or both")
     few = commands.add_parser("few-labels", help="models at 1, 5 and 20 labels per class and at 10 %%")
-    _running(few)
+    _running(few, trials=10, seeds=20)
     few.add_argument("--models", type=_names, default=list(studies.FEW_MODELS))
-    few.add_argument("--datasets", type=_names, default=list(studies.DATASETS))
     few.add_argument("--labels", type=_names, default=list(studies.FEW_LABELS), help="n/class or 10%%")
-    few.add_argument("--trials", type=int, default=10)
-    few.add_argument("--seeds", type=int, default=20)
     ablations = commands.add_parser("ablations", help="S-SobGNN with one thing changed at a time")
-    _running(ablations)
+    _running(ablations, trials=None, seeds=20)
     ablations.add_argument("--kinds", type=_names, default=list(studies.ABLATIONS))
-    ablations.add_argument("--datasets", type=_names, default=list(studies.DATASETS))
-    ablations.add_argument("--seeds", type=int, default=20)
     report = commands.add_parser("report", help="tables and plots from JSON lines; trains nothing")
     report.add_argument("--lines", type=Path, required=True, help="folder of JSON lines, also compressed ones")
     report.add_argument("--out", type=Path, default=Path("results"))
@@ -44,21 +54,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings.add_argument("--models", type=_names, default=[*studies.TABLE1_MODELS, *CLASSICAL])
     settings.add_argument("--trials", type=int, default=100)
     settings.add_argument("--out", type=Path, default=Path("results/settings"))
-    chosen = vars(parser.parse_args(arguments))
-    command = chosen.pop("command")
-    try:
-        if command in ("prepare", "report", "settings"):
-            getattr(actions, command)(**chosen)
-            return 0
-        action: Callable[..., bool] = getattr(actions, command.replace("-", "_"))
-        return 0 if action(**chosen) else 3
-    except (ValueError, TypeError, FileNotFoundError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    return parser
 
 
-def _running(parser: argparse.ArgumentParser) -> None:
+def _running(parser: argparse.ArgumentParser, trials: int | None, seeds: int) -> None:
     """Options of every command that trains."""
+    if trials is not None:
+        parser.add_argument("--trials", type=int, default=trials)
+    parser.add_argument("--seeds", type=int, default=seeds)
+    parser.add_argument("--datasets", type=_names, default=list(studies.DATASETS))
     parser.add_argument("--out", type=Path, default=Path("results/lines"), help="folder of JSON lines, appended to")
     parser.add_argument("--data", type=Path, default=None, help="folder of prepared data sets")
     parser.add_argument("--device", default="auto")

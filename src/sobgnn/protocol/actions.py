@@ -6,6 +6,7 @@ import importlib
 import json
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -24,6 +25,43 @@ def say_now(line: str) -> None:
     print(line, flush=True)
 
 
+@dataclass(frozen=True)
+class Running:
+    """How a study is trained, whichever it is.
+
+    Args:
+        out: Folder of JSON lines, appended to.
+        data: Folder of prepared data sets; what it has not is prepared now.
+        device: ``"cpu"``, ``"cuda"`` or ``"auto"``, CUDA where there is one.
+        shard: ``"i/n"``, part i of n.
+        time_limit: Seconds after which no batch starts.
+        epochs: Steps of a training at the most.
+        resume: Go on where the folder's lines end; else they are an error.
+        cuda_graph: Record steps on CUDA and replay them.
+        say: Takes lines for people.
+        progress: Takes the share done, the seconds left and what is being trained, instead of a line for each batch.
+    """
+
+    out: Path = Path("results/lines")
+    data: Path | None = None
+    device: str = "auto"
+    shard: str = "1/1"
+    time_limit: float | None = None
+    epochs: int = 500
+    resume: bool = True
+    cuda_graph: bool = True
+    say: Callable[[str], None] = say_now
+    progress: Callable[[float, float, str], None] | None = None
+
+    @property
+    def where(self) -> torch.device:
+        """The device."""
+        chosen = self.device
+        if chosen == "auto":
+            chosen = "cuda" if torch.cuda.is_available() else "cpu"
+        return torch.device(chosen)
+
+
 def prepare(datasets: Sequence[str], out: Path, say: Callable[[str], None] = say_now) -> None:
     """Write each data set and its graph as one small file."""
     for name in datasets:
@@ -32,94 +70,68 @@ def prepare(datasets: Sequence[str], out: Path, say: Callable[[str], None] = say
 
 
 def table1(
-    models: Sequence[str] = studies.TABLE1_MODELS,
+    running: Running,
+    models: Sequence[str] | None = None,
     datasets: Sequence[str] = studies.DATASETS,
     trials: int = 100,
     seeds: int = 50,
     heads: Sequence[str] = ("plain",),
-    out: Path = Path("results/lines"),
-    data: Path | None = None,
-    device: str = "auto",
-    shard: str = "1/1",
-    time_limit: float | None = None,
-    epochs: int = 500,
-    resume: bool = True,
-    cuda_graph: bool = True,
 ) -> bool:
-    """Fill the paper's table. False where the time limit came first."""
-    cells = studies.table1(models, datasets, trials, seeds, heads)
-    return train(cells, "table1", out, data, device, shard, time_limit, epochs, resume, cuda_graph)
+    """Fill the paper's table; without ``models``, all on CUDA, and on CPUs, where attention takes hours, the others.
+
+    False where the time limit came first.
+    """
+    if models is None:
+        models = studies.TABLE1_MODELS
+        if running.where.type == "cpu":
+            models = [model for model in models if model not in studies.ATTENTION]
+            running.say(
+                f"On a CPU without {', '.join(studies.ATTENTION)}, which are slow there: name them to train them."
+            )
+    return train(running, "table1", studies.table1(models, datasets, trials, seeds, heads))
 
 
 def few_labels(
+    running: Running,
     models: Sequence[str] = studies.FEW_MODELS,
     datasets: Sequence[str] = studies.DATASETS,
     labels: Sequence[str] = studies.FEW_LABELS,
     trials: int = 10,
     seeds: int = 20,
-    out: Path = Path("results/lines"),
-    data: Path | None = None,
-    device: str = "auto",
-    shard: str = "1/1",
-    time_limit: float | None = None,
-    epochs: int = 500,
-    resume: bool = True,
-    cuda_graph: bool = True,
 ) -> bool:
     """Fill the study of few labels. False where the time limit came first."""
-    cells = studies.few_labels(models, datasets, labels, trials, seeds)
-    return train(cells, "few-labels", out, data, device, shard, time_limit, epochs, resume, cuda_graph)
+    return train(running, "few-labels", studies.few_labels(models, datasets, labels, trials, seeds))
 
 
 def ablations(
+    running: Running,
     kinds: Sequence[str] = tuple(studies.ABLATIONS),
     datasets: Sequence[str] = studies.DATASETS,
     seeds: int = 20,
-    out: Path = Path("results/lines"),
-    data: Path | None = None,
-    device: str = "auto",
-    shard: str = "1/1",
-    time_limit: float | None = None,
-    epochs: int = 500,
-    resume: bool = True,
-    cuda_graph: bool = True,
 ) -> bool:
     """Fill the ablations. False where the time limit came first."""
-    cells = studies.ablations(kinds, datasets, seeds)
-    return train(cells, "ablations", out, data, device, shard, time_limit, epochs, resume, cuda_graph)
+    return train(running, "ablations", studies.ablations(kinds, datasets, seeds))
 
 
-def train(
-    cells: Sequence[Cell],
-    study: str,
-    out: Path,
-    data: Path | None,
-    device: str,
-    shard: str,
-    time_limit: float | None,
-    epochs: int,
-    resume: bool,
-    cuda_graph: bool,
-) -> bool:
+def train(running: Running, study: str, cells: Sequence[Cell]) -> bool:
     """Train one shard of a study's cells."""
-    index, count = _shard(shard)
+    index, count = _shard(running.shard)
     file = f"{study}.jsonl" if count == 1 else f"{study}.{index}-of-{count}.jsonl"
-    if not resume and any(out.glob(f"{study}*.jsonl*")):
-        raise ValueError(f"{out} already holds results of {study}. Resume them, or pass another folder.")
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if not running.resume and any(running.out.glob(f"{study}*.jsonl*")):
+        raise ValueError(f"{running.out} already holds results of {study}. Resume them, or pass another folder.")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return run(
             part_of(cells, index, count),
-            out,
-            device=torch.device(device),
-            folder=data,
+            running.out,
+            device=running.where,
+            folder=running.data,
             file=file,
-            limits=Limits(epochs),
-            time_limit=time_limit,
-            cuda_graph=cuda_graph,
-            say=say_now,
+            limits=Limits(running.epochs),
+            time_limit=running.time_limit,
+            cuda_graph=running.cuda_graph,
+            say=running.say,
+            progress=running.progress,
         )
 
 

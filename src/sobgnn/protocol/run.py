@@ -50,6 +50,11 @@ class Clock:
         self.seconds[model] = self.seconds.get(model, 0.0) + seconds
         self.counts[model] = self.counts.get(model, 0) + trainings
 
+    @property
+    def share(self) -> float:
+        """Part of the whole that is done, from 0 to 1."""
+        return min(1.0, self.cost_done / self.cost_total) if self.cost_total else 1.0
+
     def left(self) -> float:
         """Seconds to the end, at the pace so far."""
         return self.elapsed * (self.cost_total - self.cost_done) / self.cost_done if self.cost_done else float("nan")
@@ -70,6 +75,7 @@ def run(
     time_limit: float | None = None,
     cuda_graph: bool = True,
     say: Callable[[str], None] = print,
+    progress: Callable[[float, float, str], None] | None = None,
 ) -> bool:
     """Fill ``cells``, appending to ``out/file`` what no file of ``out`` has yet. False where time ran out first.
 
@@ -82,7 +88,8 @@ def run(
         limits: How long a training may take.
         time_limit: Seconds after which to stop between two batches.
         cuda_graph: Record steps on CUDA and replay them.
-        say: Takes lines of progress.
+        say: Takes lines for people.
+        progress: Takes the share done, the seconds left and the cell's name after each batch, instead of a line.
     """
     limits = limits or Limits()
     writer = Writer(out / file)
@@ -116,7 +123,10 @@ def run(
                     writer.append(records)
                     known.update((record.key, record) for record in records)
                     clock.add(batch.cell.model, len(records), time.perf_counter() - begin, batch.cost)
-                    say(_line(clock, batch))
+                    if progress is None:
+                        say(_line(clock, batch))
+                    else:
+                        progress(clock.share, clock.left(), batch.cell.name)
                 return True
 
             if not fill(search_batches(cell, n)):
@@ -165,11 +175,10 @@ def _left(cell: Cell, num_nodes: int, known: dict[Key, Record]) -> float:
 
 
 def _line(clock: Clock, batch: Batch) -> str:
-    share = clock.cost_done / clock.cost_total if clock.cost_total else 1.0
-    minutes = clock.left() / 60
+    minutes = max(0.0, clock.left()) / 60
     rate = clock.rates()[batch.cell.model]
     return (
-        f"{min(share, 1):6.1%}  {minutes:5.1f} min left  {batch.cell.name}, {batch.stage}: "
+        f"{clock.share:6.1%}  {minutes:5.1f} min left  {batch.cell.name}, {batch.stage}: "
         f"{len(batch.members)} at once, {rate:.0f} trainings per minute"
     )
 
