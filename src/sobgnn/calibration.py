@@ -25,13 +25,13 @@ def log_loss(probabilities: _Array, codes: npt.NDArray[np.int64]) -> _Array:
     return result
 
 
-def fit_temperature(probabilities: _Array, codes: npt.NDArray[np.int64]) -> float:
+def fit_temperature(probabilities: _Array, codes: npt.NDArray[np.int64], weight: _Array | None = None) -> float:
     """The temperature in [0.2, 5] with the least log loss on held-out labels, by golden section in log T."""
     ratio = (np.sqrt(5) - 1) / 2
     low, high = np.log(0.2), np.log(5.0)
 
     def score(at: float) -> float:
-        return float(log_loss(sharpen(probabilities, float(np.exp(at))), codes).mean())
+        return float(np.average(log_loss(sharpen(probabilities, float(np.exp(at))), codes), weights=weight))
 
     # The loss is convex in 1/T, so it has one valley in log T too.
     left, right = high - ratio * (high - low), low + ratio * (high - low)

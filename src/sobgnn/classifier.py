@@ -44,11 +44,57 @@ _SCALARS = (
 
 
 class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Labels for many points from a few, by an ensemble of S-SobGNNs and perceptrons over a k-NN graph.
+    """Labels for many points from a few, by S-SobGNNs and perceptrons over a k-nearest-neighbour graph.
 
-    ``n_members`` S-SobGNNs and as many perceptrons are trained, each family as one batch, every member with a fold
-    of the labels held out for early stopping. How much each family counts, and how far the result is smoothed over
-    the graph, is decided on the held-out labels.
+    ``n_members`` S-SobGNNs and as many perceptrons are trained, each family as one batch. Four members of a family
+    hold out a quarter of the labels each, in turn; the others learn from all. The labels, while held out, say when
+    to stop, how much each family counts (``mixing_``), how far the result is smoothed over the graph
+    (``smoothing_``) and how sure it may be (``temperature_``). With fewer than 3 labels in some class nothing is
+    held out: a fixed schedule and fixed values take their place.
+
+    Args:
+        k: Neighbours of each point; at most one less than there are points.
+        alpha: Filters per layer: Hadamard powers of the graph.
+        epsilon: Weight of self-loops.
+        hidden_channels: Size of hidden rows; the perceptrons' are twice as wide.
+        num_layers: Layers.
+        dropout: Share of hidden entries dropped in training.
+        combine: ``"linear"`` or ``"concat"``, see :class:`~sobgnn.SobolevConv`.
+        self_branch: Add the graph-free filter to every layer.
+        n_members: Networks per family.
+        mixing: Share of the S-SobGNNs in the result, from 0 (perceptrons alone) to 1; ``"auto"`` decides.
+        smoothing: Strength in [0, 1) of smoothing the probabilities over the graph; ``"auto"`` decides.
+        early_stopping: Hold out labels; ``"auto"``: where every class has at least 3.
+        calibrate: Fit a temperature where at least 50 labels were held out in turn.
+        class_weight: ``None``, ``"balanced"`` (inversely to the number of labels) or weights by class.
+        scale: What each column of X is divided by: its ``"range"``, its ``"standard"`` deviation, or nothing.
+        n_components: Columns the networks and the neighbour search see at the most: principal components of dense X,
+            singular vectors of sparse X. ``None``: all, and sparse X is made dense.
+        metric: Distance of neighbours, ``"euclidean"`` or ``"cosine"``.
+        bandwidth: Of the Gaussian kernel, see :func:`~sobgnn.knn_graph`.
+        symmetrize: ``"union"`` or ``"mutual"``, see :func:`~sobgnn.knn_graph`.
+        method: Neighbour search: ``"exact"``, ``"hnsw"`` or ``"auto"``.
+        epochs: Full-batch steps at the most.
+        lr: Adam's learning rate.
+        weight_decay: L2 penalty.
+        device: Where to compute; ``None``: the CPU.
+        verbose: 1 says what was decided.
+        random_state: Same number, same predictions.
+
+    Attributes:
+        classes_: [C], sorted.
+        transduction_: [N], the label of every training point: as given, or predicted.
+        label_distributions_: [N, C], probabilities; 1 for given labels.
+        component_labelled_: bool [N]. Points in a component of the graph without any label are judged by their
+            features alone.
+        graph_: The :class:`~sobgnn.Graph`.
+        mixing_, smoothing_, temperature_: What was decided.
+        out_of_fold_accuracy_, out_of_fold_log_loss_: Of labels while held out; NaN where none were.
+        history_: Training curves by family, ``"graph"`` and ``"features"``: arrays [T] or [T, members].
+        filter_weights_: [layers, branches], how much each filter counts, mean over members; rows sum to 1.
+        embedding_: [N, at most 32], principal components of the members' hidden rows.
+        n_iter_: Steps made.
+        labelled_: Rows of X that have a label.
     """
 
     def __init__(
@@ -135,6 +181,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         if y is None:
             raise ValueError("This estimator requires y to be passed, but the target y is None.")
+        self._check_settings()
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         self.classes_, codes = encode_labels(y, X.shape[0])
         if len(self.classes_) < 2:
@@ -164,7 +211,31 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             mixing=self.mixing, smoothing=self.smoothing, calibrate=self.calibrate, hook=progress,
         )  # fmt: skip
         self._keep(network, features, points, operators, fit, reached, attaching, labels)
+        if self.verbose:
+            held = f"held-out accuracy {self.out_of_fold_accuracy_:.1%}, " if labels.folds else ""
+            print(
+                f"{len(labels.index)} labels of {len(z)} points, {self.n_iter_} steps: {held}graph members count "
+                f"{self.mixing_:.0%}, smoothing {self.smoothing_:g}, temperature {self.temperature_:.2f}."
+            )
+            if not component_labelled.all():
+                print(f"{(~component_labelled).sum()} points reach no label through the graph; judged by features.")
         return self
+
+    def _check_settings(self) -> None:
+        for name in ("k", "hidden_channels", "num_layers", "n_members", "epochs"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+                raise ValueError(f"`{name}` must be an integer of at least 1, but got {value!r}.")
+        for name, top in (("mixing", 1.0), ("smoothing", 0.999)):
+            value = getattr(self, name)
+            if value != "auto" and not (isinstance(value, (int, float)) and 0 <= value <= top):
+                raise ValueError(f'`{name}` must be "auto" or a number from 0 to {top:g}, but got {value!r}.')
+        if self.scale not in (None, "range", "standard"):
+            raise ValueError(f'`scale` must be "range", "standard" or None, but got {self.scale!r}.')
+        if self.n_components is not None and not (
+            isinstance(self.n_components, (int, np.integer)) and self.n_components >= 1
+        ):
+            raise ValueError(f"`n_components` must be None or an integer of at least 1, but got {self.n_components!r}.")
 
     def _graph(
         self, z: npt.NDArray[np.float32], given: Any, device: torch.device, progress: Hook | None
@@ -202,8 +273,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         hold = not few if self.early_stopping == "auto" else bool(self.early_stopping)
         if few and self.early_stopping == "auto" and self.verbose:
             print("Fewer than 3 labels in some class: training by a fixed schedule, without held-out labels.")
-        folds = min(FOLDS, self.n_members, int(counts.max())) if hold else 0
-        fold = stratified_folds(given, folds, generator) if folds > 0 else np.full(len(given), -1)
+        folds = min(FOLDS, int(counts.max())) if hold else 1
+        fold = stratified_folds(given, folds, generator) if folds > 1 else np.full(len(given), -1)
+        fold[fold >= self.n_members] = -1  # fewer members than folds: some labels are never held out
         weight = _class_weights(self.class_weight, self.classes_, given)
         seeds = [int(seed) for seed in generator.integers(2**31, size=self.n_members)]
         return Labels(index, given, weight, fold, seeds)
@@ -263,6 +335,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any, *, graph: Any = None) -> npt.NDArray[Any]:
         """The most probable class of new points X [M, F]; see :meth:`predict_proba`."""
+        check_is_fitted(self, "predictor_")
         chosen: npt.NDArray[Any] = self.classes_[self.predict_proba(X, graph=graph).argmax(axis=1)]
         return chosen
 

@@ -41,24 +41,25 @@ class Network:
     self_branch: bool = True
 
     def graph_model(self) -> SSobGNN:
-        """An S-SobGNN of this shape."""
-        return SSobGNN(
-            self.in_channels,
-            self.hidden_channels,
-            self.out_channels,
-            self.num_layers,
-            self.alpha,
-            self.epsilon,
-            self.dropout,
-            self.combine,
-            self.self_branch,
-        )
+        """An S-SobGNN of this shape; torch's random state is left alone."""
+        with torch.random.fork_rng(devices=[]):
+            return SSobGNN(
+                self.in_channels,
+                self.hidden_channels,
+                self.out_channels,
+                self.num_layers,
+                self.alpha,
+                self.epsilon,
+                self.dropout,
+                self.combine,
+                self.self_branch,
+            )
 
     def feature_model(self) -> FeatureNetwork:
-        """A perceptron with as many layers, as wide as all branches of one layer together would be halved."""
-        return FeatureNetwork(
-            self.in_channels, 2 * self.hidden_channels, self.out_channels, max(2, self.num_layers), self.dropout
-        )
+        """A perceptron with as many layers, at least 2, and twice as wide."""
+        layers, width = max(2, self.num_layers), 2 * self.hidden_channels
+        with torch.random.fork_rng(devices=[]):
+            return FeatureNetwork(self.in_channels, width, self.out_channels, layers, self.dropout)
 
 
 class FeatureNetwork(nn.Module):
@@ -103,7 +104,7 @@ class Labels:
         index: int64 [L], the labelled points.
         codes: int64 [L], their classes.
         weight: float64 [L], each label's weight, by its class.
-        fold: int64 [L], in [0, folds); -1 everywhere where nothing is held out.
+        fold: int64 [L], in [0, folds), no more folds than members; -1 for labels that no member holds out.
         seeds: One per member. Member s holds out fold s; the members after the last fold learn from all labels.
     """
 
@@ -135,7 +136,8 @@ class Labels:
     def task(self, members: slice, device: torch.device) -> Task:
         """The training task of some members, whose logits have one row per label."""
         held = self.held_out()[members]
-        validation = torch.from_numpy(held).to(device) if held.any() else None
+        counted = (held * self.weight).astype(np.float32)
+        validation = torch.from_numpy(counted).to(device) if held.any() else None
         weight = np.where(held, 0.0, self.weight)
         weight /= weight.sum(axis=1, keepdims=True)
         return Task(

@@ -65,7 +65,7 @@ class Choice:
         temperature: Divides the logits.
         log_loss: Out of fold, of this choice; NaN where nothing was held out.
         accuracy: Likewise.
-        probabilities: Out-of-fold probabilities of the labelled points under this choice, before the
+        probabilities: Out-of-fold probabilities of the labels that were held out, under this choice, before the
             temperature [L, C]; ``None`` where nothing was held out.
     """
 
@@ -155,30 +155,33 @@ def choose(
     families = [family for family in (by_graph, by_features) if family is not None]
     betas: Sequence[float] = (MIXING_GRID if mixing == "auto" else (mixing,)) if len(families) == 2 else (1.0,)
     strengths: Sequence[float] = SMOOTHING_GRID if smoothing == "auto" else (smoothing,)
+    judged = labels.fold >= 0
+    codes, weight = labels.codes[judged], labels.weight[judged]
     best: tuple[float, float, float, npt.NDArray[np.float32]] | None = None
     for strength, held in zip(strengths, _held_out(operators, families, labels, strengths), strict=True):
         for beta in betas:
             mixed = beta * held[0] + (1 - beta) * held[-1]
-            loss = float(log_loss(mixed, labels.codes).mean())
+            loss = float(np.average(log_loss(mixed, codes), weights=weight))
             if best is None or loss < best[0]:
                 best = (loss, beta, strength, mixed)
     assert best is not None
     loss, beta, strength, probabilities = best
     if len(families) == 1:
         beta = 0.0 if by_graph is None else 1.0
-    enough = calibrate and len(labels.codes) >= CALIBRATION_LABELS
-    temperature = fit_temperature(probabilities, labels.codes) if enough else 1.0
-    accuracy = float((probabilities.argmax(axis=1) == labels.codes).mean())
+    enough = calibrate and len(codes) >= CALIBRATION_LABELS
+    temperature = fit_temperature(probabilities, codes, weight) if enough else 1.0
+    accuracy = float((probabilities.argmax(axis=1) == codes).mean())
     return Choice(beta, strength, temperature, loss, accuracy, probabilities)
 
 
 def _held_out(
     operators: SobolevOperators, families: Sequence[Tensor], labels: Labels, strengths: Sequence[float]
 ) -> Iterator[npt.NDArray[np.float32]]:
-    """For each strength, every family's smoothed probabilities of each label while it is held out, [F, L, C]."""
+    """For each strength, every family's smoothed probabilities of each held-out label, [F, L, C]."""
     device = families[0].device
     index, codes = labels.tensors(device)
     fold = torch.from_numpy(labels.fold).to(device)
+    judged = fold >= 0
     starts, fixed = [], []
     for family in families:
         for number in range(labels.folds):
@@ -188,8 +191,9 @@ def _held_out(
             fixed.append(held)
     start, held = torch.stack(starts, dim=1), torch.stack(fixed, dim=1)
     for strength in strengths:
-        smoothed = smooth(operators.graph, start, strength, held)[index]
-        own = smoothed.view(len(index), len(families), labels.folds, -1)[torch.arange(len(index)), :, fold]
+        smoothed = smooth(operators.graph, start, strength, held)[index[judged]]
+        by_fold = smoothed.view(len(smoothed), len(families), labels.folds, -1)
+        own = by_fold[torch.arange(len(smoothed), device=device), :, fold[judged]]
         yield own.transpose(0, 1).cpu().numpy()
 
 

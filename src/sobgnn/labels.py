@@ -68,7 +68,9 @@ def _is_missing(value: Any) -> bool:
 
 def _uniform(given: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Object entries as one type: all texts, all numbers or all booleans."""
-    if given.dtype.kind == "f" and np.array_equal(given, given.astype(np.int64)):
+    if given.dtype.kind == "f" and not np.isfinite(given).all():
+        raise ValueError("Input y contains infinity. Labels are names or numbers; unlabelled is -1, None or NaN.")
+    if given.dtype.kind == "f" and np.array_equal(given, np.rint(given)) and np.abs(given).max() < 2**53:
         return given.astype(np.int64)  # whole numbers became floats only to make room for NaN
     if given.dtype.kind != "O":
         return given

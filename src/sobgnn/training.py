@@ -52,7 +52,7 @@ class Task:
     Args:
         target: int64 [R] or [S, R], classes; any valid class where it is not used.
         train_weight: float32 [S, R]. Row r's share in member s's loss; 0 where it has none. Rows sum to 1.
-        validation: bool [S, R], or ``None``. Rows that choose a member's best weights.
+        validation: bool [S, R], or ``None``. Rows that choose a member's best weights; numbers weigh them.
     """
 
     target: Tensor
