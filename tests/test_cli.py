@@ -212,7 +212,7 @@ def test_figure_1_is_drawn(here, capsys):
 def test_help_names_every_command_and_needs_no_torch():
     script = "import sys; from sobgnn.cli import main; main(['--help']); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=os.environ, check=True)
-    for command in ("fit", "predict", "data", "reproduce"):
+    for command in ("fit", "predict", "tune", "data", "reproduce"):
         assert command in done.stdout
     if done.stdout.strip().endswith("True"):
         pytest.xfail("the package imports torch when it is imported")

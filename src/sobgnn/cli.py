@@ -11,6 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
+# Commands of other modules import their heavy parts when they are called, as those here do.
+from sobgnn.protocol.commands import app as reproduce_app
+from sobgnn.tune_command import tune
+
 INTERRUPTED = 130
 WRONG_INPUT = 2
 
@@ -23,10 +27,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 data_app = typer.Typer(help="Data sets by name, and where they are.", rich_markup_mode=None)
-reproduce_app = typer.Typer(help="The paper, measured.", rich_markup_mode=None)
-# Commands of other modules join here, each as a typer app that imports its heavy parts when it is called.
 app.add_typer(data_app, name="data")
-app.add_typer(reproduce_app, name="reproduce")
+app.add_typer(reproduce_app, name="reproduce", help="The paper, measured.")
 
 
 @app.command()
@@ -116,6 +118,9 @@ def predict(
         for done in run_folder.predict_batches(classifier, tables.batches(data, encoding), file):
             count(done)
     console.wrote(target, done)
+
+
+app.command()(tune)
 
 
 @data_app.command("list")

@@ -236,7 +236,7 @@ def _graph(fitted: Fitted, measured: dict[str, Any], charts: dict[str, figures.C
 
 def _next(fitted: Fitted) -> str:
     unlabelled = int((fitted.given == -1).sum())
-    if not unlabelled or not hasattr(fitted.classifier, "suggest"):
+    if not unlabelled:
         return ""
     rows = np.asarray(fitted.classifier.suggest(min(_SUGGESTED, unlabelled)), dtype=np.int64)
     predicted, confidence = fitted.predicted, fitted.confidence
