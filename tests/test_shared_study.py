@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,16 @@ import pytest
 from optuna.trial import TrialState
 
 from postgres_server import UnavailableError, postgres_server
-from sobgnn.shared_study import ATTEMPTS_PER_SETTING, RETRIES, Pulse, StopSearch, open_storage, run_search, slots
+from sobgnn.shared_study import (
+    ATTEMPTS_PER_SETTING,
+    RETRIES,
+    Pulse,
+    StopSearch,
+    _claim,
+    open_storage,
+    run_search,
+    slots,
+)
 
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 
@@ -138,13 +149,37 @@ def test_a_storage_that_cannot_be_used_is_refused_in_one_line_without_the_passwo
     assert "secret" not in str(caught.value)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def postgres() -> Iterator[str]:
     try:
         with postgres_server() as url:
             yield url
     except UnavailableError as reason:
         pytest.skip(str(reason))
+
+
+def test_of_many_that_claim_a_trial_at_once_one_gets_it(postgres: str) -> None:
+    # Three workers seldom meet at one trial by chance; here they must.
+    workers, rounds, pulse = 6, 5, Pulse()
+    with open_storage(postgres, pulse) as storage:
+        study = optuna.create_study(storage=storage, study_name="claims")
+        for _ in range(rounds):
+            study.enqueue_trial({})
+        study_id = storage.get_study_id_from_name("claims")
+        identities = [storage.get_trial_id_from_study_id_trial_number(study_id, n) for n in range(rounds)]
+    gate = threading.Barrier(workers, timeout=60)
+
+    def claims(_: int) -> list[bool]:
+        with open_storage(postgres, pulse) as own:
+            won = []
+            for identity in identities:
+                gate.wait()
+                won.append(_claim(own, identity, pulse))
+            return won
+
+    with ThreadPoolExecutor(workers) as pool:
+        won = list(pool.map(claims, range(workers)))
+    assert [sum(each) for each in zip(*won, strict=True)] == [1] * rounds
 
 
 WORKER = """
@@ -231,8 +266,9 @@ def test_a_worker_that_dies_right_after_it_claimed_a_trial_loses_nothing(tmp_pat
         study = optuna.create_study(storage=storage, study_name="s")
         study.enqueue_trial({})
         identity = storage.get_trial_id_from_study_id_trial_number(storage.get_study_id_from_name("s"), 0)
-        storage.record_heartbeat(identity)  # type: ignore[attr-defined]
-        storage.set_trial_state_values(identity, TrialState.RUNNING)
-        done = finished(run_search(storage, "s", 2, parabola, pulse=pulse))
+        assert _claim(storage, identity, pulse)  # and nothing more is heard of the one that did
+        until = time.monotonic() + 30
+        patience = lambda: time.monotonic() > until  # noqa: E731
+        done = finished(run_search(storage, "s", 2, parabola, pulse=pulse, waiting=patience))
     assert len(done) == 2
     assert done[-1].user_attrs == {RETRIES: 0}

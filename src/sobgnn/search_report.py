@@ -38,7 +38,7 @@ def search_section(measured: dict[str, Any], charts: dict[str, Chart]) -> str:
     finished, pruned = len(search["trials"]), search["pruned"]
     said = (
         f"{finished:,} of {search['wanted']:,} trials finished, {pruned:,} of them pruned early. The best has a log "
-        f"loss of {search['log_loss']:.3f} and an accuracy of {search['accuracy']:.1%} on labels while they were held out"
+        f"loss of {search['log_loss']:.3f} and an accuracy of {search['accuracy']:.1%} on labels held out"
     )
     before = search["default_log_loss"]
     said += f"; the setting before the search had {before:.3f}." if before is not None else "."
