@@ -146,13 +146,16 @@ def unpack_predictor(config: dict[str, Any], arrays: Arrays) -> Predictor:
         neighbor_recall=config["neighbor_recall"],
     )
     _check_graph(graph, len(points))
+    graph_parameters, feature_parameters = _under("graph_members.", tensors), _under("feature_members.", tensors)
+    _check_parameters(network.graph_model(), graph_parameters)
+    _check_parameters(network.feature_model(), feature_parameters)
     return Predictor(
         network,
         FeatureMap.from_arrays(_under("features.", arrays)),
         points,
         SobolevOperators(graph, network.alpha, network.epsilon),
-        _under("graph_members.", tensors),
-        _under("feature_members.", tensors),
+        graph_parameters,
+        feature_parameters,
         [tensors[f"states.{layer}"] for layer in range(sum(name.startswith("states.") for name in arrays))],
         tensors["distributions"],
         tensors["component_labelled"],
@@ -175,6 +178,13 @@ def _check_graph(graph: Graph, count: int) -> None:
     )
     if not good:
         raise ValueError("the graph's arrays contradict each other")
+
+
+def _check_parameters(model: torch.nn.Module, stacked: dict[str, torch.Tensor]) -> None:
+    """Raise on parameters that are not those of some members of ``model``; there may be none at all."""
+    expected = {name: tuple(value.shape) for name, value in model.named_parameters()}
+    if stacked and {name: tuple(value.shape[1:]) for name, value in stacked.items()} != expected:
+        raise ValueError("its networks are not of the shape its config.json gives them")
 
 
 def _under(prefix: str, values: dict[str, Any]) -> dict[str, Any]:

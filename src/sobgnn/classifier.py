@@ -405,6 +405,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 _, family, curve = name.split(".", 2)
                 self.history_.setdefault(family, {})[curve] = arrays[name]
         self._label()
+        # Parts that contradict each other show when they are used: better here than at the first prediction.
+        if self.predictor_(np.zeros((1, self.n_features_in_))).shape != (1, len(self.classes_)):
+            raise ValueError("its classes and its networks do not fit")
         return self
 
     def __sklearn_tags__(self) -> Any:

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+from sobgnn.calibration import expected_calibration_error, fit_temperature, log_loss, sharpen
+
+
+def drawn(temperature, points=4000, seed=0):
+    """Probabilities off by a temperature, and labels drawn from the true ones."""
+    generator = np.random.default_rng(seed)
+    logits = 2 * generator.normal(size=(points, 4))
+    true = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    codes = (true.cumsum(axis=1) > generator.random((points, 1))).argmax(axis=1)
+    stated = np.exp(logits * temperature)
+    return stated / stated.sum(axis=1, keepdims=True), codes
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
+def test_the_temperature_is_found_and_is_the_minimum(temperature):
+    stated, codes = drawn(temperature)
+    found = fit_temperature(stated, codes)
+    assert found == pytest.approx(temperature, rel=0.08)
+    best = minimize_scalar(
+        lambda t: log_loss(sharpen(stated, np.exp(t)), codes).mean(), bounds=(-1.6, 1.6), method="bounded"
+    )
+    assert np.log(found) == pytest.approx(best.x, abs=2e-3)
+
+
+def test_sharpening_divides_logits():
+    logits = np.array([[1.0, 2.0, -1.0]])
+    softmax = lambda z: np.exp(z) / np.exp(z).sum()  # noqa: E731
+    np.testing.assert_allclose(sharpen(softmax(logits), 2.5), softmax(logits / 2.5))
+
+
+def test_zero_probabilities_stay_finite():
+    certain = np.array([[1.0, 0.0], [0.0, 1.0]], dtype=np.float32)
+    assert np.isfinite(log_loss(certain, np.array([1, 1]))).all()
+    assert np.isfinite(sharpen(certain, 0.5)).all()
+    assert sharpen(certain, 0.5).dtype == np.float32
+
+
+def test_calibration_error_by_hand():
+    probabilities = np.array([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4], [0.6, 0.4]])
+    codes = np.array([0, 1, 0, 0])  # confidence 0.9: half right; confidence 0.6: all right
+    assert expected_calibration_error(probabilities, codes) == pytest.approx(0.5 * 0.4 + 0.5 * 0.4)
+
+
+def test_calibration_error_falls_after_the_temperature():
+    stated, codes = drawn(2.5)
+    mended = sharpen(stated, fit_temperature(stated, codes))
+    assert expected_calibration_error(mended, codes) < 0.3 * expected_calibration_error(stated, codes)
