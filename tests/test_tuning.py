@@ -153,6 +153,8 @@ def test_a_request_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
         tune_command(str(file), trials=0, out=tmp_path / "run")
     with pytest.raises(ValueError, match="--storage"):
         tune_command(str(file), worker=True)
+    with pytest.raises(ValueError, match="labels to hold out"):
+        tune_command(str(file), labels=2, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
     (tmp_path / "taken").mkdir()
     with pytest.raises(ValueError, match="already there"):

@@ -151,9 +151,10 @@ def _folder(name: str, study: str | None, under: Path = Path("runs")) -> Path:
 def _remove_unused(folder: Path) -> None:
     """A folder whose journal holds no trial yet is no use to anyone."""
     with contextlib.suppress(OSError):
-        if (folder / JOURNAL).stat().st_size == 0:
-            (folder / JOURNAL).unlink()
-            folder.rmdir()
+        journal = folder / JOURNAL
+        if not journal.exists() or journal.stat().st_size == 0:
+            journal.unlink(missing_ok=True)
+            folder.rmdir()  # refuses where there is anything else
 
 
 def _write(folder: Path, fitted: Fitted, search: dict[str, Any]) -> dict[str, Any]:
