@@ -21,7 +21,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
 # Reinstalled when the dependencies or the compiled kernel change; otherwise a second call does nothing here.
-$(STAMP): pyproject.toml constraints.txt src/sobgnn/propagation/native.cpp
+$(STAMP): pyproject.toml constraints.txt $(wildcard src/sobgnn/propagation/*.cpp)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from sobgnn.cascade import cascade
 from sobgnn.graph import Graph
 from sobgnn.operators import SobolevOperators, SobolevRows, check_alpha, check_epsilon
 
@@ -102,9 +103,15 @@ class SobolevConv(nn.Module):
             raise ValueError(f"x must have shape [N, {self.in_channels}], but got {list(x.shape)}.")
         if operators is not None:
             operators = as_operators(operators, edge_weight, x, self.alpha, self.epsilon)
-        filtered = self._filter(x, operators, propagated)
+        own = None
         if self.self_branch:
             own = x[operators.own] if isinstance(operators, SobolevRows) else x
+        if propagated is None and operators is not None and self._aggregates_first():
+            propagated = operators.propagate(x)
+        if propagated is not None and self.combine == "linear":
+            return cascade(own, propagated, self.weight, self.bias, self.mu, relu=self.activation)
+        filtered = self._filter(x, operators, propagated)
+        if own is not None:
             filtered = torch.cat([shared_product(own.unsqueeze(1), self.weight[:1]), filtered], dim=1)
         filtered = filtered + self.bias
         if self.activation:
@@ -114,16 +121,17 @@ class SobolevConv(nn.Module):
         mixed: Tensor = self.mix(filtered.flatten(1))
         return mixed
 
+    def _aggregates_first(self) -> bool:
+        """Per edge, aggregating first reads one row of in_channels, transforming first α rows of out_channels."""
+        return self.in_channels <= self.alpha * self.out_channels
+
     def _filter(self, x: Tensor, operators: SobolevOperators | SobolevRows | None, propagated: Tensor | None) -> Tensor:
         """Â_ρ x W_ρ for ρ = 1..α: [R, α, out_channels]."""
         weight = self.weight[1:] if self.self_branch else self.weight
         if propagated is None:
             if operators is None:
                 raise ValueError("Without operators the layer needs `propagated`, what they make of x.")
-            # Per edge, aggregating first reads one row of in_channels, transforming first α rows of out_channels.
-            if self.alpha * self.out_channels < self.in_channels:
-                return operators.propagate_each(torch.einsum("ni,aio->nao", x, weight))
-            propagated = operators.propagate(x)
+            return operators.propagate_each(torch.einsum("ni,aio->nao", x, weight))
         return shared_product(propagated, weight)
 
     @torch.no_grad()

@@ -64,6 +64,26 @@ def run(stencil: Stencil, x: Tensor, out: Tensor, *, level: str = "avx512") -> N
     )
 
 
+def combine(products: Tensor, bias: Tensor, mu: Tensor, out: Tensor, *, relu: bool, first: bool) -> None:
+    """In place: products [n, w] <- relu(products + bias); out [n, w] gets, or adds, mu · products."""
+    function = _typed("sobgnn_combine", products.dtype)
+    pointers = (tensor.data_ptr() for tensor in (products, bias, mu, out))
+    function(*pointers, *products.shape, relu, first, torch.get_num_threads())
+
+
+def combine_backward(products: Tensor, grad: Tensor, mu: Tensor, *, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of :func:`combine` with respect to products [n, w], bias [w] and mu [w]."""
+    function = _typed("sobgnn_combine_backward", products.dtype)
+    results = (torch.empty_like(products), torch.empty_like(mu), torch.empty_like(mu))
+    pointers = (tensor.data_ptr() for tensor in (products, grad, mu, *results))
+    function(*pointers, *products.shape, relu, torch.get_num_threads())
+    return results
+
+
+def _typed(name: str, dtype: torch.dtype) -> Any:
+    return getattr(_library(), f"{name}_{'f64' if dtype == torch.float64 else 'f32'}")
+
+
 @functools.cache
 def _library() -> Any:
     """The shared library beside this file, or None."""
@@ -84,5 +104,11 @@ def _library() -> Any:
                     *(pointer, pointer, flag, pointer, pointer, pointer, ctypes.c_double),
                     *(pointer, pointer, flag, flag),
                 ]
+            for name in ("sobgnn_combine_f32", "sobgnn_combine_f64"):
+                getattr(library, name).argtypes = [pointer] * 4 + [number, number, flag, flag, flag]
+                getattr(library, name).restype = None
+            for name in ("sobgnn_combine_backward_f32", "sobgnn_combine_backward_f64"):
+                getattr(library, name).argtypes = [pointer] * 6 + [number, number, flag, flag]
+                getattr(library, name).restype = None
             return library
     return None
