@@ -52,12 +52,14 @@ def test_the_report_holds_ours_beside_the_papers_and_says_what_is_short(records:
     writer.append(records)
     writer.close()
     out = tmp_path / "results"
-    assert main(["report", "--lines", str(tmp_path / "lines"), "--out", str(out)]) == 0
+    assert (
+        main(["report", "--lines", str(tmp_path / "lines"), "--out", str(out), "--device-minutes", "table1=0.4"]) == 0
+    )
     text = (out / "table1.md").read_text()
     assert "| GCN | 87.50 ± 0.50 (2 trials, 4 seeds)<br>*55.55 ± 2.72* |" in text
     assert "60.00 ± 0.00" in text  # the paper's head
     assert "1.33 points above" in text  # 87.50 against 86.17
-    assert "32 trainings in 0.8 device minutes" in text
+    assert "32 trainings in 0.8 process minutes. The devices were in use for 0.4 minutes" in text
     rows = list(csv.DictReader((out / "table1.csv").read_text().splitlines()))
     assert [row["model"] for row in rows] == ["S-SobGNN", "GCN", "GCN"]
     assert float(rows[1]["paper_mean"]) == 55.55

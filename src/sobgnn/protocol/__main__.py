@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="tables and plots from JSON lines; trains nothing")
     report.add_argument("--lines", type=Path, required=True, help="folder of JSON lines, also compressed ones")
     report.add_argument("--out", type=Path, default=Path("results"))
+    report.add_argument("--device-minutes", type=_names, default=[], help="as metered: table1=52.5,ablations=4")
     settings = commands.add_parser("settings", help="write the settings that each search tries")
     settings.add_argument("--models", type=_names, default=[*studies.TABLE1_MODELS, *CLASSICAL])
     settings.add_argument("--trials", type=int, default=100)

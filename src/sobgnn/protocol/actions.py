@@ -135,10 +135,25 @@ def train(running: Running, study: str, cells: Sequence[Cell]) -> bool:
         )
 
 
-def report(lines: Path, out: Path = Path("results"), say: Callable[[str], None] = say_now) -> list[Path]:
-    """Turn the lines of a folder into tables and plots, for each study that it has; the files written."""
+def report(
+    lines: Path,
+    out: Path = Path("results"),
+    device_minutes: Sequence[str] = (),
+    say: Callable[[str], None] = say_now,
+) -> list[Path]:
+    """Turn the lines of a folder into tables and plots, for each study that it has; the files written.
+
+    ``device_minutes``, entries such as ``"table1=52.5"``, are said in the tables.
+    """
+    minutes = {}
+    for entry in device_minutes:
+        study, _, value = entry.partition("=")
+        try:
+            minutes[study] = float(value)
+        except ValueError:
+            raise ValueError(f"Device minutes must be STUDY=MINUTES, such as table1=52.5, but got {entry!r}.") from None
     # Loaded by name: a command stands below all rooms, while the rest of this folder stands above the report.
-    paths: list[Path] = importlib.import_module("sobgnn.report.results").write(lines, out)
+    paths: list[Path] = importlib.import_module("sobgnn.report.results").write(lines, out, minutes)
     for path in paths:
         say(str(path))
     return paths

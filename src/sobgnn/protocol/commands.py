@@ -117,6 +117,9 @@ def ablations(
 def report(
     lines: Annotated[Path, typer.Option(metavar="FOLDER", help="JSON lines, also compressed ones.")] = _LINES,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the tables and plots go.")] = Path("results"),
+    device_minutes: Annotated[
+        str, typer.Option(metavar="STUDY=MINUTES", help="Time of devices as metered, to be said in the tables.")
+    ] = "",
 ) -> None:
     """Markdown, CSV and LaTeX tables and plots from JSON lines. Trains nothing.
 
@@ -124,7 +127,7 @@ def report(
     """
     from sobgnn.protocol import actions
 
-    actions.report(lines, out)
+    actions.report(lines, out, _names(device_minutes))
 
 
 @app.command("settings")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from sobgnn.protocol.results import read
@@ -11,8 +12,14 @@ from sobgnn.report import plots, studies, tables
 from sobgnn.report.summary import summarise
 
 
-def write(lines: Path, out: Path) -> list[Path]:
-    """Write Markdown, CSV, LaTeX and plots of every study that the lines hold; the paths, in order."""
+def write(lines: Path, out: Path, device_minutes: Mapping[str, float] | None = None) -> list[Path]:
+    """Write Markdown, CSV, LaTeX and plots of every study that the lines hold; the paths, in order.
+
+    Args:
+        lines: Folder of JSON lines.
+        out: Where the files go.
+        device_minutes: Study -> how long devices were in use for it, where that was measured.
+    """
     if not lines.exists():
         raise FileNotFoundError(f"There are no results at {lines}. Make some with `python -m sobgnn.protocol table1`.")
     records = list(read(lines))
@@ -26,15 +33,16 @@ def write(lines: Path, out: Path) -> list[Path]:
         own, lines_of = [c for c in cells if c.study == study], [r for r in records if r.study == study]
         if not own:
             continue
+        minutes = (device_minutes or {}).get(study)
         if study == "table1":
-            text = tables.table1_markdown(own, lines_of)
+            text = tables.table1_markdown(own, lines_of, minutes)
             paths.append(_write(out / f"{name}.tex", tables.to_latex(own)))
             paths += plots.draw_table1(own, out) if drawn else []
         elif study == "few-labels":
-            text = studies.few_labels_markdown(own, lines_of)
+            text = studies.few_labels_markdown(own, lines_of, minutes)
             paths += plots.draw_few_labels(own, out) if drawn else []
         else:
-            text = studies.ablations_markdown(own, lines_of)
+            text = studies.ablations_markdown(own, lines_of, minutes)
         paths += [_write(out / f"{name}.md", text), _write(out / f"{name}.csv", tables.to_csv(own))]
     return paths
 

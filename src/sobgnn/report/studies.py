@@ -12,7 +12,9 @@ STUDY_SEEDS = 20
 _LABELS = ("1/class", "5/class", "20/class", "10%")
 
 
-def few_labels_markdown(cells: Sequence[Summary], records: Sequence[Record]) -> str:
+def few_labels_markdown(
+    cells: Sequence[Summary], records: Sequence[Record], device_minutes: float | None = None
+) -> str:
     """A table for each data set: models by number of labels."""
     labels = in_order((cell.labels for cell in cells), _LABELS)
     lines = [
@@ -34,10 +36,12 @@ def few_labels_markdown(cells: Sequence[Summary], records: Sequence[Record]) -> 
         ]
         lines += [f"## {dataset}", "", *markdown_table(["", *labels], rows), ""]
         lines += [f"{OURS} minus each, over the same seeds:", "", *markdown_table(["", *labels], gaps), ""]
-    return "\n".join([*lines, *how_made(cells, records, ["python -m sobgnn.protocol few-labels"])]) + "\n"
+    return (
+        "\n".join([*lines, *how_made(cells, records, ["python -m sobgnn.protocol few-labels"], device_minutes)]) + "\n"
+    )
 
 
-def ablations_markdown(cells: Sequence[Summary], records: Sequence[Record]) -> str:
+def ablations_markdown(cells: Sequence[Summary], records: Sequence[Record], device_minutes: float | None = None) -> str:
     """A table for each thing that is varied: its values by data set."""
     lines = [
         "# Ablations",
@@ -62,7 +66,9 @@ def ablations_markdown(cells: Sequence[Summary], records: Sequence[Record]) -> s
             rows.append([*row, *(_seconds(find.get((variant, d))) for d in datasets)])
         head = ["", *datasets, *names, *(f"s, {d}" for d in datasets)]
         lines += [f"## {kind}", "", *markdown_table(head, rows), ""]
-    return "\n".join([*lines, *how_made(cells, records, ["python -m sobgnn.protocol ablations"])]) + "\n"
+    return (
+        "\n".join([*lines, *how_made(cells, records, ["python -m sobgnn.protocol ablations"], device_minutes)]) + "\n"
+    )
 
 
 def _measures(cells: Sequence[Summary]) -> list[str]:

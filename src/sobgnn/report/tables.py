@@ -65,7 +65,7 @@ def entry(cell: Summary | None, seeds: int = SEEDS) -> str:
     return shown(cell.accuracy) + (f" ({short})" if short else "")
 
 
-def table1_markdown(cells: Sequence[Summary], records: Sequence[Record]) -> str:
+def table1_markdown(cells: Sequence[Summary], records: Sequence[Record], device_minutes: float | None = None) -> str:
     """The paper's table with ours beside it, column by column, and how it was made."""
     find = {(cell.model, cell.variant, cell.dataset): cell for cell in cells}
     datasets, models = datasets_of(cells), models_of(cells)
@@ -87,7 +87,7 @@ def table1_markdown(cells: Sequence[Summary], records: Sequence[Record]) -> str:
     ]
     for dataset in datasets:
         lines += [f"## {dataset}", "", *_column(dataset, models, find), "", verdict(dataset, cells), ""]
-    return "\n".join([*lines, *_settings(cells), "", *how_made(cells, records, commands(cells))]) + "\n"
+    return "\n".join([*lines, *_settings(cells), "", *how_made(cells, records, commands(cells), device_minutes)]) + "\n"
 
 
 def _beside(cell: Summary | None, paper: tuple[float, float] | None) -> str:
@@ -162,7 +162,9 @@ def _settings(cells: Sequence[Summary]) -> list[str]:
     return ["## Settings chosen", "", *markdown_table(head, rows)]
 
 
-def how_made(cells: Sequence[Summary], records: Sequence[Record], made_by: Sequence[str]) -> list[str]:
+def how_made(
+    cells: Sequence[Summary], records: Sequence[Record], made_by: Sequence[str], device_minutes: float | None = None
+) -> list[str]:
     """Commands, machines, software, minutes and pace."""
     lines = ["## How it was made", "", "Commands (they go on where they were interrupted; `--shard i/n` divides them):"]
     lines += ["", "```", *made_by, "python -m sobgnn.protocol report --lines FOLDER --out results", "```", ""]
@@ -172,18 +174,22 @@ def how_made(cells: Sequence[Summary], records: Sequence[Record], made_by: Seque
         versions = dict.fromkeys(", ".join(f"{k} {v}" for k, v in record.versions.items()) for record in own)
         minutes = sum(record.seconds for record in own) / 60
         rows.append([device, str(len(own)), f"{minutes:.1f}", "; ".join(versions)])
-    lines += markdown_table(["machine", "trainings", "minutes", "software"], rows)
-    lines += [
-        "",
-        f"In all {len(records)} trainings in {sum(record.seconds for record in records) / 60:.1f} device minutes.",
-        "",
-    ]
+    lines += markdown_table(["machine", "trainings", "process minutes", "software"], rows)
+    total = sum(record.seconds for record in records) / 60
+    said = f"In all {len(records)} trainings in {total:.1f} process minutes."
+    # Lines know their own process's time alone: shards that share a device each count theirs.
+    said += (
+        " Processes side by side on one device count each."
+        if device_minutes is None
+        else (f" The devices were in use for {device_minutes:.1f} minutes, with processes side by side.")
+    )
+    lines += ["", said, ""]
     pace = []
     for model in models_of(cells):
         own = [record for record in records if record.model == model]
         seconds = sum(record.seconds for record in own)
         pace.append([model, str(len(own)), f"{seconds / 60:.1f}", f"{60 * len(own) / max(seconds, 1e-9):.0f}"])
-    return [*lines, *markdown_table(["model", "trainings", "minutes", "trainings per minute"], pace)]
+    return [*lines, *markdown_table(["model", "trainings", "process minutes", "trainings per process minute"], pace)]
 
 
 def commands(cells: Sequence[Summary]) -> list[str]:
