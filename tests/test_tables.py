@@ -9,9 +9,8 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from sobgnn import frames, npz
-from sobgnn.encoding import Encoding, parse_labels
-from sobgnn.tables import atomic_file, batches, file_stem, is_file_name, read_table, write_predictions
+from sobgnn.tables import atomic_file, batches, file_stem, frames, is_file_name, npz, read_table, write_predictions
+from sobgnn.tables.encoding import Encoding, parse_labels
 
 
 def write(path, text):

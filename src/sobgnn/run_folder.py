@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.encoding import Encoding
-from sobgnn.tables import Batch, Table, write_predictions
+from sobgnn.tables import Batch, Encoding, Table, write_predictions
 
 FORMAT = 1
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from sobgnn.encoding import BLANKS, clean_names, label_names, shortened
+from sobgnn.tables.encoding import BLANKS, clean_names, label_names, shortened
 
 if TYPE_CHECKING:
     import polars as pl
