@@ -6,9 +6,7 @@ from torch.func import vmap
 from sobgnn.cascade import cascade
 
 
-def definition(
-    own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, relu: bool
-) -> Tensor:
+def definition(own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, relu: bool) -> Tensor:
     branches = ([] if own is None else [own]) + list(filtered.unbind(1))
     total = torch.zeros(len(filtered), weight.shape[2], dtype=filtered.dtype)
     for x, w, b, m in zip(branches, weight, bias, mu, strict=True):

@@ -3,6 +3,8 @@
 // forward   p <- relu(p + bias),  out <- [out +] mu p                         p, out [rows, width]; bias, mu [width]
 // backward  grad_p = mu g where p > 0,  grad_bias = sum over rows of grad_p,  grad_mu = sum over rows of g p
 //
+// drop      out = h / (1 - rate) where the mix of its row's and its column's bits is at least the threshold, else 0
+//
 // Rows are summed in a fixed number of parts, which are then added in order: the number of threads does not change
 // a bit.
 
@@ -82,5 +84,29 @@ int64_t bound(int64_t rows, int64_t part) { return rows * part / parts; }
       }                                                                                                              \
   }
 
+#define DEFINE_DROP(T, NAME)                                                                                         \
+  CLONES static void drop_rows_##NAME(const T *values, const uint32_t *rows, const uint32_t *__restrict columns,     \
+                                      T *results, int64_t count, int64_t width, int32_t threshold, T scale) {        \
+    for (int64_t i = 0; i < count; ++i) {                                                                            \
+      const T *__restrict h = values + i * width;                                                                    \
+      T *__restrict out = results + i * width;                                                                       \
+      for (int64_t c = 0; c < width; ++c) {                                                                          \
+        uint32_t draw = (rows[i] ^ columns[c]) * 0x7FEB352Du;                                                        \
+        draw = (draw ^ (draw >> 15)) * 0x846CA68Bu;                                                                  \
+        out[c] = h[c] * (int32_t(draw) >= threshold ? scale : T(0));                                                 \
+      }                                                                                                              \
+    }                                                                                                                \
+  }                                                                                                                  \
+  EXPORT void sobgnn_drop_##NAME(const T *h, const uint32_t *rows, const uint32_t *columns, T *out, int64_t count,   \
+                                 int64_t width, int32_t threshold, double scale, int threads) {                      \
+    _Pragma("omp parallel for schedule(static) num_threads(threads)") for (int64_t k = 0; k < parts; ++k) {          \
+      const int64_t begin = bound(count, k), end = bound(count, k + 1);                                              \
+      drop_rows_##NAME(h + begin * width, rows + begin, columns, out + begin * width, end - begin, width, threshold, \
+                       T(scale));                                                                                    \
+    }                                                                                                                \
+  }
+
+DEFINE_DROP(float, f32)
+DEFINE_DROP(double, f64)
 DEFINE(float, f32)
 DEFINE(double, f64)

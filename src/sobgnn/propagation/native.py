@@ -80,6 +80,16 @@ def combine_backward(products: Tensor, grad: Tensor, mu: Tensor, *, relu: bool) 
     return results
 
 
+def drop(h: Tensor, rows: Tensor, columns: Tensor, rate: float) -> Tensor:
+    """h [..., c] / (1 - rate) where the mix of rows [...] and columns [c], int32, exceeds ``rate``; 0 elsewhere."""
+    out = torch.empty_like(h)
+    pointers = (tensor.data_ptr() for tensor in (h, rows, columns, out))
+    threshold = int(rate * 2**32) - 2**31
+    size = (rows.numel(), columns.numel())
+    _typed("sobgnn_drop", h.dtype)(*pointers, *size, threshold, 1 / (1 - rate), torch.get_num_threads())
+    return out
+
+
 def _typed(name: str, dtype: torch.dtype) -> Any:
     return getattr(_library(), f"{name}_{'f64' if dtype == torch.float64 else 'f32'}")
 
@@ -109,6 +119,15 @@ def _library() -> Any:
                 getattr(library, name).restype = None
             for name in ("sobgnn_combine_backward_f32", "sobgnn_combine_backward_f64"):
                 getattr(library, name).argtypes = [pointer] * 6 + [number, number, flag, flag]
+                getattr(library, name).restype = None
+            for name in ("sobgnn_drop_f32", "sobgnn_drop_f64"):
+                getattr(library, name).argtypes = [pointer] * 4 + [
+                    number,
+                    number,
+                    ctypes.c_int32,
+                    ctypes.c_double,
+                    flag,
+                ]
                 getattr(library, name).restype = None
             return library
     return None
