@@ -100,6 +100,7 @@ def _fit(options: argparse.Namespace) -> None:
         # Another setting is another training, with a checkpoint of its own.
         setting = json.dumps({name: str(value) for name, value in sorted(vars(options).items())})
         checkpoint = options.out / f"checkpoint-{hashlib.sha256(setting.encode()).hexdigest()[:12]}.safetensors"
+        training = time.perf_counter()
         fit = fit_over_ranks(
             model,
             graph,
@@ -112,6 +113,7 @@ def _fit(options: argparse.Namespace) -> None:
             checkpoint=checkpoint,
             progress=_bar if rank == 0 else None,
         )
+        trained = time.perf_counter()
         _write(options.out, fit.nodes.numpy(), fit.probabilities.cpu().numpy(), classes, len(X), rank)
         reports: list[Any] = [None] * ranks
         own = {
@@ -126,7 +128,12 @@ def _fit(options: argparse.Namespace) -> None:
             weights = {name: value.cpu().numpy() for name, value in fit.members.parameters.items()}
             save_arrays(options.out / "weights.npz", weights)
             seconds = time.perf_counter() - started
-            summary = {"seconds": round(seconds, 2), "epochs": fit.members.epochs, "ranks": reports}
+            summary = {
+                "seconds": round(seconds, 2),
+                "training_seconds": round(trained - training, 2),
+                "epochs": fit.members.epochs,
+                "ranks": reports,
+            }
             checkpoint.unlink(missing_ok=True)
             (options.out / "metrics.json").write_text(json.dumps(summary, indent=1) + "\n")
             print(f"\n{len(X):,} points labelled in {seconds:.1f} s by {ranks} ranks; results in {options.out}")
