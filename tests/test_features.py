@@ -73,3 +73,21 @@ def test_the_callers_array_is_not_changed():
     before = X.copy()
     FeatureMap.fit(X, scale="range", n_components=3, seed=0)(X)
     np.testing.assert_array_equal(X, before)
+
+
+@pytest.mark.parametrize("components", [None, 4])
+@pytest.mark.parametrize("scale", ["range-unit", "unit"])
+def test_unit_rows_are_centred_columns_divided_by_the_length_of_the_row(scale, components):
+    features = FeatureMap.fit(X, scale=scale, n_components=components, seed=0)
+    centred = X - X.mean(axis=0)
+    if scale == "range-unit":
+        centred /= np.ptp(X, axis=0)
+    if components:
+        centred = PCA(components).fit_transform(centred)
+    expected = centred / np.linalg.norm(centred, axis=1, keepdims=True)
+    expected -= expected.mean(axis=0)
+    expected /= np.sqrt(expected.var(axis=0).mean())
+    got = features(X)
+    if components:  # principal axes have no sign
+        got, expected = np.abs(got - got.mean(axis=0)), np.abs(expected)
+    np.testing.assert_allclose(got, expected, atol=2e-3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from sobgnn.labels import encode_labels
 from sobgnn.neighbors import nearest
 from sobgnn.operators import SobolevOperators
 from sobgnn.predictor import Attaching, Predictor
+from sobgnn.preparation import choose_scale
 from sobgnn.suggestion import suggest_points
 from sobgnn.training import Schedule
 from sobgnn.weights import reweight
@@ -39,7 +40,7 @@ FOLDS = 4
 # Fitted values that the artefact keeps in its JSON.
 _SCALARS = (
     "n_features_in_", "n_iter_", "mixing_", "smoothing_", "temperature_", "out_of_fold_accuracy_",
-    "out_of_fold_log_loss_",
+    "out_of_fold_log_loss_", "scale_",
 )  # fmt: skip
 
 
@@ -67,7 +68,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         early_stopping: Hold out labels; ``"auto"``: where every class has at least 3.
         calibrate: Fit a temperature where at least 50 labels were held out in turn.
         class_weight: ``None``, ``"balanced"`` (inversely to the number of labels) or weights by class.
-        scale: What each column of X is divided by: its ``"range"``, its ``"standard"`` deviation, or nothing.
+        scale: How dense X is scaled: ``"range"``, ``"standard"``, ``"range-unit"``, ``"unit"`` or ``None``, see
+            :class:`~sobgnn.features.FeatureMap`; ``"auto"`` takes the one of ``"range"``, ``"range-unit"`` and
+            ``"unit"`` over whose neighbours labels spread best, ``scale_``.
         n_components: Columns the networks and the neighbour search see at the most: principal components of dense X,
             singular vectors of sparse X. ``None``: all, and sparse X is made dense.
         metric: Distance of neighbours, ``"euclidean"`` or ``"cosine"``.
@@ -88,7 +91,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         component_labelled_: bool [N]. Points in a component of the graph without any label are judged by their
             features alone.
         graph_: The :class:`~sobgnn.Graph`.
-        mixing_, smoothing_, temperature_: What was decided.
+        scale_, mixing_, smoothing_, temperature_: What was decided.
         out_of_fold_accuracy_, out_of_fold_log_loss_: Of labels while held out; NaN where none were.
         history_: Training curves by family, ``"graph"`` and ``"features"``: arrays [T] or [T, members].
         filter_weights_: [layers, branches], how much each filter counts, mean over members; rows sum to 1.
@@ -114,7 +117,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         early_stopping: bool | Auto = "auto",
         calibrate: bool = True,
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
-        scale: Scale | None = "range",
+        scale: Scale | Auto | None = "auto",
         n_components: int | None = 256,
         metric: Literal["euclidean", "cosine"] = "euclidean",
         bandwidth: Bandwidth = "mean",
@@ -190,8 +193,14 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         generator = np.random.default_rng(_seed(self.random_state))
         device = torch.device(self.device) if self.device is not None else torch.device("cpu")
+        self.scale_: Scale | None
+        if self.scale == "auto":
+            dense = not sp.issparse(X) or self.n_components is None or X.shape[1] <= self.n_components
+            self.scale_ = choose_scale(X, codes, self.k, self.n_components, generator) if dense else None
+        else:
+            self.scale_ = self.scale
         features = FeatureMap.fit(
-            X, scale=self.scale, n_components=self.n_components, seed=int(generator.integers(2**31))
+            X, scale=self.scale_, n_components=self.n_components, seed=int(generator.integers(2**31))
         )
         z = features(X)
         built, attaching = self._graph(z, graph, device, progress)
@@ -215,7 +224,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             held = f"held-out accuracy {self.out_of_fold_accuracy_:.1%}, " if labels.folds else ""
             print(
                 f"{len(labels.index)} labels of {len(z)} points, {self.n_iter_} steps: {held}graph members count "
-                f"{self.mixing_:.0%}, smoothing {self.smoothing_:g}, temperature {self.temperature_:.2f}."
+                f"{self.mixing_:.0%}, smoothing {self.smoothing_:g}, scale {self.scale_}, "
+                f"temperature {self.temperature_:.2f}."
             )
             if not component_labelled.all():
                 print(f"{(~component_labelled).sum()} points reach no label through the graph; judged by features.")
@@ -230,8 +240,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             value = getattr(self, name)
             if value != "auto" and not (isinstance(value, (int, float)) and 0 <= value <= top):
                 raise ValueError(f'`{name}` must be "auto" or a number from 0 to {top:g}, but got {value!r}.')
-        if self.scale not in (None, "range", "standard"):
-            raise ValueError(f'`scale` must be "range", "standard" or None, but got {self.scale!r}.')
+        if self.scale not in (None, "auto", *get_args(Scale)):
+            raise ValueError(f"`scale` must be 'auto', None or one of {get_args(Scale)}, but got {self.scale!r}.")
         if self.n_components is not None and not (
             isinstance(self.n_components, (int, np.integer)) and self.n_components >= 1
         ):

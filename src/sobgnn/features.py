@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-Scale = Literal["range", "standard"]
+Scale = Literal["range", "standard", "range-unit", "unit"]
 
 _ROWS_PER_BLOCK = 8192
 
@@ -21,10 +21,11 @@ class FeatureMap:
 
     .. math:: z = g \, (u((x - m) \odot f \, V) - c)
 
-    with u either the identity or the division of each row by its length. Dense X is centred and scaled (m, f) and,
-    where it has more than ``n_components`` columns, projected on its principal components V. Sparse X with more
-    columns than that is never made dense: V are its right singular vectors (no centring), rows get length 1, as
-    is usual for texts. g brings the mean variance of the outcome to 1.
+    with u either the identity or the division of each row by its length, after which Euclidean distances are those
+    of angles. Dense X is centred and scaled (m, f) and, where it has more than ``n_components`` columns, projected
+    on its principal components V. Sparse X with more columns than that is never made dense: V are its right
+    singular vectors (no centring), rows get length 1, as is usual for texts. g brings the mean variance of the
+    outcome to 1.
 
     Attributes:
         shift: m [F], or ``None`` for 0.
@@ -50,8 +51,9 @@ class FeatureMap:
 
         Args:
             X: Finite.
-            scale: What each column of dense X is divided by: its ``"range"`` (largest minus smallest), its
-                ``"standard"`` deviation, or nothing.
+            scale: For dense X. ``"range"``: columns are centred and divided by their largest minus smallest entry;
+                ``"standard"``: by their standard deviation; ``"range-unit"``: as ``"range"``, then each row by its
+                length; ``"unit"``: columns are centred, rows divided by their length; ``None``: nothing.
             n_components: Columns at the most; ``None`` for no limit.
             seed: Of the randomised singular value decomposition, for sparse X.
         """
@@ -65,7 +67,9 @@ class FeatureMap:
         else:
             shift, factor, variance = _moments(X, scale)
             plain = cls(shift, factor, None, None, _gain(variance), False, width)
-        return _with_principal_components(plain, X, n_components) if reduce and n_components else plain
+        if reduce and n_components:
+            plain = _with_principal_components(plain, X, n_components)
+        return _with_unit_rows(plain, X) if scale is not None and scale.endswith("unit") else plain
 
     @property
     def num_outputs(self) -> int:
@@ -75,7 +79,7 @@ class FeatureMap:
     def __call__(self, X: Any) -> npt.NDArray[np.float32]:
         """X [M, F] to [M, D]."""
         out = np.empty((X.shape[0], self.num_outputs), np.float32)
-        for rows, block in _blocks(X, keep_sparse=self.unit_rows):
+        for rows, block in _blocks(X, keep_sparse=self.shift is None and self.basis is not None):
             out[rows] = self._apply(block)
         return out
 
@@ -116,9 +120,7 @@ def _blocks(X: Any, *, keep_sparse: bool) -> Iterator[tuple[slice, Any]]:
             yield rows, np.asarray(block, dtype=np.float64)
 
 
-def _moments(
-    X: Any, scale: Scale
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _moments(X: Any, scale: Scale) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Column means, factors (0 where a column is constant up to rounding), and variances after both."""
     n, width = X.shape
     total = np.zeros(width)
@@ -133,7 +135,10 @@ def _moments(
         square += np.square(block - mean).sum(axis=0)
     deviation = np.sqrt(square / n)
     live = deviation > 1e-9 * np.abs(mean)
-    size = high - low if scale == "range" else deviation
+    if scale == "unit":  # one factor for all columns, so that none of them is scaled against the others
+        size = np.full(width, np.sqrt(np.square(deviation).mean()) or 1.0)
+    else:
+        size = deviation if scale == "standard" else high - low
     factor = np.where(live, 1 / np.where(live, size, 1.0), 0.0)
     return mean, factor, np.square(deviation * factor)
 
@@ -151,6 +156,21 @@ def _with_principal_components(plain: FeatureMap, X: Any, n_components: int) -> 
     gain = _gain(values.clip(min=0))
     # The plain map's own gain has been applied to the products already.
     return FeatureMap(plain.shift, plain.factor, basis, mean @ basis / plain.gain, gain * plain.gain, False, width)
+
+
+def _with_unit_rows(plain: FeatureMap, X: Any) -> FeatureMap:
+    """The map whose rows have length 1 before they are centred; those of ``plain`` are centred already."""
+    n, width = X.shape[0], plain.num_outputs
+    # What `plain` takes off after its projection is taken off before it, so that lengths are of centred rows.
+    shift = plain.shift if plain.shift is not None else np.zeros(plain.num_features)
+    bare = FeatureMap(shift, plain.factor, plain.basis, None, 1.0, True, plain.num_features)
+    total, square = np.zeros(width), np.zeros(width)
+    for _, block in _blocks(X, keep_sparse=False):
+        z = bare._apply(block)
+        total += z.sum(axis=0)
+        square += np.square(z).sum(axis=0)
+    mean = total / n
+    return replace(bare, center=mean, gain=_gain((square / n - np.square(mean)).clip(min=0)))
 
 
 def _fit_sparse(X: Any, rank: int, seed: int) -> FeatureMap:

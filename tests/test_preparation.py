@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sobgnn.preparation import CANDIDATES, choose_scale
+
+
+def rays(points=300, classes=8, seed=0):
+    """Classes are directions; lengths say nothing and differ a hundredfold."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(0, classes, points)
+    X = generator.normal(size=(classes, 10))[y] + 0.7 * generator.normal(size=(points, 10))
+    return X * 10 ** generator.uniform(-1, 1, size=(points, 1)), y
+
+
+def shells(points=300, seed=0):
+    """Classes are distances from the origin; directions say nothing."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(0, 2, points)
+    X = generator.normal(size=(points, 3))
+    return X / np.linalg.norm(X, axis=1, keepdims=True) * (1 + 2 * y[:, None]), y
+
+
+@pytest.mark.parametrize(("data", "unit"), [(rays, True), (shells, False)])
+def test_the_scaling_whose_neighbours_agree_with_the_labels_is_chosen(data, unit):
+    X, y = data()
+    codes = np.where(np.arange(300) < 80, y, -1)
+    assert choose_scale(X, codes, 5, None, np.random.default_rng(0)).endswith("unit") == unit
+
+
+def test_one_label_per_class_decides_nothing():
+    X, y = rays()
+    codes = np.full(300, -1)
+    for code in range(8):
+        codes[np.flatnonzero(y == code)[0]] = code
+    assert choose_scale(X, codes, 5, None, np.random.default_rng(0)) == CANDIDATES[0]
+
+
+def test_many_points_are_judged_by_a_sample(monkeypatch):
+    X, y = rays(2000)
+    monkeypatch.setattr("sobgnn.preparation._POINTS", 200)
+    monkeypatch.setattr("sobgnn.preparation._LABELS", 100)
+    assert choose_scale(X, y, 5, None, np.random.default_rng(0)).endswith("unit")
