@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from fitted_runs import fitted_run
+from sobgnn.fitted import metrics
 from sobgnn.report.colors import class_colors
 from sobgnn.report.layout import plane_layout
 from sobgnn.report.page import render
-from sobgnn.run_folder import metrics
 
 NASTY = ("</script><script>alert(1)</script>", '<img src=x onerror="window.hacked=1">', "%{x} & <b>bold</b>")
 # What keeps a browser still: no first-run pages, no services, no network of its own.

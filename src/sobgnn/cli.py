@@ -12,11 +12,9 @@ from typing import Annotated, Any
 import typer
 
 # Commands of other modules import their heavy parts when they are called, as those here do.
+from sobgnn.options import INTERRUPTED, WRONG_INPUT, Data, Device, Drop, Identity, Label, Labels, load
 from sobgnn.protocol.commands import app as reproduce_app
-from sobgnn.tune_command import tune
-
-INTERRUPTED = 130
-WRONG_INPUT = 2
+from sobgnn.tuning.command import tune
 
 app = typer.Typer(
     name="sobgnn",
@@ -33,33 +31,16 @@ app.add_typer(reproduce_app, name="reproduce", help="The paper, measured.")
 
 @app.command()
 def fit(
-    data: Annotated[
-        str, typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file, or a data set's name.")
-    ] = "digits",
-    label: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="Label column; default: label, y, class or target. Blank cells are unlabelled."
-        ),
-    ] = None,
-    identity: Annotated[
-        str | None, typer.Option("--id", metavar="COLUMN", help="Column that names the rows; not a feature.")
-    ] = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out; may be repeated.")
-    ] = None,
-    labels: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE|COUNT",
-            help="Keep this share (0.1) or number per class (5) of the labels, hide the others and measure on them.",
-        ),
-    ] = None,
+    data: Data = "digits",
+    label: Label = None,
+    identity: Identity = None,
+    drop: Drop = None,
+    labels: Labels = None,
     out: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Run folder to make; default: runs/<name>-<n>.")
     ] = None,
     seed: Annotated[int, typer.Option(help="Same seed, same predictions.")] = 0,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; default: whichever there is.")] = None,
+    device: Device = None,
     k: Annotated[int | None, typer.Option(help="Neighbours of each point.")] = None,
     alpha: Annotated[int | None, typer.Option(help="Number of Hadamard powers.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Weight of self-loops.")] = None,
@@ -71,13 +52,14 @@ def fit(
     Ctrl-C while it trains keeps the best so far. Exit: 0 done, 2 wrong input, 130 interrupted.
     """
     from sobgnn import run_folder, terminal
+    from sobgnn.fitted import Fitted, hide_labels
 
     console = terminal.Terminal()
-    name, table, spent = _load(data, label, identity, drop or [], console)
+    name, table, spent = load(data, label, identity, drop or [], console)
     folder = out or run_folder.free_folder(name)
     run_folder.check_free(folder)
     run_folder.check_device(device)
-    given = run_folder.hide_labels(table.codes, labels, seed)
+    given = hide_labels(table.codes, labels, seed)
     console.data(name, table, given)
     settings = {"k": k, "alpha": alpha, "epsilon": epsilon, "device": device, "random_state": seed}
     with console.training() as progress:
@@ -85,7 +67,7 @@ def fit(
         classifier = _estimator(paper, settings)
         classifier.fit(table.X, table.labels(given), graph=table.graph, progress=progress)
         spent["fitting"] = time.perf_counter() - started
-    fitted = run_folder.Fitted(name, classifier, table, given, spent, complete=not progress.stopped)
+    fitted = Fitted(name, classifier, table, given, spent, complete=not progress.stopped)
     console.summary(run_folder.write_run(folder, fitted), folder)
     if progress.stopped:
         raise typer.Exit(INTERRUPTED)
@@ -137,7 +119,7 @@ def data_fetch(name: Annotated[str, typer.Argument(help="A name from `sobgnn dat
     from sobgnn import terminal
 
     console = terminal.Terminal()
-    console.data(*_load(name, None, None, [], console)[:2], given=None)
+    console.data(*load(name, None, None, [], console)[:2], given=None)
 
 
 @reproduce_app.command("figure1")
@@ -156,21 +138,6 @@ def reproduce_figure1(
     console = terminal.Terminal()
     for path in draw(default_graph(), out):
         console.wrote(path)
-
-
-def _load(
-    data: str, label: str | None, identity: str | None, drop: Sequence[str], console: Any
-) -> tuple[str, Any, dict[str, float]]:
-    """The name, the table and the seconds it took, of a file or a data set."""
-    from sobgnn import tables
-
-    started = time.perf_counter()
-    with console.working(f"Reading {data}"):
-        if tables.is_file_name(data):
-            name, table = tables.file_stem(Path(data)), tables.read_table(Path(data), label, identity, drop)
-        else:
-            name, table = data, tables.from_dataset(data)
-    return name, table, {"reading": time.perf_counter() - started}
 
 
 def _estimator(paper: bool, settings: dict[str, Any]) -> Any:

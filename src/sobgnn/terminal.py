@@ -118,6 +118,10 @@ class Terminal:
         if given is not None and rows == known == int((given != -1).sum()):
             self.out.print(Text("  Every row is labelled. --labels 0.1 hides most and measures on them.", style="dim"))
 
+    def found(self, trials: int, log_loss: float, accuracy: float) -> None:
+        """What a search came to."""
+        self.out.print(Text(f"{trials:,} trials; best log loss {log_loss:.4f}, accuracy {accuracy:.1%}, held out"))
+
     def summary(self, metrics: dict[str, Any], folder: Path) -> None:
         """What came out, in a few lines, and where it is."""
         lines = []

@@ -43,7 +43,7 @@ def points_map(
     """
     shown = [text(name) for name in classes]
     size = 7 if len(place) < 3000 else 5 if len(place) < 20000 else 2.5
-    data = []
+    data: list[dict[str, Any]] = []
     for code, name in enumerate(shown):
         rows = np.flatnonzero(predicted == code)
         if not rows.size:

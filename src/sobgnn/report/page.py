@@ -11,17 +11,18 @@ import numpy as np
 from sobgnn.report import figures
 from sobgnn.report.colors import class_colors
 from sobgnn.report.layout import plane_layout
+from sobgnn.report.search import search_section
 from sobgnn.report.template import SCRIPT, STYLE, fill
 
 if TYPE_CHECKING:
-    from sobgnn.run_folder import Fitted
+    from sobgnn.fitted import Fitted
 
 MOST_POINTS = 100_000
 _SUGGESTED = 20
 
 
 def render(fitted: Fitted, measured: dict[str, Any]) -> str:
-    """The page as HTML. ``measured`` is what ``run_folder.metrics`` gives."""
+    """The page as HTML. ``measured`` is what ``fitted.metrics`` gives."""
     from plotly.offline import get_plotlyjs
 
     charts: dict[str, figures.Chart] = {}
@@ -30,6 +31,7 @@ def render(fitted: Fitted, measured: dict[str, Any]) -> str:
         _map(fitted, charts),
         _accuracy(fitted, measured, charts),
         _filters(measured, charts),
+        search_section(fitted.search, charts) if fitted.search else "",
         _training(fitted, charts),
         _graph(fitted, measured, charts),
         _next(fitted),

@@ -17,16 +17,8 @@ import pytest
 from optuna.trial import TrialState
 
 from postgres_server import UnavailableError, postgres_server
-from sobgnn.shared_study import (
-    ATTEMPTS_PER_SETTING,
-    RETRIES,
-    Pulse,
-    StopSearch,
-    _claim,
-    open_storage,
-    run_search,
-    slots,
-)
+from sobgnn.tuning.storage import Pulse, open_storage
+from sobgnn.tuning.study import ATTEMPTS_PER_SETTING, RETRIES, StopSearch, _claim, run_search, slots
 
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 
@@ -127,28 +119,6 @@ def test_a_setting_that_keeps_failing_is_given_up_for_another(tmp_path: Path) ->
     assert tried[-1] != tried[0]
 
 
-def test_a_journal_in_use_and_a_file_that_is_none_are_refused(tmp_path: Path) -> None:
-    with (
-        open_storage(tmp_path / "j"),
-        pytest.raises(ValueError, match="in use by another process"),
-        open_storage(tmp_path / "j"),
-    ):
-        pass
-    (tmp_path / "other").write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="not a journal"), open_storage(tmp_path / "other"):
-        pass
-
-
-@pytest.mark.parametrize(
-    "url", ["postgresql://me:secret@127.0.0.1:1/none", "nonsense://x", "sqlite:////no/such/folder/x.db", "://"]
-)
-def test_a_storage_that_cannot_be_used_is_refused_in_one_line_without_the_password(url: str) -> None:
-    with pytest.raises(ValueError, match="storage") as caught, open_storage(url):
-        pass
-    assert "\n" not in str(caught.value)
-    assert "secret" not in str(caught.value)
-
-
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[str]:
     try:
@@ -185,7 +155,8 @@ def test_of_many_that_claim_a_trial_at_once_one_gets_it(postgres: str) -> None:
 WORKER = """
 import os, sys, time
 from pathlib import Path
-from sobgnn.shared_study import Pulse, open_storage, run_search
+from sobgnn.tuning.storage import Pulse, open_storage
+from sobgnn.tuning.study import run_search
 
 url, trials, log = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 

@@ -1,39 +1,15 @@
-"""search.html: a search on one page that needs nothing else; best so far over time, and what mattered."""
+"""The report's section on the search for a setting: the trials, the best so far, and what mattered."""
 
 from __future__ import annotations
 
 import html
-import json
 from typing import Any
 
-from sobgnn.report.colors import class_colors
 from sobgnn.report.figures import Chart
-from sobgnn.report.template import SCRIPT, STYLE, fill
 
 
-def render_search(name: str, search: dict[str, Any]) -> str:
-    """The page as HTML. ``search`` is what ``TuningResult.to_json`` gives."""
-    from plotly.offline import get_plotlyjs
-
-    charts: dict[str, Chart] = {}
-    section = search_section({"search": search}, charts)
-    head = (
-        f'<header><div><div class="kicker">sobgnn search</div><h1>{html.escape(name)}</h1></div>'
-        '<button id="theme" aria-label="Switch between light and dark">Dark</button></header>'
-        '<button data-view="class" hidden></button>'  # the report's script presses its first view when it opens
-    )
-    data = json.dumps({"figures": charts, "colors": class_colors(10), "floor": 0.5}, allow_nan=False)
-    # Nothing in the data can end the script element it stands in.
-    data = data.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    title = f"{html.escape(name)} · sobgnn search"
-    return fill(title=title, style=STYLE, body=head + section, plotly=get_plotlyjs(), data=data, script=SCRIPT)
-
-
-def search_section(measured: dict[str, Any], charts: dict[str, Chart]) -> str:
-    """HTML of the section, its charts added to ``charts``; empty where there was no search."""
-    search = measured.get("search")
-    if not search:
-        return ""
+def search_section(search: dict[str, Any], charts: dict[str, Chart]) -> str:
+    """HTML of the section, its charts added to ``charts``. ``search`` is what ``TuningResult.to_json`` gives."""
     charts["search"] = _over_time(search)
     finished, pruned = len(search["trials"]), search["pruned"]
     said = (

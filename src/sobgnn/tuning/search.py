@@ -1,0 +1,186 @@
+"""Search for the estimator's setting with the least log loss on labels while they are held out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+import torch
+
+from sobgnn.classifier import SobolevClassifier
+from sobgnn.fitting import FitProgress
+from sobgnn.tuning.problem import MEMBERS, Problem
+from sobgnn.tuning.result import TuningResult, read_result
+from sobgnn.tuning.space import SPACE, Space
+from sobgnn.tuning.storage import Pulse, is_url, open_storage
+from sobgnn.tuning.study import Sampler, StopSearch, run_search, slots
+
+if TYPE_CHECKING:
+    import optuna
+
+# Trials that run to their end before any is pruned, and epochs before a trial is.
+STARTUP_TRIALS = 10
+WARM_UP_EPOCHS = 40
+
+
+@dataclass(frozen=True)
+class TuningProgress:
+    """Where a search stands.
+
+    Args:
+        done: Trials finished, by all processes.
+        total: Trials asked for.
+        log_loss: The least so far; None before the first.
+        accuracy: Of that trial, out of fold.
+        fit: Where the trial being run stands; None between trials.
+    """
+
+    done: int
+    total: int
+    log_loss: float | None
+    accuracy: float | None
+    fit: FitProgress | None
+
+
+Hook = Callable[[TuningProgress], "bool | None"]
+
+
+def tune(
+    X: Any,
+    y: Any,
+    trials: int = 100,
+    *,
+    sampler: Sampler = "tpe",
+    storage: str | Path | None = None,
+    seed: int = 0,
+    graph: Any = None,
+    base: SobolevClassifier | None = None,
+    space: Space = SPACE,
+    members: int = MEMBERS,
+    progress: Hook | None = None,
+    pulse: Pulse | None = None,
+) -> TuningResult:
+    """Search the estimator's settings on held-out labels; fit nothing that is kept.
+
+    Every trial trains all members of a setting as one batch on the same folds and seeds. Features are mapped and
+    neighbours found once, for the largest k. A trial that is behind the median of the others at the same epoch is
+    pruned. The first trial is ``base`` as it stands.
+
+    Args:
+        X: Points [N, F]: array, DataFrame or scipy sparse matrix.
+        y: Labels [N]; -1, None or NaN where unknown. Labels hidden from y are never seen.
+        trials: How many to finish, pruned ones among them.
+        sampler: "tpe", or "random" as in the paper.
+        storage: Where trials are kept. A path: a journal file, from which the search goes on after it was ended in
+            any way. A URL (``postgresql://…``): a database, through which any number of processes on any machines
+            share the search of the same data, base, space and seed. ``None``: memory.
+        seed: Of the folds, of the members, and of the sampler.
+        graph: As in :meth:`SobolevClassifier.fit`; then what makes graphs is not searched.
+        base: Gives the parameters that are not searched; default: ``SobolevClassifier()``.
+        space: What is searched; ``{**SPACE, "k": OneOf((10,))}`` narrows it.
+        members: Networks of each family in a trial, trained as one batch; with 4, each label is held out by one. The
+            estimator that is fitted in the end may have more.
+        progress: Called as training goes on; returning True ends the search, with the best so far.
+        pulse: How a process shows that it lives, with a database.
+    """
+    check_request(trials, sampler, members)
+    base = SobolevClassifier() if base is None else base
+    problem = Problem(X, y, graph, base, space, seed, members)
+    watch = _Watch(progress, trials)
+    with open_storage(storage, pulse) as opened:
+        beat = (pulse or Pulse()) if is_url(storage) else None
+        import optuna
+
+        watch.study = lambda: optuna.load_study(study_name=problem.name, storage=opened)
+        study = run_search(
+            opened,
+            problem.name,
+            trials,
+            lambda trial: _objective(trial, problem, watch),
+            sampler=sampler,
+            seed=seed,
+            first=problem.first,
+            pruner=optuna.pruners.MedianPruner(STARTUP_TRIALS, WARM_UP_EPOCHS),
+            pulse=beat,
+            waiting=watch.between,
+        )
+        watch.between()
+        return read_result(study, trials, problem.space, problem.decided, seed)
+
+
+def check_request(trials: int, sampler: str, members: int = MEMBERS) -> None:
+    """Raise where a search cannot be what was asked for."""
+    if members < 2:
+        raise ValueError(f"`members` must be at least 2, so that every label is held out, but got {members}.")
+    if isinstance(trials, bool) or not isinstance(trials, (int, np.integer)) or trials < 1:
+        raise ValueError(f"`trials` must be a whole number of at least 1, but got {trials!r}. Try 100.")
+    if sampler not in get_args(Sampler):
+        raise ValueError(f"`sampler` must be 'tpe' or 'random', but got {sampler!r}.")
+
+
+class _Watch:
+    """Tells the caller where the search stands, and stops it on request."""
+
+    def __init__(self, hook: Hook | None, total: int) -> None:
+        self.hook, self.total = hook, total
+        self.study: Callable[[], optuna.Study] | None = None
+        self._seen: tuple[int, float | None, float | None] = (0, None, None)
+
+    def between(self) -> bool:
+        """Look at all trials; True where the search is to end."""
+        from optuna.trial import TrialState
+
+        if self.hook is None or self.study is None:
+            return False
+        done = [t for t in slots(self.study().get_trials(deepcopy=False), self.total) if t.state.is_finished()]
+        complete = [t for t in done if t.state == TrialState.COMPLETE]
+        best = min(complete, key=lambda t: float(t.value or 0.0), default=None)
+        count = sum(t.state != TrialState.FAIL for t in done)
+        self._seen = (count, None, None) if best is None else (count, best.value, best.user_attrs.get("accuracy"))
+        return self._tell(None)
+
+    def training(self, fit: FitProgress) -> bool:
+        """Pass on where the trial at hand stands."""
+        return self._tell(fit)
+
+    def _tell(self, fit: FitProgress | None) -> bool:
+        done, loss, accuracy = self._seen
+        return self.hook is not None and bool(self.hook(TuningProgress(done, self.total, loss, accuracy, fit)))
+
+
+def _objective(trial: optuna.Trial, problem: Problem, watch: _Watch) -> float:
+    import optuna
+
+    if watch.between():
+        raise StopSearch
+    setting = {name: values.suggest(trial, name) for name, values in problem.space.items()}
+    reported: set[int] = set()
+
+    def hook(fit: FitProgress) -> bool:
+        if watch.training(fit):
+            raise StopSearch
+        # Graph members take most of the time; features alone are quick, and what is mixed from both cannot be told
+        # from theirs.
+        score = fit.validation_accuracy if fit.stage == "graph members" and fit.done % 10 == 0 else None
+        if score is not None and fit.done not in reported:
+            reported.add(fit.done)
+            trial.report(1 - score, fit.done)
+            if trial.should_prune():
+                raise optuna.TrialPruned
+        return False
+
+    try:
+        classifier = problem.fitted(setting, hook)
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        trial.set_user_attr("reason", "out of memory")
+        raise optuna.TrialPruned from error
+    loss = float(classifier.out_of_fold_log_loss_)
+    if not math.isfinite(loss):
+        trial.set_user_attr("reason", "diverged")
+        raise optuna.TrialPruned
+    trial.set_user_attr("accuracy", float(classifier.out_of_fold_accuracy_))
+    return loss

@@ -1,0 +1,172 @@
+"""Where trials are kept: a journal file for one process at a time, or a database that many share."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import optuna
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """How a process shows that it lives, where others share its trials.
+
+    Args:
+        every: Seconds between two signs of life.
+        grace: Seconds without one after which a trial is taken from its process and run again.
+    """
+
+    every: int = 10
+    grace: int = 60
+
+
+@contextlib.contextmanager
+def open_storage(place: str | Path | None, pulse: Pulse | None = None) -> Iterator[optuna.storages.BaseStorage]:
+    """Where trials are kept: a database's URL, the path of a journal file, or ``None`` for memory.
+
+    A journal belongs to one process at a time, and what it finds running there was left by one that died.
+    """
+    import optuna
+
+    if place is None:
+        yield optuna.storages.InMemoryStorage()
+    elif is_url(place):
+        with quiet():
+            storage = _database(str(place), pulse or Pulse())
+        try:
+            yield storage
+        finally:
+            storage.remove_session()
+            storage.engine.dispose()
+    else:
+        with _journal(Path(place)) as journal:
+            yield journal
+
+
+def is_url(place: str | Path | None) -> bool:
+    """Whether trials are kept in a database."""
+    return isinstance(place, str) and "://" in place
+
+
+def _database(url: str, pulse: Pulse) -> optuna.storages.RDBStorage:
+    import importlib.util
+
+    import optuna
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        parsed = make_url(url)
+        options: dict[str, Any] = {"pool_pre_ping": True}
+        if parsed.drivername in ("postgres", "postgresql"):
+            # Which driver a bare postgresql:// means depends on SQLAlchemy's version; take the one there is.
+            driver = "psycopg2" if importlib.util.find_spec("psycopg2") else "psycopg"
+            parsed = parsed.set(drivername=f"postgresql+{driver}")
+        if parsed.drivername.startswith("postgresql"):
+            options["connect_args"] = {"connect_timeout": 10}
+        return optuna.storages.RDBStorage(
+            parsed.render_as_string(hide_password=False),
+            engine_kwargs=options,
+            heartbeat_interval=pulse.every,
+            grace_period=pulse.grace,
+        )
+    except ImportError as error:
+        raise ValueError(
+            f"The storage {_shown(url)} needs a driver that is not installed: {_line(error)} For PostgreSQL, "
+            "pip install 'sobgnn[postgres]'."
+        ) from error
+    except (SQLAlchemyError, optuna.exceptions.OptunaError) as error:
+        raise ValueError(
+            f"The storage {_shown(url)} cannot be used: {_line(error)} Check the URL and that the server runs."
+        ) from error
+
+
+def _shown(url: str) -> str:
+    """The URL without its password."""
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except ArgumentError:
+        return url.split("://")[0] + "://…"
+
+
+def _line(error: BaseException) -> str:
+    """What an error says first, as a sentence; drivers go on for pages."""
+    cause = getattr(error, "orig", None) or error
+    said = str(cause).strip().splitlines()
+    return (said[0].strip() if said else type(cause).__name__).rstrip(".") + "."
+
+
+@contextlib.contextmanager
+def _journal(path: Path) -> Iterator[optuna.storages.JournalStorage]:
+    import fcntl
+
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+    from optuna.trial import TrialState
+
+    class Held(JournalFileOpenLock):
+        """The lock below is held all the time."""
+
+        def acquire(self) -> bool:
+            return True
+
+        def release(self) -> None:
+            pass
+
+    with open(path, "ab+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # falls with the process, however it ends
+        except OSError:
+            raise ValueError(
+                f"{path} is in use by another process. Wait for it, or share the search through a database (storage)."
+            ) from None
+        _cut_torn_line(file)
+        try:
+            storage = JournalStorage(JournalFileBackend(str(path), lock_obj=Held(str(path))))
+        except (ValueError, KeyError, TypeError, AssertionError) as error:
+            raise ValueError(f"{path} is not a journal of trials. Name another file.") from error
+        for study in storage.get_all_studies():
+            for trial in storage.get_all_trials(study._study_id, states=(TrialState.RUNNING,)):
+                storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+        yield storage
+
+
+def _cut_torn_line(file: Any) -> None:
+    """Drop a last line that was not written whole: the next one would be joined to it."""
+    size = file.seek(0, 2)
+    end = size
+    while end:
+        start = max(0, end - 4096)
+        file.seek(start)
+        place = file.read(end - start).rfind(b"\n")
+        if place >= 0:
+            end = start + place + 1
+            break
+        end = start
+    if end < size:
+        file.truncate(end)
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without optuna's own messages and its warnings about parts that are still called experimental."""
+    import optuna
+
+    before = optuna.logging.get_verbosity()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        optuna.logging.set_verbosity(logging.ERROR)
+        try:
+            yield
+        finally:
+            optuna.logging.set_verbosity(before)

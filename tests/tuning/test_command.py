@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from tuning_cases import clusters
+
+from sobgnn.tuning.command import JOURNAL, tune
+
+
+def table_file(folder: Path) -> Path:
+    X, y = clusters()
+    rows = [",".join([*(f"{v:.4f}" for v in x), "abc"[c] if c >= 0 else ""]) for x, c in zip(X, y, strict=True)]
+    file = folder / "points.csv"
+    file.write_text("\n".join(["p,q,r,s,t,label", *rows]) + "\n")
+    return file
+
+
+def test_the_command_writes_a_run_with_its_search_and_goes_on_with_more_trials(tmp_path: Path) -> None:
+    from sobgnn.run_folder import open_run
+
+    file, run = table_file(tmp_path), tmp_path / "run"
+    for trials in (1, 2):
+        tune(str(file), trials=trials, out=run, drop=[])
+        assert sorted(p.name for p in run.iterdir()) == sorted(
+            ["model", "predictions.csv", "report.html", "metrics.json", "table.json", JOURNAL]
+        )
+        search = json.loads((run / "metrics.json").read_text())["search"]
+        assert len(search["trials"]) == trials
+    assert "<h2>The search</h2>" in (run / "report.html").read_text()
+    classifier, _ = open_run(run)
+    assert {name: classifier.get_params()[name] for name in search["setting"]} == search["setting"]
+
+
+def test_the_same_command_goes_on_in_the_folder_of_a_search_that_wrote_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    file = table_file(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("sobgnn.run_folder.write_run", killed)
+        with pytest.raises(KeyboardInterrupt):
+            tune(str(file), trials=1)
+    assert [path.name for path in (tmp_path / "runs/points-1").iterdir()] == [JOURNAL]
+    tune(str(file), trials=1)
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["points-1"]
+    assert (tmp_path / "runs/points-1/table.json").exists()
+
+
+def test_a_request_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
+    file = table_file(tmp_path)
+    with pytest.raises(ValueError, match="trials"):
+        tune(str(file), trials=0, out=tmp_path / "run")
+    with pytest.raises(ValueError, match="--storage"):
+        tune(str(file), worker=True)
+    with pytest.raises(ValueError, match="labels to hold out"):
+        tune(str(file), labels=2, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(ValueError, match="already there"):
+        tune(str(file), out=tmp_path / "taken")
+
+
+def test_the_command_reads_its_options_from_words() -> None:
+    app = typer.Typer()
+    app.command()(tune)
+    with pytest.raises(ValueError, match="sampler"):
+        typer.main.get_command(app)(["digits", "--sampler", "grid", "--trials", "2"], standalone_mode=False)
