@@ -25,7 +25,7 @@ def shells(points=300, seed=0):
 @pytest.mark.parametrize(("data", "unit"), [(rays, True), (shells, False)])
 def test_the_scaling_whose_neighbours_agree_with_the_labels_is_chosen(data, unit):
     X, y = data()
-    codes = np.where(np.arange(300) < 80, y, -1)
+    codes = np.where(np.arange(300) < 200, y, -1)
     assert choose_scale(X, codes, 5, None, np.random.default_rng(0)).endswith("unit") == unit
 
 
