@@ -30,6 +30,7 @@ def fitted_run(
     labels: float | None = 0.2,
     X: Any = None,
     codes: Any = None,
+    search: dict[str, Any] | None = None,
 ) -> Fitted:
     """Gaussian clusters (or X and codes as given), with probabilities that are mostly right."""
     generator = np.random.default_rng(0)
@@ -62,4 +63,24 @@ def fitted_run(
         mixing_=0.75,
         smoothing_=0.5,
     )
-    return Fitted(name, classifier, table, given, {"reading": 0.1, "fitting": 2.4})
+    return Fitted(name, classifier, table, given, {"reading": 0.1, "fitting": 2.4}, search=search)
+
+
+def found_search(trials: int = 6, importance: bool = True) -> dict[str, Any]:
+    """What ``TuningResult.to_json`` gives; the second trial was pruned."""
+    losses = [0.9 - 0.1 * number if number != 1 else None for number in range(trials)]
+    settings = [{"k": 10 + number, "combine": "<b>linear</b>"} for number in range(trials)]
+    return {
+        "setting": settings[-1] | {"scale": "range"},
+        "log_loss": losses[-1],
+        "accuracy": 0.8,
+        "default_log_loss": losses[0],
+        "wanted": 10,
+        "pruned": 1,
+        "importance": {"k": 0.7, "combine": 0.3} if importance else {},
+        "best_so_far": [0.9, 0.9, *losses[2:]],
+        "trials": [
+            {"number": number, "log_loss": loss, "accuracy": loss and 0.8, "seconds": 1.5, "setting": settings[number]}
+            for number, loss in enumerate(losses)
+        ],
+    }

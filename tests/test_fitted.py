@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from fitted_runs import fitted_run
+from fitted_runs import fitted_run, found_search
 from sobgnn.fitted import confusion, filter_names, hide_labels, metrics, wilson_interval
 
 
@@ -54,6 +54,11 @@ def test_accuracy_is_over_hidden_labels_alone_and_metrics_are_plain_json():
     np.testing.assert_allclose(fitted.confidence, fitted.classifier.label_distributions_.max(axis=1))
     assert json.loads(json.dumps(measured, allow_nan=False)) == measured
     assert "accuracy" not in metrics(fitted_run(labels=None))
+
+
+def test_a_search_is_kept_in_the_metrics_where_there_was_one():
+    assert "search" not in metrics(fitted_run(points=60))
+    assert metrics(fitted_run(points=60, search=found_search()))["search"] == found_search()
 
 
 def test_filters_are_named_with_and_without_the_graph_free_branch():

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-from fitted_runs import fitted_run
+from fitted_runs import fitted_run, found_search
 from sobgnn.fitted import metrics
 from sobgnn.report.colors import class_colors
 from sobgnn.report.layout import plane_layout
@@ -43,6 +43,20 @@ def test_every_section_is_there_and_its_chart_has_a_place():
     assert set(figures) >= {"map", "confusion", "filters", "train_loss", "degrees", "weights", "agreement"}
     for name in figures:
         assert f'id="{name}"' in text
+
+
+def test_a_search_has_a_section_where_there_was_one():
+    assert "The search" not in page()
+    text = page(search=found_search())
+    assert "6 of 10 trials finished, 1 of them pruned early" in text
+    assert "<tr><td>k</td><td>10</td><td>15</td></tr>" in text  # before the search, and found by it
+    assert "<b>linear" not in text
+    figures = page_data(text)["figures"]
+    assert figures["search"]["data"][0]["y"][1] is None
+    assert figures["importance"]["data"][0]["y"] == ["combine", "k"]  # drawn from below
+    few = page(search=found_search(importance=False))
+    assert "importance" not in page_data(few)["figures"]
+    assert "What mattered" not in few
 
 
 def test_the_page_asks_for_nothing_from_elsewhere():
@@ -119,7 +133,7 @@ def browse(chromium, folder, address, *options):
 
 @pytest.mark.parametrize(("theme", "view"), [("light", "wrong"), ("dark", "confidence")])
 def test_chromium_draws_every_chart(chromium, tmp_path, theme, view):
-    fitted = fitted_run(points=90, classes=NASTY, ids=np.array(NASTY * 30))
+    fitted = fitted_run(points=90, classes=NASTY, ids=np.array(NASTY * 30), search=found_search())
     text = render(fitted, metrics(fitted))
     (tmp_path / "report.html").write_text(text)
     address = f"file://{tmp_path / 'report.html'}?theme={theme}&view={view}"

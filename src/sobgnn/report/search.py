@@ -12,8 +12,9 @@ def search_section(search: dict[str, Any], charts: dict[str, Chart]) -> str:
     """HTML of the section, its charts added to ``charts``. ``search`` is what ``TuningResult.to_json`` gives."""
     charts["search"] = _over_time(search)
     finished, pruned = len(search["trials"]), search["pruned"]
+    early = f", {pruned:,} of them pruned early" if pruned else ""
     said = (
-        f"{finished:,} of {search['wanted']:,} trials finished, {pruned:,} of them pruned early. The best has a log "
+        f"{finished:,} of {search['wanted']:,} trials finished{early}. The best has a log "
         f"loss of {search['log_loss']:.3f} and an accuracy of {search['accuracy']:.1%} on labels held out"
     )
     before = search["default_log_loss"]
@@ -23,15 +24,22 @@ def search_section(search: dict[str, Any], charts: dict[str, Chart]) -> str:
     if search["importance"]:
         charts["importance"] = _importance(search["importance"])
         shown.append(_figure("importance", "<b>What mattered</b> Share of the differences each parameter explains"))
-    rows = "".join(
-        f"<tr><td>{html.escape(str(name))}</td><td>{html.escape(_short(value))}</td></tr>"
-        for name, value in search["setting"].items()
-    )
-    table = f"<table><thead><tr><th>parameter</th><th>best</th></tr></thead><tbody>{rows}</tbody></table>"
     return (
         f'<section><h2>The search</h2><p>{said}</p><div class="pair">{"".join(shown)}</div>'
-        f'<div class="scroll narrow">{table}</div></section>'
+        f'<div class="scroll narrow" style="margin-top:14px">{_settings(search)}</div></section>'
     )
+
+
+def _settings(search: dict[str, Any]) -> str:
+    """The best setting beside the one before the search, which was the first trial's."""
+    first = min(search["trials"], key=lambda trial: trial["number"])["setting"]
+    rows = "".join(
+        "<tr>"
+        + "".join(f"<td>{html.escape(_short(cell))}</td>" for cell in (name, first.get(name, value), value))
+        + "</tr>"
+        for name, value in search["setting"].items()
+    )
+    return f"<table><thead><tr><th>parameter</th><th>before</th><th>best</th></tr></thead><tbody>{rows}</tbody></table>"
 
 
 def _figure(name: str, caption: str) -> str:
