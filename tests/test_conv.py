@@ -124,3 +124,27 @@ def test_wrong_calls_say_what_is_wrong(graph30, call, message):
 def test_unknown_combination_is_refused():
     with pytest.raises(ValueError, match="combine"):
         SobolevConv(4, 3, combine="sum")
+
+
+@pytest.mark.parametrize("combine", ["linear", "concat"])
+@pytest.mark.parametrize("channels", [(3, 4), (9, 2)])
+def test_layer_passes_gradcheck(path5, channels, combine):
+    layer = randomised(SobolevConv(*channels, 2, 0.7, combine, self_branch=True)).double()
+    operators = SobolevOperators(path5, 2, 0.7)
+    names, parameters = zip(*layer.named_parameters(), strict=True)
+    x = torch.randn(5, channels[0], dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+    def run(x, *values):
+        return torch.func.functional_call(layer, dict(zip(names, values, strict=True)), (x, operators))
+
+    leaves = [value.detach().clone().requires_grad_() for value in (x, *parameters)]
+    assert torch.autograd.gradcheck(run, leaves)
+
+
+def test_permuting_the_nodes_permutes_the_output(graph30):
+    order = torch.from_numpy(np.random.default_rng(0).permutation(30))
+    layer = randomised(SobolevConv(4, 5, 3, 0.7, self_branch=True))
+    x = torch.randn(30, 4, generator=torch.Generator().manual_seed(1))
+    whole = layer(x, SobolevOperators(graph30, 3, 0.7))
+    permuted = layer(x[order], SobolevOperators(graph30.permute(order), 3, 0.7))
+    torch.testing.assert_close(permuted, whole[order])

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from sobgnn import SobolevOperators, SSobGNN
+from sobgnn.checkpoint import FileCheckpoint
 from sobgnn.training import Progress, Schedule, Task, initial_parameters, predict_members, train_members
 
 
@@ -126,3 +127,66 @@ def test_members_that_stop_together_keep_the_step_that_is_best_on_average():
     fixed = Task(task.target, task.train_weight)
     again = train_members(Linear(), (x,), fixed, [1, 2, 3, 4], Schedule(int(got.best_epoch[0]), 0.3, 0.0))
     torch.testing.assert_close(again.parameters["weight"], got.parameters["weight"])
+
+
+def graph_problem(graph) -> tuple[SSobGNN, tuple[Tensor, SobolevOperators], Task]:
+    draw = torch.Generator().manual_seed(2)
+    x = torch.randn(30, 4, generator=draw)
+    target = torch.randint(3, (30,), generator=draw)
+    held = torch.zeros(2, 30, dtype=torch.bool)
+    held[:, 5:10] = True
+    weight = torch.zeros(2, 30)
+    weight[:, :5] = 1 / 5
+    model = SSobGNN(4, 8, 3, num_layers=3, alpha=2, dropout=0.5, self_branch=True)
+    return model, (x, SobolevOperators(graph, 2, 1.0)), Task(target, weight, held)
+
+
+def test_with_keyed_dropout_a_member_does_not_depend_on_its_company(graph30):
+    model, inputs, task = graph_problem(graph30)
+    schedule = Schedule(epochs=15, patience=None)
+    together = train_members(model, inputs, task, [1, 2], schedule)
+    second = Task(task.target, task.train_weight[1:], task.validation[1:])
+    alone = train_members(model, inputs, second, [2], schedule)
+    for name, value in alone.parameters.items():
+        torch.testing.assert_close(value[0], together.parameters[name][1], atol=1e-5, rtol=1e-4)
+
+
+def test_training_on_the_receptive_field_is_training_on_the_whole_graph(graph30):
+    model, (x, operators), task = graph_problem(graph30)
+    schedule = Schedule(epochs=15, patience=None)
+    whole = train_members(model, (x, operators), task, [1, 2], schedule)
+    index = torch.arange(10)
+    field = operators.receptive_field(index, 3)
+    part = Task(task.target[index], task.train_weight[:, index], task.validation[:, index])
+    partly = train_members(model, (x[field[0].columns], operators), part, [1, 2], schedule, keywords={"rows": field})
+    for name, value in partly.parameters.items():
+        torch.testing.assert_close(value, whole.parameters[name], atol=1e-5, rtol=1e-4)
+
+
+def test_an_interrupted_training_goes_on_to_the_same_bits(graph30, tmp_path):
+    model, inputs, task = graph_problem(graph30)
+    schedule = Schedule(epochs=20, evaluate_every=2, patience=None)
+    whole = train_members(model, inputs, task, [1, 2], schedule)
+    keep = FileCheckpoint(tmp_path / "state.safetensors")
+    train_members(model, inputs, task, [1, 2], schedule, checkpoint=keep, progress=lambda done: done.epoch >= 8)
+    resumed = train_members(model, inputs, task, [1, 2], schedule, checkpoint=keep)
+    for name, value in resumed.parameters.items():
+        assert torch.equal(value, whole.parameters[name])
+    for name, curve in resumed.history.items():
+        assert torch.equal(curve, whole.history[name])
+
+
+def test_a_checkpoint_of_another_training_is_refused(graph30, tmp_path):
+    model, inputs, task = graph_problem(graph30)
+    keep = FileCheckpoint(tmp_path / "state.safetensors")
+    train_members(model, inputs, task, [1, 2], Schedule(epochs=2), checkpoint=keep)
+    wider = SSobGNN(4, 9, 3, num_layers=3, alpha=2, self_branch=True)
+    with pytest.raises(ValueError, match="The checkpoint is of another training"):
+        train_members(wider, inputs, task, [1, 2], Schedule(epochs=2), checkpoint=keep)
+
+
+def test_a_damaged_checkpoint_is_one_clear_error(tmp_path):
+    path = tmp_path / "state.safetensors"
+    path.write_bytes(b"not a checkpoint")
+    with pytest.raises(ValueError, match="is not a readable checkpoint"):
+        FileCheckpoint(path).load()

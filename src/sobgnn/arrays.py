@@ -37,7 +37,8 @@ def load_arrays(path: str | Path, needed: Sequence[str], *, mmap: bool = False) 
     written to the array never reaches the file.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        # Opened here, since numpy leaves a file that is no archive open.
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             missing = [name for name in needed if name not in archive.files]
             if missing:
                 raise ValueError(
