@@ -37,7 +37,7 @@ def postgres_server() -> Iterator[str]:
             who |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
         made = subprocess.run(
             [bin_ / "initdb", "-D", place / "data", "-A", "trust", "-U", "sobgnn", "--no-sync", "--locale=C"],
-            check=False, timeout=120, **who,
+            check=False, timeout=300, **who,
         )  # fmt: skip
         if made.returncode:
             raise UnavailableError(f"initdb failed: {made.stderr.decode()[-300:]}")
@@ -50,7 +50,7 @@ def postgres_server() -> Iterator[str]:
             **{**who, "stderr": subprocess.DEVNULL},
         )  # fmt: skip
         ready = [bin_ / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]
-        until = time.monotonic() + 60
+        until = time.monotonic() + 180
         while subprocess.run(ready, check=False).returncode:
             if server.poll() is not None or time.monotonic() > until:
                 raise UnavailableError("the PostgreSQL server did not start")
@@ -60,7 +60,7 @@ def postgres_server() -> Iterator[str]:
         if server is not None:
             server.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                server.wait(2)
+                server.wait(5)
             if server.poll() is None:
                 server.kill()
                 server.wait()

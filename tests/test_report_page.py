@@ -128,7 +128,7 @@ def chromium():
 
 def browse(chromium, folder, address, *options):
     command = [chromium, *FLAGS, f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=15000", *options]
-    return subprocess.run([*command, address], capture_output=True, text=True, timeout=180, check=True).stdout
+    return subprocess.run([*command, address], capture_output=True, text=True, timeout=400, check=True).stdout
 
 
 @pytest.mark.parametrize(("theme", "view"), [("light", "wrong"), ("dark", "confidence")])
@@ -150,6 +150,6 @@ def test_a_hundred_thousand_points_are_laid_out_in_seconds():
     generator = np.random.default_rng(0)
     points = (3 * generator.normal(size=(20, 16))[generator.integers(0, 20, 100_000)]).astype(np.float32)
     points += generator.normal(size=points.shape)
-    started = time.perf_counter()
+    started = time.process_time()  # not the clock on the wall: others may use the machine
     plane_layout(points)
-    assert time.perf_counter() - started < 60  # a few seconds on a free machine
+    assert time.process_time() - started < 60

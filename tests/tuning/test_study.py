@@ -137,7 +137,7 @@ def test_of_many_that_claim_a_trial_at_once_one_gets_it(postgres: str) -> None:
             study.enqueue_trial({})
         study_id = storage.get_study_id_from_name("claims")
         identities = [storage.get_trial_id_from_study_id_trial_number(study_id, n) for n in range(rounds)]
-    gate = threading.Barrier(workers, timeout=60)
+    gate = threading.Barrier(workers, timeout=240)
 
     def claims(_: int) -> list[bool]:
         with open_storage(postgres, pulse) as own:
@@ -173,6 +173,10 @@ def objective(trial):
 
 pulse = Pulse(every=1, grace=8)
 with open_storage(url, pulse) as storage:
+    # However long each takes to start, they begin together.
+    (log.parent / f"ready-{os.getpid()}").touch()
+    while len(list(log.parent.glob("ready-*"))) < 3:
+        time.sleep(0.02)
     run_search(storage, "shared", trials, objective, sampler="random", seed=5, pulse=pulse)
 """
 
@@ -187,7 +191,7 @@ def test_three_workers_on_postgresql_share_a_search_and_one_may_be_killed(postgr
     command = [sys.executable, "-c", WORKER, postgres, str(total), str(log)]
     workers = [subprocess.Popen(command, env=environment) for _ in range(3)]
     try:
-        until = time.monotonic() + 90
+        until = time.monotonic() + 240
         killed: list[str] | None = None
         while killed is None:
             assert time.monotonic() < until, "the workers did not share the trials"
@@ -202,7 +206,7 @@ def test_three_workers_on_postgresql_share_a_search_and_one_may_be_killed(postgr
                 own = [line for line in said(log) if line[1] == running[-1][1]]
                 killed = own[-1] if own[-1][0] == "start" else []
             time.sleep(0.02)
-        codes = [worker.wait(120) for worker in workers]
+        codes = [worker.wait(240) for worker in workers]
     finally:
         for worker in workers:
             if worker.poll() is None:
@@ -238,7 +242,7 @@ def test_a_worker_that_dies_right_after_it_claimed_a_trial_loses_nothing(tmp_pat
         study.enqueue_trial({})
         identity = storage.get_trial_id_from_study_id_trial_number(storage.get_study_id_from_name("s"), 0)
         assert _claim(storage, identity, pulse)  # and nothing more is heard of the one that did
-        until = time.monotonic() + 30
+        until = time.monotonic() + 240
         patience = lambda: time.monotonic() > until  # noqa: E731
         done = finished(run_search(storage, "s", 2, parabola, pulse=pulse, waiting=patience))
     assert len(done) == 2
