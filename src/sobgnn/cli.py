@@ -12,7 +12,19 @@ from typing import Annotated, Any
 import typer
 
 # Commands of other modules import their heavy parts when they are called, as those here do.
-from sobgnn.options import INTERRUPTED, WRONG_INPUT, Data, Device, Drop, Identity, Label, Labels, load
+from sobgnn.options import (
+    INTERRUPTED,
+    WRONG_INPUT,
+    Data,
+    Device,
+    Drop,
+    Identity,
+    Label,
+    Labels,
+    Seed,
+    check_neighbours,
+    load,
+)
 from sobgnn.protocol.commands import app as reproduce_app
 from sobgnn.tuning.command import tune
 
@@ -39,7 +51,7 @@ def fit(
     out: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Run folder to make; default: runs/<name>-<n>.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same predictions.")] = 0,
+    seed: Seed = 0,
     device: Device = None,
     k: Annotated[int | None, typer.Option(help="Neighbours of each point.")] = None,
     alpha: Annotated[int | None, typer.Option(help="Number of Hadamard powers.")] = None,
@@ -59,6 +71,7 @@ def fit(
     folder = out or run_folder.free_folder(name)
     run_folder.check_free(folder)
     run_folder.check_device(device)
+    check_neighbours(k, table)
     given = hide_labels(table.codes, labels, seed)
     console.data(name, table, given)
     settings = {"k": k, "alpha": alpha, "epsilon": epsilon, "device": device, "random_state": seed}
@@ -116,10 +129,12 @@ def data_list() -> None:
 @data_app.command("fetch")
 def data_fetch(name: Annotated[str, typer.Argument(help="A name from `sobgnn data list`.")]) -> None:
     """Load a data set, fetching it where it can be fetched, and check it. Exit: 0 done, 2 not to be had."""
-    from sobgnn import terminal
+    from sobgnn import tables, terminal
 
     console = terminal.Terminal()
-    console.data(*load(name, None, None, [], console)[:2], given=None)
+    with console.working(f"Fetching {name}"):
+        table = tables.from_dataset(name)
+    console.data(name, table)
 
 
 @reproduce_app.command("figure1")
@@ -165,7 +180,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return WRONG_INPUT
     except Exception as error:
         if hasattr(error, "format_message"):  # a word that is no command or option, or a value it cannot have
-            _say(error.format_message() or "Say what to do; `sobgnn --help` lists it.", debug)
+            context = getattr(error, "ctx", None)
+            command = context.command_path if context is not None else "sobgnn"
+            _say(f"{error.format_message().rstrip('.')}. `{command} --help` says more.", debug)
             return WRONG_INPUT
         _say(f"Internal error, {type(error).__name__}: {error}. --debug shows where.", debug)
         return 1

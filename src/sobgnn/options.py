@@ -35,6 +35,7 @@ Labels = Annotated[
     ),
 ]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; default: whichever there is.")]
+Seed = Annotated[int, typer.Option(min=0, help="Same seed, same predictions.")]
 
 
 def load(
@@ -50,3 +51,12 @@ def load(
         else:
             name, table = data, tables.from_dataset(data)
     return name, table, {"reading": time.perf_counter() - started}
+
+
+def check_neighbours(k: int | None, table: Table) -> None:
+    """Raise where more neighbours are asked for than there are points; the estimator would take what there are."""
+    rows = table.X.shape[0]
+    if k is not None and table.graph is None and k >= rows:
+        raise ValueError(
+            f"--k must be smaller than the number of rows, but got {k} for {rows} rows. Pass {rows - 1} or fewer."
+        )

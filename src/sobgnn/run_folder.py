@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,5 +134,7 @@ def check_free(folder: Path) -> None:
     if folder.exists():
         raise ValueError(f"{folder} is already there. Name another folder with --out.")
     nearest = next(parent for parent in folder.absolute().parents if parent.exists())
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        raise ValueError(f"{folder} cannot be made: {nearest} is not a folder that can be written to.")
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".sobgnn-", dir=nearest))  # permissions alone do not tell
+    except OSError:
+        raise ValueError(f"{folder} cannot be made: {nearest} is not a folder that can be written to.") from None

@@ -76,7 +76,7 @@ def _head(fitted: Fitted, measured: dict[str, Any]) -> str:
     where = (
         "a given graph"
         if fitted.table.graph is not None
-        else f"a graph of each point's {settings['k']} nearest neighbours"
+        else f"a graph of each point's {min(settings['k'], measured['rows'] - 1)} nearest neighbours"
     )
     members = settings.get("n_members", 1)
     family = f"{members} networks" if members > 1 else "One network"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sobgnn.options import INTERRUPTED, Data, Device, Drop, Identity, Label, Labels, load
+from sobgnn.options import INTERRUPTED, Data, Device, Drop, Identity, Label, Labels, Seed, load
 
 if TYPE_CHECKING:
     from sobgnn.fitted import Fitted
@@ -43,7 +43,7 @@ def tune(
         Path | None,
         typer.Option(metavar="RUN", help="Run folder to make, or one whose search is to go on."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the folds, the networks and the search.")] = 0,
+    seed: Seed = 0,
     device: Device = None,
 ) -> None:
     """Search for the best setting on held-out labels, then fit it.
@@ -58,9 +58,12 @@ def tune(
     from sobgnn.tuning.problem import study_name
     from sobgnn.tuning.search import check_request
     from sobgnn.tuning.search import tune as search
+    from sobgnn.tuning.storage import is_url
 
     if worker and storage is None:
         raise ValueError("--worker takes part in a search that others share: name it with --storage URL.")
+    if storage is not None and not is_url(storage):
+        raise ValueError(f"--storage must be a URL like postgresql://user@host/name, but got {storage!r}.")
     check_request(trials, sampler)
     run_folder.check_device(device)
     console = terminal.Terminal()
