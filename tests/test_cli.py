@@ -149,6 +149,7 @@ def test_predict_refuses_a_file_without_a_needed_column_and_leaves_nothing(here,
         (["predict", ".", "nothing.csv"], "There is no file"),
         (["predict", "."], "DATA"),
         (["explode"], "explode"),
+        (["fitt"], "Did you mean 'fit'? `sobgnn --help` says more."),
         (["data", "fetch", "digitz"], "There is no data set"),
     ],
 )

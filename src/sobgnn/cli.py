@@ -182,7 +182,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(error, "format_message"):  # a word that is no command or option, or a value it cannot have
             context = getattr(error, "ctx", None)
             command = context.command_path if context is not None else "sobgnn"
-            _say(f"{error.format_message().rstrip('.')}. `{command} --help` says more.", debug)
+            said = error.format_message().strip()
+            _say(said + ("" if said.endswith((".", "?")) else ".") + f" `{command} --help` says more.", debug)
             return WRONG_INPUT
         _say(f"Internal error, {type(error).__name__}: {error}. --debug shows where.", debug)
         return 1
