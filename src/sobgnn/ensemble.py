@@ -201,7 +201,7 @@ def _train_in_batches(
 ) -> Members:
     total = len(labels.seeds)
     size = max(1, min(total, TRAINING_BYTES // max(1, 4 * entries)))
-    parts = []
+    parts: list[Members] = []
     for start in range(0, total, size):
         members = slice(start, min(start + size, total))
         task = labels.task(members, device)

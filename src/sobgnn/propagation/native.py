@@ -94,40 +94,34 @@ def _typed(name: str, dtype: torch.dtype) -> Any:
     return getattr(_library(), f"{name}_{'f64' if dtype == torch.float64 else 'f32'}")
 
 
+_NUMBER, _FLAG, _POINTER, _REAL = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p, ctypes.c_double
+_SIGNATURES = {
+    "sobgnn_propagate": [
+        *(_FLAG, _FLAG, _NUMBER, _NUMBER, _NUMBER, _NUMBER),
+        *(_POINTER, _POINTER, _FLAG, _POINTER, _POINTER, _POINTER, _REAL),
+        *(_POINTER, _POINTER, _FLAG, _FLAG),
+    ],
+    "sobgnn_combine": [*[_POINTER] * 4, _NUMBER, _NUMBER, _FLAG, _FLAG, _FLAG],
+    "sobgnn_combine_backward": [*[_POINTER] * 6, _NUMBER, _NUMBER, _FLAG, _FLAG],
+    "sobgnn_drop": [*[_POINTER] * 4, _NUMBER, _NUMBER, ctypes.c_int32, _REAL, _FLAG],
+}
+
+
 @functools.cache
 def _library() -> Any:
     """The shared library beside this file, or None."""
     folder = Path(__file__).parent
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:
         path = folder / f"_native{suffix}"
-        if path.exists():
-            try:
-                library = ctypes.CDLL(os.fspath(path))
-            except OSError:  # built for another machine
-                continue
-            number, flag, pointer = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p
-            for name in ("sobgnn_propagate_f32", "sobgnn_propagate_f64"):
-                function = getattr(library, name)
-                function.restype = None
-                function.argtypes = [
-                    *(flag, flag, number, number, number, number),
-                    *(pointer, pointer, flag, pointer, pointer, pointer, ctypes.c_double),
-                    *(pointer, pointer, flag, flag),
-                ]
-            for name in ("sobgnn_combine_f32", "sobgnn_combine_f64"):
-                getattr(library, name).argtypes = [pointer] * 4 + [number, number, flag, flag, flag]
-                getattr(library, name).restype = None
-            for name in ("sobgnn_combine_backward_f32", "sobgnn_combine_backward_f64"):
-                getattr(library, name).argtypes = [pointer] * 6 + [number, number, flag, flag]
-                getattr(library, name).restype = None
-            for name in ("sobgnn_drop_f32", "sobgnn_drop_f64"):
-                getattr(library, name).argtypes = [pointer] * 4 + [
-                    number,
-                    number,
-                    ctypes.c_int32,
-                    ctypes.c_double,
-                    flag,
-                ]
-                getattr(library, name).restype = None
-            return library
+        if not path.exists():
+            continue
+        try:
+            library = ctypes.CDLL(os.fspath(path))
+            for name, arguments in _SIGNATURES.items():
+                for kind in ("f32", "f64"):
+                    function = getattr(library, f"{name}_{kind}")
+                    function.argtypes, function.restype = arguments, None
+        except (OSError, AttributeError):  # built for another machine, or from older sources
+            continue
+        return library
     return None
