@@ -4,19 +4,19 @@ import numpy as np
 import pytest
 import torch
 
-from oracle import adjacency
-from sobgnn.smoothing import smooth, with_labels
+from oracle import adjacency, normalized_adjacency
+from sobgnn.smoothing import smooth, spreading, with_labels
 
 
 def fixed_point(graph, start, strength, fixed):
-    """The limit of P = (1 - a) P0 + a D^-1 A P at free nodes, by solving for them."""
-    A = adjacency(graph)
-    degree = A.sum(axis=1)
-    walk = np.divide(A, degree[:, None], out=np.zeros_like(A), where=degree[:, None] > 0)
+    """The limit of P = (1 - a) P0 + a D^-1/2 A D^-1/2 P at free nodes, by solving for them; rows sum to 1."""
+    degree = adjacency(graph).sum(axis=1)
+    walk = normalized_adjacency(graph)
     free = ~fixed & (degree > 0)
-    system = np.eye(len(A)) - strength * np.where(free[:, None], walk, 0)
+    system = np.eye(len(walk)) - strength * np.where(free[:, None], walk, 0)
     right = np.where(free[:, None], (1 - strength) * start, start)
-    return np.linalg.solve(system, right)
+    limit = np.linalg.solve(system, right)
+    return limit / limit.sum(axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.3, 0.8])
@@ -25,7 +25,7 @@ def test_smoothing_is_the_fixed_point(islands, graph30, strength):
         n = graph.num_nodes
         start = torch.rand(n, 3, generator=torch.Generator().manual_seed(0)).softmax(dim=1)
         start, fixed = with_labels(start, torch.tensor([0, 4]), torch.tensor([2, 1]))
-        got = smooth(graph, start, strength, fixed)
+        got = smooth(spreading(graph), start, strength, fixed)
         np.testing.assert_allclose(got, fixed_point(graph, start.numpy(), strength, fixed.numpy()), atol=2e-3)
         np.testing.assert_allclose(got.sum(dim=1), 1, rtol=1e-5)
 
@@ -33,16 +33,18 @@ def test_smoothing_is_the_fixed_point(islands, graph30, strength):
 def test_several_signals_at_once_are_those_one_by_one(graph30):
     start = torch.rand(30, 2, 3).softmax(dim=2)
     fixed = torch.rand(30, 2) < 0.2
-    together = smooth(graph30, start, 0.6, fixed)
+    together = smooth(spreading(graph30), start, 0.6, fixed)
     for signal in range(2):
-        torch.testing.assert_close(together[:, signal], smooth(graph30, start[:, signal], 0.6, fixed[:, signal]))
+        torch.testing.assert_close(
+            together[:, signal], smooth(spreading(graph30), start[:, signal], 0.6, fixed[:, signal])
+        )
 
 
 def test_known_labels_stay_and_isolated_nodes_keep_their_own(islands):
     start = torch.full((6, 2), 0.5)
     start[5] = torch.tensor([0.9, 0.1])
     start, fixed = with_labels(start, torch.tensor([1]), torch.tensor([0]))
-    got = smooth(islands, start, 0.9, fixed)
+    got = smooth(spreading(islands), start, 0.9, fixed)
     torch.testing.assert_close(got[1], torch.tensor([1.0, 0.0]))
     torch.testing.assert_close(got[5], torch.tensor([0.9, 0.1]))
     assert (got[[0, 2], 0] > 0.8).all()
@@ -53,5 +55,5 @@ def test_what_it_is_given_is_not_changed(graph30):
     start = torch.rand(30, 3).softmax(dim=1)
     before = start.clone()
     labelled, _ = with_labels(start, torch.tensor([0]), torch.tensor([1]))
-    smooth(graph30, labelled, 0.5)
+    smooth(spreading(graph30), labelled, 0.5)
     assert torch.equal(start, before)

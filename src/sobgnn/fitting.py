@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sobgnn.calibration import fit_temperature, log_loss
+from sobgnn.calibration import fit_temperature, log_loss, sharpen
 from sobgnn.ensemble import (
     Labels,
     Network,
@@ -21,7 +21,7 @@ from sobgnn.ensemble import (
     train_graph_members,
 )
 from sobgnn.operators import SobolevOperators
-from sobgnn.smoothing import smooth, with_labels
+from sobgnn.smoothing import smooth, spreading, with_labels
 from sobgnn.training import Members, Progress, Schedule
 
 MIXING_GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -31,6 +31,8 @@ FEW_LABELS_MIXING = 0.5
 FEW_LABELS_SMOOTHING = 0.85
 # A temperature is fitted from this many held-out labels on.
 CALIBRATION_LABELS = 50
+# About this many held-out labels, evenly picked, are enough to choose by.
+CHOOSING_LABELS = 5000
 
 
 @dataclass(frozen=True)
@@ -115,11 +117,12 @@ def fit_families(
         feature_members = train_feature_members(network, X, labels, feature_schedule, tell.stage("feature members"))
         by_features = feature_logits(network, feature_members.parameters, X).softmax(dim=2)
     tell.done("prediction")
-    choice = choose(operators, by_graph, by_features, labels, mixing, smoothing, calibrate)
+    spread = spreading(operators.graph)
+    choice = choose(spread, by_graph, by_features, labels, mixing, smoothing, calibrate)
     plain = (by_graph if by_features is None else by_features).mean(dim=0)  # type: ignore[union-attr]
     mixed = _mix(by_graph, by_features, choice.mixing)
     start, fixed = with_labels(mixed, *labels.tensors(X.device))
-    final = smooth(operators.graph, start, choice.smoothing, fixed)
+    final = smooth(spread, start, choice.smoothing, fixed)
     final = torch.where(component_labelled.unsqueeze(1), final, plain)
     return Fit(graph_members, feature_members, states, final, choice)
 
@@ -135,7 +138,7 @@ def _mix(by_graph: Tensor | None, by_features: Tensor | None, mixing: float) -> 
 
 
 def choose(
-    operators: SobolevOperators,
+    spread: SobolevOperators,
     by_graph: Tensor | None,
     by_features: Tensor | None,
     labels: Labels,
@@ -145,8 +148,8 @@ def choose(
 ) -> Choice:
     """Mixing and smoothing with the least log loss on labels while they are held out.
 
-    A label is judged by the member of each family that held it out, smoothed with the other folds' labels fixed.
-    Smoothing is affine in what it starts from, so it is done once per family, and mixing comes after it.
+    A label is judged by the member of each family that held it out, smoothed with the other folds' labels fixed, and
+    each choice at its own best temperature: else smoothing, which flattens, would be judged by how sure it is.
     """
     if not labels.folds:
         beta = FEW_LABELS_MIXING if mixing == "auto" else mixing
@@ -157,11 +160,13 @@ def choose(
     strengths: Sequence[float] = SMOOTHING_GRID if smoothing == "auto" else (smoothing,)
     judged = labels.fold >= 0
     codes, weight = labels.codes[judged], labels.weight[judged]
+    some = slice(None, None, 1 + len(codes) // CHOOSING_LABELS)
     best: tuple[float, float, float, npt.NDArray[np.float32]] | None = None
-    for strength, held in zip(strengths, _held_out(operators, families, labels, strengths), strict=True):
+    for strength, held in zip(strengths, _held_out(spread, families, labels, strengths), strict=True):
         for beta in betas:
             mixed = beta * held[0] + (1 - beta) * held[-1]
-            loss = float(np.average(log_loss(mixed, codes), weights=weight))
+            heat = fit_temperature(mixed[some], codes[some], weight[some])
+            loss = float(np.average(log_loss(sharpen(mixed[some], heat), codes[some]), weights=weight[some]))
             if best is None or loss < best[0]:
                 best = (loss, beta, strength, mixed)
     assert best is not None
@@ -175,7 +180,7 @@ def choose(
 
 
 def _held_out(
-    operators: SobolevOperators, families: Sequence[Tensor], labels: Labels, strengths: Sequence[float]
+    spread: SobolevOperators, families: Sequence[Tensor], labels: Labels, strengths: Sequence[float]
 ) -> Iterator[npt.NDArray[np.float32]]:
     """For each strength, every family's smoothed probabilities of each held-out label, [F, L, C]."""
     device = families[0].device
@@ -191,7 +196,7 @@ def _held_out(
             fixed.append(held)
     start, held = torch.stack(starts, dim=1), torch.stack(fixed, dim=1)
     for strength in strengths:
-        smoothed = smooth(operators.graph, start, strength, held)[index[judged]]
+        smoothed = smooth(spread, start, strength, held)[index[judged]]
         by_fold = smoothed.view(len(smoothed), len(families), labels.folds, -1)
         own = by_fold[torch.arange(len(smoothed), device=device), :, fold[judged]]
         yield own.transpose(0, 1).cpu().numpy()

@@ -12,7 +12,7 @@ from sobgnn.ensemble import stratified_folds
 from sobgnn.features import FeatureMap, Scale
 from sobgnn.knn import graph_from_neighbors
 from sobgnn.neighbors import nearest
-from sobgnn.smoothing import smooth, with_labels
+from sobgnn.smoothing import smooth, spreading, with_labels
 
 # The first is taken unless a later one is better by more than its standard error.
 CANDIDATES: tuple[Scale, ...] = ("range", "range-unit", "unit")
@@ -53,7 +53,7 @@ def choose_scale(
         flat = torch.full((len(sample), int(codes.max()) + 1), 1 / (int(codes.max()) + 1))
         parts = [with_labels(flat, known[fold != f], torch.from_numpy(target[fold != f])) for f in range(folds)]
         start, fixed = (torch.stack(part, dim=1) for part in zip(*parts, strict=True))
-        spread = smooth(graph, start, _STRENGTH, fixed)[known, torch.from_numpy(fold)]
+        spread = smooth(spreading(graph), start, _STRENGTH, fixed)[known, torch.from_numpy(fold)]
         right.append((spread.argmax(dim=1).numpy() == target).astype(np.float64))
     best = int(np.argmax([r.mean() for r in right]))
     gain = right[best] - right[0]

@@ -8,36 +8,40 @@ import torch
 from torch import Tensor
 
 from sobgnn.graph import Graph
-from sobgnn.propagation import Stencil, expand
+from sobgnn.operators import SobolevOperators
+from sobgnn.propagation import Stencil
 
 # The iteration ends where what is left of its start is below this share, or after this many steps.
 _REST, _MOST_STEPS = 1e-3, 60
 
 
+def spreading(graph: Graph) -> SobolevOperators:
+    r"""What :func:`smooth` spreads by: :math:`D^{-1/2} A D^{-1/2}`, no self-loops."""
+    return SobolevOperators(graph, alpha=1, epsilon=0.0)
+
+
 @torch.no_grad()
-def smooth(graph: Graph, start: Tensor, strength: float, fixed: Tensor | None = None) -> Tensor:
+def smooth(spread: SobolevOperators, start: Tensor, strength: float, fixed: Tensor | None = None) -> Tensor:
     r"""Probabilities drawn towards those of the neighbours.
 
-    .. math:: P \leftarrow (1 - a) P_0 + a D^{-1} A P, \qquad P_i = P_{0,i} \text{ at fixed nodes}
+    .. math:: P \leftarrow (1 - a) P_0 + a D^{-1/2} A D^{-1/2} P, \qquad P_i = P_{0,i} \text{ at fixed nodes},
 
-    Rows stay distributions, since :math:`D^{-1} A` has rows that sum to 1. An isolated node keeps its own.
+    and at the end each row divided by its sum. An isolated node keeps its own.
 
     Args:
-        graph: Of N nodes.
+        spread: :func:`spreading` of a graph of N nodes.
         start: P_0, [N, C], or [N, B, C] for B signals at once.
         strength: a, in [0, 1).
         fixed: bool [N], or [N, B].
     """
     if strength == 0:
         return start
-    csr = (graph.indptr, graph.indices, graph.weight)
-    walk = random_walk(*csr, csr)
-    alone = graph.degree == 0
+    alone = spread.graph.degree == 0
     fixed = alone if fixed is None else fixed | (alone if fixed.ndim == 1 else alone.unsqueeze(1))
     fixed = fixed.unsqueeze(-1)
     current = start
     for _ in range(min(_MOST_STEPS, math.ceil(math.log(_REST) / math.log(strength)))):
-        moved = expand(walk, current.flatten(1))[:, 0].view_as(start)
+        moved = spread.propagate(current.flatten(1))[:, 0].view_as(start)
         current = torch.where(fixed, start, torch.lerp(start, moved, strength))
     return current / current.sum(dim=-1, keepdim=True)
 
