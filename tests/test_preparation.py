@@ -38,6 +38,6 @@ def test_one_label_per_class_decides_nothing():
 
 def test_many_points_are_judged_by_a_sample(monkeypatch):
     X, y = rays(2000)
-    monkeypatch.setattr("sobgnn.preparation._POINTS", 200)
-    monkeypatch.setattr("sobgnn.preparation._LABELS", 100)
+    monkeypatch.setattr("sobgnn.preparation._POINTS", 800)
+    monkeypatch.setattr("sobgnn.preparation._LABELS", 700)
     assert choose_scale(X, y, 5, None, np.random.default_rng(0)).endswith("unit")

@@ -25,7 +25,7 @@ from sobgnn.smoothing import smooth, spreading, with_labels
 from sobgnn.training import Members, Progress, Schedule
 
 MIXING_GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
-SMOOTHING_GRID = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95)
+SMOOTHING_GRID = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 0.98)
 # What is used where too few labels can be held out to choose.
 FEW_LABELS_MIXING = 0.5
 FEW_LABELS_SMOOTHING = 0.85

@@ -12,7 +12,7 @@ from sobgnn.operators import SobolevOperators
 from sobgnn.propagation import Stencil
 
 # The iteration ends where what is left of its start is below this share, or after this many steps.
-_REST, _MOST_STEPS = 1e-3, 60
+_REST, _MOST_STEPS = 1e-3, 100
 
 
 def spreading(graph: Graph) -> SobolevOperators:
