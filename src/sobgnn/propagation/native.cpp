@@ -4,8 +4,9 @@
 //   out[i,a] = t_out[i,a] acc[a]        or, where the output has no orders,        out[i] = sum_a t_out[i,a] acc[a]
 //
 // x[j] is one row for all orders (expand) or one row per order (reduce, each). For every row
-//   1. the coefficients of its entries go to a small buffer, while the rows of x are called into the cache;
-//   2. each block of columns is summed over the entries with all accumulators in registers.
+//   1. the coefficients of its entries go to a small buffer;
+//   2. each block of columns is summed over the entries with all accumulators in registers. Where neighbours lie
+//      far apart, the rows that the entries after next read are meanwhile called into the cache.
 // A row is summed by one thread in the order of its entries, so the number of threads does not change a bit.
 // Sums run over at most `chunk` entries before they join the total: hubs lose no accuracy to their length.
 //
@@ -36,7 +37,7 @@ namespace {
 
 constexpr int chunk = 256;     // entries whose coefficients fit the first-level cache beside their rows
 constexpr int group = 6;       // orders that are summed at once
-constexpr int distance = 16;   // entries between calling a row into the cache and reading it
+constexpr int distance = 64;   // entries between calling a row into the cache and reading it: about one row ahead
 constexpr int line = 64;       // bytes
 
 template <class T> struct Problem {
@@ -252,60 +253,128 @@ template <class T, int A> TARGET ALWAYS inline void powers(T lead, T base, const
   }
 }
 
+// Whether coefficient[a][e] is laid out by orders, as whole vectors of entries make it, or by entries.
+template <class T> constexpr bool by_order = BYTES == 64 && std::is_same<T, float>::value;
+
+template <class T, int A> constexpr int64_t place(int64_t e, int a) { return by_order<T> ? a * chunk + e : e * A + a; }
+
+#if BYTES == 64
+TARGET inline __m512i load(__mmask16 valid, const int32_t *indices) { return _mm512_maskz_loadu_epi32(valid, indices); }
+TARGET inline __m512i load(__mmask16 valid, const int64_t *indices) {
+  const __m256i low = _mm512_cvtepi64_epi32(_mm512_maskz_loadu_epi64(__mmask8(valid), indices));
+  const __m256i high = _mm512_cvtepi64_epi32(_mm512_maskz_loadu_epi64(__mmask8(valid >> 8), indices + 8));
+  return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+#endif
+
 // Step 1 for the entries [begin, end) of a row; the entry at `last`, after the row's own, is the diagonal's.
-// coefficient[e][a] = (w q_i q_j)^(first + a) t_in[j, first + a], position[e] = where x[j] starts.
+// coefficient[a][e] = (w q_i q_j)^(first + a) t_in[j, first + a], position[e] = where x[j] starts.
 template <class T, class I, int A>
 TARGET __attribute__((noinline)) void coefficients(const Problem<T> &p, int64_t row, int64_t begin, int64_t end,
-                                                   int64_t last, int64_t first, int64_t stride,
-                                                   const Caller<T> &caller, T (*coefficient)[A], int64_t *position) {
+                                                   int64_t last, int64_t first, int64_t stride, T *coefficient,
+                                                   int64_t *position) {
   const int64_t columns = p.alpha + 1;
   const T q = p.scale_out[row * columns];
   const T *const scale_in = p.scale_in;
-  const auto entry = [&](int64_t e, int64_t j, T weight) TARGET ALWAYS {
-    const T *const scale = scale_in + j * columns;
-    const T base = weight * (q * scale[0]);
-    if (first == 1) {
-      powers<T, A>(T(1), base, scale + 1, coefficient[e]);
-    } else {
-      T lead = 1, square = base;
-      for (int64_t rest = first - 1; rest; rest >>= 1, square *= square)
-        if (rest & 1) lead *= square;
-      powers<T, A>(lead, base, scale + first, coefficient[e]);
-    }
-    position[e] = j * stride;
-  };
   const I *const indices = static_cast<const I *>(p.indices) + begin;
   const float *const weight = p.weight + begin;
   const int64_t count = std::min(end, last) - begin;
-  if (p.scattered) {
-    // `distance` entries ahead and past the end of this row: entries lie one after another.
-    const Caller<T> call = caller;
-    const int64_t reach = p.indptr[p.rows] - 1 - begin;
-    for (int64_t e = 0; e < count; ++e) {
-      call(static_cast<int64_t>(indices[std::min(e + distance, reach)]));
-      entry(e, static_cast<int64_t>(indices[e]), T(weight[e]));
+#if BYTES == 64
+  // Sixteen entries at once, where 32 bits address what they read.
+  if constexpr (by_order<T>) if (p.inputs * columns <= INT32_MAX && stride <= UINT32_MAX) {
+    const __m512 factor = _mm512_set1_ps(q);
+    const __m512i evens = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512i odds = _mm512_add_epi32(evens, _mm512_set1_epi32(1));
+    const __m512i step = _mm512_set1_epi64(stride), row_length = _mm512_set1_epi32(int32_t(columns));
+    for (int64_t e = 0; e < end - begin; e += 16) {
+      const int64_t rest = count - e;
+      const __mmask16 own = rest >= 16 ? 0xffff : __mmask16((1u << (rest > 0 ? rest : 0)) - 1);
+      __m512i j = load(own, indices + e);
+      __m512 w = _mm512_maskz_loadu_ps(own, weight + e);
+      __mmask16 valid = own;
+      if (end > last && rest < 16) {
+        const __mmask16 diagonal = __mmask16(1u << rest);
+        j = _mm512_mask_mov_epi32(j, diagonal, _mm512_set1_epi32(int32_t(row)));
+        w = _mm512_mask_mov_ps(w, diagonal, _mm512_set1_ps(p.epsilon));
+        valid = __mmask16(own | diagonal);
+      }
+      const __m512i low = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(j));
+      const __m512i high = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64(j, 1));
+      _mm512_store_si512(position + e, _mm512_mul_epu32(low, step));
+      _mm512_store_si512(position + e + 8, _mm512_mul_epu32(high, step));
+      const __m512i at = _mm512_mullo_epi32(j, row_length);
+      // Two neighbouring columns of the scales for the price of one: a gather costs by the element.
+      const auto pair = [&](int64_t column, __m512 &even, __m512 &odd) TARGET ALWAYS {
+        const __m512d none = _mm512_setzero_pd();
+        const float *const from = scale_in + column;
+        const __m512 head = _mm512_castpd_ps(
+            _mm512_mask_i32gather_pd(none, __mmask8(valid), _mm512_castsi512_si256(at), from, 4));
+        const __m512 tail = _mm512_castpd_ps(
+            _mm512_mask_i32gather_pd(none, __mmask8(valid >> 8), _mm512_extracti64x4_epi64(at, 1), from, 4));
+        even = _mm512_permutex2var_ps(head, evens, tail);
+        odd = _mm512_permutex2var_ps(head, odds, tail);
+      };
+      const auto single = [&](int64_t column) TARGET ALWAYS {
+        return _mm512_mask_i32gather_ps(_mm512_setzero_ps(), valid, at, scale_in + column, 4);
+      };
+      __m512 t[A + 1], scale;
+      if (first == 1) {
+        pair(0, scale, t[0]);
+      } else {
+        scale = single(0);
+        t[0] = single(first);
+      }
+#pragma GCC unroll 8
+      for (int a = 1; a < A; a += 2) {
+        if (a + 1 < A)
+          pair(first + a, t[a], t[a + 1]);
+        else
+          t[a] = single(first + a);
+      }
+      const __m512 base = _mm512_mul_ps(w, _mm512_mul_ps(factor, scale));
+      __m512 power = base;
+      for (int64_t order = 1; order < first; ++order) power = _mm512_mul_ps(power, base);
+#pragma GCC unroll 8
+      for (int a = 0; a < A; ++a) {
+        if (a > 0) power = _mm512_mul_ps(power, base);
+        _mm512_store_ps(coefficient + a * chunk + e, _mm512_mul_ps(power, t[a]));
+      }
     }
-  } else {
-    for (int64_t e = 0; e < count; ++e) entry(e, static_cast<int64_t>(indices[e]), T(weight[e]));
+    return;
   }
+#endif
+  const auto entry = [&](int64_t e, int64_t j, T weight) TARGET ALWAYS {
+    const T *const scale = scale_in + j * columns;
+    const T base = weight * (q * scale[0]);
+    T lead = 1, square = base;
+    for (int64_t rest = first - 1; rest; rest >>= 1, square *= square)
+      if (rest & 1) lead *= square;
+    T made[A];
+    powers<T, A>(lead, base, scale + first, made);
+#pragma GCC unroll 8
+    for (int a = 0; a < A; ++a) coefficient[place<T, A>(e, a)] = made[a];
+    position[e] = j * stride;
+  };
+  for (int64_t e = 0; e < count; ++e) entry(e, static_cast<int64_t>(indices[e]), T(weight[e]));
   if (end > last) entry(last - begin, row, p.epsilon);
 }
 
-// Step 2: A orders of V vectors of W columns from x on, over `count` entries, added to `total`.
-template <class T, int A, int V, int W, bool IN>
-TARGET ALWAYS inline void sums(const T *x, int64_t step, int64_t count, const T (*coefficient)[A], const int64_t *position,
-                        typename Vector<T, W>::type (&total)[A][V]) {
+// Step 2: A orders of V vectors of W columns from x on, over `count` entries, added to `total`. `call` is told of each.
+template <class T, int A, int V, int W, bool IN, class C>
+TARGET ALWAYS inline void sums(const C &call, const T *x, int64_t step, int64_t count, const T *coefficient,
+                               const int64_t *position, typename Vector<T, W>::type (&total)[A][V]) {
   using vector = typename Vector<T, W>::type;
   constexpr int U = A * V <= 2 ? 4 : A * V <= 4 ? 2 : 1;  // entries at once: short chains hide the latency
   vector acc[U][A][V] = {};
   const auto entry = [&](int64_t e, vector(&sum)[A][V]) TARGET ALWAYS {
+    call(e);
     const T *const source = x + position[e];
     if constexpr (IN) {
 #pragma GCC unroll 8
       for (int a = 0; a < A; ++a)
 #pragma GCC unroll 8
         for (int v = 0; v < V; ++v)
-          sum[a][v] += coefficient[e][a] * *reinterpret_cast<const vector *>(source + a * step + v * W);
+          sum[a][v] += coefficient[place<T, A>(e, a)] * *reinterpret_cast<const vector *>(source + a * step + v * W);
     } else {
       vector values[V];
 #pragma GCC unroll 8
@@ -313,7 +382,7 @@ TARGET ALWAYS inline void sums(const T *x, int64_t step, int64_t count, const T 
 #pragma GCC unroll 8
       for (int a = 0; a < A; ++a)
 #pragma GCC unroll 8
-        for (int v = 0; v < V; ++v) sum[a][v] += coefficient[e][a] * values[v];
+        for (int v = 0; v < V; ++v) sum[a][v] += coefficient[place<T, A>(e, a)] * values[v];
     }
   };
   int64_t e = 0;
@@ -346,13 +415,13 @@ TARGET void orders(const Problem<T> &p, int64_t begin, int64_t end, int64_t firs
   // A wide row is called as far as a kilobyte, the rest is left to the hardware.
   const Caller<T> caller = {reinterpret_cast<const char *>(x), stride * int64_t(sizeof(T)),
                             std::min<int64_t>((IN ? A : 1) * width * int64_t(sizeof(T)), 1024), p.scale_in, columns};
-  alignas(line) T coefficient[chunk][A];
-  int64_t position[chunk];
+  alignas(line) T coefficient[chunk * A];
+  alignas(line) int64_t position[chunk];
 
   for (int64_t row = begin; row < end; ++row) {
     const int64_t start = p.indptr[row], last = p.indptr[row + 1], stop = last + loop;
     const bool once = stop - start <= chunk;
-    if (once) fill(p, row, start, stop, last, first, stride, caller, coefficient, position);
+    if (once) fill(p, row, start, stop, last, first, stride, coefficient, position);
     const T *const scale = p.scale_out + row * columns + first;
     T *const out = p.out + row * (OUT ? p.alpha * width : width) + (OUT ? (first - 1) * width : 0);
 
@@ -362,8 +431,19 @@ TARGET void orders(const Problem<T> &p, int64_t begin, int64_t end, int64_t firs
       vector total[A][count] = {};
       for (int64_t from = start; from < stop; from += chunk) {
         const int64_t to = std::min<int64_t>(from + chunk, stop);
-        if (!once) fill(p, row, from, to, last, first, stride, caller, coefficient, position);
-        sums<T, A, count, W, IN>(x + column, width, to - from, coefficient, position, total);
+        if (!once) fill(p, row, from, to, last, first, stride, coefficient, position);
+        const T *const source = x + column;
+        if (p.scattered && column == 0) {
+          const int64_t reach = p.indptr[p.rows] - 1 - from;
+          const auto ahead = [&](int64_t e) TARGET ALWAYS {
+            const int64_t next = from + std::min(e + distance, reach);
+            caller(p.wide ? static_cast<const int64_t *>(p.indices)[next]
+                          : static_cast<const int32_t *>(p.indices)[next]);
+          };
+          sums<T, A, count, W, IN>(ahead, source, width, to - from, coefficient, position, total);
+        } else {
+          sums<T, A, count, W, IN>([](int64_t) {}, source, width, to - from, coefficient, position, total);
+        }
       }
       const auto store = [&](T *target, vector value) TARGET ALWAYS {
         if (low == 0 && high == W) {
