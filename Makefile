@@ -9,8 +9,9 @@ STAMP  := $(VENV)/.installed
 run: $(STAMP)
 	$(BIN)/sobgnn fit digits --labels 0.1
 
+# One worker per core, each with one thread: many small tests do not share a core well.
 test: $(STAMP)
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist loadfile
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
