@@ -89,8 +89,10 @@ class FeatureMap:
             z = z - self.shift
         if self.factor is not None:
             z = z * self.factor
-        if self.basis is not None:
+        if self.basis is not None and sp.issparse(z):
             z = z @ self.basis
+        elif self.basis is not None:  # centred, so single precision loses nothing that the outcome could hold
+            z = (z.astype(np.float32) @ self.basis.astype(np.float32)).astype(np.float64)
         if self.unit_rows:
             z = _unit(z)
         if self.center is not None:
