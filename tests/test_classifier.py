@@ -109,10 +109,13 @@ def test_the_same_seed_gives_the_same_predictions_and_the_global_state_is_left_a
     assert not np.array_equal(quick(random_state=1).fit(X, given).label_distributions_, again.label_distributions_)
 
 
-def test_predictions_do_not_depend_on_the_units_of_the_columns(fitted):
-    X, _, given, classifier = fitted
-    other = quick().fit(X * 2.0 ** np.array([-20, 3, 0, 9, 30]) + 0.0, given)
-    np.testing.assert_allclose(other.label_distributions_, classifier.label_distributions_, atol=1e-4)
+@pytest.mark.parametrize("scale", ["range", "standard", "range-unit"])
+def test_predictions_do_not_depend_on_the_units_of_columns_that_are_scaled(scale):
+    X, _, given = blobs(150)
+    one, other = quick(scale=scale), quick(scale=scale)
+    one.fit(X, given)
+    other.fit(X * 2.0 ** np.array([-20, 3, 0, 9, 30]), given)
+    np.testing.assert_allclose(other.label_distributions_, one.label_distributions_, atol=1e-4)
 
 
 def test_new_points_get_what_training_points_in_the_same_place_got(fitted):
