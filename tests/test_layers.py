@@ -25,6 +25,7 @@ ORDER = [
     "cascade",
     "conv",
     "model",
+    "steps",
     "training",
     "checkpoint",
     "distributed",

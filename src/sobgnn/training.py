@@ -5,59 +5,23 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
 
-Monitor = Literal["accuracy", "loss"]
+from sobgnn.steps import Run, Schedule, Task, forward_members
 
-# Sets the dropout keys of successive steps far apart.
-_STEP = 0x5851F42D
-# Adam's, as in torch and in the paper it comes from.
-_BETA1, _BETA2, _TINY = 0.9, 0.999, 1e-8
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How long and how fast to train.
-
-    Args:
-        epochs: Full-batch steps at the most.
-        lr: Adam's learning rate; a sequence gives each member its own.
-        weight_decay: L2 penalty, as torch's Adam takes it; a sequence gives each member its own.
-        patience: Steps without a better validation score after which a member counts as done: its best weights
-            stay as they are, and training ends when all are done. ``None``: all epochs.
-        evaluate_every: Steps between two validations.
-        monitor: What "better" means: higher validation accuracy (ties by lower loss), or lower loss.
-        together: All members keep the weights of one step, the best over all their validation rows together. A
-            member without any can then train on every label and still stop in time.
-    """
-
-    epochs: int = 500
-    lr: float | Sequence[float] = 0.01
-    weight_decay: float | Sequence[float] = 5e-4
-    patience: int | None = 100
-    evaluate_every: int = 1
-    monitor: Monitor = "accuracy"
-    together: bool = False
-
-
-@dataclass(frozen=True)
-class Task:
-    """What S members learn on R rows of logits; all tensors on one device.
-
-    Args:
-        target: int64 [R] or [S, R], classes; any valid class where it is not used.
-        train_weight: float32 [S, R]. Row r's share in member s's loss; 0 where it has none. Rows sum to 1.
-        validation: bool [S, R], or ``None``. Rows that choose a member's best weights; numbers weigh them.
-    """
-
-    target: Tensor
-    train_weight: Tensor
-    validation: Tensor | None = None
+__all__ = [
+    "Checkpoint",
+    "Members",
+    "Progress",
+    "Schedule",
+    "Task",
+    "initial_parameters",
+    "predict_members",
+    "train_members",
+]
 
 
 @dataclass(frozen=True)
@@ -145,7 +109,7 @@ def train_members(
         parameters = initial_parameters(model, seeds, device)
         call = (tuple(inputs), dict(keywords or {}))
         keys = torch.tensor([_mix([seed]) % 2**31 for seed in seeds], device=device)
-        run = _Run(model, parameters, dict(buffers or {}), call, task, schedule, keys, sum_over_ranks)
+        run = Run(model, parameters, dict(buffers or {}), call, task, schedule, keys, sum_over_ranks)
         if cuda_graph and device.type == "cuda":
             run.record()
         torch.manual_seed(_mix(seeds))
@@ -175,171 +139,11 @@ def predict_members(
 ) -> Tensor:
     """Logits of every member in evaluation mode, [S, R, C]."""
     call = (tuple(inputs), dict(keywords or {}))
-    return _forward(model, dict(parameters), dict(buffers or {}), call, training=False)
-
-
-def _forward(
-    model: nn.Module,
-    parameters: dict[str, Tensor],
-    buffers: dict[str, Tensor],
-    call: tuple[Any, Any],
-    *,
-    training: bool,
-    keys: Tensor | None = None,
-) -> Tensor:
-    inputs, keywords = call
-    shared = {name: value for name, value in model.named_buffers() if name not in buffers}
-    model.train(training)
-
-    def one(member: dict[str, Tensor], key: Tensor | None) -> Tensor:
-        own = keywords if key is None else {**keywords, "dropout_key": key}
-        logits: Tensor = functional_call(model, (member, shared), inputs, own)
-        return logits
-
-    mapped = {**parameters, **buffers}
-    if len(next(iter(mapped.values()))) == 1:  # no batch to map over: half the overhead
-        single = {name: value[0] for name, value in mapped.items()}
-        return one(single, None if keys is None else keys[0]).unsqueeze(0)
-    logits: Tensor = vmap(one, (0, None if keys is None else 0), randomness="different")(mapped, keys)
-    return logits
-
-
-class _Run:
-    """The state of one training and its two moves: a step, and a validation.
-
-    All parameters of a member stand in one row of ``flat`` [S, P], so that Adam and the keeping of the best weights
-    are a handful of elementwise operations whatever the model; nothing here waits for the device, so that both
-    moves can be recorded as CUDA graphs.
-    """
-
-    def __init__(
-        self,
-        model: nn.Module,
-        parameters: dict[str, Tensor],
-        buffers: dict[str, Tensor],
-        call: tuple[Any, Any],
-        task: Task,
-        schedule: Schedule,
-        keys: Tensor,
-        sum_over_ranks: Callable[[Sequence[Tensor]], None] | None,
-    ) -> None:
-        self.model = copy.deepcopy(model)  # its mode is switched below
-        self.keys = keys if getattr(model, "keyed_dropout", False) else None
-        self.sum_over_ranks = sum_over_ranks or (lambda tensors: None)
-        self.buffers, self.call, self.task, self.schedule = buffers, call, task, schedule
-        self.shapes = {name: value.shape[1:] for name, value in parameters.items()}
-        self.initial = torch.cat([value.flatten(1) for value in parameters.values()], dim=1)
-        self.flat = self.initial.clone().requires_grad_()
-        self.mean, self.square = torch.zeros_like(self.initial), torch.zeros_like(self.initial)
-        device, size = self.flat.device, len(self.flat)
-        self.lr = _column(schedule.lr, size, device, "lr")
-        self.decay = _column(schedule.weight_decay, size, device, "weight_decay")
-        t = torch.arange(1, schedule.epochs + 1, dtype=torch.float64)
-        corrections = torch.stack([1 - _BETA1**t, (1 - _BETA2**t).sqrt()], dim=1)
-        self.corrections = corrections.to(device, torch.float32)
-        self.epoch = torch.zeros(1, dtype=torch.int64, device=device)
-        self.losses = torch.zeros(size, device=device)
-        self.best = self.initial.clone()
-        self.best_loss = torch.full((size,), float("inf"), device=device)
-        self.best_accuracy = torch.full((size,), float("nan"), device=device)
-        self.best_epoch = torch.zeros(size, dtype=torch.int64, device=device)
-        self.loss, self.accuracy = torch.zeros_like(self.losses), torch.zeros_like(self.losses)
-        self.done = torch.zeros(size, dtype=torch.bool, device=device)
-        self._graphs: list[torch.cuda.CUDAGraph] = []
-
-    def unflatten(self, flat: Tensor) -> dict[str, Tensor]:
-        """The stacked parameters [S, ...] as views of ``flat``."""
-        parts = torch.split(flat, [shape.numel() for shape in self.shapes.values()], dim=1)
-        named = zip(self.shapes.items(), parts, strict=True)
-        return {name: part.view(len(flat), *shape) for (name, shape), part in named}
-
-    def step(self) -> None:
-        """One step of Adam for every member."""
-        if self._graphs:
-            self._graphs[0].replay()
-        else:
-            self._step()
-
-    def validate(self) -> None:
-        """Score every member on its validation rows, and keep the weights of those that are better than before."""
-        if self._graphs:
-            self._graphs[1].replay()
-        else:
-            self._validate()
-
-    def _step(self) -> None:
-        keys = None if self.keys is None else (self.keys + self.epoch * _STEP) % 2**31
-        logits = _forward(self.model, self.unflatten(self.flat), self.buffers, self.call, training=True, keys=keys)
-        losses = _losses(logits, self.task.target, self.task.train_weight)
-        # Each member's gradient comes from its own loss alone, so the sum trains each as if it were by itself.
-        (gradient,) = torch.autograd.grad(losses.sum(), self.flat)
-        with torch.no_grad():
-            self.losses.copy_(losses)
-            self.sum_over_ranks((gradient, self.losses))
-            first, second = self.corrections.index_select(0, self.epoch).unbind(dim=1)
-            gradient = torch.addcmul(gradient, self.flat, self.decay)
-            self.mean.lerp_(gradient, 1 - _BETA1)
-            self.square.mul_(_BETA2).addcmul_(gradient, gradient, value=1 - _BETA2)
-            update = self.mean / (self.square.sqrt() / second + _TINY)
-            self.flat.addcmul_(update, self.lr / first, value=-1)
-            self.epoch += 1
-
-    @torch.no_grad()
-    def _validate(self) -> None:
-        logits = _forward(self.model, self.unflatten(self.flat), self.buffers, self.call, training=False)
-        scores = _scores(logits, self.task)
-        self.sum_over_ranks((scores,))
-        if self.schedule.together:
-            scores = scores.sum(dim=1, keepdim=True).expand_as(scores)
-        loss, accuracy = scores[0] / scores[2].clamp_min(1), scores[1] / scores[2].clamp_min(1)
-        self.loss.copy_(loss)
-        self.accuracy.copy_(accuracy)
-        if self.schedule.monitor == "accuracy":
-            better = (accuracy > self.best_accuracy) | ((accuracy == self.best_accuracy) & (loss < self.best_loss))
-        else:
-            better = loss < self.best_loss
-        better = (better | (self.best_epoch == 0)) & ~self.done
-        self.best.copy_(torch.where(better.unsqueeze(1), self.flat, self.best))
-        self.best_loss.copy_(torch.where(better, loss, self.best_loss))
-        self.best_accuracy.copy_(torch.where(better, accuracy, self.best_accuracy))
-        self.best_epoch.copy_(torch.where(better, self.epoch, self.best_epoch))
-        if self.schedule.patience is not None:
-            self.done |= self.epoch - self.best_epoch >= self.schedule.patience
-
-    def state(self) -> dict[str, Tensor]:
-        """Everything that a step or a validation changes and a later one reads."""
-        names = ("flat", "mean", "square", "epoch", "best", "best_loss", "best_accuracy", "best_epoch", "done")
-        return {name: getattr(self, name).detach() for name in names}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take over a state of the same members."""
-        for name, value in self.state().items():
-            if name not in state or state[name].shape != value.shape:
-                raise ValueError(f"The checkpoint is of another training: its {name!r} does not fit.")
-            value.copy_(state[name])
-
-    def record(self) -> None:
-        """Make ``step`` and ``validate`` replays of CUDA graphs; the state is as before."""
-        moves = [self._step] + ([self._validate] if self.task.validation is not None else [])
-        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # libraries set themselves up at their first calls, which cannot be recorded
-            for move in moves:
-                move()
-        torch.cuda.current_stream().wait_stream(side)
-        for move in moves:
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self._graphs[0].pool() if self._graphs else None):
-                move()
-            self._graphs.append(graph)
-        with torch.no_grad():
-            self.flat.copy_(self.initial)
-            for state in (self.mean, self.square, self.epoch, self.best_epoch, self.done):
-                state.zero_()
+    return forward_members(model, dict(parameters), dict(buffers or {}), call, training=False)
 
 
 def _train(
-    run: _Run,
+    run: Run,
     schedule: Schedule,
     progress: Callable[[Progress], bool | None] | None,
     checkpoint: Checkpoint | None,
@@ -376,33 +180,6 @@ def _train(
         run.best_epoch.fill_(epoch)
     curves = {name: torch.stack(values) for name, values in history.items() if values}
     return Members(run.unflatten(run.best), curves, run.best_accuracy, run.best_epoch, epoch)
-
-
-def _column(values: float | Sequence[float], size: int, device: torch.device, name: str) -> Tensor:
-    """One value per member as a column [S, 1]."""
-    column = torch.as_tensor(values, dtype=torch.float32).reshape(-1, 1)
-    if len(column) not in (1, size):
-        raise ValueError(f"`{name}` must be a number or have one entry per member, but got {len(column)} for {size}.")
-    return column.expand(size, 1).contiguous().to(device)
-
-
-def _losses(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    """Weighted cross-entropy of each member [S]; logits [S, R, C]."""
-    return (_cross_entropy(logits, target) * weight).sum(dim=1)
-
-
-def _scores(logits: Tensor, task: Task) -> Tensor:
-    """Summed loss, right answers and number of each member's own validation rows, [3, S]."""
-    assert task.validation is not None
-    mask = task.validation.to(logits.dtype)
-    right = (logits.argmax(dim=2) == task.target).to(logits.dtype)
-    parts = (_cross_entropy(logits, task.target) * mask, right * mask, mask)
-    return torch.stack([part.sum(dim=1) for part in parts])
-
-
-def _cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    target = target.expand(logits.shape[:2])
-    return F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none").view(target.shape)
 
 
 def _mix(seeds: Sequence[int]) -> int:
