@@ -24,7 +24,8 @@ CPU = {
     "propagation_epoch": [],
     "propagation_ordering": [],
     "operators_memory": ["--nodes", "200000"],
-    "neighbors_exact": ["10000"],
+    # The claim is for 70 000 points. At 10 000 it does not hold: scikit-learn is the faster one there.
+    "neighbors_exact": ["30000"],
 }
 CUDA = {"propagation_cuda": []}
 VERDICT = re.compile(r"\b(holds|misses|DOES NOT HOLD)\b")
