@@ -30,6 +30,7 @@ ORDER = [
     "checkpoint",
     "distributed",
     "baselines",
+    "given",
     "features",
     "labels",
     "smoothing",

@@ -18,12 +18,13 @@ from torch import Tensor
 from sobgnn.artifact import Arrays, ArtifactError, pack_predictor, read_folder, unpack_predictor, write_folder
 from sobgnn.calibration import sharpen
 from sobgnn.conv import Combine
-from sobgnn.ensemble import Labels, Network, stratified_folds
+from sobgnn.ensemble import Labels, Network, embedding, mean_filter_weights, stratified_folds
 from sobgnn.features import FeatureMap, Scale
 from sobgnn.fitting import Fit, FitProgress, Hook, fit_families
+from sobgnn.given import as_edges, as_graph
 from sobgnn.graph import Graph, Symmetrize
 from sobgnn.knn import Bandwidth, graph_from_neighbors, mean_distance
-from sobgnn.labels import encode_labels
+from sobgnn.labels import class_weights, encode_labels
 from sobgnn.neighbors import nearest
 from sobgnn.operators import SobolevOperators
 from sobgnn.predictor import Attaching, Predictor
@@ -252,7 +253,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[Graph, Attaching]:
         n = len(z)
         if given is not None:
-            graph = _as_graph(given, n)
+            graph = as_graph(given, n)
             if self.alpha > 1 and graph.num_edges and bool((graph.weight == 1).all()):
                 graph = reweight(graph)  # powers of 0/1 weights would all be the same
             return graph, Attaching(0)
@@ -286,7 +287,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         folds = min(FOLDS, int(counts.max())) if hold else 1
         fold = stratified_folds(given, folds, generator) if folds > 1 else np.full(len(given), -1)
         fold[fold >= self.n_members] = -1  # fewer members than folds: some labels are never held out
-        weight = _class_weights(self.class_weight, self.classes_, given)
+        weight = class_weights(self.class_weight, self.classes_, given)
         seeds = [int(seed) for seed in generator.integers(2**31, size=self.n_members)]
         return Labels(index, given, weight, fold, seeds)
 
@@ -318,8 +319,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if members is not None:
                 self.history_[name] = {key: value.numpy() for key, value in members.history.items()}
         self.n_iter_ = max(m.epochs for m in (fit.graph_members, fit.feature_members) if m is not None)
-        self.filter_weights_ = _filter_weights(network, graph_parameters)
-        self.embedding_ = _embedding(fit.states, points)
+        self.filter_weights_ = mean_filter_weights(network, graph_parameters)
+        self.embedding_ = embedding(fit.states, points)
         self._label()
 
     def _label(self) -> None:
@@ -340,7 +341,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "predictor_")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        edges = None if graph is None else _as_edges(graph, X.shape[0], self.graph_.num_nodes)
+        edges = None if graph is None else as_edges(graph, X.shape[0], self.graph_.num_nodes)
         return self.predictor_(X, edges)
 
     def predict(self, X: Any, *, graph: Any = None) -> npt.NDArray[Any]:
@@ -445,66 +446,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, torch.device):
         return str(value)
     return value if isinstance(value, (str, int, float, bool, type(None))) else None
-
-
-def _as_graph(given: Any, n: int) -> Graph:
-    if isinstance(given, Graph):
-        graph = given
-    elif sp.issparse(given):
-        graph = Graph.from_scipy(given, symmetrize="union")
-    elif isinstance(given, tuple):
-        edge_index, edge_weight = given
-        graph = Graph.from_edges(edge_index, edge_weight, n, symmetrize="union")
-    else:
-        graph = Graph.from_edges(given, num_nodes=n, symmetrize="union")
-    if graph.num_nodes != n:
-        raise ValueError(f"graph must have one node per row of X, but got {graph.num_nodes} for {n} rows.")
-    return graph.to("cpu")
-
-
-def _as_edges(given: Any, m: int, n: int) -> sp.csr_array:
-    if not sp.issparse(given) or given.shape != (m, n):
-        shape = getattr(given, "shape", type(given).__name__)
-        raise ValueError(f"graph must be scipy sparse with shape {(m, n)}: new points by training points; got {shape}.")
-    edges = sp.csr_array(given, dtype=np.float32)
-    edges.sum_duplicates()
-    if not (np.isfinite(edges.data).all() and (edges.data > 0).all()):
-        raise ValueError("The weights of new points' edges must be positive and finite.")
-    return edges
-
-
-def _class_weights(how: Any, classes: npt.NDArray[Any], codes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """The weight of each label, by its class."""
-    counts = np.bincount(codes, minlength=len(classes))
-    if how is None:
-        return np.ones(len(codes))
-    if isinstance(how, str):
-        if how != "balanced":
-            raise ValueError(f'`class_weight` must be None, "balanced" or a dict, but got {how!r}.')
-        return np.asarray((len(codes) / (len(classes) * counts))[codes], dtype=np.float64)
-    unknown = [key for key in how if key not in set(classes.tolist())]
-    if unknown:
-        raise ValueError(f"`class_weight` must name classes of y, but {unknown} are not among them.")
-    return np.array([float(how.get(name, 1.0)) for name in classes.tolist()])[codes]
-
-
-def _filter_weights(network: Network, parameters: dict[str, Tensor]) -> npt.NDArray[np.float32] | None:
-    if not parameters:
-        return None
-    model = network.graph_model()
-    members = len(next(iter(parameters.values())))
-    weights = []
-    for member in range(members):
-        model.load_state_dict({name: value[member].cpu() for name, value in parameters.items()})
-        weights.append(model.filter_weights())
-    mean: npt.NDArray[np.float32] = torch.stack(weights).mean(dim=0).numpy()
-    return mean
-
-
-def _embedding(states: list[Tensor], points: Tensor, width: int = 32) -> npt.NDArray[np.float32]:
-    """Principal components [N, at most 32] of the members' last hidden rows side by side."""
-    hidden = states[-1].flatten(1) if states else points
-    centred = hidden - hidden.mean(dim=0)
-    _, vectors = torch.linalg.eigh((centred.T @ centred).double())
-    kept: npt.NDArray[np.float32] = (centred @ vectors[:, -width:].flip(1).float()).cpu().numpy()
-    return kept

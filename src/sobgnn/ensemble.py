@@ -302,3 +302,26 @@ def row_blocks(count: int) -> Iterator[slice]:
     """Consecutive slices that cover ``count`` rows."""
     for start in range(0, count, _ROWS_PER_BLOCK):
         yield slice(start, min(start + _ROWS_PER_BLOCK, count))
+
+
+def mean_filter_weights(network: Network, parameters: dict[str, Tensor]) -> npt.NDArray[np.float32] | None:
+    """How much each filter counts, mean over the S-SobGNNs [layers, branches]; ``None`` without any."""
+    if not parameters:
+        return None
+    model = network.graph_model()
+    members = len(next(iter(parameters.values())))
+    weights = []
+    for member in range(members):
+        model.load_state_dict({name: value[member].cpu() for name, value in parameters.items()})
+        weights.append(model.filter_weights())
+    mean: npt.NDArray[np.float32] = torch.stack(weights).mean(dim=0).numpy()
+    return mean
+
+
+def embedding(states: list[Tensor], points: Tensor, width: int = 32) -> npt.NDArray[np.float32]:
+    """Principal components [N, at most 32] of the members' last hidden rows side by side."""
+    hidden = states[-1].flatten(1) if states else points
+    centred = hidden - hidden.mean(dim=0)
+    _, vectors = torch.linalg.eigh((centred.T @ centred).double())
+    kept: npt.NDArray[np.float32] = (centred @ vectors[:, -width:].flip(1).float()).cpu().numpy()
+    return kept

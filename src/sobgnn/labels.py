@@ -48,6 +48,21 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
     return classes, codes
 
 
+def class_weights(how: Any, classes: npt.NDArray[Any], codes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """The weight of each label [L], by its class: all 1, "balanced" by how rare classes are, or as a dict says."""
+    counts = np.bincount(codes, minlength=len(classes))
+    if how is None:
+        return np.ones(len(codes))
+    if isinstance(how, str):
+        if how != "balanced":
+            raise ValueError(f'`class_weight` must be None, "balanced" or a dict, but got {how!r}.')
+        return np.asarray((len(codes) / (len(classes) * counts))[codes], dtype=np.float64)
+    unknown = [key for key in how if key not in set(classes.tolist())]
+    if unknown:
+        raise ValueError(f"`class_weight` must name classes of y, but {unknown} are not among them.")
+    return np.array([float(how.get(name, 1.0)) for name in classes.tolist()])[codes]
+
+
 def _missing(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     if values.dtype.kind == "f":
         return np.asarray(np.isnan(values) | (values == UNLABELLED))

@@ -50,9 +50,9 @@ def study_name(
     digest.update(json.dumps(facts, default=str).encode())
     parts = [codes, *((X.data, X.indices, X.indptr) if sp.issparse(X) else (X,))]
     if graph is not None:
-        from sobgnn.classifier import _as_graph
+        from sobgnn.given import as_graph
 
-        made = _as_graph(graph, X.shape[0])
+        made = as_graph(graph, X.shape[0])
         parts += [made.indptr.numpy(), made.indices.numpy(), made.weight.numpy()]
     for part in parts:
         digest.update(np.ascontiguousarray(part).view(np.uint8).data)
