@@ -24,7 +24,7 @@ bench: $(STAMP)
 # Reinstalled when the dependencies or the compiled kernel change; otherwise a second call does nothing here.
 $(STAMP): pyproject.toml constraints.txt $(wildcard src/sobgnn/propagation/*.cpp)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install -qq --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 clean:
