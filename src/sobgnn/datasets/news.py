@@ -6,9 +6,7 @@ import gzip
 import hashlib
 import io
 import json
-import os
 import re
-import tempfile
 import warnings
 import zipfile
 from collections.abc import Sequence
@@ -17,6 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from sobgnn.arrays import save_arrays
 
 # Written out, because the features of the paper are unknown and every choice here moves the accuracies.
 TFIDF: dict[str, Any] = {"sublinear_tf": True, "min_df": 3, "max_df": 0.5, "stop_words": "english"}
@@ -104,7 +104,8 @@ def text_features(texts: Sequence[str], cache: Path | None = None) -> npt.NDArra
     X = _tfidf_svd(texts)
     if path is not None:
         try:
-            _write(path, X, settings)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            save_arrays(path, {"X": X, "settings": np.array(settings)})
         except OSError as error:
             warnings.warn(f"Features were not kept in {path.parent}: {error}. Set SOBGNN_CACHE.", stacklevel=2)
     return X
@@ -116,18 +117,3 @@ def _tfidf_svd(texts: Sequence[str]) -> npt.NDArray[np.float32]:
 
     words = TfidfVectorizer(**TFIDF).fit_transform(texts)
     return np.asarray(TruncatedSVD(**SVD).fit_transform(words), np.float32)
-
-
-def _write(path: Path, X: npt.NDArray[np.float32], settings: str) -> None:
-    """Under a temporary name, flushed, renamed: a reader sees all of it or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, X=X, settings=np.array(settings))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
