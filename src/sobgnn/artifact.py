@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from sobgnn.blending import Blend
 from sobgnn.ensemble import Network
 from sobgnn.features import FeatureMap
 from sobgnn.graph import Graph
@@ -23,7 +24,7 @@ from sobgnn.operators import SobolevOperators
 from sobgnn.predictor import Attaching, Predictor
 
 FORMAT = "sobgnn.SobolevClassifier"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 WEIGHTS, CONFIG = "weights.safetensors", "config.json"
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -111,12 +112,14 @@ def pack_predictor(predictor: Predictor) -> tuple[dict[str, Any], Arrays]:
     arrays: Arrays = {f"features.{name}": part for name, part in predictor.features.arrays().items()}
     arrays |= {f"graph_members.{name}": _numpy(value) for name, value in predictor.graph_parameters.items()}
     arrays |= {f"feature_members.{name}": _numpy(value) for name, value in predictor.feature_parameters.items()}
+    arrays |= {f"student_members.{name}": _numpy(value) for name, value in predictor.student_parameters.items()}
     arrays |= {f"states.{layer}": _numpy(state) for layer, state in enumerate(predictor.states)}
     arrays |= {
         "points": _numpy(predictor.points),
         "graph.indptr": _numpy(graph.indptr),
         "graph.indices": _numpy(graph.indices),
         "graph.weight": _numpy(graph.weight),
+        "parts": _numpy(predictor.parts),
         "distributions": _numpy(predictor.distributions),
         "component_labelled": _numpy(predictor.component_labelled),
     }
@@ -127,8 +130,7 @@ def pack_predictor(predictor: Predictor) -> tuple[dict[str, Any], Arrays]:
         "network": asdict(predictor.network),
         "attaching": attaching,
         "neighbor_recall": graph.neighbor_recall,
-        "mixing": predictor.mixing,
-        "smoothing": predictor.smoothing,
+        "blend": asdict(predictor.blend),
         "temperature": predictor.temperature,
     }
     return config, arrays
@@ -136,7 +138,7 @@ def pack_predictor(predictor: Predictor) -> tuple[dict[str, Any], Arrays]:
 
 def unpack_predictor(config: dict[str, Any], arrays: Arrays) -> Predictor:
     """The predictor that :func:`pack_predictor` took apart, on the CPU."""
-    network = Network(**config["network"])
+    network, blend = Network(**config["network"]), config["blend"]
     points = torch.from_numpy(arrays["points"])
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items() if array.ndim}
     graph = Graph(
@@ -148,7 +150,9 @@ def unpack_predictor(config: dict[str, Any], arrays: Arrays) -> Predictor:
     _check_graph(graph, len(points))
     graph_parameters, feature_parameters = _under("graph_members.", tensors), _under("feature_members.", tensors)
     _check_parameters(network.graph_model(), graph_parameters)
+    student_parameters = _under("student_members.", tensors)
     _check_parameters(network.feature_model(), feature_parameters)
+    _check_parameters(network.feature_model(), student_parameters)
     return Predictor(
         network,
         FeatureMap.from_arrays(_under("features.", arrays)),
@@ -156,11 +160,12 @@ def unpack_predictor(config: dict[str, Any], arrays: Arrays) -> Predictor:
         SobolevOperators(graph, network.alpha, network.epsilon),
         graph_parameters,
         feature_parameters,
+        student_parameters,
         [tensors[f"states.{layer}"] for layer in range(sum(name.startswith("states.") for name in arrays))],
+        tensors["parts"],
         tensors["distributions"],
         tensors["component_labelled"],
-        float(config["mixing"]),
-        float(config["smoothing"]),
+        Blend(**{**blend, "heats": tuple(blend["heats"])}),
         float(config["temperature"]),
         Attaching(**config["attaching"], reach=arrays.get("reach")),
     )

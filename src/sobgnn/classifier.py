@@ -20,7 +20,7 @@ from sobgnn.calibration import sharpen
 from sobgnn.conv import Combine
 from sobgnn.ensemble import Labels, Network, embedding, mean_filter_weights, stratified_folds
 from sobgnn.features import FeatureMap, Scale
-from sobgnn.fitting import Fit, FitProgress, Hook, fit_families
+from sobgnn.fitting import Fit, FitProgress, Hook, Wishes, fit_families
 from sobgnn.given import as_edges, as_graph
 from sobgnn.graph import Graph, Symmetrize
 from sobgnn.knn import Bandwidth, graph_from_neighbors, mean_distance
@@ -40,8 +40,8 @@ FOLDS = 4
 
 # Fitted values that the artefact keeps in its JSON.
 _SCALARS = (
-    "n_features_in_", "n_iter_", "mixing_", "smoothing_", "temperature_", "out_of_fold_accuracy_",
-    "out_of_fold_log_loss_", "scale_",
+    "n_features_in_", "n_iter_", "mixing_", "diffusion_", "smoothing_", "weak_labels_", "temperature_",
+    "out_of_fold_accuracy_", "out_of_fold_log_loss_", "scale_",
 )  # fmt: skip
 
 
@@ -64,8 +64,11 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         combine: ``"linear"`` or ``"concat"``, see :class:`~sobgnn.SobolevConv`.
         self_branch: Add the graph-free filter to every layer.
         n_members: Networks per family.
-        mixing: Share of the S-SobGNNs in the result, from 0 (perceptrons alone) to 1; ``"auto"`` decides.
-        smoothing: Strength in [0, 1) of smoothing the probabilities over the graph; ``"auto"`` decides.
+        mixing: Share of the S-SobGNNs in what the networks say, from 0 (perceptrons alone) to 1; ``"auto"`` decides.
+        diffusion: Share of the diffused labels in the result, from 0 (networks alone) to 1; ``"auto"`` decides.
+        smoothing: Strength in [0, 1) of smoothing the networks' probabilities over the graph; ``"auto"`` decides.
+        weak_labels: Share in the result of further perceptrons that also learn from weak labels, the surer half of
+            what the others predict; 0 trains none. ``"auto"`` decides; none where no labels are held out.
         early_stopping: Hold out labels; ``"auto"``: where every class has at least 3.
         calibrate: Fit a temperature where at least 50 labels were held out in turn.
         class_weight: ``None``, ``"balanced"`` (inversely to the number of labels) or weights by class.
@@ -114,7 +117,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self_branch: bool = True,
         n_members: int = 8,
         mixing: float | Auto = "auto",
+        diffusion: float | Auto = "auto",
         smoothing: float | Auto = "auto",
+        weak_labels: float | Auto = "auto",
         early_stopping: bool | Auto = "auto",
         calibrate: bool = True,
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
@@ -141,7 +146,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.self_branch = self_branch
         self.n_members = n_members
         self.mixing = mixing
+        self.diffusion = diffusion
         self.smoothing = smoothing
+        self.weak_labels = weak_labels
         self.early_stopping = early_stopping
         self.calibrate = calibrate
         self.class_weight = class_weight
@@ -167,7 +174,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "combine": "linear",
             "n_members": 1,
             "mixing": 1.0,
+            "diffusion": 0.0,
             "smoothing": 0.0,
+            "weak_labels": 0.0,
             "calibrate": False,
         }
         return cls(**{**form, **parameters})
@@ -204,7 +213,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X, scale=self.scale_, n_components=self.n_components, seed=int(generator.integers(2**31))
         )
         z = features(X)
-        built, attaching = self._graph(z, graph, device, progress)
+        built, near, attaching = self._graph(z, graph, device, progress)
         operators = SobolevOperators(built.to(device), self.alpha, self.epsilon)
         labels = self._labels(codes, generator)
         _, component = connected_components(built.to_scipy(), directed=False)
@@ -217,15 +226,16 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         points = torch.from_numpy(z).to(device)
         reached = torch.from_numpy(component_labelled).to(device)
         fit = fit_families(
-            network, points, operators, labels, schedule, schedule, reached,
-            mixing=self.mixing, smoothing=self.smoothing, calibrate=self.calibrate, hook=progress,
+            network, points, operators, near.to(device), labels, schedule, reached,
+            Wishes(self.mixing, self.diffusion, self.smoothing, self.weak_labels, self.calibrate), generator, progress,
         )  # fmt: skip
         self._keep(network, features, points, operators, fit, reached, attaching, labels)
         if self.verbose:
             held = f"held-out accuracy {self.out_of_fold_accuracy_:.1%}, " if labels.folds else ""
             print(
-                f"{len(labels.index)} labels of {len(z)} points, {self.n_iter_} steps: {held}graph members count "
-                f"{self.mixing_:.0%}, smoothing {self.smoothing_:g}, scale {self.scale_}, "
+                f"{len(labels.index)} labels of {len(z)} points, {self.n_iter_} steps, scale {self.scale_}: "
+                f"{held}students count {self.weak_labels_:.0%}, diffused labels {self.diffusion_:.0%} of the rest, "
+                f"graph members {self.mixing_:.0%} of the networks, smoothing {self.smoothing_:g}, "
                 f"temperature {self.temperature_:.2f}."
             )
             if not component_labelled.all():
@@ -237,7 +247,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"`{name}` must be an integer of at least 1, but got {value!r}.")
-        for name, top in (("mixing", 1.0), ("smoothing", 0.999)):
+        for name, top in (("mixing", 1.0), ("diffusion", 1.0), ("smoothing", 0.999), ("weak_labels", 1.0)):
             value = getattr(self, name)
             if value != "auto" and not (isinstance(value, (int, float)) and 0 <= value <= top):
                 raise ValueError(f'`{name}` must be "auto" or a number from 0 to {top:g}, but got {value!r}.')
@@ -250,13 +260,14 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _graph(
         self, z: npt.NDArray[np.float32], given: Any, device: torch.device, progress: Hook | None
-    ) -> tuple[Graph, Attaching]:
+    ) -> tuple[Graph, Graph, Attaching]:
+        """The graph, the one that labels diffuse over (half as many neighbours), and how new points are joined."""
         n = len(z)
         if given is not None:
             graph = as_graph(given, n)
             if self.alpha > 1 and graph.num_edges and bool((graph.weight == 1).all()):
                 graph = reweight(graph)  # powers of 0/1 weights would all be the same
-            return graph, Attaching(0)
+            return graph, graph, Attaching(0)
         k = min(self.k, n - 1)
         found = nearest(
             torch.from_numpy(z).to(device) if device.type == "cuda" else z, k, metric=self.metric, method=self.method
@@ -264,16 +275,22 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         graph = graph_from_neighbors(
             found.indices, found.distances, self.bandwidth, self.symmetrize, neighbor_recall=found.recall
         )
+        half = slice(0, (k + 1) // 2)
+        near = graph_from_neighbors(found.indices[:, half], found.distances[:, half], self.bandwidth, self.symmetrize)
         local = self.bandwidth == "local"
         sigma = mean_distance(found.distances) if self.bandwidth == "mean" else self.bandwidth
         if progress is not None:
             progress(FitProgress("neighbours", 1, 1))
-        return graph, Attaching(
-            k,
-            self.metric,
-            self.method,
-            bandwidth=None if local else float(sigma),
-            reach=found.distances[:, -1].copy() if local else None,
+        return (
+            graph,
+            near,
+            Attaching(
+                k,
+                self.metric,
+                self.method,
+                bandwidth=None if local else float(sigma),
+                reach=found.distances[:, -1].copy() if local else None,
+            ),
         )
 
     def _labels(self, codes: npt.NDArray[np.int64], generator: np.random.Generator) -> Labels:
@@ -294,7 +311,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _keep(
         self,
         network: Network,
-        features: FeatureMap,
+        feature_map: FeatureMap,
         points: Tensor,
         operators: SobolevOperators,
         fit: Fit,
@@ -302,24 +319,27 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         attaching: Attaching,
         labels: Labels,
     ) -> None:
-        graph_parameters = {} if fit.graph_members is None else fit.graph_members.parameters
-        feature_parameters = {} if fit.feature_members is None else fit.feature_members.parameters
+        graph, features, students = (
+            fit.members[name].parameters if name in fit.members else {} for name in ("graph", "features", "students")
+        )
         self.predictor_ = Predictor(
-            network, features, points, operators, graph_parameters, feature_parameters, fit.states,
-            fit.distributions, reached, fit.choice.mixing, fit.choice.smoothing, fit.choice.temperature, attaching,
+            network, feature_map, points, operators, graph, features, students, fit.states,
+            fit.parts, fit.distributions, reached, fit.choice.blend, fit.choice.temperature, attaching,
         )  # fmt: skip
-        self.mixing_ = fit.choice.mixing
-        self.smoothing_ = fit.choice.smoothing
+        self.mixing_ = fit.choice.blend.mixing
+        self.diffusion_ = fit.choice.blend.diffusion
+        self.smoothing_ = fit.choice.blend.smoothing
+        self.weak_labels_ = fit.choice.blend.students
         self.temperature_ = fit.choice.temperature
         self.out_of_fold_accuracy_ = fit.choice.accuracy
         self.out_of_fold_log_loss_ = fit.choice.log_loss
         self.labelled_, self.labelled_codes_ = labels.index, labels.codes
-        self.history_ = {}
-        for name, members in (("graph", fit.graph_members), ("features", fit.feature_members)):
-            if members is not None:
-                self.history_[name] = {key: value.numpy() for key, value in members.history.items()}
-        self.n_iter_ = max(m.epochs for m in (fit.graph_members, fit.feature_members) if m is not None)
-        self.filter_weights_ = mean_filter_weights(network, graph_parameters)
+        self.history_ = {
+            family: {name: curve.numpy() for name, curve in members.history.items()}
+            for family, members in fit.members.items()
+        }
+        self.n_iter_ = max(members.epochs for members in fit.members.values())
+        self.filter_weights_ = mean_filter_weights(network, graph)
         self.embedding_ = embedding(fit.states, points)
         self._label()
 

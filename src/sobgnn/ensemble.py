@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -96,6 +97,21 @@ class FeatureNetwork(nn.Module):
         return h
 
 
+class Lesson(Protocol):
+    """Rows that members learn from."""
+
+    @property
+    def index(self) -> npt.NDArray[np.int64]:
+        """The points whose logits are wanted."""
+
+    @property
+    def seeds(self) -> Sequence[int]:
+        """One per member."""
+
+    def task(self, members: slice, device: torch.device) -> Task:
+        """What some members learn, a row of logits for each point."""
+
+
 @dataclass(frozen=True)
 class Labels:
     """What S members learn from and stop on.
@@ -181,7 +197,7 @@ def train_graph_members(
 
 
 def train_feature_members(
-    network: Network, X: Tensor, labels: Labels, schedule: Schedule, stop: Stop | None
+    network: Network, X: Tensor, labels: Lesson, schedule: Schedule, stop: Stop | None
 ) -> Members:
     """Train perceptrons on the labelled points' features."""
     x = X[torch.from_numpy(labels.index).to(X.device)]
@@ -193,7 +209,7 @@ def _train_in_batches(
     model: nn.Module,
     inputs: tuple[object, ...],
     keywords: dict[str, object],
-    labels: Labels,
+    labels: Lesson,
     schedule: Schedule,
     stop: Stop | None,
     entries: int,

@@ -22,10 +22,10 @@ class FeatureMap:
     .. math:: z = g \, (u((x - m) \odot f \, V) - c)
 
     with u either the identity or the division of each row by its length, after which Euclidean distances are those
-    of angles. Dense X is centred and scaled (m, f) and, where it has more than ``n_components`` columns, projected
-    on its principal components V. Sparse X with more columns than that is never made dense: V are its right
-    singular vectors (no centring), rows get length 1, as is usual for texts. g brings the mean variance of the
-    outcome to 1.
+    of angles; rows without a direction are put opposite to c. Dense X is centred and scaled (m, f) and, where it has
+    more than ``n_components`` columns, projected on its principal components V. Sparse X with more columns than that
+    is never made dense: V are its right singular vectors (no centring), rows get length 1, as is usual for texts. g
+    brings the mean variance of the outcome to 1.
 
     Attributes:
         shift: m [F], or ``None`` for 0.
@@ -94,7 +94,7 @@ class FeatureMap:
         elif self.basis is not None:  # centred, so single precision loses nothing that the outcome could hold
             z = (z.astype(np.float32) @ self.basis.astype(np.float32)).astype(np.float64)
         if self.unit_rows:
-            z = _unit(z)
+            z = _unit(z, self.center)
         if self.center is not None:
             z = z - self.center
         return np.asarray(z * self.gain)
@@ -184,9 +184,18 @@ def _fit_sparse(X: Any, rank: int, seed: int) -> FeatureMap:
     return FeatureMap(None, None, basis, z.mean(axis=0), _gain(z.var(axis=0)), True, X.shape[1])
 
 
-def _unit(z: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _unit(z: npt.NDArray[np.float64], center: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
+    """Rows of length 1; one of zeros becomes the direction opposite to ``center``.
+
+    Left at zero it would be nearer to any row than they are to each other, and so a neighbour of all.
+    """
     length = np.sqrt(np.square(z).sum(axis=1, keepdims=True))
-    return z / np.where(length > 0, length, 1.0)
+    out = z / np.where(length > 0, length, 1.0)
+    if center is not None:
+        size = np.sqrt(np.square(center).sum())
+        away = -center / size if size > 0 else np.eye(1, len(center))[0]
+        out[length[:, 0] == 0] = away
+    return out
 
 
 def _gain(variance: npt.NDArray[np.float64]) -> float:

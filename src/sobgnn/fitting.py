@@ -1,9 +1,9 @@
-"""Points and labels to a :class:`~sobgnn.predictor.Predictor`: train both families, decide how they are mixed."""
+"""Points and labels to what every family says of every point: train, decide how to blend, predict."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sobgnn.blending import DIFFUSION_GRID, MIXING_GRID, STUDENT_GRID, Blend, weigh, weigh_students
 from sobgnn.calibration import fit_temperature, log_loss, sharpen
 from sobgnn.ensemble import (
     Labels,
@@ -20,15 +21,19 @@ from sobgnn.ensemble import (
     train_feature_members,
     train_graph_members,
 )
+from sobgnn.graph import Graph
 from sobgnn.operators import SobolevOperators
-from sobgnn.smoothing import smooth, spreading, with_labels
+from sobgnn.smoothing import diffuse, smooth, spreading, with_labels
 from sobgnn.training import Members, Progress, Schedule
+from sobgnn.weak import guess
 
-MIXING_GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
-SMOOTHING_GRID = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 0.98)
+Auto = Literal["auto"]
+
+SMOOTHING_GRID = (0.0, 0.5, 0.7, 0.85, 0.95, 0.98)
+# How far labels diffuse.
+DIFFUSION_STRENGTH = 0.98
 # What is used where too few labels can be held out to choose.
-FEW_LABELS_MIXING = 0.5
-FEW_LABELS_SMOOTHING = 0.85
+FEW_LABELS = Blend(mixing=0.5, diffusion=0.7, smoothing=0.7, heats=(0.5, 0.5, 0.5, 0.5))
 # A temperature is fitted from this many held-out labels on.
 CALIBRATION_LABELS = 50
 # About this many held-out labels, evenly picked, are enough to choose by.
@@ -47,7 +52,7 @@ class FitProgress:
         validation_accuracy: Mean over the members on the labels they hold out, where they do.
     """
 
-    stage: Literal["neighbours", "graph members", "feature members", "prediction"]
+    stage: Literal["neighbours", "graph members", "feature members", "students", "prediction"]
     done: int
     total: int
     train_loss: float | None = None
@@ -59,147 +64,212 @@ Hook = Callable[[FitProgress], "bool | None"]
 
 @dataclass(frozen=True)
 class Choice:
-    """How the two families are mixed and smoothed, and what that was decided on.
+    """How the families are blended, and what that was decided on.
 
     Attributes:
-        mixing: Share of the graph members.
-        smoothing: Strength of smoothing.
-        temperature: Divides the logits.
+        blend: Shares, smoothing, and each family's temperature.
+        temperature: Divides the logits of the outcome.
         log_loss: Out of fold, of this choice; NaN where nothing was held out.
         accuracy: Likewise.
-        probabilities: Out-of-fold probabilities of the labels that were held out, under this choice, before the
-            temperature [L, C]; ``None`` where nothing was held out.
     """
 
-    mixing: float
-    smoothing: float
+    blend: Blend
     temperature: float
     log_loss: float
     accuracy: float
-    probabilities: npt.NDArray[np.float32] | None
 
 
 @dataclass(frozen=True)
 class Fit:
-    """The outcome of :func:`fit_families`."""
+    """The outcome of :func:`fit_families`.
 
-    graph_members: Members | None
-    feature_members: Members | None
+    Attributes:
+        members: By family: ``"graph"``, ``"features"``, ``"students"``; those that were trained.
+        states: Hidden rows of the S-SobGNNs, [N, S, h] for each layer but the last.
+        parts: What each family says of every point, smoothed: [N, 4, C], zeros for a family that is not there.
+        distributions: The blend of them, [N, C].
+        choice: How it was made.
+    """
+
+    members: dict[str, Members]
     states: list[Tensor]
+    parts: Tensor
     distributions: Tensor
     choice: Choice
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What is fixed beforehand and what is to be decided; as in :class:`~sobgnn.SobolevClassifier`."""
+
+    mixing: float | Auto = "auto"
+    diffusion: float | Auto = "auto"
+    smoothing: float | Auto = "auto"
+    weak_labels: float | Auto = "auto"
+    calibrate: bool = True
+
+    def grids(self, auto: Sequence[Sequence[float]]) -> tuple[Sequence[float], ...]:
+        """Values of β, δ, a and σ to choose from."""
+        fixed = (self.mixing, self.diffusion, self.smoothing, self.weak_labels)
+        return tuple(grid if value == "auto" else (value,) for value, grid in zip(fixed, auto, strict=True))
 
 
 def fit_families(
     network: Network,
     X: Tensor,
     operators: SobolevOperators,
+    near: Graph,
     labels: Labels,
-    graph_schedule: Schedule,
-    feature_schedule: Schedule,
+    schedule: Schedule,
     component_labelled: Tensor,
-    *,
-    mixing: float | Literal["auto"],
-    smoothing: float | Literal["auto"],
-    calibrate: bool,
+    wishes: Wishes,
+    generator: np.random.Generator,
     hook: Hook | None = None,
 ) -> Fit:
-    """Train, choose, and predict every point of the graph."""
+    """Train, choose, and predict every point of the graph.
+
+    Args:
+        network: Shape of the members.
+        X: [N, D].
+        operators: Of the graph.
+        near: The graph that labels diffuse over.
+        labels: Who learns from which.
+        schedule: Of all families.
+        component_labelled: bool [N]; the others are judged by the perceptrons alone.
+        wishes: What is to be decided.
+        generator: Draws the points that get weak labels.
+        hook: Told of progress.
+    """
     tell = _Teller(hook)
-    graph_members = feature_members = None
-    by_graph = by_features = None  # [S, N, C]
+    members: dict[str, Members] = {}
     states: list[Tensor] = []
-    if mixing != 0:
-        graph_members = train_graph_members(network, X, operators, labels, graph_schedule, tell.stage("graph members"))
-        *states, logits = graph_states(network, graph_members.parameters, X, operators)
+    by_graph = by_features = diffused = None  # [S, N, C], [S, N, C], [folds + 1, N, C]
+    networks = wishes.diffusion != 1
+    if networks and wishes.mixing != 0:
+        members["graph"] = train_graph_members(network, X, operators, labels, schedule, tell.stage("graph members"))
+        *states, logits = graph_states(network, members["graph"].parameters, X, operators)
         by_graph = logits.transpose(0, 1).softmax(dim=2)
-    if mixing != 1:
-        feature_members = train_feature_members(network, X, labels, feature_schedule, tell.stage("feature members"))
-        by_features = feature_logits(network, feature_members.parameters, X).softmax(dim=2)
-    tell.done("prediction")
+    if not networks or wishes.mixing != 1:  # points that no label reaches need someone to judge them
+        members["features"] = train_feature_members(network, X, labels, schedule, tell.stage("feature members"))
+        by_features = feature_logits(network, members["features"].parameters, X).softmax(dim=2)
+    if wishes.diffusion != 0:
+        diffused = _diffused(spreading(near), labels, network.out_channels)
     spread = spreading(operators.graph)
-    choice = choose(spread, by_graph, by_features, labels, mixing, smoothing, calibrate)
+    choice = choose(spread, by_graph, by_features, diffused, labels, wishes)
+    parts = [smoothed(spread, family, labels, choice.blend.smoothing) for family in (by_graph, by_features)]
+    parts += [diffused, None]
+    share = choice.blend.students if wishes.weak_labels == "auto" and not labels.folds else wishes.weak_labels
+    weak = guess(choice.blend(parts), labels, generator) if share != 0 else None
+    if weak is not None:
+        members["students"] = train_feature_members(network, X, weak, schedule, tell.stage("students"))
+        studied = feature_logits(network, members["students"].parameters, X).softmax(dim=2)
+        parts[3] = smoothed(spread, studied, labels, choice.blend.smoothing)
+        choice = with_students(choice, parts, labels, wishes)
+    tell.done("prediction")
+    last = torch.stack([X.new_zeros(len(X), network.out_channels) if p is None else p[-1] for p in parts], dim=1)
     plain = (by_graph if by_features is None else by_features).mean(dim=0)  # type: ignore[union-attr]
-    mixed = _mix(by_graph, by_features, choice.mixing)
-    start, fixed = with_labels(mixed, *labels.tensors(X.device))
-    final = smooth(spread, start, choice.smoothing, fixed)
-    final = torch.where(component_labelled.unsqueeze(1), final, plain)
-    return Fit(graph_members, feature_members, states, final, choice)
+    final = torch.where(component_labelled.unsqueeze(1), choice.blend(last.unbind(dim=1)), plain)
+    return Fit(members, states, last, final, choice)
 
 
-def _mix(by_graph: Tensor | None, by_features: Tensor | None, mixing: float) -> Tensor:
-    """β P_graph + (1 - β) P_features of families [S, N, C]: [N, C]."""
-    if by_features is None:
-        assert by_graph is not None
-        return by_graph.mean(dim=0)
-    if by_graph is None:
-        return by_features.mean(dim=0)
-    return mixing * by_graph.mean(dim=0) + (1 - mixing) * by_features.mean(dim=0)
+def _diffused(spread: SobolevOperators, labels: Labels, classes: int) -> Tensor:
+    """Labels spread over the graph without each fold in turn, and at last all of them: [folds + 1, N, C]."""
+    index, codes = labels.tensors(spread.device)
+    fold = torch.from_numpy(labels.fold).to(spread.device)
+    left = torch.arange(labels.folds + 1, device=spread.device).unsqueeze(1)
+    known = torch.where(fold == left, -1, codes)
+    return diffuse(spread, DIFFUSION_STRENGTH, index, known, classes).transpose(0, 1)
+
+
+def smoothed(spread: SobolevOperators, family: Tensor | None, labels: Labels, strength: float) -> Tensor | None:
+    """A family's probabilities [S, N, C], smoothed with known labels fixed: [folds + 1, N, C].
+
+    Of the member that holds out a fold with the labels of the others, and at last of all members with all labels.
+    """
+    if family is None:
+        return None
+    index, codes = labels.tensors(family.device)
+    fold = torch.from_numpy(labels.fold).to(family.device)
+    pairs = [
+        with_labels(family[number] if number < labels.folds else family.mean(dim=0), index[known], codes[known])
+        for number, known in ((number, fold != number) for number in range(labels.folds + 1))
+    ]
+    start, fixed = (torch.stack(part, dim=1) for part in zip(*pairs, strict=True))
+    return smooth(spread, start, strength, fixed).transpose(0, 1)
 
 
 def choose(
     spread: SobolevOperators,
     by_graph: Tensor | None,
     by_features: Tensor | None,
+    diffused: Tensor | None,
     labels: Labels,
-    mixing: float | Literal["auto"],
-    smoothing: float | Literal["auto"],
-    calibrate: bool,
+    wishes: Wishes,
 ) -> Choice:
-    """Mixing and smoothing with the least log loss on labels while they are held out.
+    """The blend, without students, that labels support while they are held out; see :func:`~sobgnn.blending.weigh`.
 
-    A label is judged by the member of each family that held it out, smoothed with the other folds' labels fixed, and
-    each choice at its own best temperature: else smoothing, which flattens, would be judged by how sure it is.
+    A label is judged by the member of each family that held it out, smoothed with the other folds' labels fixed.
     """
+    several = sum(family is not None for family in (by_graph, by_features, diffused)) > 1
     if not labels.folds:
-        beta = FEW_LABELS_MIXING if mixing == "auto" else mixing
-        strength = FEW_LABELS_SMOOTHING if smoothing == "auto" else smoothing
-        return Choice(beta, strength, 1.0, float("nan"), float("nan"), None)
-    families = [family for family in (by_graph, by_features) if family is not None]
-    betas: Sequence[float] = (MIXING_GRID if mixing == "auto" else (mixing,)) if len(families) == 2 else (1.0,)
-    strengths: Sequence[float] = SMOOTHING_GRID if smoothing == "auto" else (smoothing,)
+        few = FEW_LABELS
+        (beta,), (delta,), (strength,), _ = wishes.grids(((few.mixing,), (few.diffusion,), (few.smoothing,), (0.0,)))
+        blend = Blend(beta, delta, strength, heats=few.heats if several else (1.0, 1.0, 1.0, 1.0))
+        return Choice(blend, 1.0, float("nan"), float("nan"))
+    betas, deltas, strengths, _ = wishes.grids((MIXING_GRID, DIFFUSION_GRID, SMOOTHING_GRID, ()))
     judged = labels.fold >= 0
     codes, weight = labels.codes[judged], labels.weight[judged]
     some = slice(None, None, 1 + len(codes) // CHOOSING_LABELS)
-    best: tuple[float, float, float, npt.NDArray[np.float32]] | None = None
-    for strength, held in zip(strengths, _held_out(spread, families, labels, strengths), strict=True):
-        for beta in betas:
-            mixed = beta * held[0] + (1 - beta) * held[-1]
-            heat = fit_temperature(mixed[some], codes[some], weight[some])
-            loss = float(np.average(log_loss(sharpen(mixed[some], heat), codes[some]), weights=weight[some]))
-            if best is None or loss < best[0]:
-                best = (loss, beta, strength, mixed)
-    assert best is not None
-    loss, beta, strength, probabilities = best
-    if len(families) == 1:
-        beta = 0.0 if by_graph is None else 1.0
-    enough = calibrate and len(codes) >= CALIBRATION_LABELS
-    temperature = fit_temperature(probabilities, codes, weight) if enough else 1.0
+
+    def held() -> Iterator[tuple[float, npt.NDArray[np.float32] | None, npt.NDArray[np.float32] | None]]:
+        for strength in strengths:
+            graph, features = (own(smoothed(spread, f, labels, strength), labels) for f in (by_graph, by_features))
+            yield strength, None if graph is None else graph[some], None if features is None else features[some]
+
+    own_diffused = own(diffused, labels)
+    blend = weigh(
+        held(), None if own_diffused is None else own_diffused[some], codes[some], weight[some], betas, deltas
+    )
+    if not several:
+        blend = replace(blend, heats=(1.0, 1.0, 1.0, 1.0))
+    parts = [smoothed(spread, family, labels, blend.smoothing) for family in (by_graph, by_features)]
+    return _judged(blend, [*parts, diffused, None], labels, wishes)
+
+
+def with_students(choice: Choice, parts: Sequence[Tensor | None], labels: Labels, wishes: Wishes) -> Choice:
+    """The choice with as much of the students, the last of the parts, as labels support while they are held out."""
+    if not labels.folds:
+        share = 0.0 if wishes.weak_labels == "auto" else wishes.weak_labels
+        heats = (*choice.blend.heats[:3], FEW_LABELS.heats[3])
+        return replace(choice, blend=replace(choice.blend, students=share, heats=heats))
+    judged = labels.fold >= 0
+    held = [own(part, labels) for part in parts]
+    assert held[3] is not None
+    grid = STUDENT_GRID if wishes.weak_labels == "auto" else (wishes.weak_labels,)
+    taught = choice.blend.of_arrays(held)
+    blend = weigh_students(choice.blend, taught, held[3], labels.codes[judged], labels.weight[judged], grid)
+    return _judged(blend, parts, labels, wishes)
+
+
+def own(part: Tensor | None, labels: Labels) -> npt.NDArray[np.float32] | None:
+    """What [folds + 1, N, C] says of each held-out label, by the fold that it is in: [L, C]."""
+    if part is None:
+        return None
+    judged = labels.fold >= 0
+    rows = torch.from_numpy(labels.fold[judged]), torch.from_numpy(labels.index[judged])
+    held: npt.NDArray[np.float32] = part[rows[0].to(part.device), rows[1].to(part.device)].cpu().numpy()
+    return held
+
+
+def _judged(blend: Blend, parts: Sequence[Tensor | None], labels: Labels, wishes: Wishes) -> Choice:
+    judged = labels.fold >= 0
+    codes, weight = labels.codes[judged], labels.weight[judged]
+    probabilities = blend.of_arrays([own(part, labels) for part in parts])
+    heat = fit_temperature(probabilities, codes, weight)
+    loss = float(np.average(log_loss(sharpen(probabilities, heat), codes), weights=weight))
     accuracy = float((probabilities.argmax(axis=1) == codes).mean())
-    return Choice(beta, strength, temperature, loss, accuracy, probabilities)
-
-
-def _held_out(
-    spread: SobolevOperators, families: Sequence[Tensor], labels: Labels, strengths: Sequence[float]
-) -> Iterator[npt.NDArray[np.float32]]:
-    """For each strength, every family's smoothed probabilities of each held-out label, [F, L, C]."""
-    device = families[0].device
-    index, codes = labels.tensors(device)
-    fold = torch.from_numpy(labels.fold).to(device)
-    judged = fold >= 0
-    starts, fixed = [], []
-    for family in families:
-        for number in range(labels.folds):
-            others = fold != number
-            start, held = with_labels(family[number], index[others], codes[others])
-            starts.append(start)
-            fixed.append(held)
-    start, held = torch.stack(starts, dim=1), torch.stack(fixed, dim=1)
-    for strength in strengths:
-        smoothed = smooth(spread, start, strength, held)[index[judged]]
-        by_fold = smoothed.view(len(smoothed), len(families), labels.folds, -1)
-        own = by_fold[torch.arange(len(smoothed), device=device), :, fold[judged]]
-        yield own.transpose(0, 1).cpu().numpy()
+    enough = wishes.calibrate and len(codes) >= CALIBRATION_LABELS
+    return Choice(blend, heat if enough else 1.0, loss, accuracy)
 
 
 class _Teller:
@@ -209,7 +279,7 @@ class _Teller:
         self.hook = hook
         self.stopped = False
 
-    def stage(self, name: Literal["graph members", "feature members"]) -> Callable[[Progress], bool] | None:
+    def stage(self, name: Literal["graph members", "feature members", "students"]) -> Callable[[Progress], bool] | None:
         if self.hook is None:
             return None
         hook = self.hook

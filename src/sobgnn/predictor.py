@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from sobgnn.blending import Blend
 from sobgnn.calibration import sharpen
 from sobgnn.ensemble import Network, apply_layer, feature_logits, layer_parameters
 from sobgnn.features import FeatureMap
@@ -56,11 +57,12 @@ class Predictor:
         operators: Of the training graph.
         graph_parameters: Stacked parameters of the S-SobGNNs; empty where there are none (mixing fixed at 0).
         feature_parameters: Stacked parameters of the perceptrons; empty where there are none (mixing fixed at 1).
+        student_parameters: Stacked parameters of the students; empty where there are none.
         states: Hidden rows of the training points, [N, S, h] for each layer but the last.
+        parts: What each family says of the training points, smoothed, [N, 4, C].
         distributions: Class probabilities of the training points, [N, C].
         component_labelled: bool [N], whether a point's component of the graph holds a label.
-        mixing: Share of the S-SobGNNs in the probabilities, in [0, 1].
-        smoothing: How far probabilities are drawn towards the neighbours', in [0, 1).
+        blend: How the families become one.
         temperature: Divides the logits of the result.
         attaching: How new points are joined.
     """
@@ -71,11 +73,12 @@ class Predictor:
     operators: SobolevOperators
     graph_parameters: dict[str, Tensor]
     feature_parameters: dict[str, Tensor]
+    student_parameters: dict[str, Tensor]
     states: list[Tensor]
+    parts: Tensor
     distributions: Tensor
     component_labelled: Tensor
-    mixing: float
-    smoothing: float
+    blend: Blend
     temperature: float
     attaching: Attaching
 
@@ -92,7 +95,9 @@ class Predictor:
             operators=self.operators.to(device),
             graph_parameters={name: value.to(device) for name, value in self.graph_parameters.items()},
             feature_parameters={name: value.to(device) for name, value in self.feature_parameters.items()},
+            student_parameters={name: value.to(device) for name, value in self.student_parameters.items()},
             states=[state.to(device) for state in self.states],
+            parts=self.parts.to(device),
             distributions=self.distributions.to(device),
             component_labelled=self.component_labelled.to(device),
         )
@@ -137,14 +142,23 @@ class Predictor:
 
     def _batch(self, z: Tensor, edges: sp.csr_array) -> npt.NDArray[np.float32]:
         joined = attach(self.operators, edges)
-        if not self.feature_parameters:
-            mixed = plain = self._graph_probabilities(joined, z)
-        else:
-            mixed = plain = feature_logits(self.network, self.feature_parameters, z).softmax(dim=2).mean(dim=0)
-            if self.mixing > 0:
-                mixed = (1 - self.mixing) * plain + self.mixing * self._graph_probabilities(joined, z)
-        if self.smoothing > 0:
-            mixed = (1 - self.smoothing) * mixed + self.smoothing * joined.average(self.distributions)
+        plain: Tensor | None = None
+        parts: list[Tensor | None] = [None, None, None, None]
+        if self.feature_parameters:
+            plain = parts[1] = feature_logits(self.network, self.feature_parameters, z).softmax(dim=2).mean(dim=0)
+        if self.student_parameters and self.blend.students > 0:
+            parts[3] = feature_logits(self.network, self.student_parameters, z).softmax(dim=2).mean(dim=0)
+        if self.graph_parameters and (plain is None or self.blend.shares[0] > 0):
+            parts[0] = self._graph_probabilities(joined, z)
+            plain = parts[0] if plain is None else plain
+        assert plain is not None
+        around = joined.average(self.parts.flatten(1)).view(len(z), *self.parts.shape[1:])
+        for place, own in enumerate(parts):
+            if own is not None:
+                drawn = torch.lerp(own, around[:, place], self.blend.smoothing)
+                parts[place] = drawn / drawn.sum(dim=1, keepdim=True)
+        parts[2] = around[:, 2]
+        mixed = self.blend(parts)
         # Points that reach no label through the graph are judged by their features alone, as in training.
         reached = joined.average(self.component_labelled.float().unsqueeze(1))
         mixed = torch.where(reached > 0, mixed, plain)

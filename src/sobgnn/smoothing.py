@@ -26,7 +26,7 @@ def smooth(spread: SobolevOperators, start: Tensor, strength: float, fixed: Tens
 
     .. math:: P \leftarrow (1 - a) P_0 + a D^{-1/2} A D^{-1/2} P, \qquad P_i = P_{0,i} \text{ at fixed nodes},
 
-    and at the end each row divided by its sum. An isolated node keeps its own.
+    and at the end each row divided by its sum; a row of zeros becomes even. An isolated node keeps its own.
 
     Args:
         spread: :func:`spreading` of a graph of N nodes.
@@ -43,7 +43,40 @@ def smooth(spread: SobolevOperators, start: Tensor, strength: float, fixed: Tens
     for _ in range(min(_MOST_STEPS, math.ceil(math.log(_REST) / math.log(strength)))):
         moved = spread.propagate(current.flatten(1))[:, 0].view_as(start)
         current = torch.where(fixed, start, torch.lerp(start, moved, strength))
-    return current / current.sum(dim=-1, keepdim=True)
+    return _even_where_zero(current)
+
+
+def _even_where_zero(signal: Tensor) -> Tensor:
+    total = signal.sum(dim=-1, keepdim=True)
+    tiny = torch.finfo(signal.dtype).tiny
+    return torch.where(total >= tiny, signal / total.clamp(min=tiny), 1 / signal.shape[-1])
+
+
+@torch.no_grad()
+def diffuse(spread: SobolevOperators, strength: float, index: Tensor, codes: Tensor, classes: int) -> Tensor:
+    r"""Labels alone, spread over the graph: :func:`smooth` from zeros at all nodes without a label.
+
+    At a node that no label reaches all classes are alike.
+
+    Args:
+        spread: :func:`spreading` of a graph of N nodes.
+        strength: a, in (0, 1).
+        index: Labelled nodes [L].
+        codes: Their classes [L], or [B, L] with -1 where a label is unknown, for B signals at once.
+        classes: C.
+
+    Returns:
+        [N, C], or [N, B, C].
+    """
+    many = codes if codes.ndim == 2 else codes.unsqueeze(0)
+    start = torch.zeros(spread.graph.num_nodes, len(many), classes, device=index.device)
+    known = many >= 0
+    signal, label = known.nonzero(as_tuple=True)
+    start[index[label], signal, many[known]] = 1
+    fixed = torch.zeros(start.shape[:2], dtype=torch.bool, device=index.device)
+    fixed[index[label], signal] = True
+    out = smooth(spread, start, strength, fixed)
+    return out if codes.ndim == 2 else out[:, 0]
 
 
 def with_labels(probabilities: Tensor, index: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
