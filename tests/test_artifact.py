@@ -54,6 +54,8 @@ def edit(folder: Path, change, *, sign: bool) -> None:
         {},
         {"bandwidth": "local"},
         {"mixing": 0.0},
+        {"diffusion": 1.0, "weak_labels": 0.0},
+        {"weak_labels": 0.5},
         {"mixing": 1.0, "num_layers": 3, "combine": "concat"},
         {"n_components": 3, "class_weight": {0: 2.0, 2: 0.5}},
         {"scale": None, "metric": "cosine"},

@@ -61,7 +61,7 @@ def test_it_labels_the_unlabelled_and_keeps_given_labels(fitted):
     assert classifier.filter_weights_.shape == (2, 4)
     assert classifier.embedding_.shape == (300, 32)
     assert classifier.graph_.num_nodes == 300
-    assert set(classifier.history_) == {"graph", "features"}
+    assert set(classifier.history_) == {"graph", "features", "students"}
 
 
 @pytest.mark.parametrize(
@@ -245,6 +245,37 @@ def test_very_few_labels_train_by_a_fixed_schedule_and_say_so(labels, capsys):
     assert np.isnan(classifier.out_of_fold_accuracy_)
 
 
+def test_diffused_labels_count_where_the_graph_knows_better_than_the_features():
+    X, y = make_moons(400, noise=0.08, random_state=0)
+    given = np.full(400, -1)
+    for code in range(2):
+        given[np.random.default_rng(1).permutation(np.flatnonzero(y == code))[:5]] = code
+    assert quick().fit(X, given).diffusion_ > 0.3
+    alone = quick(diffusion=1.0, weak_labels=0.0).fit(X, given)
+    assert (alone.transduction_ == y).mean() > 0.97
+    assert alone.score(X + 0.01, y) > 0.97
+
+
+def test_weak_labels_can_be_left_out_or_given_a_share():
+    X, y, given = blobs()
+    without = quick(weak_labels=0.0).fit(X, given)
+    assert set(without.history_) == {"graph", "features"}
+    assert without.weak_labels_ == 0
+    alone = quick(weak_labels=1.0).fit(X, given)
+    assert alone.weak_labels_ == 1
+    assert (alone.transduction_ == y).mean() > 0.95
+    every = quick(weak_labels=1.0).fit(X, y)  # no point is left to guess
+    assert every.weak_labels_ == 0
+
+
+def test_very_few_labels_may_have_students_on_request():
+    X, y, given = blobs(labels=2)
+    assert quick().fit(X, given).weak_labels_ == 0
+    classifier = quick(weak_labels=0.5).fit(X, given)
+    assert classifier.weak_labels_ == 0.5
+    assert (classifier.transduction_ == y).mean() > 0.9
+
+
 def test_one_labelled_class_with_a_single_label_still_fits():
     X, _, given = blobs(100, labels=6)
     given[np.flatnonzero(given == 2)[1:]] = -1
@@ -259,6 +290,7 @@ def test_the_papers_form_is_one_network_without_extras():
     assert classifier.smoothing_ == 0
     assert classifier.temperature_ == 1
     assert classifier.filter_weights_.shape == (2, 3)
+    assert classifier.diffusion_ == classifier.weak_labels_ == 0
     assert set(classifier.history_) == {"graph"}
     assert classifier.history_["graph"]["train_loss"].shape[1] == 1
     assert classifier.predict_proba(X).shape == (100, 3)
@@ -274,7 +306,7 @@ def test_progress_is_told_and_can_end_training():
 
     classifier = quick(epochs=500).fit(X, given, progress=stop)
     stages = list(dict.fromkeys(p.stage for p in seen))
-    assert stages == ["neighbours", "graph members", "feature members", "prediction"]
+    assert stages == ["neighbours", "graph members", "feature members", "students", "prediction"]
     assert classifier.n_iter_ <= 10
     np.testing.assert_allclose(classifier.label_distributions_.sum(axis=1), 1, rtol=1e-5)
 
@@ -292,6 +324,23 @@ def test_it_works_in_pipelines_searches_and_clones():
     assert search.best_score_ > 0.8
     classifier = quick(k=7)
     assert clone(classifier).get_params() == classifier.get_params()
+
+
+def test_it_tunes_itself_on_request(tmp_path):
+    pytest.importorskip("optuna")
+    X, y, given = blobs(150)
+    seen: list[FitProgress] = []
+    classifier = quick(epochs=10, tune=3).fit(X, given, progress=seen.append)
+    assert classifier.tuned_["k"] >= 5
+    assert classifier.get_params()["tune"] == 3
+    assert seen[0].stage == "trials"
+    assert (classifier.transduction_ == y).mean() > 0.8
+    direct = quick(epochs=10, **classifier.tuned_).fit(X, given)
+    np.testing.assert_array_equal(direct.label_distributions_, classifier.label_distributions_)
+    classifier.save(tmp_path / "model")
+    loaded = SobolevClassifier.load(tmp_path / "model")
+    assert loaded.tuned_ == classifier.tuned_
+    np.testing.assert_array_equal(loaded.predict_proba(X), classifier.predict_proba(X))
 
 
 def test_suggested_labels_beat_random_labels_on_digits():
@@ -332,6 +381,9 @@ def test_suggestions_end_when_every_point_is_labelled():
         ({"n_members": 0}, "`n_members`"),
         ({"mixing": 2.0}, "`mixing`"),
         ({"smoothing": "much"}, "`smoothing`"),
+        ({"diffusion": -0.1}, "`diffusion`"),
+        ({"weak_labels": True}, "`weak_labels`"),
+        ({"tune": 0}, "`tune`"),
         ({"scale": True}, "`scale`"),
         ({"n_components": 0}, "`n_components`"),
         ({"class_weight": "even"}, "`class_weight`"),

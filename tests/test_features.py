@@ -91,3 +91,19 @@ def test_unit_rows_are_centred_columns_divided_by_the_length_of_the_row(scale, c
     if components:  # principal axes have no sign
         got, expected = np.abs(got - got.mean(axis=0)), np.abs(expected)
     np.testing.assert_allclose(got, expected, atol=2e-3)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_rows_of_zeros_are_not_nearer_to_all_others_than_those_to_each_other(sparse):
+    generator = np.random.default_rng(0)
+    X = (generator.random((200, 60)) < 0.08).astype(float)
+    X[:3] = 0
+    if not sparse:
+        X -= X.mean(axis=0)
+        X[:3] = 0
+    points = sp.csr_array(X) if sparse else X
+    z = FeatureMap.fit(points, scale="unit", n_components=40 if sparse else None, seed=0)(points)
+    distance = np.linalg.norm(z[:, None] - z[None], axis=2)
+    np.fill_diagonal(distance, np.inf)
+    nearest = np.argsort(distance, axis=1)[3:, :10]
+    assert (nearest < 3).mean() < 0.1

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from oracle import adjacency, normalized_adjacency
-from sobgnn.smoothing import smooth, spreading, with_labels
+from sobgnn.smoothing import diffuse, smooth, spreading, with_labels
 
 
 def fixed_point(graph, start, strength, fixed):
@@ -57,3 +57,20 @@ def test_what_it_is_given_is_not_changed(graph30):
     labelled, _ = with_labels(start, torch.tensor([0]), torch.tensor([1]))
     smooth(spreading(graph30), labelled, 0.5)
     assert torch.equal(start, before)
+
+
+def test_diffused_labels_are_the_fixed_point_from_zeros(islands, graph30):
+    for graph in (islands, graph30):
+        start, fixed = with_labels(torch.zeros(graph.num_nodes, 3), torch.tensor([0, 4]), torch.tensor([2, 1]))
+        got = diffuse(spreading(graph), 0.8, torch.tensor([0, 4]), torch.tensor([2, 1]), 3)
+        with np.errstate(invalid="ignore"):
+            expected = fixed_point(graph, start.numpy(), 0.8, fixed.numpy())
+        # Where no label reaches, all classes are alike.
+        np.testing.assert_allclose(got, np.where(np.isnan(expected), 1 / 3, expected), atol=5e-3)
+
+
+def test_several_sets_of_labels_diffuse_at_once(graph30):
+    spread, index = spreading(graph30), torch.tensor([0, 4, 7])
+    both = diffuse(spread, 0.9, index, torch.tensor([[2, 1, -1], [2, 1, 0]]), 3)
+    torch.testing.assert_close(both[:, 0], diffuse(spread, 0.9, index[:2], torch.tensor([2, 1]), 3))
+    torch.testing.assert_close(both[:, 1], diffuse(spread, 0.9, index, torch.tensor([2, 1, 0]), 3))

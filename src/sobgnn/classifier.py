@@ -11,11 +11,12 @@ import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from scipy.sparse.csgraph import connected_components
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from sobgnn.artifact import Arrays, ArtifactError, pack_predictor, read_folder, unpack_predictor, write_folder
+from sobgnn import saving
+from sobgnn.artifact import Arrays, ArtifactError, read_folder, write_folder
 from sobgnn.calibration import sharpen
 from sobgnn.conv import Combine
 from sobgnn.ensemble import Labels, Network, embedding, mean_filter_weights, stratified_folds
@@ -38,21 +39,16 @@ Auto = Literal["auto"]
 # Parts of the labels that are held out in turn. Members beyond that many learn from all labels.
 FOLDS = 4
 
-# Fitted values that the artefact keeps in its JSON.
-_SCALARS = (
-    "n_features_in_", "n_iter_", "mixing_", "diffusion_", "smoothing_", "weak_labels_", "temperature_",
-    "out_of_fold_accuracy_", "out_of_fold_log_loss_", "scale_",
-)  # fmt: skip
-
 
 class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Labels for many points from a few, by S-SobGNNs and perceptrons over a k-nearest-neighbour graph.
+    """Labels for many points from a few, by what four families say over a k-nearest-neighbour graph.
 
-    ``n_members`` S-SobGNNs and as many perceptrons are trained, each family as one batch. Four members of a family
-    hold out a quarter of the labels each, in turn; the others learn from all. The labels, while held out, say when
-    to stop, how much each family counts (``mixing_``), how far the result is smoothed over the graph
-    (``smoothing_``) and how sure it may be (``temperature_``). With fewer than 3 labels in some class nothing is
-    held out: a fixed schedule and fixed values take their place.
+    ``n_members`` S-SobGNNs and as many perceptrons are trained, each family as one batch; the labels are also diffused
+    over the graph; and as many students, perceptrons again, learn from what the three say. Four members of a family
+    hold out a quarter of the labels each, in turn; the others learn from all. The labels, while held out, say when to
+    stop, how much each family counts (``mixing_``, ``diffusion_``, ``weak_labels_``), how far networks are smoothed
+    over the graph (``smoothing_``) and how sure the result may be (``temperature_``). With fewer than 3 labels in some
+    class nothing is held out: a fixed schedule and fixed values take their place, without students.
 
     Args:
         k: Neighbours of each point; at most one less than there are points.
@@ -65,7 +61,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self_branch: Add the graph-free filter to every layer.
         n_members: Networks per family.
         mixing: Share of the S-SobGNNs in what the networks say, from 0 (perceptrons alone) to 1; ``"auto"`` decides.
-        diffusion: Share of the diffused labels in the result, from 0 (networks alone) to 1; ``"auto"`` decides.
+        diffusion: Share of the diffused labels beside those networks, from 0 (networks alone) to 1; ``"auto"`` decides.
         smoothing: Strength in [0, 1) of smoothing the networks' probabilities over the graph; ``"auto"`` decides.
         weak_labels: Share in the result of further perceptrons that also learn from weak labels, the surer half of
             what the others predict; 0 trains none. ``"auto"`` decides; none where no labels are held out.
@@ -85,6 +81,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         lr: Adam's learning rate.
         weight_decay: L2 penalty.
         device: Where to compute; ``None``: the CPU.
+        tune: Trials of a search for k, α, the networks' shape and schedule, on held-out labels, before the best setting
+            is fitted; see :func:`sobgnn.tuning.tune`. ``None``: no search. Needs optuna, and takes as many fits.
         verbose: 1 says what was decided.
         random_state: Same number, same predictions.
 
@@ -95,12 +93,13 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         component_labelled_: bool [N]. Points in a component of the graph without any label are judged by their
             features alone.
         graph_: The :class:`~sobgnn.Graph`.
-        scale_, mixing_, smoothing_, temperature_: What was decided.
+        scale_, mixing_, diffusion_, smoothing_, weak_labels_, temperature_: What was decided.
         out_of_fold_accuracy_, out_of_fold_log_loss_: Of labels while held out; NaN where none were.
-        history_: Training curves by family, ``"graph"`` and ``"features"``: arrays [T] or [T, members].
+        history_: Training curves by family, ``"graph"``, ``"features"`` and ``"students"``: arrays [T] or [T, members].
         filter_weights_: [layers, branches], how much each filter counts, mean over members; rows sum to 1.
         embedding_: [N, at most 32], principal components of the members' hidden rows.
         n_iter_: Steps made.
+        tuned_: Parameters that a search found and that were fitted instead of the estimator's own; ``None`` without.
         labelled_: Rows of X that have a label.
     """
 
@@ -133,6 +132,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         lr: float = 0.01,
         weight_decay: float = 5e-4,
         device: str | torch.device | None = None,
+        tune: int | None = None,
         verbose: int = 0,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
@@ -162,6 +162,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.lr = lr
         self.weight_decay = weight_decay
         self.device = device
+        self.tune = tune
         self.verbose = verbose
         self.random_state = random_state
 
@@ -195,6 +196,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if y is None:
             raise ValueError("This estimator requires y to be passed, but the target y is None.")
         self._check_settings()
+        if self.tune is not None:
+            return self._fit_tuned(X, y, graph, progress)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         self.classes_, codes = encode_labels(y, X.shape[0])
         if len(self.classes_) < 2:
@@ -242,14 +245,39 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 print(f"{(~component_labelled).sum()} points reach no label through the graph; judged by features.")
         return self
 
+    def _fit_tuned(self, X: Any, y: Any, graph: Any, progress: Hook | None) -> SobolevClassifier:
+        from sobgnn.tuning import tune
+
+        seed = _seed(self.random_state)
+        seed = int(np.random.default_rng().integers(2**31)) if seed is None else seed
+        best = clone(self).set_params(tune=None, random_state=seed)
+        # Students follow the others; a search without them takes half the time.
+        base = clone(best).set_params(weak_labels=0.0) if self.weak_labels == "auto" else best
+
+        def told(seen: Any) -> bool:
+            at = FitProgress("trials", seen.done, seen.total, seen.log_loss, seen.accuracy)
+            return progress is not None and bool(progress(at))
+
+        found = tune(X, y, int(self.tune or 1), seed=seed, graph=graph, base=base, progress=told)
+        best.set_params(**found.setting).fit(X, y, graph=graph, progress=progress)
+        for name, value in vars(best).items():
+            if name.endswith("_"):
+                setattr(self, name, value)
+        self.tuned_: dict[str, Any] | None = dict(found.setting)
+        return self
+
     def _check_settings(self) -> None:
         for name in ("k", "hidden_channels", "num_layers", "n_members", "epochs"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
                 raise ValueError(f"`{name}` must be an integer of at least 1, but got {value!r}.")
+        tune = self.tune
+        if tune is not None and (isinstance(tune, bool) or not isinstance(tune, (int, np.integer)) or tune < 1):
+            raise ValueError(f"`tune` must be None or a number of trials of at least 1, but got {tune!r}. Try 100.")
         for name, top in (("mixing", 1.0), ("diffusion", 1.0), ("smoothing", 0.999), ("weak_labels", 1.0)):
             value = getattr(self, name)
-            if value != "auto" and not (isinstance(value, (int, float)) and 0 <= value <= top):
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if value != "auto" and not (number and 0 <= value <= top):
                 raise ValueError(f'`{name}` must be "auto" or a number from 0 to {top:g}, but got {value!r}.')
         if self.scale not in (None, "auto", *get_args(Scale)):
             raise ValueError(f"`scale` must be 'auto', None or one of {get_args(Scale)}, but got {self.scale!r}.")
@@ -326,6 +354,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             network, feature_map, points, operators, graph, features, students, fit.states,
             fit.parts, fit.distributions, reached, fit.choice.blend, fit.choice.temperature, attaching,
         )  # fmt: skip
+        self.tuned_ = None
         self.mixing_ = fit.choice.blend.mixing
         self.diffusion_ = fit.choice.blend.diffusion
         self.smoothing_ = fit.choice.blend.smoothing
@@ -387,18 +416,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         A model already there is replaced; a folder that holds anything else is refused.
         """
         check_is_fitted(self, "predictor_")
-        config, arrays = pack_predictor(self.predictor_)
-        config["classes"] = {"values": self.classes_.tolist(), "dtype": _kind(self.classes_)}
-        config["settings"] = {name: _plain(value) for name, value in self.get_params(deep=False).items()}
-        config["fitted"] = {name: getattr(self, name) for name in _SCALARS}
-        config["feature_names"] = [str(name) for name in getattr(self, "feature_names_in_", [])]
-        arrays["labelled"], arrays["codes"] = self.labelled_, self.labelled_codes_
-        arrays["embedding"] = self.embedding_
-        if self.filter_weights_ is not None:
-            arrays["filter_weights"] = self.filter_weights_
-        for family, curves in self.history_.items():
-            arrays |= {f"history.{family}.{name}": curve for name, curve in curves.items()}
-        write_folder(folder, config, arrays)
+        write_folder(folder, *saving.take_apart(self))
 
     @classmethod
     def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> SobolevClassifier:
@@ -416,25 +434,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def _restored(cls, config: dict[str, Any], arrays: Arrays, device: str | torch.device) -> SobolevClassifier:
-        settings = dict(config["settings"])
-        if isinstance(settings["class_weight"], list):
-            settings["class_weight"] = dict(settings["class_weight"])
-        self = cls(**settings)
-        values, kind = config["classes"]["values"], config["classes"]["dtype"]
-        self.classes_ = np.array(values, dtype=object if kind == "object" else np.dtype(kind))
-        for name in _SCALARS:
-            setattr(self, name, config["fitted"][name])
-        if config["feature_names"]:
-            self.feature_names_in_ = np.array(config["feature_names"], dtype=object)
-        self.predictor_ = unpack_predictor(config, arrays).to(device)
-        self.labelled_, self.labelled_codes_ = arrays["labelled"], arrays["codes"]
-        self.embedding_ = arrays["embedding"]
-        self.filter_weights_ = arrays.get("filter_weights")
-        self.history_ = {}
-        for name in arrays:
-            if name.startswith("history."):
-                _, family, curve = name.split(".", 2)
-                self.history_.setdefault(family, {})[curve] = arrays[name]
+        self = cls(**saving.settings(config))
+        saving.put_together(self, config, arrays, device)
         self._label()
         # Parts that contradict each other show when they are used: better here than at the first prediction.
         if self.predictor_(np.zeros((1, self.n_features_in_))).shape != (1, len(self.classes_)):
@@ -451,18 +452,3 @@ def _seed(random_state: Any) -> int | None:
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
     return None if random_state is None else int(random_state)
-
-
-def _kind(classes: npt.NDArray[Any]) -> str:
-    return "object" if classes.dtype.kind == "O" else classes.dtype.str
-
-
-def _plain(value: Any) -> Any:
-    """A setting as JSON holds it."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, Mapping):
-        return [[_plain(key), _plain(entry)] for key, entry in value.items()]
-    if isinstance(value, torch.device):
-        return str(value)
-    return value if isinstance(value, (str, int, float, bool, type(None))) else None

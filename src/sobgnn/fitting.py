@@ -52,7 +52,7 @@ class FitProgress:
         validation_accuracy: Mean over the members on the labels they hold out, where they do.
     """
 
-    stage: Literal["neighbours", "graph members", "feature members", "students", "prediction"]
+    stage: Literal["trials", "neighbours", "graph members", "feature members", "students", "prediction"]
     done: int
     total: int
     train_loss: float | None = None
