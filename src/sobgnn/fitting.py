@@ -21,7 +21,8 @@ from sobgnn.ensemble import (
     train_graph_members,
 )
 from sobgnn.operators import SobolevOperators
-from sobgnn.smoothing import smooth, spreading, with_labels
+from sobgnn.ranks import Ranks
+from sobgnn.smoothing import Spread, smooth, spreading, with_labels
 from sobgnn.training import Members, Progress, Schedule
 
 MIXING_GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -103,21 +104,26 @@ def fit_families(
     smoothing: float | Literal["auto"],
     calibrate: bool,
     hook: Hook | None = None,
+    ranks: Ranks | None = None,
 ) -> Fit:
-    """Train, choose, and predict every point of the graph."""
+    """Train, choose, and predict every point of the graph; ranks share the work and all get the result."""
     tell = _Teller(hook)
     graph_members = feature_members = None
     by_graph = by_features = None  # [S, N, C]
     states: list[Tensor] = []
     if mixing != 0:
-        graph_members = train_graph_members(network, X, operators, labels, graph_schedule, tell.stage("graph members"))
-        *states, logits = graph_states(network, graph_members.parameters, X, operators)
+        graph_members = train_graph_members(
+            network, X, operators, labels, graph_schedule, tell.stage("graph members"), ranks
+        )
+        *states, logits = graph_states(network, graph_members.parameters, X, operators, ranks)
         by_graph = logits.transpose(0, 1).softmax(dim=2)
     if mixing != 1:
-        feature_members = train_feature_members(network, X, labels, feature_schedule, tell.stage("feature members"))
-        by_features = feature_logits(network, feature_members.parameters, X).softmax(dim=2)
+        feature_members = train_feature_members(
+            network, X, labels, feature_schedule, tell.stage("feature members"), ranks
+        )
+        by_features = feature_logits(network, feature_members.parameters, X, ranks).softmax(dim=2)
     tell.done("prediction")
-    spread = spreading(operators.graph)
+    spread = spreading(operators.graph, ranks)
     choice = choose(spread, by_graph, by_features, labels, mixing, smoothing, calibrate)
     plain = (by_graph if by_features is None else by_features).mean(dim=0)  # type: ignore[union-attr]
     mixed = _mix(by_graph, by_features, choice.mixing)
@@ -138,7 +144,7 @@ def _mix(by_graph: Tensor | None, by_features: Tensor | None, mixing: float) -> 
 
 
 def choose(
-    spread: SobolevOperators,
+    spread: Spread,
     by_graph: Tensor | None,
     by_features: Tensor | None,
     labels: Labels,
@@ -180,7 +186,7 @@ def choose(
 
 
 def _held_out(
-    spread: SobolevOperators, families: Sequence[Tensor], labels: Labels, strengths: Sequence[float]
+    spread: Spread, families: Sequence[Tensor], labels: Labels, strengths: Sequence[float]
 ) -> Iterator[npt.NDArray[np.float32]]:
     """For each strength, every family's smoothed probabilities of each held-out label, [F, L, C]."""
     device = families[0].device

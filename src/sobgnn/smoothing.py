@@ -10,18 +10,27 @@ from torch import Tensor
 from sobgnn.graph import Graph
 from sobgnn.operators import SobolevOperators
 from sobgnn.propagation import Stencil
+from sobgnn.ranks import Ranks
 
 # The iteration ends where what is left of its start is below this share, or after this many steps.
 _REST, _MOST_STEPS = 1e-3, 100
 
 
-def spreading(graph: Graph) -> SobolevOperators:
-    r"""What :func:`smooth` spreads by: :math:`D^{-1/2} A D^{-1/2}`, no self-loops."""
-    return SobolevOperators(graph, alpha=1, epsilon=0.0)
+class Spread(SobolevOperators):
+    r"""What :func:`smooth` spreads by: :math:`D^{-1/2} A D^{-1/2}`, no self-loops; ranks share the signals' columns."""
+
+    def __init__(self, graph: Graph, ranks: Ranks | None = None) -> None:
+        super().__init__(graph, alpha=1, epsilon=0.0)
+        self.ranks = ranks or Ranks()
+
+
+def spreading(graph: Graph, ranks: Ranks | None = None) -> Spread:
+    """The operator of a graph."""
+    return Spread(graph, ranks)
 
 
 @torch.no_grad()
-def smooth(spread: SobolevOperators, start: Tensor, strength: float, fixed: Tensor | None = None) -> Tensor:
+def smooth(spread: Spread, start: Tensor, strength: float, fixed: Tensor | None = None) -> Tensor:
     r"""Probabilities drawn towards those of the neighbours.
 
     .. math:: P \leftarrow (1 - a) P_0 + a D^{-1/2} A D^{-1/2} P, \qquad P_i = P_{0,i} \text{ at fixed nodes},
@@ -39,11 +48,30 @@ def smooth(spread: SobolevOperators, start: Tensor, strength: float, fixed: Tens
     alone = spread.graph.degree == 0
     fixed = alone if fixed is None else fixed | (alone if fixed.ndim == 1 else alone.unsqueeze(1))
     fixed = fixed.unsqueeze(-1)
+    if spread.ranks.size > 1:
+        current = _iterate_own_columns(spread, start, strength, fixed)
+    else:
+        current = _iterate(spread, start, strength, fixed)
+    return current / current.sum(dim=-1, keepdim=True)
+
+
+def _iterate(spread: Spread, start: Tensor, strength: float, fixed: Tensor) -> Tensor:
     current = start
     for _ in range(min(_MOST_STEPS, math.ceil(math.log(_REST) / math.log(strength)))):
         moved = spread.propagate(current.flatten(1))[:, 0].view_as(start)
         current = torch.where(fixed, start, torch.lerp(start, moved, strength))
-    return current / current.sum(dim=-1, keepdim=True)
+    return current
+
+
+def _iterate_own_columns(spread: Spread, start: Tensor, strength: float, fixed: Tensor) -> Tensor:
+    """The same on this rank's columns, which no others touch, and then those of all ranks."""
+    flat, held = start.flatten(1), fixed.expand_as(start).flatten(1)
+    columns = spread.ranks.part(flat.shape[1])
+    by_column = flat.new_empty((flat.shape[1], len(flat)))
+    if columns.stop > columns.start:
+        own = _iterate(spread, flat[:, columns].contiguous(), strength, held[:, columns])
+        by_column[columns] = own.T
+    return spread.ranks.complete(by_column).T.reshape_as(start)
 
 
 def with_labels(probabilities: Tensor, index: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
