@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from oracle import adjacency, normalized_adjacency
+from sobgnn import smoothing
 from sobgnn.smoothing import smooth, spreading, with_labels
 
 
@@ -57,3 +58,14 @@ def test_what_it_is_given_is_not_changed(graph30):
     labelled, _ = with_labels(start, torch.tensor([0]), torch.tensor([1]))
     smooth(spreading(graph30), labelled, 0.5)
     assert torch.equal(start, before)
+
+
+def test_the_order_in_which_nodes_are_held_does_not_show(graph30, monkeypatch):
+    start = torch.rand(graph30.num_nodes, 2, 3, generator=torch.Generator().manual_seed(0))
+    fixed = torch.zeros(graph30.num_nodes, 2, dtype=torch.bool)
+    fixed[3, 0] = fixed[7, 1] = True
+    expected = smooth(spreading(graph30), start, 0.9, fixed)
+    monkeypatch.setattr(smoothing, "_MANY_NODES", 10)
+    spread = spreading(graph30)
+    assert not torch.equal(spread.order, torch.arange(graph30.num_nodes))  # else the test proves nothing
+    torch.testing.assert_close(smooth(spread, start, 0.9, fixed), expected)

