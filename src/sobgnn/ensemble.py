@@ -344,7 +344,12 @@ def mean_filter_weights(network: Network, parameters: dict[str, Tensor]) -> npt.
 def embedding(states: list[Tensor], points: Tensor, width: int = 32) -> npt.NDArray[np.float32]:
     """Principal components [N, at most 32] of the members' last hidden rows side by side."""
     hidden = states[-1].flatten(1) if states else points
-    centred = hidden - hidden.mean(dim=0)
-    _, vectors = torch.linalg.eigh((centred.T @ centred).double())
-    kept: npt.NDArray[np.float32] = (centred @ vectors[:, -width:].flip(1).float()).cpu().numpy()
+    mean, blocks = hidden.mean(dim=0), list(row_blocks(slice(0, len(hidden))))
+    products = hidden.new_zeros((hidden.shape[1], hidden.shape[1]), dtype=torch.float64)
+    for rows in blocks:  # a centred copy of all rows would be the largest array of a fit
+        centred = hidden[rows] - mean
+        products += (centred.T @ centred).double()
+    _, vectors = torch.linalg.eigh(products)
+    basis = vectors[:, -width:].flip(1).float()
+    kept: npt.NDArray[np.float32] = torch.cat([(hidden[rows] - mean) @ basis for rows in blocks]).cpu().numpy()
     return kept

@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _fit(options: argparse.Namespace) -> None:
-    started = time.perf_counter()
+    started, imported = time.perf_counter(), _peak()
     X, y = _read(options.points, 2, "[N, F]"), _read(options.labels, 1, "[N]")
     if len(X) != len(y):
         raise ValueError(f"Points and labels must be equally many, but got {len(X)} and {len(y)}.")
@@ -98,6 +98,7 @@ def _fit(options: argparse.Namespace) -> None:
         # Another setting is another training, with a checkpoint of its own.
         setting = json.dumps({name: str(value) for name, value in sorted(vars(options).items())})
         checkpoint = options.out / f"checkpoint-{hashlib.sha256(setting.encode()).hexdigest()[:12]}.safetensors"
+        bar = _Bar()
         training = time.perf_counter()
         fit = fit_over_ranks(
             model,
@@ -109,7 +110,7 @@ def _fit(options: argparse.Namespace) -> None:
             schedule,
             partition=partition,
             checkpoint=checkpoint,
-            progress=_bar if ranks.speaks else None,
+            progress=bar if ranks.speaks else None,
         )
         trained = time.perf_counter()
         _write(options.out, fit.nodes.numpy(), fit.probabilities.cpu().numpy(), classes, len(X), ranks)
@@ -119,7 +120,8 @@ def _fit(options: argparse.Namespace) -> None:
             "halo_share": round(fit.halo_share, 6),
             "boundary": fit.boundary,
             "megabytes_sent": round(fit.bytes_sent / 2**20, 2),
-            "peak_megabytes": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+            "peak_megabytes": _peak(),
+            "on_top_megabytes": _peak() - imported,
         }
         reports = ranks.all(own)
         if ranks.speaks:
@@ -129,6 +131,7 @@ def _fit(options: argparse.Namespace) -> None:
             summary = {
                 "seconds": round(seconds, 2),
                 "training_seconds": round(trained - training, 2),
+                "step_seconds": bar.step_seconds(),
                 "epochs": fit.members.epochs,
                 "ranks": reports,
             }
@@ -180,8 +183,27 @@ def _write(
     ranks.wait()
 
 
-def _bar(progress: Progress) -> None:
-    print(f"\rstep {progress.epoch}/{progress.epochs}  loss {progress.train_loss:.4f}", end="", flush=True)
+class _Bar:
+    """Says where training stands, and remembers when."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, float]] = []
+
+    def __call__(self, progress: Progress) -> None:
+        self.seen.append((progress.epoch, time.perf_counter()))
+        print(f"\rstep {progress.epoch}/{progress.epochs}  loss {progress.train_loss:.4f}", end="", flush=True)
+
+    def step_seconds(self) -> float | None:
+        """Of a step after the first evaluation; ``None`` where there was one evaluation or none."""
+        if len(self.seen) < 2:
+            return None
+        (first, start), (last, end) = self.seen[0], self.seen[-1]
+        return round((end - start) / (last - first), 4)
+
+
+def _peak() -> int:
+    """Megabytes of this process at its largest."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 if __name__ == "__main__":
