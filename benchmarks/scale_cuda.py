@@ -160,7 +160,7 @@ def nccl(n: int) -> dict:
         command += ["fit", f"--points={folder}/X.npy", f"--labels={folder}/y.npy", f"--out={folder}/run", "--epochs=50"]
         start = time.perf_counter()
         done = subprocess.run(command, capture_output=True, text=True, timeout=50)
-        print(done.stdout[-400:], done.stderr[-1500:] if done.returncode else "", flush=True)
+        print(done.stdout[-400:], done.stderr[:3000] if done.returncode else "", flush=True)
         done.check_returncode()
         accuracy = float((np.load(folder / "run" / "predictions.npy") == truth).mean())
         seconds = time.perf_counter() - start

@@ -25,7 +25,9 @@ Stop = Callable[[Progress], "bool | None"]
 
 # Bytes of hidden activations in training (all branches and members); beyond it members train in several batches.
 TRAINING_BYTES = 2**30
-_ROWS_PER_BLOCK = 16384
+# Rows that are predicted at once: on a CPU few, whose products stay in the cache; on a GPU as many as it takes to keep
+# it busy while the next block's part of the graph is cut out.
+_ROWS_PER_BLOCK = {"cpu": 1 << 14, "cuda": 1 << 18}
 
 
 @dataclass(frozen=True)
@@ -258,7 +260,7 @@ def feature_logits(network: Network, parameters: dict[str, Tensor], X: Tensor, r
     ranks = ranks or Ranks()
     model = network.feature_model().to(X.device)
     out = X.new_empty((len(X), len(next(iter(parameters.values()))), network.out_channels))
-    for rows in row_blocks(ranks.part(len(X))):
+    for rows in row_blocks(ranks.part(len(X)), X.device):
         out[rows] = predict_members(model, parameters, (X[rows],)).transpose(0, 1)
     return ranks.complete(out).transpose(0, 1)
 
@@ -275,7 +277,7 @@ def graph_states(
     states: list[Tensor] = []
     layers = network.graph_model().to(X.device).eval().layers
     members = len(next(iter(parameters.values())))
-    blocks = list(row_blocks(ranks.part(len(X))))
+    blocks = list(row_blocks(ranks.part(len(X)), X.device))
     every = torch.arange(len(X), device=X.device)
     # The pattern of a block of rows serves all layers.
     whole = ranks.size * len(blocks) == 1
@@ -321,10 +323,11 @@ def layer_parameters(parameters: dict[str, Tensor], layer: int) -> dict[str, Ten
     return {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
 
 
-def row_blocks(rows: slice) -> Iterator[slice]:
+def row_blocks(rows: slice, device: torch.device) -> Iterator[slice]:
     """Consecutive slices, not too long, that cover some rows."""
-    for start in range(rows.start, rows.stop, _ROWS_PER_BLOCK):
-        yield slice(start, min(start + _ROWS_PER_BLOCK, rows.stop))
+    step = _ROWS_PER_BLOCK.get(device.type, 1 << 14)
+    for start in range(rows.start, rows.stop, step):
+        yield slice(start, min(start + step, rows.stop))
 
 
 def mean_filter_weights(network: Network, parameters: dict[str, Tensor]) -> npt.NDArray[np.float32] | None:
@@ -344,7 +347,7 @@ def mean_filter_weights(network: Network, parameters: dict[str, Tensor]) -> npt.
 def embedding(states: list[Tensor], points: Tensor, width: int = 32) -> npt.NDArray[np.float32]:
     """Principal components [N, at most 32] of the members' last hidden rows side by side."""
     hidden = states[-1].flatten(1) if states else points
-    mean, blocks = hidden.mean(dim=0), list(row_blocks(slice(0, len(hidden))))
+    mean, blocks = hidden.mean(dim=0), list(row_blocks(slice(0, len(hidden)), hidden.device))
     products = hidden.new_zeros((hidden.shape[1], hidden.shape[1]), dtype=torch.float64)
     for rows in blocks:  # a centred copy of all rows would be the largest array of a fit
         centred = hidden[rows] - mean

@@ -113,7 +113,7 @@ def _fit(options: argparse.Namespace) -> None:
             progress=bar if ranks.speaks else None,
         )
         trained = time.perf_counter()
-        _write(options.out, fit.nodes.numpy(), fit.probabilities.cpu().numpy(), classes, len(X), ranks)
+        _write(options.out, fit.nodes.cpu().numpy(), fit.probabilities.cpu().numpy(), classes, len(X), ranks)
         own = {
             "rank": ranks.rank,
             "rows": len(fit.nodes),
