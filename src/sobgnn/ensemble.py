@@ -139,16 +139,16 @@ class Labels:
         """The labelled points and their classes, int64 [L] each."""
         return torch.from_numpy(self.index).to(device), torch.from_numpy(self.codes).to(device)
 
-    def task(self, members: slice, device: torch.device, own: npt.NDArray[np.int64]) -> Task:
-        """The training task of some members, whose logits have one row per label ``own``; one of -1 does not count."""
+    def task(self, members: slice, device: torch.device) -> Task:
+        """The training task of some members, whose logits have one row per label."""
         held = self.held_out()[members]
         counted = (held * self.weight).astype(np.float32)
-        validation = torch.from_numpy(counted[:, own] * (own >= 0)).to(device) if held.any() else None
+        validation = torch.from_numpy(counted).to(device) if held.any() else None
         weight = np.where(held, 0.0, self.weight)
         weight /= weight.sum(axis=1, keepdims=True)
         return Task(
-            torch.from_numpy(self.codes[own]).to(device),
-            torch.from_numpy(weight.astype(np.float32)[:, own] * (own >= 0)).to(device),
+            torch.from_numpy(self.codes).to(device),
+            torch.from_numpy(weight.astype(np.float32)).to(device),
             validation,
         )
 
@@ -220,7 +220,7 @@ def _train_in_batches(
     parts: list[Members] = []
     for start in range(0, total, size):
         members = slice(start, min(start + size, total))
-        task = labels.task(members, device, own)
+        task = _rows_of(labels.task(members, device), own)
         if task.validation is None and parts:
             # Members without held-out labels stop where those before them, which have some, were best.
             schedule = replace(schedule, epochs=max(1, int(parts[0].best_epoch[0])))
@@ -231,6 +231,17 @@ def _train_in_batches(
             )
         )  # fmt: skip
     return _joined(parts)
+
+
+def _rows_of(task: Task, own: npt.NDArray[np.int64]) -> Task:
+    """The task of a rank that computes at rows ``own``; a row -1 does not count."""
+    rows = torch.from_numpy(own).to(task.target.device)
+    counts = rows >= 0
+    return Task(
+        task.target[..., rows],
+        task.train_weight[:, rows] * counts,
+        None if task.validation is None else task.validation[:, rows] * counts,
+    )
 
 
 def _joined(parts: list[Members]) -> Members:
