@@ -57,6 +57,7 @@ class Meter:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self.cpu: dict[str, float] = {}  # of all threads; steadier than the clock where others use the machine too
         self.peak: dict[str, float] = {}
         self.cuda_peak: dict[str, float] = {}
         self._depth = 0
@@ -76,7 +77,7 @@ class Meter:
         if cuda:
             torch.cuda.synchronize()
             torch.cuda.reset_peak_memory_stats()
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.process_time()
         yield
         if cuda:
             torch.cuda.synchronize()
@@ -84,6 +85,7 @@ class Meter:
         self._depth -= 1
         spent = time.perf_counter() - start
         self.seconds[name] = self.seconds.get(name, 0) + spent
+        self.cpu[name] = self.cpu.get(name, 0) + time.process_time() - cpu
         self.peak[name] = max(self.peak.get(name, 0), self._high, resident())
         on_device = f"   on the device {self.cuda_peak[name]:6.2f} GiB" if cuda else ""
         print(f"  {name:<20} {spent:9.2f} s   peak {self.peak[name]:6.2f} GiB{on_device}", flush=True)

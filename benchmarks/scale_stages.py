@@ -53,20 +53,20 @@ def run(n: int, options: argparse.Namespace) -> None:
         line = {
             "what": "stages", "points": n, "features": options.features, "k": options.k, "device": options.device,
             "members": options.members, "machine": machine(), "load": os.getloadavg()[0], "fit": whole,
-            "seconds": meter.seconds, "peak": meter.peak, "cuda_peak": meter.cuda_peak, "recall": recall,
-            "accuracy": accuracy, "best": best, "new_accuracy": float((predicted == truth[n:]).mean()),
-            "entries": model.graph_.num_edges,
+            "seconds": meter.seconds, "cpu": meter.cpu, "peak": meter.peak, "cuda_peak": meter.cuda_peak,
+            "recall": recall, "accuracy": accuracy, "best": best, "entries": model.graph_.num_edges,
+            "new_accuracy": float((predicted == truth[n:]).mean()),
         }  # fmt: skip
         keep(line, options.lines)
         print(f"  whole fit {whole:.1f} s, recall {'exact' if recall is None else f'{recall:.4f}'}")
         print(f"  accuracy {100 * accuracy:.2f} %, best possible {100 * best:.2f} %\n", flush=True)
 
 
-def slopes(lines: list[dict]) -> dict[str, float]:
-    """Log-log slope of each stage's seconds over sizes."""
+def slopes(lines: list[dict], clock: str = "seconds") -> dict[str, float]:
+    """Log-log slope of each stage's seconds, or ``"cpu"`` seconds, over sizes."""
     sizes = np.log([line["points"] for line in lines])
-    names = [name for name in lines[0]["seconds"] if all(line["seconds"].get(name, 0) > 0 for line in lines)]
-    return {name: float(np.polyfit(sizes, np.log([line["seconds"][name] for line in lines]), 1)[0]) for name in names}
+    names = [name for name in lines[0][clock] if all(line[clock].get(name, 0) > 0 for line in lines)]
+    return {name: float(np.polyfit(sizes, np.log([line[clock][name] for line in lines]), 1)[0]) for name in names}
 
 
 def main() -> None:
@@ -94,9 +94,12 @@ def main() -> None:
         )
     lines = [kept(options.lines, points=n, **setting)[-1] for n in options.sizes]
     if len(lines) > 1:
+        processor = slopes(lines, "cpu")
         for name, slope in slopes(lines).items():
             verdict = "" if name == "neighbours" else ("holds" if slope <= 1.15 else "misses")
-            print(f"{name:<20} log-log slope {slope:5.2f}   {verdict}")
+            print(
+                f"{name:<20} log-log slope {slope:5.2f}   of processor time {processor.get(name, 0):5.2f}   {verdict}"
+            )
 
 
 if __name__ == "__main__":

@@ -71,11 +71,17 @@ def smooth(spread: Spread, start: Tensor, strength: float, fixed: Tensor | None 
 
 
 def _iterate(spread: Spread, start: Tensor, strength: float, fixed: Tensor) -> Tensor:
-    current = start
+    """The iteration on start [N, ...], with the entries put back that ``fixed`` [N, ...], broadcast, holds."""
+    flat = start.flatten(1)
+    held = fixed.expand_as(start).reshape(-1).nonzero().flatten()
+    known, base = flat.reshape(-1)[held], flat * (1 - strength)
+    current, buffer = flat, torch.empty_like(flat)
     for _ in range(min(_MOST_STEPS, math.ceil(math.log(_REST) / math.log(strength)))):
-        moved = spread.propagate(current.flatten(1))[:, 0].view_as(start)
-        current = torch.where(fixed, start, torch.lerp(start, moved, strength))
-    return current
+        moved = spread.propagate(current)[:, 0]
+        # One pass over memory a step; few entries are fixed.
+        current = torch.add(base, moved, alpha=strength, out=buffer)
+        current.view(-1)[held] = known
+    return current.view_as(start)
 
 
 def _iterate_own_columns(spread: Spread, start: Tensor, strength: float, fixed: Tensor) -> Tensor:
