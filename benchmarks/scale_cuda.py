@@ -174,7 +174,7 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=128)
     parser.add_argument("--k", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=150)
-    parser.add_argument("--lines", type=Path, default=Path("results/lines/scale.jsonl"))
+    parser.add_argument("--lines", type=Path, default=Path("results/scale.jsonl"))
     options = parser.parse_args()
     deadline = time.perf_counter() + options.seconds
     print(machine(DEVICE), flush=True)

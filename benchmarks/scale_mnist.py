@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=1)
     parser.add_argument("--new", type=int, default=0, help="so many new points are predicted after the fit")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--lines", type=Path, default=Path("results/lines/scale.jsonl"))
+    parser.add_argument("--lines", type=Path, default=Path("results/scale.jsonl"))
     parser.add_argument("--who", nargs="+", default=["sobgnn", "spreading", "poisson"])
     parser.add_argument("--only", nargs=3, metavar=("WHO", "LABELS", "DRAW"))
     options = parser.parse_args()

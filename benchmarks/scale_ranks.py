@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--what", nargs="+", choices=["command", "estimator"], default=["command", "estimator"])
     parser.add_argument("--graph", type=Path, help="folder with X.npy, truth.npy and graph.npz of an earlier run")
-    parser.add_argument("--lines", type=Path, default=Path("results/lines/scale.jsonl"))
+    parser.add_argument("--lines", type=Path, default=Path("results/scale.jsonl"))
     parser.add_argument("--script", type=Path, nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.script:

@@ -1,4 +1,4 @@
-"""results/scale.md from the lines that the scale benchmarks left in results/lines/scale.jsonl.
+"""results/scale.md from the lines that the scale benchmarks left in results/scale.jsonl.
 
 python -m benchmarks.scale_report
 """
@@ -156,7 +156,7 @@ def main() -> None:
     parts = [
         "# Many points",
         "",
-        "Written by `python -m benchmarks.scale_report` from `results/lines/scale.jsonl`.",
+        "Written by `python -m benchmarks.scale_report` from `results/scale.jsonl`.",
         "",
     ]
     for part in (stages, mnist, ranks, cuda):

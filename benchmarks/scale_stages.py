@@ -4,7 +4,7 @@
 
 Points are a mixture of Gaussians in a space of a few dimensions, mapped into many and blurred: the best possible
 accuracy is that of the posterior, which is known. 20 labels per class are shown. Each size has a process of its own
-and leaves a line in results/lines/scale.jsonl; sizes that are there already are not measured again.
+and leaves a line in results/scale.jsonl; sizes that are there already are not measured again.
 
 Claims: recall at least 0.95; 1 000 000 points within 12 GB; accuracy within 2 points of the best possible; every stage
 after the neighbour search with a log-log slope of at most 1.15.
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--members", type=int, default=8)
     parser.add_argument("--method", default="hnsw", help="one method for all sizes, so that they can be compared")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--lines", type=Path, default=Path("results/lines/scale.jsonl"))
+    parser.add_argument("--lines", type=Path, default=Path("results/scale.jsonl"))
     parser.add_argument("--only", type=int, help="measure one size in this process")
     options = parser.parse_args()
     if options.only:
