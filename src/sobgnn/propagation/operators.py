@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sobgnn.propagation import dispatch
+from sobgnn.propagation import dispatch, results
 from sobgnn.propagation.stencil import Stencil, check, transpose
 
 
@@ -45,10 +45,10 @@ def each(stencil: Stencil, x: Tensor) -> Tensor:
     return result
 
 
-def _result(stencil: Stencil, x: Tensor, *, orders: bool) -> Tensor:
-    """An empty tensor of the operator's output shape; ``orders`` says whether the output has them."""
+def _shape(stencil: Stencil, x: Tensor, *, orders: bool) -> tuple[int, ...]:
+    """The operator's output shape; ``orders`` says whether the output has them."""
     rows, alpha = stencil.scale_out.shape[0], stencil.scale_out.shape[1] - 1
-    return x.new_empty((rows, alpha, x.shape[-1]) if orders else (rows, x.shape[-1]))
+    return (rows, alpha, x.shape[-1]) if orders else (rows, x.shape[-1])
 
 
 # The three definitions differ in name only: a custom operator's schema is read from its signature.
@@ -58,7 +58,7 @@ def _expand(
     scale_out: Tensor, scale_in: Tensor, epsilon: float, x: Tensor,
 ) -> Tensor:  # fmt: skip
     stencil = Stencil(indptr, indices, weight, t_indptr, t_indices, t_weight, scale_out, scale_in, epsilon)
-    return dispatch.run(stencil, x, _result(stencil, x, orders=True))
+    return dispatch.run(stencil, x, results.empty(x, _shape(stencil, x, orders=True)))
 
 
 @torch.library.custom_op("sobgnn::reduce", mutates_args=())
@@ -67,7 +67,7 @@ def _reduce(
     scale_out: Tensor, scale_in: Tensor, epsilon: float, x: Tensor,
 ) -> Tensor:  # fmt: skip
     stencil = Stencil(indptr, indices, weight, t_indptr, t_indices, t_weight, scale_out, scale_in, epsilon)
-    return dispatch.run(stencil, x, _result(stencil, x, orders=False))
+    return dispatch.run(stencil, x, results.empty(x, _shape(stencil, x, orders=False)))
 
 
 @torch.library.custom_op("sobgnn::each", mutates_args=())
@@ -76,7 +76,7 @@ def _each(
     scale_out: Tensor, scale_in: Tensor, epsilon: float, x: Tensor,
 ) -> Tensor:  # fmt: skip
     stencil = Stencil(indptr, indices, weight, t_indptr, t_indices, t_weight, scale_out, scale_in, epsilon)
-    return dispatch.run(stencil, x, _result(stencil, x, orders=True))
+    return dispatch.run(stencil, x, results.empty(x, _shape(stencil, x, orders=True)))
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -94,7 +94,9 @@ def _register(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) -> 
         return (*([None] * len(transposed)), gradient)
 
     def fake(*arguments: Any) -> Tensor:
-        return _result(Stencil._make(arguments[:-1]), arguments[-1], orders=orders_out)
+        *stencil, x = arguments
+        result: Tensor = x.new_empty(_shape(Stencil._make(stencil), x, orders=orders_out))
+        return result
 
     def vmap(info: Any, in_dims: Sequence[int | None], *arguments: Any) -> tuple[Tensor, int]:
         if any(dim is not None for dim in in_dims[:-1]):
