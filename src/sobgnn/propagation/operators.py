@@ -51,32 +51,11 @@ def _shape(stencil: Stencil, x: Tensor, *, orders: bool) -> tuple[int, ...]:
     return (rows, alpha, x.shape[-1]) if orders else (rows, x.shape[-1])
 
 
-# The three definitions differ in name only: a custom operator's schema is read from its signature.
-@torch.library.custom_op("sobgnn::expand", mutates_args=())
-def _expand(
-    indptr: Tensor, indices: Tensor, weight: Tensor, t_indptr: Tensor, t_indices: Tensor, t_weight: Tensor,
-    scale_out: Tensor, scale_in: Tensor, epsilon: float, x: Tensor,
-) -> Tensor:  # fmt: skip
-    stencil = Stencil(indptr, indices, weight, t_indptr, t_indices, t_weight, scale_out, scale_in, epsilon)
-    return dispatch.run(stencil, x, results.empty(x, _shape(stencil, x, orders=True)))
-
-
-@torch.library.custom_op("sobgnn::reduce", mutates_args=())
-def _reduce(
-    indptr: Tensor, indices: Tensor, weight: Tensor, t_indptr: Tensor, t_indices: Tensor, t_weight: Tensor,
-    scale_out: Tensor, scale_in: Tensor, epsilon: float, x: Tensor,
-) -> Tensor:  # fmt: skip
-    stencil = Stencil(indptr, indices, weight, t_indptr, t_indices, t_weight, scale_out, scale_in, epsilon)
-    return dispatch.run(stencil, x, results.empty(x, _shape(stencil, x, orders=False)))
-
-
-@torch.library.custom_op("sobgnn::each", mutates_args=())
-def _each(
-    indptr: Tensor, indices: Tensor, weight: Tensor, t_indptr: Tensor, t_indices: Tensor, t_weight: Tensor,
-    scale_out: Tensor, scale_in: Tensor, epsilon: float, x: Tensor,
-) -> Tensor:  # fmt: skip
-    stencil = Stencil(indptr, indices, weight, t_indptr, t_indices, t_weight, scale_out, scale_in, epsilon)
-    return dispatch.run(stencil, x, results.empty(x, _shape(stencil, x, orders=True)))
+# What each operator takes: a stencil and features.
+_SCHEMA = (
+    "(Tensor indptr, Tensor indices, Tensor weight, Tensor t_indptr, Tensor t_indices, Tensor t_weight, "
+    "Tensor scale_out, Tensor scale_in, float epsilon, Tensor x) -> Tensor"
+)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -86,7 +65,12 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _register(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) -> None:
-    """Autograd, fake tensors and vmap of one operator."""
+    """One operator: what it computes, its autograd, fake tensors and vmap."""
+
+    def compute(*arguments: Any) -> Tensor:
+        *stencil, x = arguments
+        operators = Stencil._make(stencil)
+        return dispatch.run(operators, x, results.empty(x, _shape(operators, x, orders=orders_out)))
 
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         transposed = transpose(Stencil._make((*ctx.saved_tensors, ctx.epsilon)))
@@ -110,6 +94,7 @@ def _register(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) -> 
         return result.view(*result.shape[:-1], info.batch_size, width), 2 if orders_out else 1
 
     qualified = f"sobgnn::{name}"
+    torch.library.custom_op(qualified, compute, mutates_args=(), schema=_SCHEMA)
     torch.library.register_autograd(qualified, backward, setup_context=_save)
     torch.library.register_fake(qualified, fake)
     torch.library.register_vmap(qualified, vmap)
