@@ -219,7 +219,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         built, attaching = self._graph(z, graph, device, progress, ranks)
         operators = SobolevOperators(built.to(device), self.alpha, self.epsilon)
         labels = self._labels(codes, generator, ranks)
-        _, component = connected_components(built.to_scipy(), directed=False)
+        # Strong and weak components of a symmetric graph are the same; the strong ones need no transposed copy.
+        _, component = connected_components(built.to_scipy(), connection="strong")
         component_labelled = np.isin(component, component[labels.index])
         network = Network(
             z.shape[1], self.hidden_channels, len(self.classes_), self.num_layers, self.alpha, self.epsilon,

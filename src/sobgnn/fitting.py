@@ -46,6 +46,7 @@ class FitProgress:
         total: Steps the stage takes at the most; early stopping ends it sooner.
         train_loss: Mean over the members, while they train.
         validation_accuracy: Mean over the members on the labels they hold out, where they do.
+        validation_loss: Likewise.
     """
 
     stage: Literal["neighbours", "graph members", "feature members", "prediction"]
@@ -53,6 +54,7 @@ class FitProgress:
     total: int
     train_loss: float | None = None
     validation_accuracy: float | None = None
+    validation_loss: float | None = None
 
 
 Hook = Callable[[FitProgress], "bool | None"]
@@ -221,7 +223,10 @@ class _Teller:
         hook = self.hook
 
         def tell(progress: Progress) -> bool:
-            done = FitProgress(name, progress.epoch, progress.epochs, progress.train_loss, progress.validation_accuracy)
+            done = FitProgress(
+                name, progress.epoch, progress.epochs, progress.train_loss,
+                progress.validation_accuracy, progress.validation_loss,
+            )  # fmt: skip
             self.stopped = bool(hook(done)) or self.stopped
             return self.stopped
 

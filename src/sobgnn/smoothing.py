@@ -10,7 +10,7 @@ from torch import Tensor
 from sobgnn.distributed.partition import locality_order
 from sobgnn.graph import Graph
 from sobgnn.operators import SobolevOperators
-from sobgnn.propagation import Stencil
+from sobgnn.propagation import Stencil, dispatch
 from sobgnn.ranks import Ranks
 
 # The iteration ends where what is left of its start is below this share, or after this many steps.
@@ -75,11 +75,13 @@ def _iterate(spread: Spread, start: Tensor, strength: float, fixed: Tensor) -> T
     flat = start.flatten(1)
     held = fixed.expand_as(start).reshape(-1).nonzero().flatten()
     known, base = flat.reshape(-1)[held], flat * (1 - strength)
-    current, buffer = flat, torch.empty_like(flat)
+    current, buffer, moved = flat, torch.empty_like(flat), torch.empty_like(flat).unsqueeze(1)
+    stencil = spread.stencil(flat.dtype)
     for _ in range(min(_MOST_STEPS, math.ceil(math.log(_REST) / math.log(strength)))):
-        moved = spread.propagate(current)[:, 0]
-        # One pass over memory a step; few entries are fixed.
-        current = torch.add(base, moved, alpha=strength, out=buffer)
+        # Into memory that is there: that of a large new tensor has to be cleared by the system at every step.
+        dispatch.run(stencil, current, moved)
+        # One pass over memory; few entries are fixed.
+        current = torch.add(base, moved[:, 0], alpha=strength, out=buffer)
         current.view(-1)[held] = known
     return current.view_as(start)
 
