@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 CLASSES, LATENT, PER_CLASS = 10, 6, 20
-LINES = Path(__file__).parents[1] / "results" / "lines" / "scale.jsonl"
+LINES = Path(__file__).parents[1] / "results" / "scale.jsonl"
 
 
 def mixture(n: int, features: int, path: Path, seed: int = 0) -> tuple[np.memmap, np.ndarray, float]:
