@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from oracle import adjacency, normalized_adjacency
-from sobgnn.smoothing import diffuse, smooth, spreading, with_labels
+from sobgnn import smoothing
+from sobgnn.smoothing import diffuse, smooth, spreading, strongest, with_labels
 
 
 def fixed_point(graph, start, strength, fixed):
@@ -59,6 +60,17 @@ def test_what_it_is_given_is_not_changed(graph30):
     assert torch.equal(start, before)
 
 
+def test_the_order_in_which_nodes_are_held_does_not_show(graph30, monkeypatch):
+    start = torch.rand(graph30.num_nodes, 2, 3, generator=torch.Generator().manual_seed(0))
+    fixed = torch.zeros(graph30.num_nodes, 2, dtype=torch.bool)
+    fixed[3, 0] = fixed[7, 1] = True
+    expected = smooth(spreading(graph30), start, 0.9, fixed)
+    monkeypatch.setattr(smoothing, "_MANY_NODES", 10)
+    spread = spreading(graph30)
+    assert not torch.equal(spread.order, torch.arange(graph30.num_nodes))  # else the test proves nothing
+    torch.testing.assert_close(smooth(spread, start, 0.9, fixed), expected)
+
+
 def test_diffused_labels_are_the_fixed_point_from_zeros(islands, graph30):
     for graph in (islands, graph30):
         start, fixed = with_labels(torch.zeros(graph.num_nodes, 3), torch.tensor([0, 4]), torch.tensor([2, 1]))
@@ -74,3 +86,13 @@ def test_several_sets_of_labels_diffuse_at_once(graph30):
     both = diffuse(spread, 0.9, index, torch.tensor([[2, 1, -1], [2, 1, 0]]), 3)
     torch.testing.assert_close(both[:, 0], diffuse(spread, 0.9, index[:2], torch.tensor([2, 1]), 3))
     torch.testing.assert_close(both[:, 1], diffuse(spread, 0.9, index, torch.tensor([2, 1, 0]), 3))
+
+
+def test_the_strongest_edges_of_each_node_are_kept(graph30):
+    dense = adjacency(graph30)
+    heaviest = np.zeros_like(dense, dtype=bool)
+    for row in range(30):
+        heaviest[row, np.argsort(-dense[row], kind="stable")[:2]] = True
+    expected = np.where((heaviest | heaviest.T) & (dense > 0), dense, 0)
+    np.testing.assert_allclose(adjacency(strongest(graph30, 2)), expected, rtol=1e-6)
+    np.testing.assert_allclose(adjacency(strongest(graph30, 30)), dense, rtol=1e-6)

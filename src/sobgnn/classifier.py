@@ -30,6 +30,8 @@ from sobgnn.neighbors import nearest
 from sobgnn.operators import SobolevOperators
 from sobgnn.predictor import Attaching, Predictor
 from sobgnn.preparation import choose_scale
+from sobgnn.ranks import Ranks, check_same, taking_part
+from sobgnn.smoothing import strongest
 from sobgnn.suggestion import suggest_points
 from sobgnn.training import Schedule
 from sobgnn.weights import reweight
@@ -185,6 +187,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, *, graph: Any = None, progress: Hook | None = None) -> SobolevClassifier:
         """Learn from the labelled points, and label the others.
 
+        Under torchrun all ranks call it with the same points and labels, share the work, and end with the same
+        attributes; rank 0 alone prints, warns and calls ``progress``.
+
         Args:
             X: Points [N, F]: array, DataFrame or scipy sparse matrix.
             y: Labels [N]; -1, None or NaN where unknown.
@@ -196,16 +201,25 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if y is None:
             raise ValueError("This estimator requires y to be passed, but the target y is None.")
         self._check_settings()
-        if self.tune is not None:
-            return self._fit_tuned(X, y, graph, progress)
+        with taking_part(self.device or "cpu") as ranks:
+            if self.tune is not None:
+                self._fit_tuned(X, y, graph, ranks.decide(progress), ranks)
+            else:
+                self._fit(X, y, graph, ranks.decide(progress), ranks)
+        return self
+
+    def _fit(self, X: Any, y: Any, graph: Any, progress: Hook | None, ranks: Ranks) -> None:
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         self.classes_, codes = encode_labels(y, X.shape[0])
         if len(self.classes_) < 2:
             raise ValueError(
                 f"y must hold at least 2 classes, but the only class is {self.classes_[0]!r}. Label points of another."
             )
-        generator = np.random.default_rng(_seed(self.random_state))
-        device = torch.device(self.device) if self.device is not None else torch.device("cpu")
+        check_same(X, codes, ranks)
+        # The seed sequence draws a seed where there is none.
+        seed = np.random.SeedSequence(_seed(self.random_state)).entropy
+        generator = np.random.default_rng(ranks.first(seed))
+        device = ranks.device
         self.scale_: Scale | None
         if self.scale == "auto":
             dense = not sp.issparse(X) or self.n_components is None or X.shape[1] <= self.n_components
@@ -216,10 +230,11 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X, scale=self.scale_, n_components=self.n_components, seed=int(generator.integers(2**31))
         )
         z = features(X)
-        built, near, attaching = self._graph(z, graph, device, progress)
+        built, attaching = self._graph(z, graph, device, progress, ranks)
         operators = SobolevOperators(built.to(device), self.alpha, self.epsilon)
-        labels = self._labels(codes, generator)
-        _, component = connected_components(built.to_scipy(), directed=False)
+        labels = self._labels(codes, generator, ranks)
+        # Strong and weak components of a symmetric graph are the same; the strong ones need no transposed copy.
+        _, component = connected_components(built.to_scipy(), connection="strong")
         component_labelled = np.isin(component, component[labels.index])
         network = Network(
             z.shape[1], self.hidden_channels, len(self.classes_), self.num_layers, self.alpha, self.epsilon,
@@ -229,11 +244,12 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         points = torch.from_numpy(z).to(device)
         reached = torch.from_numpy(component_labelled).to(device)
         fit = fit_families(
-            network, points, operators, near.to(device), labels, schedule, reached,
+            network, points, operators, strongest(built, (self.k + 1) // 2).to(device), labels, schedule, reached,
             Wishes(self.mixing, self.diffusion, self.smoothing, self.weak_labels, self.calibrate), generator, progress,
+            ranks,
         )  # fmt: skip
         self._keep(network, features, points, operators, fit, reached, attaching, labels)
-        if self.verbose:
+        if self.verbose and ranks.speaks:
             held = f"held-out accuracy {self.out_of_fold_accuracy_:.1%}, " if labels.folds else ""
             print(
                 f"{len(labels.index)} labels of {len(z)} points, {self.n_iter_} steps, scale {self.scale_}: "
@@ -243,13 +259,12 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
             if not component_labelled.all():
                 print(f"{(~component_labelled).sum()} points reach no label through the graph; judged by features.")
-        return self
 
-    def _fit_tuned(self, X: Any, y: Any, graph: Any, progress: Hook | None) -> SobolevClassifier:
+    def _fit_tuned(self, X: Any, y: Any, graph: Any, progress: Hook | None, ranks: Ranks) -> None:
         from sobgnn.tuning import tune
 
         seed = _seed(self.random_state)
-        seed = int(np.random.default_rng().integers(2**31)) if seed is None else seed
+        seed = ranks.first(int(np.random.default_rng().integers(2**31)) if seed is None else seed)
         best = clone(self).set_params(tune=None, random_state=seed)
         # Students follow the others; a search without them takes half the time.
         base = clone(best).set_params(weak_labels=0.0) if self.weak_labels == "auto" else best
@@ -264,7 +279,6 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if name.endswith("_"):
                 setattr(self, name, value)
         self.tuned_: dict[str, Any] | None = dict(found.setting)
-        return self
 
     def _check_settings(self) -> None:
         for name in ("k", "hidden_channels", "num_layers", "n_members", "epochs"):
@@ -287,47 +301,41 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"`n_components` must be None or an integer of at least 1, but got {self.n_components!r}.")
 
     def _graph(
-        self, z: npt.NDArray[np.float32], given: Any, device: torch.device, progress: Hook | None
-    ) -> tuple[Graph, Graph, Attaching]:
-        """The graph, the one that labels diffuse over (half as many neighbours), and how new points are joined."""
+        self, z: npt.NDArray[np.float32], given: Any, device: torch.device, progress: Hook | None, ranks: Ranks
+    ) -> tuple[Graph, Attaching]:
         n = len(z)
         if given is not None:
             graph = as_graph(given, n)
             if self.alpha > 1 and graph.num_edges and bool((graph.weight == 1).all()):
                 graph = reweight(graph)  # powers of 0/1 weights would all be the same
-            return graph, graph, Attaching(0)
+            return graph, Attaching(0)
         k = min(self.k, n - 1)
         found = nearest(
-            torch.from_numpy(z).to(device) if device.type == "cuda" else z, k, metric=self.metric, method=self.method
-        )
+            torch.from_numpy(z).to(device) if device.type == "cuda" else z, k,
+            metric=self.metric, method=self.method, ranks=ranks,
+        )  # fmt: skip
         graph = graph_from_neighbors(
             found.indices, found.distances, self.bandwidth, self.symmetrize, neighbor_recall=found.recall
         )
-        half = slice(0, (k + 1) // 2)
-        near = graph_from_neighbors(found.indices[:, half], found.distances[:, half], self.bandwidth, self.symmetrize)
         local = self.bandwidth == "local"
         sigma = mean_distance(found.distances) if self.bandwidth == "mean" else self.bandwidth
         if progress is not None:
             progress(FitProgress("neighbours", 1, 1))
-        return (
-            graph,
-            near,
-            Attaching(
-                k,
-                self.metric,
-                self.method,
-                bandwidth=None if local else float(sigma),
-                reach=found.distances[:, -1].copy() if local else None,
-            ),
+        return graph, Attaching(
+            k,
+            self.metric,
+            self.method,
+            bandwidth=None if local else float(sigma),
+            reach=found.distances[:, -1].copy() if local else None,
         )
 
-    def _labels(self, codes: npt.NDArray[np.int64], generator: np.random.Generator) -> Labels:
+    def _labels(self, codes: npt.NDArray[np.int64], generator: np.random.Generator, ranks: Ranks) -> Labels:
         index = np.flatnonzero(codes >= 0)
         given = codes[index]
         counts = np.bincount(given, minlength=len(self.classes_))
         few = counts.min() < 3
         hold = not few if self.early_stopping == "auto" else bool(self.early_stopping)
-        if few and self.early_stopping == "auto" and self.verbose:
+        if few and self.early_stopping == "auto" and self.verbose and ranks.speaks:
             print("Fewer than 3 labels in some class: training by a fixed schedule, without held-out labels.")
         folds = min(FOLDS, int(counts.max())) if hold else 1
         fold = stratified_folds(given, folds, generator) if folds > 1 else np.full(len(given), -1)

@@ -11,20 +11,24 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from sobgnn.conv import Combine, SobolevConv, shared_product
+from sobgnn.distributed.partition import own_nodes
+from sobgnn.dropout import dropout
 from sobgnn.model import SSobGNN
 from sobgnn.operators import SobolevOperators
+from sobgnn.ranks import Ranks
 from sobgnn.training import Members, Progress, Schedule, Task, predict_members, train_members
 
 Stop = Callable[[Progress], "bool | None"]
 
 # Bytes of hidden activations in training (all branches and members); beyond it members train in several batches.
 TRAINING_BYTES = 2**30
-_ROWS_PER_BLOCK = 16384
+# Rows that are predicted at once: on a CPU few, whose products stay in the cache; on a GPU as many as it takes to keep
+# it busy while the next block's part of the graph is cut out.
+_ROWS_PER_BLOCK = {"cpu": 1 << 14, "cuda": 1 << 18}
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,8 @@ class FeatureNetwork(nn.Module):
         x [N, in_channels] gives [N, out_channels].
     """
 
+    keyed_dropout = True
+
     def __init__(
         self, in_channels: int, hidden_channels: int, out_channels: int, num_layers: int, dropout: float
     ) -> None:
@@ -87,12 +93,12 @@ class FeatureNetwork(nn.Module):
             nn.init.uniform_(weight, -bound, bound)
             nn.init.zeros_(bias)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
+    def forward(self, x: Tensor, *, nodes: Tensor | None = None, dropout_key: Tensor | None = None) -> Tensor:
+        """Logits; ``nodes`` [N] and ``dropout_key`` are those of :func:`sobgnn.dropout.dropout`."""
         h = x
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             if layer > 0:
-                h = F.dropout(h.relu(), self.dropout, self.training)
+                h = dropout(h.relu(), self.dropout, self.training, dropout_key, nodes, layer)
             h = shared_product(h.unsqueeze(1), weight.unsqueeze(0)).squeeze(1) + bias
         return h
 
@@ -176,33 +182,41 @@ def stratified_folds(codes: npt.NDArray[np.int64], folds: int, generator: np.ran
 
 
 def train_graph_members(
-    network: Network, X: Tensor, operators: SobolevOperators, labels: Labels, schedule: Schedule, stop: Stop | None
+    network: Network,
+    X: Tensor,
+    operators: SobolevOperators,
+    labels: Labels,
+    schedule: Schedule,
+    stop: Stop | None,
+    ranks: Ranks | None = None,
 ) -> Members:
-    """Train S-SobGNNs; computes each layer only where the labels read it."""
+    """Train S-SobGNNs; computes each layer only where the labels read it, on each rank where its share of them does."""
+    ranks = ranks or Ranks()
     field = operators.receptive_field(torch.from_numpy(labels.index), network.num_layers)
-    x = X[field[0].columns]
-    propagated = field[0].propagate(x)
     branches = network.alpha + network.self_branch
+    # Of all labels on any number of ranks, so that members train in the same batches.
     entries = sum(rows.index.numel() for rows in field[:-1]) * network.hidden_channels * branches
+    own = own_nodes(operators.graph, labels.index, ranks)
+    if ranks.size > 1:
+        field = operators.receptive_field(torch.from_numpy(labels.index[own]), network.num_layers)
+    x = X[field[0].columns]
+    keywords = {"propagated": field[0].propagate(x), "rows": field}
     return _train_in_batches(
-        network.graph_model(),
-        (x, operators),
-        {"propagated": propagated, "rows": field},
-        labels,
-        schedule,
-        stop,
-        entries,
-        X.device,
+        network.graph_model(), (x, operators), keywords, labels, own, schedule, stop, entries, X.device, ranks
     )
 
 
 def train_feature_members(
-    network: Network, X: Tensor, labels: Lesson, schedule: Schedule, stop: Stop | None
+    network: Network, X: Tensor, labels: Lesson, schedule: Schedule, stop: Stop | None, ranks: Ranks | None = None
 ) -> Members:
-    """Train perceptrons on the labelled points' features."""
-    x = X[torch.from_numpy(labels.index).to(X.device)]
-    entries = len(x) * network.hidden_channels * 2
-    return _train_in_batches(network.feature_model(), (x,), {}, labels, schedule, stop, entries, X.device)
+    """Train perceptrons on the labelled points' features, on each rank on its share of them."""
+    ranks = ranks or Ranks()
+    own = own_nodes(None, labels.index, ranks)
+    nodes = torch.from_numpy(labels.index[own]).to(X.device)
+    entries = len(labels.index) * network.hidden_channels * 2
+    return _train_in_batches(
+        network.feature_model(), (X[nodes],), {"nodes": nodes}, labels, own, schedule, stop, entries, X.device, ranks
+    )
 
 
 def _train_in_batches(
@@ -210,26 +224,40 @@ def _train_in_batches(
     inputs: tuple[object, ...],
     keywords: dict[str, object],
     labels: Lesson,
+    own: npt.NDArray[np.int64],
     schedule: Schedule,
     stop: Stop | None,
     entries: int,
     device: torch.device,
+    ranks: Ranks,
 ) -> Members:
     total = len(labels.seeds)
     size = max(1, min(total, TRAINING_BYTES // max(1, 4 * entries)))
     parts: list[Members] = []
     for start in range(0, total, size):
         members = slice(start, min(start + size, total))
-        task = labels.task(members, device)
+        task = _rows_of(labels.task(members, device), own)
         if task.validation is None and parts:
             # Members without held-out labels stop where those before them, which have some, were best.
             schedule = replace(schedule, epochs=max(1, int(parts[0].best_epoch[0])))
         parts.append(
             train_members(
-                model, inputs, task, labels.seeds[members], schedule, keywords=keywords, progress=stop, cuda_graph=True
+                model, inputs, task, labels.seeds[members], schedule, keywords=keywords, progress=stop,
+                cuda_graph=ranks.size == 1, sum_over_ranks=ranks.sum,
             )
-        )
+        )  # fmt: skip
     return _joined(parts)
+
+
+def _rows_of(task: Task, own: npt.NDArray[np.int64]) -> Task:
+    """The task of a rank that computes at rows ``own``; a row -1 does not count."""
+    rows = torch.from_numpy(own).to(task.target.device)
+    counts = rows >= 0
+    return Task(
+        task.target[..., rows],
+        task.train_weight[:, rows] * counts,
+        None if task.validation is None else task.validation[:, rows] * counts,
+    )
 
 
 def _joined(parts: list[Members]) -> Members:
@@ -254,25 +282,33 @@ def _joined(parts: list[Members]) -> Members:
 
 
 @torch.no_grad()
-def feature_logits(network: Network, parameters: dict[str, Tensor], X: Tensor) -> Tensor:
-    """Logits of every perceptron at every row of X: [S, N, C]."""
+def feature_logits(network: Network, parameters: dict[str, Tensor], X: Tensor, ranks: Ranks | None = None) -> Tensor:
+    """Logits of every perceptron at every row of X: [S, N, C]; ranks share the rows."""
+    ranks = ranks or Ranks()
     model = network.feature_model().to(X.device)
-    parts = [predict_members(model, parameters, (X[rows],)) for rows in row_blocks(len(X))]
-    return torch.cat(parts, dim=1)
+    out = X.new_empty((len(X), len(next(iter(parameters.values()))), network.out_channels))
+    for rows in row_blocks(ranks.part(len(X)), X.device):
+        out[rows] = predict_members(model, parameters, (X[rows],)).transpose(0, 1)
+    return ranks.complete(out).transpose(0, 1)
 
 
 @torch.no_grad()
 def graph_states(
-    network: Network, parameters: dict[str, Tensor], X: Tensor, operators: SobolevOperators
+    network: Network, parameters: dict[str, Tensor], X: Tensor, operators: SobolevOperators, ranks: Ranks | None = None
 ) -> list[Tensor]:
-    """What each layer of every S-SobGNN gives at every node: [N, S, h] per layer, the last [N, S, C] the logits."""
+    """What each layer of every S-SobGNN gives at every node: [N, S, h] per layer, the last [N, S, C] the logits.
+
+    Ranks share the rows of each layer.
+    """
+    ranks = ranks or Ranks()
     states: list[Tensor] = []
     layers = network.graph_model().to(X.device).eval().layers
     members = len(next(iter(parameters.values())))
-    blocks = list(row_blocks(len(X)))
+    blocks = list(row_blocks(ranks.part(len(X)), X.device))
     every = torch.arange(len(X), device=X.device)
     # The pattern of a block of rows serves all layers.
-    rows = [operators.rows(every[block]) if len(blocks) > 1 else operators for block in blocks]
+    whole = ranks.size * len(blocks) == 1
+    rows = [operators if whole else operators.rows(every[block]) for block in blocks]
     signal = X
     for number, layer in enumerate(layers):
         own_parameters = layer_parameters(parameters, number)
@@ -280,7 +316,7 @@ def graph_states(
         for block, operator in zip(blocks, rows, strict=True):
             propagated = operator.propagate(signal)
             out[block] = apply_layer(layer, own_parameters, signal[block], propagated)
-        states.append(out)
+        states.append(ranks.complete(out))
         signal = out.flatten(1)
     return states
 
@@ -314,10 +350,11 @@ def layer_parameters(parameters: dict[str, Tensor], layer: int) -> dict[str, Ten
     return {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
 
 
-def row_blocks(count: int) -> Iterator[slice]:
-    """Consecutive slices that cover ``count`` rows."""
-    for start in range(0, count, _ROWS_PER_BLOCK):
-        yield slice(start, min(start + _ROWS_PER_BLOCK, count))
+def row_blocks(rows: slice, device: torch.device) -> Iterator[slice]:
+    """Consecutive slices, not too long, that cover some rows."""
+    step = _ROWS_PER_BLOCK.get(device.type, 1 << 14)
+    for start in range(rows.start, rows.stop, step):
+        yield slice(start, min(start + step, rows.stop))
 
 
 def mean_filter_weights(network: Network, parameters: dict[str, Tensor]) -> npt.NDArray[np.float32] | None:
@@ -337,7 +374,12 @@ def mean_filter_weights(network: Network, parameters: dict[str, Tensor]) -> npt.
 def embedding(states: list[Tensor], points: Tensor, width: int = 32) -> npt.NDArray[np.float32]:
     """Principal components [N, at most 32] of the members' last hidden rows side by side."""
     hidden = states[-1].flatten(1) if states else points
-    centred = hidden - hidden.mean(dim=0)
-    _, vectors = torch.linalg.eigh((centred.T @ centred).double())
-    kept: npt.NDArray[np.float32] = (centred @ vectors[:, -width:].flip(1).float()).cpu().numpy()
+    mean, blocks = hidden.mean(dim=0), list(row_blocks(slice(0, len(hidden)), hidden.device))
+    products = hidden.new_zeros((hidden.shape[1], hidden.shape[1]), dtype=torch.float64)
+    for rows in blocks:  # a centred copy of all rows would be the largest array of a fit
+        centred = hidden[rows] - mean
+        products += (centred.T @ centred).double()
+    _, vectors = torch.linalg.eigh(products)
+    basis = vectors[:, -width:].flip(1).float()
+    kept: npt.NDArray[np.float32] = torch.cat([(hidden[rows] - mean) @ basis for rows in blocks]).cpu().numpy()
     return kept

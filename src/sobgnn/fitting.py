@@ -23,7 +23,8 @@ from sobgnn.ensemble import (
 )
 from sobgnn.graph import Graph
 from sobgnn.operators import SobolevOperators
-from sobgnn.smoothing import diffuse, smooth, spreading, with_labels
+from sobgnn.ranks import Ranks
+from sobgnn.smoothing import Spread, diffuse, smooth, spreading, with_labels
 from sobgnn.training import Members, Progress, Schedule
 from sobgnn.weak import guess
 
@@ -50,6 +51,7 @@ class FitProgress:
         total: Steps the stage takes at the most; early stopping ends it sooner.
         train_loss: Mean over the members, while they train.
         validation_accuracy: Mean over the members on the labels they hold out, where they do.
+        validation_loss: Likewise.
     """
 
     stage: Literal["trials", "neighbours", "graph members", "feature members", "students", "prediction"]
@@ -57,6 +59,7 @@ class FitProgress:
     total: int
     train_loss: float | None = None
     validation_accuracy: float | None = None
+    validation_loss: float | None = None
 
 
 Hook = Callable[[FitProgress], "bool | None"]
@@ -125,8 +128,9 @@ def fit_families(
     wishes: Wishes,
     generator: np.random.Generator,
     hook: Hook | None = None,
+    ranks: Ranks | None = None,
 ) -> Fit:
-    """Train, choose, and predict every point of the graph.
+    """Train, choose, and predict every point of the graph; ranks share the work and all get the result.
 
     Args:
         network: Shape of the members.
@@ -139,6 +143,7 @@ def fit_families(
         wishes: What is to be decided.
         generator: Draws the points that get weak labels.
         hook: Told of progress.
+        ranks: Who shares the work.
     """
     tell = _Teller(hook)
     members: dict[str, Members] = {}
@@ -146,23 +151,25 @@ def fit_families(
     by_graph = by_features = diffused = None  # [S, N, C], [S, N, C], [folds + 1, N, C]
     networks = wishes.diffusion != 1
     if networks and wishes.mixing != 0:
-        members["graph"] = train_graph_members(network, X, operators, labels, schedule, tell.stage("graph members"))
-        *states, logits = graph_states(network, members["graph"].parameters, X, operators)
+        members["graph"] = train_graph_members(
+            network, X, operators, labels, schedule, tell.stage("graph members"), ranks
+        )
+        *states, logits = graph_states(network, members["graph"].parameters, X, operators, ranks)
         by_graph = logits.transpose(0, 1).softmax(dim=2)
     if not networks or wishes.mixing != 1:  # points that no label reaches need someone to judge them
-        members["features"] = train_feature_members(network, X, labels, schedule, tell.stage("feature members"))
-        by_features = feature_logits(network, members["features"].parameters, X).softmax(dim=2)
+        members["features"] = train_feature_members(network, X, labels, schedule, tell.stage("feature members"), ranks)
+        by_features = feature_logits(network, members["features"].parameters, X, ranks).softmax(dim=2)
     if wishes.diffusion != 0:
-        diffused = _diffused(spreading(near), labels, network.out_channels)
-    spread = spreading(operators.graph)
+        diffused = _diffused(spreading(near, ranks), labels, network.out_channels)
+    spread = spreading(operators.graph, ranks)
     choice = choose(spread, by_graph, by_features, diffused, labels, wishes)
     parts = [smoothed(spread, family, labels, choice.blend.smoothing) for family in (by_graph, by_features)]
     parts += [diffused, None]
     share = choice.blend.students if wishes.weak_labels == "auto" and not labels.folds else wishes.weak_labels
     weak = guess(choice.blend(parts), labels, generator) if share != 0 else None
     if weak is not None:
-        members["students"] = train_feature_members(network, X, weak, schedule, tell.stage("students"))
-        studied = feature_logits(network, members["students"].parameters, X).softmax(dim=2)
+        members["students"] = train_feature_members(network, X, weak, schedule, tell.stage("students"), ranks)
+        studied = feature_logits(network, members["students"].parameters, X, ranks).softmax(dim=2)
         parts[3] = smoothed(spread, studied, labels, choice.blend.smoothing)
         choice = with_students(choice, parts, labels, wishes)
     tell.done("prediction")
@@ -172,7 +179,7 @@ def fit_families(
     return Fit(members, states, last, final, choice)
 
 
-def _diffused(spread: SobolevOperators, labels: Labels, classes: int) -> Tensor:
+def _diffused(spread: Spread, labels: Labels, classes: int) -> Tensor:
     """Labels spread over the graph without each fold in turn, and at last all of them: [folds + 1, N, C]."""
     index, codes = labels.tensors(spread.device)
     fold = torch.from_numpy(labels.fold).to(spread.device)
@@ -181,7 +188,7 @@ def _diffused(spread: SobolevOperators, labels: Labels, classes: int) -> Tensor:
     return diffuse(spread, DIFFUSION_STRENGTH, index, known, classes).transpose(0, 1)
 
 
-def smoothed(spread: SobolevOperators, family: Tensor | None, labels: Labels, strength: float) -> Tensor | None:
+def smoothed(spread: Spread, family: Tensor | None, labels: Labels, strength: float) -> Tensor | None:
     """A family's probabilities [S, N, C], smoothed with known labels fixed: [folds + 1, N, C].
 
     Of the member that holds out a fold with the labels of the others, and at last of all members with all labels.
@@ -199,7 +206,7 @@ def smoothed(spread: SobolevOperators, family: Tensor | None, labels: Labels, st
 
 
 def choose(
-    spread: SobolevOperators,
+    spread: Spread,
     by_graph: Tensor | None,
     by_features: Tensor | None,
     diffused: Tensor | None,
@@ -285,7 +292,10 @@ class _Teller:
         hook = self.hook
 
         def tell(progress: Progress) -> bool:
-            done = FitProgress(name, progress.epoch, progress.epochs, progress.train_loss, progress.validation_accuracy)
+            done = FitProgress(
+                name, progress.epoch, progress.epochs, progress.train_loss,
+                progress.validation_accuracy, progress.validation_loss,
+            )  # fmt: skip
             self.stopped = bool(hook(done)) or self.stopped
             return self.stopped
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from sobgnn.graph import SMALLEST_WEIGHT, Graph, Symmetrize, graph_from_csr, symmetrize_csr
 from sobgnn.neighbors import nearest
+from sobgnn.ranks import Ranks
 
 Bandwidth = Literal["mean", "local"] | float
 
@@ -29,6 +30,7 @@ def knn_graph(
     recall: float = 0.95,
     device: torch.device | str | None = None,
     progress: Callable[[int, int], None] | None = None,
+    ranks: Ranks | None = None,
 ) -> Graph:
     r"""The weighted k-nearest-neighbour graph of points.
 
@@ -47,6 +49,7 @@ def knn_graph(
         recall: Share of true neighbours that an approximate search has to find.
         device: Where to search and where the graph goes: X's own device by default.
         progress: Called with (points done, points in all).
+        ranks: Processes that hold the same X and share the search, see :func:`sobgnn.distributed.joined`.
 
     A zero bandwidth (all retained distances 0) gives weight 1 to every edge. Weights that would vanish are
     raised to the smallest normal float32, so that an outlier stays joined to its neighbours.
@@ -54,7 +57,7 @@ def knn_graph(
     check_bandwidth(bandwidth)
     if symmetrize not in ("union", "mutual"):
         raise ValueError(f'`symmetrize` must be "union" or "mutual", but got {symmetrize!r}.')
-    found = nearest(X, k, metric=metric, method=method, recall=recall, device=device, progress=progress)
+    found = nearest(X, k, metric=metric, method=method, recall=recall, device=device, progress=progress, ranks=ranks)
     if device is None:
         device = X.device if isinstance(X, Tensor) else "cpu"
     return graph_from_neighbors(found.indices, found.distances, bandwidth, symmetrize, neighbor_recall=found.recall).to(

@@ -132,7 +132,8 @@ class Predictor:
         device = self.points.device
         queries = torch.from_numpy(z).to(device) if device.type == "cuda" else z
         points = self.points if device.type == "cuda" else self.points.numpy()
-        found = nearest(points, how.k, queries=queries, metric=how.metric, method=how.method, recall=how.recall)
+        # Exact: an index would have to be built anew for every batch.
+        found = nearest(points, how.k, queries=queries, metric=how.metric, method="exact")
         bandwidth: Any = how.bandwidth
         if how.reach is not None:
             bandwidth = (found.distances[:, -1].astype(np.float64), how.reach.astype(np.float64))

@@ -4,24 +4,47 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from sobgnn.distributed.partition import locality_order
 from sobgnn.graph import Graph
 from sobgnn.operators import SobolevOperators
-from sobgnn.propagation import Stencil
+from sobgnn.propagation import Stencil, dispatch
+from sobgnn.ranks import Ranks
 
 # The iteration ends where what is left of its start is below this share, or after this many steps.
 _REST, _MOST_STEPS = 1e-3, 100
+# From so many nodes on, rows of a signal are not in the cache when they are read.
+_MANY_NODES = 20_000
 
 
-def spreading(graph: Graph) -> SobolevOperators:
-    r"""What :func:`smooth` spreads by: :math:`D^{-1/2} A D^{-1/2}`, no self-loops."""
-    return SobolevOperators(graph, alpha=1, epsilon=0.0)
+class Spread(SobolevOperators):
+    r"""What :func:`smooth` spreads by: :math:`D^{-1/2} A D^{-1/2}`, no self-loops; ranks share the signals' columns.
+
+    Attributes:
+        order: int64 [N], where nodes have been brought into an order that keeps neighbours close: place p is node
+            ``order[p]``. On a CPU reading rows from all over the memory is what a step costs, and many steps follow.
+    """
+
+    def __init__(self, graph: Graph, ranks: Ranks | None = None) -> None:
+        self.ranks = ranks or Ranks()
+        self.order: Tensor | None = None
+        if graph.num_nodes >= _MANY_NODES and graph.device.type == "cpu":
+            order = locality_order(graph)
+            graph, self.order = graph.permute(order), torch.from_numpy(order)
+        super().__init__(graph, alpha=1, epsilon=0.0)
+
+
+def spreading(graph: Graph, ranks: Ranks | None = None) -> Spread:
+    """The operator of a graph."""
+    return Spread(graph, ranks)
 
 
 @torch.no_grad()
-def smooth(spread: SobolevOperators, start: Tensor, strength: float, fixed: Tensor | None = None) -> Tensor:
+def smooth(spread: Spread, start: Tensor, strength: float, fixed: Tensor | None = None) -> Tensor:
     r"""Probabilities drawn towards those of the neighbours.
 
     .. math:: P \leftarrow (1 - a) P_0 + a D^{-1/2} A D^{-1/2} P, \qquad P_i = P_{0,i} \text{ at fixed nodes},
@@ -36,14 +59,44 @@ def smooth(spread: SobolevOperators, start: Tensor, strength: float, fixed: Tens
     """
     if strength == 0:
         return start
+    if spread.order is not None:
+        start, fixed = start[spread.order], None if fixed is None else fixed[spread.order]
     alone = spread.graph.degree == 0
     fixed = alone if fixed is None else fixed | (alone if fixed.ndim == 1 else alone.unsqueeze(1))
     fixed = fixed.unsqueeze(-1)
-    current = start
+    if spread.ranks.size > 1:
+        current = _iterate_own_columns(spread, start, strength, fixed)
+    else:
+        current = _iterate(spread, start, strength, fixed)
+    current = _even_where_zero(current)
+    return current if spread.order is None else torch.empty_like(current).index_copy_(0, spread.order, current)
+
+
+def _iterate(spread: Spread, start: Tensor, strength: float, fixed: Tensor) -> Tensor:
+    """The iteration on start [N, ...], with the entries put back that ``fixed`` [N, ...], broadcast, holds."""
+    flat = start.flatten(1)
+    held = fixed.expand_as(start).reshape(-1).nonzero().flatten()
+    known, base = flat.reshape(-1)[held], flat * (1 - strength)
+    current, buffer, moved = flat, torch.empty_like(flat), torch.empty_like(flat).unsqueeze(1)
+    stencil = spread.stencil(flat.dtype)
     for _ in range(min(_MOST_STEPS, math.ceil(math.log(_REST) / math.log(strength)))):
-        moved = spread.propagate(current.flatten(1))[:, 0].view_as(start)
-        current = torch.where(fixed, start, torch.lerp(start, moved, strength))
-    return _even_where_zero(current)
+        # Into memory that is there: that of a large new tensor has to be cleared by the system at every step.
+        dispatch.run(stencil, current, moved)
+        # One pass over memory; few entries are fixed.
+        current = torch.add(base, moved[:, 0], alpha=strength, out=buffer)
+        current.view(-1)[held] = known
+    return current.view_as(start)
+
+
+def _iterate_own_columns(spread: Spread, start: Tensor, strength: float, fixed: Tensor) -> Tensor:
+    """The same on this rank's columns, which no others touch, and then those of all ranks."""
+    flat, held = start.flatten(1), fixed.expand_as(start).flatten(1)
+    columns = spread.ranks.part(flat.shape[1])
+    by_column = flat.new_empty((flat.shape[1], len(flat)))
+    if columns.stop > columns.start:
+        own = _iterate(spread, flat[:, columns].contiguous(), strength, held[:, columns])
+        by_column[columns] = own.T
+    return spread.ranks.complete(by_column).T.reshape_as(start)
 
 
 def _even_where_zero(signal: Tensor) -> Tensor:
@@ -52,8 +105,18 @@ def _even_where_zero(signal: Tensor) -> Tensor:
     return torch.where(total >= tiny, signal / total.clamp(min=tiny), 1 / signal.shape[-1])
 
 
+def strongest(graph: Graph, most: int) -> Graph:
+    """The graph of the edges that are among the ``most`` heaviest of one of their ends."""
+    csr = graph.to("cpu").to_scipy().tocsr()
+    rows = np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
+    order = np.lexsort((-csr.data, rows))  # row by row, the heaviest first
+    kept = order[np.arange(len(rows)) - csr.indptr[rows] < most]
+    part = sp.csr_array((csr.data[kept], (rows[kept], csr.indices[kept])), shape=csr.shape)
+    return Graph.from_scipy(part.maximum(part.T).tocsr())
+
+
 @torch.no_grad()
-def diffuse(spread: SobolevOperators, strength: float, index: Tensor, codes: Tensor, classes: int) -> Tensor:
+def diffuse(spread: Spread, strength: float, index: Tensor, codes: Tensor, classes: int) -> Tensor:
     r"""Labels alone, spread over the graph: :func:`smooth` from zeros at all nodes without a label.
 
     At a node that no label reaches all classes are alike.

@@ -32,6 +32,7 @@ class Progress:
     epochs: int
     train_loss: float
     validation_accuracy: float | None
+    validation_loss: float | None = None
 
 
 @dataclass(frozen=True)
@@ -171,8 +172,8 @@ def _train(
             curves = {f"history.{name}": torch.stack(values) for name, values in history.items() if values}
             checkpoint.save({**run.state(), **curves})
         if progress is not None:
-            accuracy = float(run.accuracy.mean()) if validated else None
-            if progress(Progress(epoch, schedule.epochs, float(run.losses.mean()), accuracy)):
+            held = (float(run.accuracy.mean()), float(run.loss.mean())) if validated else (None, None)
+            if progress(Progress(epoch, schedule.epochs, float(run.losses.mean()), *held)):
                 break
         ended = validated and schedule.patience is not None and bool(run.done.all())
     if not validated:

@@ -82,3 +82,22 @@ def test_the_command_labels_every_point_and_refuses_bad_input_in_one_line(tmp_pa
     wrong = torchrun(1, *fit, "--points", str(tmp_path / "none.npy"))
     assert wrong.returncode != 0
     assert f"sobgnn: There is no file {tmp_path / 'none.npy'}." in wrong.stderr
+
+
+@pytest.mark.cuda
+def test_one_rank_over_nccl_learns_what_a_cpu_learns(alone: dict[str, np.ndarray], tmp_path: Path) -> None:
+    done = run_worker(1, tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    with np.load(tmp_path / "result.npz") as result:
+        np.testing.assert_allclose(result["probabilities"], alone["probabilities"], atol=5e-3)
+
+
+@pytest.mark.cuda
+def test_the_command_labels_every_point_on_a_gpu(tmp_path: Path) -> None:
+    given = worker.problem()
+    np.save(tmp_path / "points.npy", given["X"])
+    np.save(tmp_path / "labels.npy", given["target"])
+    fit = ["-m", "sobgnn.distributed", "fit", f"--labels={tmp_path}/labels.npy", f"--out={tmp_path}/run"]
+    done = torchrun(1, *fit, f"--points={tmp_path}/points.npy", "--k=6", "--epochs=20")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert np.load(tmp_path / "run" / "predictions.npy").shape == (120,)

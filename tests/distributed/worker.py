@@ -48,8 +48,8 @@ def main(out: Path, kill_rank: int, kill_epoch: int) -> None:
         )  # fmt: skip
         probabilities = gather_by_node(fit.probabilities, partition)
         if dist.get_rank() == 0:
-            weights = {name: value.numpy() for name, value in fit.members.parameters.items()}
-            np.savez(out / "result.npz", probabilities=probabilities.numpy(), halo=fit.halo_share, **weights)
+            weights = {name: value.cpu().numpy() for name, value in fit.members.parameters.items()}
+            np.savez(out / "result.npz", probabilities=probabilities.cpu().numpy(), halo=fit.halo_share, **weights)
 
 
 if __name__ == "__main__":

@@ -126,16 +126,20 @@ def _unfold(value: Tensor, size: int, at: int) -> Tensor:
     return value.reshape(*value.shape[:at], size, value.shape[at] // size, *value.shape[at + 1 :])
 
 
-class _Dot(torch.autograd.Function):
-    @staticmethod
-    def forward(edges: Edges, a: Tensor, b: Tensor) -> Tensor:
-        result: Tensor = _kernels(a).dot(edges, a.contiguous(), b.contiguous())
-        return result
+class _Bilinear(torch.autograd.Function):
+    """Of two tensors over the edges; its derivatives need both."""
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Edges, Tensor, Tensor], output: Tensor) -> None:
         ctx.edges = inputs[0]
         ctx.save_for_backward(*inputs[1:])
+
+
+class _Dot(_Bilinear):
+    @staticmethod
+    def forward(edges: Edges, a: Tensor, b: Tensor) -> Tensor:
+        result: Tensor = _kernels(a).dot(edges, a.contiguous(), b.contiguous())
+        return result
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
@@ -151,16 +155,11 @@ class _Dot(torch.autograd.Function):
         return _unfold(product, size, 0), 0
 
 
-class _Gather(torch.autograd.Function):
+class _Gather(_Bilinear):
     @staticmethod
     def forward(edges: Edges, p: Tensor, x: Tensor) -> Tensor:
         result: Tensor = _kernels(x).gather(edges, p.contiguous(), x.contiguous())
         return result
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Edges, Tensor, Tensor], output: Tensor) -> None:
-        ctx.edges = inputs[0]
-        ctx.save_for_backward(*inputs[1:])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None]:
@@ -176,16 +175,11 @@ class _Gather(torch.autograd.Function):
         return _unfold(total, size, 1), 1
 
 
-class _Spread(torch.autograd.Function):
+class _Spread(_Bilinear):
     @staticmethod
     def forward(edges: Edges, p: Tensor, g: Tensor) -> Tensor:
         result: Tensor = _kernels(g).spread(edges, p.contiguous(), g.contiguous())
         return result
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Edges, Tensor, Tensor], output: Tensor) -> None:
-        ctx.edges = inputs[0]
-        ctx.save_for_backward(*inputs[1:])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None, Tensor | None]:

@@ -4,7 +4,7 @@ from sobgnn.distributed.exchange import Exchange
 from sobgnn.distributed.fit import RankFit, fit_over_ranks, gather_by_node
 from sobgnn.distributed.operators import RankOperators
 from sobgnn.distributed.partition import Partition, locality_order
-from sobgnn.distributed.session import LostRankError, joined, num_ranks
+from sobgnn.ranks import LostRankError, alone, joined, num_ranks
 
 __all__ = [
     "Exchange",
@@ -12,6 +12,7 @@ __all__ = [
     "Partition",
     "RankFit",
     "RankOperators",
+    "alone",
     "fit_over_ranks",
     "gather_by_node",
     "joined",

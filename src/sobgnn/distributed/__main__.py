@@ -14,15 +14,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch.distributed as dist
 
 from sobgnn.arrays import save_arrays
 from sobgnn.distributed.fit import fit_over_ranks
 from sobgnn.distributed.partition import Partition
-from sobgnn.distributed.session import LostRankError, joined
 from sobgnn.graph import Graph
 from sobgnn.knn import knn_graph
 from sobgnn.model import SSobGNN
+from sobgnn.ranks import LostRankError, Ranks, joined
 from sobgnn.training import Progress, Schedule
 
 
@@ -32,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         _fit(options)
     except LostRankError as error:
-        print(f"sobgnn: {error}", file=sys.stderr, flush=True)
+        print(f"sobgnn: {error} Training goes on from its last checkpoint.", file=sys.stderr, flush=True)
         _leave(3)
     except (ValueError, OSError) as error:
         print(f"sobgnn: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
@@ -77,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _fit(options: argparse.Namespace) -> None:
-    started = time.perf_counter()
+    started, imported = time.perf_counter(), _peak()
     X, y = _read(options.points, 2, "[N, F]"), _read(options.labels, 1, "[N]")
     if len(X) != len(y):
         raise ValueError(f"Points and labels must be equally many, but got {len(X)} and {len(y)}.")
@@ -86,12 +85,11 @@ def _fit(options: argparse.Namespace) -> None:
         raise ValueError(f"Labels must hold at least 2 classes, but got {len(classes)}. Unknown labels are -1.")
     target = np.where(y >= 0, np.searchsorted(classes, y), -1)
     options.out.mkdir(parents=True, exist_ok=True)
-    with joined():
-        rank, ranks = dist.get_rank(), dist.get_world_size()
-        graph = _graph(options, X, rank)
+    with joined() as ranks:
+        graph = _graph(options, X, ranks)
         if graph.num_nodes != len(X):
             raise ValueError(f"The graph must have one node per point, but got {graph.num_nodes} for {len(X)} points.")
-        partition = Partition.of(graph, ranks)
+        partition = Partition.of(graph, ranks.size)
         model = SSobGNN(
             X.shape[1], options.hidden, len(classes), options.layers, options.alpha, options.epsilon, options.dropout
         )
@@ -100,6 +98,7 @@ def _fit(options: argparse.Namespace) -> None:
         # Another setting is another training, with a checkpoint of its own.
         setting = json.dumps({name: str(value) for name, value in sorted(vars(options).items())})
         checkpoint = options.out / f"checkpoint-{hashlib.sha256(setting.encode()).hexdigest()[:12]}.safetensors"
+        bar = _Bar()
         training = time.perf_counter()
         fit = fit_over_ranks(
             model,
@@ -111,32 +110,34 @@ def _fit(options: argparse.Namespace) -> None:
             schedule,
             partition=partition,
             checkpoint=checkpoint,
-            progress=_bar if rank == 0 else None,
+            progress=bar if ranks.speaks else None,
         )
         trained = time.perf_counter()
-        _write(options.out, fit.nodes.numpy(), fit.probabilities.cpu().numpy(), classes, len(X), rank)
-        reports: list[Any] = [None] * ranks
+        _write(options.out, fit.nodes.cpu().numpy(), fit.probabilities.cpu().numpy(), classes, len(X), ranks)
         own = {
-            "rank": rank,
+            "rank": ranks.rank,
             "rows": len(fit.nodes),
-            "halo_share": round(fit.halo_share, 4),
+            "halo_share": round(fit.halo_share, 6),
+            "boundary": fit.boundary,
             "megabytes_sent": round(fit.bytes_sent / 2**20, 2),
-            "peak_megabytes": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+            "peak_megabytes": _peak(),
+            "on_top_megabytes": _peak() - imported,
         }
-        dist.all_gather_object(reports, own)
-        if rank == 0:
+        reports = ranks.all(own)
+        if ranks.speaks:
             weights = {name: value.cpu().numpy() for name, value in fit.members.parameters.items()}
             save_arrays(options.out / "weights.npz", weights)
             seconds = time.perf_counter() - started
             summary = {
                 "seconds": round(seconds, 2),
                 "training_seconds": round(trained - training, 2),
+                "step_seconds": bar.step_seconds(),
                 "epochs": fit.members.epochs,
                 "ranks": reports,
             }
             checkpoint.unlink(missing_ok=True)
             (options.out / "metrics.json").write_text(json.dumps(summary, indent=1) + "\n")
-            print(f"\n{len(X):,} points labelled in {seconds:.1f} s by {ranks} ranks; results in {options.out}")
+            print(f"\n{len(X):,} points labelled in {seconds:.1f} s by {ranks.size} ranks; results in {options.out}")
             for report in reports:
                 print("  " + "  ".join(f"{name} {value}" for name, value in report.items()))
 
@@ -153,34 +154,56 @@ def _read(path: Path, dimensions: int, shape: str) -> npt.NDArray[Any]:
     return array
 
 
-def _graph(options: argparse.Namespace, X: npt.NDArray[Any], rank: int) -> Graph:
-    """The graph given, or one that rank 0 builds and leaves in the results for all to map."""
+def _graph(options: argparse.Namespace, X: npt.NDArray[Any], ranks: Ranks) -> Graph:
+    """The graph given, or one that all build and rank 0 leaves in the results for all to map."""
     path = options.graph or options.out / "graph.npz"
-    if options.graph is None and rank == 0 and not path.exists():
-        print(f"neighbours of {len(X):,} points", flush=True)
-        knn_graph(X, options.k).save(path)
-    dist.barrier()
+    if options.graph is None and not ranks.first(path.exists()):
+        if ranks.speaks:
+            print(f"neighbours of {len(X):,} points", flush=True)
+        built = knn_graph(X, options.k, device=ranks.device, ranks=ranks)
+        if ranks.speaks:
+            built.to("cpu").save(path)
+    ranks.wait()
     return Graph.load(path)
 
 
 def _write(
-    out: Path, nodes: npt.NDArray[Any], probabilities: npt.NDArray[Any], classes: npt.NDArray[Any], n: int, rank: int
+    out: Path, nodes: npt.NDArray[Any], probabilities: npt.NDArray[Any], classes: npt.NDArray[Any], n: int, ranks: Ranks
 ) -> None:
     """Each rank writes its own rows of files that rank 0 lays out."""
     files = {"probabilities.npy": probabilities, "predictions.npy": classes[probabilities.argmax(axis=1)]}
-    if rank == 0:
+    if ranks.speaks:
         for name, rows in files.items():
             np.lib.format.open_memmap(out / name, "w+", rows.dtype, (n, *rows.shape[1:])).flush()
-    dist.barrier()
+    ranks.wait()
     for name, rows in files.items():
         file = np.lib.format.open_memmap(out / name, mode="r+")
         file[nodes] = rows
         file.flush()
-    dist.barrier()
+    ranks.wait()
 
 
-def _bar(progress: Progress) -> None:
-    print(f"\rstep {progress.epoch}/{progress.epochs}  loss {progress.train_loss:.4f}", end="", flush=True)
+class _Bar:
+    """Says where training stands, and remembers when."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, float]] = []
+
+    def __call__(self, progress: Progress) -> None:
+        self.seen.append((progress.epoch, time.perf_counter()))
+        print(f"\rstep {progress.epoch}/{progress.epochs}  loss {progress.train_loss:.4f}", end="", flush=True)
+
+    def step_seconds(self) -> float | None:
+        """Of a step after the first evaluation; ``None`` where there was one evaluation or none."""
+        if len(self.seen) < 2:
+            return None
+        (first, start), (last, end) = self.seen[0], self.seen[-1]
+        return round((end - start) / (last - first), 4)
+
+
+def _peak() -> int:
+    """Megabytes of this process at its largest."""
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
 if __name__ == "__main__":

@@ -10,15 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from sobgnn.checkpoint import FileCheckpoint
 from sobgnn.distributed.operators import RankOperators
 from sobgnn.distributed.partition import Partition
-from sobgnn.distributed.session import gather_rows, joined, sum_over_ranks
 from sobgnn.graph import Graph
 from sobgnn.model import SSobGNN
+from sobgnn.ranks import joined
 from sobgnn.training import Members, Progress, Schedule, Task, predict_members, train_members
 
 
@@ -31,6 +30,7 @@ class RankFit:
         nodes: int64 [n], the nodes this rank holds.
         probabilities: float32 [n, C], the members' mean at those nodes.
         halo_share: Rows fetched from others per row held.
+        boundary: Rows that others fetch from this rank, each as often as it is fetched.
         bytes_sent: Sent by this rank in all.
     """
 
@@ -38,6 +38,7 @@ class RankFit:
     nodes: Tensor
     probabilities: Tensor
     halo_share: float
+    boundary: int
     bytes_sent: int
 
 
@@ -73,15 +74,15 @@ def fit_over_ranks(
         checkpoint: File that keeps the state of training; where it exists, training goes on from it.
         progress: Called on every rank.
     """
-    with joined() as device:
-        rank = dist.get_rank()
-        partition = partition or Partition.of(graph, dist.get_world_size())
-        operators = RankOperators(graph, partition, model.alpha, model.epsilon, device=device)
+    with joined() as ranks:
+        device = ranks.device
+        partition = partition or Partition.of(graph, ranks.size)
+        operators = RankOperators(graph, partition, model.alpha, model.epsilon, device=device, group=ranks.group)
         nodes = operators.nodes.cpu().numpy()
         x = torch.from_numpy(np.ascontiguousarray(X[nodes], dtype=np.float32)).to(device)
         task = _own_task(nodes, target, train_weight, validation, device)
         propagated = operators.propagate(x)
-        keep = None if checkpoint is None else FileCheckpoint(checkpoint, writer=rank == 0)
+        keep = None if checkpoint is None else FileCheckpoint(checkpoint, writer=ranks.rank == 0)
         members = train_members(
             model,
             (x, operators),
@@ -90,18 +91,22 @@ def fit_over_ranks(
             schedule,
             keywords={"propagated": propagated},
             progress=progress,
-            sum_over_ranks=sum_over_ranks,
+            sum_over_ranks=ranks.sum,
             checkpoint=keep,
         )
         logits = predict_members(model.to(device), members.parameters, (x, operators), {"propagated": propagated})
         probabilities = logits.softmax(dim=2).mean(dim=0)
-        return RankFit(members, operators.nodes, probabilities, operators.halo_share, operators.exchange.bytes_sent)
+        exchange = operators.exchange
+        boundary, sent = len(exchange.send_index), exchange.bytes_sent + ranks.bytes_sent
+        return RankFit(members, operators.nodes, probabilities, operators.halo_share, boundary, sent)
 
 
 def gather_by_node(own: Tensor, partition: Partition) -> Tensor:
     """Rows of all ranks [N, ...] in the order of nodes, on every rank."""
-    counts = np.diff(partition.bounds).tolist()
-    rows = gather_rows(own, counts)
+    rows = own.new_empty((len(partition.order), *own.shape[1:]))
+    with joined() as ranks:
+        rows[partition.bounds[ranks.rank] : partition.bounds[ranks.rank + 1]] = own
+        ranks.complete(rows, partition.bounds.tolist())
     by_node = torch.empty_like(rows)
     by_node[torch.from_numpy(partition.order).to(rows.device)] = rows
     return by_node

@@ -50,7 +50,7 @@ class RankOperators:
         self.alpha = check_alpha(alpha)
         self.epsilon = check_epsilon(epsilon)
         self.device = torch.device(device)
-        self.nodes = torch.from_numpy(partition.nodes(rank))
+        self.nodes = torch.from_numpy(partition.nodes(rank)).to(self.device)
         rows = _rows(graph, partition, rank)
         start, stop = partition.bounds[rank], partition.bounds[rank + 1]
         outside = (rows.indices < start) | (rows.indices >= stop)

@@ -15,6 +15,7 @@ from sobgnn.neighbors.exact import Progress, search_exact
 from sobgnn.neighbors.hnsw import search_hnsw
 from sobgnn.neighbors.points import check_k, check_pair, check_points
 from sobgnn.neighbors.spaces import Sparse, dense_spaces, distances
+from sobgnn.ranks import Ranks
 
 __all__ = ["AUTO_EXACT_COST", "Neighbors", "check_points", "nearest"]
 
@@ -51,6 +52,7 @@ def nearest(
     device: torch.device | str | None = None,
     seed: int = 0,
     progress: Progress | None = None,
+    ranks: Ranks | None = None,
 ) -> Neighbors:
     """The k nearest rows of X: of each row of X without itself, or of each row of ``queries``.
 
@@ -72,6 +74,8 @@ def nearest(
         seed: Draws HNSW's sample; exact search draws nothing. HNSW's neighbours are the same every time from
             faiss 1.15 on; earlier versions insert points in the order in which threads happen to run.
         progress: Called with (rows done, rows in all).
+        ranks: Processes that hold the same X and queries, call this together and share the work. An exact search has
+            the same answer for any number of them; an approximate one the same on all of them.
     """
     if metric not in get_args(Metric):
         raise ValueError(f"`metric` must be 'euclidean' or 'cosine', but got {metric!r}.")
@@ -94,7 +98,7 @@ def nearest(
             )
         sparse = Sparse(points, cosine=cosine)
         found, squared = search_exact(
-            sparse, sparse if asked is None else Sparse(asked, cosine=cosine), k, None, progress
+            sparse, sparse if asked is None else Sparse(asked, cosine=cosine), k, None, progress, ranks
         )
         return Neighbors(found, distances(squared, sparse), None)
 
@@ -109,7 +113,7 @@ def nearest(
         method = "hnsw"
     base, query = dense_spaces(points, asked, cosine=cosine, device=place)
     if method == "hnsw":
-        found, squared, reached = search_hnsw(base, query, k, recall, seed, progress)
+        found, squared, reached = search_hnsw(base, query, k, recall, seed, progress, ranks)
         return Neighbors(found, distances(squared, base), reached)
-    found, squared = search_exact(base, query, k, None, progress)
+    found, squared = search_exact(base, query, k, None, progress, ranks)
     return Neighbors(found, distances(squared, base), None)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.neighbors.spaces import Dense, Space
+from sobgnn.ranks import Ranks
 
 _TILE = 8192  # points: float32 products of a tile take 256 MiB
 _BLOCK_BYTES = 2**27  # of float64 products held at once
@@ -31,20 +32,38 @@ Found = tuple[Tensor, Tensor]
 
 
 def search_exact(
-    base: Any, query: Any, k: int, which: npt.NDArray[np.int64] | None = None, progress: Progress | None = None
+    base: Any,
+    query: Any,
+    k: int,
+    which: npt.NDArray[np.int64] | None = None,
+    progress: Progress | None = None,
+    ranks: Ranks | None = None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Indices and squared distances of the k nearest rows of ``base`` to all or some query rows: [M, k].
 
-    ``query is base`` leaves each row itself out.
+    ``query is base`` leaves each row itself out. Ranks share the work, and all get the same answer.
     """
+    ranks = ranks or Ranks()
     at = torch.arange(query.n) if which is None else torch.from_numpy(which)
     at = at.to(base.device)
+    found = torch.empty((len(at), k), dtype=torch.int64, device=base.device)
+    d2 = torch.empty((len(at), k), dtype=torch.float64, device=base.device)
+    part = ranks.part(len(at))
     if not isinstance(base, Dense) or not _keeps_float32(base.device):
-        found, d2 = _search_float64(base, query, k, at, progress)
-        return found.cpu().numpy(), d2.cpu().numpy()
+        if part.stop > part.start:
+            found[part], d2[part] = _search_float64(base, query, k, at[part], progress)
+    else:
+        many = min(k + max(8, k // 4), base.n - (query is base))
+        last, candidates = _propose(base, query, many, None if which is None else at, progress, ranks)
+        found[part], d2[part] = _prove(base, query, k, at[part], last, candidates)
+    ranks.complete(found)
+    ranks.complete(d2)
+    return found.cpu().numpy(), d2.cpu().numpy()
 
-    many = min(k + max(8, k // 4), base.n - (query is base))
-    last, candidates = _propose(base, query, many, None if which is None else at, progress)
+
+def _prove(base: Dense, query: Dense, k: int, at: Tensor, last: Tensor, candidates: Tensor) -> Found:
+    """The k nearest of each row ``at`` by float64 distances, from candidates where these are proven enough."""
+    many = candidates.shape[1]
     found = torch.empty((len(at), k), dtype=torch.int64, device=base.device)
     d2 = torch.empty((len(at), k), dtype=torch.float64, device=base.device)
     proven = torch.empty(len(at), dtype=torch.bool, device=base.device)
@@ -56,7 +75,7 @@ def search_exact(
     doubtful = (~proven).nonzero().flatten()
     if len(doubtful):
         found[doubtful], d2[doubtful] = _search_float64(base, query, k, at[doubtful], None)
-    return found.cpu().numpy(), d2.cpu().numpy()
+    return found, d2
 
 
 def measure(base: Any, query: Any, at: Tensor, to: Tensor) -> Tensor:
@@ -92,11 +111,12 @@ def _bound(base: Space, own: Tensor, farthest: Tensor, level: torch.dtype) -> Te
 # ---------------------------------------------------------------------------------- float32: candidates
 
 
-def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: Progress | None) -> Found:
-    """The ``many`` smallest products of each query row: the largest of them [M], and their columns [M, many].
+def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: Progress | None, ranks: Ranks) -> Found:
+    """The ``many`` smallest products of this rank's query rows: the largest of them [M], and their columns [M, many].
 
     Tile by tile, each row keeping its best so far. Products of a set with itself are symmetric, so a tile off
-    the diagonal serves its rows and its columns, and only half of the tiles are computed.
+    the diagonal serves its rows and its columns, and only half of the tiles are computed. Ranks take the tiles in
+    turn; each then gets what all of them have found for its part of the rows.
     """
     symmetric = query is base and at is None
     count = query.n if at is None else len(at)
@@ -112,6 +132,9 @@ def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: 
         for i in left_starts:
             if symmetric and i > j:
                 break
+            done += 1
+            if done % ranks.size != ranks.rank:
+                continue
             rows = slice(i, min(i + _TILE, count))
             tile = _augmented(query, rows if at is None else at[rows], right=False) @ right.T
             if query is base:
@@ -119,9 +142,12 @@ def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: 
             _keep_smallest(tile, best, index, rows, j)
             if symmetric and i < j:
                 _keep_smallest(tile.T, best, index, columns, i)
-            done += 1
             if progress is not None:
                 progress(count * done // total, count)
+    if ranks.size > 1:
+        values, names = (ranks.versions(part).movedim(0, 1).flatten(1) for part in (best, index))
+        top = values.topk(many, dim=1, largest=False, sorted=False)
+        best, index = top.values, names.gather(1, top.indices)
     return best.amax(1).double(), index
 
 

@@ -11,31 +11,47 @@ import torch
 
 from sobgnn.neighbors.exact import Progress, by_distance, measure, search_exact
 from sobgnn.neighbors.spaces import Dense
+from sobgnn.ranks import Ranks
 
+# Against 32 links and an effort of 100, half the time to build; recall of 15 neighbours at the least effort of
+# searching is 0.986 on mnist's principal components against 0.992.
+_LINKS, _EFFORT = 24, 64
 _SAMPLE = 1000
 _MOST_EFFORT = 4096
 _BATCH = 16384
 
 
 def search_hnsw(
-    base: Dense, query: Dense, k: int, recall: float, seed: int, progress: Progress | None
+    base: Dense,
+    query: Dense,
+    k: int,
+    recall: float,
+    seed: int,
+    progress: Progress | None,
+    ranks: Ranks | None = None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], float]:
-    """Indices and squared distances [M, k], and the recall measured."""
+    """Indices and squared distances [M, k], and the recall measured.
+
+    Each rank indexes a part of the points, is asked about all queries, and the nearest of all answers are kept: time
+    and memory of the building, which cost the most, are shared out.
+    """
     try:
         import faiss
     except ImportError as error:
         raise ImportError("`method='hnsw'` needs faiss: pip install faiss-cpu. Or use method='exact'.") from error
-    index = faiss.IndexHNSWFlat(base.terms, 32)
-    index.hnsw.efConstruction = max(100, 2 * k)
-    index.add(base.low.numpy())
+    ranks = ranks or Ranks()
+    shard = ranks.part(base.n)
+    index = faiss.IndexHNSWFlat(base.terms, _LINKS)
+    index.hnsw.efConstruction = max(_EFFORT, 2 * k)
+    index.add(base.low[shard].numpy())
 
     rng = np.random.default_rng(seed)
     sample = np.sort(rng.choice(query.n, min(_SAMPLE, query.n), replace=False))
-    _, truth = search_exact(base, query, k, sample)
-    effort = max(32, k + 1)
+    _, truth = search_exact(base, query, k, sample, ranks=ranks)
+    effort = max(16, k + 1)
     while True:
         index.hnsw.efSearch = effort
-        _, d2 = _search(index, base, query, k, sample)
+        _, d2 = _search(index, base, query, k, sample, ranks)
         # By distance, not by index: any of several points at the k-th distance is a right answer.
         reached = float((d2 <= truth[:, -1:]).mean())
         if reached >= recall or effort >= min(base.n, _MOST_EFFORT):
@@ -50,25 +66,29 @@ def search_hnsw(
     squared = np.empty((query.n, k), np.float64)
     for start in range(0, query.n, _BATCH):
         rows = np.arange(start, min(start + _BATCH, query.n))
-        indices[rows], squared[rows] = _search(index, base, query, k, rows)
+        indices[rows], squared[rows] = _search(index, base, query, k, rows, ranks)
         if progress is not None:
             progress(int(rows[-1]) + 1, query.n)
     return indices, squared, reached
 
 
 def _search(
-    index: Any, base: Dense, query: Dense, k: int, rows: npt.NDArray[np.int64]
+    index: Any, base: Dense, query: Dense, k: int, rows: npt.NDArray[np.int64], ranks: Ranks
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    alone = query is base
-    at = torch.from_numpy(rows)
-    found = torch.from_numpy(index.search(query.low[at].numpy(), k + alone)[1])
-    if alone:  # drop itself where it was found, else the farthest
-        itself = found == at.unsqueeze(1)
-        itself[~itself.any(1), -1] = True
-        found = found[~itself].view(-1, k)
-    lost = (found < 0).any(1).numpy()  # the walk ended early: an island of the index, or many equal points
-    found, d2 = by_distance(found.clamp(min=0), measure(base, query, at, found.clamp(min=0)))
-    indices, squared = found.numpy(), d2.numpy()
+    answer = torch.from_numpy(index.search(query.low[torch.from_numpy(rows)].numpy(), k + (query is base))[1])
+    # Each rank knows its shard by places within it, and looks at its part of the rows.
+    answer[answer >= 0] += ranks.part(base.n).start
+    part = ranks.part(len(rows))
+    found = ranks.versions(answer).movedim(0, 1).flatten(1)
+    at = torch.from_numpy(rows[part])
+    lost = (found < 0).any(1)  # the walk ended early: an island of the index, or many equal points
+    d2 = measure(base, query, at, found.clamp(min=0))
+    if query is base:
+        d2[found == at.unsqueeze(1)] = torch.inf  # itself
+    found, d2 = (kept[:, :k].contiguous() for kept in by_distance(found.clamp(min=0), d2))
     if lost.any():
-        indices[lost], squared[lost] = search_exact(base, query, k, rows[lost])
-    return indices, squared
+        exactly = search_exact(base, query, k, rows[part][lost.numpy()])
+        found[lost], d2[lost] = torch.from_numpy(exactly[0]), torch.from_numpy(exactly[1])
+    indices, squared = found.new_empty((len(rows), k)), d2.new_empty((len(rows), k))
+    indices[part], squared[part] = found, d2
+    return ranks.complete(indices).numpy(), ranks.complete(squared).numpy()

@@ -24,9 +24,6 @@
 #ifdef _OPENMP
 #include <omp.h>
 #endif
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -174,19 +171,6 @@ template <class T> Rows<T> kernel(int level) {
   return plain::propagate<T>;
 }
 
-// A result above glibc's largest threshold is a fresh mapping each time, and its page faults cost as much as the
-// sums: ask for huge pages.
-void advise(void *memory, int64_t bytes) {
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-  if (bytes < (int64_t(32) << 20)) return;
-  const uintptr_t page = 4096, begin = (reinterpret_cast<uintptr_t>(memory) + page - 1) / page * page;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + bytes) / page * page;
-  madvise(reinterpret_cast<void *>(begin), end - begin, MADV_HUGEPAGE);
-#else
-  (void)memory, (void)bytes;
-#endif
-}
-
 template <class T> void run(Problem<T> problem, int threads, int level) {
   // A row narrower than a vector is read as a whole vector, into the next row: give the last one something to read.
   std::vector<T> padded;
@@ -198,7 +182,6 @@ template <class T> void run(Problem<T> problem, int threads, int level) {
   }
   const Rows<T> rows = kernel<T>(level);
   problem.scattered = scattered(problem);
-  advise(problem.out, problem.rows * problem.width * (problem.orders_out ? problem.alpha : 1) * int64_t(sizeof(T)));
 #ifdef _OPENMP
   // More parts than threads, taken as they come: a thread that is held up does not hold up the others.
   const int parts = threads > 1 ? int(std::min<int64_t>(16 * threads, problem.rows)) : 1;

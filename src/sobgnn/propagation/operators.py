@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sobgnn.propagation import dispatch
+from sobgnn.propagation import dispatch, results
 from sobgnn.propagation.stencil import Stencil, check, transpose
 
 
@@ -45,38 +45,17 @@ def each(stencil: Stencil, x: Tensor) -> Tensor:
     return result
 
 
-def _result(stencil: Stencil, x: Tensor, *, orders: bool) -> Tensor:
-    """An empty tensor of the operator's output shape; ``orders`` says whether the output has them."""
+def _shape(stencil: Stencil, x: Tensor, *, orders: bool) -> tuple[int, ...]:
+    """The operator's output shape; ``orders`` says whether the output has them."""
     rows, alpha = stencil.scale_out.shape[0], stencil.scale_out.shape[1] - 1
-    return x.new_empty((rows, alpha, x.shape[-1]) if orders else (rows, x.shape[-1]))
+    return (rows, alpha, x.shape[-1]) if orders else (rows, x.shape[-1])
 
 
-# The three definitions differ in name only: a custom operator's schema is read from its signature.
-@torch.library.custom_op("sobgnn::expand", mutates_args=())
-def _expand(
-    indptr: Tensor, indices: Tensor, weight: Tensor, t_indptr: Tensor, t_indices: Tensor, t_weight: Tensor,
-    scale_out: Tensor, scale_in: Tensor, epsilon: float, x: Tensor,
-) -> Tensor:  # fmt: skip
-    stencil = Stencil(indptr, indices, weight, t_indptr, t_indices, t_weight, scale_out, scale_in, epsilon)
-    return dispatch.run(stencil, x, _result(stencil, x, orders=True))
-
-
-@torch.library.custom_op("sobgnn::reduce", mutates_args=())
-def _reduce(
-    indptr: Tensor, indices: Tensor, weight: Tensor, t_indptr: Tensor, t_indices: Tensor, t_weight: Tensor,
-    scale_out: Tensor, scale_in: Tensor, epsilon: float, x: Tensor,
-) -> Tensor:  # fmt: skip
-    stencil = Stencil(indptr, indices, weight, t_indptr, t_indices, t_weight, scale_out, scale_in, epsilon)
-    return dispatch.run(stencil, x, _result(stencil, x, orders=False))
-
-
-@torch.library.custom_op("sobgnn::each", mutates_args=())
-def _each(
-    indptr: Tensor, indices: Tensor, weight: Tensor, t_indptr: Tensor, t_indices: Tensor, t_weight: Tensor,
-    scale_out: Tensor, scale_in: Tensor, epsilon: float, x: Tensor,
-) -> Tensor:  # fmt: skip
-    stencil = Stencil(indptr, indices, weight, t_indptr, t_indices, t_weight, scale_out, scale_in, epsilon)
-    return dispatch.run(stencil, x, _result(stencil, x, orders=True))
+# What each operator takes: a stencil and features.
+_SCHEMA = (
+    "(Tensor indptr, Tensor indices, Tensor weight, Tensor t_indptr, Tensor t_indices, Tensor t_weight, "
+    "Tensor scale_out, Tensor scale_in, float epsilon, Tensor x) -> Tensor"
+)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -86,7 +65,12 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _register(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) -> None:
-    """Autograd, fake tensors and vmap of one operator."""
+    """One operator: what it computes, its autograd, fake tensors and vmap."""
+
+    def compute(*arguments: Any) -> Tensor:
+        *stencil, x = arguments
+        operators = Stencil._make(stencil)
+        return dispatch.run(operators, x, results.empty(x, _shape(operators, x, orders=orders_out)))
 
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         transposed = transpose(Stencil._make((*ctx.saved_tensors, ctx.epsilon)))
@@ -94,7 +78,9 @@ def _register(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) -> 
         return (*([None] * len(transposed)), gradient)
 
     def fake(*arguments: Any) -> Tensor:
-        return _result(Stencil._make(arguments[:-1]), arguments[-1], orders=orders_out)
+        *stencil, x = arguments
+        result: Tensor = x.new_empty(_shape(Stencil._make(stencil), x, orders=orders_out))
+        return result
 
     def vmap(info: Any, in_dims: Sequence[int | None], *arguments: Any) -> tuple[Tensor, int]:
         if any(dim is not None for dim in in_dims[:-1]):
@@ -108,6 +94,7 @@ def _register(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) -> 
         return result.view(*result.shape[:-1], info.batch_size, width), 2 if orders_out else 1
 
     qualified = f"sobgnn::{name}"
+    torch.library.custom_op(qualified, compute, mutates_args=(), schema=_SCHEMA)
     torch.library.register_autograd(qualified, backward, setup_context=_save)
     torch.library.register_fake(qualified, fake)
     torch.library.register_vmap(qualified, vmap)

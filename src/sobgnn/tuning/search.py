@@ -165,10 +165,10 @@ def _objective(trial: optuna.Trial, problem: Problem, watch: _Watch) -> float:
             raise StopSearch
         # Graph members take most of the time; features alone are quick, and what is mixed from both cannot be told
         # from theirs.
-        score = fit.validation_accuracy if fit.stage == "graph members" and fit.done % 10 == 0 else None
-        if score is not None and fit.done not in reported:
+        loss = fit.validation_loss if fit.stage == "graph members" and fit.done % 10 == 0 else None
+        if loss is not None and fit.done not in reported:
             reported.add(fit.done)
-            trial.report(1 - score, fit.done)
+            trial.report(loss, fit.done)
             if trial.should_prune():
                 raise optuna.TrialPruned
         return False

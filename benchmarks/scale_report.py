@@ -1,0 +1,169 @@
+"""results/scale.md from the lines that the scale benchmarks left in results/scale.jsonl.
+
+python -m benchmarks.scale_report
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scale_meter import LINES, kept
+from benchmarks.scale_stages import slopes
+
+OUT = Path(__file__).parents[1] / "results" / "scale.md"
+
+
+def stages() -> list[str]:
+    latest = {line["points"]: line for line in kept(what="stages")}
+    lines = [latest[n] for n in sorted(latest)]
+    if not lines:
+        return []
+    first, last = lines[0], lines[-1]
+    grows, processor = (slopes(lines, clock) if len(lines) > 1 else {} for clock in ("seconds", "cpu"))
+    head = " | ".join(f"{line['points']:,}" for line in lines)
+    out = [
+        "## Stages on one machine",
+        "",
+        "    python -m benchmarks.scale_stages",
+        "",
+        f"{first['machine']}; {first['features']} features, k = {first['k']}, {first['members']} members per family, "
+        "HNSW at every size, 20 labels per class. Seconds; in brackets the peak of resident memory in GiB, mapped "
+        "points included. The last column is the slope of processor time, which other work on the machine disturbs "
+        "less. Load at the end of each size, this process included: "
+        + ", ".join(f"{line['load']:.1f}" for line in lines)
+        + ".",
+        "",
+        f"| stage | {head} | slope | of processor time |",
+        "|---|" + "---|" * (len(lines) + 2),
+    ]
+    for name in last["seconds"]:
+        cells = [
+            f"{line['seconds'].get(name, float('nan')):.1f}"
+            + (f" ({line['peak'][name]:.1f})" if name in line["peak"] else "")
+            for line in lines
+        ]
+        verdict = "" if name == "neighbours" else (" holds" if grows.get(name, 0) <= 1.15 else " misses")
+        both = f"{grows.get(name, float('nan')):.2f}{verdict} | {processor.get(name, float('nan')):.2f}"
+        out.append(f"| {name} | {' | '.join(cells)} | {both} |")
+    rows = {
+        "whole fit": [f"{line['fit']:.0f}" for line in lines],
+        "highest memory, GiB": [f"{max(line['peak'].values()):.1f}" for line in lines],
+        "recall": [f"{line['recall']:.4f}" if line["recall"] is not None else "exact" for line in lines],
+        "accuracy %": [f"{100 * line['accuracy']:.2f}" for line in lines],
+        "best possible %": [f"{100 * line['best']:.2f}" for line in lines],
+        "new points %": [f"{100 * line['new_accuracy']:.2f}" for line in lines],
+    }
+    out += [f"| {name} | {' | '.join(cells)} | | |" for name, cells in rows.items()]
+    return [*out, ""]
+
+
+def mnist() -> list[str]:
+    lines = kept(what="mnist")
+    if not lines:
+        return []
+    out = [
+        "## mnist, 70 000 points",
+        "",
+        "    SOBGNN_DATA=FOLDER python -m benchmarks.scale_mnist --new 100000",
+        "",
+        f"{lines[-1]['machine']}. Each in a process of its own; memory on top of the data. Neighbours: exact for "
+        "sobgnn and LabelSpreading, graphlearning's own approximate ones (annoy) for Poisson learning; k = 10.",
+        "",
+        "| labels per class | who | seconds | MB | accuracy % | 100 000 new points, s |",
+        "|---|---|---|---|---|---|",
+    ]
+    latest = {(line["labels"], line["who"], line["draw"]): line for line in lines}
+    for (labels, who, _), line in sorted(latest.items(), key=lambda item: item[0][0]):
+        new = f"{line['new_seconds']:.1f}" if "new_seconds" in line else ""
+        costs = f"{line['seconds']:.1f} | {line['megabytes']:.0f}"
+        out.append(f"| {labels:g} | {who} | {costs} | {100 * line['accuracy']:.2f} | {new} |")
+    return [*out, ""]
+
+
+def ranks() -> list[str]:
+    out: list[str] = []
+    for what in ("ranks command", "ranks estimator"):
+        latest: dict[int, dict[str, Any]] = {line["ranks"]: line for line in kept(what=what)}
+        if not latest:
+            continue
+        line = latest[min(latest)]
+        unit = "step" if what == "ranks command" else "fit, neighbours given"
+        name = "torchrun -m sobgnn.distributed fit" if what == "ranks command" else "A script that fits, under torchrun"
+        out += [
+            f"## {name}",
+            "",
+            f"    python -m benchmarks.scale_ranks --what {what.split()[1]}",
+            "",
+            f"{line['points']:,} x {line['features']} points, {line['entries']:,} entries, {line['cores']} cores "
+            "shared by the ranks. Memory is each rank's peak on top of its imports.",
+            "",
+            f"| ranks | s per {unit} | MB per rank | MB sent per rank | modelled | halo per row | difference |",
+            "|---|---|---|---|---|---|---|",
+        ]
+        for count in sorted(latest):
+            own = latest[count]["per_rank"]
+            modelled = ", ".join(f"{r['modelled_megabytes']:.0f}" for r in own if "modelled_megabytes" in r)
+            halo = ", ".join(f"{r['halo_share']:.2f}" for r in own if "halo_share" in r)
+            memory, sent = (
+                ", ".join(f"{rank[name]:.0f}" for rank in own) for name in ("on_top_megabytes", "megabytes_sent")
+            )
+            seconds, difference = latest[count]["seconds"], latest[count]["difference"]
+            out.append(f"| {count} | {seconds:.3g} | {memory} | {sent} | {modelled} | {halo} | {difference:.1e} |")
+        out.append("")
+    return out
+
+
+def cuda() -> list[str]:
+    fits, most, nccl = kept(what="cuda stages"), kept(what="cuda largest"), kept(what="cuda nccl")
+    if not fits:
+        return []
+    line = fits[-1]
+    out = [
+        "## One GPU",
+        "",
+        "    PYTHONPATH=src:. python3 -m benchmarks.scale_cuda",
+        "",
+        f"{line['machine']}: {line['points']:,} x {line['features']} points, k = {line['k']}, exact neighbours; fit "
+        f"{line['fit']:.1f} s, accuracy {100 * line['accuracy']:.2f} % (best possible {100 * line['best']:.2f} %).",
+        "",
+        "| stage | seconds | GiB on the device | GiB of the process |",
+        "|---|---|---|---|",
+    ]
+    for name, seconds in line["seconds"].items():
+        device, host = line["cuda_peak"].get(name), line["peak"].get(name)
+        cells = " | ".join("" if value is None else f"{value:.2f}" for value in (device, host))
+        out.append(f"| {name} | {seconds:.2f} | {cells} |")
+    if most:
+        big = most[-1]
+        out += [
+            "",
+            "Largest graph that trains, full batch, 64 features, hidden 64, α = 3 and the graph-free branch, 2 layers: "
+            f"{big['nodes']:,} nodes and {big['entries']:,} entries, {big['step']:.3f} s per step, "
+            f"{big['peak']:.1f} GiB; {big['failed']:,} nodes do not fit.",
+        ]
+    if nccl:
+        run = nccl[-1]
+        out += [
+            "",
+            f"One rank over NCCL, `torchrun -m sobgnn.distributed fit`, {run['points']:,} points: "
+            f"{run['seconds']:.1f} s with start-up, accuracy {100 * run['accuracy']:.2f} %.",
+        ]
+    return [*out, ""]
+
+
+def main() -> None:
+    parts = [
+        "# Many points",
+        "",
+        "Written by `python -m benchmarks.scale_report` from `results/scale.jsonl`.",
+        "",
+    ]
+    for part in (stages, mnist, ranks, cuda):
+        parts += part()
+    OUT.write_text("\n".join(parts).rstrip() + "\n")
+    print(f"{OUT} from {LINES}")
+
+
+if __name__ == "__main__":
+    main()

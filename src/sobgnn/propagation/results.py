@@ -1,0 +1,54 @@
+"""Memory for large results on the CPU, used again when their tensors are gone."""
+
+from __future__ import annotations
+
+import math
+import mmap
+import threading
+import weakref
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+# glibc's malloc keeps smaller blocks for their next use itself. Larger ones it gives back to the system at once and
+# takes anew, cleared page by page: a quarter of what filling them costs, and more on some virtual machines.
+SMALLEST = 32 << 20
+# What is kept at the most while no tensor uses it.
+KEPT = 512 << 20
+_PAGE = 2 << 20  # a huge page
+
+_lock = threading.RLock()
+_free: list[mmap.mmap] = []
+
+
+def empty(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """An uninitialised tensor like ``x``; large ones on the CPU get the pages of results that are gone."""
+    size = math.prod(shape) * x.element_size()
+    if x.device.type != "cpu" or size <= SMALLEST or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return x.new_empty(shape)
+    pages = _take(size)
+    # The tensor's storage holds the view until nothing refers to it any more, be it views of the tensor or autograd.
+    view = memoryview(pages)
+    tensor = torch.frombuffer(view, dtype=x.dtype, count=math.prod(shape)).view(shape)
+    weakref.finalize(view, _give_back, pages).atexit = False
+    return tensor
+
+
+def _take(size: int) -> mmap.mmap:
+    """Pages for ``size`` bytes: free ones that are not much larger, or new ones."""
+    with _lock:
+        for index, pages in enumerate(_free):
+            if size <= len(pages) <= size + size // 4 + _PAGE:
+                return _free.pop(index)
+    pages = mmap.mmap(-1, -(-size // _PAGE) * _PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    pages.madvise(mmap.MADV_HUGEPAGE)
+    return pages
+
+
+def _give_back(pages: mmap.mmap) -> None:
+    """Keep what was used last, as far as the limit goes; the rest returns to the system."""
+    with _lock:
+        _free.insert(0, pages)
+        while sum(map(len, _free)) > KEPT:
+            _free.pop()

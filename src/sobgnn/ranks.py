@@ -1,0 +1,249 @@
+"""The processes that work together: joining them, sharing work out among them, and losing one of them."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+# How long a rank waits for a silent one. A rank that dies is noticed at once; this is for one that hangs.
+TIMEOUT = timedelta(minutes=10)
+# Rows travel in messages of at most this many bytes.
+_MESSAGE = 2**27
+
+_left_out: ContextVar[bool] = ContextVar("left_out", default=False)
+_joined: ContextVar[Ranks | None] = ContextVar("joined", default=None)
+# Every joining has names of its own in torchrun's store: those of an earlier one point to closed connections.
+_joinings = itertools.count()
+
+
+class LostRankError(RuntimeError):
+    """Another rank is gone, so this one cannot go on."""
+
+
+def num_ranks() -> int:
+    """Processes that take part: those of the process group, or of torchrun where none is set up yet; else 1."""
+    if not dist.is_available() or _left_out.get():
+        return 1
+    if dist.is_initialized():
+        return dist.get_world_size()
+    return int(os.environ["WORLD_SIZE"]) if dist.is_torchelastic_launched() else 1
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Within, this process works by itself, for a script under torchrun that fits on one of its ranks only."""
+    token = _left_out.set(True)
+    try:
+        yield
+    finally:
+        _left_out.reset(token)
+
+
+class Ranks:
+    """Processes that all hold the same input and share out the work on it; one process is the case ``size`` = 1.
+
+    Every method is called by all ranks together; with one rank none of them does anything.
+
+    Attributes:
+        rank: This one, from 0.
+        size: How many there are.
+        device: Where this one computes.
+        bytes_sent: By this rank, so far.
+    """
+
+    def __init__(
+        self,
+        rank: int = 0,
+        size: int = 1,
+        device: torch.device | str = "cpu",
+        group: dist.ProcessGroup | None = None,
+    ) -> None:
+        self.rank, self.size, self.device, self.group = rank, size, torch.device(device), group
+        self.bytes_sent = 0
+
+    def __repr__(self) -> str:
+        return f"Ranks({self.rank} of {self.size}, {self.device})"
+
+    @property
+    def speaks(self) -> bool:
+        """Whether this rank prints and warns: rank 0 does, for all."""
+        return self.rank == 0
+
+    def bounds(self, count: int) -> list[int]:
+        """Where each rank's part of ``count`` rows starts, and where the last one ends, [size + 1]."""
+        return [count * rank // self.size for rank in range(self.size + 1)]
+
+    def part(self, count: int) -> slice:
+        """This rank's part of ``count`` rows."""
+        bounds = self.bounds(count)
+        return slice(bounds[self.rank], bounds[self.rank + 1])
+
+    def sum(self, tensors: Sequence[Tensor]) -> None:
+        """Add up tensors of one dtype over all ranks, in place, in one message."""
+        if self.size == 1:
+            return
+        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        dist.all_reduce(flat, group=self.group)
+        self.bytes_sent += flat.numel() * flat.element_size()
+        parts = torch.split(flat, [tensor.numel() for tensor in tensors])
+        for tensor, part in zip(tensors, parts, strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+    def complete(self, rows: Tensor, bounds: Sequence[int] | None = None) -> Tensor:
+        """Rows [n, ...] of which each rank has computed its part, with all parts, in place.
+
+        Args:
+            rows: Contiguous.
+            bounds: Where the parts start, if not as :meth:`bounds` says.
+        """
+        if self.size == 1:
+            return rows
+        bounds = self.bounds(len(rows)) if bounds is None else bounds
+        step = max(1, _MESSAGE // max(1, rows[:1].numel() * rows.element_size()))
+        for source in range(self.size):
+            for start in range(bounds[source], bounds[source + 1], step):
+                message = rows[start : min(start + step, bounds[source + 1])]
+                dist.broadcast(message, group_src=source, group=self.group)
+                self.bytes_sent += (source == self.rank) * message.numel() * message.element_size()
+        return rows
+
+    def versions(self, rows: Tensor) -> Tensor:
+        """Every rank's version of the rows that are this rank's part: from [n, ...] to [size, part, ...]."""
+        if self.size == 1:
+            return rows.unsqueeze(0)
+        bounds = self.bounds(len(rows))
+        counts = [stop - start for start, stop in itertools.pairwise(bounds)]
+        own = counts[self.rank]
+        out = rows.new_empty((self.size * own, *rows.shape[1:]))
+        dist.all_to_all_single(out, rows.contiguous(), [own] * self.size, counts, group=self.group)
+        self.bytes_sent += (len(rows) - own) * rows[:1].numel() * rows.element_size()
+        return out.view(self.size, own, *rows.shape[1:])
+
+    def wait(self) -> None:
+        """For all ranks to come here."""
+        if self.size > 1:
+            dist.barrier(self.group)
+
+    def decide(self, hook: Callable[[Any], bool | None] | None) -> Callable[[Any], bool | None] | None:
+        """A hook for all ranks that asks rank 0's ``hook``, and gives its answer to all."""
+        if self.size == 1 or not self.first(hook is not None):
+            return hook if self.size == 1 else None
+        return lambda seen: bool(self.first(bool(hook(seen)) if hook is not None and self.speaks else None))
+
+    def all(self, value: Any) -> list[Any]:
+        """Every rank's value, in their order; for small objects."""
+        if self.size == 1:
+            return [value]
+        values: list[Any] = [None] * self.size
+        dist.all_gather_object(values, value, group=self.group)
+        return values
+
+    def first(self, value: Any) -> Any:
+        """Rank 0's value."""
+        return self.all(value if self.rank == 0 else None)[0]
+
+
+def check_same(X: Any, codes: npt.NDArray[np.int64], ranks: Ranks) -> None:
+    """Refuse points [N, F] (some rows are looked at) and labels [N] that are not those of the other ranks."""
+    if ranks.size == 1:
+        return
+    some = X[np.linspace(0, X.shape[0] - 1, min(X.shape[0], 1000)).astype(np.int64)]
+    digest = hashlib.sha256(codes.tobytes())
+    for part in (some.data, some.indices) if hasattr(some, "indptr") else (some,):
+        digest.update(np.ascontiguousarray(part).tobytes())
+    seen = ranks.all((X.shape, digest.hexdigest()))
+    if len(set(seen)) > 1:
+        shapes = ", ".join(str(shape) for shape, _ in seen)
+        raise ValueError(
+            f"Every rank must fit the same points and labels, but they differ (shapes {shapes}). Give all ranks the "
+            "whole data; they share the work by themselves."
+        )
+
+
+@contextmanager
+def taking_part(device: torch.device | str) -> Iterator[Ranks]:
+    """Within, this process is one of torchrun's ranks where there are several, and by itself elsewhere."""
+    if num_ranks() == 1:
+        yield Ranks(device=device)
+        return
+    with joined(device) as ranks:
+        yield ranks
+
+
+@contextmanager
+def joined(device: torch.device | str | None = None) -> Iterator[Ranks]:
+    """Within, there is a process group of torchrun's ranks, or of this process where there is no torchrun.
+
+    gloo on CPUs, NCCL on GPUs, one GPU per local rank. A process group that is there already is left as it is. Ranks
+    other than the first keep their warnings to themselves.
+
+    Args:
+        device: Where to compute; ``"cuda"`` is the local rank's. ``None``: a GPU where there is one.
+
+    Raises:
+        LostRankError: A collective failed because another rank ended.
+    """
+    current = _joined.get()
+    if current is not None:
+        yield current
+        return
+    device = _place(device)
+    ranks, own = _join(device)
+    token = _joined.set(ranks)
+    try:
+        with ExitStack() as stack:
+            if not ranks.speaks:
+                stack.enter_context(warnings.catch_warnings())
+                warnings.simplefilter("ignore")
+            yield ranks
+    except RuntimeError as error:
+        # gloo and NCCL tell a closed connection from other errors in words only.
+        words = ("Connection closed", "Connection reset", "Broken pipe", "NCCL", "Timed out", "gloo")
+        if any(word in str(error) for word in words) and not isinstance(error, LostRankError):
+            first = str(error).splitlines()[0][:160]
+            raise LostRankError(f"Rank {ranks.rank} lost another rank ({first}). Run it again.") from None
+        raise
+    finally:
+        _joined.reset(token)
+        if dist.is_initialized():
+            dist.destroy_process_group(None if own else ranks.group)
+
+
+def _place(device: torch.device | str | None) -> torch.device:
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if device.type == "cuda":
+        if device.index is None:
+            device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+    return device
+
+
+def _join(device: torch.device) -> tuple[Ranks, bool]:
+    """The ranks, and whether their process group was made here."""
+    # Indices and objects travel by gloo also where the rows are on GPUs.
+    backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+    group = None
+    own = not dist.is_initialized()
+    if not own:
+        group = dist.new_group(backend=backend, timeout=TIMEOUT)
+    elif dist.is_torchelastic_launched():
+        store, rank, size = next(iter(dist.rendezvous("env://", timeout=TIMEOUT)))  # type: ignore[attr-defined]
+        store = dist.PrefixStore(f"sobgnn/{next(_joinings)}", store)  # type: ignore[attr-defined]
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=TIMEOUT)
+    else:
+        store = dist.HashStore()  # type: ignore[attr-defined]
+        dist.init_process_group(backend, store=store, rank=0, world_size=1)
+    return Ranks(dist.get_rank(), dist.get_world_size(), device, group), own
