@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -144,12 +145,17 @@ class Ranks:
         return lambda seen: bool(self.first(bool(hook(seen)) if hook is not None and self.speaks else None))
 
     def all(self, value: Any) -> list[Any]:
-        """Every rank's value, in their order; for small objects."""
+        """Every rank's value, in their order; for small values that JSON writes: it is what travels, never a pickle."""
         if self.size == 1:
             return [value]
-        values: list[Any] = [None] * self.size
-        dist.all_gather_object(values, value, group=self.group)
-        return values
+        text = json.dumps(value).encode()
+        lengths = torch.zeros(self.size, dtype=torch.int64)
+        lengths[self.rank] = len(text)
+        dist.all_reduce(lengths, group=self.group)
+        texts = torch.zeros((self.size, int(lengths.max())), dtype=torch.uint8)
+        texts[self.rank, : len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+        dist.all_reduce(texts, group=self.group)
+        return [json.loads(bytes(row[:length].tolist())) for row, length in zip(texts, lengths.tolist(), strict=True)]
 
     def first(self, value: Any) -> Any:
         """Rank 0's value."""
@@ -164,9 +170,9 @@ def check_same(X: Any, codes: npt.NDArray[np.int64], ranks: Ranks) -> None:
     digest = hashlib.sha256(codes.tobytes())
     for part in (some.data, some.indices) if hasattr(some, "indptr") else (some,):
         digest.update(np.ascontiguousarray(part).tobytes())
-    seen = ranks.all((X.shape, digest.hexdigest()))
-    if len(set(seen)) > 1:
-        shapes = ", ".join(str(shape) for shape, _ in seen)
+    seen = ranks.all([list(X.shape), digest.hexdigest()])
+    if any(other != seen[0] for other in seen):
+        shapes = ", ".join(str(tuple(shape)) for shape, _ in seen)
         raise ValueError(
             f"Every rank must fit the same points and labels, but they differ (shapes {shapes}). Give all ranks the "
             "whole data; they share the work by themselves."
