@@ -15,19 +15,29 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks.classifier_accuracy import draw_labels
-from benchmarks.scale_meter import keep
+from benchmarks.scale_meter import Meter, keep, resident
 from benchmarks.timing import machine
 
 NEIGHBOURS = 10
+
+
+def label(
+    who: str, estimator: Any, X: np.ndarray, y: np.ndarray, given: np.ndarray, labelled: np.ndarray
+) -> np.ndarray:
+    """Every point's label."""
+    if who != "poisson":
+        return estimator.fit(X, given).transduction_
+    weights = estimator.weightmatrix.knn(X, NEIGHBOURS)
+    return estimator.ssl.poisson(weights).fit_predict(labelled, y[labelled])
 
 
 def measure(who: str, options: argparse.Namespace, labels: float, draw: int) -> dict[str, float]:
@@ -48,19 +58,16 @@ def measure(who: str, options: argparse.Namespace, labels: float, draw: int) -> 
 
         estimator = LabelSpreading(kernel="knn", n_neighbors=NEIGHBOURS)
     else:
-        import graphlearning
-    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        import graphlearning as estimator
+    meter = Meter()
+    base = resident()
     start = time.perf_counter()
-    if who == "poisson":
-        weights = graphlearning.weightmatrix.knn(X, NEIGHBOURS)
-        predicted = graphlearning.ssl.poisson(weights).fit_predict(labelled, y[labelled])
-    else:
-        predicted = estimator.fit(X, given).transduction_
+    with meter.stage(who):
+        predicted = label(who, estimator, X, y, given, labelled)
     seconds = time.perf_counter() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     result = {
         "seconds": seconds,
-        "megabytes": (peak - base) / 1024,
+        "megabytes": 1024 * (meter.peak[who] - base),
         "accuracy": float((predicted == y)[given < 0].mean()),
     }
     if who == "sobgnn" and options.new:
