@@ -125,7 +125,7 @@ def metered(meter: Meter) -> Iterator[None]:
         "predict feature nets": (fitting, "feature_logits"),
         "diffuse": (fitting, "_diffused"),
         "choose": (fitting, "choose"),
-        "smooth": (fitting, "smooth"),
+        "smooth": (fitting, "smoothed"),
         "embedding": (classifier, "embedding"),
     }
     with ExitStack() as stack:

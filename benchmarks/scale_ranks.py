@@ -51,7 +51,7 @@ def by_command(folder: Path, ranks: int, options: argparse.Namespace) -> tuple[d
 
 def by_estimator(folder: Path, ranks: int, options: argparse.Namespace) -> tuple[dict[str, Any], np.ndarray]:
     out = folder / f"estimator{ranks}"
-    out.mkdir()
+    out.mkdir(exist_ok=True)
     torchrun(ranks, "-m", "benchmarks.scale_ranks", "--script", str(folder), str(out), f"--epochs={options.epochs}")
     parts = [json.loads((out / f"{rank}.json").read_text()) for rank in range(ranks)]
     summary = {"training_seconds": max(part["fit_seconds"] for part in parts), "ranks": parts}

@@ -78,6 +78,7 @@ def main() -> None:
     parser.add_argument("--method", default="hnsw", help="one method for all sizes, so that they can be compared")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--lines", type=Path, default=Path("results/scale.jsonl"))
+    parser.add_argument("--again", action="store_true", help="measure sizes that have been measured before, too")
     parser.add_argument("--only", type=int, help="measure one size in this process")
     options = parser.parse_args()
     if options.only:
@@ -86,7 +87,7 @@ def main() -> None:
     setting = {"what": "stages", "features": options.features, "k": options.k, "device": options.device}
     print(f"{machine()}, torch {torch.__version__}, {torch.get_num_threads()} threads")
     for n in options.sizes:
-        if kept(options.lines, points=n, **setting):
+        if kept(options.lines, points=n, **setting) and not options.again:
             print(f"{n:,}: measured before, in {options.lines}")
             continue
         subprocess.run(
