@@ -114,7 +114,7 @@ def metered(meter: Meter) -> Iterator[None]:
     from sobgnn import classifier, fitting
 
     stages = {
-        "scaling": (classifier, "choose_scale"),
+        "scaling": (classifier, "choose_scales"),
         "neighbours": (classifier, "nearest"),
         "graph": (classifier, "graph_from_neighbors"),
         "operators": (classifier, "SobolevOperators"),

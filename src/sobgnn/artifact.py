@@ -123,9 +123,13 @@ def pack_predictor(predictor: Predictor) -> tuple[dict[str, Any], Arrays]:
         "distributions": _numpy(predictor.distributions),
         "component_labelled": _numpy(predictor.component_labelled),
     }
-    attaching = asdict(predictor.attaching)
-    if attaching.pop("reach") is not None:
-        arrays["reach"] = np.asarray(predictor.attaching.reach)
+    how = predictor.attaching
+    attaching = {name: getattr(how, name) for name in ("k", "metric", "method", "recall", "bandwidth")}
+    if how.reach is not None:
+        arrays["reach"] = np.asarray(how.reach)
+    if how.features is not None and how.points is not None:
+        arrays |= {f"places.{name}": part for name, part in how.features.arrays().items()}
+        arrays["places.points"] = _numpy(how.points)
     config = {
         "network": asdict(predictor.network),
         "attaching": attaching,
@@ -167,8 +171,18 @@ def unpack_predictor(config: dict[str, Any], arrays: Arrays) -> Predictor:
         tensors["component_labelled"],
         Blend(**{**blend, "heats": tuple(blend["heats"])}),
         float(config["temperature"]),
-        Attaching(**config["attaching"], reach=arrays.get("reach")),
+        _attaching(config["attaching"], arrays, len(points)),
     )
+
+
+def _attaching(config: dict[str, Any], arrays: Arrays, count: int) -> Attaching:
+    places = _under("places.", arrays)
+    if not places:
+        return Attaching(**config, reach=arrays.get("reach"))
+    points, features = torch.from_numpy(places.pop("points")), FeatureMap.from_arrays(places)
+    if points.shape != (count, features.num_outputs):
+        raise ValueError("the neighbours' points and their map contradict each other")
+    return Attaching(**config, reach=arrays.get("reach"), features=features, points=points)
 
 
 def _check_graph(graph: Graph, count: int) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 import torch
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
@@ -29,7 +29,7 @@ from sobgnn.labels import class_weights, encode_labels
 from sobgnn.neighbors import nearest
 from sobgnn.operators import SobolevOperators
 from sobgnn.predictor import Attaching, Predictor
-from sobgnn.preparation import choose_scale
+from sobgnn.preparation import Wish, decide_scales
 from sobgnn.ranks import Ranks, check_same, taking_part
 from sobgnn.smoothing import strongest
 from sobgnn.suggestion import suggest_points
@@ -71,8 +71,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         calibrate: Fit a temperature where at least 50 labels were held out in turn.
         class_weight: ``None``, ``"balanced"`` (inversely to the number of labels) or weights by class.
         scale: How dense X is scaled: ``"range"``, ``"standard"``, ``"range-unit"``, ``"unit"`` or ``None``, see
-            :class:`~sobgnn.features.FeatureMap`; ``"auto"`` takes the one of ``"range"``, ``"range-unit"`` and
-            ``"unit"`` over whose neighbours labels spread best, ``scale_``.
+            :class:`~sobgnn.features.FeatureMap`; a pair: for the neighbour search, and for the networks. ``"auto"``
+            takes of ``"range"``, ``"range-unit"`` and ``"unit"`` the one over whose neighbours labels spread best,
+            ``neighbor_scale_``, and the one from which perceptrons learn best, ``scale_``.
         n_components: Columns the networks and the neighbour search see at the most: principal components of dense X,
             singular vectors of sparse X. ``None``: all, and sparse X is made dense.
         metric: Distance of neighbours, ``"euclidean"`` or ``"cosine"``.
@@ -95,7 +96,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         component_labelled_: bool [N]. Points in a component of the graph without any label are judged by their
             features alone.
         graph_: The :class:`~sobgnn.Graph`.
-        scale_, mixing_, diffusion_, smoothing_, weak_labels_, temperature_: What was decided.
+        scale_, neighbor_scale_, mixing_, diffusion_, smoothing_, weak_labels_, temperature_: What was decided.
         out_of_fold_accuracy_, out_of_fold_log_loss_: Of labels while held out; NaN where none were.
         history_: Training curves by family, ``"graph"``, ``"features"`` and ``"students"``: arrays [T] or [T, members].
         filter_weights_: [layers, branches], how much each filter counts, mean over members; rows sum to 1.
@@ -124,7 +125,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         early_stopping: bool | Auto = "auto",
         calibrate: bool = True,
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
-        scale: Scale | Auto | None = "auto",
+        scale: Wish = "auto",
         n_components: int | None = 256,
         metric: Literal["euclidean", "cosine"] = "euclidean",
         bandwidth: Bandwidth = "mean",
@@ -220,17 +221,10 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = np.random.SeedSequence(_seed(self.random_state)).entropy
         generator = np.random.default_rng(ranks.first(seed))
         device = ranks.device
-        self.scale_: Scale | None
-        if self.scale == "auto":
-            dense = not sp.issparse(X) or self.n_components is None or X.shape[1] <= self.n_components
-            self.scale_ = choose_scale(X, codes, self.k, self.n_components, generator) if dense else None
-        else:
-            self.scale_ = self.scale
-        features = FeatureMap.fit(
-            X, scale=self.scale_, n_components=self.n_components, seed=int(generator.integers(2**31))
-        )
-        z = features(X)
-        built, attaching = self._graph(z, graph, device, progress, ranks)
+        features, z, place, places = self._features(X, codes, graph, generator)
+        built, attaching = self._graph(places, graph, device, progress, ranks)
+        if place is not features:
+            attaching = replace(attaching, features=place, points=torch.from_numpy(places).to(device))
         operators = SobolevOperators(built.to(device), self.alpha, self.epsilon)
         labels = self._labels(codes, generator, ranks)
         # Strong and weak components of a symmetric graph are the same; the strong ones need no transposed copy.
@@ -252,7 +246,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.verbose and ranks.speaks:
             held = f"held-out accuracy {self.out_of_fold_accuracy_:.1%}, " if labels.folds else ""
             print(
-                f"{len(labels.index)} labels of {len(z)} points, {self.n_iter_} steps, scale {self.scale_}: "
+                f"{len(labels.index)} labels of {len(z)} points, {self.n_iter_} steps, scale {self.scale_}, "
+                f"neighbours by {self.neighbor_scale_}: "
                 f"{held}students count {self.weak_labels_:.0%}, diffused labels {self.diffusion_:.0%} of the rest, "
                 f"graph members {self.mixing_:.0%} of the networks, smoothing {self.smoothing_:g}, "
                 f"temperature {self.temperature_:.2f}."
@@ -293,12 +288,29 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if value != "auto" and not (number and 0 <= value <= top):
                 raise ValueError(f'`{name}` must be "auto" or a number from 0 to {top:g}, but got {value!r}.')
-        if self.scale not in (None, "auto", *get_args(Scale)):
-            raise ValueError(f"`scale` must be 'auto', None or one of {get_args(Scale)}, but got {self.scale!r}.")
+        pair = self.scale if isinstance(self.scale, tuple) else (self.scale, self.scale)
+        known = (None, *get_args(Scale))
+        if self.scale != "auto" and not (len(pair) == 2 and all(scale in known for scale in pair)):
+            raise ValueError(f"`scale` must be 'auto', one of {known} or a pair of them, but got {self.scale!r}.")
         if self.n_components is not None and not (
             isinstance(self.n_components, (int, np.integer)) and self.n_components >= 1
         ):
             raise ValueError(f"`n_components` must be None or an integer of at least 1, but got {self.n_components!r}.")
+
+    def _features(
+        self, X: Any, codes: npt.NDArray[np.int64], graph: Any, generator: np.random.Generator
+    ) -> tuple[FeatureMap, npt.NDArray[np.float32], FeatureMap, npt.NDArray[np.float32]]:
+        """What networks read of X and what neighbours are found by, the maps and the points [N, D]; often the same."""
+        scales = decide_scales(self.scale, X, codes, self.k, self.n_components, generator)
+        self.scale_: Scale | None = scales.networks
+        self.neighbor_scale_: Scale | None = scales.neighbors if graph is None else None
+        seed = int(generator.integers(2**31))
+        features = FeatureMap.fit(X, scale=scales.networks, n_components=self.n_components, seed=seed)
+        z = features(X)
+        if graph is not None or scales.neighbors == scales.networks:
+            return features, z, features, z
+        place = FeatureMap.fit(X, scale=scales.neighbors, n_components=self.n_components, seed=seed)
+        return features, z, place, place(X)
 
     def _graph(
         self, z: npt.NDArray[np.float32], given: Any, device: torch.device, progress: Hook | None, ranks: Ranks
@@ -442,7 +454,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def _restored(cls, config: dict[str, Any], arrays: Arrays, device: str | torch.device) -> SobolevClassifier:
-        self = cls(**saving.settings(config))
+        self = cls(**saving.settings(config["settings"]))
         saving.put_together(self, config, arrays, device)
         self._label()
         # Parts that contradict each other show when they are used: better here than at the first prediction.

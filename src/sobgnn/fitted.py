@@ -108,10 +108,10 @@ def metrics(fitted: Fitted) -> dict[str, Any]:
         "agreement": [a for a in report.agreement if np.isfinite(a)] if report.agreement else [],
     }
     weights = fitted.classifier.filter_weights_
-    result["filters"] = [] if weights is None else filter_names(weights.shape[1], fitted.classifier.alpha)
+    result["filters"] = [] if weights is None else filter_names(weights.shape[1], fitted.classifier.predictor_.network.alpha)
     result["filter_weights"] = [] if weights is None else weights.astype(float).round(6).tolist()
-    result["mixing"] = float(fitted.classifier.mixing_)
-    result["smoothing"] = float(fitted.classifier.smoothing_)
+    for name in ("mixing", "diffusion", "weak_labels", "smoothing"):
+        result[name] = float(getattr(fitted.classifier, f"{name}_"))
     result["settings"] = plain(fitted.classifier.get_params())
     result["seconds"] = {stage: round(spent, 3) for stage, spent in fitted.seconds.items()}
     result["versions"] = {"sobgnn": sobgnn.__version__, "numpy": np.__version__}
@@ -143,7 +143,7 @@ def filter_names(branches: int, alpha: int) -> list[str]:
 def plain(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings that JSON can hold; anything else by its repr."""
     return {
-        name: value if isinstance(value, str | int | float | bool | None) else repr(value)
+        name: value if isinstance(value, str | int | float | bool | tuple | None) else repr(value)
         for name, value in sorted(settings.items())
         if not callable(value)
     }

@@ -36,6 +36,8 @@ class Attaching:
         recall: Share of true neighbours an approximate search has to find.
         bandwidth: σ of the training graph's kernel; ``None`` where it is local.
         reach: Distance of each training point to its k-th neighbour [N], for a local σ.
+        features: Raw features to those that neighbours are found by; ``None``: as the members read them.
+        points: [N, D], the training points by those; ``None``: as the members read them.
     """
 
     k: int
@@ -44,6 +46,8 @@ class Attaching:
     recall: float = 0.95
     bandwidth: float | None = None
     reach: npt.NDArray[np.float32] | None = None
+    features: FeatureMap | None = None
+    points: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -89,8 +93,10 @@ class Predictor:
 
     def to(self, device: torch.device | str) -> Predictor:
         """The same on another device."""
+        places = self.attaching.points
         return replace(
             self,
+            attaching=replace(self.attaching, points=None if places is None else places.to(device)),
             points=self.points.to(device),
             operators=self.operators.to(device),
             graph_parameters={name: value.to(device) for name, value in self.graph_parameters.items()},
@@ -118,7 +124,8 @@ class Predictor:
         for start in range(0, count, _POINTS_PER_BATCH):
             rows = slice(start, min(start + _POINTS_PER_BATCH, count))
             z = self.features(X[rows])
-            joined = self._edges(z) if edges is None else edges[rows]
+            place = self.attaching.features
+            joined = self._edges(z if place is None else place(X[rows])) if edges is None else edges[rows]
             out[rows] = self._batch(torch.from_numpy(z).to(self.points.device), joined)
             if progress is not None:
                 progress(rows.stop, count)
@@ -129,9 +136,10 @@ class Predictor:
         shape = (len(z), n)
         if how.k == 0:
             return sp.csr_array(shape, dtype=np.float32)
-        device = self.points.device
+        places = self.points if how.points is None else how.points
+        device = places.device
         queries = torch.from_numpy(z).to(device) if device.type == "cuda" else z
-        points = self.points if device.type == "cuda" else self.points.numpy()
+        points = places if device.type == "cuda" else places.numpy()
         # Exact: an index would have to be built anew for every batch.
         found = nearest(points, how.k, queries=queries, metric=how.metric, method="exact")
         bandwidth: Any = how.bandwidth

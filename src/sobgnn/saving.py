@@ -14,7 +14,8 @@ from sobgnn.artifact import Arrays, pack_predictor, unpack_predictor
 # Fitted values that JSON holds.
 SCALARS = (
     "n_features_in_", "n_iter_", "mixing_", "diffusion_", "smoothing_", "weak_labels_", "temperature_",
-    "out_of_fold_accuracy_", "out_of_fold_log_loss_", "scale_", "tuned_",
+    "out_of_fold_accuracy_", "out_of_fold_log_loss_", "scale_", "neighbor_scale_",
+    "tuned_",
 )  # fmt: skip
 
 
@@ -34,12 +35,14 @@ def take_apart(estimator: Any) -> tuple[dict[str, Any], Arrays]:
     return config, arrays
 
 
-def settings(config: dict[str, Any]) -> dict[str, Any]:
-    """The estimator's parameters."""
-    stored = dict(config["settings"])
-    if isinstance(stored["class_weight"], list):
-        stored["class_weight"] = dict(stored["class_weight"])
-    return stored
+def settings(stored: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of an estimator as they were before JSON made lists of them."""
+    restored = dict(stored)
+    if isinstance(stored.get("class_weight"), list):
+        restored["class_weight"] = dict(stored["class_weight"])
+    if isinstance(stored.get("scale"), list):
+        restored["scale"] = tuple(stored["scale"])
+    return restored
 
 
 def put_together(estimator: Any, config: dict[str, Any], arrays: Arrays, device: str | torch.device) -> None:
@@ -48,6 +51,8 @@ def put_together(estimator: Any, config: dict[str, Any], arrays: Arrays, device:
     estimator.classes_ = np.array(values, dtype=object if kind == "object" else np.dtype(kind))
     for name in SCALARS:
         setattr(estimator, name, config["fitted"][name])
+    if estimator.tuned_ is not None:
+        estimator.tuned_ = settings(estimator.tuned_)
     if config["feature_names"]:
         estimator.feature_names_in_ = np.array(config["feature_names"], dtype=object)
     estimator.predictor_ = unpack_predictor(config, arrays).to(device)
@@ -71,6 +76,8 @@ def _plain(value: Any) -> Any:
         return value.item()
     if isinstance(value, Mapping):
         return [[_plain(key), _plain(entry)] for key, entry in value.items()]
+    if isinstance(value, tuple):
+        return [_plain(entry) for entry in value]
     if isinstance(value, torch.device):
         return str(value)
     return value if isinstance(value, (str, int, float, bool, type(None))) else None

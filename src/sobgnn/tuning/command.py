@@ -101,7 +101,7 @@ def _shown(seen: Any) -> Any:
     """A search as the terminal's bar shows a fit."""
     from sobgnn.fitting import FitProgress
 
-    return FitProgress("trials", seen.done, seen.total, seen.log_loss, seen.accuracy)  # type: ignore[arg-type]
+    return FitProgress("trials", seen.done, seen.total, seen.log_loss, seen.accuracy)
 
 
 def _folder(name: str, study: str | None, under: Path = Path("runs")) -> Path:

@@ -14,12 +14,13 @@ import torch
 from sklearn.base import clone
 
 from sobgnn.classifier import SobolevClassifier
-from sobgnn.features import FeatureMap, Scale
+from sobgnn.features import FeatureMap
 from sobgnn.fitting import FitProgress
 from sobgnn.graph import Graph
 from sobgnn.knn import graph_from_neighbors
 from sobgnn.labels import encode_labels
 from sobgnn.neighbors import Neighbors, nearest
+from sobgnn.preparation import decide_scales
 from sobgnn.tuning.space import SPACE, Between, OneOf, Space
 
 # Searched only where the graph is made from the points.
@@ -84,23 +85,24 @@ class Problem:
         self.name = study_name(points, y, graph=graph, base=base, space=self.space, seed=seed, members=members)
         self.first = {name: known[name] for name, values in self.space.items() if values.holds(known[name])}
         self.seed = seed
-        scale = _scale(points, codes, base, seed)
+        scales = decide_scales(base.scale, points, codes, base.k, base.n_components, np.random.default_rng(seed))
         # Whatever the estimator would choose anew in a refit, with another k.
-        self.decided = {"scale": scale} if base.scale == "auto" else {}
+        self.decided = {"scale": tuple(scales)} if base.scale == "auto" else {}
         # The first draw of the estimator's own generator, so that a refit on X sees the same features.
         drawn = int(np.random.default_rng(seed).integers(2**31))
-        self.points = FeatureMap.fit(points, scale=scale, n_components=base.n_components, seed=drawn)(points)
-        self.found = self._neighbours(space.get("k")) if graph is None else None
+        maps = [FeatureMap.fit(points, scale=scale, n_components=base.n_components, seed=drawn) for scale in scales]
+        self.points = maps[1](points)
+        self.found = self._neighbours(maps[0](points), space.get("k")) if graph is None else None
 
-    def _neighbours(self, searched: Between | OneOf | None) -> Neighbors:
+    def _neighbours(self, points: npt.NDArray[np.float32], searched: Between | OneOf | None) -> Neighbors:
         largest = self.base.k
         if isinstance(searched, Between):
             largest = max(largest, int(searched.high))
         elif isinstance(searched, OneOf):
             largest = max(largest, *searched.choices)
         device = torch.device(self.base.device or "cpu")
-        z: Any = torch.from_numpy(self.points).to(device) if device.type == "cuda" else self.points
-        k = min(largest, len(self.points) - 1)
+        z: Any = torch.from_numpy(points).to(device) if device.type == "cuda" else points
+        k = min(largest, len(points) - 1)
         return nearest(z, k, metric=self.base.metric, method=self.base.method)
 
     def graph(self, classifier: SobolevClassifier) -> Any:
@@ -121,17 +123,6 @@ class Problem:
         if "tune" in parameters:
             classifier.set_params(tune=None)
         return classifier.fit(self.points, self.y, graph=self.graph(classifier), progress=hook)
-
-
-def _scale(X: Any, codes: npt.NDArray[np.int64], base: SobolevClassifier, seed: int) -> Scale | None:
-    """What the estimator with the base's k would choose."""
-    if base.scale != "auto":
-        return base.scale
-    if sp.issparse(X) and base.n_components is not None and X.shape[1] > base.n_components:
-        return None
-    from sobgnn.preparation import choose_scale
-
-    return choose_scale(X, codes, base.k, base.n_components, np.random.default_rng(seed))
 
 
 def _check_holdable(classes: npt.NDArray[Any], codes: npt.NDArray[np.int64], base: SobolevClassifier) -> None:
