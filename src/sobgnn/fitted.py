@@ -108,7 +108,8 @@ def metrics(fitted: Fitted) -> dict[str, Any]:
         "agreement": [a for a in report.agreement if np.isfinite(a)] if report.agreement else [],
     }
     weights = fitted.classifier.filter_weights_
-    result["filters"] = [] if weights is None else filter_names(weights.shape[1], fitted.classifier.predictor_.network.alpha)
+    alpha = fitted.classifier.predictor_.network.alpha  # that of a tuned estimator is not its parameter
+    result["filters"] = [] if weights is None else filter_names(weights.shape[1], alpha)
     result["filter_weights"] = [] if weights is None else weights.astype(float).round(6).tolist()
     for name in ("mixing", "diffusion", "weak_labels", "smoothing"):
         result[name] = float(getattr(fitted.classifier, f"{name}_"))
