@@ -61,6 +61,9 @@ def fitted_run(
         component_labelled_=np.ones(len(X), dtype=bool),
         alpha=3,
         mixing_=0.75,
+        diffusion_=0.2,
+        weak_labels_=0.1,
+        predictor_=SimpleNamespace(network=SimpleNamespace(alpha=3)),
         smoothing_=0.5,
     )
     return Fitted(name, classifier, table, given, {"reading": 0.1, "fitting": 2.4}, search=search)

@@ -215,6 +215,8 @@ def joined(device: torch.device | str | None = None) -> Iterator[Ranks]:
                 stack.enter_context(warnings.catch_warnings())
                 warnings.simplefilter("ignore")
             yield ranks
+            # Together: a rank whose peer has closed its connection already may be ended by gloo for it.
+            ranks.wait()
     except RuntimeError as error:
         # gloo and NCCL tell a closed connection from other errors in words only.
         words = ("Connection closed", "Connection reset", "Broken pipe", "NCCL", "Timed out", "gloo")
