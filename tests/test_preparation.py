@@ -44,9 +44,7 @@ def test_many_points_are_judged_by_a_sample(monkeypatch):
     assert choose_scales(X, y, 5, None, np.random.default_rng(0)).neighbors.endswith("unit")
 
 
-def test_networks_get_another_scaling_than_neighbours_where_they_learn_better_from_it():
-    # Neighbours by angle are as good as by distance here, but two small columns that hold the class drown in length
-    # once columns are not divided by their range.
+def test_networks_keep_columns_divided_by_their_range_where_a_small_one_holds_the_class():
     generator = np.random.default_rng(0)
     y = generator.integers(0, 2, 600)
     X = generator.normal(size=(600, 6)) * [100, 100, 100, 100, 1, 1]
