@@ -42,6 +42,14 @@ def test_the_best_mean_validation_chooses_the_setting_whose_seeds_count(records:
     assert not ours.overtaken
 
 
+def test_settings_that_are_equal_stay_equal_in_whatever_order_their_seeds_came() -> None:
+    scores = (0.1, 0.2, 0.3, 0.4, 0.7)  # added one by one from the other end they are 2e-16 more
+    search = [line("search", "GCN", 0, seed, score) for seed, score in enumerate(scores)]
+    search += [line("search", "GCN", 1, seed, score) for seed, score in enumerate(reversed(scores))]
+    (cell,) = summarise([*search, line("test", "GCN", 0, 1000, 0.5)])
+    assert cell.trial == 0 and not cell.overtaken
+
+
 def test_a_trial_without_all_its_seeds_is_not_counted(records: list[Record]) -> None:
     ours = summarise([*records, line("search", "S-SobGNN", 2, 0, 1.0)])[0]
     assert (ours.trial, ours.trials) == (1, 2)

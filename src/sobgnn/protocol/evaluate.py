@@ -74,13 +74,15 @@ class Laboratory:
         start = time.perf_counter()
         splits = [self.split(batch.cell.labels, member.seed) for member in batch.members]
         measured = batch.cell.study == "ablations" and self.device.type == "cuda"
+        held = 0
         if measured:
             torch.cuda.reset_peak_memory_stats(self.device)
+            held = torch.cuda.memory_allocated(self.device)  # workspaces of earlier batches, among others
         one = self._networks if batch.cell.model in MODELS else self._predictors
         scores = one(batch, splits)
         measures = self._operator_size(batch) if batch.cell.study == "ablations" else {}
         if measured:
-            measures["peak MB"] = torch.cuda.max_memory_allocated(self.device) / 1e6
+            measures["peak MB"] = (torch.cuda.max_memory_allocated(self.device) - held) / 1e6
         seconds = (time.perf_counter() - start) / len(batch.members)
         return [
             Record(

@@ -15,6 +15,7 @@ from sobgnn.protocol.data import with_k
 from sobgnn.protocol.evaluate import Laboratory, Limits
 from sobgnn.protocol.plan import Batch, Cell, search_batches, test_batches
 from sobgnn.protocol.results import Key, Record, Writer, read
+from sobgnn.protocol.statistics import exact_mean
 
 
 @dataclass
@@ -155,8 +156,7 @@ def choose(cell: Cell, known: dict[Key, Record]) -> tuple[int, dict[str, Any]]:
             (cell.study, "search", cell.dataset, cell.labels, cell.model, cell.variant, trial, seed)
             for seed in cell.search_seeds
         ]
-        values = [known[key].validation_accuracy or 0.0 for key in keys]
-        means[trial] = sum(values) / len(values)
+        means[trial] = exact_mean([known[key].validation_accuracy or 0.0 for key in keys])
     best = max(means, key=lambda trial: (means[trial], -trial))
     return best, settings[best]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sobgnn.protocol.results import Record
-from sobgnn.protocol.statistics import Interval, bootstrap
+from sobgnn.protocol.statistics import Interval, bootstrap, exact_mean
 
 CellKey = tuple[str, str, str, str, str]
 
@@ -74,7 +74,7 @@ def _summary(key: CellKey, lines: list[Record]) -> Summary:
         elif line.test_accuracy is not None:
             test.setdefault(line.trial, {})[line.seed] = line
     seeds = {seed for scores in search.values() for seed in scores}
-    means = {trial: sum(s.values()) / len(s) for trial, s in sorted(search.items()) if len(s) == len(seeds)}
+    means = {t: exact_mean(scores.values()) for t, scores in sorted(search.items()) if len(scores) == len(seeds)}
     summary = Summary(
         *key,
         trials=len(means),

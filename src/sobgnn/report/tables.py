@@ -43,10 +43,10 @@ def shown(interval: Interval) -> str:
     return f"{interval.mean:.2f} ± {interval.margin:.2f}"
 
 
-def shortfall(cell: Summary, seeds: int = SEEDS) -> str:
+def shortfall(cell: Summary, seeds: int = SEEDS, trials: int = TRIALS) -> str:
     """What a cell has less of than the protocol asks for, in words; empty where nothing."""
     parts = []
-    if cell.trial >= 0 and cell.trials < TRIALS:
+    if cell.trial >= 0 and cell.trials < trials:
         parts.append(f"{cell.trials} trial{'s' * (cell.trials != 1)}")
     if cell.trial >= 0 and cell.search_seeds < SEARCH_SEEDS:
         parts.append(f"{cell.search_seeds} search seed{'s' * (cell.search_seeds != 1)}")
@@ -57,11 +57,11 @@ def shortfall(cell: Summary, seeds: int = SEEDS) -> str:
     return ", ".join(parts)
 
 
-def entry(cell: Summary | None, seeds: int = SEEDS) -> str:
+def entry(cell: Summary | None, seeds: int = SEEDS, trials: int = TRIALS) -> str:
     """A cell for people: mean ± margin and, in brackets, where it falls short of the protocol."""
     if cell is None:
         return "–"
-    short = shortfall(cell, seeds)
+    short = shortfall(cell, seeds, trials)
     return shown(cell.accuracy) + (f" ({short})" if short else "")
 
 
