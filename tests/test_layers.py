@@ -60,9 +60,9 @@ ORDER = [
 ]
 
 
-# The one way down: an estimator that is asked to tune itself calls the search, which fits estimators. Imported when
-# it is called, so that nothing below is needed to load or fit one.
-ON_REQUEST = {"classifier": {"tuning"}}
+# The ways down, imported when they are called, so that nothing below is needed otherwise: an estimator that is asked to
+# tune itself calls the search, which fits estimators; the protocol's command for tables calls what reads its lines.
+ON_REQUEST = {"classifier": {"tuning"}, "protocol": {"report"}}
 
 
 def imported_rooms(path: Path) -> set[str]:
@@ -90,7 +90,8 @@ def test_a_module_imports_only_from_modules_above_it(path: Path) -> None:
 
 
 def test_what_is_imported_on_request_is_not_imported_before() -> None:
-    code = "import sobgnn.classifier, sys; print([m for m in sys.modules if m.startswith('sobgnn.tuning')])"
+    loads = "import sobgnn.classifier, sobgnn.protocol.__main__, sys"
+    code = f"{loads}; print([m for m in sys.modules if m.startswith(('sobgnn.tuning', 'sobgnn.report'))])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240)
     assert done.stdout.strip() == "[]"
 

@@ -47,7 +47,8 @@ def test_settings_that_are_equal_stay_equal_in_whatever_order_their_seeds_came()
     search = [line("search", "GCN", 0, seed, score) for seed, score in enumerate(scores)]
     search += [line("search", "GCN", 1, seed, score) for seed, score in enumerate(reversed(scores))]
     (cell,) = summarise([*search, line("test", "GCN", 0, 1000, 0.5)])
-    assert cell.trial == 0 and not cell.overtaken
+    assert cell.trial == 0
+    assert not cell.overtaken
 
 
 def test_a_trial_without_all_its_seeds_is_not_counted(records: list[Record]) -> None:

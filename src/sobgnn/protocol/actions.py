@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import warnings
 from collections.abc import Callable, Sequence
@@ -152,8 +151,9 @@ def report(
             minutes[study] = float(value)
         except ValueError:
             raise ValueError(f"Device minutes must be STUDY=MINUTES, such as table1=52.5, but got {entry!r}.") from None
-    # Loaded by name: a command stands below all rooms, while the rest of this folder stands above the report.
-    paths: list[Path] = importlib.import_module("sobgnn.report.results").write(lines, out, minutes)
+    from sobgnn.report import results  # which reads this room's lines: needed by this command alone
+
+    paths = results.write(lines, out, minutes)
     for path in paths:
         say(str(path))
     return paths
