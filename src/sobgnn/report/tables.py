@@ -15,7 +15,7 @@ from sobgnn.report.summary import Summary
 OURS = "S-SobGNN"
 TRIALS, SEARCH_SEEDS, SEEDS = 100, 5, 50  # the paper's; a cell with fewer says so
 _MODELS = (
-    "Cheby", "GCN", "GAT", "SIGN", "SGC", "ClusterGCN", "SuperGAT", "Transformer", OURS,
+    "Cheby", "GCN", "GAT", "SIGN", "SGC", "ClusterGCN", "SuperGAT", "Transformer", OURS, "S-SobGNN+self",
     "MLP", "LogReg", "SVM", "LabelSpreading", "SobolevClassifier",
 )  # fmt: skip
 _DATASETS = ("cancer", "cancer-binary", "20news", "20news-stripped", "har", "isolet")
