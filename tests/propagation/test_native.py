@@ -9,6 +9,7 @@ import torch
 from propagation_cases import random_graph, rows_of, stencil_of
 
 from sobgnn.propagation import dispatch, each, expand, native, portable, reduce
+from sobgnn.propagation.stencil import transpose
 
 needs_kernel = pytest.mark.skipif(not native.available(), reason="the compiled kernel is not installed")
 
@@ -37,14 +38,15 @@ def test_every_instruction_set_and_number_of_orders_agrees_with_the_portable_bac
 
 
 @needs_kernel
-def test_the_number_of_threads_does_not_change_a_bit(monkeypatch):
+@pytest.mark.parametrize("width", [37, 48])  # 48, whole vectors: reduce goes along the rows of the transpose
+def test_the_number_of_threads_does_not_change_a_bit(monkeypatch, width):
     monkeypatch.setenv("SOBGNN_BACKEND", "native")
     stencil = stencil_of(random_graph(3000, 8, hub=True), 4)
-    x, g = features(3000, 37), features(3000, 4, 37)
+    x, g = features(3000, width), features(3000, 4, width)
     before = torch.get_num_threads()
     try:
         results = []
-        for threads in (1, 2, 3):
+        for threads in (1, 2, 3, 7):
             torch.set_num_threads(threads)
             results.append((expand(stencil, x), reduce(stencil, g), each(stencil, g)))
     finally:
@@ -63,6 +65,38 @@ def test_a_long_row_keeps_its_accuracy():
     native.run(stencil, torch.ones(nodes, 2), got)
     expected = (stencil.scale_in[:, 1].double() * stencil.scale_out[0, 1].double()).sum()
     torch.testing.assert_close(got.double(), expected.expand(1, 1, 2), rtol=3e-5, atol=0)
+
+
+@needs_kernel
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("alpha", [3, 8])
+def test_reduce_over_more_inputs_than_outputs_and_the_other_way_round(alpha, threads):
+    # Rectangular, int64, some rows and columns empty, several parts: what each thread takes from everywhere adds up.
+    graph = random_graph(500, 6, isolated=20)
+    keep = [3, 4, 77, 499, 120, 121, 122, 250, 8]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        wide = rows_of(graph, keep, alpha, 0.7, index=torch.int64)
+        for stencil, inputs, outputs in ((wide, 500, 9), (transpose(wide), 9, 500)):
+            g = features(inputs, alpha, 80)
+            got, want = torch.full((outputs, 80), torch.nan), torch.empty(outputs, 80)
+            native.run(stencil, g, got)
+            portable.run(stencil, g, want)
+            torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+    finally:
+        torch.set_num_threads(before)
+
+
+@needs_kernel
+def test_reduce_onto_a_long_row_keeps_its_accuracy():
+    nodes = 50_000
+    graph = random_graph(nodes, 0, hub=True, low=0.0, high=0.0)
+    stencil = stencil_of(graph, 3)
+    got, want = torch.empty(nodes, 16), torch.empty(nodes, 16, dtype=torch.float64)
+    native.run(stencil, torch.ones(nodes, 3, 16), got)
+    portable.run(stencil_of(graph, 3, dtype=torch.float64), torch.ones(nodes, 3, 16, dtype=torch.float64), want)
+    torch.testing.assert_close(got.double(), want, rtol=3e-5, atol=0)
 
 
 @needs_kernel

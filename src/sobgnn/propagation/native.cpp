@@ -10,8 +10,12 @@
 // A row is summed by one thread in the order of its entries, so the number of threads does not change a bit.
 // Sums run over at most `chunk` entries before they join the total: hubs lose no accuracy to their length.
 //
+// reduce may go the other way, along the rows of the transpose: x[j], all orders of it, stays in registers while its
+// share is added to every out[i] that reads it. An entry then costs one row read and written, instead of alpha rows
+// read. Each thread has a range of outputs and takes what falls into it from all rows, in their order.
+//
 // The file includes itself once for each instruction set, because a target attribute must be spelled at each
-// function. `propagate` is what a pass defines.
+// function. `propagate` and `scatter` are what a pass defines.
 
 #ifndef SOBGNN_PASS
 
@@ -19,6 +23,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #ifdef _OPENMP
@@ -36,6 +41,7 @@ constexpr int chunk = 256;     // entries whose coefficients fit the first-level
 constexpr int group = 6;       // orders that are summed at once
 constexpr int distance = 64;   // entries between calling a row into the cache and reading it: about one row ahead
 constexpr int line = 64;       // bytes
+constexpr int64_t longest = 4096;  // entries that are added to an output one by one; more are summed in chunks
 
 template <class T> struct Problem {
   int64_t rows, inputs, alpha, width;
@@ -48,7 +54,25 @@ template <class T> struct Problem {
   T epsilon;
   const T *x;
   T *out;
+  const int64_t *t_indptr;  // of the transpose
+  const void *t_indices;
+  bool t_wide;
+  const float *t_weight;
   bool scattered;  // entries lie far apart, so that their rows are called into the cache ahead of time
+
+  int64_t index(int64_t e) const {
+    return wide ? static_cast<const int64_t *>(indices)[e] : int64_t(static_cast<const int32_t *>(indices)[e]);
+  }
+  Problem transposed() const {
+    Problem p = *this;
+    std::swap(p.rows, p.inputs);
+    std::swap(p.indptr, p.t_indptr);
+    std::swap(p.indices, p.t_indices);
+    std::swap(p.wide, p.t_wide);
+    std::swap(p.weight, p.t_weight);
+    std::swap(p.scale_out, p.scale_in);
+    return p;
+  }
 };
 
 // Denormals are slow and worth nothing here: products flush to zero in a worker, and its mode comes back after.
@@ -136,39 +160,47 @@ int64_t first_row(const int64_t *indptr, int64_t rows, int part, int parts) {
   return low;
 }
 
-// Whether rows of x are read from all over: then the cache needs to be told ahead, which costs a fifth where it
+// Whether entries, `bytes` each, lie all over: then the cache needs to be told ahead, which costs a fifth where it
 // knows already. Looked up in a few rows: is an entry within half a megabyte of where the row before it started?
-template <class T> bool scattered(const Problem<T> &p) {
-  const int64_t bytes = p.width * (p.orders_in ? p.alpha : 1) * int64_t(sizeof(T));
-  const auto index = [&](int64_t e) {
-    return p.wide ? static_cast<const int64_t *>(p.indices)[e] : int64_t(static_cast<const int32_t *>(p.indices)[e]);
-  };
+template <class T> bool scattered(const Problem<T> &p, int64_t bytes) {
   int64_t seen = 0, far = 0;
   for (int64_t sample = 0; sample < 64; ++sample) {
     const int64_t row = 1 + sample * (p.rows - 1) / 64;
     if (row >= p.rows || p.indptr[row - 1] == p.indptr[row]) continue;
-    const int64_t before = index(p.indptr[row - 1]), stop = std::min(p.indptr[row + 1], p.indptr[row] + 64);
+    const int64_t before = p.index(p.indptr[row - 1]), stop = std::min(p.indptr[row + 1], p.indptr[row] + 64);
     for (int64_t e = p.indptr[row]; e < stop; ++e, ++seen) {
-      const int64_t gap = index(e) - before;
+      const int64_t gap = p.index(e) - before;
       far += (gap < 0 ? -gap : gap) * bytes > (int64_t(1) << 19);
     }
   }
   return 4 * far > seen;
 }
 
-template <class T> using Rows = void (*)(const Problem<T> &, int64_t, int64_t);
+// Whether every output has few entries, which must be, for them to be added one by one.
+template <class T> bool short_rows(const Problem<T> &p) {
+  int64_t most = 0;
+  for (int64_t row = 0; row < p.rows; ++row) most = std::max(most, p.indptr[row + 1] - p.indptr[row]);
+  return most <= longest;
+}
+
+template <class T> struct Kernel {
+  void (*gather)(const Problem<T> &, int64_t, int64_t);
+  void (*scatter)(const Problem<T> &, int64_t, int64_t);
+  int64_t lanes;  // of a vector
+};
 
 // level: 3 the best there is, 2 at most AVX2, 1 plain.
-template <class T> Rows<T> kernel(int level) {
+template <class T> Kernel<T> kernel(int level) {
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
   __builtin_cpu_init();
   if (level >= 3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
-    return avx512::propagate<T>;
-  if (level >= 2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2::propagate<T>;
+    return {avx512::propagate<T>, avx512::scatter<T>, 64 / sizeof(T)};
+  if (level >= 2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    return {avx2::propagate<T>, avx2::scatter<T>, 32 / sizeof(T)};
 #endif
   (void)level;
-  return plain::propagate<T>;
+  return {plain::propagate<T>, plain::scatter<T>, 16 / sizeof(T)};
 }
 
 template <class T> void run(Problem<T> problem, int threads, int level) {
@@ -180,11 +212,18 @@ template <class T> void run(Problem<T> problem, int threads, int level) {
     std::copy(problem.x, problem.x + size, padded.begin());
     problem.x = padded.data();
   }
-  const Rows<T> rows = kernel<T>(level);
-  problem.scattered = scattered(problem);
+  const Kernel<T> kernels = kernel<T>(level);
+  // Two orders gain nothing: an output is read and written, instead of two rows read.
+  const bool scatter = problem.orders_in && !problem.orders_out && problem.alpha > 2 &&
+                       problem.width % kernels.lanes == 0 && short_rows(problem);
+  const auto rows = scatter ? kernels.scatter : kernels.gather;
+  const int64_t bytes = problem.width * int64_t(sizeof(T));
+  problem.scattered = scattered(problem, problem.orders_in && !scatter ? problem.alpha * bytes : bytes);
 #ifdef _OPENMP
-  // More parts than threads, taken as they come: a thread that is held up does not hold up the others.
-  const int parts = threads > 1 ? int(std::min<int64_t>(16 * threads, problem.rows)) : 1;
+  // More parts than threads, taken as they come: a thread that is held up does not hold up the others. But where
+  // every part of the outputs takes something from everywhere, each part is one more pass over x.
+  const int each = scatter && problem.scattered ? 1 : 16;
+  const int parts = threads > 1 ? int(std::min<int64_t>(each * threads, problem.rows)) : 1;
 #pragma omp parallel num_threads(threads) if (parts > 1)
   {
     FlushDenormals flush;
@@ -204,11 +243,12 @@ template <class T> void run(Problem<T> problem, int threads, int level) {
 
 #define DEFINE(NAME, T)                                                                                             \
   extern "C" __attribute__((visibility("default"))) void NAME(                                                      \
-      int orders_in, int orders_out, int64_t rows, int64_t inputs, int64_t alpha, int64_t width, const int64_t *indptr,             \
-      const void *indices, int wide, const float *weight, const T *scale_out, const T *scale_in, double epsilon,    \
-      const T *x, T *out, int threads, int level) {                                                                 \
-    run<T>({rows, inputs, alpha, width, orders_in != 0, orders_out != 0, indptr, indices, wide != 0, weight, scale_out,     \
-            scale_in, T(epsilon), x, out, false},                                                                          \
+      int orders_in, int orders_out, int64_t rows, int64_t inputs, int64_t alpha, int64_t width,                    \
+      const int64_t *indptr, const void *indices, int wide, const float *weight, const int64_t *t_indptr,           \
+      const void *t_indices, int t_wide, const float *t_weight, const T *scale_out, const T *scale_in,              \
+      double epsilon, const T *x, T *out, int threads, int level) {                                                 \
+    run<T>({rows, inputs, alpha, width, orders_in != 0, orders_out != 0, indptr, indices, wide != 0, weight,        \
+            scale_out, scale_in, T(epsilon), x, out, t_indptr, t_indices, t_wide != 0, t_weight, false},            \
            threads, level);                                                                                         \
   }
 
@@ -485,6 +525,110 @@ template <class T> TARGET void propagate(const Problem<T> &p, int64_t begin, int
       case 4: shapes<T, 4>(p, begin, end, first); break;
       case 5: shapes<T, 5>(p, begin, end, first); break;
       default: shapes<T, group>(p, begin, end, first);
+    }
+  }
+}
+
+// The orders first .. first + A - 1 of all rows of x, added to the outputs [begin, end). p is the transpose: its rows
+// are those of x, its columns the outputs.
+template <class T, int A>
+TARGET void scatter_orders(const Problem<T> &p, int64_t begin, int64_t end, int64_t first) {
+  constexpr int W = BYTES / sizeof(T), all = REGISTERS + REGISTERS / 3;
+  constexpr int V = 4 * (A + 1) < all ? 4 : 2 * (A + 1) < all ? 2 : 1;
+  using vector = typename Vector<T, W>::type;
+  const int64_t columns = p.alpha + 1, width = p.width;
+  const auto fill = p.wide ? coefficients<T, int64_t, A> : coefficients<T, int32_t, A>;
+  const Caller<T> caller = {reinterpret_cast<const char *>(p.out), width * int64_t(sizeof(T)),
+                            std::min<int64_t>(width * int64_t(sizeof(T)), 1024), p.scale_in, columns};
+  alignas(line) T coefficient[chunk * A];
+  alignas(line) int64_t position[chunk];
+
+  // Rows that have an entry in [begin, end), as far as their first and last tell.
+  int64_t low = p.rows, high = 0;
+  const auto reads = [&](int64_t e) {
+    return p.t_wide ? static_cast<const int64_t *>(p.t_indices)[e] : static_cast<const int32_t *>(p.t_indices)[e];
+  };
+  for (int64_t i = begin; i < end; ++i) {
+    if (p.t_indptr[i] < p.t_indptr[i + 1]) {
+      low = std::min<int64_t>(low, reads(p.t_indptr[i]));
+      high = std::max<int64_t>(high, reads(p.t_indptr[i + 1] - 1) + 1);
+    }
+  }
+  if (p.epsilon != T(0)) low = std::min(low, begin), high = std::max(high, end);
+
+  for (int64_t row = low; row < high; ++row) {
+    int64_t start = p.indptr[row], last = p.indptr[row + 1];
+    const auto bisect = [&](int64_t bound) {  // the first entry at `bound` or after it
+      int64_t e = start;
+      for (int64_t rest = last - start; rest > 0;) {
+        const int64_t half = rest / 2;
+        const bool right = p.index(e + half) < bound;
+        e = right ? e + half + 1 : e;
+        rest = right ? rest - half - 1 : half;
+      }
+      return e;
+    };
+    if (start < last && p.index(start) < begin) start = bisect(begin);
+    if (start < last && p.index(last - 1) >= end) last = bisect(end);
+    const int64_t stop = last + (p.epsilon != T(0) && begin <= row && row < end);
+    const T *const scale = p.scale_out + row * columns + first;
+    const T *const x = p.x + (row * p.alpha + first - 1) * width;
+    for (int64_t from = start; from < stop; from += chunk) {
+      const int64_t to = std::min<int64_t>(from + chunk, stop);
+      fill(p, row, from, to, last, first, width, coefficient, position);
+      const auto block = [&](auto vectors, auto ahead, int64_t column) TARGET ALWAYS {
+        constexpr int count = decltype(vectors)::value;
+        vector own[A][count];
+#pragma GCC unroll 8
+        for (int a = 0; a < A; ++a)
+#pragma GCC unroll 8
+          for (int v = 0; v < count; ++v)
+            own[a][v] = scale[a] * *reinterpret_cast<const vector *>(x + a * width + column + v * W);
+        for (int64_t e = 0; e < to - from; ++e) {
+          if constexpr (decltype(ahead)::value) {
+            const int64_t next = p.index(std::min(from + e + distance, p.indptr[p.rows] - 1));
+            if (begin <= next && next < end) caller(next);
+          }
+          vector *const target = reinterpret_cast<vector *>(p.out + position[e] + column);
+          vector sum[count];
+#pragma GCC unroll 8
+          for (int v = 0; v < count; ++v) sum[v] = coefficient[place<T, A>(e, 0)] * own[0][v];
+#pragma GCC unroll 8
+          for (int a = 1; a < A; ++a)
+#pragma GCC unroll 8
+            for (int v = 0; v < count; ++v) sum[v] += coefficient[place<T, A>(e, a)] * own[a][v];
+#pragma GCC unroll 8
+          for (int v = 0; v < count; ++v) target[v] += sum[v];
+        }
+      };
+      const auto blocks = [&](auto vectors, int64_t column) TARGET ALWAYS {
+        if (p.scattered && column == 0)
+          block(vectors, std::true_type(), column);
+        else
+          block(vectors, std::false_type(), column);
+      };
+      int64_t column = 0;
+      for (; column + V * W <= width; column += V * W) blocks(std::integral_constant<int, V>(), column);
+      if constexpr (V > 2)
+        if (column + 2 * W <= width) blocks(std::integral_constant<int, 2>(), column), column += 2 * W;
+      if constexpr (V > 1)
+        if (column < width) blocks(std::integral_constant<int, 1>(), column);
+    }
+  }
+}
+
+// reduce for the outputs [begin, end) of p, along the rows of its transpose. The width is whole vectors.
+template <class T> TARGET void scatter(const Problem<T> &p, int64_t begin, int64_t end) {
+  const Problem<T> transposed = p.transposed();
+  std::fill(p.out + begin * p.width, p.out + end * p.width, T(0));
+  for (int64_t first = 1; first <= p.alpha; first += group) {
+    switch (std::min<int64_t>(group, p.alpha - first + 1)) {
+      case 1: scatter_orders<T, 1>(transposed, begin, end, first); break;
+      case 2: scatter_orders<T, 2>(transposed, begin, end, first); break;
+      case 3: scatter_orders<T, 3>(transposed, begin, end, first); break;
+      case 4: scatter_orders<T, 4>(transposed, begin, end, first); break;
+      case 5: scatter_orders<T, 5>(transposed, begin, end, first); break;
+      default: scatter_orders<T, group>(transposed, begin, end, first);
     }
   }
 }

@@ -41,8 +41,8 @@ def run(stencil: Stencil, x: Tensor, out: Tensor, *, level: str = "avx512") -> N
     assert library is not None  # the caller asked available()
     function = library.sobgnn_propagate_f64 if dtype == torch.float64 else library.sobgnn_propagate_f32
     # Held by name: the kernel sees addresses only.
-    tensors = tuple(tensor.contiguous() for tensor in (*stencil[:3], stencil.scale_out, stencil.scale_in, x))
-    indptr, indices, weight, scale_out, scale_in, x = tensors
+    tensors = tuple(tensor.contiguous() for tensor in (*stencil[:8], x))
+    indptr, indices, weight, t_indptr, t_indices, t_weight, scale_out, scale_in, x = tensors
     rows, inputs, alpha = scale_out.shape[0], scale_in.shape[0], scale_in.shape[1] - 1
     function(
         x.dim() == 3,
@@ -55,6 +55,10 @@ def run(stencil: Stencil, x: Tensor, out: Tensor, *, level: str = "avx512") -> N
         indices.data_ptr(),
         indices.dtype == torch.int64,
         weight.data_ptr(),
+        t_indptr.data_ptr(),
+        t_indices.data_ptr(),
+        t_indices.dtype == torch.int64,
+        t_weight.data_ptr(),
         scale_out.data_ptr(),
         scale_in.data_ptr(),
         stencil.epsilon,
@@ -99,7 +103,8 @@ _NUMBER, _FLAG, _POINTER, _REAL = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p,
 _SIGNATURES = {
     "sobgnn_propagate": [
         *(_FLAG, _FLAG, _NUMBER, _NUMBER, _NUMBER, _NUMBER),
-        *(_POINTER, _POINTER, _FLAG, _POINTER, _POINTER, _POINTER, _REAL),
+        *(_POINTER, _POINTER, _FLAG, _POINTER, _POINTER, _POINTER, _FLAG, _POINTER),
+        *(_POINTER, _POINTER, _REAL),
         *(_POINTER, _POINTER, _FLAG, _FLAG),
     ],
     "sobgnn_combine": [*[_POINTER] * 4, _NUMBER, _NUMBER, _FLAG, _FLAG, _FLAG],

@@ -17,8 +17,8 @@ class Stencil(NamedTuple):
     The scales keep every base :math:`w_{ij} q_i q_j` at about 1 or below, so that no power overflows.
 
     All tensors live on one device. The pattern is trusted: sizes and types are checked at each call, but an
-    index outside [0, C) or an ``indptr`` that does not end at E is undefined behaviour, as reading E indices to
-    check them would cost as much as the work itself.
+    index outside [0, C), an ``indptr`` that does not end at E or a row whose indices do not ascend is undefined
+    behaviour, as reading E indices to check them would cost as much as the work itself.
 
     Attributes:
         indptr: [R + 1] int64. CSR, rows are outputs.
