@@ -68,6 +68,19 @@ def test_a_long_row_keeps_its_accuracy():
 
 
 @needs_kernel
+@pytest.mark.parametrize("level", native.LEVELS)
+def test_a_result_that_is_written_past_the_caches_is_the_same(level):
+    nodes, alpha, width = 70_000, 4, 16
+    assert nodes * alpha * width * 4 > 16 << 20
+    stencil = stencil_of(random_graph(nodes, 2), alpha)
+    for argument in (features(nodes, width), features(nodes, alpha, width)):
+        got, want = torch.empty(nodes, alpha, width), torch.empty(nodes, alpha, width)
+        native.run(stencil, argument, got, level=level)
+        portable.run(stencil, argument, want)
+        torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-5)
+
+
+@needs_kernel
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("alpha", [3, 8])
 def test_reduce_over_more_inputs_than_outputs_and_the_other_way_round(alpha, threads):

@@ -41,6 +41,7 @@ constexpr int chunk = 256;     // entries whose coefficients fit the first-level
 constexpr int group = 6;       // orders that are summed at once
 constexpr int distance = 64;   // entries between calling a row into the cache and reading it: about one row ahead
 constexpr int line = 64;       // bytes
+constexpr int64_t large = 16 << 20;  // bytes of a result that no reader would find in the cache of its core
 constexpr int64_t longest = 4096;  // entries that are added to an output one by one; more are summed in chunks
 
 template <class T> struct Problem {
@@ -59,6 +60,7 @@ template <class T> struct Problem {
   bool t_wide;
   const float *t_weight;
   bool scattered;  // entries lie far apart, so that their rows are called into the cache ahead of time
+  bool past;       // out is written past the caches
 
   int64_t index(int64_t e) const {
     return wide ? static_cast<const int64_t *>(indices)[e] : int64_t(static_cast<const int32_t *>(indices)[e]);
@@ -90,6 +92,13 @@ struct FlushDenormals {
   ~FlushDenormals() { __asm__ __volatile__("msr fpcr, %0" : : "r"(saved)); }
 #endif
 };
+
+// What was written past the caches is seen by other threads after this.
+inline void drain() {
+#if defined(__x86_64__)
+  _mm_sfence();
+#endif
+}
 
 template <class T, int N> struct Vector {
   typedef T type __attribute__((vector_size(N * sizeof(T)), aligned(sizeof(T)), may_alias));
@@ -219,6 +228,10 @@ template <class T> void run(Problem<T> problem, int threads, int level) {
   const auto rows = scatter ? kernels.scatter : kernels.gather;
   const int64_t bytes = problem.width * int64_t(sizeof(T));
   problem.scattered = scattered(problem, problem.orders_in && !scatter ? problem.alpha * bytes : bytes);
+  // The results of all orders in whole vectors: memory then takes each line once, where a store into the cache would
+  // have it fetched first. A product that reads them next takes as long either way.
+  problem.past = problem.orders_out && problem.rows * problem.alpha * bytes >= large && bytes % line == 0 &&
+                 reinterpret_cast<uintptr_t>(problem.out) % line == 0;
 #ifdef _OPENMP
   // More parts than threads, taken as they come: a thread that is held up does not hold up the others. But where
   // every part of the outputs takes something from everywhere, each part is one more pass over x.
@@ -228,13 +241,16 @@ template <class T> void run(Problem<T> problem, int threads, int level) {
   {
     FlushDenormals flush;
 #pragma omp for schedule(dynamic, 1)
-    for (int part = 0; part < parts; ++part)
+    for (int part = 0; part < parts; ++part) {
       rows(problem, first_row(problem.indptr, problem.rows, part, parts),
            first_row(problem.indptr, problem.rows, part + 1, parts));
+      drain();
+    }
   }
 #else
   FlushDenormals flush;
   rows(problem, 0, problem.rows);
+  drain();
   (void)threads;
 #endif
 }
@@ -248,7 +264,7 @@ template <class T> void run(Problem<T> problem, int threads, int level) {
       const void *t_indices, int t_wide, const float *t_weight, const T *scale_out, const T *scale_in,              \
       double epsilon, const T *x, T *out, int threads, int level) {                                                 \
     run<T>({rows, inputs, alpha, width, orders_in != 0, orders_out != 0, indptr, indices, wide != 0, weight,        \
-            scale_out, scale_in, T(epsilon), x, out, t_indptr, t_indices, t_wide != 0, t_weight, false},            \
+            scale_out, scale_in, T(epsilon), x, out, t_indptr, t_indices, t_wide != 0, t_weight, false, false},     \
            threads, level);                                                                                         \
   }
 
@@ -289,6 +305,17 @@ TARGET inline __m512i load(__mmask16 valid, const int64_t *indices) {
   return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
 }
 #endif
+
+// A whole vector to an aligned place, past the caches where the processor can.
+template <class V> TARGET ALWAYS inline void write_past(void *target, V value) {
+#if BYTES == 64
+  _mm512_stream_si512(static_cast<__m512i *>(target), reinterpret_cast<const __m512i &>(value));
+#elif BYTES == 32
+  _mm256_stream_si256(static_cast<__m256i *>(target), reinterpret_cast<const __m256i &>(value));
+#else
+  *static_cast<V *>(target) = value;
+#endif
+}
 
 // Step 1 for the entries [begin, end) of a row; the entry at `last`, after the row's own, is the diagonal's.
 // coefficient[a][e] = (w q_i q_j)^(first + a) t_in[j, first + a], position[e] = where x[j] starts.
@@ -469,7 +496,9 @@ TARGET void orders(const Problem<T> &p, int64_t begin, int64_t end, int64_t firs
         }
       }
       const auto store = [&](T *target, vector value) TARGET ALWAYS {
-        if (low == 0 && high == W) {
+        if (OUT && p.past) {
+          write_past(target, value);
+        } else if (low == 0 && high == W) {
           vector *const whole = reinterpret_cast<vector *>(target);
           *whole = add ? *whole + value : value;
         } else {
