@@ -25,7 +25,26 @@ def test_the_temperature_is_found_and_is_the_minimum(temperature):
     best = minimize_scalar(
         lambda t: log_loss(sharpen(stated, np.exp(t)), codes).mean(), bounds=(-1.6, 1.6), method="bounded"
     )
-    assert np.log(found) == pytest.approx(best.x, abs=2e-3)
+    assert np.log(found) == pytest.approx(best.x, abs=1e-4)
+
+
+def test_the_temperature_moves_by_rounding_where_the_probabilities_do():
+    stated, codes = drawn(1.7, points=200)
+    moved = stated * (1 + 1e-7 * np.random.default_rng(1).normal(size=stated.shape))
+    assert fit_temperature(moved, codes) == pytest.approx(fit_temperature(stated, codes), rel=1e-6)
+
+
+def test_labels_that_are_all_right_or_all_wrong_have_the_outermost_temperature():
+    stated = np.array([[0.9, 0.1], [0.2, 0.8]])
+    assert fit_temperature(stated, np.array([0, 1])) == pytest.approx(0.05)
+    assert fit_temperature(stated, np.array([1, 0])) == pytest.approx(5)
+
+
+def test_weights_count_a_label_several_times():
+    stated, codes = drawn(1.7, points=60)
+    times = np.random.default_rng(2).integers(1, 4, size=60)
+    often = fit_temperature(np.repeat(stated, times, axis=0), np.repeat(codes, times))
+    assert fit_temperature(stated, codes, times.astype(np.float64)) == pytest.approx(often)
 
 
 def test_sharpening_divides_logits():

@@ -32,6 +32,16 @@ def test_the_surer_half_of_each_class_gets_a_weak_label(labels):
             assert sorted(found.pool[found.guessed[student] == code]) == sorted(surest)
 
 
+def test_points_that_are_nearly_certain_are_told_apart(labels):
+    doubt = torch.logspace(-12, -9, 32, dtype=torch.float64)[
+        torch.randperm(32, generator=torch.Generator().manual_seed(0))
+    ]
+    said = torch.full((3, 40, 2), 0.5)
+    said[:, 8:] = torch.stack([1 - doubt, doubt], dim=1).float()  # the first are all 1 in single precision
+    found = guess(said, labels, np.random.default_rng(0))
+    assert sorted(found.pool) == sorted((8 + doubt.argsort()[:16]).tolist())
+
+
 def test_weak_labels_stand_for_half_of_what_a_student_learns_and_none_of_what_it_stops_on(labels):
     found = guess(teachers(), labels, np.random.default_rng(0))
     task = found.task(slice(0, 3), torch.device("cpu"))

@@ -71,12 +71,15 @@ def guess(teachers: Tensor, labels: Labels, generator: np.random.Generator) -> W
     if not len(pool):
         return None
     seen = teachers[:, torch.from_numpy(pool).to(teachers.device)]
-    sure, code = (part.cpu().numpy() for part in seen.max(dim=2))
+    first = seen.argmax(dim=2)
+    # What the other classes have, and not how far the first is from 1: that has few digits, and rounding would order it.
+    doubt = seen.scatter(2, first.unsqueeze(2), 0.0).sum(dim=2).cpu().numpy()
+    code = first.cpu().numpy()
     guessed = np.full(code.shape, -1)
     for teacher in range(len(code)):
         for own in np.unique(code[teacher]):
             rows = np.flatnonzero(code[teacher] == own)
-            surest = rows[np.argsort(-sure[teacher, rows], kind="stable")][: (len(rows) + 1) // 2]
+            surest = rows[np.argsort(doubt[teacher, rows], kind="stable")][: (len(rows) + 1) // 2]
             guessed[teacher, surest] = own
     used = (guessed >= 0).any(axis=0)
     teacher_of = np.where(labels.member_fold() < 0, len(code) - 1, labels.member_fold())
