@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -77,6 +78,21 @@ def test_predictions_after_loading_are_equal_to_the_last_bit(tmp_path, settings)
         for name, curve in curves.items():
             np.testing.assert_array_equal(loaded.history_[family][name], curve)
     np.testing.assert_array_equal(loaded.suggest(5), classifier.suggest(5))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="faiss is not installed")
+def test_many_new_points_are_placed_by_an_index_that_is_the_same_after_loading(saved, monkeypatch):
+    X, _, folder = saved
+    monkeypatch.setattr("sobgnn.neighbors.held.INDEX_ENTRIES", 0)
+    monkeypatch.setattr("sobgnn.predictor.INDEX_QUERIES", 100)
+    loaded = SobolevClassifier.load(folder)
+    assert not loaded.predictor_._places._indexes  # what loading checks, and few points, need none
+    few = loaded.predict_proba(X[:10] + 0.1)
+    many = loaded.predict_proba(X + 0.1)
+    assert loaded.predictor_._places._indexes
+    np.testing.assert_array_equal(few, loaded.predict_proba(X[:10] + 0.1))
+    np.testing.assert_array_equal(many, SobolevClassifier.load(folder).predict_proba(X + 0.1))
+    np.testing.assert_allclose(many[:10], few, atol=0.05)
 
 
 def test_loading_needs_nothing_but_the_folder(saved):

@@ -1,5 +1,6 @@
 """Neighbours against their definition: float64 distances of all pairs, ordered by (distance, index)."""
 
+import copy
 import importlib.util
 
 import numpy as np
@@ -11,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
-from sobgnn.neighbors import check_points, exact, nearest, points
+from sobgnn.neighbors import check_points, exact, held, hnsw, nearest, points
+from sobgnn.neighbors.held import HeldPoints
 
 needs_faiss = pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="faiss is not installed")
 
@@ -368,3 +370,32 @@ def test_points_and_queries_on_different_devices_are_refused_unless_a_device_is_
     with pytest.raises(ValueError, match="Move one, or say where with `device`"):
         nearest(X.cuda(), 3, queries=X)
     assert_nearest(nearest(X.cuda(), 3, queries=X, device="cuda"), X, 3, queries=X)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_points_that_are_kept_have_the_neighbours_of_a_search_from_scratch(metric):
+    X = gaussian(300, 5)
+    kept = HeldPoints(torch.from_numpy(X), metric)
+    for queries in (X[:7] + 0.1, 1e12 * X[:7], 1e-12 * X[:7]):
+        found, distances = kept.nearest(queries, 4)
+        expected = nearest(X, 4, queries=queries, metric=metric)
+        np.testing.assert_array_equal(found, expected.indices)
+        np.testing.assert_array_equal(distances, expected.distances)
+
+
+@needs_faiss
+def test_kept_points_are_indexed_once_and_answer_for_a_query_whatever_was_asked_before(monkeypatch):
+    built = []
+    monkeypatch.setattr(held, "build", lambda *arguments: built.append(1) or hnsw.build(*arguments))
+    X = gaussian(3000, 16)
+    kept = HeldPoints(torch.from_numpy(X), recall=0.98)
+    together = kept.nearest(X[:200] + 0.1, 10, approximate=True)
+    kept.nearest(X[200:210], 10)
+    alone = kept.nearest(X[100:200] + 0.1, 10, approximate=True)
+    for whole, part in zip(together, alone, strict=True):
+        np.testing.assert_array_equal(whole[100:], part)
+    assert len(built) == 1
+    truth = nearest(X, 10, queries=X[:200] + 0.1, method="exact").indices
+    assert np.mean([len(set(a) & set(b)) for a, b in zip(together[0], truth, strict=True)]) / 10 > 0.97
+    again = copy.deepcopy(kept).nearest(X[:200] + 0.1, 10, approximate=True)
+    np.testing.assert_array_equal(again[0], together[0])

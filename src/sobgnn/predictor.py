@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from sobgnn.features import FeatureMap
 from sobgnn.graph import Graph
 from sobgnn.inductive import Attachment, attach
 from sobgnn.knn import gaussian_weights
-from sobgnn.neighbors import nearest
+from sobgnn.neighbors.held import INDEX_QUERIES, HeldPoints
 from sobgnn.operators import SobolevOperators
 
 _POINTS_PER_BATCH = 16384
@@ -114,6 +115,9 @@ class Predictor:
     ) -> npt.NDArray[np.float32]:
         """Class probabilities [M, C] of new points X [M, F], raw, dense or sparse; O(k) for each.
 
+        Where there are :attr:`many` new points, their neighbours are found by an index, which is built at the first
+        such call and kept; it is the same every time, so what is said of X depends on X alone.
+
         Args:
             X: Finite.
             edges: Their edges to the training points, CSR [M, N] of positive weights, instead of neighbours by X.
@@ -121,33 +125,42 @@ class Predictor:
         """
         count = X.shape[0]
         out = np.empty((count, self.distributions.shape[1]), np.float32)
+        many = self.many is not None and count >= self.many
         for start in range(0, count, _POINTS_PER_BATCH):
             rows = slice(start, min(start + _POINTS_PER_BATCH, count))
             z = self.features(X[rows])
             place = self.attaching.features
-            joined = self._edges(z if place is None else place(X[rows])) if edges is None else edges[rows]
+            joined = self._edges(z if place is None else place(X[rows]), many) if edges is None else edges[rows]
             out[rows] = self._batch(torch.from_numpy(z).to(self.points.device), joined)
             if progress is not None:
                 progress(rows.stop, count)
         return out
 
-    def _edges(self, z: npt.NDArray[np.float32]) -> sp.csr_array:
+    def _edges(self, z: npt.NDArray[np.float32], many: bool) -> sp.csr_array:
         how, n = self.attaching, len(self.points)
         shape = (len(z), n)
         if how.k == 0:
             return sp.csr_array(shape, dtype=np.float32)
-        places = self.points if how.points is None else how.points
-        device = places.device
+        device = self._places.points.device
         queries = torch.from_numpy(z).to(device) if device.type == "cuda" else z
-        points = places if device.type == "cuda" else places.numpy()
-        # Exact: an index would have to be built anew for every batch.
-        found = nearest(points, how.k, queries=queries, metric=how.metric, method="exact")
+        indices, distances = self._places.nearest(queries, how.k, approximate=many)
         bandwidth: Any = how.bandwidth
         if how.reach is not None:
-            bandwidth = (found.distances[:, -1].astype(np.float64), how.reach.astype(np.float64))
-        weight = gaussian_weights(found.indices, found.distances, bandwidth)
+            bandwidth = (distances[:, -1].astype(np.float64), how.reach.astype(np.float64))
+        weight = gaussian_weights(indices, distances, bandwidth)
         indptr = np.arange(0, weight.size + 1, how.k, dtype=np.int32)
-        return sp.csr_array((weight.ravel(), found.indices.astype(np.int32).ravel(), indptr), shape=shape)
+        return sp.csr_array((weight.ravel(), indices.astype(np.int32).ravel(), indptr), shape=shape)
+
+    @cached_property
+    def _places(self) -> HeldPoints:
+        how = self.attaching
+        return HeldPoints(self.points if how.points is None else how.points, how.metric, how.recall)
+
+    @property
+    def many(self) -> int | None:
+        """From how many new points at once on their neighbours are found by an index; ``None``: always exactly."""
+        how = self.attaching
+        return INDEX_QUERIES if how.k and how.method != "exact" and self._places.can_index else None
 
     def _batch(self, z: Tensor, edges: sp.csr_array) -> npt.NDArray[np.float32]:
         joined = attach(self.operators, edges)

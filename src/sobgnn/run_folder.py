@@ -12,10 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import scipy.sparse as sp
+
 from sobgnn.fitted import Fitted, metrics
 from sobgnn.tables import Batch, Encoding, write_predictions
 
 FORMAT = 1
+# Rows of a file wait for one another up to this size, where a model answers many at once faster.
+_JOINED_BYTES = 2**28
 
 
 def free_folder(name: str, under: Path = Path("runs")) -> Path:
@@ -85,7 +90,7 @@ def open_run(folder: Path) -> tuple[Any, Encoding]:
 def predict_batches(classifier: Any, batches: Iterator[Batch], file: Any) -> Iterator[int]:
     """Write predictions of each batch as it comes, yielding the number of rows done."""
     done = 0
-    for batch in batches:
+    for batch in _joined(batches, classifier.predictor_.many):
         if not batch.X.shape[0]:
             continue
         probability = classifier.predict_proba(batch.X)
@@ -96,6 +101,27 @@ def predict_batches(classifier: Any, batches: Iterator[Batch], file: Any) -> Ite
         yield done
     if not done:
         raise ValueError("The file has no rows, so there is nothing to predict.")
+
+
+def _joined(batches: Iterator[Batch], rows: int | None) -> Iterator[Batch]:
+    """The same rows, at least ``rows`` of them at a time as long as they are there and within ``_JOINED_BYTES``."""
+    waiting: list[Batch] = []
+    for batch in batches:
+        waiting.append(batch)
+        held = sum(part.X.shape[0] for part in waiting)
+        if rows is None or held >= rows or 4 * held * batch.X.shape[1] >= _JOINED_BYTES:
+            yield _as_one(waiting)
+            waiting = []
+    if waiting:
+        yield _as_one(waiting)
+
+
+def _as_one(parts: list[Batch]) -> Batch:
+    if len(parts) == 1:
+        return parts[0]
+    stack: Any = sp.vstack if sp.issparse(parts[0].X) else np.concatenate
+    ids = [part.ids for part in parts if part.ids is not None]
+    return Batch(parts[0].first_row, stack([part.X for part in parts]), np.concatenate(ids) if ids else None)
 
 
 @contextlib.contextmanager

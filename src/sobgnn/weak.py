@@ -72,7 +72,7 @@ def guess(teachers: Tensor, labels: Labels, generator: np.random.Generator) -> W
         return None
     seen = teachers[:, torch.from_numpy(pool).to(teachers.device)]
     first = seen.argmax(dim=2)
-    # What the other classes have, and not how far the first is from 1: that has few digits, and rounding would order it.
+    # What the other classes have, and not how far the first is from 1: that has few digits, which rounding would order.
     doubt = seen.scatter(2, first.unsqueeze(2), 0.0).sum(dim=2).cpu().numpy()
     code = first.cpu().numpy()
     guessed = np.full(code.shape, -1)

@@ -8,6 +8,9 @@ import pytest
 from . import script
 from .test_fit import torchrun
 
+# Adam moves a weight by its learning rate also where the gradient is nothing but rounding; what is said does not move.
+TOLERANCE = {"embedding": 2e-3, "distributions": 1e-5, "new": 1e-5, "edge_weights": 1e-6}
+
 
 def outcomes(case: str, ranks: int, folder: Path) -> tuple[list[dict[str, np.ndarray]], str]:
     done = torchrun(ranks, script.__file__, case, str(folder))
@@ -27,7 +30,7 @@ def test_every_rank_ends_with_what_one_process_fits(case: str, ranks: int, tmp_p
     results, printed = outcomes(case, ranks, tmp_path)
     for result in results:
         for name, value in expected.items():
-            np.testing.assert_allclose(result[name], value, atol=2e-3 if name == "embedding" else 5e-4, err_msg=name)
+            np.testing.assert_allclose(result[name], value, atol=TOLERANCE.get(name, 5e-4), err_msg=name)
             np.testing.assert_array_equal(result[name], results[0][name], err_msg=name)
     assert printed == ""
 

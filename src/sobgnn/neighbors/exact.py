@@ -126,6 +126,10 @@ def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: 
     total, done = len(left_starts) * len(right_starts), 0
     if symmetric:
         total = len(left_starts) * (len(left_starts) + 1) // 2
+    # Into memory that is there: that of a large new tensor has to be cleared by the system, which takes half as long as
+    # the product.
+    sides = (min(_TILE, length) + _GROUP for length in (count, base.n))
+    memory = torch.empty(math.prod(sides), device=base.device)
     for j in right_starts:
         columns = slice(j, min(j + _TILE, base.n))
         right = _augmented(base, columns, right=True)
@@ -136,7 +140,8 @@ def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: 
             if done % ranks.size != ranks.rank:
                 continue
             rows = slice(i, min(i + _TILE, count))
-            tile = _augmented(query, rows if at is None else at[rows], right=False) @ right.T
+            left = _augmented(query, rows if at is None else at[rows], right=False)
+            tile = torch.mm(left, right.T, out=memory[: len(left) * len(right)].view(len(left), len(right)))
             if query is base:
                 _leave_out_itself(tile, torch.arange(count, device=base.device)[rows] if at is None else at[rows], j)
             _keep_smallest(tile, best, index, rows, j)

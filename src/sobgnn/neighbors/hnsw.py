@@ -35,23 +35,40 @@ def search_hnsw(
     Each rank indexes a part of the points, is asked about all queries, and the nearest of all answers are kept: time
     and memory of the building, which cost the most, are shared out.
     """
+    ranks = ranks or Ranks()
+    index = build(base, k, ranks)
+    reached = raise_effort(index, base, query, k, recall, seed, ranks)
+    indices = np.empty((query.n, k), np.int64)
+    squared = np.empty((query.n, k), np.float64)
+    for start in range(0, query.n, _BATCH):
+        rows = np.arange(start, min(start + _BATCH, query.n))
+        indices[rows], squared[rows] = ask(index, base, query, k, rows, ranks)
+        if progress is not None:
+            progress(int(rows[-1]) + 1, query.n)
+    return indices, squared, reached
+
+
+def build(base: Dense, k: int, ranks: Ranks) -> Any:
+    """faiss's index of this rank's part of the points, for searches of about k; the same every time."""
     try:
         import faiss
     except ImportError as error:
         raise ImportError("`method='hnsw'` needs faiss: pip install faiss-cpu. Or use method='exact'.") from error
-    ranks = ranks or Ranks()
-    shard = ranks.part(base.n)
     index = faiss.IndexHNSWFlat(base.terms, _LINKS)
     index.hnsw.efConstruction = max(_EFFORT, 2 * k)
-    index.add(base.low[shard].numpy())
+    index.add(base.low[ranks.part(base.n)].numpy())
+    return index
 
+
+def raise_effort(index: Any, base: Dense, query: Dense, k: int, recall: float, seed: int, ranks: Ranks) -> float:
+    """Set the effort of searching to the least of 16, 32, ... that reaches a recall on a sample; the recall reached."""
     rng = np.random.default_rng(seed)
     sample = np.sort(rng.choice(query.n, min(_SAMPLE, query.n), replace=False))
     _, truth = search_exact(base, query, k, sample, ranks=ranks)
     effort = max(16, k + 1)
     while True:
         index.hnsw.efSearch = effort
-        _, d2 = _search(index, base, query, k, sample, ranks)
+        _, d2 = ask(index, base, query, k, sample, ranks)
         # By distance, not by index: any of several points at the k-th distance is a right answer.
         reached = float((d2 <= truth[:, -1:]).mean())
         if reached >= recall or effort >= min(base.n, _MOST_EFFORT):
@@ -60,21 +77,15 @@ def search_hnsw(
     if reached < recall:
         warnings.warn(
             f"HNSW reached a recall of {reached:.3f}, not {recall}. Use method='exact', or a lower `recall`.",
-            stacklevel=3,
+            stacklevel=4,
         )
-    indices = np.empty((query.n, k), np.int64)
-    squared = np.empty((query.n, k), np.float64)
-    for start in range(0, query.n, _BATCH):
-        rows = np.arange(start, min(start + _BATCH, query.n))
-        indices[rows], squared[rows] = _search(index, base, query, k, rows, ranks)
-        if progress is not None:
-            progress(int(rows[-1]) + 1, query.n)
-    return indices, squared, reached
+    return reached
 
 
-def _search(
+def ask(
     index: Any, base: Dense, query: Dense, k: int, rows: npt.NDArray[np.int64], ranks: Ranks
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """Indices and squared distances [M, k] of some query rows; those that the index has no k answers for are exact."""
     answer = torch.from_numpy(index.search(query.low[torch.from_numpy(rows)].numpy(), k + (query is base))[1])
     # Each rank knows its shard by places within it, and looks at its part of the rows.
     answer[answer >= 0] += ranks.part(base.n).start

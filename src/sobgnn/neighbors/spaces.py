@@ -186,16 +186,18 @@ def dense_spaces(
     """X and the queries in one scale and about one mean, X's; the same object where there are no queries."""
     scale = 1.0
     if not cosine:
-        parts = [points] if asked is None else [points, asked]
-        scale = power_of_two(max(_peak(block) for part in parts for _, block in blocks(part)))
+        scale = power_of_two(max(peak(part) for part in (points, asked) if part is not None))
     total = torch.zeros(points.shape[1] + cosine, dtype=torch.float64)
     for _, block in blocks(points):
         total += (unit_rows(block) if cosine else block.mul_(scale)).sum(0).cpu()
     mean = total / points.shape[0]
     base = Dense(points, cosine=cosine, scale=scale, mean=mean, device=device)
-    if asked is None:
-        return base, base
-    return base, Dense(asked, cosine=cosine, scale=scale, mean=mean, device=device)
+    return base, base if asked is None else beside(base, asked)
+
+
+def beside(base: Dense, asked: npt.NDArray[Any] | Tensor) -> Dense:
+    """Queries in the scale and about the mean of points."""
+    return Dense(asked, cosine=base.cosine, scale=base.scale, mean=base.mean, device=base.device)
 
 
 def distances(squared: npt.NDArray[np.float64], space: Space) -> npt.NDArray[np.float32]:
@@ -204,9 +206,10 @@ def distances(squared: npt.NDArray[np.float64], space: Space) -> npt.NDArray[np.
     return (squared / 2 if space.cosine else np.sqrt(squared) / space.scale).astype(np.float32)
 
 
-def _peak(block: Tensor) -> float:
-    low, high = block.aminmax()
-    return max(-float(low), float(high))
+def peak(X: npt.NDArray[Any] | Tensor) -> float:
+    """The largest absolute entry."""
+    ends = (block.aminmax() for _, block in blocks(X))
+    return max(max(-float(low), float(high)) for low, high in ends)
 
 
 def power_of_two(peak: float) -> float:

@@ -1,0 +1,85 @@
+"""Points that are kept for searches to come: new points against a fitted model's."""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from sobgnn.neighbors.exact import search_exact
+from sobgnn.neighbors.hnsw import ask, build, raise_effort
+from sobgnn.neighbors.points import check_k
+from sobgnn.neighbors.spaces import Dense, beside, dense_spaces, distances, peak
+from sobgnn.ranks import Ranks
+
+# From so many entries of the points on (N·F) an index is searched several times faster than products are made, and from
+# so many queries on that pays for building it: one is built in the time of 15 000 to 30 000 exact queries.
+INDEX_ENTRIES, INDEX_QUERIES = 10_000_000, 20_000
+# Queries larger than the points by more than this are searched in a scale of their own.
+_LARGER = 2.0**20
+
+
+class HeldPoints:
+    """Points prepared once, and indexed once where that pays.
+
+    What a search answers depends on the points and the queries alone, not on searches before it.
+
+    Args:
+        points: [N, F], finite; searched where they are. Not copied as they are: they must not change.
+        metric: As for :func:`sobgnn.neighbors.nearest`.
+        recall: What an index must reach on sampled points.
+    """
+
+    def __init__(
+        self, points: Tensor, metric: Literal["euclidean", "cosine"] = "euclidean", recall: float = 0.95
+    ) -> None:
+        self.points, self.cosine, self.recall = points, metric == "cosine", recall
+        self._indexes: dict[int, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # An index is built again from the points where it is needed, and is the same then.
+        return {"points": self.points, "cosine": self.cosine, "recall": self.recall, "_indexes": {}}
+
+    @property
+    def can_index(self) -> bool:
+        """Whether an index serves many queries better: many points, on a CPU, with faiss there."""
+        large = self.points.numel() >= INDEX_ENTRIES and self.points.device.type == "cpu"
+        return large and importlib.util.find_spec("faiss") is not None
+
+    def nearest(
+        self, queries: npt.NDArray[np.float32] | Tensor, k: int, *, approximate: bool = False
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Indices and distances [M, k] of the k nearest points of finite queries [M, F], nearest first.
+
+        Args:
+            queries: On the points' device.
+            k: At most N.
+            approximate: By an HNSW index, whose effort is set on sampled points; distances and order are exact still.
+        """
+        check_k(k, len(self.points), without_itself=False)
+        base = self._base
+        if not self.cosine and peak(queries) * base.scale > _LARGER:
+            base, query = dense_spaces(self._rows, queries, cosine=False, device=base.device)
+            found, squared = search_exact(base, query, k)
+            return found, distances(squared, base)
+        query = beside(base, queries)
+        if not approximate:
+            found, squared = search_exact(base, query, k)
+        else:
+            if k not in self._indexes:
+                self._indexes = {k: build(base, k, Ranks())}
+                raise_effort(self._indexes[k], base, base, min(k, base.n - 1), self.recall, 0, Ranks())
+            found, squared = ask(self._indexes[k], base, query, k, np.arange(query.n), Ranks())
+        return found, distances(squared, base)
+
+    @property
+    def _rows(self) -> Any:
+        return self.points.numpy() if self.points.device.type == "cpu" else self.points
+
+    @cached_property
+    def _base(self) -> Dense:
+        return dense_spaces(self._rows, None, cosine=self.cosine, device=self.points.device)[0]
