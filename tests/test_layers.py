@@ -12,6 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "sobgnn"
 # Top to bottom. A folder stands for all of its modules, which may import one another.
 ORDER = [
     "arrays",
+    "memory",
     "ranks",
     "propagation",
     "neighbors",

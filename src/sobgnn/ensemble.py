@@ -17,6 +17,7 @@ from torch.func import functional_call, vmap
 from sobgnn.conv import Combine, SobolevConv, shared_product
 from sobgnn.distributed.partition import own_nodes
 from sobgnn.dropout import dropout
+from sobgnn.memory import give_back
 from sobgnn.model import SSobGNN
 from sobgnn.operators import SobolevOperators
 from sobgnn.ranks import Ranks
@@ -26,9 +27,9 @@ Stop = Callable[[Progress], "bool | None"]
 
 # Bytes of hidden activations in training (all branches and members); beyond it members train in several batches.
 TRAINING_BYTES = 2**30
-# Rows that are predicted at once: on a CPU few, whose products stay in the cache; on a GPU as many as it takes to keep
+# Rows that are predicted at once: on a CPU few, whose products take little memory; on a GPU as many as it takes to keep
 # it busy while the next block's part of the graph is cut out.
-_ROWS_PER_BLOCK = {"cpu": 1 << 14, "cuda": 1 << 18}
+_ROWS_PER_BLOCK = {"cpu": 1 << 12, "cuda": 1 << 18}
 
 
 @dataclass(frozen=True)
@@ -246,6 +247,7 @@ def _train_in_batches(
                 cuda_graph=ranks.size == 1, sum_over_ranks=ranks.sum,
             )
         )  # fmt: skip
+    give_back()
     return _joined(parts)
 
 
@@ -289,6 +291,8 @@ def feature_logits(network: Network, parameters: dict[str, Tensor], X: Tensor, r
     out = X.new_empty((len(X), len(next(iter(parameters.values()))), network.out_channels))
     for rows in row_blocks(ranks.part(len(X)), X.device):
         out[rows] = predict_members(model, parameters, (X[rows],)).transpose(0, 1)
+        if rows.stop < len(X):
+            give_back()
     return ranks.complete(out).transpose(0, 1)
 
 
@@ -316,6 +320,8 @@ def graph_states(
         for block, operator in zip(blocks, rows, strict=True):
             propagated = operator.propagate(signal)
             out[block] = apply_layer(layer, own_parameters, signal[block], propagated)
+            if not whole:
+                give_back()
         states.append(ranks.complete(out))
         signal = out.flatten(1)
     return states

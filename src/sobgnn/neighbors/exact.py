@@ -21,7 +21,8 @@ from torch import Tensor
 from sobgnn.neighbors.spaces import Dense, Space
 from sobgnn.ranks import Ranks
 
-_TILE = 8192  # points: float32 products of a tile take 256 MiB
+_TILE = 4096  # points: float32 products of a tile take 64 MiB; 8192 saves 15 % of the time and takes 256 MiB
+_CUDA_TILE = 8192
 _BLOCK_BYTES = 2**27  # of float64 products held at once
 _FEW = 256  # rows searched in float64 for which no equal rows are looked for
 _GROUP = 16
@@ -119,19 +120,20 @@ def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: 
     turn; each then gets what all of them have found for its part of the rows.
     """
     symmetric = query is base and at is None
+    side = _CUDA_TILE if base.device.type == "cuda" else _TILE
     count = query.n if at is None else len(at)
     best = torch.full((count, many), torch.inf, device=base.device)
     index = torch.zeros((count, many), dtype=torch.int64, device=base.device)
-    left_starts, right_starts = range(0, count, _TILE), range(0, base.n, _TILE)
+    left_starts, right_starts = range(0, count, side), range(0, base.n, side)
     total, done = len(left_starts) * len(right_starts), 0
     if symmetric:
         total = len(left_starts) * (len(left_starts) + 1) // 2
     # Into memory that is there: that of a large new tensor has to be cleared by the system, which takes half as long as
     # the product.
-    sides = (min(_TILE, length) + _GROUP for length in (count, base.n))
+    sides = (min(side, length) + _GROUP for length in (count, base.n))
     memory = torch.empty(math.prod(sides), device=base.device)
     for j in right_starts:
-        columns = slice(j, min(j + _TILE, base.n))
+        columns = slice(j, min(j + side, base.n))
         right = _augmented(base, columns, right=True)
         for i in left_starts:
             if symmetric and i > j:
@@ -139,7 +141,7 @@ def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: 
             done += 1
             if done % ranks.size != ranks.rank:
                 continue
-            rows = slice(i, min(i + _TILE, count))
+            rows = slice(i, min(i + side, count))
             left = _augmented(query, rows if at is None else at[rows], right=False)
             tile = torch.mm(left, right.T, out=memory[: len(left) * len(right)].view(len(left), len(right)))
             if query is base:
