@@ -90,8 +90,14 @@ class Meter:
         on_device = f"   on the device {self.cuda_peak[name]:6.2f} GiB" if cuda else ""
         print(f"  {name:<20} {spent:9.2f} s   peak {self.peak[name]:6.2f} GiB{on_device}", flush=True)
 
-    def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(self, names: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function as a stage; of "first, then" each call has its own name, the last for all further ones."""
+        calls = iter(names.split(", "))
+        name = ""
+
         def measured(*arguments: Any, **keywords: Any) -> Any:
+            nonlocal name
+            name = next(calls, name)
             with self.stage(name):
                 return function(*arguments, **keywords)
 
@@ -114,15 +120,17 @@ def metered(meter: Meter) -> Iterator[None]:
     from sobgnn import classifier, fitting
 
     stages = {
-        "scaling": (classifier, "choose_scales"),
+        "scaling": (classifier, "decide_scales"),
         "neighbours": (classifier, "nearest"),
         "graph": (classifier, "graph_from_neighbors"),
         "operators": (classifier, "SobolevOperators"),
         "components": (classifier, "connected_components"),
         "train graph nets": (fitting, "train_graph_members"),
         "predict graph nets": (fitting, "graph_states"),
-        "train feature nets": (fitting, "train_feature_members"),
-        "predict feature nets": (fitting, "feature_logits"),
+        "strongest edges": (classifier, "strongest"),
+        "train feature nets, train students": (fitting, "train_feature_members"),
+        "predict feature nets, predict students": (fitting, "feature_logits"),
+        "local order": (fitting, "spreading"),
         "diffuse": (fitting, "_diffused"),
         "choose": (fitting, "choose"),
         "smooth": (fitting, "smoothed"),

@@ -52,6 +52,8 @@ def stages() -> list[str]:
         "recall": [f"{line['recall']:.4f}" if line["recall"] is not None else "exact" for line in lines],
         "accuracy %": [f"{100 * line['accuracy']:.2f}" for line in lines],
         "best possible %": [f"{100 * line['best']:.2f}" for line in lines],
+        # As many steps of the last smoothing follow as its strength takes.
+        "smoothing chosen": [f"{line.get('smoothing', float('nan')):g}" for line in lines],
         "new points %": [f"{100 * line['new_accuracy']:.2f}" for line in lines],
     }
     out += [f"| {name} | {' | '.join(cells)} | | |" for name, cells in rows.items()]

@@ -4,7 +4,9 @@
 
 Points are a mixture of Gaussians in a space of a few dimensions, mapped into many and blurred: the best possible
 accuracy is that of the posterior, which is known. 20 labels per class are shown. Each size has a process of its own
-and leaves a line in results/scale.jsonl; sizes that are there already are not measured again.
+and leaves a line in results/scale.jsonl. Sizes that are there already are not measured again, so a series that was
+killed goes on where it stopped. ``--series NAME`` begins a new one, in which only sizes measured under that name count
+as measured; the same command goes on with it. ``--again`` measures every size, also those measured a moment ago.
 
 Claims: recall at least 0.95; 1 000 000 points within 12 GB; accuracy within 2 points of the best possible; every stage
 after the neighbour search with a log-log slope of at most 1.15.
@@ -51,11 +53,12 @@ def run(n: int, options: argparse.Namespace) -> None:
             predicted = model.predict(new)
         recall = model.graph_.neighbor_recall
         line = {
-            "what": "stages", "points": n, "features": options.features, "k": options.k, "device": options.device,
+            "what": "stages", "series": options.series, "points": n, "features": options.features, "k": options.k,
+            "device": options.device,
             "members": options.members, "machine": machine(), "load": os.getloadavg()[0], "fit": whole,
             "seconds": meter.seconds, "cpu": meter.cpu, "peak": meter.peak, "cuda_peak": meter.cuda_peak,
             "recall": recall, "accuracy": accuracy, "best": best, "entries": model.graph_.num_edges,
-            "new_accuracy": float((predicted == truth[n:]).mean()),
+            "new_accuracy": float((predicted == truth[n:]).mean()), "smoothing": model.smoothing_,
         }  # fmt: skip
         keep(line, options.lines)
         print(f"  whole fit {whole:.1f} s, recall {'exact' if recall is None else f'{recall:.4f}'}")
@@ -78,13 +81,16 @@ def main() -> None:
     parser.add_argument("--method", default="hnsw", help="one method for all sizes, so that they can be compared")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--lines", type=Path, default=Path("results/scale.jsonl"))
-    parser.add_argument("--again", action="store_true", help="measure sizes that have been measured before, too")
+    parser.add_argument("--series", help="name of a series: sizes measured under other names are measured anew")
+    parser.add_argument("--again", action="store_true", help="measure every size, whatever was measured before")
     parser.add_argument("--only", type=int, help="measure one size in this process")
     options = parser.parse_args()
     if options.only:
         run(options.only, options)
         return
     setting = {"what": "stages", "features": options.features, "k": options.k, "device": options.device}
+    if options.series is not None:
+        setting["series"] = options.series
     print(f"{machine()}, torch {torch.__version__}, {torch.get_num_threads()} threads")
     for n in options.sizes:
         if kept(options.lines, points=n, **setting) and not options.again:

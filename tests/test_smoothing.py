@@ -41,6 +41,14 @@ def test_several_signals_at_once_are_those_one_by_one(graph30):
         )
 
 
+def test_nodes_may_be_fixed_in_all_signals_or_in_none(graph30):
+    start, fixed = torch.rand(30, 2, 3).softmax(dim=2), torch.arange(30) < 4
+    spread = spreading(graph30)
+    every, none = fixed.unsqueeze(1).expand(30, 2), torch.zeros(30, 2, dtype=torch.bool)
+    torch.testing.assert_close(smooth(spread, start, 0.6, fixed), smooth(spread, start, 0.6, every))
+    torch.testing.assert_close(smooth(spread, start, 0.6), smooth(spread, start, 0.6, none))
+
+
 def test_known_labels_stay_and_isolated_nodes_keep_their_own(islands):
     start = torch.full((6, 2), 0.5)
     start[5] = torch.tensor([0.9, 0.1])

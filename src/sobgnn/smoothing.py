@@ -63,7 +63,7 @@ def smooth(spread: Spread, start: Tensor, strength: float, fixed: Tensor | None 
         start, fixed = start[spread.order], None if fixed is None else fixed[spread.order]
     alone = spread.graph.degree == 0
     fixed = alone if fixed is None else fixed | (alone if fixed.ndim == 1 else alone.unsqueeze(1))
-    fixed = fixed.unsqueeze(-1)
+    fixed = fixed.reshape(*fixed.shape, *[1] * (start.ndim - fixed.ndim))
     if spread.ranks.size > 1:
         current = _iterate_own_columns(spread, start, strength, fixed)
     else:
@@ -100,9 +100,10 @@ def _iterate_own_columns(spread: Spread, start: Tensor, strength: float, fixed: 
 
 
 def _even_where_zero(signal: Tensor) -> Tensor:
+    """Rows divided by their sum, in place."""
     total = signal.sum(dim=-1, keepdim=True)
     tiny = torch.finfo(signal.dtype).tiny
-    return torch.where(total >= tiny, signal / total.clamp(min=tiny), 1 / signal.shape[-1])
+    return signal.div_(total.clamp(min=tiny)).masked_fill_(total < tiny, 1 / signal.shape[-1])
 
 
 def strongest(graph: Graph, most: int) -> Graph:

@@ -60,12 +60,14 @@ def build(base: Dense, k: int, ranks: Ranks) -> Any:
     return index
 
 
-def raise_effort(index: Any, base: Dense, query: Dense, k: int, recall: float, seed: int, ranks: Ranks) -> float:
-    """Set the effort of searching to the least of 16, 32, ... that reaches a recall on a sample; the recall reached."""
+def raise_effort(
+    index: Any, base: Dense, query: Dense, k: int, recall: float, seed: int, ranks: Ranks, least: int = 16
+) -> float:
+    """Double the effort of searching from ``least`` on until it reaches a recall on a sample; the recall reached."""
     rng = np.random.default_rng(seed)
     sample = np.sort(rng.choice(query.n, min(_SAMPLE, query.n), replace=False))
     _, truth = search_exact(base, query, k, sample, ranks=ranks)
-    effort = max(16, k + 1)
+    effort = max(least, k + 1)
     while True:
         index.hnsw.efSearch = effort
         _, d2 = ask(index, base, query, k, sample, ranks)
