@@ -96,7 +96,9 @@ def test_several_sets_of_labels_diffuse_at_once(graph30):
     torch.testing.assert_close(both[:, 1], diffuse(spread, 0.9, index, torch.tensor([2, 1, 0]), 3))
 
 
-def test_the_strongest_edges_of_each_node_are_kept(graph30):
+@pytest.mark.parametrize("rows", [7, 1000])
+def test_the_strongest_edges_of_each_node_are_kept(graph30, rows, monkeypatch):
+    monkeypatch.setattr(smoothing, "_SORTED_ROWS", rows)
     dense = adjacency(graph30)
     heaviest = np.zeros_like(dense, dtype=bool)
     for row in range(30):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sobgnn.distributed.partition import locality_order
 from sobgnn.graph import Graph
+from sobgnn.memory import give_back
 from sobgnn.operators import SobolevOperators
 from sobgnn.propagation import Stencil, dispatch
 from sobgnn.ranks import Ranks
@@ -19,6 +20,7 @@ from sobgnn.ranks import Ranks
 _REST, _MOST_STEPS = 1e-3, 100
 # From so many nodes on, rows of a signal are not in the cache when they are read.
 _MANY_NODES = 20_000
+_SORTED_ROWS = 1024
 
 
 class Spread(SobolevOperators):
@@ -69,7 +71,12 @@ def smooth(spread: Spread, start: Tensor, strength: float, fixed: Tensor | None 
     else:
         current = _iterate(spread, start, strength, fixed)
     current = _even_where_zero(current)
-    return current if spread.order is None else torch.empty_like(current).index_copy_(0, spread.order, current)
+    if spread.order is None:
+        return current
+    out = torch.empty_like(current).index_copy_(0, spread.order, current)
+    del start, fixed, current
+    give_back()
+    return out
 
 
 def _iterate(spread: Spread, start: Tensor, strength: float, fixed: Tensor) -> Tensor:
@@ -109,11 +116,16 @@ def _even_where_zero(signal: Tensor) -> Tensor:
 def strongest(graph: Graph, most: int) -> Graph:
     """The graph of the edges that are among the ``most`` heaviest of one of their ends."""
     csr = graph.to("cpu").to_scipy().tocsr()
-    rows = np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
-    order = np.lexsort((-csr.data, rows))  # row by row, the heaviest first
-    kept = order[np.arange(len(rows)) - csr.indptr[rows] < most]
-    part = sp.csr_array((csr.data[kept], (rows[kept], csr.indices[kept])), shape=csr.shape)
-    return Graph.from_scipy(part.maximum(part.T).tocsr())
+    count, indptr = csr.shape[0], csr.indptr
+    keep = np.zeros(csr.nnz, dtype=bool)
+    for start in range(0, count, _SORTED_ROWS):  # rows that are sorted within the cache
+        ends = indptr[start : start + _SORTED_ROWS + 1]
+        rows, first = np.repeat(np.arange(len(ends) - 1), np.diff(ends)), ends[0]
+        order = np.lexsort((-csr.data[first : ends[-1]], rows))  # row by row, the heaviest first
+        keep[first + order[np.arange(len(rows)) - (ends[rows] - first) < most]] = True
+    heads = np.concatenate([[0], np.cumsum(np.minimum(np.diff(indptr), most))]).astype(indptr.dtype)
+    part = sp.csr_array((csr.data[keep], csr.indices[keep], heads), shape=csr.shape)
+    return Graph.from_scipy(part.maximum(part.T.tocsr()).tocsr())
 
 
 @torch.no_grad()
