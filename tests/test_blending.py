@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from sobgnn.blending import DIFFUSION_GRID, MIXING_GRID, STUDENT_GRID, Blend, weigh, weigh_students
+from sobgnn.blending import DIFFUSION_GRID, FURTHER_GRID, MIXING_GRID, Blend, weigh, weigh_further
 from sobgnn.calibration import sharpen
 
 
@@ -21,9 +21,10 @@ def squared_error(probabilities, codes):
 
 
 def test_a_blend_is_the_sum_of_its_sharpened_parts():
-    parts = [torch.rand(5, 3, generator=torch.Generator().manual_seed(s)).softmax(dim=1) for s in range(4)]
-    blend = Blend(mixing=0.25, diffusion=0.4, smoothing=0.0, students=0.5, heats=(0.5, 2.0, 1.0, 0.3))
-    assert blend.shares == pytest.approx((0.075, 0.225, 0.2, 0.5))
+    parts = [torch.rand(5, 3, generator=torch.Generator().manual_seed(s)).softmax(dim=1) for s in range(5)]
+    heats = (0.5, 2.0, 1.0, 0.3, 0.7)
+    blend = Blend(mixing=0.25, diffusion=0.4, smoothing=0.0, students=0.5, linear=0.2, heats=heats)
+    assert blend.shares == pytest.approx((0.06, 0.18, 0.16, 0.5, 0.1))
     expected = sum(s * sharpen(p.numpy(), t) for s, p, t in zip(blend.shares, parts, blend.heats, strict=True))
     np.testing.assert_allclose(blend(parts), expected, rtol=1e-5)
     np.testing.assert_allclose(blend(parts).sum(dim=1), 1, rtol=1e-5)
@@ -31,7 +32,7 @@ def test_a_blend_is_the_sum_of_its_sharpened_parts():
 
 def test_parts_without_a_share_are_not_needed():
     part = torch.full((2, 3), 1 / 3)
-    torch.testing.assert_close(Blend(1.0, 0.0, 0.5)([part, None, None, None]), part)
+    torch.testing.assert_close(Blend(1.0, 0.0, 0.5)([part, None, None, None, None]), part)
 
 
 @pytest.mark.parametrize("best", [0, 1, 2])
@@ -69,12 +70,19 @@ def test_the_strength_under_which_families_are_right_is_taken():
     assert weigh(held, None, codes, np.ones(200), MIXING_GRID, (0.0,)).smoothing == 0.5
 
 
-def test_students_count_as_far_as_they_are_right():
+@pytest.mark.parametrize("family", ["students", "linear"])
+def test_a_further_family_counts_as_far_as_it_is_right(family):
     taught, codes = guesses(0.6)
+    before = Blend(0.5, 0.5, 0.5, students=0.25, linear=0.25, heats=(1.0, 2.0, 3.0, 4.0, 5.0))
     for right, low, high in ((0.95, 0.8, 1.0), (0.3, 0.0, 0.5)):
-        studied, _ = guesses(right, seed=2)
-        blend = weigh_students(Blend(0.5, 0.5, 0.5), taught, studied, codes, np.ones(200), STUDENT_GRID)
-        assert low <= blend.students <= high
+        said, _ = guesses(right, seed=2)
+        blend = weigh_further(before, family, taught, said, codes, np.ones(200), FURTHER_GRID)
+        assert low <= getattr(blend, family) <= high
+        place, other = (3, "linear") if family == "students" else (4, "students")
+        assert getattr(blend, other) == 0.25
+        kept = [heat for heat in range(5) if heat != place]
+        assert [blend.heats[heat] for heat in kept] == [before.heats[heat] for heat in kept]
+        assert blend.heats[place] != before.heats[place]
 
 
 def test_labels_that_weigh_more_decide_more():

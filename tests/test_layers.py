@@ -39,6 +39,7 @@ ORDER = [
     "calibration",
     "blending",
     "ensemble",
+    "selftraining",
     "weak",
     "preparation",
     "fitting",

@@ -24,7 +24,7 @@ from sobgnn.operators import SobolevOperators
 from sobgnn.predictor import Attaching, Predictor
 
 FORMAT = "sobgnn.SobolevClassifier"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 WEIGHTS, CONFIG = "weights.safetensors", "config.json"
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -113,6 +113,7 @@ def pack_predictor(predictor: Predictor) -> tuple[dict[str, Any], Arrays]:
     arrays |= {f"graph_members.{name}": _numpy(value) for name, value in predictor.graph_parameters.items()}
     arrays |= {f"feature_members.{name}": _numpy(value) for name, value in predictor.feature_parameters.items()}
     arrays |= {f"student_members.{name}": _numpy(value) for name, value in predictor.student_parameters.items()}
+    arrays |= {f"linear.{name}": _numpy(value) for name, value in predictor.linear_parameters.items()}
     arrays |= {f"states.{layer}": _numpy(state) for layer, state in enumerate(predictor.states)}
     arrays |= {
         "points": _numpy(predictor.points),
@@ -157,6 +158,10 @@ def unpack_predictor(config: dict[str, Any], arrays: Arrays) -> Predictor:
     student_parameters = _under("student_members.", tensors)
     _check_parameters(network.feature_model(), feature_parameters)
     _check_parameters(network.feature_model(), student_parameters)
+    linear = _under("linear.", tensors)
+    expected = {"weight": (network.in_channels, network.out_channels), "bias": (network.out_channels,)}
+    if linear and {name: tuple(value.shape) for name, value in linear.items()} != expected:
+        raise ValueError("its linear classifier is not of the shape its config.json gives it")
     return Predictor(
         network,
         FeatureMap.from_arrays(_under("features.", arrays)),
@@ -165,6 +170,7 @@ def unpack_predictor(config: dict[str, Any], arrays: Arrays) -> Predictor:
         graph_parameters,
         feature_parameters,
         student_parameters,
+        linear,
         [tensors[f"states.{layer}"] for layer in range(sum(name.startswith("states.") for name in arrays))],
         tensors["parts"],
         tensors["distributions"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,43 +17,47 @@ _Array = npt.NDArray[np.floating]
 
 MIXING_GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
 DIFFUSION_GRID = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-STUDENT_GRID = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+FURTHER_GRID = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _TINY = 1e-12
 
 
 @dataclass(frozen=True)
 class Blend:
-    r"""One probability out of what four families say.
+    r"""One probability out of what five families say.
 
-    .. math:: P = \sigma S^{1/T_4} + (1 - \sigma) \left(\delta D^{1/T_3}
-        + (1 - \delta) \left(\beta G^{1/T_1} + (1 - \beta) F^{1/T_2}\right)\right)
+    .. math:: P = \sigma S^{1/T_4} + (1 - \sigma) \left(\lambda L^{1/T_5} + (1 - \lambda) \left(\delta D^{1/T_3}
+        + (1 - \delta) \left(\beta G^{1/T_1} + (1 - \beta) F^{1/T_2}\right)\right)\right)
 
-    with G what the S-SobGNNs say, F the perceptrons and S their students, all three smoothed over the graph, and D the
-    diffused labels; :math:`p^{1/T}` is :func:`~sobgnn.calibration.sharpen`.
+    with G what the S-SobGNNs say, F the perceptrons and S the students, all three smoothed over the graph, D the
+    diffused labels and L the linear classifier that teaches itself; :math:`p^{1/T}` is
+    :func:`~sobgnn.calibration.sharpen`.
 
     Args:
         mixing: β.
         diffusion: δ.
         smoothing: Strength with which G, F and S are smoothed.
         students: σ.
-        heats: T_1 to T_4.
+        linear: λ.
+        heats: T_1 to T_5.
     """
 
     mixing: float
     diffusion: float
     smoothing: float
     students: float = 0.0
-    heats: tuple[float, float, float, float] = (1.0, 1.0, 1.0, 1.0)
+    linear: float = 0.0
+    heats: tuple[float, float, float, float, float] = (1.0, 1.0, 1.0, 1.0, 1.0)
 
     @property
-    def shares(self) -> tuple[float, float, float, float]:
-        """Of G, F, D and S; they sum to 1."""
-        networks = (1 - self.students) * (1 - self.diffusion)
-        own = networks * self.mixing, networks * (1 - self.mixing), (1 - self.students) * self.diffusion
-        return *own, self.students
+    def shares(self) -> tuple[float, float, float, float, float]:
+        """Of G, F, D, S and L; they sum to 1."""
+        taught = (1 - self.students) * (1 - self.linear)
+        networks = taught * (1 - self.diffusion)
+        own = networks * self.mixing, networks * (1 - self.mixing), taught * self.diffusion
+        return *own, self.students, (1 - self.students) * self.linear
 
     def __call__(self, parts: Sequence[Tensor | None]) -> Tensor:
-        """P [..., C] of G, F, D and S, each [..., C]; one without a share may be ``None``."""
+        """P [..., C] of G, F, D, S and L, each [..., C]; one without a share may be ``None``."""
         out: Tensor | None = None
         for part, share, heat in zip(parts, self.shares, self.heats, strict=True):
             if share > 0:
@@ -109,30 +114,40 @@ def weigh(
         if best is None or evidence > best[0]:
             graph, features, delta = posterior @ shares / posterior.sum()
             beta = graph / (graph + features) if graph + features > 0 else float(np.mean(mixings))
-            heats = (first_heat, second_heat, third_heat, 1.0)
+            heats = (first_heat, second_heat, third_heat, 1.0, 1.0)
             best = evidence, Blend(float(beta), float(delta), strength, heats=heats)
     assert best is not None
     return best[1]
 
 
-def weigh_students(
-    blend: Blend, taught: _Array, studied: _Array, codes: npt.NDArray[np.int64], weight: _Array, shares: Sequence[float]
+def weigh_further(
+    blend: Blend,
+    family: Literal["students", "linear"],
+    taught: _Array,
+    said: _Array,
+    codes: npt.NDArray[np.int64],
+    weight: _Array,
+    shares: Sequence[float],
 ) -> Blend:
-    """The blend with its students: their share is the mean of its posterior, as in :func:`weigh`.
+    """The blend with one family more: its share is the mean of its posterior, as in :func:`weigh`.
 
     Args:
-        blend: Without them.
-        taught: What it says of the held-out labels [L, C].
-        studied: What the students say of them, smoothed [L, C].
+        blend: Without it.
+        family: Which one: the students, or the linear classifier.
+        taught: What the blend says of the held-out labels [L, C].
+        said: What the family says of them [L, C].
         codes: Their classes [L].
         weight: What each of them counts [L].
-        shares: Values of σ.
+        shares: Values of σ or λ.
     """
-    own, heat = _at_best_temperature(studied, codes, weight)
+    own, heat = _at_best_temperature(said, codes, weight)
     grid = np.array(shares)
     support = _support(np.stack([1 - grid, grid], axis=1), [taught, own], codes, weight)
     posterior = np.exp(support - support.max())
-    return replace(blend, students=float(posterior @ grid / posterior.sum()), heats=(*blend.heats[:3], heat))
+    share = float(posterior @ grid / posterior.sum())
+    if family == "students":
+        return replace(blend, students=share, heats=(*blend.heats[:3], heat, blend.heats[4]))
+    return replace(blend, linear=share, heats=(*blend.heats[:4], heat))
 
 
 def _at_best_temperature(

@@ -43,14 +43,15 @@ FOLDS = 4
 
 
 class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Labels for many points from a few, by what four families say over a k-nearest-neighbour graph.
+    """Labels for many points from a few, by what five families say over a k-nearest-neighbour graph.
 
     ``n_members`` S-SobGNNs and as many perceptrons are trained, each family as one batch; the labels are also diffused
-    over the graph; and as many students, perceptrons again, learn from what the three say. Four members of a family
-    hold out a quarter of the labels each, in turn; the others learn from all. The labels, while held out, say when to
-    stop, how much each family counts (``mixing_``, ``diffusion_``, ``weak_labels_``), how far networks are smoothed
-    over the graph (``smoothing_``) and how sure the result may be (``temperature_``). With fewer than 3 labels in some
-    class nothing is held out: a fixed schedule and fixed values take their place, without students.
+    over the graph; a linear classifier teaches itself; and as many students, perceptrons again, learn from what the
+    four say. Four members of a family hold out a quarter of the labels each, in turn; the others learn from all. The
+    labels, while held out, say when to stop, how much each family counts (``mixing_``, ``diffusion_``,
+    ``self_training_``, ``weak_labels_``), how far networks are smoothed over the graph (``smoothing_``) and how sure
+    the result may be (``temperature_``). With fewer than 3 labels in some class nothing is held out: a fixed schedule
+    and fixed values take their place, without self-training and students.
 
     Args:
         k: Neighbours of each point; at most one less than there are points.
@@ -66,7 +67,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         diffusion: Share of the diffused labels beside those networks, from 0 (networks alone) to 1; ``"auto"`` decides.
         smoothing: Strength in [0, 1) of smoothing the networks' probabilities over the graph; ``"auto"`` decides.
         weak_labels: Share in the result of further perceptrons that also learn from weak labels, the surer half of
-            what the others predict; 0 trains none. ``"auto"`` decides; none where no labels are held out.
+            what the others predict; 0 trains none, and no self-trained classifier either. ``"auto"`` decides; none
+            where no labels are held out.
         early_stopping: Hold out labels; ``"auto"``: where every class has at least 3.
         calibrate: Fit a temperature where at least 50 labels were held out in turn.
         class_weight: ``None``, ``"balanced"`` (inversely to the number of labels) or weights by class.
@@ -96,7 +98,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         component_labelled_: bool [N]. Points in a component of the graph without any label are judged by their
             features alone.
         graph_: The :class:`~sobgnn.Graph`.
-        scale_, neighbor_scale_, mixing_, diffusion_, smoothing_, weak_labels_, temperature_: What was decided.
+        scale_, neighbor_scale_, mixing_, diffusion_, smoothing_, self_training_, weak_labels_, temperature_: What was
+            decided.
         out_of_fold_accuracy_, out_of_fold_log_loss_: Of labels while held out; NaN where none were.
         history_: Training curves by family, ``"graph"``, ``"features"`` and ``"students"``: arrays [T] or [T, members].
         filter_weights_: [layers, branches], how much each filter counts, mean over members; rows sum to 1.
@@ -248,7 +251,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             print(
                 f"{len(labels.index)} labels of {len(z)} points, {self.n_iter_} steps, scale {self.scale_}, "
                 f"neighbours by {self.neighbor_scale_}: "
-                f"{held}students count {self.weak_labels_:.0%}, diffused labels {self.diffusion_:.0%} of the rest, "
+                f"{held}students count {self.weak_labels_:.0%}, self-training {self.self_training_:.0%} of the rest, "
+                f"diffused labels {self.diffusion_:.0%} of what then is left, "
                 f"graph members {self.mixing_:.0%} of the networks, smoothing {self.smoothing_:g}, "
                 f"temperature {self.temperature_:.2f}."
             )
@@ -371,14 +375,15 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             fit.members[name].parameters if name in fit.members else {} for name in ("graph", "features", "students")
         )
         self.predictor_ = Predictor(
-            network, feature_map, points, operators, graph, features, students, fit.states,
-            fit.parts, fit.distributions, reached, fit.choice.blend, fit.choice.temperature, attaching,
+            network, feature_map, points, operators, graph, features, students, fit.linear,
+            fit.states, fit.parts, fit.distributions, reached, fit.choice.blend, fit.choice.temperature, attaching,
         )  # fmt: skip
         self.tuned_ = None
         self.mixing_ = fit.choice.blend.mixing
         self.diffusion_ = fit.choice.blend.diffusion
         self.smoothing_ = fit.choice.blend.smoothing
         self.weak_labels_ = fit.choice.blend.students
+        self.self_training_ = fit.choice.blend.linear
         self.temperature_ = fit.choice.temperature
         self.out_of_fold_accuracy_ = fit.choice.accuracy
         self.out_of_fold_log_loss_ = fit.choice.log_loss

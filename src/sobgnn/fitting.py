@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sobgnn.blending import DIFFUSION_GRID, MIXING_GRID, STUDENT_GRID, Blend, weigh, weigh_students
+from sobgnn.blending import DIFFUSION_GRID, FURTHER_GRID, MIXING_GRID, Blend, weigh, weigh_further
 from sobgnn.calibration import fit_temperature, log_loss, sharpen
 from sobgnn.ensemble import (
     Labels,
@@ -24,6 +24,7 @@ from sobgnn.ensemble import (
 from sobgnn.graph import Graph
 from sobgnn.operators import SobolevOperators
 from sobgnn.ranks import Ranks
+from sobgnn.selftraining import self_train
 from sobgnn.smoothing import Spread, diffuse, smooth, spreading, with_labels
 from sobgnn.training import Members, Progress, Schedule
 from sobgnn.weak import guess
@@ -34,7 +35,7 @@ SMOOTHING_GRID = (0.0, 0.5, 0.7, 0.85, 0.95, 0.98)
 # How far labels diffuse.
 DIFFUSION_STRENGTH = 0.98
 # What is used where too few labels can be held out to choose.
-FEW_LABELS = Blend(mixing=0.5, diffusion=0.7, smoothing=0.7, heats=(0.5, 0.5, 0.5, 0.5))
+FEW_LABELS = Blend(mixing=0.5, diffusion=0.7, smoothing=0.7, heats=(0.5, 0.5, 0.5, 0.5, 0.5))
 # A temperature is fitted from this many held-out labels on.
 CALIBRATION_LABELS = 50
 # About this many held-out labels, evenly picked, are enough to choose by.
@@ -88,13 +89,15 @@ class Fit:
 
     Attributes:
         members: By family: ``"graph"``, ``"features"``, ``"students"``; those that were trained.
+        linear: The linear classifier that taught itself, ``weight`` [D, C] and ``bias`` [C]; empty where there is none.
         states: Hidden rows of the S-SobGNNs, [N, S, h] for each layer but the last.
-        parts: What each family says of every point, smoothed: [N, 4, C], zeros for a family that is not there.
+        parts: What the others say of every point, smoothed: [N, 4, C], zeros for a family that is not there.
         distributions: The blend of them, [N, C].
         choice: How it was made.
     """
 
     members: dict[str, Members]
+    linear: dict[str, Tensor]
     states: list[Tensor]
     parts: Tensor
     distributions: Tensor
@@ -164,19 +167,24 @@ def fit_families(
     spread = spreading(operators.graph, ranks)
     choice = choose(spread, by_graph, by_features, diffused, labels, wishes)
     parts = [smoothed(spread, family, labels, choice.blend.smoothing) for family in (by_graph, by_features)]
-    parts += [diffused, None]
+    parts += [diffused, None, None]
     share = choice.blend.students if wishes.weak_labels == "auto" and not labels.folds else wishes.weak_labels
+    linear = self_train(X, labels, network.out_channels, generator, ranks) if share != 0 and labels.folds else None
+    if linear is not None:
+        parts[4] = linear(X)
+        choice = with_further("linear", choice, parts, labels, wishes, FURTHER_GRID)
     weak = guess(choice.blend(parts), labels, generator) if share != 0 else None
     if weak is not None:
         members["students"] = train_feature_members(network, X, weak, schedule, tell.stage("students"), ranks)
         studied = feature_logits(network, members["students"].parameters, X, ranks).softmax(dim=2)
         parts[3] = smoothed(spread, studied, labels, choice.blend.smoothing)
-        choice = with_students(choice, parts, labels, wishes)
+        grid = FURTHER_GRID if wishes.weak_labels == "auto" else (wishes.weak_labels,)
+        choice = with_further("students", choice, parts, labels, wishes, grid)
     tell.done("prediction")
     last = torch.stack([X.new_zeros(len(X), network.out_channels) if p is None else p[-1] for p in parts], dim=1)
     plain = (by_graph if by_features is None else by_features).mean(dim=0)  # type: ignore[union-attr]
     final = torch.where(component_labelled.unsqueeze(1), choice.blend(last.unbind(dim=1)), plain)
-    return Fit(members, states, last, final, choice)
+    return Fit(members, {} if linear is None else linear.last(), states, last[:, :4].contiguous(), final, choice)
 
 
 def _diffused(spread: Spread, labels: Labels, classes: int) -> Tensor:
@@ -221,7 +229,7 @@ def choose(
     if not labels.folds:
         few = FEW_LABELS
         (beta,), (delta,), (strength,), _ = wishes.grids(((few.mixing,), (few.diffusion,), (few.smoothing,), (0.0,)))
-        blend = Blend(beta, delta, strength, heats=few.heats if several else (1.0, 1.0, 1.0, 1.0))
+        blend = Blend(beta, delta, strength, heats=few.heats if several else (1.0, 1.0, 1.0, 1.0, 1.0))
         return Choice(blend, 1.0, float("nan"), float("nan"))
     betas, deltas, strengths, _ = wishes.grids((MIXING_GRID, DIFFUSION_GRID, SMOOTHING_GRID, ()))
     judged = labels.fold >= 0
@@ -238,23 +246,32 @@ def choose(
         held(), None if own_diffused is None else own_diffused[some], codes[some], weight[some], betas, deltas
     )
     if not several:
-        blend = replace(blend, heats=(1.0, 1.0, 1.0, 1.0))
+        blend = replace(blend, heats=(1.0, 1.0, 1.0, 1.0, 1.0))
     parts = [smoothed(spread, family, labels, blend.smoothing) for family in (by_graph, by_features)]
-    return _judged(blend, [*parts, diffused, None], labels, wishes)
+    return _judged(blend, [*parts, diffused, None, None], labels, wishes)
 
 
-def with_students(choice: Choice, parts: Sequence[Tensor | None], labels: Labels, wishes: Wishes) -> Choice:
-    """The choice with as much of the students, the last of the parts, as labels support while they are held out."""
+def with_further(
+    family: Literal["students", "linear"],
+    choice: Choice,
+    parts: Sequence[Tensor | None],
+    labels: Labels,
+    wishes: Wishes,
+    grid: Sequence[float],
+) -> Choice:
+    """The choice with as much of one family more as labels support while they are held out.
+
+    Where none are, students count as the first of the grid says.
+    """
     if not labels.folds:
-        share = 0.0 if wishes.weak_labels == "auto" else wishes.weak_labels
-        heats = (*choice.blend.heats[:3], FEW_LABELS.heats[3])
-        return replace(choice, blend=replace(choice.blend, students=share, heats=heats))
+        heats = (*choice.blend.heats[:3], *FEW_LABELS.heats[3:])
+        return replace(choice, blend=replace(choice.blend, students=grid[0], heats=heats))
     judged = labels.fold >= 0
     held = [own(part, labels) for part in parts]
-    assert held[3] is not None
-    grid = STUDENT_GRID if wishes.weak_labels == "auto" else (wishes.weak_labels,)
+    said = held[3 if family == "students" else 4]
+    assert said is not None
     taught = choice.blend.of_arrays(held)
-    blend = weigh_students(choice.blend, taught, held[3], labels.codes[judged], labels.weight[judged], grid)
+    blend = weigh_further(choice.blend, family, taught, said, labels.codes[judged], labels.weight[judged], grid)
     return _judged(blend, parts, labels, wishes)
 
 

@@ -22,6 +22,7 @@ from sobgnn.inductive import Attachment, attach
 from sobgnn.knn import gaussian_weights
 from sobgnn.neighbors.held import INDEX_QUERIES, HeldPoints
 from sobgnn.operators import SobolevOperators
+from sobgnn.selftraining import linear_probabilities
 
 _POINTS_PER_BATCH = 16384
 
@@ -63,8 +64,9 @@ class Predictor:
         graph_parameters: Stacked parameters of the S-SobGNNs; empty where there are none (mixing fixed at 0).
         feature_parameters: Stacked parameters of the perceptrons; empty where there are none (mixing fixed at 1).
         student_parameters: Stacked parameters of the students; empty where there are none.
+        linear_parameters: ``weight`` [D, C] and ``bias`` [C] of the linear classifier; empty where there is none.
         states: Hidden rows of the training points, [N, S, h] for each layer but the last.
-        parts: What each family says of the training points, smoothed, [N, 4, C].
+        parts: What the other families say of the training points, smoothed, [N, 4, C].
         distributions: Class probabilities of the training points, [N, C].
         component_labelled: bool [N], whether a point's component of the graph holds a label.
         blend: How the families become one.
@@ -79,6 +81,7 @@ class Predictor:
     graph_parameters: dict[str, Tensor]
     feature_parameters: dict[str, Tensor]
     student_parameters: dict[str, Tensor]
+    linear_parameters: dict[str, Tensor]
     states: list[Tensor]
     parts: Tensor
     distributions: Tensor
@@ -103,6 +106,7 @@ class Predictor:
             graph_parameters={name: value.to(device) for name, value in self.graph_parameters.items()},
             feature_parameters={name: value.to(device) for name, value in self.feature_parameters.items()},
             student_parameters={name: value.to(device) for name, value in self.student_parameters.items()},
+            linear_parameters={name: value.to(device) for name, value in self.linear_parameters.items()},
             states=[state.to(device) for state in self.states],
             parts=self.parts.to(device),
             distributions=self.distributions.to(device),
@@ -180,6 +184,8 @@ class Predictor:
                 drawn = torch.lerp(own, around[:, place], self.blend.smoothing)
                 parts[place] = drawn / drawn.sum(dim=1, keepdim=True)
         parts[2] = around[:, 2]
+        # The linear classifier is not smoothed.
+        parts.append(linear_probabilities(self.linear_parameters, z) if self.linear_parameters else None)
         mixed = self.blend(parts)
         # Points that reach no label through the graph are judged by their features alone, as in training.
         reached = joined.average(self.component_labelled.float().unsqueeze(1))

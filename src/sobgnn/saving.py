@@ -13,7 +13,8 @@ from sobgnn.artifact import Arrays, pack_predictor, unpack_predictor
 
 # Fitted values that JSON holds.
 SCALARS = (
-    "n_features_in_", "n_iter_", "mixing_", "diffusion_", "smoothing_", "weak_labels_", "temperature_",
+    "n_features_in_", "n_iter_", "mixing_", "diffusion_", "smoothing_", "weak_labels_", "self_training_",
+    "temperature_",
     "out_of_fold_accuracy_", "out_of_fold_log_loss_", "scale_", "neighbor_scale_",
     "tuned_",
 )  # fmt: skip
