@@ -45,6 +45,7 @@ ORDER = [
     "fitting",
     "inductive",
     "predictor",
+    "inputs",
     "suggestion",
     "artifact",
     "saving",

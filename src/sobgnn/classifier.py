@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -19,27 +18,23 @@ from sobgnn import saving
 from sobgnn.artifact import Arrays, ArtifactError, read_folder, write_folder
 from sobgnn.calibration import sharpen
 from sobgnn.conv import Combine
-from sobgnn.ensemble import Labels, Network, embedding, mean_filter_weights, stratified_folds
+from sobgnn.ensemble import Labels, Network, embedding, mean_filter_weights
 from sobgnn.features import FeatureMap, Scale
 from sobgnn.fitting import Fit, FitProgress, Hook, Wishes, fit_families
-from sobgnn.given import as_edges, as_graph
+from sobgnn.given import as_edges
 from sobgnn.graph import Graph, Symmetrize
-from sobgnn.knn import Bandwidth, graph_from_neighbors, mean_distance
+from sobgnn.inputs import Points, given_graph, neighbor_graph, scaled_points, shared_labels
+from sobgnn.knn import Bandwidth
 from sobgnn.labels import class_weights, encode_labels
-from sobgnn.neighbors import nearest
 from sobgnn.operators import SobolevOperators
 from sobgnn.predictor import Attaching, Predictor
-from sobgnn.preparation import Wish, decide_scales
+from sobgnn.preparation import Scales, Wish, decide_scales
 from sobgnn.ranks import Ranks, check_same, taking_part
 from sobgnn.smoothing import strongest
 from sobgnn.suggestion import suggest_points
 from sobgnn.training import Schedule
-from sobgnn.weights import reweight
 
 Auto = Literal["auto"]
-
-# Parts of the labels that are held out in turn. Members beyond that many learn from all labels.
-FOLDS = 4
 
 
 class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -224,32 +219,31 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = np.random.SeedSequence(_seed(self.random_state)).entropy
         generator = np.random.default_rng(ranks.first(seed))
         device = ranks.device
-        features, z, place, places = self._features(X, codes, graph, generator)
-        built, attaching = self._graph(places, graph, device, progress, ranks)
-        if place is not features:
-            attaching = replace(attaching, features=place, points=torch.from_numpy(places).to(device))
+        prepared, built, attaching = self._prepare(X, codes, graph, generator, ranks)
+        if graph is None and progress is not None:
+            progress(FitProgress("neighbours", 1, 1))
         operators = SobolevOperators(built.to(device), self.alpha, self.epsilon)
         labels = self._labels(codes, generator, ranks)
         # Strong and weak components of a symmetric graph are the same; the strong ones need no transposed copy.
         _, component = connected_components(built.to_scipy(), connection="strong")
         component_labelled = np.isin(component, component[labels.index])
         network = Network(
-            z.shape[1], self.hidden_channels, len(self.classes_), self.num_layers, self.alpha, self.epsilon,
+            prepared.z.shape[1], self.hidden_channels, len(self.classes_), self.num_layers, self.alpha, self.epsilon,
             self.dropout, self.combine, self.self_branch,
         )  # fmt: skip
         schedule = Schedule(self.epochs, self.lr, self.weight_decay, patience=60, evaluate_every=5, together=True)
-        points = torch.from_numpy(z).to(device)
+        points = torch.from_numpy(prepared.z).to(device)
         reached = torch.from_numpy(component_labelled).to(device)
         fit = fit_families(
             network, points, operators, strongest(built, (self.k + 1) // 2).to(device), labels, schedule, reached,
             Wishes(self.mixing, self.diffusion, self.smoothing, self.weak_labels, self.calibrate), generator, progress,
             ranks,
         )  # fmt: skip
-        self._keep(network, features, points, operators, fit, reached, attaching, labels)
+        self._keep(network, prepared.features, points, operators, fit, reached, attaching, labels)
         if self.verbose and ranks.speaks:
             held = f"held-out accuracy {self.out_of_fold_accuracy_:.1%}, " if labels.folds else ""
             print(
-                f"{len(labels.index)} labels of {len(z)} points, {self.n_iter_} steps, scale {self.scale_}, "
+                f"{len(labels.index)} labels of {len(points)} points, {self.n_iter_} steps, scale {self.scale_}, "
                 f"neighbours by {self.neighbor_scale_}: "
                 f"{held}students count {self.weak_labels_:.0%}, self-training {self.self_training_:.0%} of the rest, "
                 f"diffused labels {self.diffusion_:.0%} of what then is left, "
@@ -301,64 +295,31 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ):
             raise ValueError(f"`n_components` must be None or an integer of at least 1, but got {self.n_components!r}.")
 
-    def _features(
-        self, X: Any, codes: npt.NDArray[np.int64], graph: Any, generator: np.random.Generator
-    ) -> tuple[FeatureMap, npt.NDArray[np.float32], FeatureMap, npt.NDArray[np.float32]]:
-        """What networks read of X and what neighbours are found by, the maps and the points [N, D]; often the same."""
+    def _prepare(
+        self, X: Any, codes: npt.NDArray[np.int64], graph: Any, generator: np.random.Generator, ranks: Ranks
+    ) -> tuple[Points, Graph, Attaching]:
+        """Points and their graph, as the settings say."""
         scales = decide_scales(self.scale, X, codes, self.k, self.n_components, generator)
         self.scale_: Scale | None = scales.networks
         self.neighbor_scale_: Scale | None = scales.neighbors if graph is None else None
         seed = int(generator.integers(2**31))
-        features = FeatureMap.fit(X, scale=scales.networks, n_components=self.n_components, seed=seed)
-        z = features(X)
-        if graph is not None or scales.neighbors == scales.networks:
-            return features, z, features, z
-        place = FeatureMap.fit(X, scale=scales.neighbors, n_components=self.n_components, seed=seed)
-        return features, z, place, place(X)
-
-    def _graph(
-        self, z: npt.NDArray[np.float32], given: Any, device: torch.device, progress: Hook | None, ranks: Ranks
-    ) -> tuple[Graph, Attaching]:
-        n = len(z)
-        if given is not None:
-            graph = as_graph(given, n)
-            if self.alpha > 1 and graph.num_edges and bool((graph.weight == 1).all()):
-                graph = reweight(graph)  # powers of 0/1 weights would all be the same
-            return graph, Attaching(0)
-        k = min(self.k, n - 1)
-        found = nearest(
-            torch.from_numpy(z).to(device) if device.type == "cuda" else z, k,
-            metric=self.metric, method=self.method, ranks=ranks,
-        )  # fmt: skip
-        graph = graph_from_neighbors(
-            found.indices, found.distances, self.bandwidth, self.symmetrize, neighbor_recall=found.recall
+        if graph is not None:
+            points = scaled_points(X, Scales(scales.networks, scales.networks), self.n_components, seed)
+            return points, *given_graph(graph, len(points.z), self.alpha)
+        points = scaled_points(X, scales, self.n_components, seed)
+        built, attaching = neighbor_graph(
+            points.places, self.k, self.metric, self.method, self.bandwidth, self.symmetrize, ranks
         )
-        local = self.bandwidth == "local"
-        sigma = mean_distance(found.distances) if self.bandwidth == "mean" else self.bandwidth
-        if progress is not None:
-            progress(FitProgress("neighbours", 1, 1))
-        return graph, Attaching(
-            k,
-            self.metric,
-            self.method,
-            bandwidth=None if local else float(sigma),
-            reach=found.distances[:, -1].copy() if local else None,
-        )
+        return points, built, points.attached(attaching, ranks.device)
 
     def _labels(self, codes: npt.NDArray[np.int64], generator: np.random.Generator, ranks: Ranks) -> Labels:
-        index = np.flatnonzero(codes >= 0)
-        given = codes[index]
-        counts = np.bincount(given, minlength=len(self.classes_))
-        few = counts.min() < 3
+        given = codes[codes >= 0]
+        few = np.bincount(given, minlength=len(self.classes_)).min() < 3
         hold = not few if self.early_stopping == "auto" else bool(self.early_stopping)
         if few and self.early_stopping == "auto" and self.verbose and ranks.speaks:
             print("Fewer than 3 labels in some class: training by a fixed schedule, without held-out labels.")
-        folds = min(FOLDS, int(counts.max())) if hold else 1
-        fold = stratified_folds(given, folds, generator) if folds > 1 else np.full(len(given), -1)
-        fold[fold >= self.n_members] = -1  # fewer members than folds: some labels are never held out
         weight = class_weights(self.class_weight, self.classes_, given)
-        seeds = [int(seed) for seed in generator.integers(2**31, size=self.n_members)]
-        return Labels(index, given, weight, fold, seeds)
+        return shared_labels(codes, weight, hold, self.n_members, generator)
 
     def _keep(
         self,
