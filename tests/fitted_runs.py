@@ -62,6 +62,7 @@ def fitted_run(
         alpha=3,
         mixing_=0.75,
         diffusion_=0.2,
+        self_training_=0.15,
         weak_labels_=0.1,
         predictor_=SimpleNamespace(network=SimpleNamespace(alpha=3)),
         smoothing_=0.5,

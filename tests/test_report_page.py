@@ -153,3 +153,10 @@ def test_a_hundred_thousand_points_are_laid_out_in_seconds():
     started = time.process_time()  # not the clock on the wall: others may use the machine
     plane_layout(points)
     assert time.process_time() - started < 60
+
+
+def test_the_page_says_how_much_each_family_counts():
+    text = without_plotly(page())
+    for share in ("75%", "20%", "15%", "10%"):
+        assert f"for {share}" in text
+    assert "with strength 0.5" in text

@@ -111,7 +111,7 @@ def metrics(fitted: Fitted) -> dict[str, Any]:
     alpha = fitted.classifier.predictor_.network.alpha  # that of a tuned estimator is not its parameter
     result["filters"] = [] if weights is None else filter_names(weights.shape[1], alpha)
     result["filter_weights"] = [] if weights is None else weights.astype(float).round(6).tolist()
-    for name in ("mixing", "diffusion", "weak_labels", "smoothing"):
+    for name in ("mixing", "diffusion", "self_training", "weak_labels", "smoothing"):
         result[name] = float(getattr(fitted.classifier, f"{name}_"))
     result["settings"] = plain(fitted.classifier.get_params())
     result["seconds"] = {stage: round(spent, 3) for stage, spent in fitted.seconds.items()}

@@ -206,8 +206,11 @@ def _training(fitted: Fitted, charts: dict[str, figures.Chart]) -> str:
     held_out = "" if len(shown) > 1 else " There were too few labels to hold some out, so a fixed schedule was used."
     classifier = fitted.classifier
     weighed = (
-        f" Networks that read the graph count for {classifier.mixing_:.0%}, those that read features alone for the "
-        f"rest; the outcome is smoothed over the graph with strength {classifier.smoothing_:.2g}."
+        f" Among the networks those that read the graph count for {classifier.mixing_:.0%}, those that read features "
+        f"alone for the rest. Labels diffused over the graph count for {classifier.diffusion_:.0%} beside them, a "
+        f"linear classifier that teaches itself for {classifier.self_training_:.0%} beside these, and students, which "
+        f"learn from what all of them are surest of, for {classifier.weak_labels_:.0%} of the outcome. What networks "
+        f"say is smoothed over the graph with strength {classifier.smoothing_:.2g}."
     )
     return _section("Training", f"Mean over the networks.{held_out}{weighed}", '<div class="pair">', *shown, "</div>")
 
