@@ -31,3 +31,9 @@ def test_the_settings_are_published_one_file_a_model(tmp_path: Path) -> None:
     for file in published.glob("*.json"):  # what is kept in the repository is what a search tries
         first = file.read_text().splitlines()[1].rstrip(",")
         assert first == (tmp_path / file.name).read_text().splitlines()[1].rstrip(",")
+
+
+def test_a_data_set_that_is_not_known_leaves_nothing_behind(tmp_path: Path) -> None:
+    common = ["--datasets", "foo", "--out", str(tmp_path / "results" / "lines"), "--device", "cpu"]
+    assert CliRunner().invoke(app, ["table1", "--models", "SGC", *common]).exit_code != 0
+    assert list(tmp_path.iterdir()) == []

@@ -93,10 +93,11 @@ def run(
         progress: Takes the share done, the seconds left and the cell's name after each batch, instead of a line.
     """
     limits = limits or Limits()
+    clock = Clock(time_limit)
+    # First: a name that is not known must leave no folder behind.
+    data = {name: datafiles.load(name, folder) for name in dict.fromkeys(cell.dataset for cell in cells)}
     writer = Writer(out / file)
     known = {record.key: record for record in read(out)}
-    clock = Clock(time_limit)
-    data = {name: datafiles.load(name, folder) for name in dict.fromkeys(cell.dataset for cell in cells)}
     sizes = {name: len(loaded.y) for name, loaded in data.items()}
     clock.cost_total = sum(_left(cell, sizes[cell.dataset], known) for cell in cells)
     bench: tuple[tuple[str, int], Laboratory] | None = None
