@@ -72,3 +72,35 @@ def test_neighbours_and_networks_of_different_scalings_predict_and_are_saved(tmp
     loaded = SobolevClassifier.load(tmp_path / "model")
     assert loaded.get_params() == fitted.get_params()
     np.testing.assert_array_equal(loaded.predict_proba(X[250:]), fitted.predict_proba(X[250:]))
+
+
+def two_cues(points=600, seed=0):
+    """Small columns tell neighbours the class where ranges divide; a column whose range an outlier has, networks."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(0, 2, points)
+    sign = 2 * y[:, None] - 1
+    wide = 0.8 * sign + 0.2 * generator.normal(size=(points, 1))
+    small = 0.01 * (0.4 * sign + generator.normal(size=(points, 20)))
+    X = np.concatenate([wide, generator.uniform(-2, 2, size=(points, 30)), small], axis=1)
+    X[0, 0] = 300.0
+    return X, y
+
+
+def test_where_auto_gives_networks_another_scaling_new_points_are_judged_as_by_one_told_that_pair():
+    X, y = two_cues()
+    known, new = slice(0, 400), slice(400, None)
+    hidden = np.where(np.arange(400) % 4 < 2, y[known], -1)
+    auto = SobolevClassifier(n_members=4, epochs=100, random_state=0).fit(X[known], hidden)
+    pair = auto.neighbor_scale_, auto.scale_
+    assert pair[1] == "unit" != pair[0]
+    told = SobolevClassifier(scale=pair, n_members=4, epochs=100, random_state=0).fit(X[known], hidden)
+    # Each finds neighbours among points of the one scaling, and has networks that read the other.
+    for fitted in (auto, told):
+        predictor = fitted.predictor_
+        np.testing.assert_allclose(predictor.attaching.points, predictor.attaching.features(X[known]), atol=1e-5)
+        np.testing.assert_allclose(predictor.points, predictor.features(X[known]), atol=1e-5)
+    np.testing.assert_array_equal(auto.predictor_.points, told.predictor_.points)
+    np.testing.assert_array_equal(auto.predictor_.attaching.points, told.predictor_.attaching.points)
+    # Choosing draws random numbers, so members differ; what they say hardly does.
+    assert (auto.predict(X[new]) == told.predict(X[new])).mean() > 0.95
+    assert (auto.predict(X[new]) == y[new]).mean() > 0.95
