@@ -10,8 +10,8 @@ from collections.abc import Callable
 def give_back() -> None:
     """Return what the C library keeps of freed memory; does nothing where it has no such call (glibc has).
 
-    Before version 2.38 glibc does not find the gaps that aligned tensors leave for the next of their size: a loop that
-    makes and frees some megabytes in each round then grows by them in each round.
+    Seen with glibc 2.36: a loop that makes and frees tensors of some megabytes in each round grows in each round,
+    though all of it is free.
     """
     trim = _trim()
     if trim is not None:
