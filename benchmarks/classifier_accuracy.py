@@ -297,31 +297,70 @@ def interval(values: np.ndarray, resamples: int = 2000) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def print_table(lines: Iterable[dict[str, Any]], reference: str) -> None:
-    """Per data set and labels: accuracy, interval, difference to the reference, calibration error, seconds."""
-    cells: dict[tuple[str, float], dict[str, dict[int, dict[str, Any]]]] = {}
+Cell = dict[str, dict[int, dict[str, Any]]]  # method -> draw -> line
+NAMES = {
+    "default": "**default**", "no-students": "default, `weak_labels=0`", "mlp-8": "8 MLPs",
+    "mlp-8-smooth": "8 MLPs, smoothed", "graph-8": "8 S-SobGNNs", "paper": "the paper's form",
+    "logreg": "logistic regression", "svm": "RBF-SVM", "forest": "random forest", "knn": "k-NN",
+    "spreading": "LabelSpreading", "selftraining": "SelfTraining", "mlp": "MLP",
+}  # fmt: skip
+
+
+def cells_of(lines: Iterable[dict[str, Any]]) -> dict[tuple[str, float], Cell]:
+    """By data set and labels: 5 per class first, data sets in the order they are known by."""
+    cells: dict[tuple[str, float], Cell] = {}
     for line in lines:
         cells.setdefault((line["dataset"], line["labels"]), {}).setdefault(line["method"], {})[line["draw"]] = line
-    for (name, labels), methods in sorted(cells.items(), key=lambda item: (-item[0][1], item[0][0])):
-        print(f"\n{name}, {f'{labels:g} per class' if labels >= 1 else f'{labels:.0%}'}")
-        print(f"{'method':28} draws  accuracy %            {reference} minus it, paired      ECE    seconds")
-        best = None
-        for method, by_draw in sorted(methods.items(), key=lambda m: -np.mean([r["accuracy"] for r in m[1].values()])):
-            accuracy = 100 * np.array([r["accuracy"] for r in by_draw.values()])
-            low, high = interval(accuracy)
-            text = f"{method:28} {len(accuracy):5}  {accuracy.mean():5.2f} ({low:5.2f} – {high:5.2f})"
-            shared = sorted(set(by_draw) & set(methods.get(reference, {})))
-            if method != reference and shared:
-                other = methods[reference]
-                gap = 100 * np.array([other[d]["accuracy"] - by_draw[d]["accuracy"] for d in shared])
-                low, high = interval(gap)
-                verdict = "ahead" if low > 0 else "behind" if high < 0 else "level"
-                text += f"  {gap.mean():+6.2f} ({low:+.2f} – {high:+.2f}) {verdict:6}"
-            else:
-                text += " " * 34
-            error = np.mean([r["ece"] for r in by_draw.values()])
-            print(f"{text}  {error:.3f}  {np.mean([r['seconds'] for r in by_draw.values()]):7.1f}")
-            best = best or method
+    known = {name: place for place, name in enumerate(DATASETS)}
+    return dict(sorted(cells.items(), key=lambda item: (-item[0][1], known.get(item[0][0], len(known)))))
+
+
+def mean(cell: Cell, method: str) -> float:
+    """Accuracy in %, over the draws that the method has."""
+    return 100 * float(np.mean([line["accuracy"] for line in cell[method].values()]))
+
+
+def gap(cell: Cell, method: str, reference: str = "default") -> str:
+    """The reference minus a method over the draws that both have: mean, interval, verdict; two columns."""
+    shared = sorted(set(cell[method]) & set(cell.get(reference, {})))
+    if method == reference or not shared:
+        return " | "
+    values = 100 * np.array([cell[reference][d]["accuracy"] - cell[method][d]["accuracy"] for d in shared])
+    low, high = interval(values)
+    verdict = "ahead" if low > 0 else "behind" if high < 0 else "level"
+    return f"{values.mean():+.2f} ({low:+.2f} to {high:+.2f}) | {verdict}"
+
+
+def print_tables(lines: Iterable[dict[str, Any]], reference: str = "default") -> None:
+    """Markdown: the reference beside the best other method, then every method of every data set."""
+    cells = cells_of(lines)
+    own = (reference, "no-students")
+    print("| data | labels | draws | default | best other method | default minus it, paired | |")
+    print("|---|---|---|---|---|---|---|")
+    for (name, labels), cell in cells.items():
+        others = [method for method in cell if method not in own]
+        if reference not in cell or not others:
+            continue
+        best = max(others, key=lambda method: mean(cell, method))
+        told = f"{mean(cell, reference):.2f} | {NAMES.get(best, best)} {mean(cell, best):.2f} | {gap(cell, best)}"
+        print(f"| {name} | {amount(labels)} | {len(cell[reference])} | {told} |")
+    for (name, labels), cell in cells.items():
+        print(f"\n### {name}, {amount(labels)}\n")
+        print("| method | draws | accuracy % (95 %) | default minus it, paired | | ECE | seconds |")
+        print("|---|---|---|---|---|---|---|")
+        for method in sorted(cell, key=lambda method: -mean(cell, method)):
+            found = list(cell[method].values())
+            low, high = interval(100 * np.array([line["accuracy"] for line in found]))
+            error, seconds = (np.mean([line[key] for line in found]) for key in ("ece", "seconds"))
+            print(
+                f"| {NAMES.get(method, method)} | {len(found)} | {mean(cell, method):.2f} ({low:.2f} to {high:.2f}) | "
+                f"{gap(cell, method)} | {error:.3f} | {seconds:.1f} |"
+            )
+
+
+def amount(labels: float) -> str:
+    """Labels, for people."""
+    return f"{labels:g} per class" if labels >= 1 else f"{100 * labels:g} %"
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -366,7 +405,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="start nothing after this long")
     arguments = parser.parse_args()
     if arguments.table:
-        print_table(read(arguments.out), "default")
+        print_tables(read(arguments.out))
         return
     if arguments.write_points:
         write_points(arguments.datasets, arguments.write_points)
@@ -381,7 +420,7 @@ def main() -> None:
     wanted = [(d, labels, draw, m) for labels, draw, d, m in wanted if (d, labels, draw, m) not in done]
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     run(wanted, settings, arguments)
-    print_table(read(arguments.out), "default")
+    print_tables(read(arguments.out))
 
 
 def run(wanted: list[tuple[str, float, int, str]], settings: dict[str, Any], arguments: argparse.Namespace) -> None:
