@@ -73,7 +73,7 @@ def test_the_strength_under_which_families_are_right_is_taken():
 @pytest.mark.parametrize("family", ["students", "linear"])
 def test_a_further_family_counts_as_far_as_it_is_right(family):
     taught, codes = guesses(0.6)
-    before = Blend(0.5, 0.5, 0.5, students=0.25, linear=0.25, heats=(1.0, 2.0, 3.0, 4.0, 5.0))
+    before = Blend(0.5, 0.5, 0.5, students=0.25, linear=0.25, heats=(1.0, 2.0, 3.0, 4.0, 1.5))
     for right, low, high in ((0.95, 0.8, 1.0), (0.3, 0.0, 0.5)):
         said, _ = guesses(right, seed=2)
         blend = weigh_further(before, family, taught, said, codes, np.ones(200), FURTHER_GRID)

@@ -34,7 +34,7 @@ def test_the_best_trial_has_the_loss_of_an_ordinary_fit_with_its_setting() -> No
 
 
 def test_neighbours_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sobgnn.classifier
+    import sobgnn.inputs
     import sobgnn.tuning.problem
 
     asked: list[int] = []
@@ -45,7 +45,7 @@ def test_neighbours_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return search(X, k, **options)
 
     monkeypatch.setattr(sobgnn.tuning.problem, "nearest", counted)
-    monkeypatch.setattr(sobgnn.classifier, "nearest", counted)
+    monkeypatch.setattr(sobgnn.inputs, "nearest", counted)
     tune(*clusters(), 3, base=small(), space=SMALL)
     assert asked == [8]
 
