@@ -117,12 +117,12 @@ def resident() -> float:
 @contextmanager
 def metered(meter: Meter) -> Iterator[None]:
     """Within, the parts of ``SobolevClassifier.fit`` are stages of ``meter``."""
-    from sobgnn import classifier, fitting
+    from sobgnn import classifier, fitting, inputs
 
     stages = {
         "scaling": (classifier, "decide_scales"),
-        "neighbours": (classifier, "nearest"),
-        "graph": (classifier, "graph_from_neighbors"),
+        "neighbours": (inputs, "nearest"),
+        "graph": (inputs, "graph_from_neighbors"),
         "operators": (classifier, "SobolevOperators"),
         "components": (classifier, "connected_components"),
         "train graph nets": (fitting, "train_graph_members"),
@@ -132,14 +132,14 @@ def metered(meter: Meter) -> Iterator[None]:
         "predict feature nets, predict students": (fitting, "feature_logits"),
         "local order": (fitting, "spreading"),
         "diffuse": (fitting, "_diffused"),
+        "self-training": (fitting, "self_train"),
         "choose": (fitting, "choose"),
         "smooth": (fitting, "smoothed"),
         "embedding": (classifier, "embedding"),
     }
     with ExitStack() as stack:
         for name, (module, attribute) in stages.items():
-            if hasattr(module, attribute):
-                stack.enter_context(patch.object(module, attribute, meter.wrap(name, getattr(module, attribute))))
+            stack.enter_context(patch.object(module, attribute, meter.wrap(name, getattr(module, attribute))))
         yield
 
 
