@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sobgnn.graphs.graph import Graph
     from sobgnn.graphs.knn import graph_from_neighbors, knn_graph
     from sobgnn.graphs.reweight import reweight
+    from sobgnn.labeling.launch import label
     from sobgnn.nn.conv import SobolevConv
     from sobgnn.nn.model import SSobGNN
     from sobgnn.operators.whole import SobolevOperators
@@ -29,6 +30,7 @@ __all__ = [
     "SobolevOperators",
     "graph_from_neighbors",
     "knn_graph",
+    "label",
     "reweight",
     "sobolev",
     "spectrum",
@@ -42,6 +44,7 @@ _HOME = {
     "SobolevOperators": "operators.whole",
     "graph_from_neighbors": "graphs.knn",
     "knn_graph": "graphs.knn",
+    "label": "labeling",
     "reweight": "graphs.reweight",
 }
 

@@ -1,0 +1,68 @@
+"""Labels as files: CSV, Parquet, and Label Studio's JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from sobgnn.labeling.session import Label
+from sobgnn.labeling.source import Source
+
+if TYPE_CHECKING:
+    import polars as pl
+
+KINDS = {
+    "csv": ("labels.csv", "text/csv; charset=utf-8"),
+    "parquet": ("labels.parquet", "application/vnd.apache.parquet"),
+    "label-studio": ("labels.label-studio.json", "application/json"),
+}
+
+
+def labels_frame(source: Source, classes: Mapping[int, str], labels: Mapping[int, Label]) -> pl.DataFrame:
+    """A table of the labels: id (the row's number where there are no ids), label, when, by."""
+    import polars as pl
+
+    rows = sorted(labels)
+    columns = {
+        "id": [source.id_of(row) for row in rows],
+        "label": [classes[labels[row].code] for row in rows],
+        "when": [labels[row].when for row in rows],
+        "by": [labels[row].by for row in rows],
+    }
+    return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
+
+
+def export(kind: str, source: Source, classes: Mapping[int, str], labels: Mapping[int, Label]) -> bytes:
+    """The labels as one of ``KINDS``."""
+    if kind == "label-studio":
+        return _label_studio(source, classes, labels)
+    file = io.BytesIO()
+    frame = labels_frame(source, classes, labels)
+    if kind == "csv":
+        frame.write_csv(file)
+    elif kind == "parquet":
+        frame.write_parquet(file)
+    else:
+        raise ValueError(f"Labels are exported as {', '.join(KINDS)}, but got {kind!r}.")
+    return file.getvalue()
+
+
+def _label_studio(source: Source, classes: Mapping[int, str], labels: Mapping[int, Label]) -> bytes:
+    """Tasks with one annotation each, for a project configured with ``<Choices name="label" toName="text">``."""
+    tasks = []
+    for row in sorted(labels):
+        label = labels[row]
+        data: dict[str, Any] = {part["name"]: part["value"] for part in source.content(row) if part["kind"] == "text"}
+        result = {
+            "from_name": "label",
+            "to_name": "text",
+            "type": "choices",
+            "value": {"choices": [classes[label.code]]},
+        }
+        annotation = {"result": [result], "created_at": label.when, "was_cancelled": False}
+        text = source.excerpt(row, most=10_000)
+        task: dict[str, Any] = {"id": source.id_of(row), "text": text, **data}
+        tasks.append({"data": task, "annotations": [annotation]})
+    return json.dumps(tasks, ensure_ascii=False, indent=1).encode()
