@@ -1,9 +1,9 @@
 """Claim: chosen by "auto", 60 labels bring a model to where 100 random labels bring it (median over data sets).
 
-Labels are given one step at a time, the model is fitted again after every step, and the next points are chosen from
-its probabilities. Points of a test part (30 %) are in the graph but never chosen; accuracy is measured on them alone, so
-that choosing hard points neither helps nor hurts the measure. The model is a stand-in that fits in a moment: the mean of
-label spreading over the k-NN graph and logistic regression on up to 50 principal components.
+Labels are given in steps, the model is fitted again after every step, and the next points are chosen from its
+probabilities. Points of a test part (30 %) are in the graph but never chosen; accuracy is measured on them alone, so
+that choosing hard points neither helps nor hurts the measure. The model is a stand-in that fits in a moment: the mean
+of label spreading over the k-NN graph and logistic regression on up to 50 principal components.
 
     python -m benchmarks.labeling_efficiency --data FOLDER --draws 10 --out results/labeling.jsonl
     python -m benchmarks.labeling_report results/labeling.jsonl
@@ -36,6 +36,8 @@ POINTS = ("digits", "isolet", "har", "cancer", "mnist", "20news")
 TABLES = ("car", "segment", "vehicle", "spambase", "page-blocks", "cmc", "credit-a", "soybean", "mushroom", "kr-vs-kp")
 STEPS = (*range(10, 101, 10), 120, 140, 160, 180, 200)
 ROWS = 1200
+# The rule was chosen on draws from other seeds, 0 to 5.
+FIRST_SEED = 100
 
 
 class World:
@@ -87,6 +89,8 @@ def ours(strategy: str) -> Choice:
         if strategy == "uncertain" and probabilities is None:  # nothing is more uncertain than anything else
             return suggest_points(world.graph, None, labelled, count, exclude=test, strategy="random", seed=seed)
         seed = seed + 1000 * len(labelled)
+        if probabilities is not None:  # a fitted model knows the classes that have a label
+            probabilities = probabilities[:, np.unique(world.y[labelled])]
         return suggest_points(world.graph, probabilities, labelled, count, exclude=test, strategy=strategy, seed=seed)
 
     return choose
@@ -151,7 +155,7 @@ def main() -> None:
                 if (name, strategy, draw) in done:
                     continue
                 started = time.process_time()
-                line = {"dataset": name, "strategy": strategy, "draw": draw, **run(world, choose, draw)}
+                line = {"dataset": name, "strategy": strategy, "draw": draw, **run(world, choose, FIRST_SEED + draw)}
                 line["seconds"] = round(time.process_time() - started, 2)
                 with open(asked.out, "a") as file:
                     file.write(json.dumps(line) + "\n")

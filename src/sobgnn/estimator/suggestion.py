@@ -13,7 +13,9 @@ from sobgnn.graphs.graph import Graph
 
 Strategy = Literal["auto", "typical", "uncertain", "random"]
 # Added to every uncertainty: points that the model is sure of still count a little, so that it can be proven wrong.
-_LEAST = 0.02
+_LEAST = 0.1
+# Labels per class from which a model's uncertainty is trusted. Measured in results/labeling.md.
+_TRUSTED = 3
 # Two-step walks with more entries than this are made of each point's strongest edges alone, or left out.
 _MOST_WALKS = 2e7
 _STRONGEST = 8
@@ -39,9 +41,9 @@ def suggest_points(
 
     where :math:`u` is one minus the gap between the two largest probabilities, and :math:`\hat{A}` the normalised
     adjacency. The sum is the uncertainty around i that no label covers yet, so that a point is chosen for being
-    uncertain itself, in a dense place, and away from what is labelled. Without probabilities u = 1: the first points
-    are typical ones (dense places of the graph) that differ from each other. The switch from one to the other is the
-    probabilities themselves: a model that knows little is uncertain everywhere. Measured in results/labeling.md.
+    uncertain itself, in a dense place, and away from what is labelled. Without probabilities, and with fewer than 3
+    labels per class, u = 1: the first points are typical ones (dense places of the graph) that differ from each other.
+    The rule and what it brings are measured in results/labeling.md.
 
     Args:
         graph: Of N nodes.
@@ -50,7 +52,7 @@ def suggest_points(
         count: How many; fewer where fewer are left.
         reached: bool [N], whether a point's component holds a label; others have u = 1. ``None``: all.
         exclude: Points not to be suggested though they have no label.
-        strategy: ``"auto"``; ``"typical"`` keeps u = 1; ``"uncertain"`` takes u alone; ``"random"``.
+        strategy: ``"auto"``; ``"typical"`` keeps u = 1; ``"uncertain"`` orders by u alone; ``"random"``.
         seed: Of ``"random"``.
     """
     if strategy not in get_args(Strategy):
@@ -63,7 +65,8 @@ def suggest_points(
     if strategy == "random":
         return np.random.default_rng(seed).permutation(np.flatnonzero(free))[:count]
     uncertainty = np.ones(graph.num_nodes)
-    if probabilities is not None and strategy != "typical":
+    trusted = probabilities is not None and len(labelled) >= _TRUSTED * probabilities.shape[1]
+    if probabilities is not None and (strategy == "uncertain" or (strategy == "auto" and trusted)):
         uncertainty = _uncertainty(probabilities, reached)
     if strategy == "uncertain":
         order = np.argsort(-np.where(free, uncertainty, -1.0), kind="stable")

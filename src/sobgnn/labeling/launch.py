@@ -120,6 +120,7 @@ def open_page(
     port: int = 0,
     settings: dict[str, Any] | None = None,
     framed: bool = False,
+    command: list[str] | None = None,
 ) -> Page:
     """Read DATA, or resume a run folder that was labeled before, and listen at 127.0.0.1.
 
@@ -132,6 +133,7 @@ def open_page(
         port: 0 for any free one.
         settings: Parameters of the final fit.
         framed: Whether a notebook on this machine may show the page.
+        command: What to start instead of the model's process, for tests.
     """
     given = Path(data)
     if (given / SETTINGS).is_file():
@@ -154,7 +156,7 @@ def open_page(
     asked = {"label": label, "identity": identity, "drop": list(drop)}
     asked["data"] = str(Path(data).absolute()) if tables.is_file_name(data) else data
     write_text(folder / SETTINGS, json.dumps(asked, indent=1))
-    learner = Learner(session, {**asked, "settings": settings or {}}, folder / "model.log")
+    learner = Learner(session, {**asked, "settings": settings or {}}, folder / "model.log", command)
     learner.start()
     return Page(Labeling(source, session, learner), listening, framed)
 

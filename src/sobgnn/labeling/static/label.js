@@ -17,7 +17,7 @@ let waiting = 0;
 let seen = { marks: "", map: false, suspects: "", classes: "" };
 const away = new Set(); // rows labeled or skipped here that the server may still list as upcoming
 
-const map = new PointMap($("map"), select, open);
+const map = new PointMap($("map"), select, openRow);
 
 async function get(path) {
   const answer = await fetch(path);
@@ -62,14 +62,15 @@ function alertText(text) {
 function take(content) {
   if (content.state.saved >= (state ? state.saved : 0)) state = content.state;
   if (!waiting) {
-    upcoming = content.upcoming.filter((point) => !away.has(point.row));
+    upcoming = content.upcoming.filter((point) => !current || point.row !== current.row);
   }
   if (!current) advance();
   show();
 }
 
 function advance() {
-  current = upcoming.shift() || null;
+  do current = upcoming.shift() || null;
+  while (current && away.has(current.row));
   if (current) prepare(upcoming);
   map.current = current ? current.row : -1;
   showPoint();
@@ -258,7 +259,7 @@ function fill(list, rows) {
     label.className = "label";
     label.textContent = entry.label === null ? "" : ` · ${nameOf(entry.label)}`;
     button.append(entry.excerpt, label);
-    button.addEventListener("click", () => open(entry.row));
+    button.addEventListener("click", () => openRow(entry.row));
     item.append(button);
     return item;
   }));
@@ -299,10 +300,10 @@ async function undo() {
   if (!content || !content.undone) return;
   content.undone.rows.forEach((row) => away.delete(row));
   $("saved").textContent = `Undone: ${content.undone.what}`;
-  if (content.undone.rows.length) open(content.undone.rows[0]);
+  if (content.undone.rows.length) openRow(content.undone.rows[0]);
 }
 
-async function open(row) {
+async function openRow(row) {
   try {
     const point = await (await get("api/point/" + row)).json();
     if (current && current.row !== point.row && current.label === null && !away.has(current.row)) upcoming.unshift(current);
