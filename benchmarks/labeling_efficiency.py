@@ -102,7 +102,10 @@ def typiclust(world, probabilities, labelled, count, test, seed):
     y = np.full(len(world.y), np.nan)
     y[labelled] = world.y[labelled]
     free = np.setdiff1d(np.arange(len(y)), np.concatenate([labelled, test]))
-    return TypiClust(random_state=seed).query(world.X, y, candidates=free, batch_size=count)
+    found = np.unique(TypiClust(random_state=seed).query(world.X, y, candidates=free, batch_size=count))
+    # It may name a point twice; random ones take the free places.
+    others = np.random.default_rng(seed).permutation(np.setdiff1d(free, found))
+    return np.concatenate([found, others[: count - len(found)]])
 
 
 def run(world: World, choose: Choice, seed: int) -> dict[str, dict[int, float]]:

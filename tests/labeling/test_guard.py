@@ -1,14 +1,15 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 
 import psutil
 import pytest
 
-from tests.labeling.conftest import FAKE, NASTY, Client, ticket_file
 from sobgnn.labeling.guard import LARGEST_BODY
 from sobgnn.labeling.launch import open_page
+from tests.labeling.conftest import FAKE, NASTY, Client, ticket_file
 
 
 @pytest.fixture(scope="module")
@@ -93,10 +94,8 @@ def test_a_body_of_10_megabytes_is_refused_with_and_without_its_length(client, p
     saved = page.labeling.session.saved
     body = b'{"name": "' + b"x" * 10_000_000 + b'"}'
     sent = {"Content-Type": "application/json", "Origin": f"http://{client.host}"}
-    try:
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # refused before it was all sent
         assert client.raw("POST", f"/{client.token}/api/class", body, sent)[0] == 413
-    except (BrokenPipeError, ConnectionResetError):
-        pass  # refused before it was all sent
     head = f"POST /{client.token}/api/class HTTP/1.1\r\nHost: {client.host}\r\nOrigin: http://{client.host}\r\n"
     head += "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     name, port = client.host.split(":")

@@ -16,7 +16,8 @@ def __getattr__(name: str) -> Any:
     try:
         from sobgnn.labeling import launch
     except ModuleNotFoundError as error:
-        if error.name not in ("starlette", "uvicorn"):
+        needed = (error.name or "").partition(".")[0]
+        if needed not in ("starlette", "uvicorn"):
             raise
-        raise ValueError(f"Labeling needs {error.name}, which is not installed: pip install 'sobgnn[label]'.") from None
+        raise ValueError(f"Labeling needs {needed}, which is not installed: pip install 'sobgnn[label]'.") from None
     return getattr(launch, name)

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import uvicorn
+
 from sobgnn.labeling.guard import Guard
 from sobgnn.labeling.learner import Learner
 from sobgnn.labeling.server import Labeling, routes
@@ -31,8 +33,6 @@ class Page:
     """
 
     def __init__(self, labeling: Labeling, listening: socket.socket, framed: bool) -> None:
-        import uvicorn
-
         port = listening.getsockname()[1]
         token = secrets.token_urlsafe(24)
         self.labeling = labeling
@@ -177,7 +177,7 @@ def label(data: Any, column: str | None = None, *, folder: str | Path = "runs/la
         return open_page(str(data), column, folder=Path(folder), port=port, framed=True).start()
     import polars as pl
 
-    frame = data if isinstance(data, pl.DataFrame) else pl.from_pandas(data)
+    frame = data if isinstance(data, pl.DataFrame) else _from_pandas(data)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     from sobgnn.runtime.files import atomic_file
@@ -185,6 +185,18 @@ def label(data: Any, column: str | None = None, *, folder: str | Path = "runs/la
     with atomic_file(folder / "data.parquet") as file:
         frame.write_parquet(file)
     return open_page(str(folder / "data.parquet"), column, folder=folder, port=port, framed=True).start()
+
+
+def _from_pandas(data: Any) -> Any:
+    """A polars frame of a pandas one, without pyarrow, which polars asks for."""
+    import polars as pl
+
+    columns = {}
+    for name in data.columns:
+        known = (~data[name].isna()).tolist()
+        values = [value if there else None for value, there in zip(data[name].tolist(), known, strict=True)]
+        columns[str(name)] = pl.Series(values, strict=False)
+    return pl.DataFrame(columns)
 
 
 def _remembered(path: Path) -> tuple[str, str | None, str | None, list[str]]:
@@ -206,6 +218,7 @@ def _listen(port: int) -> socket.socket:
         if port:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", port))
+        listening.listen(64)  # a browser that is faster than the server waits
     except (OSError, OverflowError):
         listening.close()
         raise ValueError(f"Port {port} of 127.0.0.1 is taken. Name another with --port, or leave it out.") from None

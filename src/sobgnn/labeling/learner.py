@@ -20,6 +20,7 @@ from sobgnn.labeling.progress import Measurement
 from sobgnn.labeling.session import Session
 from sobgnn.labeling.wire import Arrays, receive, send
 
+WORKER = [sys.executable, "-m", "sobgnn.labeling.worker"]
 # A refit starts after this many new labels, or this many seconds after the last one.
 EVERY = 5
 PAUSE = 1.5
@@ -72,7 +73,7 @@ class Learner:
         self.on_answer: Callable[[], None] = lambda: None
         self._opening = opening
         self._log = log
-        self._command = command or [sys.executable, "-m", "sobgnn.labeling.worker"]
+        self._command = command or WORKER
         self._wake = threading.Condition()
         self._process: subprocess.Popen[bytes] | None = None
         self._busy = ""
@@ -236,7 +237,8 @@ class Learner:
                 with self._wake:
                     self._take(*answer)
                     self._wake.notify_all()
-                self.on_answer()
+                with contextlib.suppress(OSError):  # a full disk must not look like the end of the process
+                    self.on_answer()
         code = process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
@@ -263,10 +265,11 @@ class Learner:
             self._finish_wanted = False
             self.problem = f"The model could not {message['during']}: {message['reason']} Your labels are safe."
             return
-        self.problem = ""
         if message["what"] == "ready":
             self._ready = True
-        elif message["what"] == "finished":
+            return
+        self.problem = ""  # it works again
+        if message["what"] == "finished":
             self._finish_wanted = False
             self.finished = {"folder": message["folder"], "knows": message["knows"]}
         elif message["what"] == "fitted":
