@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,15 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from sobgnn.arrays import load_arrays, save_arrays
+from sobgnn.runtime.arrays import load_arrays, save_arrays
+from sobgnn.runtime.files import write_text
 from sobgnn.tables.categories import CategoryColumn, SetColumn
 from sobgnn.tables.columns import Arrays, Column, distinct_names, is_text, listed, text_values
 from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.dates import DateColumn
 from sobgnn.tables.kinds import Choice, Rules, choose_column
-from sobgnn.tables.numbers import NumberColumn, as_numbers, find_format
+from sobgnn.tables.numbers import NumberColumn, find_format
+from sobgnn.tables.pictures import PictureColumn
 from sobgnn.tables.text import ModelColumn, TextColumn
 from sobgnn.tables.vectors import VectorColumn
 
@@ -31,10 +34,10 @@ _ROWS_AT_ONCE = 32_768
 # From this many features the result is sparse, where most of them are one-hot.
 _WIDE = 1000
 _KINDS: dict[str, Any] = {
-    kind.kind: kind for kind in (NumberColumn, DateColumn, CategoryColumn, SetColumn, TextColumn, ModelColumn, VectorColumn)
+    kind.kind: kind for kind in (NumberColumn, DateColumn, CategoryColumn, SetColumn, TextColumn, ModelColumn, VectorColumn, PictureColumn)
 }
 # Total variance of a column's features, by kind; a number has 1. Measured, see TableEncoder.
-_WEIGHT = {"text": 1.0, "text model": 1.0, "vectors": 1.0}
+_WEIGHT = {"text": 1.0, "text model": 1.0, "vectors": 1.0, "pictures": 1.0}
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         drop: Columns to leave out.
         text_model: Folder of a sentence-transformers or model2vec model on this disk, used for columns of text in
             place of TF-IDF; needs one of these packages (extra ``text``). Nothing is ever downloaded.
+        image_folder: Where names of pictures start; a column that names pictures found there becomes what is seen in
+            them. ``None`` leaves such names as they are.
+        image_model: File of a TorchScript or exported model for pictures, in place of pixels and oriented gradients.
         n_components: Most coordinates of a text column; ``None`` for 256 of words and 64 of characters.
         sparse: ``True`` for scipy CSR, ``False`` for a dense array, ``"auto"`` for CSR where there are 1,000 features
             or more and at most a quarter of them come from dense columns.
@@ -91,6 +97,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         text: Sequence[str] = (),
         drop: Sequence[str] = (),
         text_model: str | Path | None = None,
+        image_folder: str | Path | None = None,
+        image_model: str | Path | None = None,
         n_components: int | None = None,
         sparse: bool | str = "auto",
         random_state: int = 0,
@@ -98,6 +106,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.text = text
         self.drop = drop
         self.text_model = text_model
+        self.image_folder = image_folder
+        self.image_model = image_model
         self.n_components = n_components
         self.sparse = sparse
         self.random_state = random_state
@@ -157,7 +167,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def has_text(self) -> bool:
         """Whether some block's directions matter more than its columns: text and vectors."""
-        return any(block.column.kind in ("text", "text model", "vectors") for block in self.blocks_)
+        return any(block.column.kind in ("text", "text model", "vectors", "pictures") for block in self.blocks_)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for a JSON file; :meth:`arrays` holds the rest."""
@@ -200,7 +210,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 made.blocks_.append(Block(column, str(entry["outcome"]), start, stop, float(entry["factor"])))
             # A row of blanks goes through every column, and so through everything that a damaged file could break.
             blank = pl.DataFrame({b.name: pl.Series([None, "x1"], dtype=pl.String) for b in made.blocks_})
-            held = made.encode(blank) if not any(b.column.kind == "text model" for b in made.blocks_) else None
+            on_disk = any(b.column.kind == "text model" or getattr(b.column, "model", None) for b in made.blocks_)
+            held = None if on_disk else made.encode(blank)
             if held is not None and not np.isfinite(held.data if sp.issparse(held) else held).all():
                 raise ValueError("a value is not finite")
         except (KeyError, TypeError, AttributeError, IndexError, OverflowError, ValueError, pl.exceptions.PolarsError) as error:
@@ -213,7 +224,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         save_arrays(folder / "encoder.npz", self.arrays())
-        (folder / "encoder.json").write_text(json.dumps(self.to_json()), encoding="utf-8")
+        write_text(folder / "encoder.json", json.dumps(self.to_json()))
 
     @classmethod
     def load(cls, folder: str | Path) -> TableEncoder:
@@ -227,6 +238,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{folder / 'encoder.json'} is damaged.") from None
         return cls.from_parts(content, load_arrays(folder / "encoder.npz", ()))
 
+    def with_picture_folder(self, folder: Path) -> TableEncoder:
+        """The same encoder for pictures whose names are relative to another folder."""
+        made: TableEncoder = copy(self)
+        made.blocks_ = [
+            replace(b, column=replace(b.column, root=str(folder))) if isinstance(b.column, PictureColumn) else b
+            for b in self.blocks_
+        ]
+        return made
+
     def _fit(self, frame: pl.DataFrame) -> None:
         if self.sparse not in (True, False, "auto"):
             raise ValueError(f"`sparse` must be True, False or 'auto', but got {self.sparse!r}.")
@@ -239,13 +259,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if wrong:
                 raise ValueError(f"`{option}` names {wrong[0]!r}, but the columns are {listed(frame.columns)}.")
         rules = Rules(
-            tuple(self.text), self.text_model, _decimal_sign(frame), self.n_components, int(self.random_state)
-        )
+            tuple(self.text), self.text_model, self.image_folder, self.image_model, _decimal_sign(frame),
+            self.n_components, int(self.random_state),
+        )  # fmt: skip
         used = [name for name in frame.columns if name not in self.drop]
         choices = {name: choose_column(frame[name], rules) for name in used}
         if not any(choice.column for choice in choices.values()):  # an id is better than nothing
-            kept = Rules(rules.text, rules.text_model, rules.decimal, rules.components, rules.seed, keep_ids=True)
-            choices = {name: choose_column(frame[name], kept) for name in used}
+            choices = {name: choose_column(frame[name], replace(rules, keep_ids=True)) for name in used}
         self.feature_names_in_ = np.array(frame.columns, dtype=object)
         self.n_features_in_ = frame.width
         self.outcomes_ = {name: choice.outcome for name, choice in choices.items()}
@@ -308,6 +328,7 @@ def _notes(choices: dict[str, Choice]) -> list[str]:
         ("categories", "One-hot encoded"),
         ("set", "Lists of values, one feature each"),
         ("vectors", "Vectors"),
+        ("pictures", "Pictures"),
     ):
         if outcome in by:
             notes.append(f"{words}: {listed(sized[outcome])}.")

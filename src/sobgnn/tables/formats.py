@@ -15,7 +15,7 @@ from typing import IO
 from sobgnn.tables.columns import distinct_names, label_names, listed
 
 BLOCK_BYTES = 4 * 2**20
-_SAMPLE_CHARACTERS = 2**18
+_SAMPLE_CHARACTERS = 2**16
 _SAMPLE_RECORDS = 200
 _LONGEST_LINE = 64 * 2**20
 _SEPARATORS = (",", ";", "\t", "|")
@@ -119,6 +119,7 @@ def find_layout(path: Path, label: str | None = None) -> Layout:
     for block in text_blocks(path, encoding):
         sample += block
         if len(sample) >= _SAMPLE_CHARACTERS:
+            sample = sample[: sample.find("\n", _SAMPLE_CHARACTERS) + 1] or sample
             break
     if not sample.strip():
         raise ValueError(f"{path.name} is empty. Its first line must name the columns.")
@@ -220,7 +221,8 @@ def _is_header(first: list[str], rows: list[list[str]], label: str | None) -> bo
     if not numeric or not all(is_number(first[i]) for i in numeric):
         return True
     whole = [int(first[i]) for i in numeric if re.fullmatch(r"\d{1,9}", first[i])]
-    if len(whole) < len(numeric) or len(whole) < 2:
+    if len(whole) < len(numeric) or len(whole) < 3:
         return False
     # Numbers that count columns, or years, are names too.
-    return all(b - a == 1 for a, b in zip(whole, whole[1:], strict=False)) and (whole[0] in (0, 1) or 1800 < whole[0] < 2100)
+    counting = all(b - a == 1 for a, b in zip(whole, whole[1:], strict=False))
+    return counting and (whole[0] in (0, 1) or 1800 < whole[0] < 2100)

@@ -12,6 +12,7 @@ from sobgnn.tables.categories import MOST_CATEGORIES, CategoryColumn, SetColumn,
 from sobgnn.tables.columns import Column, is_text, text_values
 from sobgnn.tables.dates import DateColumn, looks_like_dates
 from sobgnn.tables.numbers import NumberColumn, NumberFormat, find_format
+from sobgnn.tables.pictures import PictureColumn, names_pictures
 from sobgnn.tables.text import ModelColumn, TextColumn, choose_analyzer
 from sobgnn.tables.vectors import VectorColumn, as_lists
 
@@ -48,6 +49,8 @@ class Rules:
     Args:
         text: Columns that are text, whatever they look like.
         text_model: Folder of a text model, for columns of words.
+        image_folder: Where names of pictures start, or ``None``.
+        image_model: File of a model for pictures.
         decimal: The decimal sign where a column alone does not tell.
         components: Most coordinates of a text column; ``None`` for the usual.
         seed: Of the SVD.
@@ -56,6 +59,8 @@ class Rules:
 
     text: tuple[str, ...] = ()
     text_model: str | Path | None = None
+    image_folder: str | Path | None = None
+    image_model: str | Path | None = None
     decimal: str | None = None
     components: int | None = None
     seed: int = 0
@@ -68,6 +73,9 @@ def choose_column(series: pl.Series, rules: Rules) -> Choice:
 
     if series.name in rules.text:
         return _text(series, text_values(series.cast(pl.String, strict=False)), rules)
+    if rules.image_folder is not None and names_pictures(series, Path(rules.image_folder)):
+        seen, said = PictureColumn.fit(series, Path(rules.image_folder), rules.image_model)
+        return Choice(seen, "pictures", said)
     if series.dtype == pl.Null or series.null_count() == series.len():
         return Choice(None, "empty")
     if series.dtype.is_nested():
