@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sobgnn.nn.conv import SobolevConv
     from sobgnn.nn.model import SSobGNN
     from sobgnn.operators.whole import SobolevOperators
+    from sobgnn.tables.encoder import TableEncoder
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,7 @@ __all__ = [
     "SobolevClassifier",
     "SobolevConv",
     "SobolevOperators",
+    "TableEncoder",
     "graph_from_neighbors",
     "knn_graph",
     "label",
@@ -42,6 +44,7 @@ _HOME = {
     "SobolevClassifier": "estimator.classifier",
     "SobolevConv": "nn.conv",
     "SobolevOperators": "operators.whole",
+    "TableEncoder": "tables.encoder",
     "graph_from_neighbors": "graphs.knn",
     "knn_graph": "graphs.knn",
     "label": "labeling",
