@@ -43,7 +43,7 @@ def test_from_no_labels_to_a_run_that_predicts(tmp_path, capsys):
         assert (page.folder / name).is_file()
     assert json.loads((page.folder / "metrics.json").read_text())["labels_given"] == 24
     new = tmp_path / "new.csv"
-    new.write_text("id,text,minutes,words\nA,x,0,1\nB,x,21,11\n")
+    new.write_text("id,text,minutes,words\nA,invoice and refund,0,1\nB,parcel and delivery,21,11\n")
     assert main(["predict", str(page.folder), str(new)]) == 0
     assert pl.read_csv(tmp_path / "new.predictions.csv")["label"].to_list() == ["billing", "shipping"]
 

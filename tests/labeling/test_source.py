@@ -56,3 +56,21 @@ def test_digits_are_pictures_without_labels():
     assert drawn.shape == (64, 64)
     values = source.table.X[3].reshape(8, 8)
     np.testing.assert_allclose(drawn[::8, ::8], 255 * values / values.max(), atol=1)
+
+
+def test_a_folder_of_pictures_is_shown_and_nothing_beside_it(tmp_path):
+    from PIL import Image
+
+    folder = tmp_path / "pictures"
+    generator = np.random.default_rng(0)
+    for name in ("cat/a.png", "cat/b.jpg", "dog/c.bmp", "unlabeled/d.png"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(generator.integers(0, 255, (40, 30, 3), dtype=np.uint8)).save(folder / name)
+    source = open_source(str(folder))
+    assert list(source.table.classes) == ["cat", "dog"]
+    kinds = [source.picture(row)[1] for row in range(4)]
+    assert kinds == ["image/png", "image/jpeg", "image/png", "image/png"]  # what browsers may not know becomes PNG
+    assert [part["kind"] for part in source.content(0)][0] == "picture"
+    assert str(tmp_path) not in str(source.content(0))
+    (folder / "cat/a.png").write_text("no picture")
+    assert source.picture(0) is None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import math
 import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,8 @@ import numpy.typing as npt
 from sobgnn.runs.source import dataset_table
 from sobgnn.tables import Table
 
-if TYPE_CHECKING:
-    import polars as pl
-
 LONGEST_VALUE = 20_000
+LARGEST_SIDE = 1600
 # Data sets whose features are the grey values of square pictures.
 _PICTURES = ("digits", "mnist")
 
@@ -33,14 +31,12 @@ class Source:
         name: What the data is called.
         table: Features, ids, and the labels that are there. Without labels ``classes`` is empty and ``codes`` are -1.
         fingerprint: Of the content, to notice that it changed.
-        frame: The columns to show, or ``None`` for arrays.
         side: Width and height of the pictures that the features are, or 0.
     """
 
     name: str
     table: Table
     fingerprint: str
-    frame: pl.DataFrame | None = None
     side: int = 0
 
     @property
@@ -52,24 +48,22 @@ class Source:
         """The row's id, or its number where there are no ids."""
         return str(row) if self.table.ids is None else str(self.table.ids[row])
 
-    def content(self, row: int) -> list[dict[str, Any]]:
-        """What to show of a row: ``name``, ``kind`` ("text" or "picture") and ``value``, the longest text first."""
+    def content(self, row: int) -> list[dict[str, str]]:
+        """What to show of a row: ``name``, ``kind`` ("text" or "picture"), ``value``; pictures and long texts first."""
         if self.side:
             return [{"name": "picture", "kind": "picture", "value": ""}]
-        if self.frame is None:
-            values = np.asarray(
-                self.table.X[[row]].todense() if hasattr(self.table.X, "todense") else self.table.X[row]
-            )
-            values = values.ravel()
-            shown = [{"name": f"feature {i}", "kind": "text", "value": f"{v:.4g}"} for i, v in enumerate(values[:24])]
-            if len(values) > 24:
-                shown.append({"name": "…", "kind": "text", "value": f"{len(values) - 24} more"})
-            return shown
-        known = {name: value for name, value in self.frame.row(row, named=True).items() if value is not None}
-        parts = [
-            {"name": str(name), "kind": "text", "value": str(value)[:LONGEST_VALUE]} for name, value in known.items()
-        ]
-        return sorted(parts, key=lambda part: -len(part["value"]) if len(part["value"]) > 60 else 0)
+        parts = []
+        for name, value in self.table.content(row).items():
+            if self.pictured and name == "image":
+                parts.append({"name": name, "kind": "picture", "value": ""})
+            elif name != self.table.encoding.id or self.pictured:
+                parts.append({"name": name, "kind": "text", "value": value[:LONGEST_VALUE]})
+        return sorted(parts, key=lambda part: -(10**9 if part["kind"] == "picture" else _length(part["value"])))
+
+    @property
+    def pictured(self) -> bool:
+        """Whether rows name picture files."""
+        return self.table.encoding.pictures is not None
 
     def excerpt(self, row: int, most: int = 140) -> str:
         """One line that stands for the row in a list."""
@@ -85,8 +79,10 @@ class Source:
         wanted = words.split()[:8]
         if not wanted:
             return []
-        ids = pl.Series("", [self.id_of(row) for row in range(self.rows)])
-        columns = [ids] if self.frame is None else [ids, *self.frame.get_columns()]
+        columns = [pl.Series("", [self.id_of(row) for row in range(self.rows)])]
+        if self.table.frame is not None:
+            hidden = self.table.encoding.label
+            columns += [c for c in self.table.frame.get_columns() if c.name != hidden and not c.dtype.is_nested()]
         texts = [column.cast(pl.String, strict=False).fill_null("").str.to_lowercase() for column in columns]
         found = pl.Series([True] * self.rows)
         for word in wanted:
@@ -97,7 +93,9 @@ class Source:
         return [int(row) for row in found.arg_true().head(most)]
 
     def picture(self, row: int) -> tuple[bytes, str] | None:
-        """The row's picture and its media type, or ``None`` where it has none."""
+        """The row's picture and its media type, or ``None`` where it has none. No other file can be asked for."""
+        if self.pictured:
+            return _read_picture(Path(self.table.content(row).get("image", "")))
         if not self.side:
             return None
         values = np.asarray(self.table.X[row], dtype=np.float64).reshape(self.side, self.side)
@@ -107,51 +105,49 @@ class Source:
 
 
 def open_source(data: str, label: str | None = None, identity: str | None = None, drop: Sequence[str] = ()) -> Source:
-    """Read DATA: a file, or a data set by its name. A column of labels may be missing, empty or have one class."""
+    """Read DATA: a file, a folder of pictures, or a data set by its name.
+
+    A column of labels may be missing, empty or have one class. The labels of a data set are not used, only its classes.
+    """
     from sobgnn import tables
 
     if not tables.is_file_name(data):
         table = dataset_table(data)
         side = math.isqrt(table.X.shape[1]) if data in _PICTURES else 0
         unlabeled = replace(table, codes=np.full_like(table.codes, -1))
-        return Source(data, unlabeled, _fingerprint(np.ascontiguousarray(unlabeled.X[:1000])), None, side)
+        return Source(data, unlabeled, _fingerprint(data.encode(), unlabeled), side)
     path = Path(data)
     tables.check_readable(path)
-    content = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    if path.name.lower().endswith(".npz"):
-        return Source(tables.file_stem(path), tables.read_table(path, label, identity, drop), content)
-    frame, table = _read(path, label, identity, drop)
-    return Source(tables.file_stem(path), table, content, frame)
+    try:
+        table = tables.read_table(path, label, identity, drop, need_labels=False)
+    except ValueError as error:
+        if label is None or not str(error).startswith("--label names"):
+            raise
+        # The column is to be made: its name is all that is known of it.
+        table = tables.read_table(path, None, identity, drop, need_labels=False)
+    content = path.read_bytes() if path.is_file() else b""
+    return Source(tables.file_stem(path), table, _fingerprint(content, table))
 
 
-def _read(path: Path, label: str | None, identity: str | None, drop: Sequence[str]) -> tuple[pl.DataFrame, Table]:
-    """The columns to show, and the table to learn from."""
-    import polars as pl
+def _length(text: str) -> int:
+    """Texts that are not long keep their order."""
+    return len(text) if len(text) > 60 else 0
 
-    from sobgnn.tables.encoding import BLANKS, choose_encoding, clean_names, label_names, text_values
 
-    if path.name.lower().endswith(".parquet"):
-        frame = pl.read_parquet(path)
-    else:
-        with open(path, "rb") as file:
-            line = file.readline()
-        separator = max(",;\t", key=lambda s: line.count(s.encode()))
-        frame = pl.read_csv(path, separator=separator, null_values=list(BLANKS), infer_schema_length=None, glob=False)
-    frame = clean_names(frame)
-    found = label_names(frame.columns)
-    label = label or (found[0] if found else None)
-    if identity is None:
-        named = [c for c in frame.columns if c.lower() == "id" and c != label and c not in drop]
-        identity = named[0] if named and frame[named[0]].n_unique() == frame.height else None
-    encoding, notes = choose_encoding(frame, label, identity, drop)
-    codes, classes = np.full(frame.height, -1, dtype=np.int64), []
-    if label in frame.columns:
-        text = text_values(frame[label])
-        classes = text.drop_nulls().unique().sort().to_list()
-        codes = text.replace_strict(classes, list(range(len(classes))), default=-1, return_dtype=pl.Int64).to_numpy()
-    ids = None if identity is None else np.array(text_values(frame[identity]).fill_null("").to_list(), dtype=object)
-    shown = frame.drop([name for name in (label, identity) if name in frame.columns])
-    return shown, Table(encoding.features(frame), codes.astype(np.int64), classes, encoding, ids, None, notes)
+def _read_picture(path: Path) -> tuple[bytes, str] | None:
+    """A picture that browsers show, as PNG or JPEG; ``None`` where the file cannot be read as a picture."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            if image.format in ("PNG", "JPEG") and max(image.size) <= LARGEST_SIDE:
+                return path.read_bytes(), f"image/{image.format.lower()}"
+            image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
+            held = io.BytesIO()
+            image.convert("RGB").save(held, "PNG")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return None
+    return held.getvalue(), "image/png"
 
 
 def png(grey: npt.NDArray[np.uint8]) -> bytes:
@@ -166,5 +162,7 @@ def png(grey: npt.NDArray[np.uint8]) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
 
 
-def _fingerprint(values: npt.NDArray[Any]) -> str:
-    return hashlib.sha256(values.tobytes()).hexdigest()[:16]
+def _fingerprint(content: bytes, table: Table) -> str:
+    """Of a file's bytes; of a folder's names, where there are no bytes."""
+    names = b"" if content or table.ids is None else "\0".join(map(str, table.ids.tolist())).encode()
+    return hashlib.sha256(content + names).hexdigest()[:16]
