@@ -5,8 +5,8 @@ probabilities. Points of a test part (30 %) are in the graph but never chosen; a
 that choosing hard points neither helps nor hurts the measure. The model is a stand-in that fits in a moment: the mean
 of label spreading over the k-NN graph and logistic regression on up to 50 principal components.
 
-    python -m benchmarks.labeling_efficiency --data FOLDER --draws 10 --out results/labeling.jsonl
-    python -m benchmarks.labeling_report results/labeling.jsonl
+    python -m benchmarks.labeling_efficiency --data FOLDER --draws 10 --out labeling.jsonl
+    python -m benchmarks.labeling_report labeling.jsonl
 
 FOLDER holds the files of `sobgnn data list` and ``tables/*.csv``. TypiClust is that of scikit-activeml; without that
 package it is left out.
@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("SOBGNN_DATA"))
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--names", default=",".join((*POINTS, *TABLES)))
-    parser.add_argument("--out", type=Path, default=Path("results/labeling.jsonl"))
+    parser.add_argument("--out", type=Path, default=Path("labeling.jsonl"))
     asked = parser.parse_args()
     strategies: dict[str, Choice] = {name: ours(name) for name in ("random", "uncertain", "typical", "auto")}
     try:

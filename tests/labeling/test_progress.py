@@ -23,7 +23,8 @@ def test_more_labels_hardly_help_where_doubling_them_changed_almost_nothing():
     moved = np.concatenate([np.ones(10), np.zeros(90)])
     assert not advice([]).enough
     assert "Too early" in advice([fit(10, same), fit(20, same)]).sentence
-    assert advice([fit(20, same), fit(40, same)]).enough
+    assert advice([fit(25, same), fit(50, same)]).enough
+    assert not advice([fit(20, same), fit(49, same)]).enough
     said = advice([fit(50, same), fit(100, moved)])
     assert not said.enough
     assert "from 50 to 100 labels changed 10.0% of the predictions" in said.sentence

@@ -70,7 +70,7 @@ def test_a_folder_of_pictures_is_shown_and_nothing_beside_it(tmp_path):
     assert list(source.table.classes) == ["cat", "dog"]
     kinds = [source.picture(row)[1] for row in range(4)]
     assert kinds == ["image/png", "image/jpeg", "image/png", "image/png"]  # what browsers may not know becomes PNG
-    assert [part["kind"] for part in source.content(0)][0] == "picture"
+    assert source.content(0)[0]["kind"] == "picture"
     assert str(tmp_path) not in str(source.content(0))
     (folder / "cat/a.png").write_text("no picture")
     assert source.picture(0) is None

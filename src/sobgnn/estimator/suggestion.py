@@ -31,6 +31,7 @@ def suggest_points(
     exclude: npt.NDArray[np.int64] | Sequence[int] = (),
     strategy: Strategy = "auto",
     seed: int = 0,
+    walks: sp.csr_array | None = None,
 ) -> npt.NDArray[np.int64]:
     r"""Unlabelled points whose labels would help most, best first.
 
@@ -54,6 +55,7 @@ def suggest_points(
         exclude: Points not to be suggested though they have no label.
         strategy: ``"auto"``; ``"typical"`` keeps u = 1; ``"uncertain"`` orders by u alone; ``"random"``.
         seed: Of ``"random"``.
+        walks: What :func:`two_step_walks` gave for the graph, where it is asked more than once.
     """
     if strategy not in get_args(Strategy):
         raise ValueError(f"`strategy` must be one of {get_args(Strategy)}, but got {strategy!r}.")
@@ -71,7 +73,7 @@ def suggest_points(
     if strategy == "uncertain":
         order = np.argsort(-np.where(free, uncertainty, -1.0), kind="stable")
         return order[:count].astype(np.int64)
-    return _cover(_walks(graph), uncertainty, labelled, free, count)
+    return _cover(two_step_walks(graph) if walks is None else walks, uncertainty, labelled, free, count)
 
 
 def suggest_first(
@@ -105,7 +107,7 @@ def _uncertainty(
     return np.asarray(uncertainty + _LEAST)
 
 
-def _walks(graph: Graph) -> sp.csr_array:
+def two_step_walks(graph: Graph) -> sp.csr_array:
     """I + Â + Â², symmetric, [N, N] sparse; without Â² where a few nodes have so many edges that it would be dense."""
     adjacency = sp.csr_array(graph.to_scipy(), dtype=np.float64)
     if _two_steps(adjacency) > _MOST_WALKS:

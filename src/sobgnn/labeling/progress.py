@@ -15,7 +15,7 @@ from sobgnn.runs.run import wilson_interval
 # "More labels will hardly help now": doubling the labels changed at most this share of the predictions, from at least
 # this many labels on. Measured in results/labeling.md.
 CHANGED = 0.03
-FEWEST = 40
+FEWEST = 50
 # Of every so many points shown, one is drawn at random and shown without the guess.
 AUDIT_EVERY = 8
 

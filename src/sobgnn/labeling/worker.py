@@ -22,6 +22,8 @@ from sobgnn.labeling.wire import Arrays, receive, send
 SUGGESTED = 40
 TOP = 3
 # Refits must follow the person: fewer members and steps than the final fit, and a scale that is not searched for.
+# Steps of a refit shrink with the number of rows beyond MANY, down to FEWEST_STEPS.
+MANY, FEWEST_STEPS = 20_000, 20
 QUICK = {"n_members": 4, "weak_labels": 0.0, "epochs": 60, "scale": "range", "n_components": 64}
 
 
@@ -36,6 +38,7 @@ class Model:
     def __init__(self, source: Source, settings: dict[str, Any]) -> None:
         from sobgnn.estimator.classifier import SobolevClassifier
         from sobgnn.estimator.features import FeatureMap
+        from sobgnn.estimator.suggestion import two_step_walks
         from sobgnn.graphs.knn import knn_graph
 
         self.source = source
@@ -45,13 +48,17 @@ class Model:
         for name in ("k", "alpha", "epsilon", "device"):
             if name in settings:
                 quick[name] = settings[name]
+        quick["epochs"] = int(np.clip(quick["epochs"] * MANY / source.rows, FEWEST_STEPS, quick["epochs"]))
         self.quick = {name: value for name, value in quick.items() if name in known}
         if "warm_start" in known:
             self.quick["warm_start"] = True
         self.classifier: Any = None
         X = source.table.X
         self.points = FeatureMap.fit(X, scale="range", n_components=64, seed=0)(X)
-        self.graph = source.table.graph or knn_graph(self.points, k=min(int(self.quick.get("k", 10)), source.rows - 1))
+        self.graph = source.table.graph
+        if self.graph is None:
+            self.graph = knn_graph(self.points, k=min(int(self.quick.get("k", 10)), source.rows - 1))
+        self.walks = two_step_walks(self.graph)
 
     def map(self) -> tuple[dict[str, Any], Arrays]:
         """Coordinates [N, 2] of the points, which need no labels."""
@@ -77,7 +84,9 @@ class Model:
             accuracy = float(classifier.out_of_fold_accuracy_)
             message["accuracy"] = accuracy if np.isfinite(accuracy) else None
             result["suspects"] = self._suspects(classifier, rows, codes)
-        result["suggested"] = suggest_points(self.graph, probabilities, rows, SUGGESTED, exclude=skipped)
+        result["suggested"] = suggest_points(
+            self.graph, probabilities, rows, SUGGESTED, exclude=skipped, walks=self.walks
+        )
         message["seconds"] = round(time.perf_counter() - started, 2)
         return message, result
 
