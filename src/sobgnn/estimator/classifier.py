@@ -48,10 +48,10 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     .. math:: P = \sum_f w_f \, P_f^{1/T_f}
 
-    Each family f predicts every point: decoupled Sobolev networks and diffused labels on the graph, MLPs, a self-trained
-    linear classifier and forests on the features, boosted trees where there are labels enough. Four folds of the
-    labels are held out in turn; out-of-fold labels decide how far each family's probabilities are smoothed over the
-    graph, the shares w, and how sure the result may be. See :mod:`sobgnn.estimator.families` for the contract, and
+    Each family f predicts every point: decoupled Sobolev networks and diffused labels on the graph, MLPs, a
+    self-trained linear classifier and forests on the features, boosted trees where there are labels enough. Four folds
+    of the labels are held out in turn; out-of-fold labels decide how far each family's probabilities are smoothed over
+    the graph, the shares w, and how sure the result may be. See :mod:`sobgnn.estimator.families` for the contract, and
     :func:`~sobgnn.estimator.blending.blend_families` for the rule. A class with fewer than 3 labels is never held out.
 
     Args:
@@ -108,14 +108,14 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(
         self,
         k: int = 10,
-        alpha: int = 3,
-        epsilon: float = 1.0,
+        alpha: int = 2,
+        epsilon: float = 0.3,
         *,
         families: Sequence[str] | Auto = "auto",
         hidden_channels: int = 64,
         num_layers: int = 2,
         dropout: float = 0.5,
-        n_members: int = 8,
+        n_members: int = 5,
         smoothing: float | Auto = "auto",
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
         class_priors: Auto | Mapping[Any, float] | None = "auto",
@@ -125,9 +125,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         bandwidth: Bandwidth = "mean",
         symmetrize: Symmetrize = "union",
         method: Literal["auto", "exact", "hnsw"] = "auto",
-        epochs: int = 100,
-        lr: float = 0.02,
-        weight_decay: float = 5e-4,
+        epochs: int = 200,
+        lr: float = 0.03,
+        weight_decay: float = 5e-3,
         warm_start: bool = False,
         device: str | torch.device | None = "auto",
         verbose: int = 0,
@@ -162,8 +162,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def paper(cls, **parameters: Any) -> SobolevClassifier:
         """The paper's form: one S-SobGNN, linear combination, no self branch, no smoothing, k = 30."""
         form: dict[str, Any] = {
-            "k": 30, "families": ["s-sobgnn"], "n_members": 1, "smoothing": 0.0, "class_priors": None, "epochs": 300,
-            "lr": 0.01,
+            "k": 30, "alpha": 3, "epsilon": 1.0, "families": ["s-sobgnn"], "n_members": 1, "smoothing": 0.0,
+            "class_priors": None, "epochs": 300, "lr": 0.01, "weight_decay": 5e-4,
         }  # fmt: skip
         return cls(**{**form, **parameters})
 

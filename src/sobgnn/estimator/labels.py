@@ -66,7 +66,7 @@ class Labels:
         whole = self.weight @ of_class
         factor = np.divide(whole, have, out=np.zeros_like(have), where=have > 0)
         shares: npt.NDArray[np.float64] = known * factor[:, self.codes]
-        return shares / shares.sum(axis=1, keepdims=True)
+        return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
     def tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
         """The labelled points and their classes, int64 [L] each."""
@@ -160,9 +160,7 @@ def class_weights(how: Any, classes: npt.NDArray[Any], codes: npt.NDArray[np.int
     except (TypeError, ValueError):
         raise ValueError(f"`class_weight` must hold numbers, but got {dict(how)!r}.") from None
     if not (np.isfinite(values).all() and (values >= 0).all() and values[codes].sum() > 0):
-        raise ValueError(
-            f"`class_weight` must be finite, at least 0 and not all 0, but got {dict(how)!r}. Leave out what is not wanted."
-        )
+        raise ValueError(f"`class_weight` must be finite, at least 0 and not all 0, but got {dict(how)!r}.")
     return values[codes]
 
 

@@ -21,6 +21,8 @@ CANDIDATES: tuple[Scale, ...] = ("range", "range-unit", "unit", "rank")
 # Points and labels that are enough to choose by, parts of the labels that are held out in turn, and how far labels
 # diffuse.
 _POINTS, _LABELS, _FOLDS, _STRENGTH = 3000, 1000, 5, 0.98
+# Labels per class from which all scalings are offered to the neighbor search.
+_MANY_PER_CLASS = 10
 # A column has heavy tails where its extent is more than this many times its middle half; a normal one has 5 to 6.
 _HEAVY = 20.0
 # Penalties of the ridge regression, in units of the kernel's mean eigenvalue.
@@ -64,8 +66,9 @@ def choose_scales(
     On a sample of the points where there are many. Neighbors are judged by diffusion of the other folds' labels over
     their graph, by log loss at the best temperature; columns by the leave-one-out error of kernel ridge regression with
     the kernel of wide ReLU networks, :func:`relu_kernel_errors`. The usual scaling, ``"rank"`` where most columns have
-    heavy tails and ``"range"`` elsewhere, is left for neighbors only where the mean of the paired differences is above
-    its standard error, and what neighbors have for networks only where it is above twice that.
+    heavy tails and ``"range"`` elsewhere, is left for neighbors where another has a smaller loss (``"range"`` or
+    ``"rank"`` alone where labels are few), and what neighbors have is left for networks only where the mean of the
+    paired differences is above twice its standard error.
 
     Args:
         X: Points [N, F].
@@ -91,7 +94,10 @@ def choose_scales(
         z = FeatureMap.fit(sample, scale=scale, n_components=n_components, seed=0)(sample)
         by_neighbors.append(_diffusion_losses(z, labels, k))
         by_columns.append(relu_kernel_errors(z[: len(target)], target, classes))
-    neighbors = _best(by_neighbors, usual, errors=1)
+    # With few labels the scalings of rows are chosen by chance as often as not.
+    offered = range(len(CANDIDATES)) if len(target) >= _MANY_PER_CLASS * classes else (0, 3)
+    neighbors = _best([by_neighbors[place] for place in offered], list(offered).index(usual), errors=0)
+    neighbors = list(offered)[neighbors]
     return Scales(CANDIDATES[neighbors], CANDIDATES[_best(by_columns, neighbors, errors=2)])
 
 

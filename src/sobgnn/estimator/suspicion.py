@@ -34,7 +34,7 @@ def suspect_labels(
     out_of_fold: npt.NDArray[np.float64],
     classes: npt.NDArray[Any],
 ) -> list[Suspect]:
-    r"""Labels whose class another one beats beyond its own usual confidence (confident learning, Northcutt et al. 2021).
+    r"""Labels whose class another one beats beyond its usual confidence: confident learning (Northcutt et al. 2021).
 
     With :math:`t_c` the mean probability of class c over the labels of class c, label l of class y is suspect where
     some class :math:`c \ne y` has :math:`p_{lc} \ge t_c` and :math:`p_{lc} > p_{ly}`. Ordered by

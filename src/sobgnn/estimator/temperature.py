@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-_Array = npt.NDArray[np.floating]
+_Array = npt.NDArray[Any]
 _TINY = 1e-12
 
 

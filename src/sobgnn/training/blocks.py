@@ -38,11 +38,11 @@ class BlockSchedule:
         evaluate_every: Steps between two validations, or two reports of progress.
     """
 
-    steps: int = 100
+    steps: int = 150
     passes: int = 10
     batch: int = 256
-    lr: float = 0.02
-    weight_decay: float = 5e-4
+    lr: float = 0.03
+    weight_decay: float = 5e-3
     patience: int | None = None
     evaluate_every: int = 5
 

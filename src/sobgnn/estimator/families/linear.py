@@ -61,8 +61,8 @@ class SelfTrainedLinear:
             weight[:, len(codes) :] = torch.zeros_like(sure).scatter_(1, surest, 1.0)
             fitting.train(target, weight)
             problem.tell("linear", 2 + number, 1 + len(SHARES))
-        learnt = (ranks.complete(part, [0] + [len(part)] * ranks.size) for part in (fitting.weight, fitting.bias))
-        return FittedLinear(*learnt, X)
+        weight, bias = (ranks.complete(part, [0] + [len(part)] * ranks.size) for part in (fitting.weight, fitting.bias))
+        return FittedLinear(weight, bias, X)
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedLinear:
         """From the weights of all labels."""

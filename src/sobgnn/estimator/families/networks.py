@@ -41,7 +41,7 @@ class MLPs:
 
     def fit(self, problem: Problem, labels: Labels) -> FittedNetworks:
         """Train members without each fold and from all labels, as one batch."""
-        return _fit(self.name, PointBlocks(problem.points), 2 * problem.networks.hidden_channels, problem, labels)
+        return _fit(self.name, PointBlocks(problem.points), problem.networks.hidden_channels, problem, labels)
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedNetworks:
         """From the members' weights."""

@@ -78,7 +78,7 @@ class Trees:
         for code in np.unique(self.target):
             logits[:, code] += added[:, self.target == code].sum(axis=1)
         powers: npt.NDArray[np.float64] = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return powers / powers.sum(axis=1, keepdims=True)
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
     def arrays(self) -> dict[str, Tensor]:
         """The parts by name."""
@@ -100,7 +100,7 @@ def _check(trees: Trees, columns: int, classes: int) -> None:
     count, leaves = len(trees.column), len(trees.value)
     boosted = len(trees.target) > 0
     inner, place = trees.column >= 0, np.arange(count)
-    types = [
+    types: list[tuple[npt.NDArray[Any], str]] = [
         (trees.column, "i"), (trees.left, "i"), (trees.right, "i"), (trees.root, "i"), (trees.target, "i"),
         (trees.threshold, "f"), (trees.value, "f"), (trees.baseline, "f"),
     ]  # fmt: skip
