@@ -75,7 +75,6 @@ def predicted(name: str, X: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, 
     """Classes of all points, and probabilities where there are any."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV, StratifiedKFold
-    from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
     from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 
@@ -221,12 +220,15 @@ def report(lines: Path) -> str:
                         else np.nan
                         for key in ("accuracy", "balanced", "log_loss", "ece", "seconds")
                     }
-        sets = [s for s in sets if all((s, m) in table for m in methods)]
+        sets = [s for s in sets if (s, OURS) in table]
         if not sets:
             continue
-        accuracy = np.array([[table[s, m]["accuracy"] for m in methods] for s in sets]) * 100
-        ranks = (-accuracy).argsort(axis=1).argsort(axis=1) + 1.0
-        best_peer = accuracy[:, 1:].max(axis=1) if len(methods) > 1 else accuracy[:, 0]
+        # A peer that was not measured on a set counts as last there, and its means are over the others.
+        accuracy = (
+            np.array([[table[s, m]["accuracy"] if (s, m) in table else np.nan for m in methods] for s in sets]) * 100
+        )
+        ranks = (-np.nan_to_num(accuracy, nan=-1.0)).argsort(axis=1).argsort(axis=1) + 1.0
+        best_peer = np.nanmax(accuracy[:, 1:], axis=1) if len(methods) > 1 else accuracy[:, 0]
         text += [
             f"## {how} labels{'' if how.endswith('%') else ' per class'}, {len(sets)} data sets",
             "",
@@ -235,10 +237,11 @@ def report(lines: Path) -> str:
         ]
         for j, m in enumerate(methods):
             mean = {
-                key: np.nanmean([table[s, m][key] for s in sets]) for key in ("balanced", "log_loss", "ece", "seconds")
+                key: np.nanmean([table[s, m][key] for s in sets if (s, m) in table])
+                for key in ("balanced", "log_loss", "ece", "seconds")
             }
             text.append(
-                f"| {m} | {accuracy[:, j].mean():.2f} | {ranks[:, j].mean():.2f} | {(accuracy[:, j] >= accuracy.max(axis=1)).sum()} | "
+                f"| {m} | {np.nanmean(accuracy[:, j]):.2f} | {ranks[:, j].mean():.2f} | {(accuracy[:, j] >= np.nanmax(accuracy, axis=1)).sum()} | "
                 f"{100 * mean['balanced']:.2f} | {mean['log_loss']:.3f} | {mean['ece']:.3f} | {mean['seconds']:.1f} |"
             )
         gaps = accuracy[:, 0] - best_peer

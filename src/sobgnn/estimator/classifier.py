@@ -35,10 +35,14 @@ from sobgnn.graphs.given import as_edges
 from sobgnn.graphs.graph import Symmetrize
 from sobgnn.graphs.knn import Bandwidth
 from sobgnn.runtime.ranks import Ranks, check_same, taking_part
+from sobgnn.runtime.threads import at_most
 
 Auto = Literal["auto"]
 # Entries of X from which a GPU pays for its start, where ``device="auto"``.
 _GPU_ENTRIES = 2_000_000
+# Entries of X up to which one thread is as quick as many; it is kind to other work on the same cores, and gives the
+# same bits everywhere.
+_ONE_THREAD_ENTRIES = 10_000_000
 # Labels that may change, as a share, before a warm start decides anew how families are blended.
 _WARM_CHANGE = 0.2
 
@@ -194,7 +198,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"y must hold at least 2 classes, but the only class, 1 class, is {self.classes_[0]!r}. {hint}"
             )
-        with taking_part(_place(self.device, X)) as ranks:
+        threads = 1 if X.shape[0] * X.shape[1] <= _ONE_THREAD_ENTRIES else torch.get_num_threads()
+        with at_most(threads), taking_part(_place(self.device, X)) as ranks:
             check_same(X, codes, ranks)
             self._fit(X, codes, graph, Teller(ranks.decide(progress)), ranks)
         return self

@@ -13,6 +13,7 @@ from torch.nn.functional import one_hot
 
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
+from sobgnn.runtime.threads import at_most
 
 # Shares of the pool that are learnt from, round by round. The first is small: what a few labels make sure of is what
 # the next round builds on.
@@ -39,6 +40,11 @@ class SelfTrainedLinear:
     smooths: ClassVar[bool] = True
 
     def fit(self, problem: Problem, labels: Labels) -> FittedLinear:
+        """As below, with one thread, so that the bits do not depend on their number."""
+        with at_most(1):
+            return self._fit(problem, labels)
+
+    def _fit(self, problem: Problem, labels: Labels) -> FittedLinear:
         """Train one classifier for each signal, all at once; ranks get those of the first."""
         X, ranks = problem.points, problem.ranks
         free = np.ones(len(X), dtype=bool)
