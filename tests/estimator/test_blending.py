@@ -25,13 +25,13 @@ def guesses(codes, sure, seed, classes=3):
 def objective(w, parts, codes, prior):
     mixed = np.einsum("f,flc->lc", w, parts)
     error = np.square(mixed - np.eye(parts.shape[2])[codes]).sum()
-    return blending.EVIDENCE * error - blending.PRIOR_COUNTS * (prior * np.log(w)).sum()
+    return blending.EVIDENCE * error - (prior * np.log(w)).sum()
 
 
 def test_the_shares_minimise_what_the_equation_says():
     labels = judged(40)
     parts = np.stack([guesses(labels.codes, sure, seed) for seed, sure in enumerate((0.1, 0.4, 0.6))])
-    prior = np.array([0.5, 0.3, 0.2])
+    prior = np.array([4.0, 2.4, 1.6])
     w = shares(parts, labels.codes, labels.weight, prior)
     assert w.sum() == pytest.approx(1)
     best = objective(w, parts, labels.codes, prior)
@@ -42,7 +42,7 @@ def test_the_shares_minimise_what_the_equation_says():
 
 
 def test_with_few_labels_shares_stay_near_the_prior_and_with_many_the_best_family_wins():
-    prior = np.array([0.7, 0.3])
+    prior = np.array([5.6, 2.4])
     few, many = judged(3), judged(3000)
     near, far = (
         shares(np.stack([guesses(x.codes, 0.2, 1), guesses(x.codes, 0.7, 2)]), x.codes, x.weight, prior)
@@ -69,12 +69,12 @@ def test_a_family_at_its_best_temperature_is_not_judged_by_how_sure_it_is():
     labels = judged(400)
     good = guesses(labels.codes, 0.5, 1)
     flat = np.power(good, 0.1) / np.power(good, 0.1).sum(axis=1, keepdims=True)
-    blend = blend_families([flat, guesses(labels.codes, 0.0, 2)], labels, np.array([0.5, 0.5]))
+    blend = blend_families([flat, guesses(labels.codes, 0.0, 2)], labels, np.array([4.0, 4.0]))
     assert blend.shares[0] > 0.8
     assert blend.temperatures[0] < 0.3
 
 
 def test_without_held_out_labels_the_prior_decides():
     labels = Labels(np.arange(3), np.arange(3), np.ones(3), np.full(3, -1), 3)
-    blend = blend_families([np.zeros((0, 3))] * 2, labels, np.array([0.6, 0.4]))
+    blend = blend_families([np.zeros((0, 3))] * 2, labels, np.array([6.0, 4.0]))
     assert blend.shares == (0.6, 0.4)

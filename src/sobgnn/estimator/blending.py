@@ -55,43 +55,43 @@ def tempered(part: Tensor, temperature: float) -> Tensor:
     return part if temperature == 1 else (part.clamp(min=_TINY).log() / temperature).softmax(dim=-1)
 
 
-def blend_families(parts: Sequence[npt.NDArray[np.float64]], labels: Labels, prior: npt.NDArray[np.float64]) -> Blend:
+def blend_families(parts: Sequence[npt.NDArray[np.float64]], labels: Labels, counts: npt.NDArray[np.float64]) -> Blend:
     r"""The blend that out-of-fold labels and a prior support.
 
     .. math:: w = \arg\min_{w \in \Delta} \; \kappa \sum_l v_l \Big\| \sum_f w_f P_{f,l}^{1/T_f} - e_{y_l} \Big\|^2
-        - A \sum_f \pi_f \log w_f
+        - \sum_f a_f \log w_f
 
-    over the out-of-fold labels l. With few labels the shares stay near the prior π, with many the error decides; a
-    family is never left out altogether by the rule. Squared errors, which are bounded, since otherwise a handful of
-    labels that a family gets very wrong would decide alone. Each family is taken at its own best temperature.
+    over the out-of-fold labels l. With few labels the shares stay near a, with many the error decides; a family is
+    never left out altogether by the rule. Squared errors, which are bounded, since otherwise a handful of labels that
+    a family gets very wrong would decide alone. Each family is taken at its own best temperature.
 
     Args:
         parts: Every family's out-of-fold probabilities, [J, C] each; ignored where nothing is held out.
         labels: The labels that were held out.
-        prior: π, [F], positive; sums to 1.
+        counts: a, [F], positive: how many labels' worth is expected of each family.
     """
     if not labels.folds:
-        return Blend(tuple(prior.tolist()), (USUAL_TEMPERATURE if len(prior) > 1 else 1.0,) * len(prior))
+        usual = USUAL_TEMPERATURE if len(counts) > 1 else 1.0
+        return Blend(tuple((counts / counts.sum()).tolist()), (usual,) * len(counts))
     codes, weight = labels.codes[labels.judged], labels.weight[labels.judged]
     if len(parts) == 1:
         return Blend((1.0,), (1.0,))
     heat = [fit_temperature(part, codes, weight) for part in parts]
     at_best = np.stack([sharpen(part, t) for part, t in zip(parts, heat, strict=True)])
-    return Blend(tuple(shares(at_best, codes, weight, prior).tolist()), tuple(heat))
+    return Blend(tuple(shares(at_best, codes, weight, counts).tolist()), tuple(heat))
 
 
 def shares(
     parts: npt.NDArray[np.float64],
     codes: npt.NDArray[np.int64],
     weight: npt.NDArray[np.float64],
-    prior: npt.NDArray[np.float64],
+    counts: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
     """The w of :func:`blend_families`, [F], for parts [F, J, C]: by Newton's method, the problem being convex."""
-    counts = PRIOR_COUNTS * prior
     # The error is quadratic in w: products of the parts say it for all shares.
     products = 2 * EVIDENCE * np.einsum("l,flc,glc->fg", weight, parts, parts)
     own = 2 * EVIDENCE * np.einsum("l,fl->f", weight, parts[:, np.arange(len(codes)), codes])
-    w = prior.copy()
+    w = counts / counts.sum()
 
     def objective(at: npt.NDArray[np.float64]) -> float:
         return float(at @ products @ at / 2 - own @ at - counts @ np.log(at))
@@ -121,3 +121,10 @@ def blended(blend: Blend, parts: Sequence[npt.NDArray[np.float64]]) -> npt.NDArr
     """A blend of arrays [J, C]."""
     out: npt.NDArray[np.float64] = blend([torch.from_numpy(part) for part in parts]).numpy()
     return out
+
+
+def blend_error(parts: Sequence[npt.NDArray[np.float64]], blend: Blend, labels: Labels) -> float:
+    """The summed squared error of a blend on the labels that were held out."""
+    codes, weight = labels.codes[labels.judged], labels.weight[labels.judged]
+    errors = np.square(blended(blend, parts) - np.eye(labels.classes)[codes]).sum(axis=1)
+    return float(weight @ errors)

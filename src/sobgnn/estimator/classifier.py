@@ -22,10 +22,10 @@ from sobgnn.estimator.families import FAMILIES, default_families
 from sobgnn.estimator.families.trees import BoostedTrees
 from sobgnn.estimator.fit import Fit, Hook, Teller, fit_families, refit_families
 from sobgnn.estimator.labels import Labels, class_weights, encode_labels, with_folds
-from sobgnn.estimator.placing import GIVEN, NEIGHBORS, Attaching, Maps, as_tensor, given_graph, neighbor_graph, view_of
+from sobgnn.estimator.placing import Attaching, Maps, as_tensor, given_graph, neighbor_graph, view_of
 from sobgnn.estimator.predictor import Predictor
 from sobgnn.estimator.priors import decide_priors, label_priors
-from sobgnn.estimator.problem import Problem, View
+from sobgnn.estimator.problem import GIVEN, NEIGHBORS, Problem, View
 from sobgnn.estimator.scaling import ScaleOption, Scales, decide_scales
 from sobgnn.estimator.settings import Networks, check_settings
 from sobgnn.estimator.smoothing import STRENGTHS
@@ -214,8 +214,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             maps, places, attaching, problem = warm
             problem = Problem(
-                problem.points, problem.columns, problem.views, len(self.classes_), problem.networks, problem.seed,
-                ranks, tell,
+                problem.points, problem.columns, problem.views, len(self.classes_), problem.networks, problem.rows,
+                problem.seed, ranks, tell,
             )  # fmt: skip
         given = codes[codes >= 0]
         weight = class_weights(self.class_weight, self.classes_, given)
@@ -257,14 +257,14 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )  # fmt: skip
         problem = Problem(
             as_tensor(points, ranks.device), maps.columns(X, points), views, len(self.classes_), networks,
-            int(generator.integers(2**31)), ranks, tell,
+            X if graph is not None else None, int(generator.integers(2**31)), ranks, tell,
         )  # fmt: skip
         return maps, places, attaching, problem
 
     def _families(self, problem: Problem, labels: Labels) -> Sequence[str]:
         if self.families != "auto":
             return self.families
-        names = default_families(len(labels.index) / labels.classes)
+        names = default_families(len(labels.index) / labels.classes, given=GIVEN in problem.views)
         if not BoostedTrees.worth_it(len(labels.index), problem.columns.shape[1], labels.classes):
             names = [name for name in names if name != BoostedTrees.name]
         return names

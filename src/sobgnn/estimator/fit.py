@@ -7,15 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
-from sobgnn.estimator.blending import Blend, blend_families, blended
-from sobgnn.estimator.families import FittedFamily, make_family
+from sobgnn.estimator.blending import EVIDENCE, PRIOR_COUNTS, Blend, blend_error, blend_families, blended
+from sobgnn.estimator.families import FAMILIES, FittedFamily, make_family
 from sobgnn.estimator.families.contract import Family
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.problem import Problem
+from sobgnn.estimator.problem import GIVEN, NEIGHBORS, Problem
 from sobgnn.estimator.smoothing import STRENGTHS, Smoothing, best_smoothing, smoothed
 from sobgnn.estimator.temperature import fit_temperature, log_loss, sharpen
+from sobgnn.graphs.graph import Graph
 
 # Out-of-fold labels from which a temperature is fitted to the result.
 CALIBRATION_LABELS = 50
@@ -23,6 +25,10 @@ CALIBRATION_LABELS = 50
 _LEAST_SHARE = 0.02
 # What is expected of each family before any label was held out, and where none can be.
 PRIOR = {"sobolev": 3.0, "mlp": 1.5, "diffusion": 2.0, "linear": 1.5, "forests": 2.0, "boosting": 1.0, "s-sobgnn": 3.0}
+# How many labels' worth families on a given graph gain with the assortativity of its edges; the value from which they
+# are trusted; and by how much they must be better out of fold where they are not.
+GIVEN_TRUST = {"pagerank": 30.0, "sobolev": 10.0}
+_TRUSTED, _GUARD = 0.2, 3.0
 FEW_LABELS_PRIOR = {"sobolev": 3.0, "mlp": 0.3, "diffusion": 6.0, "linear": 0.5, "forests": 0.5, "s-sobgnn": 3.0}
 
 
@@ -114,22 +120,23 @@ def fit_families(
         strengths: Values that the strength of smoothing is chosen from.
     """
     members, parts = [], []
-    spreads = {name: view.spread for name, view in problem.views.items()}
     for name in names:
-        for view in problem.views if _on_graph(name) else (None,):
+        for view in _views_of(name, problem):
             family = make_family(name, view)
             fitted = family.fit(problem, labels)
             probabilities = fitted.probabilities()
             smoothing = None
             if family.smooths:
-                own = {view: spreads[view]} if view else spreads
-                smoothing, probabilities = best_smoothing(own, probabilities, labels, strengths)
+                # A family without a graph is smoothed over neighbors, never over a graph that may mislead.
+                over = view or (NEIGHBORS if NEIGHBORS in problem.views else next(iter(problem.views)))
+                spread = {over: problem.views[over].spread}
+                smoothing, probabilities = best_smoothing(spread, probabilities, labels, strengths)
             kept = probabilities[-1] if smoothing and smoothing.strength else None
             members.append(Member(family, view, fitted, smoothing, kept))
             parts.append(probabilities)
     problem.tell("blending", 1, 1)
     own_parts = [labels.out_of_fold(part) for part in parts]
-    blend = blend_families(own_parts, labels, _prior(members, labels))
+    blend = _blended(problem, labels, members, parts, own_parts)
     members, parts, own_parts, blend = _with_share(members, parts, own_parts, blend)
     mixed = blended(blend, own_parts) if labels.folds else np.zeros((0, labels.classes))
     codes, weight = labels.codes[labels.judged], labels.weight[labels.judged]
@@ -166,18 +173,65 @@ def refit_families(problem: Problem, labels: Labels, before: Fit) -> Fit:
     )  # fmt: skip
 
 
-def _on_graph(name: str) -> bool:
-    from sobgnn.estimator.families import FAMILIES
+def _views_of(name: str, problem: Problem) -> Sequence[str | None]:
+    """The graphs that a family takes part on; ``None`` for one that learns on none."""
+    kind = FAMILIES[name]
+    if not kind.on_graph:
+        return (None,)
+    return [view for view in problem.views if view == GIVEN or not kind.given_only]
 
-    return FAMILIES[name].on_graph
 
-
-def _prior(members: Sequence[Member], labels: Labels) -> npt.NDArray[np.float64]:
-    """What each member is expected to count; graphs share a family's weight."""
+def _blended(
+    problem: Problem,
+    labels: Labels,
+    members: Sequence[Member],
+    parts: Sequence[Tensor],
+    own: Sequence[npt.NDArray[np.float64]],
+) -> Blend:
+    """The blend of all members, or without those of a given graph that out-of-fold labels do not speak for."""
     expected = PRIOR if labels.folds else FEW_LABELS_PRIOR
-    copies = {m.family.name: sum(other.family.name == m.family.name for other in members) for m in members}
-    weights = np.array([expected.get(m.family.name, 1.0) / copies[m.family.name] for m in members])
-    return np.asarray(weights / weights.sum())
+    weights = np.array([expected.get(member.family.name, 1.0) for member in members])
+    given = np.array([member.view == GIVEN for member in members])
+    if not given.any() or given.all():
+        return blend_families(own, labels, PRIOR_COUNTS * weights / weights.sum())
+    without = torch.stack([part[-1] for part, on in zip(parts, given, strict=True) if not on]).mean(dim=0)
+    trust = max(0.0, assortativity(problem.views[GIVEN].graph, without.argmax(dim=1).cpu().numpy(), labels.index))
+    # How far edges join points that look alike says what a few labels cannot.
+    counts = np.where(given, 0.5, 4.0 * weights / weights[~given].sum())
+    counts += trust * np.array(
+        [GIVEN_TRUST.get(m.family.name, 0.0) if on else 0.0 for m, on in zip(members, given, strict=True)]
+    )
+    whole = blend_families(own, labels, counts)
+    if trust >= _TRUSTED or not labels.folds:
+        return whole
+    some = [place for place, on in enumerate(given) if not on]
+    fewer = blend_families([own[place] for place in some], labels, counts[some])
+    gain = blend_error([own[place] for place in some], fewer, labels) - blend_error(own, whole, labels)
+    if EVIDENCE * gain > _GUARD:
+        return whole
+    shares, heat = np.zeros(len(members)), np.ones(len(members))
+    shares[some], heat[some] = fewer.shares, fewer.temperatures
+    return Blend(tuple(shares.tolist()), tuple(heat.tolist()))
+
+
+def assortativity(graph: Graph, classes: npt.NDArray[np.int64], without: npt.NDArray[np.int64]) -> float:
+    r"""Newman's assortativity of classes over the edges of a graph, those at the points ``without`` left out.
+
+    .. math:: r = \frac{\mathrm{tr}\, e - \sum_c a_c^2}{1 - \sum_c a_c^2}
+
+    with e the shares of edges between classes and a its row sums: 1 where edges join equal classes only, 0 where they
+    join classes by chance.
+    """
+    edges = graph.to("cpu").to_scipy().tocoo()
+    free = np.ones(graph.num_nodes, dtype=bool)
+    free[without] = False
+    kept = free[edges.row] & free[edges.col]
+    first, second = classes[edges.row[kept]], classes[edges.col[kept]]
+    if not len(first):
+        return 0.0
+    shares = np.bincount(first, minlength=int(classes.max()) + 1) / len(first)
+    chance = float(np.square(shares).sum())
+    return float(((first == second).mean() - chance) / (1 - chance)) if chance < 1 else 0.0
 
 
 def _with_share(

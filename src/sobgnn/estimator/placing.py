@@ -24,7 +24,6 @@ from sobgnn.runtime.ranks import Ranks
 
 # Columns up to which trees read them as they came; wider tables they read as networks do.
 _TREE_COLUMNS = 1024
-NEIGHBORS, GIVEN = "neighbors", "given"
 
 
 @dataclass(frozen=True)

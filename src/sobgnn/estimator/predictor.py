@@ -15,9 +15,9 @@ from torch import Tensor
 
 from sobgnn.estimator.blending import Blend
 from sobgnn.estimator.fit import Member
-from sobgnn.estimator.placing import GIVEN, NEIGHBORS, Attaching, Maps, as_tensor
+from sobgnn.estimator.placing import Attaching, Maps, as_tensor
 from sobgnn.estimator.priors import shift_priors
-from sobgnn.estimator.problem import NewPoints, Problem
+from sobgnn.estimator.problem import GIVEN, NEIGHBORS, NewPoints, Problem
 from sobgnn.estimator.temperature import sharpen
 from sobgnn.graphs.knn import gaussian_weights
 from sobgnn.neighbors.held import INDEX_QUERIES, HeldPoints
@@ -92,7 +92,7 @@ class Predictor:
         if GIVEN in problem.views:
             own = sp.csr_array((len(z), len(nodes)), dtype=np.float32) if edges is None else edges
             joined[GIVEN] = attach(problem.views[GIVEN].operators, own)
-        new = NewPoints(as_tensor(z, nodes.device), self.maps.columns(X, z), joined, nodes)
+        new = NewPoints(as_tensor(z, nodes.device), self.maps.columns(X, z), joined, nodes, X)
         return self.finished(self.blend([_drawn(member, new) for member in self.members]))
 
     def _edges(self, z: npt.NDArray[np.float32], many: bool) -> sp.csr_array:

@@ -19,6 +19,9 @@ from sobgnn.operators import SobolevOperators
 from sobgnn.operators.attached import Attachment
 from sobgnn.runtime.ranks import Ranks
 
+# The names of the graphs: of nearest neighbors, and one that came with the points.
+NEIGHBORS, GIVEN = "neighbors", "given"
+
 
 class View:
     """A graph of the points as families use it.
@@ -54,6 +57,7 @@ class Problem:
         views: Graphs by name: ``"neighbors"``, ``"given"``.
         classes: C.
         networks: Settings of the networks.
+        rows: [N, F], dense or sparse, as they came: what is read where a graph was given.
         seed: From which each family draws its own.
         ranks: Processes that share the work.
         tell: Called with the stage, steps done, steps at most and scores; True asks to stop.
@@ -64,6 +68,7 @@ class Problem:
     views: dict[str, View]
     classes: int
     networks: Networks = field(default_factory=Networks)
+    rows: Any = None
     seed: int = 0
     ranks: Ranks = field(default_factory=Ranks)
     tell: Callable[..., bool] = lambda *_, **__: False
@@ -92,17 +97,11 @@ class NewPoints:
         columns: float32 [M, F], as trees read them.
         joined: How they are joined to the training points, by graph.
         nodes: float32 [N, D], the training points.
+        rows: [M, F], as they came.
     """
 
     points: Tensor
     columns: npt.NDArray[np.float32]
     joined: dict[str, Attachment]
     nodes: Tensor
-
-
-def as_columns(X: Any) -> npt.NDArray[np.float32]:
-    """Rows as trees read them: dense float32, values beyond its range at its bounds."""
-    with np.errstate(over="ignore"):
-        dense = (X.toarray() if hasattr(X, "toarray") else np.asarray(X)).astype(np.float32)
-    largest = np.finfo(np.float32).max
-    return np.ascontiguousarray(dense.clip(-largest, largest))
+    rows: Any = None

@@ -16,9 +16,9 @@ from sobgnn.estimator.blending import Blend
 from sobgnn.estimator.families import FAMILIES, make_family
 from sobgnn.estimator.features import FeatureMap
 from sobgnn.estimator.fit import Member
-from sobgnn.estimator.placing import NEIGHBORS, Attaching, Maps, view_of
+from sobgnn.estimator.placing import Attaching, Maps, view_of
 from sobgnn.estimator.predictor import Predictor
-from sobgnn.estimator.problem import Problem, View
+from sobgnn.estimator.problem import NEIGHBORS, Problem, View
 from sobgnn.estimator.settings import Networks
 from sobgnn.estimator.smoothing import Smoothing
 from sobgnn.graphs.graph import Graph
@@ -137,7 +137,8 @@ def _unpack(config: dict[str, Any], arrays: Arrays, device: torch.device) -> Pre
         raise ValueError("its points and their maps contradict each other")
     # Trees read columns of new points alone, so the training points' own are not kept: one row gives their number.
     columns = np.zeros((1, maps.trees.num_outputs if maps.trees is not None else points.shape[1]), np.float32)
-    problem = Problem(points, columns, views, int(config["classes_count"]), networks, ranks=ranks)
+    rows = np.zeros((0, own.num_features), np.float32)
+    problem = Problem(points, columns, views, int(config["classes_count"]), networks, rows, ranks=ranks)
     blend = Blend(tuple(config["blend"]["shares"]), tuple(config["blend"]["temperatures"]))
     _check_blend(blend, float(config["temperature"]), len(config["members"]))
     members = [_member(number, about, tensors, problem) for number, about in enumerate(config["members"])]

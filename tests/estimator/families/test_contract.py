@@ -28,13 +28,13 @@ def case(seed=0):
     networks = Networks(alpha=2, epsilon=0.5, hidden_channels=16, members=5, epochs=40, lr=0.02)
     graph, _ = neighbor_graph(X, 6, "euclidean", "exact", "mean", "union", Ranks())
     views = {"neighbors": view_of(graph, 2, 0.5, Ranks())}
-    return Problem(torch.from_numpy(X), X, views, 3, networks, seed=1), labels, y
+    return Problem(torch.from_numpy(X), X, views, 3, networks, X, seed=1), labels, y
 
 
 def new_points(problem, rows):
     edges = problem.views["neighbors"].graph.to_scipy()[rows]
     joined = {"neighbors": attach(problem.views["neighbors"].operators, edges)}
-    return NewPoints(problem.points[rows], problem.columns[rows], joined, problem.points)
+    return NewPoints(problem.points[rows], problem.columns[rows], joined, problem.points, problem.rows[rows])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -30,11 +30,13 @@ class Family(Protocol):
     Attributes:
         name: What ``families=``, ``describe()`` and the report call it.
         on_graph: Whether it learns on a graph, and so on each of several graphs separately.
+        given_only: Whether it learns on a graph that was given only, and not on one of neighbors.
         smooths: Whether its probabilities may be smoothed over a graph; diffused labels are smooth already.
     """
 
     name: ClassVar[str]
     on_graph: ClassVar[bool]
+    given_only: ClassVar[bool]
     smooths: ClassVar[bool]
 
     def fit(self, problem: Problem, labels: Labels) -> FittedFamily:

@@ -28,6 +28,7 @@ class DiffusedLabels:
 
     name: ClassVar[str] = "diffusion"
     on_graph: ClassVar[bool] = True
+    given_only: ClassVar[bool] = False
     smooths: ClassVar[bool] = False
 
     def __init__(self, view: str) -> None:

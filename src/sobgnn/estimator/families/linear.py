@@ -37,6 +37,7 @@ class SelfTrainedLinear:
 
     name: ClassVar[str] = "linear"
     on_graph: ClassVar[bool] = False
+    given_only: ClassVar[bool] = False
     smooths: ClassVar[bool] = True
 
     def fit(self, problem: Problem, labels: Labels) -> FittedLinear:

@@ -37,6 +37,7 @@ class MLPs:
 
     name: ClassVar[str] = "mlp"
     on_graph: ClassVar[bool] = False
+    given_only: ClassVar[bool] = False
     smooths: ClassVar[bool] = True
 
     def fit(self, problem: Problem, labels: Labels) -> FittedNetworks:
@@ -59,6 +60,7 @@ class SobolevNetworks:
 
     name: ClassVar[str] = "sobolev"
     on_graph: ClassVar[bool] = True
+    given_only: ClassVar[bool] = False
     smooths: ClassVar[bool] = True
 
     def __init__(self, view: str) -> None:

@@ -33,6 +33,7 @@ class SSobGNNs:
 
     name: ClassVar[str] = "s-sobgnn"
     on_graph: ClassVar[bool] = True
+    given_only: ClassVar[bool] = False
     smooths: ClassVar[bool] = True
 
     def __init__(self, view: str) -> None:

@@ -33,6 +33,7 @@ class Forests:
 
     name: ClassVar[str] = "forests"
     on_graph: ClassVar[bool] = False
+    given_only: ClassVar[bool] = False
     smooths: ClassVar[bool] = True
 
     def fit(self, problem: Problem, labels: Labels) -> FittedTrees:
@@ -66,6 +67,7 @@ class BoostedTrees:
 
     name: ClassVar[str] = "boosting"
     on_graph: ClassVar[bool] = False
+    given_only: ClassVar[bool] = False
     smooths: ClassVar[bool] = True
     rounds: ClassVar[tuple[int, ...]] = (25, 50, 100)
 
