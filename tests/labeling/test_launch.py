@@ -15,7 +15,7 @@ from sobgnn.labeling.launch import open_page
 from tests.labeling.conftest import FAKE, Client, ticket_file
 
 # As small as a fit can be: what is tested is that the run works, not how good it is.
-SMALL = {"n_members": 1, "epochs": 5, "weak_labels": 0.0, "random_state": 0}
+SMALL = {"families": ["diffusion", "mlp"], "n_members": 4, "epochs": 20, "random_state": 0}
 
 
 def test_from_no_labels_to_a_run_that_predicts(tmp_path, capsys):

@@ -42,6 +42,8 @@ def test_the_audit_counts_rows_drawn_at_random_alone():
     low, high = found["interval"]
     assert 0 < low < 0.5 < high < 1
     assert audit({})["interval"] is None
+    today = audit(labels, {2: 1, 3: 0, 4: 0})  # the model has improved, and judges rows while their label is held out
+    assert (today["judged"], today["right"]) == (3, 2)
 
 
 def test_the_curve_has_an_interval_where_accuracy_is_known():

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class Guesses:
         probabilities: float32 [N, 3], of those.
         suggested: Rows to label next, best first.
         suspects: Labeled rows that may be wrong, worst first.
+        held_out: For labeled rows, the class that is predicted while their label is held out.
     """
 
     version: int
@@ -51,6 +52,7 @@ class Guesses:
     probabilities: npt.NDArray[np.float32] | None
     suggested: list[int]
     suspects: list[int]
+    held_out: dict[int, int] = field(default_factory=dict)
 
 
 class Learner:
@@ -282,8 +284,9 @@ class Learner:
                 message["labels"],
                 codes,
                 arrays.get("probabilities"),
-                [int(row) for row in arrays["suggested"]],
-                [int(row) for row in arrays.get("suspects", [])],
+                _numbers(arrays, "suggested"),
+                _numbers(arrays, "suspects"),
+                dict(zip(_numbers(arrays, "judged"), _numbers(arrays, "held_out"), strict=True)),
             )
             if codes is not None:
                 self._measure(message, codes[:, 0])
@@ -302,3 +305,7 @@ class Learner:
             with contextlib.suppress(OSError):
                 process.kill()
             process.wait()
+
+
+def _numbers(arrays: Arrays, name: str) -> list[int]:
+    return [int(value) for value in arrays.get(name, ())]

@@ -73,21 +73,26 @@ def advice(history: Sequence[Measurement]) -> Advice:
     return Advice(False, f"More labels still help: {evidence}")
 
 
-def audit(labels: Mapping[int, Label]) -> dict[str, Any]:
-    """What rows drawn at random say: how many, how often the guess before the label was right, and the 95 % interval.
+def audit(labels: Mapping[int, Label], held_out: Mapping[int, int] | None = None) -> dict[str, Any]:
+    """What rows drawn at random say: how many, how often the model is right there, and the 95 % interval.
 
     Only rows that were labeled without seeing the guess count; rows that the model suggested are harder than most, and
     say nothing of the others.
+
+    Args:
+        labels: By row.
+        held_out: What today's model predicts while a row's label is held out; without it the guess at the time counts.
     """
-    drawn = [label for label in labels.values() if label.audit and label.guess is not None]
-    right = sum(label.guess == label.code for label in drawn)
-    share = right / len(drawn) if drawn else None
+    drawn = {row: label for row, label in labels.items() if label.audit}
+    guesses = {row: (held_out or {}).get(row, label.guess) for row, label in drawn.items()}
+    judged = [row for row, guess in guesses.items() if guess is not None]
+    right = sum(guesses[row] == drawn[row].code for row in judged)
     return {
-        "drawn": sum(label.audit for label in labels.values()),
-        "judged": len(drawn),
+        "drawn": len(drawn),
+        "judged": len(judged),
         "right": right,
-        "accuracy": share,
-        "interval": wilson_interval(right, len(drawn)) if drawn else None,
+        "accuracy": right / len(judged) if judged else None,
+        "interval": wilson_interval(right, len(judged)) if judged else None,
     }
 
 

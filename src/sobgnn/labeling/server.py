@@ -59,7 +59,7 @@ class Labeling:
         for label in labels.values():
             counts[label.code] += 1
         colors = class_colors(max(len(classes), 1))
-        history = list(self.learner.history)
+        history, found = list(self.learner.history), self.learner.guesses
         said = advice(history)
         return {
             "name": self.source.name,
@@ -76,7 +76,7 @@ class Labeling:
             "model": self.learner.status(),
             "curve": curve(history),
             "advice": {"enough": said.enough, "sentence": said.sentence},
-            "audit": audit(labels),
+            "audit": audit(labels, found.held_out if found is not None else None),
             "folder": str(self.session.folder),
         }
 

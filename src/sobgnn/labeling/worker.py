@@ -20,11 +20,11 @@ from sobgnn.labeling.source import Source, open_source
 from sobgnn.labeling.wire import Arrays, receive, send
 
 SUGGESTED = 40
+SUSPECTS = 50
 TOP = 3
-# Refits must follow the person: fewer members and steps than the final fit, and a scale that is not searched for.
-# Steps of a refit shrink with the number of rows beyond MANY, down to FEWEST_STEPS.
-MANY, FEWEST_STEPS = 20_000, 20
-QUICK = {"n_members": 4, "weak_labels": 0.0, "epochs": 60, "scale": "range", "n_components": 64}
+# Refits of more rows than MANY must follow the person: a scale that is not searched for, and fewer steps.
+MANY = 20_000
+LARGE = {"scale": "range", "n_components": 64, "epochs": 60}
 
 
 class Model:
@@ -43,21 +43,13 @@ class Model:
 
         self.source = source
         self.settings = settings
-        known = SobolevClassifier().get_params()
-        quick: dict[str, Any] = dict(QUICK)
-        for name in ("k", "alpha", "epsilon", "device"):
-            if name in settings:
-                quick[name] = settings[name]
-        quick["epochs"] = int(np.clip(quick["epochs"] * MANY / source.rows, FEWEST_STEPS, quick["epochs"]))
-        self.quick = {name: value for name, value in quick.items() if name in known}
-        if "warm_start" in known:
-            self.quick["warm_start"] = True
-        self.classifier: Any = None
+        refits = {**settings, **(LARGE if source.rows > MANY else {})}
+        self.classifier = SobolevClassifier(**{"random_state": 0, **refits, "warm_start": True})
         X = source.table.X
         self.points = FeatureMap.fit(X, scale="range", n_components=64, seed=0)(X)
         self.graph = source.table.graph
         if self.graph is None:
-            self.graph = knn_graph(self.points, k=min(int(self.quick.get("k", 10)), source.rows - 1))
+            self.graph = knn_graph(self.points, k=min(int(settings.get("k", 10)), source.rows - 1))
         self.walks = two_step_walks(self.graph)
 
     def map(self) -> tuple[dict[str, Any], Arrays]:
@@ -83,7 +75,11 @@ class Model:
             result["probabilities"] = np.take_along_axis(probabilities, order, axis=1).astype("<f4")
             accuracy = float(classifier.out_of_fold_accuracy_)
             message["accuracy"] = accuracy if np.isfinite(accuracy) else None
-            result["suspects"] = self._suspects(classifier, rows, codes)
+            result["suspects"] = np.array([found.row for found in classifier.suspects(SUSPECTS)], dtype=np.int64)
+            held = classifier.out_of_fold_probabilities_
+            judged = np.isfinite(held).all(axis=1)
+            result["judged"] = classifier.labelled_[judged]
+            result["held_out"] = classifier.classes_[held[judged].argmax(axis=1)].astype("<i4")
         result["suggested"] = suggest_points(
             self.graph, probabilities, rows, SUGGESTED, exclude=skipped, walks=self.walks
         )
@@ -91,25 +87,9 @@ class Model:
         return message, result
 
     def _fitted(self, rows: npt.NDArray[np.int64], codes: npt.NDArray[np.int64]) -> Any:
-        from sobgnn.estimator.classifier import SobolevClassifier
-
         y = np.full(self.source.rows, -1, dtype=np.int64)
         y[rows] = codes
-        if self.classifier is None or not self.quick.get("warm_start"):
-            self.classifier = SobolevClassifier(random_state=0, **self.quick)
-        return self.classifier.fit(self.source.table.X, y, graph=self.graph)
-
-    def _suspects(
-        self, classifier: Any, rows: npt.NDArray[np.int64], codes: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.int64]:
-        """Labeled rows whose neighbors the model gives another class, the most contradicted first."""
-        adjacency = self.graph.to_scipy()
-        total = np.maximum(np.asarray(adjacency.sum(axis=1)).ravel(), 1e-12)
-        around = np.asarray(adjacency @ classifier.label_distributions_) / total[:, None]
-        own = around[rows, np.searchsorted(classifier.classes_, codes)]
-        doubt = around[rows].max(axis=1) - own
-        order = np.argsort(-doubt, kind="stable")
-        return np.asarray(rows[order[doubt[order] > 0.3]][:50], dtype=np.int64)
+        return self.classifier.fit(self.source.table.X, y, graph=self.source.table.graph)
 
     def finish(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         """Fit with the full settings, and write the run into the folder of the labels."""

@@ -216,8 +216,8 @@ function showProgress() {
   $("curve").setAttribute("aria-label", last ? `Estimated accuracy over ${state.curve.length} fits, ` +
     `now ${percent(last.accuracy)} with ${last.labels} labels` : "Estimated accuracy: not known yet");
   const audit = state.audit;
-  $("audit").textContent = audit.judged ? `Random audit: the guess was right for ${audit.right} of ${audit.judged} rows ` +
-    `(95 % interval ${percent(audit.interval[0])} to ${percent(audit.interval[1])}).` :
+  $("audit").textContent = audit.judged ? `Random audit: the model is right for ${audit.right} of ${audit.judged} rows ` +
+    `drawn at random (95 % interval ${percent(audit.interval[0])} to ${percent(audit.interval[1])}).` :
     "Random audit: one row in eight is drawn at random, once the model guesses.";
 }
 
