@@ -51,9 +51,9 @@ def test_a_csv_becomes_features_classes_and_ids_by_rule(tmp_path):
     height, color = column(table, "height"), column(table, "color")
     assert agrees(height[:, 0], [1.5, 2.5, 2.5, 9.5])  # the median for the blank
     assert height[:, 1].astype(bool).tolist() == [False, True, False, False]  # and a flag: a quarter is blank
-    assert (color > 0).tolist() == [[False, True], [True, False], [False, True], [False, False]]
+    assert (color > 0).tolist() == [[False, True, False], [True, False, False], [False, True, False], [False, False, True]]
     said = " ".join(table.notes)
-    assert "One-hot encoded: color (2)" in said
+    assert "One-hot encoded: color (3)" in said
     assert "constant or empty: flat" in said
     assert "median: height (1)" in said
 
@@ -76,7 +76,7 @@ def test_the_encoding_survives_saving_and_encodes_a_new_file_alike(tmp_path):
     np.testing.assert_array_equal(all_rows(tmp_path / "t.csv", encoding), table.X)
     new = write(tmp_path / "new.csv", "color,id,height,extra\ngreen,b1,,5\nblue,b2,9.5,5\n")
     rows = all_rows(new, encoding)
-    np.testing.assert_array_equal(rows[0], [table.X[1, 0], table.X[1, 1], 0, 0])
+    np.testing.assert_array_equal(rows[0], [table.X[1, 0], table.X[1, 1], 0, 0, 0])
     np.testing.assert_array_equal(rows[1, :2], table.X[3, :2])
     assert next(iter(batches(new, encoding))).ids.tolist() == ["b1", "b2"]
 

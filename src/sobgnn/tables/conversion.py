@@ -105,7 +105,10 @@ def _from_values(values: Any) -> pl.Series:
             items = [None if item is None else float(item) for item in items]
         return pl.Series(items, dtype=pl.Float64 if float in kinds else None, strict=False)
     if kinds == {str}:
-        return pl.Series(items, dtype=pl.String)
+        try:
+            return pl.Series(items, dtype=pl.String)
+        except UnicodeError:  # a lone surrogate
+            return pl.Series([None if item is None else _text(item) for item in items], dtype=pl.String)
     if len(kinds) == 1:
         try:
             made = pl.Series(items)

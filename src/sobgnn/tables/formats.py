@@ -137,7 +137,7 @@ def find_layout(path: Path, label: str | None = None) -> Layout:
     width = Counter(len(records[i]) for i in filled[1:]).most_common(1)[0][0] if len(filled) > 1 else 0
     head = filled[0]
     for i in filled[:10]:  # titles and comments above the header have fewer cells
-        if len(records[i]) >= width - 1 or sum(1 for cell in records[i] if cell.strip()) > 1:
+        if len(records[i]) >= max(width, 1) or sum(1 for cell in records[i] if cell.strip()) > 1:
             head = i
             break
     if head != filled[0]:

@@ -191,11 +191,11 @@ class CsvReader:
                     stray = True
                 if not stray and source.exhausted and not last:
                     return rows, source.fed
-                if not stray and len(source.fed) > 1 and not self._skip:
+                if not stray and source.exhausted:  # the file ends inside a quote
+                    stray = True
+                elif not stray and len(source.fed) > 1 and len(row) != width and not self._skip:
                     # Lines that a stray quote joins have too many or too few cells, where the first alone is right.
-                    stray = source.exhausted or (
-                        len(row) != width and len(source.fed[0].rstrip("\n").split(layout.separator)) == width
-                    )
+                    stray = len(source.fed[0].rstrip("\n").split(layout.separator)) == width
                 if stray:
                     self.repairs.stray += 1
                     row = source.fed[0].rstrip("\n").split(layout.separator)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Fewer rows than this are too few to tell an id from a number by looking.
 _LEAST_ROWS = 20
-_ID_NAME = r"(?i)^(?:(?:row|record|ticket|case|customer|user|order|item|sample|patient)?[\s_-]?(?:id|uuid|guid|nr|no|number|key|index|idx)|unnamed: 0|rownames?|rowid|.*_id|.*[a-z]ID)\.?$"
+_ID_NAME = r"(?i)^(?:(?:row|record|ticket|case|customer|user|order|item|sample|patient)?[\s_-]?(?:id|uuid|guid|nr|no|number|key|index|idx)|unnamed: 0|row[ _]?names?|rowid|.*_id|.*[a-z]ID)\.?$"
 _UUID = r"^\{?[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$"
 
 

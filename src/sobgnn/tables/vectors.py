@@ -99,7 +99,7 @@ def _matrix(lists: pl.Series, width: int) -> tuple[npt.NDArray[np.float64], npt.
     """Vectors [rows, width], zeros where a cell holds none, and where that is."""
     import polars as pl
 
-    good = ((lists.list.len() == width) & (lists.list.eval(pl.element().is_finite()).list.all())).fill_null(False)
+    good = ((lists.list.len() == width) & (lists.list.eval(pl.element().is_finite().fill_null(False)).list.all())).fill_null(False)
     out = np.zeros((lists.len(), width))
     out[good.to_numpy()] = lists.filter(good).explode().to_numpy().reshape(-1, width)
     hole = ~good.to_numpy() | (np.abs(out) > 1e30).any(axis=1)
