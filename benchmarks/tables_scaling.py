@@ -1,8 +1,8 @@
-"""Claim: with the weights that TableEncoder uses, neighbours agree nearly as well as with the best weights of each table.
+"""Claim: with the weights of TableEncoder, neighbours agree nearly as well as with the best weights of each table.
 
-A text column's block has total variance w, a number's 1. Tables are newsgroup posts of six groups with invented columns:
-numbers that tell the group more or less well, or not at all; or with the text of another row. Printed: how many of a row's 10 nearest neighbours
-share its group, for each w.
+A text column's block has total variance w, a number's 1. Tables are newsgroup posts of six groups with invented
+columns: numbers that tell the group more or less well, or not at all; or with the text of another row. Printed: how
+many of a row's 10 nearest neighbours share its group, for each w.
 
     SOBGNN_DATA=... python -m benchmarks.tables_scaling
 """

@@ -1,7 +1,8 @@
 """Claim: on 20 ordinary tables, TableEncoder is level with skrub.TableVectorizer before the same classifier.
 
-Each table is read as text, at most 1,500 rows of it, and split in halves three times. Both encoders see the whole table
-without labels. skrub's output is standardized for the nearest neighbours, as is usual; the encoder's own is taken as it is.
+At most 1,500 rows of each table are split in halves three times. Both encoders see the whole table without labels.
+skrub's output is standardized for the nearest neighbours, as is usual; the encoder's own is taken as it is. Seconds are
+processor time.
 
     python -m benchmarks.tables_skrub FOLDER [kind=weight ...]
 """
@@ -41,7 +42,7 @@ def main(folder, weights):
     for path in sorted(Path(folder).glob("*.csv")):
         frame = pd.read_csv(path)
         frame = frame.sample(min(1500, len(frame)), random_state=0).reset_index(drop=True)
-        codes, y = np.unique(frame.pop("label").astype(str), return_inverse=True)
+        _codes, y = np.unique(frame.pop("label").astype(str), return_inverse=True)
         keep = np.isin(y, np.flatnonzero(np.bincount(y) > 1))
         frame, y = frame[keep].reset_index(drop=True), y[keep]
         splits = list(StratifiedShuffleSplit(3, train_size=0.5, random_state=0).split(frame, y))
@@ -58,7 +59,10 @@ def main(folder, weights):
         row = (forest, scores(theirs, y, splits)[0], near, scores(StandardScaler().fit_transform(theirs), y, splits)[1])
         total.append(row)
         left = [f"{name} ({what})" for name, what in encoder.outcomes_.items() if what in ("id", "constant", "empty")]
-        print(f"{path.stem:16}" + "".join(f"{v:8.1f}" for v in row) + f"{own:7.2f}{spent:7.2f}  {', '.join(left)}", flush=True)
+        print(
+            f"{path.stem:16}" + "".join(f"{v:8.1f}" for v in row) + f"{own:7.2f}{spent:7.2f}  {', '.join(left)}",
+            flush=True,
+        )
     print(f"{'mean':16}" + "".join(f"{v:8.1f}" for v in np.mean(total, axis=0)))
 
 

@@ -1,6 +1,6 @@
 """Claim: encoding 100,000 rows with two text columns of 200 words takes at most 60 s on 2 cores and 2 GB.
 
-Words are drawn by Zipf's law from 50,000. Processor time is printed beside wall time, which others on the machine change.
+Words are drawn by Zipf's law from 50,000. Processor time is printed beside wall time, which other processes change.
 
     python -m benchmarks.tables_speed [ROWS]
 """

@@ -51,7 +51,12 @@ def test_a_csv_becomes_features_classes_and_ids_by_rule(tmp_path):
     height, color = column(table, "height"), column(table, "color")
     assert agrees(height[:, 0], [1.5, 2.5, 2.5, 9.5])  # the median for the blank
     assert height[:, 1].astype(bool).tolist() == [False, True, False, False]  # and a flag: a quarter is blank
-    assert (color > 0).tolist() == [[False, True, False], [True, False, False], [False, True, False], [False, False, True]]
+    assert (color > 0).tolist() == [
+        [False, True, False],
+        [True, False, False],
+        [False, True, False],
+        [False, False, True],
+    ]
     said = " ".join(table.notes)
     assert "One-hot encoded: color (3)" in said
     assert "constant or empty: flat" in said
@@ -145,12 +150,16 @@ def test_parquet_and_csv_give_the_same_table(tmp_path):
 
 def test_lists_in_parquet_are_vectors(tmp_path):
     values = np.random.default_rng(0).normal(size=(6, 3))
-    frame = pl.DataFrame({"v": values.tolist(), "w": pl.Series(values, dtype=pl.Array(pl.Float64, 3)), "y": list("ababab")})
+    frame = pl.DataFrame(
+        {"v": values.tolist(), "w": pl.Series(values, dtype=pl.Array(pl.Float64, 3)), "y": list("ababab")}
+    )
     frame.write_parquet(tmp_path / "t.parquet")
     table = read_table(tmp_path / "t.parquet")
     for name in ("v", "w"):
         found = column(table, name)
-        np.testing.assert_allclose(found / found[0, 0], (values - values.mean(0)) / (values - values.mean(0))[0, 0], rtol=1e-4)
+        np.testing.assert_allclose(
+            found / found[0, 0], (values - values.mean(0)) / (values - values.mean(0))[0, 0], rtol=1e-4
+        )
 
 
 @pytest.mark.parametrize("block", [1, 7, 64, 10_000])

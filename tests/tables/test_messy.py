@@ -32,11 +32,15 @@ def us(values):
 def days(pattern):
     import datetime as dt
 
-    return [(dt.datetime(2024, 1, 28, 9, 30) + dt.timedelta(days=17 * i, hours=3 * i)).strftime(pattern) for i in range(6)]
+    return [
+        (dt.datetime(2024, 1, 28, 9, 30) + dt.timedelta(days=17 * i, hours=3 * i)).strftime(pattern) for i in range(6)
+    ]
 
 
-LONG = ["the server is down again today", "please send me my invoice now", "a refund for the broken cable",
-        "my login does not work at all", "the router lost its network cable", "is the invoice paid by bank"]  # fmt: skip
+LONG = [
+    "the server is down again today", "please send me my invoice now", "a refund for the broken cable",
+    "my login does not work at all", "the router lost its network cable", "is the invoice paid by bank",
+]  # fmt: skip
 MANY = [f"{name} {i}" for i in range(15) for name in ("Anna", "Berta", "Cäsar")]
 TWO = ["u", "v", "u"] * 15
 
@@ -97,10 +101,12 @@ FILES = {
     "times of the day": (rows(days("%H:%M")), {"x": "date"}, "Dates"),
     "categories": (rows(["red", "blue", "red", "?", "blue", "red"]), {"x": "categories"}, "One-hot encoded: x (3)"),
     "lists": (
-        rows(["a; b; c", "b; c", "a", "c; a", "b", "a; b", "c; b", "b; a", "c"] * 5, labels=TWO), {"x": "categories"}, None),
+        rows(["a; b; c", "b; c", "a", "c; a", "b", "a; b", "c; b", "b; a", "c"] * 5, labels=TWO),
+        {"x": "categories"}, None),
     "many lists": (
         rows([f"{a}|{b}|{c}" for a in "pqrs" for b in "uvwx" for c in "klm"][:45], labels=TWO), {"x": "set"}, "Lists"),
-    "long text": (rows([f'"{t}, {i}"' for i, t in enumerate(LONG * 8)], labels=["u", "v", "u"] * 16), {"x": "text"}, "words"),
+    "long text": (
+        rows([f'"{t}, {i}"' for i, t in enumerate(LONG * 8)], labels=["u", "v", "u"] * 16), {"x": "text"}, "words"),
     "names": (rows(MANY, labels=TWO), {"x": "short text"}, "characters"),
     "vectors as text": (rows([f'"[{v}, {2 * v}, 1]"' for v in NUMBERS]), {"x": "vectors"}, "Vectors"),
     "a stray quote": (

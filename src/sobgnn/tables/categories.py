@@ -22,8 +22,8 @@ _SIGNS = (";", "|", ",", "/")
 class CategoryColumn:
     """One 0/1 feature per frequent value, and one for all rare values together.
 
-    A blank cell is all zeros, or has a feature of its own where blanks are common. A value that was not seen when the encoder was fitted counts as rare; without rare values
-    it is all zeros.
+    A blank cell is all zeros, or has a feature of its own where blanks are common. A value that was not seen when the
+    encoder was fitted counts as rare; without rare values it is all zeros.
 
     Args:
         name: As in the table.

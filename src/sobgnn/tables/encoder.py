@@ -34,7 +34,17 @@ _ROWS_AT_ONCE = 32_768
 # From this many features the result is sparse, where most of them are one-hot.
 _WIDE = 1000
 _KINDS: dict[str, Any] = {
-    kind.kind: kind for kind in (NumberColumn, DateColumn, CategoryColumn, SetColumn, TextColumn, ModelColumn, VectorColumn, PictureColumn)
+    kind.kind: kind
+    for kind in (
+        NumberColumn,
+        DateColumn,
+        CategoryColumn,
+        SetColumn,
+        TextColumn,
+        ModelColumn,
+        VectorColumn,
+        PictureColumn,
+    )
 }
 # Total variance of a column's features, by what it is; a number has 1. Measured, see TableEncoder.
 _WEIGHT = {"text": 10.0, "text model": 10.0, "vectors": 10.0, "pictures": 10.0}
@@ -68,16 +78,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     r"""Mixed tables to features: numbers, dates, categories, sets, text and vectors, found by looking at the cells.
 
     Every column becomes a block of features, multiplied with one factor so that the block's total variance is its
-    weight: 1 for numbers, dates, categories, sets and short strings; 10 for text of several words, vectors and pictures.
-    So a text column counts as much as ten numbers, however many coordinates it has.
+    weight: 1 for numbers, dates, categories, sets and short strings; 10 for text of several words, vectors and
+    pictures. So a text column counts as much as ten numbers, however many coordinates it has.
 
-    The weights were measured by how many of a row's 10 nearest neighbours share its class (`benchmarks/tables_scaling.py`
-    and `tables_skrub.py`, results/tables.md). On 15 mixed tables, where text or numbers or both tell the class, weights of
-    8 to 16 lose 4 to 6 points against each table's own best, 1 loses 18 and 32 loses 6. On 20 tables without text the
-    weight of categories from 0.5 to 3 changes 5 neighbours' accuracy by 0.2 points.
+    The weights were measured by how many of a row's 10 nearest neighbours share its class
+    (`benchmarks/tables_scaling.py`, results/tables.md). On 15 mixed tables, where text or numbers or both tell the
+    class, a weight of 8 to 16 loses 4 to 6 points against each table's own best, 1 loses 18 and 32 loses 6. Without
+    text, the weight of categories from 0.5 to 3 changes the accuracy of 5 neighbours on 20 tables by 0.2 points.
 
-    Distances between rows of the result therefore mean what they should, and an estimator that scales columns on its own
-    undoes that for text. `SobolevClassifier` chooses between scalings by out-of-fold labels; ``scale="unit"``, which
+    Distances between rows are therefore balanced, and an estimator that scales columns on its own undoes that for text. `SobolevClassifier` chooses between scalings by out-of-fold labels; ``scale="unit"``, which
     :attr:`suggested_scale` names where there is text, keeps the blocks as they are.
 
     Args:
@@ -229,7 +238,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             held = None if on_disk else made.encode(blank)
             if held is not None and not np.isfinite(held.data if sp.issparse(held) else held).all():
                 raise ValueError("a value is not finite")
-        except (KeyError, TypeError, AttributeError, IndexError, OverflowError, ValueError, pl.exceptions.PolarsError) as error:
+        except (
+            KeyError,
+            TypeError,
+            AttributeError,
+            IndexError,
+            OverflowError,
+            ValueError,
+            pl.exceptions.PolarsError,
+        ) as error:
             reason = " ".join(str(error).split())[:120] or type(error).__name__
             raise ValueError(f"The table's encoding is damaged: {reason}. Fit the run again.") from None
         return made

@@ -102,7 +102,9 @@ class CsvReader:
     def frames(self) -> Iterator[pl.DataFrame]:
         """Consecutive rows, in tables of a few million characters."""
         open_lines: list[str] = []
-        blocks = itertools.chain(((block, False) for block in text_blocks(self.path, self.layout.encoding)), [("", True)])
+        blocks = itertools.chain(
+            ((block, False) for block in text_blocks(self.path, self.layout.encoding)), [("", True)]
+        )
         for block, last in blocks:
             if not open_lines and not self._skip and not self._blank and self._is_regular(block):
                 if block:

@@ -86,7 +86,9 @@ class TextColumn:
         # Equal texts are counted once: short strings repeat.
         unique = text.unique(maintain_order=True)
         values = unique.to_frame("text").with_columns(place=pl.int_range(pl.len()))
-        place = pl.DataFrame({"text": text}).join(values, on="text", how="left", nulls_equal=True, maintain_order="left")
+        place = pl.DataFrame({"text": text}).join(
+            values, on="text", how="left", nulls_equal=True, maintain_order="left"
+        )
         out = np.empty((unique.len(), self.basis.shape[1]), np.float32)
         start = 0
         for chunk in chunks(unique):
@@ -196,7 +198,9 @@ def load_text_model(folder: str | Path) -> Callable[[list[str]], Any]:
 
     folder = Path(folder)
     if not folder.is_dir():
-        raise ValueError(f"There is no folder {str(folder)!r} with a text model. Nothing is downloaded: copy one there.")
+        raise ValueError(
+            f"There is no folder {str(folder)!r} with a text model. Nothing is downloaded: copy one there."
+        )
     static = (folder / "config.json").is_file() and not (folder / "modules.json").is_file()
     names = ("model2vec", "sentence_transformers") if static else ("sentence_transformers", "model2vec")
     for name in names:
@@ -260,7 +264,8 @@ def _tfidf(counts: Any, idf: npt.NDArray[np.float32]) -> Any:
 
 def _unit(z: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     length = np.sqrt(np.square(z).sum(axis=1, keepdims=True))
-    return np.asarray(z / np.where(length > 1e-12, length, 1.0), dtype=np.float32) * (length > 1e-12)
+    unit = np.where(length > 1e-12, z / np.where(length > 1e-12, length, 1.0), 0.0)
+    return np.asarray(unit, dtype=np.float32)
 
 
 def _blank_rows_away(z: npt.NDArray[np.float32], center: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
