@@ -49,9 +49,8 @@ def main(draws):
         gains.append(100 * (own - usual))
         print(f"draw {draw}: sobgnn {own:.1%}  regression {usual:.1%}  gain {gains[-1]:+.1f}  "
               f"({classifier.neighbor_scale_}/{classifier.scale_})", flush=True)  # fmt: skip
-    print(
-        f"mean gain {np.mean(gains):+.1f} points, smallest {np.min(gains):+.1f}: {'holds' if min(gains) >= 5 else 'does not hold'}"
-    )
+    verdict = "holds" if min(gains) >= 5 else "does not hold"
+    print(f"mean gain {np.mean(gains):+.1f} points, smallest {np.min(gains):+.1f}: {verdict}")
 
 
 if __name__ == "__main__":

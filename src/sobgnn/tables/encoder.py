@@ -86,7 +86,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     class, a weight of 8 to 16 loses 4 to 6 points against each table's own best, 1 loses 18 and 32 loses 6. Without
     text, the weight of categories from 0.5 to 3 changes the accuracy of 5 neighbours on 20 tables by 0.2 points.
 
-    Distances between rows are therefore balanced, and an estimator that scales columns on its own undoes that for text. `SobolevClassifier` chooses between scalings by out-of-fold labels; ``scale="unit"``, which
+    Distances between rows are therefore balanced, and an estimator that scales columns on its own undoes that for
+    text. `SobolevClassifier` chooses between scalings by out-of-fold labels; ``scale="unit"``, which
     :attr:`suggested_scale` names where there is text, keeps the blocks as they are.
 
     Args:

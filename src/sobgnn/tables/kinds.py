@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 _LEAST_ROWS = 20
 _ID_NAME = (
     r"(?i)^(?:(?:row|record|ticket|case|customer|user|order|item|sample|patient)[\s_-]?"
-    r"(?:id|uuid|guid|nr|no|number|key|index|idx)|id|uuid|guid|unnamed: 0|row[ _]?names?|rowid|.*_id|(?-i:.*[a-z]ID))\.?$"
+    r"(?:id|uuid|guid|nr|no|number|key|index|idx)|id|uuid|guid|unnamed: 0|row[ _]?names?|rowid|.*_id"
+    r"|(?-i:.*[a-z]ID))\.?$"
 )
 _UUID = r"^\{?[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$"
 
