@@ -236,7 +236,8 @@ def _read(path: Path | None, side: int) -> npt.NDArray[np.float32] | None:
                     top = float(values.max()) or 1.0
                     upright = Image.fromarray((255 * np.clip(values / top, 0, 1)).astype(np.uint8))
                 small = upright.convert("RGBA" if "transparency" in upright.info else "RGB").convert("RGB")
-                return np.asarray(small.resize((side, side), Image.Resampling.BOX), np.float32) / np.float32(255)
+                pixels = np.asarray(small.resize((side, side), Image.Resampling.BOX), np.float32)
+                return np.asarray(pixels / 255, dtype=np.float32)
     except Exception:  # a damaged picture makes Pillow raise anything
         return None
 
