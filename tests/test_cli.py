@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from sobgnn import SobolevClassifier, cli
+from sobgnn.tables import Encoding
 
 
 def small(paper, settings):
@@ -22,7 +23,7 @@ def small(paper, settings):
 class Interrupted(SobolevClassifier):
     """Presses Ctrl-C at a stage of the fit."""
 
-    stage = "graph members"
+    stage = "sobolev"
     times = 1
 
     def fit(self, X, y, *, graph=None, progress=None):
@@ -40,7 +41,7 @@ class Interrupted(SobolevClassifier):
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "_estimator", small)
+    monkeypatch.setattr("sobgnn.command.fit._estimator", small)
     return tmp_path
 
 
@@ -107,9 +108,8 @@ def test_predict_labels_new_rows_as_the_model_does(here, trees, capsys):
     found = pl.read_csv(here / "new.predictions.csv")
     assert found["id"].to_list() == new["id"].to_list()
     classifier = SobolevClassifier.load(here / "run/model")
-    bark = [(new["bark"] == name).to_numpy() for name in ("grey", "red", "white")]
-    X = np.column_stack([new["height"], new["girth"], *bark])
-    assert found["label"].to_list() == classifier.predict(X.astype(np.float32)).tolist()
+    X = Encoding.load(here / "run").features(new)
+    assert found["label"].to_list() == classifier.predict(X).tolist()
 
 
 def test_predict_refuses_a_file_without_a_needed_column_and_leaves_nothing(here, trees, capsys):
@@ -172,11 +172,11 @@ def press(monkeypatch, stage, times=1):
         Interrupted.stage, Interrupted.times = stage, times
         return Interrupted(n_members=2, epochs=200, random_state=settings["random_state"])
 
-    monkeypatch.setattr(cli, "_estimator", make)
+    monkeypatch.setattr("sobgnn.command.fit._estimator", make)
 
 
 def test_ctrl_c_while_training_keeps_the_best_so_far(here, trees, monkeypatch, capsys):
-    press(monkeypatch, "graph members")
+    press(monkeypatch, "sobolev")
     before = signal.getsignal(signal.SIGINT)
     assert cli.main(["fit", "trees.csv", "--out", "run"]) == 130
     assert signal.getsignal(signal.SIGINT) == before
@@ -185,7 +185,7 @@ def test_ctrl_c_while_training_keeps_the_best_so_far(here, trees, monkeypatch, c
     assert cli.main(["predict", "run", "trees.csv"]) == 0
 
 
-@pytest.mark.parametrize(("stage", "times"), [("neighbours", 1), ("graph members", 2)])
+@pytest.mark.parametrize(("stage", "times"), [("neighbors", 1), ("sobolev", 2)])
 def test_ctrl_c_before_training_or_twice_leaves_nothing(here, trees, monkeypatch, capsys, stage, times):
     press(monkeypatch, stage, times)
     assert cli.main(["fit", "trees.csv", "--out", "run"]) == 130
