@@ -51,9 +51,14 @@ def test_a_csv_becomes_features_classes_and_ids_by_rule(tmp_path):
     height, color = column(table, "height"), column(table, "color")
     assert agrees(height[:, 0], [1.5, 2.5, 2.5, 9.5])  # the median for the blank
     assert height[:, 1].astype(bool).tolist() == [False, True, False, False]  # and a flag: a quarter is blank
-    assert (color > 0).tolist() == [[False, True], [True, False], [False, True], [False, False]]
+    assert (color > 0).tolist() == [
+        [False, True, False],
+        [True, False, False],
+        [False, True, False],
+        [False, False, True],
+    ]
     said = " ".join(table.notes)
-    assert "One-hot encoded: color (2)" in said
+    assert "One-hot encoded: color (3)" in said
     assert "constant or empty: flat" in said
     assert "median: height (1)" in said
 
@@ -76,7 +81,7 @@ def test_the_encoding_survives_saving_and_encodes_a_new_file_alike(tmp_path):
     np.testing.assert_array_equal(all_rows(tmp_path / "t.csv", encoding), table.X)
     new = write(tmp_path / "new.csv", "color,id,height,extra\ngreen,b1,,5\nblue,b2,9.5,5\n")
     rows = all_rows(new, encoding)
-    np.testing.assert_array_equal(rows[0], [table.X[1, 0], table.X[1, 1], 0, 0])
+    np.testing.assert_array_equal(rows[0], [table.X[1, 0], table.X[1, 1], 0, 0, 0])
     np.testing.assert_array_equal(rows[1, :2], table.X[3, :2])
     assert next(iter(batches(new, encoding))).ids.tolist() == ["b1", "b2"]
 
@@ -145,12 +150,16 @@ def test_parquet_and_csv_give_the_same_table(tmp_path):
 
 def test_lists_in_parquet_are_vectors(tmp_path):
     values = np.random.default_rng(0).normal(size=(6, 3))
-    frame = pl.DataFrame({"v": values.tolist(), "w": pl.Series(values, dtype=pl.Array(pl.Float64, 3)), "y": list("ababab")})
+    frame = pl.DataFrame(
+        {"v": values.tolist(), "w": pl.Series(values, dtype=pl.Array(pl.Float64, 3)), "y": list("ababab")}
+    )
     frame.write_parquet(tmp_path / "t.parquet")
     table = read_table(tmp_path / "t.parquet")
     for name in ("v", "w"):
         found = column(table, name)
-        np.testing.assert_allclose(found / found[0, 0], (values - values.mean(0)) / (values - values.mean(0))[0, 0], rtol=1e-4)
+        np.testing.assert_allclose(
+            found / found[0, 0], (values - values.mean(0)) / (values - values.mean(0))[0, 0], rtol=1e-4
+        )
 
 
 @pytest.mark.parametrize("block", [1, 7, 64, 10_000])

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 WRONG_INPUT = 2
 INTERRUPTED = 130
 
-Data = Annotated[str, typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file, a folder of pictures, or a data set's name.")]
+Data = Annotated[
+    str, typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file, a folder of pictures, or a data set's name.")
+]
 Label = Annotated[
     str | None,
     typer.Option(

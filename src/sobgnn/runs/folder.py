@@ -75,20 +75,24 @@ def open_run(folder: Path) -> tuple[Any, Encoding]:
     return classifier, encoding
 
 
-def predict_batches(classifier: Any, batches: Iterator[Batch], file: Any) -> Iterator[int]:
-    """Write predictions of each batch as it comes, yielding the number of rows done."""
-    done = 0
+def predict_batches(
+    classifier: Any, batches: Iterator[Batch], file: Any, notes: list[str] | None = None
+) -> Iterator[int]:
+    """Write predictions of each batch as it comes, yielding the number of rows done; ``notes`` gets sentences."""
+    done = formulas = 0
     for batch in _joined(batches, classifier.predictor_.many):
         if not batch.X.shape[0]:
             continue
         probability = classifier.predict_proba(batch.X)
         label = classifier.classes_[probability.argmax(axis=1)]
         classes = classifier.classes_.tolist()
-        write_predictions(file, classes, batch.first_row, label, probability, batch.ids, header=done == 0)
+        formulas += write_predictions(file, classes, batch.first_row, label, probability, batch.ids, header=done == 0)
         done = batch.first_row + batch.X.shape[0]
         yield done
     if not done:
         raise ValueError("The file has no rows, so there is nothing to predict.")
+    if formulas and notes is not None:
+        notes.append(f"Cells that a spreadsheet would run as formulas were written with ' before them: {formulas:,}.")
 
 
 def _joined(batches: Iterator[Batch], rows: int | None) -> Iterator[Batch]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 
-from sobgnn.tables.columns import Arrays, is_text, shortened, text_values
+from sobgnn.tables.columns import COMMON_BLANKS, Arrays, is_text, shortened, text_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,19 +22,21 @@ _SIGNS = (";", "|", ",", "/")
 class CategoryColumn:
     """One 0/1 feature per frequent value, and one for all rare values together.
 
-    A blank cell is all zeros. A value that was not seen when the encoder was fitted counts as rare; without rare values
-    it is all zeros.
+    A blank cell is all zeros, or has a feature of its own where blanks are common. A value that was not seen when the
+    encoder was fitted counts as rare; without rare values it is all zeros.
 
     Args:
         name: As in the table.
         values: Frequent values, sorted.
         rare: Whether there is a feature for the others.
+        flag: Whether there is a feature for blank cells.
     """
 
     kind: ClassVar[str] = "categories"
     name: str
     values: tuple[str, ...]
     rare: bool
+    flag: bool = False
 
     @classmethod
     def fit(cls, series: pl.Series, rare_below: int) -> CategoryColumn | None:
@@ -46,7 +48,8 @@ class CategoryColumn:
         kept = value.filter(number >= rare_below) if few else value
         if kept.len() == 0 and few:
             kept, few = value, False
-        column = cls(series.name, tuple(kept.sort().to_list()), bool(few))
+        flag = text.null_count() >= COMMON_BLANKS * text.len() and text.null_count() > 0
+        column = cls(series.name, tuple(kept.sort().to_list()), bool(few), flag and kept.len() + few > 1)
         varies = len(column.values) + column.rare > 1 or text.null_count() > 0
         return column if kept.len() and varies else None
 
@@ -60,13 +63,15 @@ class CategoryColumn:
         found = np.where(text.is_null().to_numpy(), -2, code.fill_null(-1).to_numpy())
         if self.rare:
             found = np.where(found == -1, len(self.values), found)
+        if self.flag:
+            found = np.where(found == -2, len(self.values) + self.rare, found)
         rows = np.flatnonzero(found >= 0)
         ones = np.ones(rows.size, np.float32)
-        return sp.csr_array((ones, (rows, found[rows])), shape=(series.len(), len(self.values) + self.rare))
+        return sp.csr_array((ones, (rows, found[rows])), shape=(series.len(), len(self.feature_names())))
 
     def feature_names(self) -> list[str]:
         """The column's name with each value."""
-        return _value_names(self.name, self.values, self.rare)
+        return [*_value_names(self.name, self.values, self.rare), *([f"{self.name} (blank)"] if self.flag else [])]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -79,7 +84,7 @@ class CategoryColumn:
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> CategoryColumn:
         """The column that :meth:`to_json` wrote."""
-        return cls(str(content["name"]), _texts(content["values"]), bool(content["rare"]))
+        return cls(str(content["name"]), _texts(content["values"]), bool(content["rare"]), bool(content["flag"]))
 
 
 @dataclass(frozen=True)
@@ -169,7 +174,7 @@ def _item_table(series: pl.Series, sign: str) -> pl.DataFrame:
     import polars as pl
 
     if is_text(series) or not series.dtype.is_nested():
-        lists = text_values(series).str.split(sign) if sign else text_values(series).cast(pl.List(pl.String))
+        lists = text_values(series).str.split(sign or "\0")  # a text where lists are expected is one value
     else:
         lists = series.cast(pl.List(pl.String), strict=False)
     table = pl.DataFrame({"row": np.arange(series.len()), "item": lists}).explode("item")

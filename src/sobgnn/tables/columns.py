@@ -27,7 +27,11 @@ class Column(Protocol):
     """
 
     kind: ClassVar[str]
-    name: str
+
+    @property
+    def name(self) -> str:
+        """As in the table."""
+        ...
 
     def encode(self, series: pl.Series) -> Any:
         """Features float32 [rows, width]."""

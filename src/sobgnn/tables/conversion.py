@@ -100,12 +100,17 @@ def _from_values(values: Any) -> pl.Series:
         return pl.Series(values.astype(np.float32) if values.dtype == np.float16 else values)
     items = [_plain(value) for value in values]
     kinds = {type(item) for item in items if item is not None}
-    if kinds <= {bool, int, float} and not (kinds & {int} and any(isinstance(i, int) and abs(i) > 2**62 for i in items)):
+    if kinds <= {bool, int, float} and not (
+        kinds & {int} and any(isinstance(i, int) and abs(i) > 2**62 for i in items)
+    ):
         if bool in kinds and len(kinds) > 1:
             items = [None if item is None else float(item) for item in items]
         return pl.Series(items, dtype=pl.Float64 if float in kinds else None, strict=False)
     if kinds == {str}:
-        return pl.Series(items, dtype=pl.String)
+        try:
+            return pl.Series(items, dtype=pl.String)
+        except UnicodeError:  # a lone surrogate
+            return pl.Series([None if item is None else _text(item) for item in items], dtype=pl.String)
     if len(kinds) == 1:
         try:
             made = pl.Series(items)

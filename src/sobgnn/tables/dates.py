@@ -28,7 +28,7 @@ _FORMS = {  # which group is year, month, day
 }
 _PAIR = r"^(\d{1,2})([./-])(\d{1,2})[./-](\d{4}|\d{2})$"
 _MONTHS = {
-    1: "jan", 2: "feb fév", 3: "mar mär mrz", 4: "apr avr abr", 5: "may mai", 6: "jun juin", 7: "jul juil", 8: "aug aoû ago",
+    1: "jan", 2: "feb fév", 3: "mar mär mrz", 4: "apr avr abr", 5: "may mai", 6: "jun", 7: "jul", 8: "aug aoû ago",
     9: "sep", 10: "oct okt", 11: "nov", 12: "dec dez déc dic",
 }  # fmt: skip
 _CYCLES = {"month": 12.0, "weekday": 7.0, "hour": 24.0}
@@ -233,7 +233,7 @@ def _integer(part: pl.Series) -> npt.NDArray[np.float64]:
         start = part.str.to_lowercase().str.slice(0, 3)
         names = {name[:3]: float(m) for m, all_names in _MONTHS.items() for name in all_names.split()}
         number = number.fill_null(start.replace_strict(names, default=None, return_dtype=pl.Float64))
-    return number.fill_null(float("nan")).to_numpy().astype(np.float64)
+    return np.asarray(number.fill_null(float("nan")).to_numpy(), dtype=np.float64)
 
 
 def _days(year: Any, month: Any, day: Any) -> npt.NDArray[np.float64]:

@@ -72,14 +72,14 @@ class Encoding:
         """Features float32 [rows, width] of a table with this encoding's columns; others are ignored.
 
         Raises where at least half of the cells of a column of numbers are no numbers: another column has its name.
-        ``first_row`` is the table's place in its file, for error messages that count rows from 0.
+        That is looked at in the file's first rows only. ``first_row`` is the table's place in its file.
         """
         frame = clean_names(frame)
         if self.encoder is None:
             return self._in_order(frame, first_row)
         for block in self.encoder.blocks_:
-            if isinstance(block.column, NumberColumn) and block.name in frame.columns:
-                check_numbers(frame[block.name], block.column.style, first_row)
+            if first_row == 0 and isinstance(block.column, NumberColumn) and block.name in frame.columns:
+                check_numbers(frame[block.name], block.column.style)
         return self.encoder.encode(frame)
 
     def _in_order(self, frame: pl.DataFrame, first_row: int) -> npt.NDArray[np.float32]:
@@ -92,7 +92,8 @@ class Encoding:
             )
         out = np.empty((frame.height, self.width), np.float32)
         for place, name in enumerate(frame.columns):
-            check_numbers(frame[name], NumberFormat(), first_row)
+            if first_row == 0:
+                check_numbers(frame[name], NumberFormat())
             values = as_numbers(frame[name]).fill_null(float("nan")).to_numpy().astype(np.float64)
             good = np.abs(values) <= LARGEST
             out[:, place] = np.where(good, values, self.fill_values[place])
@@ -150,7 +151,7 @@ class Encoding:
         return cls.from_parts(content.get("encoding"), arrays)
 
 
-def check_numbers(series: pl.Series, style: NumberFormat, first_row: int) -> None:
+def check_numbers(series: pl.Series, style: NumberFormat) -> None:
     """Raise where a column that must hold numbers holds something else in half of its cells or more."""
     if not is_text(series):
         if series.dtype.is_nested() or series.dtype.is_temporal():
@@ -161,8 +162,6 @@ def check_numbers(series: pl.Series, style: NumberFormat, first_row: int) -> Non
     if wrong.len() and 2 * wrong.len() >= text.len() - text.null_count():
         row = int(wrong[0])
         raise ValueError(
-            f"Column {series.name!r} must hold numbers, but row {first_row + row} holds {shortened(text[row])}. "
+            f"Column {series.name!r} must hold numbers, but row {row} holds {shortened(text[row])}. "
             "Correct it, or leave the cell empty."
         )
-
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
+import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -137,7 +138,7 @@ def find_layout(path: Path, label: str | None = None) -> Layout:
     width = Counter(len(records[i]) for i in filled[1:]).most_common(1)[0][0] if len(filled) > 1 else 0
     head = filled[0]
     for i in filled[:10]:  # titles and comments above the header have fewer cells
-        if len(records[i]) >= width - 1 or sum(1 for cell in records[i] if cell.strip()) > 1:
+        if len(records[i]) >= max(width, 1) or sum(1 for cell in records[i] if cell.strip()) > 1:
             head = i
             break
     if head != filled[0]:
@@ -169,7 +170,10 @@ def is_number(text: str) -> bool:
 
 
 def _quotes(sample: str) -> tuple[str, str | None]:
-    if '"' not in sample and len(re.findall(r"(?:^|[,;\t|])'[^'\n]*'(?=[,;\t|]|$)", sample, re.M)) > sample.count("\n") / 2:
+    if (
+        '"' not in sample
+        and len(re.findall(r"(?:^|[,;\t|])'[^'\n]*'(?=[,;\t|]|$)", sample, re.M)) > sample.count("\n") / 2
+    ):
         return "'", None
     return '"', "\\" if re.search(r'[^\\]\\"[^,;\t|\n]', sample) else None
 
@@ -224,5 +228,5 @@ def _is_header(first: list[str], rows: list[list[str]], label: str | None) -> bo
     if len(whole) < len(numeric) or len(whole) < 3:
         return False
     # Numbers that count columns, or years, are names too.
-    counting = all(b - a == 1 for a, b in zip(whole, whole[1:], strict=False))
+    counting = all(b - a == 1 for a, b in itertools.pairwise(whole))
     return counting and (whole[0] in (0, 1) or 1800 < whole[0] < 2100)

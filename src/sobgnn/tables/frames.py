@@ -102,7 +102,9 @@ class CsvReader:
     def frames(self) -> Iterator[pl.DataFrame]:
         """Consecutive rows, in tables of a few million characters."""
         open_lines: list[str] = []
-        blocks = itertools.chain(((block, False) for block in text_blocks(self.path, self.layout.encoding)), [("", True)])
+        blocks = itertools.chain(
+            ((block, False) for block in text_blocks(self.path, self.layout.encoding)), [("", True)]
+        )
         for block, last in blocks:
             if not open_lines and not self._skip and not self._blank and self._is_regular(block):
                 if block:
@@ -191,11 +193,11 @@ class CsvReader:
                     stray = True
                 if not stray and source.exhausted and not last:
                     return rows, source.fed
-                if not stray and len(source.fed) > 1 and not self._skip:
+                if not stray and source.exhausted:  # the file ends inside a quote
+                    stray = True
+                elif not stray and len(source.fed) > 1 and len(row) != width and not self._skip:
                     # Lines that a stray quote joins have too many or too few cells, where the first alone is right.
-                    stray = source.exhausted or (
-                        len(row) != width and len(source.fed[0].rstrip("\n").split(layout.separator)) == width
-                    )
+                    stray = len(source.fed[0].rstrip("\n").split(layout.separator)) == width
                 if stray:
                     self.repairs.stray += 1
                     row = source.fed[0].rstrip("\n").split(layout.separator)

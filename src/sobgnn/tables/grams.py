@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Codes = npt.NDArray[np.int64]
 
 _WORD = r"[\p{L}\p{N}_][\p{L}\p{N}_]+"
-_MOST_WORDS, _MOST_PAIRS, _MOST_GRAMS = 30_000, 30_000, 40_000
+_MOST_WORDS, _MOST_GRAMS = 50_000, 40_000
 # Characters of an alphabet are numbered from 1 in 12 bits, so that four of them fit into one whole number.
 _BITS, _MOST_CHARACTERS = 12, 4095
 _CHUNK_CHARACTERS = 8 * 2**20
@@ -24,19 +24,19 @@ _CHUNK_CHARACTERS = 8 * 2**20
 
 @dataclass(frozen=True)
 class WordGrams:
-    """Words of two or more letters or digits, in lower case, and pairs of such words that follow one another.
+    """Words of two or more letters or digits, in lower case.
+
+    Pairs of words were measured and left out: with them, neighbours of newsgroup posts agree less (see TextColumn).
 
     Args:
         words: The vocabulary.
-        pairs: Sorted codes ``first * len(words) + second``.
     """
 
     words: tuple[str, ...]
-    pairs: Codes
 
     @classmethod
     def fit(cls, texts: pl.Series, least: int, most: float) -> WordGrams:
-        """Words and pairs in at least ``least`` texts and in at most the share ``most`` of them, frequent ones first."""
+        """Words in at least ``least`` texts and in at most the share ``most`` of them, frequent ones first."""
         import polars as pl
 
         limit = max(most * texts.len(), least)
@@ -46,41 +46,25 @@ class WordGrams:
             found = pl.DataFrame({"row": rows, "word": tokens}).unique().group_by("word").len("count")
             counts = found if counts is None else pl.concat([counts, found]).group_by("word").agg(pl.col("count").sum())
         if counts is None:
-            return cls((), np.zeros(0, np.int64))
+            return cls(())
         counts = counts.filter((pl.col("count") >= least) & (pl.col("count") <= limit))
         words = counts.sort(["count", "word"], descending=[True, False]).head(_MOST_WORDS)["word"].to_list()
-        bare = cls(tuple(words), np.zeros(0, np.int64))
-        parts = [_document_counts(*bare._pairs(*bare._ids(chunk))) for chunk in chunks(texts)]
-        return cls(tuple(words), _frequent(parts, least, limit, _MOST_PAIRS))
+        return cls(tuple(words))
 
     @property
     def size(self) -> int:
-        """Number of words and pairs."""
-        return len(self.words) + len(self.pairs)
+        """Number of words."""
+        return len(self.words)
 
     def counts(self, texts: pl.Series) -> Any:
-        """CSR [texts, size] of how often each word and pair occurs."""
-        rows, ids = self._ids(texts)
-        pair_rows, pairs = self._pairs(rows, ids)
-        at, known = _place(self.pairs, pairs)
-        inside = ids >= 0
-        row = np.concatenate([rows[inside], pair_rows[known]])
-        column = np.concatenate([ids[inside], at[known] + len(self.words)])
-        return _count_matrix(row, column, (texts.len(), self.size))
-
-    def _ids(self, texts: pl.Series) -> tuple[Codes, Codes]:
+        """CSR [texts, size] of how often each word occurs."""
         import polars as pl
 
         rows, tokens = _tokens(texts)
-        if not self.words:
-            return rows, np.full(rows.size, -1, np.int64)
         table = pl.DataFrame({"word": pl.Series(self.words, dtype=pl.String), "id": np.arange(len(self.words))})
         found = pl.DataFrame({"word": tokens}).join(table, on="word", how="left", maintain_order="left")
-        return rows, found["id"].fill_null(-1).to_numpy().astype(np.int64)
-
-    def _pairs(self, rows: Codes, ids: Codes) -> tuple[Codes, Codes]:
-        together = (rows[1:] == rows[:-1]) & (ids[1:] >= 0) & (ids[:-1] >= 0)
-        return rows[1:][together], (ids[:-1] * len(self.words) + ids[1:])[together]
+        ids = found["id"].fill_null(-1).to_numpy().astype(np.int64)
+        return _count_matrix(rows[ids >= 0], ids[ids >= 0], (texts.len(), self.size))
 
 
 @dataclass(frozen=True)

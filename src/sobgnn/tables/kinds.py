@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 # Fewer rows than this are too few to tell an id from a number by looking.
 _LEAST_ROWS = 20
-_ID_NAME = r"(?i)^(?:(?:row|record|ticket|case|customer|user|order|item|sample|patient)?[\s_-]?(?:id|uuid|guid|nr|no|number|key|index|idx)|unnamed: 0|rownames?|rowid|.*_id|.*[a-z]ID)\.?$"
+_ID_NAME = (
+    r"(?i)^(?:(?:row|record|ticket|case|customer|user|order|item|sample|patient)[\s_-]?"
+    r"(?:id|uuid|guid|nr|no|number|key|index|idx)|id|uuid|guid|unnamed: 0|row[ _]?names?|rowid|.*_id"
+    r"|(?-i:.*[a-z]ID))\.?$"
+)
 _UUID = r"^\{?[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$"
 
 
@@ -149,10 +153,7 @@ def looks_like_id(series: pl.Series) -> bool:
     # One shape such as AB-9999 with a counter in it: letters that never change and digits that differ.
     counter = series.str.extract(r"(\d{2,18})\D*$")
     fixed = series.str.replace(r"\d{2,18}(\D*)$", "#$1")
-    return bool(
-        not counter.null_count() and fixed.n_unique() == 1 and fixed[0] != "#" and not fixed[0].endswith(("%", "€", "$"))
-        and bool(series.str.contains(r"^[\p{L}]").all())
-    )  # fmt: skip
+    return bool(not counter.null_count() and fixed.n_unique() == 1 and bool(series.str.contains(r"^\p{L}").all()))
 
 
 def _number(series: pl.Series, style: NumberFormat) -> Choice:

@@ -66,7 +66,7 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
             keys = keys.cast(pl.String)
     if len(distinct) < 2:
         raise ValueError(
-            f"The label column {name!r} holds a single class, {distinct[0]!r:.60}. At least two are needed to tell apart."
+            f"The label column {name!r} holds a single class, {distinct[0]!r:.60}. At least two are needed."
         )
     codes = keys.replace_strict(distinct, list(range(len(distinct))), default=-1, return_dtype=pl.Int64)
     return codes.to_numpy().astype(np.int64), distinct, notes

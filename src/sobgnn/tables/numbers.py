@@ -44,8 +44,10 @@ def parse_numbers(text: pl.Series, style: NumberFormat) -> pl.Series:
     """Float64, null where a cell is blank or no number in this format; infinities are kept."""
     import polars as pl
 
+    number: pl.Series
     if style.plain:
-        return text.cast(pl.Float64, strict=False)
+        number = text.cast(pl.Float64, strict=False)
+        return number
     parts = text.str.extract_groups(_SHAPE).struct.unnest()
     body = parts[parts.columns[1]].str.replace_all(r"\s+", " ").str.strip_chars()
     negative = body.str.contains(r"^\(.*\)$|^[-−]|-$").fill_null(False)
@@ -59,7 +61,8 @@ def parse_numbers(text: pl.Series, style: NumberFormat) -> pl.Series:
     number = number.zip_with(~negative, -number)
     infinite = text.str.contains(r"^(?i:[+-]?inf(?:inity)?)$").fill_null(False)
     number = number.zip_with(valid.fill_null(False), pl.Series([None], dtype=pl.Float64))
-    return number.zip_with(~infinite, text.cast(pl.Float64, strict=False))
+    number = number.zip_with(~infinite, text.cast(pl.Float64, strict=False))
+    return number
 
 
 def find_format(text: pl.Series, decimal: str | None = None) -> tuple[NumberFormat, bool] | None:
@@ -88,9 +91,7 @@ def find_format(text: pl.Series, decimal: str | None = None) -> tuple[NumberForm
     if len(unit) > 1 or len(currency) > 1 or any(len(u) > 12 or len(u.split()) > 2 for u in unit):
         return None
     said = next((u for u in after.unique(maintain_order=True).to_list() if u), "") or next(iter(currency), "")
-    share = {
-        sign: parse_numbers(known, NumberFormat(sign, said, False)).is_not_null().sum() for sign in (".", ",")
-    }
+    share = {sign: parse_numbers(known, NumberFormat(sign, said, False)).is_not_null().sum() for sign in (".", ",")}
     certain = share["."] != share[","]
     sign = max(share, key=lambda s: share[s]) if certain else decimal or "."
     if share[sign] < _NUMBERS_SHARE * known.len() and share[sign] + _MOST_WORDS < known.len():
@@ -190,13 +191,16 @@ def as_numbers(series: pl.Series, style: NumberFormat | None = None) -> pl.Serie
     """Float64 of a series of any kind; null where a cell is blank or no number."""
     import polars as pl
 
+    number: pl.Series
     if series.dtype == pl.Duration:
-        return series.dt.total_microseconds().cast(pl.Float64) / 1e6
+        number = series.dt.total_microseconds().cast(pl.Float64) / 1e6
+        return number
     if is_text(series):
         return parse_numbers(text_values(series), style or NumberFormat())
     if series.dtype.is_nested() or series.dtype in (pl.Binary, pl.Object, pl.Time) or series.dtype.is_temporal():
         return pl.Series(series.name, [None] * series.len(), dtype=pl.Float64)
-    return series.cast(pl.Float64, strict=False)
+    number = series.cast(pl.Float64, strict=False)
+    return number
 
 
 def find_sentinels(number: npt.NDArray[np.float64]) -> tuple[float, ...]:

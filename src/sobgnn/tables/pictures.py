@@ -149,7 +149,7 @@ def oriented_gradients(grey: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]
     np.add.at(out, (*index, (low + 1) % BINS), size * share)
     square = np.pad(np.square(out).sum(axis=3), ((0, 0), (1, 1), (1, 1)))
     around = sum(square[:, i : i + cells, j : j + cells] for i in range(3) for j in range(3))
-    return (out / np.sqrt(around + 1e-3)[..., None]).reshape(count, -1)
+    return np.asarray(out / np.sqrt(around + 1e-3)[..., None], dtype=np.float32).reshape(count, -1)
 
 
 def list_pictures(folder: Path) -> list[str]:
@@ -189,7 +189,7 @@ def load_image_model(file: str | Path) -> Any:
             return torch.export.load(path).module()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            return torch.jit.load(str(path), map_location="cpu").eval()
+            return torch.jit.load(str(path), map_location="cpu").eval()  # type: ignore[no-untyped-call]
     except Exception as error:  # torch raises anything, from RuntimeError to IndexError
         reason = " ".join(str(error).split())[:120]
         raise ValueError(f"{path} is no TorchScript or exported model: {reason}") from None
@@ -236,7 +236,8 @@ def _read(path: Path | None, side: int) -> npt.NDArray[np.float32] | None:
                     top = float(values.max()) or 1.0
                     upright = Image.fromarray((255 * np.clip(values / top, 0, 1)).astype(np.uint8))
                 small = upright.convert("RGBA" if "transparency" in upright.info else "RGB").convert("RGB")
-                return np.asarray(small.resize((side, side), Image.Resampling.BOX), np.float32) / 255
+                pixels = np.asarray(small.resize((side, side), Image.Resampling.BOX), np.float32)
+                return np.asarray(pixels / 255, dtype=np.float32)
     except Exception:  # a damaged picture makes Pillow raise anything
         return None
 

@@ -90,8 +90,9 @@ def as_lists(series: pl.Series) -> pl.Series | None:
         while isinstance(series.dtype, pl.Array) and len(series.dtype.shape) > 1:
             series = series.reshape((series.len(), int(np.prod(series.dtype.shape))))
         series = series.arr.to_list()
-    if isinstance(series.dtype, pl.List) and (series.dtype.inner.is_numeric() or series.dtype.inner == pl.Boolean):  # type: ignore[union-attr]
-        return series.cast(target)
+    if isinstance(series.dtype, pl.List) and (series.dtype.inner.is_numeric() or series.dtype.inner == pl.Boolean):
+        lists: pl.Series = series.cast(target)
+        return lists
     return None
 
 
@@ -99,7 +100,9 @@ def _matrix(lists: pl.Series, width: int) -> tuple[npt.NDArray[np.float64], npt.
     """Vectors [rows, width], zeros where a cell holds none, and where that is."""
     import polars as pl
 
-    good = ((lists.list.len() == width) & (lists.list.eval(pl.element().is_finite()).list.all())).fill_null(False)
+    good = (
+        (lists.list.len() == width) & (lists.list.eval(pl.element().is_finite().fill_null(False)).list.all())
+    ).fill_null(False)
     out = np.zeros((lists.len(), width))
     out[good.to_numpy()] = lists.filter(good).explode().to_numpy().reshape(-1, width)
     hole = ~good.to_numpy() | (np.abs(out) > 1e30).any(axis=1)
