@@ -2,8 +2,8 @@
 
     python -m benchmarks.labeling_estimator --data FOLDER --names digits,segment,vehicle --draws 3
 
-The same points, test parts and strategies; the model is SobolevClassifier(random_state=0), refitted at 10, 20, 35, 50, 75
-and 100 labels. Prints accuracy on the test part at 20, 50 and 100 labels, mean over the draws.
+The same points, test parts and strategies; the model is SobolevClassifier(random_state=0), refitted at 10, 20, 35, 50,
+75 and 100 labels. Prints accuracy on the test part at 20, 50 and 100 labels, mean over the draws.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import socket
 
@@ -172,13 +173,16 @@ def test_script_in_every_field_stays_text(client):
 
 
 def test_ten_thousand_requests_leave_memory_flat(client, page):
+    connection = http.client.HTTPConnection(client.host, timeout=60)
+
     def ask(times):
         for number in range(times):
-            client.get("api/next")
-            client.get(f"api/point/{number % 100}")
-            client.raw("GET", "/wrong/api/next")
+            for path in (f"/{client.token}/api/next", f"/{client.token}/api/point/{number % 100}", "/wrong/api/next"):
+                connection.request("GET", path)
+                connection.getresponse().read()
         return psutil.Process().memory_info().rss
 
     ask(150)  # caches and threads
     before = ask(10)
     assert ask(3300) - before < 20 * 2**20
+    connection.close()

@@ -7,8 +7,8 @@ from sobgnn.labeling.progress import Measurement, advice, audit, changed_since_h
 from sobgnn.labeling.session import Label
 
 
-def fit(labels, predicted, accuracy=0.8):
-    return Measurement(labels, accuracy, 0.1, np.asarray(predicted))
+def fit(labels, predicted, accuracy=0.8, judged=10):
+    return Measurement(labels, accuracy, 0.1, np.asarray(predicted), judged)
 
 
 def test_the_change_is_that_since_the_last_fit_with_half_the_labels():
@@ -47,6 +47,6 @@ def test_the_audit_counts_rows_drawn_at_random_alone():
 
 
 def test_the_curve_has_an_interval_where_accuracy_is_known():
-    points = curve([fit(5, [0], None), fit(10, [0], 0.7)])
-    assert [point["labels"] for point in points] == [10]
+    points = curve([fit(5, [0], None), fit(7, [0], 1.0, judged=0), fit(15, [0], 0.7, judged=10)])
+    assert [point["labels"] for point in points] == [15]
     assert points[0]["interval"][0] == pytest.approx(0.397, abs=1e-3)  # Wilson's interval of 7 in 10

@@ -104,6 +104,16 @@ def test_labels_are_exported(client, kind, tmp_path):
     assert frame["by"].to_list() == ["person", "person"]
 
 
+def test_a_class_that_a_spreadsheet_would_run_is_made_harmless_in_csv_alone(client, tmp_path):
+    import polars as pl
+
+    add_classes(client, "=1+2")
+    client.post("label", {"rows": [1], "class": 0})
+    assert client.get("export/csv")[2].splitlines()[1].split(b",")[1] == b"'=1+2"
+    (tmp_path / "file").write_bytes(client.get("export/parquet")[2])
+    assert pl.read_parquet(tmp_path / "file")["label"].to_list() == ["=1+2"]
+
+
 def test_labels_csv_is_written_when_the_page_closes(page, client):
     add_classes(client, "a")
     client.post("label", {"rows": [4], "class": 0})

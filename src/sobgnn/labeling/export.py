@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sobgnn.labeling.session import Label
 from sobgnn.labeling.source import Source
+from sobgnn.tables.predictions import neutral
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,18 +35,25 @@ def labels_frame(source: Source, classes: Mapping[int, str], labels: Mapping[int
     return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
 
 
+def labels_csv(source: Source, classes: Mapping[int, str], labels: Mapping[int, Label]) -> bytes:
+    """The table as CSV; text that a spreadsheet would run as a formula gets ' before it."""
+    import polars as pl
+
+    frame = labels_frame(source, classes, labels)
+    safe = [pl.Series(name, [neutral(text) for text in frame[name]], dtype=pl.String) for name in ("id", "label")]
+    return frame.with_columns(safe).write_csv().encode()
+
+
 def export(kind: str, source: Source, classes: Mapping[int, str], labels: Mapping[int, Label]) -> bytes:
     """The labels as one of ``KINDS``."""
     if kind == "label-studio":
         return _label_studio(source, classes, labels)
-    file = io.BytesIO()
-    frame = labels_frame(source, classes, labels)
     if kind == "csv":
-        frame.write_csv(file)
-    elif kind == "parquet":
-        frame.write_parquet(file)
-    else:
+        return labels_csv(source, classes, labels)
+    if kind != "parquet":
         raise ValueError(f"Labels are exported as {', '.join(KINDS)}, but got {kind!r}.")
+    file = io.BytesIO()
+    labels_frame(source, classes, labels).write_parquet(file)
     return file.getvalue()
 
 

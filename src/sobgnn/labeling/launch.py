@@ -19,7 +19,9 @@ from sobgnn.labeling.learner import Learner
 from sobgnn.labeling.server import Labeling, routes
 from sobgnn.labeling.session import Session
 from sobgnn.labeling.source import open_source
-from sobgnn.runtime.files import write_text
+from sobgnn.runtime.files import atomic_file, write_text
+from sobgnn.tables import is_file_name
+from sobgnn.tables.conversion import as_frame
 
 SETTINGS = "labeling.json"
 
@@ -151,10 +153,8 @@ def open_page(
     except BaseException:
         listening.close()
         raise
-    from sobgnn import tables
-
     asked = {"label": label, "identity": identity, "drop": list(drop)}
-    asked["data"] = str(Path(data).absolute()) if tables.is_file_name(data) else data
+    asked["data"] = str(Path(data).absolute()) if is_file_name(data) else data
     write_text(folder / SETTINGS, json.dumps(asked, indent=1))
     learner = Learner(session, {**asked, "settings": settings or {}}, folder / "model.log", command)
     learner.start()
@@ -175,28 +175,12 @@ def label(data: Any, column: str | None = None, *, folder: str | Path = "runs/la
     """
     if isinstance(data, str | Path):
         return open_page(str(data), column, folder=Path(folder), port=port, framed=True).start()
-    import polars as pl
-
-    frame = data if isinstance(data, pl.DataFrame) else _from_pandas(data)
+    frame = as_frame(data)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    from sobgnn.runtime.files import atomic_file
-
     with atomic_file(folder / "data.parquet") as file:
         frame.write_parquet(file)
     return open_page(str(folder / "data.parquet"), column, folder=folder, port=port, framed=True).start()
-
-
-def _from_pandas(data: Any) -> Any:
-    """A polars frame of a pandas one, without pyarrow, which polars asks for."""
-    import polars as pl
-
-    columns = {}
-    for name in data.columns:
-        known = (~data[name].isna()).tolist()
-        values = [value if there else None for value, there in zip(data[name].tolist(), known, strict=True)]
-        columns[str(name)] = pl.Series(values, strict=False)
-    return pl.DataFrame(columns)
 
 
 def _remembered(path: Path) -> tuple[str, str | None, str | None, list[str]]:

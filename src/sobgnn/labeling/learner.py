@@ -295,7 +295,9 @@ class Learner:
         """Note the fit beside the earlier ones; a fit of as many labels takes the other's place."""
         if self._sample is None:
             self._sample = np.random.default_rng(0).permutation(len(first))[:SAMPLE]
-        measured = Measurement(message["labels"], message["accuracy"], message["seconds"], first[self._sample])
+        measured = Measurement(
+            message["labels"], message["accuracy"], message["seconds"], first[self._sample], message["judged"]
+        )
         kept = [other for other in self.history if other.labels != measured.labels]
         self.history = sorted([*kept, measured], key=lambda other: other.labels)
 

@@ -29,12 +29,14 @@ class Measurement:
         accuracy: Out of fold, or ``None`` where no labels were held out.
         seconds: How long it took.
         predicted: Predicted class of a fixed sample of rows.
+        judged: Number of labels that were held out.
     """
 
     labels: int
     accuracy: float | None
     seconds: float
     predicted: npt.NDArray[np.integer]
+    judged: int
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,7 @@ def curve(history: Sequence[Measurement]) -> list[dict[str, Any]]:
     """Out-of-fold accuracy with its 95 % interval, by the number of labels."""
     points = []
     for one in history:
-        if one.accuracy is not None:
-            right = round(one.accuracy * one.labels)
-            points.append(
-                {"labels": one.labels, "accuracy": one.accuracy, "interval": wilson_interval(right, one.labels)}
-            )
+        if one.accuracy is not None and one.judged:
+            interval = wilson_interval(round(one.accuracy * one.judged), one.judged)
+            points.append({"labels": one.labels, "accuracy": one.accuracy, "interval": interval})
     return points

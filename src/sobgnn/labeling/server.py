@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from sobgnn.labeling.export import KINDS, export, labels_frame
+from sobgnn.labeling.export import KINDS, export, labels_csv
 from sobgnn.labeling.learner import Learner
 from sobgnn.labeling.picking import Picker
 from sobgnn.labeling.progress import advice, audit, curve
@@ -183,7 +183,7 @@ class Labeling:
             saved, classes, labels, _ = self.session.snapshot()
             if saved != self._written:
                 with atomic_file(self.session.folder / "labels.csv") as file:
-                    labels_frame(self.source, classes, labels).write_csv(file)
+                    file.write(labels_csv(self.source, classes, labels))
                 self._written = saved
 
     def close(self) -> None:

@@ -63,7 +63,13 @@ class Model:
         from sobgnn.estimator.suggestion import suggest_points
 
         rows, codes, skipped = arrays["rows"], arrays["codes"], arrays["skipped"]
-        message: dict[str, Any] = {"what": "fitted", "knows": request["knows"], "labels": len(rows), "accuracy": None}
+        message: dict[str, Any] = {
+            "what": "fitted",
+            "knows": request["knows"],
+            "labels": len(rows),
+            "judged": 0,
+            "accuracy": None,
+        }
         result: Arrays = {}
         probabilities = None
         started = time.perf_counter()
@@ -78,6 +84,7 @@ class Model:
             result["suspects"] = np.array([found.row for found in classifier.suspects(SUSPECTS)], dtype=np.int64)
             held = classifier.out_of_fold_probabilities_
             judged = np.isfinite(held).all(axis=1)
+            message["judged"] = int(judged.sum())
             result["judged"] = classifier.labelled_[judged]
             result["held_out"] = classifier.classes_[held[judged].argmax(axis=1)].astype("<i4")
         result["suggested"] = suggest_points(
