@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import numpy as np
@@ -38,6 +39,13 @@ class Spread(SobolevOperators):
             order = locality_order(graph)
             graph, self.order = graph.permute(order), torch.from_numpy(order)
         super().__init__(graph, alpha=1, epsilon=0.0)
+
+    def to(self, device: torch.device | str) -> Spread:
+        """The same operator on another device, with its order and ranks."""
+        moved = copy.copy(self)
+        moved.graph, moved.order = self.graph.to(device), None if self.order is None else self.order.to(device)
+        moved._scale = {dtype: scale.to(device) for dtype, scale in self._scale.items()}
+        return moved
 
 
 def spreading(graph: Graph, ranks: Ranks | None = None) -> Spread:
