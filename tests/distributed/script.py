@@ -38,13 +38,14 @@ def fitted(case: str) -> dict[str, np.ndarray]:
     SobolevClassifier(**{**CASES[case], "epochs": 2, "verbose": 0}).fit(X, y)
     model = SobolevClassifier(**CASES[case]).fit(X, y)
     weights = {f"weight.{name}": value.numpy() for name, value in model.predictor_.graph_parameters.items()}
+    edges = model.graph_.edges()[0].numpy()
     return {
         "transduction": model.transduction_,
         "distributions": model.label_distributions_,
-        "edges": model.graph_.indices.numpy(),
+        "edges": edges[0] * model.graph_.num_nodes + edges[1],  # one number for each pair of nodes
         "edge_weights": model.graph_.weight.numpy(),
         "embedding": np.abs(model.embedding_),
-        "decided": np.array([model.mixing_, model.smoothing_, model.temperature_, model.n_iter_]),
+        "decided": np.array([model.mixing_, model.smoothing_, model.temperature_]),
         "loss": model.history_["graph"]["train_loss"],
         "new": model.predict_proba(X[:20]),
         **weights,

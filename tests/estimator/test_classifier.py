@@ -423,10 +423,12 @@ def test_depth_one_and_three_fit_and_predict():
 
 def test_given_graph_objects_are_not_changed(graph30):
     X = np.random.default_rng(0).normal(size=(30, 4))
-    weight = graph30.weight.clone()
+    before = [values.clone() for values in (graph30.indptr, graph30.indices, graph30.weight)]
+    points = X.copy()
     quick(epochs=5).fit(X, np.where(np.arange(30) < 10, np.arange(30) % 2, -1), graph=graph30)
-    assert torch.equal(weight, graph30.weight)
-    assert isinstance(graph30, Graph)
+    for values, old in zip((graph30.indptr, graph30.indices, graph30.weight), before, strict=True):
+        assert torch.equal(values, old)
+    np.testing.assert_array_equal(X, points)
 
 
 @pytest.mark.cuda
