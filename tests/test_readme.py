@@ -40,7 +40,9 @@ def test_examples_are_short_run_and_are_mostly_right(example, capsys, monkeypatc
 def anchors(page: Path) -> set[str]:
     """What a link may name after # on a page: its headings as GitHub and MkDocs spell them, and explicit ids."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    headings = [re.sub(r"[`*]|\{.*\}$|\[([^\]]*)\]\([^)]*\)", r"\1", line) for line in re.findall(r"^#+ (.*)$", text, re.M)]
+    headings = [
+        re.sub(r"[`*]|\{.*\}$|\[([^\]]*)\]\([^)]*\)", r"\1", line) for line in re.findall(r"^#+ (.*)$", text, re.M)
+    ]
     return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings} | set(
         re.findall(r'(?:\{ *#| id="| name=")([\w-]+)', text)
     )

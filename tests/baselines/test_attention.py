@@ -13,6 +13,8 @@ from sobgnn.baselines.attention import AttentionConv, AttentionNet, Kind
 from sobgnn.baselines.edges import Edges, dot, edges_of, gather, softmax, spread
 from sobgnn.training import Schedule, Task, predict_members, train_members
 
+pytestmark = pytest.mark.trains
+
 KINDS: list[Kind] = ["GAT", "SuperGAT", "Transformer"]
 N, F, C, H = 40, 6, 5, 3
 
@@ -99,7 +101,7 @@ def test_sums_over_edges_have_the_gradients_of_their_definitions(graph: Graph) -
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_members_mapped_at_once_predict_what_those_trained_one_by_one_do(graph: Graph, x: Tensor, kind: Kind) -> None:
-    # Logits and not weights: a key's bias cannot change a softmax, so its gradient is rounding, which Adam makes a step.
+    # Logits and not weights: a key's bias cannot change a softmax, so its gradient is rounding; Adam makes it a step.
     net = AttentionNet(kind, [F, 4, 3], heads=2, dropout=0.0).double()
     edges = edges_of(graph, loops=kind != "Transformer")
     edges = dataclasses.replace(edges, weight=edges.weight.double())

@@ -24,7 +24,14 @@ def outcomes(case: str, ranks: int, folder: Path) -> tuple[list[dict[str, np.nda
 
 
 @pytest.mark.parametrize(
-    ("case", "ranks"), [("defaults", 1), ("defaults", 2), ("defaults", 3), ("two-labels", 3), ("sparse", 2)]
+    ("case", "ranks"),
+    [
+        ("defaults", 1),
+        pytest.param("defaults", 2, marks=pytest.mark.trains),
+        ("defaults", 3),
+        pytest.param("two-labels", 3, marks=pytest.mark.trains),
+        ("sparse", 2),
+    ],
 )
 def test_every_rank_ends_with_what_one_process_fits(case: str, ranks: int, tmp_path: Path) -> None:
     expected = script.fitted(case)

@@ -44,7 +44,7 @@ def alone() -> dict[str, np.ndarray]:
     return {"probabilities": probabilities.numpy(), **{k: v.numpy() for k, v in members.parameters.items()}}
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.trains), 3, 4])
 def test_ranks_learn_what_one_process_learns(ranks: int, alone: dict[str, np.ndarray], tmp_path: Path) -> None:
     done = run_worker(ranks, tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]

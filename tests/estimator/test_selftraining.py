@@ -8,6 +8,8 @@ from sobgnn.estimator import selftraining
 from sobgnn.estimator.ensemble import Labels
 from sobgnn.estimator.selftraining import linear_probabilities, self_train
 
+pytestmark = pytest.mark.trains
+
 
 def drawn_labels(codes, per_class=3, folds=3, weight=None):
     """The first points of each class, one fold after the other."""

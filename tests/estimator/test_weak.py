@@ -8,6 +8,8 @@ from sobgnn.estimator import weak
 from sobgnn.estimator.ensemble import Labels
 from sobgnn.estimator.weak import guess
 
+pytestmark = pytest.mark.trains
+
 
 @pytest.fixture
 def labels():

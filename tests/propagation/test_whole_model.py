@@ -12,6 +12,8 @@ from sobgnn import SobolevOperators, SSobGNN
 from sobgnn.graphs.graph import Graph
 from tests.propagation.propagation_cases import random_graph
 
+pytestmark = pytest.mark.trains
+
 NODES, FEATURES, CLASSES = 60, 11, 4
 
 

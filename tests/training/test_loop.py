@@ -12,6 +12,8 @@ from sobgnn import SobolevOperators, SSobGNN
 from sobgnn.training import Progress, Schedule, Task, initial_parameters, predict_members, train_members
 from sobgnn.training.checkpoint import FileCheckpoint
 
+pytestmark = pytest.mark.trains
+
 
 class Linear(nn.Module):
     """Logits x W; no dropout, so that nothing but the seed is random."""

@@ -11,6 +11,8 @@ from sobgnn import SobolevClassifier, knn_graph
 from sobgnn.tuning import Between, OneOf, TuningProgress, tune
 from tests.tuning.tuning_cases import clusters
 
+pytestmark = pytest.mark.trains
+
 SMALL: dict[str, Any] = {"k": Between(3, 8), "alpha": Between(1, 2), "lr": Between(0.005, 0.03, log=True)}
 
 
