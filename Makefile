@@ -15,7 +15,7 @@ test: $(STAMP)
 
 # The suite as other processors would run it, and the kernels by every compiler there is. `.ci/cpus --help` says more.
 test-cpus: $(STAMP)
-	.ci/cpus
+	BIN=$(BIN) .ci/cpus
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -27,7 +27,7 @@ bench: $(STAMP)
 
 # An sdist and, built from it, a wheel; the wheel is installed in a fresh environment and tried there.
 dist: $(STAMP)
-	.ci/dist
+	BIN=$(BIN) .ci/dist
 
 # Reinstalled when the dependencies or the compiled kernel change; otherwise a second call does nothing here.
 $(STAMP): pyproject.toml constraints.txt setup.py $(wildcard src/sobgnn/propagation/*.cpp src/sobgnn/propagation/*.h)
