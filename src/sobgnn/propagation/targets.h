@@ -61,7 +61,8 @@ template <class Body, class... A> SOBGNN_AVX512 void run_avx512(A... arguments) 
 template <class Body, class... A> SOBGNN_AVX2 void run_avx2(A... arguments) { Body::run(arguments...); }
 #endif
 
-// Body::run(arguments...), compiled for the instruction set in use. Arguments are passed by value.
+// Body::run(arguments...), compiled for the instruction set in use. Arguments are passed by value; std::cref passes a
+// large one by reference.
 template <class Body, class... A> void dispatch(A... arguments) {
 #if SOBGNN_X86
   if (level() == avx512_level) return run_avx512<Body>(arguments...);
