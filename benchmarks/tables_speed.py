@@ -3,18 +3,22 @@
 Words are drawn by Zipf's law from 50,000. Processor time is printed beside wall time, which other processes change.
 
     python -m benchmarks.tables_speed [ROWS]
+    python -m benchmarks.tables_speed stray      streams CSV files of 20 and 40 MB with a quote that nothing closes
 """
 
 from __future__ import annotations
 
 import resource
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from sobgnn.tables import TableEncoder
+from sobgnn.tables.frames import csv_frames
 
 
 def words(rows, length, seed):
@@ -25,6 +29,19 @@ def words(rows, length, seed):
     edges = np.cumsum(share / share.sum())
     for _ in range(rows):
         yield " ".join(vocabulary[np.searchsorted(edges, rng.random(length))])
+
+
+def stray():
+    line = "0.1234,5.678,abc def,u\n"
+    for size in (20, 40):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "stray.csv"
+            path.write_text("a,b,c,label\n" + 10 * line + '1,2,"open,u\n' + (size * 10**6 // len(line)) * line)
+            spent = time.process_time()
+            rows = sum(frame.height for frame in csv_frames(path))
+            spent = time.process_time() - spent
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(f"{size} MB  rows {rows:,}  processor {spent:.1f} s  memory {peak:.2f} GB")
 
 
 def main(rows):
@@ -45,4 +62,7 @@ def main(rows):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)
+    if sys.argv[1:] == ["stray"]:
+        stray()
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)

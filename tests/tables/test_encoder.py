@@ -247,6 +247,13 @@ def test_text_can_be_forced_and_columns_dropped():
     assert TableEncoder(text=["a"], drop=["b"]).fit(table).outcomes_ == {"a": "short text"}
 
 
+def test_texts_of_a_small_table_are_text_although_they_are_few():
+    bodies = [f"the {a} is {b} again today" for a in ("server", "router", "cable") for b in ("down", "slow", "lost")]
+    table = {"body": bodies, "name": [f"Name {chr(65 + i)}nn" for i in range(9)], "color": ["red", "blue", "red"] * 3}
+    found = TableEncoder().fit(table).outcomes_
+    assert found == {"body": "text", "name": "short text", "color": "categories"}
+
+
 def test_neighbors_of_a_mixed_table_follow_text_and_numbers():
     """Two topics in the text, two levels in ten numbers: both must show among the neighbours."""
     rng = np.random.default_rng(0)

@@ -20,7 +20,8 @@ _TIME = (
     r"\s*(Z|UTC|GMT|[+-]\d{2}:?\d{2})?(?:\s*Uhr)?$"
 )
 _WEEKDAY = r"^\p{L}{2,10}\.?,?\s+"
-_FORMS = {  # which group is year, month, day
+_FORMS: dict[str, tuple[int, int, int | None]] = {  # which group is year, month, day
+    r"^(\d{4})[-/](\d{1,2})$": (0, 1, None),
     r"^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$": (0, 1, 2),
     r"^(\d{4})(\d{2})(\d{2})$": (0, 1, 2),
     r"^(\d{1,2})\.?[\s-]*(\p{L}{3,10})\.?,?[\s-]*(\d{4}|\d{2})$": (2, 1, 0),
@@ -63,7 +64,8 @@ def parse_dates(text: pl.Series, day_first: bool | None = None) -> tuple[Moments
         for pattern, order in _FORMS.items():
             parts = candidate.str.extract_groups(pattern).struct.unnest()
             columns = [_integer(parts[c]) for c in parts.columns]
-            days = np.where(np.isnan(days), _days(*(columns[i] for i in order)), days)
+            parts_of = [np.ones(unique.len()) if i is None else columns[i] for i in order]
+            days = np.where(np.isnan(days), _days(*parts_of), days)
     parts = bare.str.extract_groups(_PAIR).struct.unnest()
     first, sign, second, year = (parts[c] for c in parts.columns)
     a, b, y = _integer(first), _integer(second), _integer(year)

@@ -83,8 +83,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     The weights were measured by how many of a row's 10 nearest neighbours share its class
     (`benchmarks/tables_scaling.py`, results/tables.md). On 15 mixed tables, where text or numbers or both tell the
-    class, a weight of 8 to 16 loses 4 to 6 points against each table's own best, 1 loses 18 and 32 loses 6. Without
-    text, the weight of categories from 0.5 to 3 changes the accuracy of 5 neighbours on 20 tables by 0.2 points.
+    class, a weight of 8 to 16 loses 4 to 6 points against each table's own best, 1 loses 18 and 32 loses 6.
 
     Distances between rows are therefore balanced, and an estimator that scales columns on its own undoes that for
     text. `SobolevClassifier` chooses between scalings by out-of-fold labels; ``scale="unit"``, which

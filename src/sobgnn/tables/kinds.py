@@ -115,10 +115,17 @@ def choose_column(series: pl.Series, rules: Rules) -> Choice:
     if sign is not None and distinct > MOST_CATEGORIES // 2:
         held = SetColumn.fit(series, sign, rare_below(series.len()))
         return Choice(held, "set" if held else "constant")
-    if distinct <= MOST_CATEGORIES:
+    if distinct <= MOST_CATEGORIES and not _hardly_repeats(text, distinct):
         category = CategoryColumn.fit(series, rare_below(series.len()))
         return Choice(category, "categories" if category else "constant")
     return _text(series, text, rules)
+
+
+def _hardly_repeats(text: pl.Series, distinct: int) -> bool:
+    """Whether values are mostly different although they are few: text of a small table, not categories."""
+    if 2 * distinct <= text.len() - text.null_count():
+        return False
+    return distinct > 8 or (distinct > 2 and choose_analyzer(text) == "words")
 
 
 def rare_below(rows: int) -> int:
