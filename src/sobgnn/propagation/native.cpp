@@ -50,7 +50,7 @@ template <class T> struct Problem {
   const int64_t *indptr;
   const void *indices;
   bool wide;  // int64 indices
-  const float *weight;
+  const void *weight;  // float, or double where `heavy`, which T must be then
   const T *scale_out, *scale_in;
   T epsilon;
   const T *x;
@@ -58,12 +58,18 @@ template <class T> struct Problem {
   const int64_t *t_indptr;  // of the transpose
   const void *t_indices;
   bool t_wide;
-  const float *t_weight;
+  const void *t_weight;
+  bool heavy;
   bool scattered;  // entries lie far apart, so that their rows are called into the cache ahead of time
   bool past;       // out is written past the caches
 
   int64_t index(int64_t e) const {
     return wide ? static_cast<const int64_t *>(indices)[e] : int64_t(static_cast<const int32_t *>(indices)[e]);
+  }
+  T weight_at(int64_t e) const {
+    if constexpr (std::is_same<T, double>::value)
+      if (heavy) return static_cast<const double *>(weight)[e];
+    return T(static_cast<const float *>(weight)[e]);
   }
   Problem transposed() const {
     Problem p = *this;
@@ -75,6 +81,14 @@ template <class T> struct Problem {
     std::swap(p.scale_out, p.scale_in);
     return p;
   }
+};
+
+// What the weight gradient reads and writes besides; see gradient.h.
+template <class T> struct Gradient {
+  const T *grad, *y;  // [rows, alpha, width]
+  T *weight;          // [entries]
+  T *scale_out;       // [rows, alpha]
+  double *scale_in;   // [inputs, alpha], zero at first
 };
 
 // Denormals are slow and worth nothing here: products flush to zero in a worker, and its mode comes back after.
@@ -103,6 +117,38 @@ inline void drain() {
 template <class T, int N> struct Vector {
   typedef T type __attribute__((vector_size(N * sizeof(T)), aligned(sizeof(T)), may_alias));
 };
+
+// The rows [low, high) that have an entry in the columns [begin, end), as far as first and last entries tell.
+template <class T> void rows_reading(const Problem<T> &p, int64_t begin, int64_t end, int64_t &low, int64_t &high) {
+  const auto reads = [&](int64_t e) {
+    return p.t_wide ? static_cast<const int64_t *>(p.t_indices)[e] : static_cast<const int32_t *>(p.t_indices)[e];
+  };
+  low = p.rows, high = 0;
+  for (int64_t i = begin; i < end; ++i) {
+    if (p.t_indptr[i] < p.t_indptr[i + 1]) {
+      low = std::min<int64_t>(low, reads(p.t_indptr[i]));
+      high = std::max<int64_t>(high, reads(p.t_indptr[i + 1] - 1) + 1);
+    }
+  }
+  if (p.epsilon != T(0)) low = std::min(low, begin), high = std::max(high, end);
+}
+
+// The entries [start, last) of a row, narrowed to those in the columns [begin, end).
+template <class T>
+ALWAYS inline void narrow(const Problem<T> &p, int64_t begin, int64_t end, int64_t &start, int64_t &last) {
+  const auto bisect = [&](int64_t bound) {  // the first entry at `bound` or after it
+    int64_t e = start;
+    for (int64_t rest = last - start; rest > 0;) {
+      const int64_t half = rest / 2;
+      const bool right = p.index(e + half) < bound;
+      e = right ? e + half + 1 : e;
+      rest = right ? rest - half - 1 : half;
+    }
+    return e;
+  };
+  if (start < last && p.index(start) < begin) start = bisect(begin);
+  if (start < last && p.index(last - 1) >= end) last = bisect(end);
+}
 
 // Calls what coming entries read into the cache, while there is work to hide it behind.
 template <class T> struct Caller {
@@ -195,6 +241,8 @@ template <class T> bool short_rows(const Problem<T> &p) {
 template <class T> struct Kernel {
   void (*gather)(const Problem<T> &, int64_t, int64_t);
   void (*scatter)(const Problem<T> &, int64_t, int64_t);
+  void (*gradient)(const Problem<T> &, const Gradient<T> &, int64_t, int64_t);
+  void (*row_dots)(const Problem<T> &, const Gradient<T> &, int64_t, int64_t);
   int64_t lanes;  // of a vector
 };
 
@@ -204,12 +252,12 @@ template <class T> Kernel<T> kernel(int level) {
   __builtin_cpu_init();
   if (level >= 3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
-    return {avx512::propagate<T>, avx512::scatter<T>, 64 / sizeof(T)};
+    return {avx512::propagate<T>, avx512::scatter<T>, avx512::gradient<T>, avx512::row_dots<T>, 64 / sizeof(T)};
   if (level >= 2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    return {avx2::propagate<T>, avx2::scatter<T>, 32 / sizeof(T)};
+    return {avx2::propagate<T>, avx2::scatter<T>, avx2::gradient<T>, avx2::row_dots<T>, 32 / sizeof(T)};
 #endif
   (void)level;
-  return {plain::propagate<T>, plain::scatter<T>, 16 / sizeof(T)};
+  return {plain::propagate<T>, plain::scatter<T>, plain::gradient<T>, plain::row_dots<T>, 16 / sizeof(T)};
 }
 
 template <class T> void run(Problem<T> problem, int threads, int level) {
@@ -255,21 +303,66 @@ template <class T> void run(Problem<T> problem, int threads, int level) {
 #endif
 }
 
+// The weight gradient; x and grad are whole cache lines wide, y too.
+template <class T> void run_gradient(Problem<T> problem, const Gradient<T> &gradient, int threads, int level) {
+  const Kernel<T> kernels = kernel<T>(level);
+  const int64_t bytes = problem.width * int64_t(sizeof(T));
+  problem.scattered = scattered(problem, problem.orders_in ? problem.alpha * bytes : bytes);
+  // Each thread has a range of inputs, as in `scatter`.
+  const int each = problem.scattered ? 1 : 16;
+  const int parts = threads > 1 ? int(std::min<int64_t>(each * threads, problem.inputs)) : 1;
+  const int64_t block = 256, blocks = (problem.rows + block - 1) / block;
+#ifdef _OPENMP
+#pragma omp parallel num_threads(threads) if (parts > 1)
+#endif
+  {
+    FlushDenormals flush;
+#ifdef _OPENMP
+#pragma omp for schedule(static) nowait
+#endif
+    for (int64_t b = 0; b < blocks; ++b)
+      kernels.row_dots(problem, gradient, b * block, std::min((b + 1) * block, problem.rows));
+#ifdef _OPENMP
+#pragma omp for schedule(dynamic, 1)
+#endif
+    for (int part = 0; part < parts; ++part)
+      kernels.gradient(problem, gradient, first_row(problem.t_indptr, problem.inputs, part, parts),
+                       first_row(problem.t_indptr, problem.inputs, part + 1, parts));
+  }
+}
+
 }  // namespace
 
 #define DEFINE(NAME, T)                                                                                             \
   extern "C" __attribute__((visibility("default"))) void NAME(                                                      \
       int orders_in, int orders_out, int64_t rows, int64_t inputs, int64_t alpha, int64_t width,                    \
-      const int64_t *indptr, const void *indices, int wide, const float *weight, const int64_t *t_indptr,           \
-      const void *t_indices, int t_wide, const float *t_weight, const T *scale_out, const T *scale_in,              \
+      const int64_t *indptr, const void *indices, int wide, const void *weight, const int64_t *t_indptr,            \
+      const void *t_indices, int t_wide, const void *t_weight, int heavy, const T *scale_out, const T *scale_in,    \
       double epsilon, const T *x, T *out, int threads, int level) {                                                 \
     run<T>({rows, inputs, alpha, width, orders_in != 0, orders_out != 0, indptr, indices, wide != 0, weight,        \
-            scale_out, scale_in, T(epsilon), x, out, t_indptr, t_indices, t_wide != 0, t_weight, false, false},     \
+            scale_out, scale_in, T(epsilon), x, out, t_indptr, t_indices, t_wide != 0, t_weight, heavy != 0, false, \
+            false},                                                                                                 \
            threads, level);                                                                                         \
   }
 
 DEFINE(sobgnn_propagate_f32, float)
 DEFINE(sobgnn_propagate_f64, double)
+
+#define DEFINE_GRADIENT(NAME, T)                                                                                    \
+  extern "C" __attribute__((visibility("default"))) void NAME(                                                      \
+      int orders_in, int64_t rows, int64_t inputs, int64_t alpha, int64_t width, const int64_t *indptr,             \
+      const void *indices, int wide, const void *weight, const int64_t *t_indptr, const void *t_indices,            \
+      int t_wide, const void *t_weight, int heavy, const T *scale_out, const T *scale_in, double epsilon,           \
+      const T *x, const T *y, const T *grad, T *to_weight, T *to_scale_out, double *to_scale_in, int threads,       \
+      int level) {                                                                                                  \
+    run_gradient<T>({rows, inputs, alpha, width, orders_in != 0, true, indptr, indices, wide != 0, weight,          \
+                     scale_out, scale_in, T(epsilon), x, nullptr, t_indptr, t_indices, t_wide != 0, t_weight,       \
+                     heavy != 0, false, false},                                                                     \
+                    {grad, y, to_weight, to_scale_out, to_scale_in}, threads, level);                               \
+  }
+
+DEFINE_GRADIENT(sobgnn_gradient_f32, float)
+DEFINE_GRADIENT(sobgnn_gradient_f64, double)
 
 #else  // SOBGNN_PASS: once for each instruction set, inside its namespace
 
@@ -327,11 +420,11 @@ TARGET __attribute__((noinline)) void coefficients(const Problem<T> &p, int64_t 
   const T q = p.scale_out[row * columns];
   const T *const scale_in = p.scale_in;
   const I *const indices = static_cast<const I *>(p.indices) + begin;
-  const float *const weight = p.weight + begin;
   const int64_t count = std::min(end, last) - begin;
 #if BYTES == 64
   // Sixteen entries at once, where 32 bits address what they read.
   if constexpr (by_order<T>) if (p.inputs * columns <= INT32_MAX && stride <= UINT32_MAX) {
+    const float *const weight = static_cast<const float *>(p.weight) + begin;
     const __m512 factor = _mm512_set1_ps(q);
     const __m512i evens = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     const __m512i odds = _mm512_add_epi32(evens, _mm512_set1_epi32(1));
@@ -405,7 +498,7 @@ TARGET __attribute__((noinline)) void coefficients(const Problem<T> &p, int64_t 
     for (int a = 0; a < A; ++a) coefficient[place<T, A>(e, a)] = made[a];
     position[e] = j * stride;
   };
-  for (int64_t e = 0; e < count; ++e) entry(e, static_cast<int64_t>(indices[e]), T(weight[e]));
+  for (int64_t e = 0; e < count; ++e) entry(e, static_cast<int64_t>(indices[e]), p.weight_at(begin + e));
   if (end > last) entry(last - begin, row, p.epsilon);
 }
 
@@ -572,33 +665,11 @@ TARGET void scatter_orders(const Problem<T> &p, int64_t begin, int64_t end, int6
   alignas(line) T coefficient[chunk * A];
   alignas(line) int64_t position[chunk];
 
-  // Rows that have an entry in [begin, end), as far as their first and last tell.
-  int64_t low = p.rows, high = 0;
-  const auto reads = [&](int64_t e) {
-    return p.t_wide ? static_cast<const int64_t *>(p.t_indices)[e] : static_cast<const int32_t *>(p.t_indices)[e];
-  };
-  for (int64_t i = begin; i < end; ++i) {
-    if (p.t_indptr[i] < p.t_indptr[i + 1]) {
-      low = std::min<int64_t>(low, reads(p.t_indptr[i]));
-      high = std::max<int64_t>(high, reads(p.t_indptr[i + 1] - 1) + 1);
-    }
-  }
-  if (p.epsilon != T(0)) low = std::min(low, begin), high = std::max(high, end);
-
+  int64_t low, high;
+  rows_reading(p, begin, end, low, high);
   for (int64_t row = low; row < high; ++row) {
     int64_t start = p.indptr[row], last = p.indptr[row + 1];
-    const auto bisect = [&](int64_t bound) {  // the first entry at `bound` or after it
-      int64_t e = start;
-      for (int64_t rest = last - start; rest > 0;) {
-        const int64_t half = rest / 2;
-        const bool right = p.index(e + half) < bound;
-        e = right ? e + half + 1 : e;
-        rest = right ? rest - half - 1 : half;
-      }
-      return e;
-    };
-    if (start < last && p.index(start) < begin) start = bisect(begin);
-    if (start < last && p.index(last - 1) >= end) last = bisect(end);
+    narrow(p, begin, end, start, last);
     const int64_t stop = last + (p.epsilon != T(0) && begin <= row && row < end);
     const T *const scale = p.scale_out + row * columns + first;
     const T *const x = p.x + (row * p.alpha + first - 1) * width;
@@ -661,6 +732,8 @@ template <class T> TARGET void scatter(const Problem<T> &p, int64_t begin, int64
     }
   }
 }
+
+#include "gradient.h"
 
 }  // namespace
 
