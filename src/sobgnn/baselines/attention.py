@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from sobgnn.baselines.edges import Edges, dot, gather, softmax
 from sobgnn.baselines.networks import Dropout, glorot
-from sobgnn.conv import shared_product
+from sobgnn.nn.conv import shared_product
 
 Kind = Literal["GAT", "SuperGAT", "Transformer"]
 _SLOPE = 0.2  # of the leaky ReLU on scores, as in PyG

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from sobgnn import propagation
-from sobgnn.graph import Graph
+from sobgnn.graphs.graph import Graph
 
 
 @dataclass(frozen=True)
