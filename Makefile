@@ -22,7 +22,7 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
 # Reinstalled when the dependencies or the compiled kernel change; otherwise a second call does nothing here.
-$(STAMP): pyproject.toml constraints.txt $(wildcard src/sobgnn/propagation/*.cpp)
+$(STAMP): pyproject.toml constraints.txt $(wildcard src/sobgnn/propagation/*.cpp src/sobgnn/propagation/*.h)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -qq --constraint constraints.txt --editable '.[dev]'
 	touch $@

@@ -11,29 +11,23 @@
 // of inputs and takes the entries that fall into it from all rows, in their order. So each number is summed by one
 // thread in a fixed order. Column sums are kept in float64, since they grow one entry at a time.
 
-// The sum of the lanes of each of A vectors.
+// The sums of the lanes of A vectors, added to as many numbers of `out`, which has room for whole fours.
 template <class T, int A, class V> TARGET ALWAYS inline void add_lanes(const V (&value)[A], T *out) {
 #if BYTES == 64
   if constexpr (std::is_same<T, float>::value) {
     // Four vectors at once: two rounds interleave them while they halve them, two more add up the quarters.
 #pragma GCC unroll 2
     for (int a = 0; a < A; a += 4) {
-      const __m512 none = _mm512_setzero_ps();
       const auto get = [&](int i) TARGET ALWAYS {
-        return a + i < A ? reinterpret_cast<const __m512 &>(value[a + i < A ? a + i : 0]) : none;
+        return a + i < A ? reinterpret_cast<const __m512 &>(value[a + i < A ? a + i : 0]) : _mm512_setzero_ps();
       };
       const __m512 p = get(0), q = get(1), r = get(2), s = get(3);
-      const __m512 pq = _mm512_add_ps(_mm512_unpacklo_ps(p, q), _mm512_unpackhi_ps(p, q));
-      const __m512 rs = _mm512_add_ps(_mm512_unpacklo_ps(r, s), _mm512_unpackhi_ps(r, s));
-      const __m512d x = _mm512_castps_pd(pq), y = _mm512_castps_pd(rs);
-      const __m512 all = _mm512_castpd_ps(_mm512_unpacklo_pd(x, y)) + _mm512_castpd_ps(_mm512_unpackhi_pd(x, y));
-      const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(all), _mm512_extractf32x8_ps(all, 1));
-      const __m128 sums = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
-      alignas(16) float lanes[4];
-      _mm_store_ps(lanes, sums);
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i)
-        if (a + i < A) out[a + i] += lanes[i];
+      const __m512d pq = _mm512_castps_pd(_mm512_unpacklo_ps(p, q) + _mm512_unpackhi_ps(p, q));
+      const __m512d rs = _mm512_castps_pd(_mm512_unpacklo_ps(r, s) + _mm512_unpackhi_ps(r, s));
+      const __m512 all = _mm512_castpd_ps(_mm512_unpacklo_pd(pq, rs)) + _mm512_castpd_ps(_mm512_unpackhi_pd(pq, rs));
+      const __m256 half = _mm512_castps512_ps256(all) + _mm512_extractf32x8_ps(all, 1);
+      const __m128 sums = _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
+      _mm_store_ps(out + a, _mm_load_ps(out + a) + sums);
     }
     return;
   }
@@ -61,9 +55,9 @@ template <class T> TARGET void row_dots(const Problem<T> &p, const Gradient<T> &
     vector sum[1] = {};
     for (int64_t c = 0; c < p.width; c += W)
       sum[0] += *reinterpret_cast<const vector *>(g + c) * *reinterpret_cast<const vector *>(y + c);
-    T total = 0;
-    add_lanes<T, 1>(sum, &total);
-    d.scale_out[place] = scale > T(0) ? total / scale : T(0);
+    alignas(line) T total[4] = {};
+    add_lanes<T, 1>(sum, total);
+    d.scale_out[place] = scale > T(0) ? total[0] / scale : T(0);
   }
 }
 
@@ -72,16 +66,19 @@ template <class T, int A, bool IN>
 TARGET void gradient_orders(const Problem<T> &p, const Gradient<T> &d, int64_t begin, int64_t end, int64_t first) {
   constexpr int W = BYTES / sizeof(T);
   constexpr int V = 4 * (A + 1) <= REGISTERS ? 4 : 2 * (A + 1) <= REGISTERS ? 2 : 1;
+  constexpr int F = (A + 3) / 4 * 4;  // orders in whole fours
   using vector = typename Vector<T, W>::type;
+  using four = typename Vector<T, 4>::type;
+  using four_doubles = typename Vector<double, 4>::type;
   const int64_t columns = p.alpha + 1, width = p.width, stride = IN ? p.alpha * width : width;
   const bool loop = p.epsilon != T(0);
   const auto fill = p.wide ? coefficients<T, int64_t, A> : coefficients<T, int32_t, A>;
   const T *const x = p.x + (IN ? (first - 1) * width : 0);
   const Caller<T> caller = {reinterpret_cast<const char *>(x), stride * int64_t(sizeof(T)),
                             std::min<int64_t>((IN ? A : 1) * width * int64_t(sizeof(T)), 1024), p.scale_in, columns};
-  alignas(line) T coefficient[chunk * A];
+  alignas(line) T coefficient[chunk * F] = {};
   alignas(line) int64_t position[chunk];
-  alignas(line) T dot[chunk * A];
+  alignas(line) T factor[chunk * F] = {}, dot[chunk * F];
 
   int64_t low, high;
   rows_reading(p, begin, end, low, high);
@@ -94,7 +91,16 @@ TARGET void gradient_orders(const Problem<T> &p, const Gradient<T> &d, int64_t b
     for (int64_t from = start; from < stop; from += chunk) {
       const int64_t count = std::min<int64_t>(from + chunk, stop) - from;
       fill(p, row, from, from + count, last, first, stride, coefficient, position);
-      std::fill(dot, dot + count * A, T(0));
+      std::fill(dot, dot + count * F, T(0));
+      if constexpr (by_order<T>) {  // by entries, as column sums need them
+        for (int64_t e = 0; e < count; ++e)
+#pragma GCC unroll 8
+          for (int a = 0; a < F; ++a) factor[e * F + a] = coefficient[a * chunk + e];
+      } else {
+        for (int64_t e = 0; e < count; ++e)
+#pragma GCC unroll 8
+          for (int a = 0; a < A; ++a) factor[e * F + a] = coefficient[e * A + a];
+      }
       const auto block = [&](auto vectors, auto ahead, int64_t column) TARGET ALWAYS {
         constexpr int size = decltype(vectors)::value;
         vector own[A][size];
@@ -103,22 +109,22 @@ TARGET void gradient_orders(const Problem<T> &p, const Gradient<T> &d, int64_t b
 #pragma GCC unroll 8
           for (int v = 0; v < size; ++v)
             own[a][v] = scale[a] * *reinterpret_cast<const vector *>(g + a * width + column + v * W);
-        const auto vector_at = [](const T *from) TARGET ALWAYS { return *reinterpret_cast<const vector *>(from); };
         for (int64_t e = 0; e < count; ++e) {
           if constexpr (decltype(ahead)::value) {
             const int64_t next = p.index(std::min(from + e + distance, p.indptr[p.rows] - 1));
-            if (begin <= next && next < end) caller(next);
+            if (begin <= next && next < end) {
+              caller(next);
+              __builtin_prefetch(d.scale_in + next * d.stride, 1, 2);
+            }
           }
           const T *const source = x + position[e] + column;
           vector product[A] = {};
 #pragma GCC unroll 8
-          for (int v = 0; v < size; ++v) {
-            const vector shared = *reinterpret_cast<const vector *>(source + v * W);
+          for (int v = 0; v < size; ++v)
 #pragma GCC unroll 8
             for (int a = 0; a < A; ++a)
-              product[a] += own[a][v] * (IN && a > 0 ? vector_at(source + a * width + v * W) : shared);
-          }
-          add_lanes<T, A>(product, dot + e * A);
+              product[a] += own[a][v] * *reinterpret_cast<const vector *>(source + (IN ? a * width : 0) + v * W);
+          add_lanes<T, A>(product, dot + e * F);
         }
       };
       const auto blocks = [&](auto vectors, int64_t column) TARGET ALWAYS {
@@ -133,21 +139,27 @@ TARGET void gradient_orders(const Problem<T> &p, const Gradient<T> &d, int64_t b
         if (column + 2 * W <= width) blocks(std::integral_constant<int, 2>(), column), column += 2 * W;
       if constexpr (V > 1)
         for (; column < width; column += W) blocks(std::integral_constant<int, 1>(), column);
+      const int64_t own = std::min(count, last - from);  // without the diagonal
       for (int64_t e = 0; e < count; ++e) {
-        const int64_t j = from + e < last ? p.index(from + e) : row;
-        double *const sums = d.scale_in + j * p.alpha + first - 1;
-        T total = 0;
-#pragma GCC unroll 8
-        for (int a = 0; a < A; ++a) {
-          const T share = coefficient[place<T, A>(e, a)] * dot[e * A + a];
-          sums[a] += share;
-          total += T(first + a) * share;
-        }
-        if (from + e < last) {
-          const T value = total / p.weight_at(from + e);
-          d.weight[from + e] = first > 1 ? d.weight[from + e] + value : value;
+        double *const sums = d.scale_in + (e < own ? p.index(from + e) : row) * d.stride + first - 1;
+#pragma GCC unroll 2
+        for (int a = 0; a < F; a += 4) {
+          four *const share = reinterpret_cast<four *>(dot + e * F + a);
+          *share *= *reinterpret_cast<const four *>(factor + e * F + a);
+          *reinterpret_cast<four_doubles *>(sums + a) += __builtin_convertvector(*share, four_doubles);
         }
       }
+      T *const target = d.weight + from;
+      for (int64_t e = 0; e < own; ++e) {
+        T total = 0;
+#pragma GCC unroll 8
+        for (int a = 0; a < F; ++a) total += T(first + a) * dot[e * F + a];
+        dot[e] = total / p.weight_at(from + e);
+      }
+      if (first > 1)
+        for (int64_t e = 0; e < own; ++e) target[e] += dot[e];
+      else
+        std::copy(dot, dot + own, target);
     }
   }
 }
@@ -174,6 +186,7 @@ template <class T> TARGET void gradient(const Problem<T> &p, const Gradient<T> &
   for (int64_t j = begin; j < end; ++j)
     for (int64_t a = 0; a < p.alpha; ++a) {
       const T scale = p.scale_in[j * (p.alpha + 1) + 1 + a];
-      d.scale_in[j * p.alpha + a] = scale > T(0) ? d.scale_in[j * p.alpha + a] / scale : 0.0;
+      double &sum = d.scale_in[j * d.stride + a];
+      sum = scale > T(0) ? sum / scale : 0.0;
     }
 }

@@ -88,7 +88,8 @@ template <class T> struct Gradient {
   const T *grad, *y;  // [rows, alpha, width]
   T *weight;          // [entries]
   T *scale_out;       // [rows, alpha]
-  double *scale_in;   // [inputs, alpha], zero at first
+  double *scale_in;   // [inputs, stride], zero at first; orders are added in whole fours
+  int64_t stride;
 };
 
 // Denormals are slow and worth nothing here: products flush to zero in a worker, and its mode comes back after.
@@ -353,12 +354,12 @@ DEFINE(sobgnn_propagate_f64, double)
       int orders_in, int64_t rows, int64_t inputs, int64_t alpha, int64_t width, const int64_t *indptr,             \
       const void *indices, int wide, const void *weight, const int64_t *t_indptr, const void *t_indices,            \
       int t_wide, const void *t_weight, int heavy, const T *scale_out, const T *scale_in, double epsilon,           \
-      const T *x, const T *y, const T *grad, T *to_weight, T *to_scale_out, double *to_scale_in, int threads,       \
-      int level) {                                                                                                  \
+      const T *x, const T *y, const T *grad, T *to_weight, T *to_scale_out, double *to_scale_in, int64_t stride,    \
+      int threads, int level) {                                                                                     \
     run_gradient<T>({rows, inputs, alpha, width, orders_in != 0, true, indptr, indices, wide != 0, weight,          \
                      scale_out, scale_in, T(epsilon), x, nullptr, t_indptr, t_indices, t_wide != 0, t_weight,       \
                      heavy != 0, false, false},                                                                     \
-                    {grad, y, to_weight, to_scale_out, to_scale_in}, threads, level);                               \
+                    {grad, y, to_weight, to_scale_out, to_scale_in, stride}, threads, level);                       \
   }
 
 DEFINE_GRADIENT(sobgnn_gradient_f32, float)

@@ -6,10 +6,12 @@ import ctypes
 import functools
 import importlib.machinery
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sobgnn.propagation.stencil import Stencil
@@ -42,30 +44,87 @@ def run(stencil: Stencil, x: Tensor, out: Tensor, *, level: str = "avx512") -> N
     function = library.sobgnn_propagate_f64 if dtype == torch.float64 else library.sobgnn_propagate_f32
     # Held by name: the kernel sees addresses only.
     tensors = tuple(tensor.contiguous() for tensor in (*stencil[:8], x))
-    indptr, indices, weight, t_indptr, t_indices, t_weight, scale_out, scale_in, x = tensors
-    rows, inputs, alpha = scale_out.shape[0], scale_in.shape[0], scale_in.shape[1] - 1
+    x = tensors[-1]
     function(
         x.dim() == 3,
         out.dim() == 3,
-        rows,
-        inputs,
-        alpha,
-        x.shape[-1],
-        indptr.data_ptr(),
-        indices.data_ptr(),
-        indices.dtype == torch.int64,
-        weight.data_ptr(),
-        t_indptr.data_ptr(),
-        t_indices.data_ptr(),
-        t_indices.dtype == torch.int64,
-        t_weight.data_ptr(),
-        scale_out.data_ptr(),
-        scale_in.data_ptr(),
+        *_sizes(stencil, x),
+        *_pattern(tensors),
         stencil.epsilon,
         x.data_ptr(),
         out.data_ptr(),
         torch.get_num_threads(),
         LEVELS[level],
+    )
+
+
+def weight_gradient(
+    stencil: Stencil, x: Tensor, y: Tensor, g: Tensor, *, level: str = "avx512"
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of the weights [E], scale_out [R, α] and scale_in [C, α] from the output y [R, α, h] and its g."""
+    dtype = stencil.scale_in.dtype
+    # Whole cache lines: the kernel has no code for what is left of a row.
+    spare = -x.shape[-1] % (64 // dtype.itemsize)
+    x, y, g = (tensor.to(dtype) for tensor in (x, y, g))
+    if spare:  # else it would still copy
+        x, y, g = (F.pad(tensor, (0, spare)) for tensor in (x, y, g))
+    x, y, g = (tensor.contiguous() for tensor in (x, y, g))
+    tensors = tuple(tensor.contiguous() for tensor in (*stencil[:8], x))
+    to_weight = pages.empty(x, stencil.weight.shape)
+    to_scale_out = torch.empty(g.shape[:2], dtype=dtype)
+    alpha = g.shape[1]
+    to_scale_in = torch.zeros((x.shape[0], _padded(alpha)), dtype=torch.float64)
+    pointers = (tensor.data_ptr() for tensor in (x, y, g, to_weight, to_scale_out, to_scale_in))
+    _typed("sobgnn_gradient", dtype)(
+        x.dim() == 3,
+        *_sizes(stencil, x),
+        *_pattern(tensors),
+        stencil.epsilon,
+        *pointers,
+        to_scale_in.shape[1],
+        torch.get_num_threads(),
+        LEVELS[level],
+    )
+    return to_weight, to_scale_out, to_scale_in[:, :alpha].to(dtype)
+
+
+def _padded(alpha: int) -> int:
+    """Columns that hold ``alpha`` orders, in groups of six, each written in whole fours."""
+    before = (alpha - 1) // 6 * 6
+    return alpha + (before - alpha) % 4
+
+
+def scales(indptr: Tensor, weight: Tensor, alpha: int, epsilon: float, by_rows: bool) -> Tensor:
+    """Columns q, t_1 … t_α [N, α + 1] of the rows of a CSR, in the type of its weights."""
+    indptr, weight = indptr.contiguous(), weight.contiguous()
+    out = weight.new_empty((indptr.numel() - 1, alpha + 1))
+    pointers = (tensor.data_ptr() for tensor in (indptr, weight, out))
+    _typed("sobgnn_scales", weight.dtype)(*pointers, out.shape[0], alpha, epsilon, by_rows, torch.get_num_threads())
+    return out
+
+
+def scales_backward(indptr: Tensor, weight: Tensor, scale: Tensor, grad: Tensor, by_rows: bool) -> Tensor:
+    """The gradient of the weights [E] from that of :func:`scales`."""
+    tensors = tuple(tensor.contiguous() for tensor in (indptr, weight, scale, grad))
+    out = torch.empty_like(weight, memory_format=torch.contiguous_format)
+    pointers = (tensor.data_ptr() for tensor in (*tensors, out))
+    size = (scale.shape[0], scale.shape[1] - 1)
+    _typed("sobgnn_scales_backward", weight.dtype)(*pointers, *size, by_rows, torch.get_num_threads())
+    return out
+
+
+def _sizes(stencil: Stencil, x: Tensor) -> tuple[int, int, int, int]:
+    """R, C, α and the width."""
+    return stencil.scale_out.shape[0], stencil.scale_in.shape[0], stencil.scale_in.shape[1] - 1, x.shape[-1]
+
+
+def _pattern(tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+    """A stencil's tensors as the kernels take them."""
+    indptr, indices, weight, t_indptr, t_indices, t_weight, scale_out, scale_in = tensors[:8]
+    return (
+        *(indptr.data_ptr(), indices.data_ptr(), indices.dtype == torch.int64, weight.data_ptr()),
+        *(t_indptr.data_ptr(), t_indices.data_ptr(), t_indices.dtype == torch.int64, t_weight.data_ptr()),
+        *(weight.dtype == torch.float64, scale_out.data_ptr(), scale_in.data_ptr()),
     )
 
 
@@ -100,13 +159,13 @@ def _typed(name: str, dtype: torch.dtype) -> Any:
 
 
 _NUMBER, _FLAG, _POINTER, _REAL = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p, ctypes.c_double
+_CSR = [_POINTER, _POINTER, _FLAG, _POINTER]
+_STENCIL = [*[_NUMBER] * 4, *_CSR, *_CSR, _FLAG, _POINTER, _POINTER, _REAL]
 _SIGNATURES = {
-    "sobgnn_propagate": [
-        *(_FLAG, _FLAG, _NUMBER, _NUMBER, _NUMBER, _NUMBER),
-        *(_POINTER, _POINTER, _FLAG, _POINTER, _POINTER, _POINTER, _FLAG, _POINTER),
-        *(_POINTER, _POINTER, _REAL),
-        *(_POINTER, _POINTER, _FLAG, _FLAG),
-    ],
+    "sobgnn_propagate": [_FLAG, _FLAG, *_STENCIL, _POINTER, _POINTER, _FLAG, _FLAG],
+    "sobgnn_gradient": [_FLAG, *_STENCIL, *[_POINTER] * 6, _NUMBER, _FLAG, _FLAG],
+    "sobgnn_scales": [*[_POINTER] * 3, _NUMBER, _NUMBER, _REAL, _FLAG, _FLAG],
+    "sobgnn_scales_backward": [*[_POINTER] * 5, _NUMBER, _NUMBER, _FLAG, _FLAG],
     "sobgnn_combine": [*[_POINTER] * 4, _NUMBER, _NUMBER, _FLAG, _FLAG, _FLAG],
     "sobgnn_combine_backward": [*[_POINTER] * 6, _NUMBER, _NUMBER, _FLAG, _FLAG],
     "sobgnn_drop": [*[_POINTER] * 4, _NUMBER, _NUMBER, ctypes.c_int32, _REAL, _FLAG],
