@@ -21,7 +21,7 @@ from sobgnn.propagation import Stencil, expand, scales
 def backward(
     graph: tuple[Tensor, Tensor, Tensor], alpha: int, x: Tensor, g: Tensor, learned: bool
 ) -> Callable[[], object]:
-    """The backward of one propagation, its forward done once: from g to x, and to the weights where they are learned."""
+    """The backward of one propagation, its forward done once: from g to x, and to learned weights."""
     indptr, indices, weight = graph
     x = x.clone().requires_grad_()
     if not learned:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sobgnn.graphs.knn import graph_from_neighbors, knn_graph
     from sobgnn.graphs.reweight import reweight
     from sobgnn.nn.conv import SobolevConv
+    from sobgnn.nn.decoupled import SobolevFeatures
     from sobgnn.nn.model import SSobGNN
     from sobgnn.operators.whole import SobolevOperators
 
@@ -26,6 +27,7 @@ __all__ = [
     "SSobGNN",
     "SobolevClassifier",
     "SobolevConv",
+    "SobolevFeatures",
     "SobolevOperators",
     "graph_from_neighbors",
     "knn_graph",
@@ -39,6 +41,7 @@ _HOME = {
     "SSobGNN": "nn.model",
     "SobolevClassifier": "estimator.classifier",
     "SobolevConv": "nn.conv",
+    "SobolevFeatures": "nn.decoupled",
     "SobolevOperators": "operators.whole",
     "graph_from_neighbors": "graphs.knn",
     "knn_graph": "graphs.knn",

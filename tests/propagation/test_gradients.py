@@ -159,7 +159,10 @@ def test_tiny_and_huge_weights_give_finite_gradients(device):
 
 def test_the_same_gradient_comes_out_every_time(device):
     indptr, indices, weight = csr(random_graph(900, 6, hub=True), torch.float32, device)
-    x, g = features(900, 19, dtype=torch.float32, device=device), features(900, 4, 19, dtype=torch.float32, device=device)
+    x, g = (
+        features(900, 19, dtype=torch.float32, device=device),
+        features(900, 4, 19, dtype=torch.float32, device=device),
+    )
 
     def once():
         leaf = weight.clone().requires_grad_()
@@ -179,11 +182,11 @@ def test_threads_and_instruction_sets_agree(level, index, shared):
     stencil = stencil_of(random_graph(700, 6, hub=True), 5, index=index)
     x = features(700, *(() if shared else (5,)), 40, dtype=torch.float32)
     y, g = (features(700, 5, 40, dtype=torch.float32, seed=seed) for seed in (2, 3))
-    alone = native.weight_gradient(stencil, x, y, g, level=level)
+    alone = native.gradients(stencil, x, y, g, level=level)
     torch.set_num_threads(3)  # the fixture puts it back
-    for mine, other in zip(native.weight_gradient(stencil, x, y, g, level=level), alone, strict=True):
+    for mine, other in zip(native.gradients(stencil, x, y, g, level=level), alone, strict=True):
         assert torch.equal(mine, other)
-    for mine, best in zip(alone, native.weight_gradient(stencil, x, y, g), strict=True):
+    for mine, best in zip(alone, native.gradients(stencil, x, y, g), strict=True):
         torch.testing.assert_close(mine, best, rtol=1e-4, atol=1e-4)
 
 

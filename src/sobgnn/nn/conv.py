@@ -53,12 +53,13 @@ class SobolevConv(nn.Module):
 
     Shapes:
         x [N, in_channels], operators of N nodes or ``edge_index`` [2, E] and ``edge_weight`` [E]; gives
-        [N, out_channels], or [R, out_channels] for ``operators.rows(index)`` of R rows. For (x_src [S, F], x_dst [T, F'])
+        [N, out_channels], or [R, out_channels] for ``operators.rows(index)`` of R rows. For x_src [S, F], x_dst [T, F']
         and edges between them [T, out_channels].
     """
 
     weight: nn.Parameter
     weight_dst: nn.Parameter | None
+    explain: bool | None = None  # set by PyG's Explainer, where the layer is one of PyG's
 
     def __new__(cls, *args: Any, **kwargs: Any) -> SobolevConv:
         """A layer; one of PyG's where PyG is in use, which is too slow to import for those who do not."""
@@ -113,12 +114,12 @@ class SobolevConv(nn.Module):
             self.mu = nn.Parameter(torch.empty(branches))
         else:
             self.mix = nn.Linear(branches * out_channels, out_channels)
-        self._register_load_state_dict_pre_hook(self._before_loading)
+        self._register_load_state_dict_pre_hook(self._before_loading)  # type: ignore[no-untyped-call]
         self.reset_parameters()
 
     def _make_weight(self, channels: int) -> nn.Parameter:
         if channels == -1:
-            return UninitializedParameter()
+            return UninitializedParameter()  # type: ignore[return-value]
         return nn.Parameter(torch.empty(self.alpha + self.self_branch, channels, self.out_channels))
 
     @property
@@ -130,7 +131,8 @@ class SobolevConv(nn.Module):
     def wanted(self) -> Wanted:
         """What this layer asks of its operators."""
         epsilon = self.start_epsilon if self.log_epsilon is None else self.log_epsilon.exp()
-        return Wanted(self.alpha, epsilon, self.normalize, self.symmetrize)
+        # An explainer's mask need not be the same in both directions of an edge.
+        return Wanted(self.alpha, epsilon, self.normalize, self.symmetrize, directed=bool(self.explain))
 
     def reset_parameters(self) -> None:
         """Draw new weights: Glorot for the filters, an even average for μ."""

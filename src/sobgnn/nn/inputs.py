@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +32,8 @@ def as_operators(
     """The operators given, checked, or new ones from a graph.
 
     Args:
-        given: Operators; a :class:`~sobgnn.Graph`; PyG's ``edge_index`` or EdgeIndex; or a torch sparse adjacency matrix
-            in which, as in PyG, the entry [i, j] is the edge from j to i.
+        given: Operators; a :class:`~sobgnn.Graph`; PyG's ``edge_index`` or EdgeIndex; or a torch sparse adjacency
+            matrix in which, as in PyG, the entry [i, j] is the edge from j to i.
         edge_weight: Weights of ``edge_index``.
         x: What the layer is applied to, or (sources, targets).
         wanted: What the layer asks of its operators.
@@ -45,7 +46,7 @@ def as_operators(
         if edge_weight is not None:
             raise ValueError("edge_weight goes with edge_index; a graph holds its own weights. Leave it out.")
         if not own:
-            return SobolevOperators(given, wanted.alpha, float(wanted.epsilon))
+            return _of_graph(given, wanted.alpha, float(wanted.epsilon))
         given, edge_weight = given.edges()
     if isinstance(given, Tensor):
         edge_index, edge_weight = as_edges(given, edge_weight)
@@ -63,13 +64,19 @@ def as_operators(
     return given
 
 
+# Reads numbers off the graph: make operators outside of what is compiled.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _of_graph(graph: Graph, alpha: int, epsilon: float) -> SobolevOperators:
+    return SobolevOperators(graph, alpha, epsilon)
+
+
 def as_edges(given: Tensor, edge_weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """``edge_index`` [2, E] as a plain tensor, and its weights."""
     if given.layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
         if edge_weight is not None:
             raise ValueError("edge_weight goes with edge_index; a sparse matrix holds its own weights. Leave it out.")
         if given.layout != torch.sparse_coo:
-            given = given.to_sparse_coo()
+            given = given.to_sparse_coo()  # type: ignore[no-untyped-call]
         if not given.is_coalesced():
             given = given.coalesce()
         return given.indices().flip(0), given.values()
@@ -104,8 +111,6 @@ def _from_edges(
 
 
 def _warn_unweighted() -> None:
-    import warnings
-
     warnings.warn(
         "All edge weights are 1, so every Hadamard power of the graph is the graph itself and alpha > 1 adds "
         "nothing. Give the edges weights, for example with sobgnn.reweight(graph).",

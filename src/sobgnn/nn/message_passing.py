@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,7 +9,7 @@ from torch import Tensor, nn
 from torch_geometric.nn.conv import MessagePassing
 
 from sobgnn.nn.conv import SobolevConv
-from sobgnn.nn.inputs import Size, Wanted, as_edges
+from sobgnn.nn.inputs import Size, as_edges
 from sobgnn.operators import EdgeOperators
 
 _SMALLEST = torch.finfo(torch.float32).tiny
@@ -23,19 +22,16 @@ class MessagePassingSobolevConv(SobolevConv, MessagePassing):  # type: ignore[mi
     formed. An explainer's edge mask multiplies the edges' weights.
     """
 
-    explain: bool | None = None
-    _edge_mask: Tensor | None = None
-    _loop_mask: Tensor | None = None
-    _apply_sigmoid: bool = True
+    explain: bool | None = None  # a plain attribute: PyG's own looks into messages when it is set
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        SobolevConv.__init__(self, *args, **kwargs)
+        self._edge_mask: Tensor | None = None
+        self._loop_mask: Tensor | None = None
+        self._apply_sigmoid = True
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        nn.Module.__setstate__(self, state)
-
-    @property
-    def wanted(self) -> Wanted:
-        """What this layer asks of its operators; a mask need not be the same in both directions of an edge."""
-        wanted = super().wanted
-        return replace(wanted, directed=True) if self.explain else wanted
+        nn.Module.__setstate__(self, state)  # type: ignore[no-untyped-call]
 
     def _operators(
         self, given: Any, edge_weight: Tensor | None, rows: Tensor, targets: Tensor | None, size: Size | None

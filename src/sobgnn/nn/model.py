@@ -36,8 +36,8 @@ class SSobGNN(nn.Module):
             function from the number of channels to a module.
         act: Function of hidden rows after that; a name ("relu", "elu", …) or a callable. ``None``: nothing, since
             filters end in ReLU already.
-        jk: ``"cat"``, ``"max"`` or ``"lstm"``: PyG's jumping knowledge over all layers, which then all give hidden rows,
-            and a linear map to the classes. ``None``: the last layer gives logits.
+        jk: ``"cat"``, ``"max"`` or ``"lstm"``: PyG's jumping knowledge over all layers, which then all give hidden
+            rows, and a linear map to the classes. ``None``: the last layer gives logits.
         residual: Add each hidden layer's input to its output, through a linear map where their sizes differ.
         **options: ``learn_epsilon``, ``normalize``, ``symmetrize`` and ``cached`` of :class:`~sobgnn.SobolevConv`.
 
@@ -99,10 +99,11 @@ class SSobGNN(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw new weights in every layer."""
-        parts = (self.norms, self.skips, [self.jump, self.classify])
-        for layer in [*self.layers, *(module for part in parts for module in part or [])]:
-            if hasattr(layer, "reset_parameters"):
-                layer.reset_parameters()
+        for part in self.children():
+            for module in part if isinstance(part, nn.ModuleList) else [part]:
+                reset = getattr(module, "reset_parameters", None)
+                if callable(reset):
+                    reset()
 
     def forward(
         self,

@@ -23,14 +23,14 @@ class EdgeOperators:
         \hat{A}_\rho = D_\rho^{-1/2} (A + \epsilon I)^{(\rho)} D_\rho^{-1/2} \quad (\texttt{"sym"}), \qquad
         \hat{A}_\rho = D_\rho^{-1} (A + \epsilon I)^{(\rho)} \quad (\texttt{"row"}),
 
-    with :math:`A[i, j]` the weight of the edge from j to i. The first are those of :class:`~sobgnn.SobolevOperators` and
-    need a symmetric graph. The second are averages over the edges that point to a node, for graphs that are directed
+    with :math:`A[i, j]` the weight of the edge from j to i. The first are those of :class:`~sobgnn.SobolevOperators`
+    and need a symmetric graph. The second are averages over the edges that point to a node, for directed graphs
     and for edges between two sets of nodes; there inputs are the sources followed by the targets, whose self-loops
     have the weight ε.
 
     Args:
-        edge_index: int64 [2, E], from ``edge_index[0]`` to ``edge_index[1]``, in any order; no self-loops where there is
-            one set of nodes.
+        edge_index: int64 [2, E], from ``edge_index[0]`` to ``edge_index[1]``, in any order; no self-loops where there
+            is one set of nodes.
         edge_weight: [E], positive and finite; ``None``: all 1. Gradients go through it.
         num_nodes: Number of nodes, or of sources and of targets.
         alpha: Number of orders.
@@ -87,7 +87,8 @@ class EdgeOperators:
     def _sorted(self, row: Tensor, column: Tensor, weight: Tensor, epsilon: float, *, symmetric: bool) -> Stencil:
         shape = (self.num_nodes, self.num_inputs)
         order, indptr, t_order, t_indptr = propagation.sort_edges(row, column, weight, shape, symmetric=symmetric)
-        kind = torch.int32 if max(shape) < 2**31 else torch.int64
+        # A size that is a symbol cannot choose a type.
+        kind = torch.int64 if torch.compiler.is_compiling() or max(shape) >= 2**31 else torch.int32
         pattern = (indptr, column[order].to(kind), weight[order])
         # The transpose serves the features' gradient, which is a constant to the weights.
         if symmetric:

@@ -92,14 +92,13 @@ class SobolevRows:
             arrays = (place, graph.indices.cpu().numpy(), graph.indptr.cpu().numpy())
             csr = sp.csr_array(arrays, shape=(graph.num_nodes, graph.num_nodes))
             self._places = self._pattern(csr, float(graph.num_edges + 1), torch.float64)
-        indptr, indices, place, *back = self._places
+        indptr, indices, places, t_indptr, t_indices, t_places = self._places
         weight = self.operators.graph.weight.to(dtype)
         known = torch.cat([weight, weight.new_full((1,), clamp_epsilon(self.operators.epsilon))])
         scale = self.operators.scale(dtype)
         inputs = scale if self.columns is None else scale[self.columns]
-        t_weight = known.detach()[back[2].long() - 1]
-        entries = known[place.long() - 1]
-        return Stencil(indptr, indices, entries, back[0], back[1], t_weight, scale[self.index], inputs, 0.0)
+        entries, t_entries = known[places.long() - 1], known.detach()[t_places.long() - 1]
+        return Stencil(indptr, indices, entries, t_indptr, t_indices, t_entries, scale[self.index], inputs, 0.0)
 
     def propagate(self, H: Tensor) -> Tensor:
         """H [C, h] to [R, α, h]."""

@@ -45,7 +45,7 @@ class SobolevOperators:
     def __init__(self, graph: Graph, alpha: int = 3, epsilon: float = 1.0) -> None:
         check_alpha(alpha)
         check_epsilon(epsilon)
-        if alpha > 1 and graph.num_edges and float(graph.weight.min()) == 1 == float(graph.weight.max()):
+        if alpha > 1 and graph.num_edges and bool((graph.weight.detach() == 1).all()):
             warnings.warn(
                 "All edge weights are 1, so every Hadamard power of the graph is the graph itself and alpha > 1 adds "
                 "nothing. Give the edges weights, for example with sobgnn.reweight(graph).",

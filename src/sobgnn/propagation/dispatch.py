@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.propagation import native, portable
-from sobgnn.propagation.stencil import Stencil, transpose
-from sobgnn.runtime import pages
+from sobgnn.propagation.stencil import Stencil
 
 
 def backend(tensor: Tensor) -> str:
@@ -62,34 +61,31 @@ def run(stencil: Stencil, x: Tensor, out: Tensor) -> Tensor:
     return out
 
 
-def gradients(
-    stencil: Stencil, x: Tensor, y: Tensor, g: Tensor, needs_x: bool
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of x, the weights [E], scale_out [R, α] and scale_in [C, α]; that of x is empty unless needed."""
+def gradients(stencil: Stencil, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of x, the weights [E], scale_out [R, α] and scale_in [C, α]."""
     name = backend(x)
-    nothing = x.new_empty(0)
     if x.numel() == 0 or g.numel() == 0:
-        zeros = (stencil.scale_in.new_zeros(shape) for shape in (stencil.weight.shape, g.shape[:2], _inputs(x, g)))
-        return (torch.zeros_like(x) if needs_x else nothing, *zeros)  # type: ignore[return-value]
+        shapes = (stencil.weight.shape, g.shape[:2], (x.shape[0], g.shape[1]))
+        return _of_type(x, torch.zeros_like(x), *(stencil.scale_in.new_zeros(shape) for shape in shapes))
     if name == "native":
-        to_x = run(transpose(stencil), g, pages.empty(x, x.shape)) if needs_x else nothing
-        return to_x, *native.weight_gradient(stencil, x, y, g)
+        return _of_type(x, *native.gradients(stencil, x, y, g))
     if name == "triton":
         from sobgnn.propagation import triton_gradient
 
-        return triton_gradient.gradients(stencil, x, y, g)
-    to_x, *others = portable.gradients(stencil, x, y, g)
-    return to_x.to(x.dtype), *others  # type: ignore[return-value]
+        return _of_type(x, *triton_gradient.gradients(stencil, x, y, g))
+    return _of_type(x, *portable.gradients(stencil, x, y, g))
 
 
-def _inputs(x: Tensor, g: Tensor) -> tuple[int, int]:
-    return x.shape[0], g.shape[1]
+def _of_type(x: Tensor, to_x: Tensor, *others: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    to_weight, to_scale_out, to_scale_in = others
+    return to_x.to(x.dtype).contiguous(), to_weight, to_scale_out, to_scale_in
 
 
 def scales(indptr: Tensor, weight: Tensor, alpha: int, epsilon: float, by_rows: bool) -> Tensor:
     """Columns q, t_1 … t_α [N, α + 1]."""
-    code = native if backend(weight) == "native" else portable
-    return code.scales(indptr, weight, alpha, epsilon, by_rows)
+    if backend(weight) == "native":
+        return native.scales(indptr, weight, alpha, epsilon, by_rows)
+    return portable.scales(indptr, weight, alpha, epsilon, by_rows)
 
 
 def scales_backward(indptr: Tensor, weight: Tensor, scale: Tensor, grad: Tensor, by_rows: bool) -> Tensor:
@@ -99,7 +95,9 @@ def scales_backward(indptr: Tensor, weight: Tensor, scale: Tensor, grad: Tensor,
         from sobgnn.propagation import triton_gradient
 
         return triton_gradient.scales_backward(indptr, weight, scale, grad, by_rows)
-    return (native if name == "native" else portable).scales_backward(indptr, weight, scale, grad, by_rows)
+    if name == "native":
+        return native.scales_backward(indptr, weight, scale, grad, by_rows)
+    return portable.scales_backward(indptr, weight, scale, grad, by_rows)
 
 
 @functools.cache

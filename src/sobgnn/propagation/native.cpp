@@ -62,6 +62,8 @@ template <class T> struct Problem {
   bool heavy;
   bool scattered;  // entries lie far apart, so that their rows are called into the cache ahead of time
   bool past;       // out is written past the caches
+  const T *own = nullptr;  // reduce only, [rows, width]: also gives sums[i,a] = acc[a] . own[i], where it is set
+  T *sums = nullptr;       // [rows, alpha]; widths are then whole cache lines
 
   int64_t index(int64_t e) const {
     return wide ? static_cast<const int64_t *>(indices)[e] : int64_t(static_cast<const int32_t *>(indices)[e]);
@@ -85,11 +87,8 @@ template <class T> struct Problem {
 
 // What the weight gradient reads and writes besides; see gradient.h.
 template <class T> struct Gradient {
-  const T *grad, *y;  // [rows, alpha, width]
-  T *weight;          // [entries]
-  T *scale_out;       // [rows, alpha]
-  double *scale_in;   // [inputs, stride], zero at first; orders are added in whole fours
-  int64_t stride;
+  const T *grad;  // [rows, alpha, width]
+  T *weight;      // [entries]
 };
 
 // Denormals are slow and worth nothing here: products flush to zero in a worker, and its mode comes back after.
@@ -243,7 +242,7 @@ template <class T> struct Kernel {
   void (*gather)(const Problem<T> &, int64_t, int64_t);
   void (*scatter)(const Problem<T> &, int64_t, int64_t);
   void (*gradient)(const Problem<T> &, const Gradient<T> &, int64_t, int64_t);
-  void (*row_dots)(const Problem<T> &, const Gradient<T> &, int64_t, int64_t);
+  void (*row_dots)(const T *, const T *, T *, int64_t, int64_t, int64_t);
   int64_t lanes;  // of a vector
 };
 
@@ -273,7 +272,7 @@ template <class T> void run(Problem<T> problem, int threads, int level) {
   const Kernel<T> kernels = kernel<T>(level);
   // Two orders gain nothing: an output is read and written, instead of two rows read.
   const bool scatter = problem.orders_in && !problem.orders_out && problem.alpha > 2 &&
-                       problem.width % kernels.lanes == 0 && short_rows(problem);
+                       problem.width % kernels.lanes == 0 && !problem.sums && short_rows(problem);
   const auto rows = scatter ? kernels.scatter : kernels.gather;
   const int64_t bytes = problem.width * int64_t(sizeof(T));
   problem.scattered = scattered(problem, problem.orders_in && !scatter ? problem.alpha * bytes : bytes);
@@ -304,32 +303,34 @@ template <class T> void run(Problem<T> problem, int threads, int level) {
 #endif
 }
 
-// The weight gradient; x and grad are whole cache lines wide, y too.
+// The weight gradient; x and grad are whole cache lines wide.
 template <class T> void run_gradient(Problem<T> problem, const Gradient<T> &gradient, int threads, int level) {
-  const Kernel<T> kernels = kernel<T>(level);
+  const auto rows = kernel<T>(level).gradient;
   const int64_t bytes = problem.width * int64_t(sizeof(T));
   problem.scattered = scattered(problem, problem.orders_in ? problem.alpha * bytes : bytes);
-  // Each thread has a range of inputs, as in `scatter`.
-  const int each = problem.scattered ? 1 : 16;
-  const int parts = threads > 1 ? int(std::min<int64_t>(each * threads, problem.inputs)) : 1;
-  const int64_t block = 256, blocks = (problem.rows + block - 1) / block;
+  const int parts = threads > 1 ? int(std::min<int64_t>(16 * threads, problem.rows)) : 1;
 #ifdef _OPENMP
 #pragma omp parallel num_threads(threads) if (parts > 1)
 #endif
   {
     FlushDenormals flush;
 #ifdef _OPENMP
-#pragma omp for schedule(static) nowait
-#endif
-    for (int64_t b = 0; b < blocks; ++b)
-      kernels.row_dots(problem, gradient, b * block, std::min((b + 1) * block, problem.rows));
-#ifdef _OPENMP
 #pragma omp for schedule(dynamic, 1)
 #endif
     for (int part = 0; part < parts; ++part)
-      kernels.gradient(problem, gradient, first_row(problem.t_indptr, problem.inputs, part, parts),
-                       first_row(problem.t_indptr, problem.inputs, part + 1, parts));
+      rows(problem, gradient, first_row(problem.indptr, problem.rows, part, parts),
+           first_row(problem.indptr, problem.rows, part + 1, parts));
   }
+}
+
+template <class T>
+void run_dots(const T *x, const T *y, T *out, int64_t rows, int64_t width, int threads, int level) {
+  const auto dots = kernel<T>(level).row_dots;
+  const int64_t block = 4096, blocks = (rows + block - 1) / block;
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static) num_threads(threads) if (blocks > 1)
+#endif
+  for (int64_t b = 0; b < blocks; ++b) dots(x, y, out, width, b * block, std::min((b + 1) * block, rows));
 }
 
 }  // namespace
@@ -339,10 +340,10 @@ template <class T> void run_gradient(Problem<T> problem, const Gradient<T> &grad
       int orders_in, int orders_out, int64_t rows, int64_t inputs, int64_t alpha, int64_t width,                    \
       const int64_t *indptr, const void *indices, int wide, const void *weight, const int64_t *t_indptr,            \
       const void *t_indices, int t_wide, const void *t_weight, int heavy, const T *scale_out, const T *scale_in,    \
-      double epsilon, const T *x, T *out, int threads, int level) {                                                 \
+      double epsilon, const T *x, T *out, const T *own, T *sums, int threads, int level) {                          \
     run<T>({rows, inputs, alpha, width, orders_in != 0, orders_out != 0, indptr, indices, wide != 0, weight,        \
             scale_out, scale_in, T(epsilon), x, out, t_indptr, t_indices, t_wide != 0, t_weight, heavy != 0, false, \
-            false},                                                                                                 \
+            false, own, sums},                                                                                      \
            threads, level);                                                                                         \
   }
 
@@ -354,16 +355,24 @@ DEFINE(sobgnn_propagate_f64, double)
       int orders_in, int64_t rows, int64_t inputs, int64_t alpha, int64_t width, const int64_t *indptr,             \
       const void *indices, int wide, const void *weight, const int64_t *t_indptr, const void *t_indices,            \
       int t_wide, const void *t_weight, int heavy, const T *scale_out, const T *scale_in, double epsilon,           \
-      const T *x, const T *y, const T *grad, T *to_weight, T *to_scale_out, double *to_scale_in, int64_t stride,    \
-      int threads, int level) {                                                                                     \
+      const T *x, const T *grad, T *to_weight, int threads, int level) {                                            \
     run_gradient<T>({rows, inputs, alpha, width, orders_in != 0, true, indptr, indices, wide != 0, weight,          \
                      scale_out, scale_in, T(epsilon), x, nullptr, t_indptr, t_indices, t_wide != 0, t_weight,       \
                      heavy != 0, false, false},                                                                     \
-                    {grad, y, to_weight, to_scale_out, to_scale_in, stride}, threads, level);                       \
+                    {grad, to_weight}, threads, level);                                                             \
   }
 
 DEFINE_GRADIENT(sobgnn_gradient_f32, float)
 DEFINE_GRADIENT(sobgnn_gradient_f64, double)
+
+#define DEFINE_DOTS(NAME, T)                                                                                        \
+  extern "C" __attribute__((visibility("default"))) void NAME(const T *x, const T *y, T *out, int64_t rows,         \
+                                                              int64_t width, int threads, int level) {              \
+    run_dots<T>(x, y, out, rows, width, threads, level);                                                            \
+  }
+
+DEFINE_DOTS(sobgnn_dots_f32, float)
+DEFINE_DOTS(sobgnn_dots_f64, double)
 
 #else  // SOBGNN_PASS: once for each instruction set, inside its namespace
 
@@ -544,6 +553,40 @@ TARGET ALWAYS inline void sums(const C &call, const T *x, int64_t step, int64_t 
     }
 }
 
+// The sums of the lanes of A vectors, written or added to as many numbers of `out`, which has room for whole fours.
+template <class T, int A, class V> TARGET ALWAYS inline void sum_lanes(const V (&value)[A], T *out, bool add) {
+#if BYTES == 64
+  if constexpr (std::is_same<T, float>::value) {
+    // Four vectors at once: two rounds interleave them while they halve them, two more add up the quarters.
+#pragma GCC unroll 2
+    for (int a = 0; a < A; a += 4) {
+      const auto get = [&](int i) TARGET ALWAYS {
+        return a + i < A ? reinterpret_cast<const __m512 &>(value[a + i < A ? a + i : 0]) : _mm512_setzero_ps();
+      };
+      const __m512 p = get(0), q = get(1), r = get(2), s = get(3);
+      const __m512d pq = _mm512_castps_pd(_mm512_unpacklo_ps(p, q) + _mm512_unpackhi_ps(p, q));
+      const __m512d rs = _mm512_castps_pd(_mm512_unpacklo_ps(r, s) + _mm512_unpackhi_ps(r, s));
+      const __m512 all = _mm512_castpd_ps(_mm512_unpacklo_pd(pq, rs)) + _mm512_castpd_ps(_mm512_unpackhi_pd(pq, rs));
+      const __m256 half = _mm512_castps512_ps256(all) + _mm512_extractf32x8_ps(all, 1);
+      const __m128 sums = _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
+      _mm_store_ps(out + a, add ? _mm_load_ps(out + a) + sums : sums);
+    }
+    return;
+  }
+#endif
+  constexpr int W = BYTES / sizeof(T);
+#pragma GCC unroll 8
+  for (int a = 0; a < A; ++a) {
+    T lanes[W];
+    *reinterpret_cast<V *>(lanes) = value[a];
+#pragma GCC unroll 16
+    for (int half = W / 2; half; half /= 2)
+#pragma GCC unroll 16
+      for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+    out[a] = add ? out[a] + lanes[0] : lanes[0];
+  }
+}
+
 // The orders first .. first + A - 1 of the rows [begin, end). Where the output has no orders, later groups of
 // orders add to what earlier ones wrote.
 template <class T, int A, bool IN, bool OUT>
@@ -568,6 +611,7 @@ TARGET void orders(const Problem<T> &p, int64_t begin, int64_t end, int64_t firs
     if (once) fill(p, row, start, stop, last, first, stride, coefficient, position);
     const T *const scale = p.scale_out + row * columns + first;
     T *const out = p.out + row * (OUT ? p.alpha * width : width) + (OUT ? (first - 1) * width : 0);
+    alignas(line) T dot[A + 3] = {};
 
     // `count` vectors of columns, of which the lanes [low, high) are written.
     const auto block = [&](auto vectors, int64_t column, int low, int high) TARGET ALWAYS {
@@ -589,6 +633,16 @@ TARGET void orders(const Problem<T> &p, int64_t begin, int64_t end, int64_t firs
           sums<T, A, count, W, IN>([](int64_t) {}, source, width, to - from, coefficient, position, total);
         }
       }
+      if constexpr (IN && !OUT)
+        if (p.sums) {
+          vector product[A] = {};
+#pragma GCC unroll 8
+          for (int a = 0; a < A; ++a)
+#pragma GCC unroll 8
+            for (int v = 0; v < count; ++v)
+              product[a] += total[a][v] * *reinterpret_cast<const vector *>(p.own + row * width + column + v * W);
+          sum_lanes<T, A>(product, dot, true);
+        }
       const auto store = [&](T *target, vector value) TARGET ALWAYS {
         if (OUT && p.past) {
           write_past(target, value);
@@ -627,6 +681,8 @@ TARGET void orders(const Problem<T> &p, int64_t begin, int64_t end, int64_t firs
       block(std::integral_constant<int, 1>(), from, int(column - from), int(std::min<int64_t>(W, width)));
       column = from + W;
     }
+    if constexpr (IN && !OUT)
+      if (p.sums) std::copy(dot, dot + A, p.sums + row * p.alpha + first - 1);
   }
 }
 

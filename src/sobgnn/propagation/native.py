@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sobgnn.propagation.stencil import Stencil
+from sobgnn.propagation.portable import unscaled
+from sobgnn.propagation.stencil import Stencil, transpose
 from sobgnn.runtime import pages
 
 # What the processor may use at most; the kernel takes the best that it has below this.
@@ -31,8 +32,20 @@ def missing() -> str:
     return "The compiled kernel of sobgnn.propagation is not installed."
 
 
-def run(stencil: Stencil, x: Tensor, out: Tensor, *, level: str = "avx512") -> None:
-    """Fill ``out`` from ``x``, each [n, h] or [n, α, h], on ``torch.get_num_threads()`` threads."""
+def run(
+    stencil: Stencil,
+    x: Tensor,
+    out: Tensor,
+    *,
+    level: str = "avx512",
+    own: Tensor | None = None,
+    sums: Tensor | None = None,
+) -> None:
+    """Fill ``out`` from ``x``, each [n, h] or [n, α, h], on ``torch.get_num_threads()`` threads.
+
+    Where the orders are summed, ``sums`` [R, α] gets the product of each order's own sum, before its scale, with
+    ``own`` [R, h]; widths are whole cache lines then.
+    """
     dtype = stencil.scale_in.dtype
     if x.dtype != dtype:  # bfloat16: summed in float32, rounded once
         result = torch.empty(out.shape, dtype=dtype)
@@ -53,45 +66,53 @@ def run(stencil: Stencil, x: Tensor, out: Tensor, *, level: str = "avx512") -> N
         stencil.epsilon,
         x.data_ptr(),
         out.data_ptr(),
+        None if own is None else own.data_ptr(),
+        None if sums is None else sums.data_ptr(),
         torch.get_num_threads(),
         LEVELS[level],
     )
 
 
-def weight_gradient(
+def gradients(
     stencil: Stencil, x: Tensor, y: Tensor, g: Tensor, *, level: str = "avx512"
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the weights [E], scale_out [R, α] and scale_in [C, α] from the output y [R, α, h] and its g."""
-    dtype = stencil.scale_in.dtype
-    # Whole cache lines: the kernel has no code for what is left of a row.
-    spare = -x.shape[-1] % (64 // dtype.itemsize)
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of x, the weights [E], scale_out [R, α] and scale_in [C, α] from the output y [R, α, h] and its g."""
+    dtype, width = stencil.scale_in.dtype, x.shape[-1]
+    # Whole cache lines: the kernels have no code for what is left of a row.
+    spare = -width % (64 // dtype.itemsize)
     x, y, g = (tensor.to(dtype) for tensor in (x, y, g))
     if spare:  # else it would still copy
         x, y, g = (F.pad(tensor, (0, spare)) for tensor in (x, y, g))
     x, y, g = (tensor.contiguous() for tensor in (x, y, g))
-    tensors = tuple(tensor.contiguous() for tensor in (*stencil[:8], x))
+    tensors = tuple(tensor.contiguous() for tensor in stencil[:8])
     to_weight = pages.empty(x, stencil.weight.shape)
-    to_scale_out = torch.empty(g.shape[:2], dtype=dtype)
-    alpha = g.shape[1]
-    to_scale_in = torch.zeros((x.shape[0], _padded(alpha)), dtype=torch.float64)
-    pointers = (tensor.data_ptr() for tensor in (x, y, g, to_weight, to_scale_out, to_scale_in))
+    places = (x.data_ptr(), g.data_ptr(), to_weight.data_ptr())
     _typed("sobgnn_gradient", dtype)(
         x.dim() == 3,
         *_sizes(stencil, x),
         *_pattern(tensors),
         stencil.epsilon,
-        *pointers,
-        to_scale_in.shape[1],
+        *places,
         torch.get_num_threads(),
         LEVELS[level],
     )
-    return to_weight, to_scale_out, to_scale_in[:, :alpha].to(dtype)
+    back, to_x = transpose(stencil), pages.empty(x, x.shape)
+    if x.dim() == 3:
+        run(back, g, to_x, level=level)
+        to_scale_in = unscaled(_dots(to_x, x, level), stencil.scale_in[:, 1:])
+    else:
+        to_scale_in = x.new_empty((x.shape[0], g.shape[1]))
+        run(back, g, to_x, level=level, own=x, sums=to_scale_in)
+    to_scale_out = unscaled(_dots(g, y, level), stencil.scale_out[:, 1:])
+    return to_x[..., :width], to_weight, to_scale_out, to_scale_in
 
 
-def _padded(alpha: int) -> int:
-    """Columns that hold ``alpha`` orders, in groups of six, each written in whole fours."""
-    before = (alpha - 1) // 6 * 6
-    return alpha + (before - alpha) % 4
+def _dots(x: Tensor, y: Tensor, level: str) -> Tensor:
+    """The product of each row of x [n, a, h] with that of y: [n, a]."""
+    out = x.new_empty(x.shape[:2])
+    pointers = (tensor.data_ptr() for tensor in (x, y, out))
+    _typed("sobgnn_dots", x.dtype)(*pointers, out.numel(), x.shape[2], torch.get_num_threads(), LEVELS[level])
+    return out
 
 
 def scales(indptr: Tensor, weight: Tensor, alpha: int, epsilon: float, by_rows: bool) -> Tensor:
@@ -162,8 +183,9 @@ _NUMBER, _FLAG, _POINTER, _REAL = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p,
 _CSR = [_POINTER, _POINTER, _FLAG, _POINTER]
 _STENCIL = [*[_NUMBER] * 4, *_CSR, *_CSR, _FLAG, _POINTER, _POINTER, _REAL]
 _SIGNATURES = {
-    "sobgnn_propagate": [_FLAG, _FLAG, *_STENCIL, _POINTER, _POINTER, _FLAG, _FLAG],
-    "sobgnn_gradient": [_FLAG, *_STENCIL, *[_POINTER] * 6, _NUMBER, _FLAG, _FLAG],
+    "sobgnn_propagate": [_FLAG, _FLAG, *_STENCIL, *[_POINTER] * 4, _FLAG, _FLAG],
+    "sobgnn_gradient": [_FLAG, *_STENCIL, *[_POINTER] * 3, _FLAG, _FLAG],
+    "sobgnn_dots": [*[_POINTER] * 3, _NUMBER, _NUMBER, _FLAG, _FLAG],
     "sobgnn_scales": [*[_POINTER] * 3, _NUMBER, _NUMBER, _REAL, _FLAG, _FLAG],
     "sobgnn_scales_backward": [*[_POINTER] * 5, _NUMBER, _NUMBER, _FLAG, _FLAG],
     "sobgnn_combine": [*[_POINTER] * 4, _NUMBER, _NUMBER, _FLAG, _FLAG, _FLAG],

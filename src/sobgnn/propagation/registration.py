@@ -88,7 +88,7 @@ def _learn(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         )
     *tensors, x, output = ctx.saved_tensors
     needs = ctx.needs_input_grad
-    to_x, to_weight, *scales = torch.ops.sobgnn.gradients(*tensors, ctx.epsilon, x, output, gradient, needs[-1])
+    to_x, to_weight, *scales = torch.ops.sobgnn.gradients(*tensors, ctx.epsilon, x, output, gradient)
     result: list[Tensor | None] = [None] * len(needs)
     if needs[-1]:
         result[-1] = to_x
@@ -146,16 +146,16 @@ _register("each", "each", orders_in=True, orders_out=True)
 
 
 def _gradients(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    *stencil, x, y, g, needs_x = arguments
-    return dispatch.gradients(Stencil._make(stencil), x, y, g, needs_x)
+    *stencil, x, y, g = arguments
+    return dispatch.gradients(Stencil._make(stencil), x, y, g)
 
 
 def _fake_gradients(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    *stencil, x, _, g, needs_x = arguments
+    *stencil, x, _, g = arguments
     like, alpha = stencil[_SCALE_IN], g.shape[1]
     shapes = (stencil[_WEIGHT].shape, (g.shape[0], alpha), (x.shape[0], alpha))
     to_weight, to_scale_out, to_scale_in = (like.new_empty(shape) for shape in shapes)
-    return x.new_empty(x.shape if needs_x else 0), to_weight, to_scale_out, to_scale_in
+    return x.new_empty(x.shape), to_weight, to_scale_out, to_scale_in
 
 
 torch.library.custom_op(
@@ -163,7 +163,7 @@ torch.library.custom_op(
     _gradients,
     mutates_args=(),
     schema=_SCHEMA.replace(" -> Tensor", "").replace(
-        "Tensor x)", "Tensor x, Tensor y, Tensor g, bool needs_x) -> (Tensor, Tensor, Tensor, Tensor)"
+        "Tensor x)", "Tensor x, Tensor y, Tensor g) -> (Tensor, Tensor, Tensor, Tensor)"
     ),
 )
 torch.library.register_fake("sobgnn::gradients", _fake_gradients)

@@ -110,7 +110,7 @@ def check_stencil(stencil: Stencil) -> None:
             f"{list(t_indptr.shape)}."
         )
     edges = (indices.numel(), weight.numel(), t_indices.numel(), t_weight.numel())
-    if len(set(edges)) != 1:
+    if any(number != edges[0] for number in edges):  # not a set: sizes may be symbols
         raise ValueError(
             "`indices`, `weight`, `t_indices` and `t_weight` must have one length, the number of entries, but got "
             f"{edges}."
