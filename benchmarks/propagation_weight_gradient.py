@@ -1,5 +1,6 @@
 """Claim: the backward with gradients for edge weights takes at most 2x the time of the backward without them.
 
+Measured twice: of the propagation alone, and of a layer of as many outputs as inputs, whose backward has products too.
 Beside it torch's sparse CSR product per order, whose weight gradient is a sampled dense product (GPU only: its memory).
 
 Run: python -m benchmarks.propagation_weight_gradient [--device cuda] [--nodes 1000000] [--width 64]
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from benchmarks.propagation_graphs import matrices, pattern, stencil
 from benchmarks.timing import line, machine, medians
+from sobgnn import Graph, SobolevConv, SobolevOperators
 from sobgnn.propagation import Stencil, expand, scales
 
 
@@ -31,6 +33,18 @@ def backward(
     scale = scales(indptr, leaf, alpha, 1.0)
     out = expand(Stencil(indptr, indices, leaf, *graph, scale, scale, 1.0), x)
     return lambda: torch.autograd.grad(out, [x, leaf], g, retain_graph=True)
+
+
+def layer_backward(graph: tuple[Tensor, Tensor, Tensor], alpha: int, x: Tensor, learned: bool) -> Callable[[], object]:
+    """The backward of a layer: to x, its parameters, and to learned weights."""
+    indptr, indices, weight = graph
+    layer = SobolevConv(x.shape[1], x.shape[1], alpha).to(x.device)
+    leaf = weight.clone().requires_grad_(learned)
+    x = x.clone().requires_grad_()
+    out = layer(x, SobolevOperators(Graph(indptr, indices, leaf), alpha))
+    wanted = [x, *layer.parameters(), *([leaf] if learned else [])]
+    g = torch.ones_like(out)
+    return lambda: torch.autograd.grad(out, wanted, g, retain_graph=True)
 
 
 def torch_backward(operators: list[Tensor], x: Tensor, g: Tensor) -> Callable[[], object]:
@@ -74,6 +88,8 @@ def main() -> None:
             work = {
                 "without": backward(graph, alpha, x, g, learned=False),
                 "with": backward(graph, alpha, x, g, learned=True),
+                "layer without": layer_backward(graph, alpha, x, learned=False),
+                "layer with": layer_backward(graph, alpha, x, learned=True),
             }
             if options.device == "cuda":
                 work["torch CSR"] = torch_backward(matrices(stencil(graph, alpha)), x, g)
@@ -81,6 +97,8 @@ def main() -> None:
             times = "  ".join(f"{name} {1e3 * value:7.1f} ms" for name, value in seconds.items())
             print(f"{case:<34} alpha={alpha}  {times}")
             print(line(case, f"alpha={alpha} with / without", seconds["with"] / seconds["without"], 2.0, at_most=True))
+            ratio = seconds["layer with"] / seconds["layer without"]
+            print(line(case, f"alpha={alpha} layer with / without", ratio, 2.0, at_most=True))
             if options.device == "cuda":
                 memory = "  ".join(f"{name} {peak(function):.2f} GiB" for name, function in work.items())
                 print(f"{case:<34} alpha={alpha}  extra memory: {memory}")
