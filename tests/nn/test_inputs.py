@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch_geometric import EdgeIndex
+from torch_geometric.nn import GCNConv
 
 from sobgnn import Graph, SobolevConv, SobolevOperators, SSobGNN
 
@@ -132,9 +133,26 @@ def test_weights_of_a_model_and_of_a_layer_have_the_gradient_of_the_graph(graph3
         leaf = edge_weight.clone().requires_grad_()
         model(x, *make(leaf)).square().sum().backward()
         gradients.append(leaf.grad)
+    # PyG's edge from j to i is the entry [i, j], a graph's edge (i, j) is the entry [i, j].
+    reverse = torch.argsort(edge_index[1] * 30 + edge_index[0])
     for gradient in gradients[1:]:
-        torch.testing.assert_close(gradient, gradients[0])
+        torch.testing.assert_close(gradient, gradients[0][reverse], rtol=1e-4, atol=1e-4)
     assert gradients[0].abs().min() > 0
+
+
+def test_the_gradient_of_each_direction_is_that_of_gcn(graph30, x):
+    edge_index, edge_weight = graph30.edges()
+    torch.manual_seed(0)
+    gcn, conv = GCNConv(4, 3), SobolevConv(4, 3, alpha=1, activation=False)
+    with torch.no_grad():
+        conv.weight[0] = gcn.lin.weight.T
+        conv.mu.fill_(1)
+    found = []
+    for layer_of_either in (gcn, conv):
+        leaf = edge_weight.clone().requires_grad_()
+        layer_of_either(x, edge_index, leaf).square().sum().backward()
+        found.append(leaf.grad)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
 
 
 def test_rows_of_operators_give_the_graph_its_weights_gradient(graph30, x):

@@ -64,6 +64,9 @@ template <class T> struct Problem {
   bool past;       // out is written past the caches
   const T *own = nullptr;  // reduce only, [rows, width]: also gives sums[i,a] = acc[a] . own[i], where it is set
   T *sums = nullptr;       // [rows, alpha]; widths are then whole cache lines
+  T *to_weight = nullptr;          // reduce by `scatter` only: the weight gradient, see gradient.h
+  double *column_sums = nullptr;   // [rows, stride], zero at first
+  int64_t stride = 0;
 
   int64_t index(int64_t e) const {
     return wide ? static_cast<const int64_t *>(indices)[e] : int64_t(static_cast<const int32_t *>(indices)[e]);
@@ -323,6 +326,16 @@ template <class T> void run_gradient(Problem<T> problem, const Gradient<T> &grad
   }
 }
 
+// The gradients of x, of the weights and of the columns' scales in one pass, where reduce goes along the transpose.
+template <class T> bool run_backward(const Problem<T> &forward, const T *grad, T *to_x, int threads, int level) {
+  Problem<T> problem = forward.transposed();
+  problem.orders_in = true, problem.orders_out = false;
+  problem.own = forward.x, problem.x = grad, problem.out = to_x;
+  if (problem.alpha < 3 || !short_rows(problem)) return false;
+  run<T>(problem, threads, level);
+  return true;
+}
+
 template <class T>
 void run_dots(const T *x, const T *y, T *out, int64_t rows, int64_t width, int threads, int level) {
   const auto dots = kernel<T>(level).row_dots;
@@ -364,6 +377,21 @@ DEFINE(sobgnn_propagate_f64, double)
 
 DEFINE_GRADIENT(sobgnn_gradient_f32, float)
 DEFINE_GRADIENT(sobgnn_gradient_f64, double)
+
+#define DEFINE_BACKWARD(NAME, T)                                                                                    \
+  extern "C" __attribute__((visibility("default"))) int NAME(                                                       \
+      int64_t rows, int64_t inputs, int64_t alpha, int64_t width, const int64_t *indptr, const void *indices,       \
+      int wide, const void *weight, const int64_t *t_indptr, const void *t_indices, int t_wide,                     \
+      const void *t_weight, int heavy, const T *scale_out, const T *scale_in, double epsilon, const T *x,           \
+      const T *grad, T *to_x, T *to_weight, double *column_sums, int64_t stride, int threads, int level) {          \
+    return run_backward<T>({rows, inputs, alpha, width, false, true, indptr, indices, wide != 0, weight, scale_out, \
+                            scale_in, T(epsilon), x, nullptr, t_indptr, t_indices, t_wide != 0, t_weight,           \
+                            heavy != 0, false, false, nullptr, nullptr, to_weight, column_sums, stride},            \
+                           grad, to_x, threads, level);                                                             \
+  }
+
+DEFINE_BACKWARD(sobgnn_backward_f32, float)
+DEFINE_BACKWARD(sobgnn_backward_f64, double)
 
 #define DEFINE_DOTS(NAME, T)                                                                                        \
   extern "C" __attribute__((visibility("default"))) void NAME(const T *x, const T *y, T *out, int64_t rows,         \
@@ -708,6 +736,8 @@ template <class T> TARGET void propagate(const Problem<T> &p, int64_t begin, int
   }
 }
 
+#include "entries.h"
+
 // The orders first .. first + A - 1 of all rows of x, added to the outputs [begin, end). p is the transpose: its rows
 // are those of x, its columns the outputs.
 template <class T, int A>
@@ -770,6 +800,7 @@ TARGET void scatter_orders(const Problem<T> &p, int64_t begin, int64_t end, int6
         if (column + 2 * W <= width) blocks(std::integral_constant<int, 2>(), column), column += 2 * W;
       if constexpr (V > 1)
         if (column < width) blocks(std::integral_constant<int, 1>(), column);
+      if (p.to_weight) entry_gradients<T, A>(p, row, from, to - from, last - from, first, coefficient, position);
     }
   }
 }
@@ -788,6 +819,13 @@ template <class T> TARGET void scatter(const Problem<T> &p, int64_t begin, int64
       default: scatter_orders<T, group>(transposed, begin, end, first);
     }
   }
+  if (!p.column_sums) return;
+  for (int64_t j = begin; j < end; ++j)  // what was summed holds the scale of the column
+    for (int64_t a = 0; a < p.alpha; ++a) {
+      const T scale = p.scale_out[j * (p.alpha + 1) + 1 + a];
+      double &sum = p.column_sums[j * p.stride + a];
+      sum = scale > T(0) ? sum / scale : 0.0;
+    }
 }
 
 #include "gradient.h"
