@@ -774,7 +774,14 @@ TARGET void scatter_orders(const Problem<T> &p, int64_t begin, int64_t end, int6
         for (int64_t e = 0; e < to - from; ++e) {
           if constexpr (decltype(ahead)::value) {
             const int64_t next = p.index(std::min(from + e + distance, p.indptr[p.rows] - 1));
-            if (begin <= next && next < end) caller(next);
+            if (begin <= next && next < end) {
+              caller(next);
+              if (p.to_weight) {
+                for (int64_t byte = 0; byte < caller.bytes; byte += line)
+                  __builtin_prefetch(reinterpret_cast<const char *>(p.own + next * width) + byte, 0, 2);
+                __builtin_prefetch(p.column_sums + next * p.stride, 1, 2);
+              }
+            }
           }
           vector *const target = reinterpret_cast<vector *>(p.out + position[e] + column);
           vector sum[count];
