@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sobgnn.nn.decoupled import SobolevFeatures
     from sobgnn.nn.model import SSobGNN
     from sobgnn.operators.whole import SobolevOperators
+    from sobgnn.tables.encoder import TableEncoder
 
 __version__ = "0.1.0"
 
@@ -29,6 +30,7 @@ __all__ = [
     "SobolevConv",
     "SobolevFeatures",
     "SobolevOperators",
+    "TableEncoder",
     "graph_from_neighbors",
     "knn_graph",
     "reweight",
@@ -43,6 +45,7 @@ _HOME = {
     "SobolevConv": "nn.conv",
     "SobolevFeatures": "nn.decoupled",
     "SobolevOperators": "operators.whole",
+    "TableEncoder": "tables.encoder",
     "graph_from_neighbors": "graphs.knn",
     "knn_graph": "graphs.knn",
     "reweight": "graphs.reweight",
