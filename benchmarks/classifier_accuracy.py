@@ -122,7 +122,7 @@ def ours(X: Any, y: np.ndarray, labelled: np.ndarray, settings: dict[str, Any], 
 
 def prepared(X: Any, scale: str | None, n_components: int | None = None) -> np.ndarray:
     """X scaled, with mean variance 1, so that one grid of C and γ fits all."""
-    from sobgnn.features import FeatureMap
+    from sobgnn.estimator.features import FeatureMap
 
     return FeatureMap.fit(X, scale=scale, n_components=n_components, seed=0)(X)
 
@@ -269,7 +269,7 @@ def measure(
     name: str, labels: float, draw: int, method: str, settings: dict[str, Any] | None, device: str
 ) -> dict[str, Any]:
     """One line of results."""
-    from sobgnn.calibration import expected_calibration_error
+    from sobgnn.estimator.temperature import expected_calibration_error
 
     warnings.filterwarnings("ignore")
     X, y = points(name)

@@ -15,7 +15,7 @@ import tracemalloc
 import numpy as np
 import torch
 
-from sobgnn.graph import Graph
+from sobgnn.graphs.graph import Graph
 from sobgnn.operators import SobolevOperators
 
 

@@ -117,7 +117,8 @@ def resident() -> float:
 @contextmanager
 def metered(meter: Meter) -> Iterator[None]:
     """Within, the parts of ``SobolevClassifier.fit`` are stages of ``meter``."""
-    from sobgnn import classifier, fitting, inputs
+    from sobgnn.estimator import classifier, fitting
+    from sobgnn.estimator import placing as inputs
 
     stages = {
         "scaling": (classifier, "decide_scales"),

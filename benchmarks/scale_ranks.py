@@ -60,7 +60,8 @@ def by_estimator(folder: Path, ranks: int, options: argparse.Namespace) -> tuple
 
 def script(folder: Path, out: Path, epochs: int) -> None:
     """What the user would write, and a look at what it took."""
-    from sobgnn import Graph, SobolevClassifier, ranks
+    from sobgnn import Graph, SobolevClassifier
+    from sobgnn.runtime import ranks
 
     X, y = np.load(folder / "X.npy", mmap_mode="r"), np.load(folder / "y.npy")
     base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

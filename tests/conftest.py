@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from sobgnn.graph import Graph
+from sobgnn.graphs.graph import Graph
 
 try:  # A GPU machine without it can still run the CUDA tests that draw no examples.
     from hypothesis import HealthCheck, settings
@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def path5() -> Graph:
     """0 - 1 - 2 - 3 - 4 with weights 0.5, 1, 2, 0.25."""
-    from oracle import graph_of  # here and below: it imports hypothesis
+    from tests.oracle import graph_of  # here and below: it imports hypothesis
 
     weight = np.diag([0.5, 1.0, 2.0, 0.25], 1)
     return graph_of(weight + weight.T)
@@ -48,7 +48,7 @@ def path5() -> Graph:
 @pytest.fixture
 def ring8() -> Graph:
     """Eight nodes in a circle, weights 1: the eigenvalues of its Laplacian are 2 - 2 cos(2πk/8)."""
-    from oracle import graph_of
+    from tests.oracle import graph_of
 
     step = np.roll(np.eye(8), 1, axis=1)
     return graph_of(step + step.T)
@@ -57,7 +57,7 @@ def ring8() -> Graph:
 @pytest.fixture
 def islands() -> Graph:
     """A triangle 0-1-2, an edge 3-4 and the isolated node 5."""
-    from oracle import graph_of
+    from tests.oracle import graph_of
 
     dense = np.zeros((6, 6))
     for i, j, w in [(0, 1, 0.5), (1, 2, 0.25), (0, 2, 1.0), (3, 4, 2.0)]:
@@ -68,6 +68,6 @@ def islands() -> Graph:
 @pytest.fixture
 def graph30() -> Graph:
     """Thirty nodes, weights between 0.01 and 1, no structure."""
-    from oracle import random_graph
+    from tests.oracle import random_graph
 
     return random_graph(seed=7, nodes=30, density=0.3)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
-from sobgnn.graph import Graph
+from sobgnn.graphs.graph import Graph
 
 Array = npt.NDArray[np.float64]
 

@@ -197,7 +197,7 @@ def test_a_failure_while_writing_leaves_nothing(here, trees, monkeypatch, capsys
     def fail(*_):
         raise ValueError("the disk is full")
 
-    monkeypatch.setattr("sobgnn.report.page.render", fail)
+    monkeypatch.setattr("sobgnn.runs.page.render.render", fail)
     assert cli.main(["fit", "trees.csv", "--out", "deep/run"]) == 2
     assert not (here / "deep").exists()
     assert files(here) == ["trees.csv"]

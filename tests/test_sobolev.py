@@ -6,9 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle import adjacency, graph_of, graphs, laplacian, normalized_laplacian
-from sobgnn.graph import Graph
+from sobgnn.graphs.graph import Graph
 from sobgnn.sobolev import matrix_of, sobolev_inner, sobolev_norm, sparse_sobolev_term
+from tests.oracle import adjacency, graph_of, graphs, laplacian, normalized_laplacian
 
 DENSE = {"adjacency": adjacency, "laplacian": laplacian, "normalized_laplacian": normalized_laplacian}
 operators = st.sampled_from(list(DENSE))

@@ -6,8 +6,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracle import graph_of, graphs, laplacian, normalized_adjacency, random_graph
-from sobgnn.graph import Graph
+from sobgnn.graphs.graph import Graph
 from sobgnn.sobolev import sparse_sobolev_term
 from sobgnn.spectrum import (
     condition_number,
@@ -17,6 +16,7 @@ from sobgnn.spectrum import (
     is_positive_definite,
     partial_permutation,
 )
+from tests.oracle import graph_of, graphs, laplacian, normalized_adjacency, random_graph
 
 
 @pytest.fixture(scope="module")

@@ -5,18 +5,19 @@ Names are imported when they are first used, so that ``import sobgnn`` and ``sob
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+from typing import TYPE_CHECKING
+from typing import Any as _Any
 
 if TYPE_CHECKING:
     from sobgnn import sobolev, spectrum
-    from sobgnn.classifier import SobolevClassifier
-    from sobgnn.conv import SobolevConv
-    from sobgnn.graph import Graph
-    from sobgnn.knn import graph_from_neighbors, knn_graph
-    from sobgnn.model import SSobGNN
-    from sobgnn.operators import SobolevOperators
-    from sobgnn.weights import reweight
+    from sobgnn.estimator.classifier import SobolevClassifier
+    from sobgnn.graphs.graph import Graph
+    from sobgnn.graphs.knn import graph_from_neighbors, knn_graph
+    from sobgnn.graphs.reweight import reweight
+    from sobgnn.nn.conv import SobolevConv
+    from sobgnn.nn.model import SSobGNN
+    from sobgnn.operators.whole import SobolevOperators
 
 __version__ = "0.1.0"
 
@@ -34,23 +35,23 @@ __all__ = [
 ]
 
 _HOME = {
-    "Graph": "graph",
-    "SSobGNN": "model",
-    "SobolevClassifier": "classifier",
-    "SobolevConv": "conv",
-    "SobolevOperators": "operators",
-    "graph_from_neighbors": "knn",
-    "knn_graph": "knn",
-    "reweight": "weights",
+    "Graph": "graphs.graph",
+    "SSobGNN": "nn.model",
+    "SobolevClassifier": "estimator.classifier",
+    "SobolevConv": "nn.conv",
+    "SobolevOperators": "operators.whole",
+    "graph_from_neighbors": "graphs.knn",
+    "knn_graph": "graphs.knn",
+    "reweight": "graphs.reweight",
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _Any:
     if name in _HOME:
-        value = getattr(importlib.import_module(f"sobgnn.{_HOME[name]}"), name)
+        value = getattr(_importlib.import_module(f"sobgnn.{_HOME[name]}"), name)
     else:
         try:
-            value = importlib.import_module(f"sobgnn.{name}")
+            value = _importlib.import_module(f"sobgnn.{name}")
         except ModuleNotFoundError as error:
             if error.name != f"sobgnn.{name}":
                 raise
@@ -60,4 +61,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]

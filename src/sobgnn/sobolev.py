@@ -9,7 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from torch import Tensor
 
-from sobgnn.graph import Graph
+from sobgnn.graphs.graph import Graph
 from sobgnn.operators import SobolevOperators, check_epsilon, shift_diagonal
 
 __all__ = [

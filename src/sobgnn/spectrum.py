@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
-from sobgnn.graph import Graph
+from sobgnn.graphs.graph import Graph
 from sobgnn.sobolev import check_order, matrix_of
 
 Array = npt.NDArray[np.float64]

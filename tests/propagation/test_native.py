@@ -6,10 +6,10 @@ import warnings
 
 import pytest
 import torch
-from propagation_cases import random_graph, rows_of, stencil_of
 
 from sobgnn.propagation import dispatch, each, expand, native, portable, reduce
 from sobgnn.propagation.stencil import transpose
+from tests.propagation.propagation_cases import random_graph, rows_of, stencil_of
 
 needs_kernel = pytest.mark.skipif(not native.available(), reason="the compiled kernel is not installed")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from propagation_cases import dense, random_graph, rows_of, stencil_of
 
 from sobgnn.propagation import each, expand, reduce, transpose
+from tests.propagation.propagation_cases import dense, random_graph, rows_of, stencil_of
 
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-13}
 

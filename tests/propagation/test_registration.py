@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from propagation_cases import random_graph, rows_of, stencil_of
 
 from sobgnn.propagation import backend, each, expand, reduce, transpose
+from tests.propagation.propagation_cases import random_graph, rows_of, stencil_of
 
 OPERATORS = [(expand, False), (reduce, True), (each, True)]
 

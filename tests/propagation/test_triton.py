@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from propagation_cases import random_graph, stencil_of
 
 from sobgnn.propagation import each, expand, portable, reduce
+from tests.propagation.propagation_cases import random_graph, stencil_of
 
 pytestmark = [
     pytest.mark.cuda,

@@ -6,11 +6,11 @@ import copy
 
 import pytest
 import torch
-from propagation_cases import random_graph
 from torch.func import functional_call, stack_module_state
 
 from sobgnn import SobolevOperators, SSobGNN
-from sobgnn.graph import Graph
+from sobgnn.graphs.graph import Graph
+from tests.propagation.propagation_cases import random_graph
 
 NODES, FEATURES, CLASSES = 60, 11, 4
 

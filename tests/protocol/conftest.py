@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sobgnn.knn import knn_graph
+from sobgnn.graphs.knn import knn_graph
 from sobgnn.protocol import data as datafiles
 from sobgnn.protocol.data import Prepared
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from sobgnn.protocol.__main__ import main
+from sobgnn.protocol.report.published import published
+from sobgnn.protocol.report.summary import summarise
 from sobgnn.protocol.results import Record, Writer
-from sobgnn.report.published import published
-from sobgnn.report.summary import summarise
 
 
 def line(stage: str, model: str, trial: int, seed: int, score: float, variant: str = "", **changes: object) -> Record:

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tuning_cases import clusters
 
 from sobgnn import SobolevClassifier, knn_graph
 from sobgnn.tuning import Between, OneOf, TuningProgress, tune
+from tests.tuning.tuning_cases import clusters
 
 SMALL: dict[str, Any] = {"k": Between(3, 8), "alpha": Between(1, 2), "lr": Between(0.005, 0.03, log=True)}
 
@@ -34,7 +34,7 @@ def test_the_best_trial_has_the_loss_of_an_ordinary_fit_with_its_setting() -> No
 
 
 def test_neighbours_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sobgnn.inputs
+    import sobgnn.estimator.placing
     import sobgnn.tuning.problem
 
     asked: list[int] = []
@@ -45,7 +45,7 @@ def test_neighbours_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return search(X, k, **options)
 
     monkeypatch.setattr(sobgnn.tuning.problem, "nearest", counted)
-    monkeypatch.setattr(sobgnn.inputs, "nearest", counted)
+    monkeypatch.setattr(sobgnn.estimator.placing, "nearest", counted)
     tune(*clusters(), 3, base=small(), space=SMALL)
     assert asked == [8]
 

@@ -16,9 +16,9 @@ import optuna
 import pytest
 from optuna.trial import TrialState
 
-from postgres_server import UnavailableError, postgres_server
 from sobgnn.tuning.storage import Pulse, open_storage
 from sobgnn.tuning.study import ATTEMPTS_PER_SETTING, RETRIES, StopSearch, _claim, run_search, slots
+from tests.postgres_server import UnavailableError, postgres_server
 
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sobgnn.baselines.edges import Edges
 from sobgnn.baselines.networks import Dropout, glorot
-from sobgnn.conv import shared_product
+from sobgnn.nn.conv import shared_product
 from sobgnn.propagation.attention import additive, gated, scaled_dot
 
 Kind = Literal["GAT", "SuperGAT", "Transformer"]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sobgnn.baselines.space import Setting, Space, Uniform
-from sobgnn.graph import Graph
+from sobgnn.graphs.graph import Graph
 
 
 @dataclass(frozen=True)

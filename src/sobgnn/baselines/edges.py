@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.graph import Graph
+from sobgnn.graphs.graph import Graph
 from sobgnn.propagation.attention import EdgePattern
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sobgnn.baselines.source import Operator
-from sobgnn.conv import shared_product
+from sobgnn.nn.conv import shared_product
 
 
 class Dropout(nn.Module):

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from sobgnn import propagation
-from sobgnn.graph import Graph
-from sobgnn.propagation import Stencil
+from sobgnn.graphs.graph import Graph
+from sobgnn.propagation import Stencil, csr_tensors
 
 # Entries of one power that still fit a machine: 12 bytes each, and as much again while they are made.
 _MOST_ENTRIES = 600_000_000
@@ -65,13 +65,10 @@ class MatrixPowers:
 
 def matrix_stencil(matrix: sp.csr_array, device: torch.device, *, square: bool) -> Stencil:
     """Any sparse matrix as the one order of a stencil; ``square`` says that it is its own transpose."""
-    parts = [
-        torch.from_numpy(part.astype(dtype)).to(device)
-        for csr in ((matrix,) if square else (matrix, matrix.T.tocsr()))
-        for part, dtype in ((csr.indptr, np.int64), (csr.indices, np.int32), (csr.data, np.float32))
-    ]
+    forward = csr_tensors(matrix, device)
+    backward = forward if square else csr_tensors(matrix.T.tocsr(), device)
     left, right = (torch.ones(size, 2, device=device) for size in matrix.shape)
-    return Stencil(parts[0], parts[1], parts[2], parts[-3], parts[-2], parts[-1], left, right, 0.0)
+    return Stencil(*forward, *backward, left, right, 0.0)
 
 
 def _normalised(power: sp.csr_array, rows: np.ndarray | None) -> sp.csr_array:

@@ -13,9 +13,9 @@ from torch import Tensor
 from sobgnn import propagation
 from sobgnn.baselines.edges import Edges, edges_of
 from sobgnn.baselines.powers import MatrixPowers
-from sobgnn.graph import Graph
+from sobgnn.graphs.graph import Graph
 from sobgnn.operators import SobolevOperators
-from sobgnn.propagation import Stencil
+from sobgnn.propagation import Stencil, csr_tensors
 
 Kind = Literal["gcn", "adjacency", "cluster"]
 
@@ -134,9 +134,5 @@ def _cluster_stencil(graph: Graph, index: Tensor | None) -> Stencil:
     n = graph.num_nodes
     loops = (np.ones(len(picked), np.float32), (np.arange(len(picked)), picked))
     block = (sp.csr_array(arrays, shape=(n, n))[picked] + sp.csr_array(loops, shape=(len(picked), n))).tocsr()
-    parts = [
-        torch.from_numpy(part.astype(dtype)).to(graph.device)
-        for csr in (block, block.T.tocsr())
-        for part, dtype in ((csr.indptr, np.int64), (csr.indices, np.int32), (csr.data, np.float32))
-    ]
-    return Stencil(parts[0], parts[1], parts[2], parts[3], parts[4], parts[5], left[index], right, 0.0)
+    forward, backward = csr_tensors(block, graph.device), csr_tensors(block.T.tocsr(), graph.device)
+    return Stencil(*forward, *backward, left[index], right, 0.0)

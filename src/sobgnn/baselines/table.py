@@ -13,7 +13,7 @@ from sobgnn.baselines.attention import AttentionNet, Kind
 from sobgnn.baselines.networks import MLP, SIGN, FilterNet, PaperHead
 from sobgnn.baselines.source import Source, chebyshev
 from sobgnn.baselines.space import Choice, Setting, Space, Uniform
-from sobgnn.model import SSobGNN
+from sobgnn.nn.model import SSobGNN
 
 
 @dataclass(frozen=True)

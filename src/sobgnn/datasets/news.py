@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.arrays import save_arrays
+from sobgnn.runtime.arrays import save_arrays
 
 # Written out, because the features of the paper are unknown and every choice here moves the accuracies.
 TFIDF: dict[str, Any] = {"sublinear_tf": True, "min_df": 3, "max_df": 0.5, "stop_words": "english"}

@@ -3,8 +3,9 @@
 from sobgnn.distributed.exchange import Exchange
 from sobgnn.distributed.fit import RankFit, fit_over_ranks, gather_by_node
 from sobgnn.distributed.operators import RankOperators
-from sobgnn.distributed.partition import Partition, locality_order
-from sobgnn.ranks import LostRankError, alone, joined, num_ranks
+from sobgnn.distributed.partition import Partition
+from sobgnn.graphs.locality import locality_order
+from sobgnn.runtime.ranks import LostRankError, alone, joined, num_ranks
 
 __all__ = [
     "Exchange",

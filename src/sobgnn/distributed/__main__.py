@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.arrays import save_arrays
 from sobgnn.distributed.fit import fit_over_ranks
 from sobgnn.distributed.partition import Partition
-from sobgnn.graph import Graph
-from sobgnn.knn import knn_graph
-from sobgnn.model import SSobGNN
-from sobgnn.ranks import LostRankError, Ranks, joined
+from sobgnn.graphs.graph import Graph
+from sobgnn.graphs.knn import knn_graph
+from sobgnn.nn.model import SSobGNN
+from sobgnn.runtime.arrays import save_arrays
+from sobgnn.runtime.ranks import LostRankError, Ranks, joined
 from sobgnn.training import Progress, Schedule
 
 

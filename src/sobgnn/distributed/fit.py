@@ -12,13 +12,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sobgnn.checkpoint import FileCheckpoint
 from sobgnn.distributed.operators import RankOperators
 from sobgnn.distributed.partition import Partition
-from sobgnn.graph import Graph
-from sobgnn.model import SSobGNN
-from sobgnn.ranks import joined
+from sobgnn.graphs.graph import Graph
+from sobgnn.nn.model import SSobGNN
+from sobgnn.runtime.ranks import joined
 from sobgnn.training import Members, Progress, Schedule, Task, predict_members, train_members
+from sobgnn.training.checkpoint import FileCheckpoint
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from torch import Tensor
 from sobgnn import propagation
 from sobgnn.distributed.exchange import Exchange
 from sobgnn.distributed.partition import Partition
-from sobgnn.graph import Graph
+from sobgnn.graphs.graph import Graph
 from sobgnn.operators import check_alpha, check_epsilon, clamp_epsilon, node_scales
-from sobgnn.propagation import Stencil
+from sobgnn.propagation import Stencil, csr_tensors
 
 
 class RankOperators:
@@ -102,14 +102,7 @@ class RankOperators:
             loops = (np.full(n, epsilon, np.float32), (np.arange(n), np.arange(n)))
             local = (local + sp.csr_array(loops, shape=local.shape)).tocsr()
         local.sort_indices()
-        return (*self._tensors(local), *self._tensors(local.T.tocsr()))
-
-    def _tensors(self, csr: Any) -> tuple[Tensor, Tensor, Tensor]:
-        return (
-            torch.from_numpy(csr.indptr.astype(np.int64)).to(self.device),
-            torch.from_numpy(csr.indices).to(self.device, torch.int32),
-            torch.from_numpy(csr.data).to(self.device, torch.float32),
-        )
+        return (*csr_tensors(local, self.device), *csr_tensors(local.T.tocsr(), self.device))
 
 
 def _rows(graph: Graph, partition: Partition, rank: int) -> Any:

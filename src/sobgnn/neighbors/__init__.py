@@ -15,7 +15,7 @@ from sobgnn.neighbors.exact import Progress, search_exact
 from sobgnn.neighbors.hnsw import search_hnsw
 from sobgnn.neighbors.points import check_k, check_pair, check_points
 from sobgnn.neighbors.spaces import Sparse, dense_spaces, distances
-from sobgnn.ranks import Ranks
+from sobgnn.runtime.ranks import Ranks
 
 __all__ = ["AUTO_EXACT_COST", "Neighbors", "check_points", "nearest"]
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.neighbors.spaces import Dense, Space
-from sobgnn.ranks import Ranks
+from sobgnn.runtime.ranks import Ranks
 
 _TILE = 4096  # points: float32 products of a tile take 64 MiB; 8192 saves 15 % of the time and takes 256 MiB
 _CUDA_TILE = 8192

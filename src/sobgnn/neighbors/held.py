@@ -14,7 +14,7 @@ from sobgnn.neighbors.exact import search_exact
 from sobgnn.neighbors.hnsw import ask, build, raise_effort
 from sobgnn.neighbors.points import check_k
 from sobgnn.neighbors.spaces import Dense, beside, dense_spaces, distances, peak
-from sobgnn.ranks import Ranks
+from sobgnn.runtime.ranks import Ranks
 
 # From so many entries of the points on (N·F) an index is searched several times faster than products are made, and from
 # so many queries on that pays for building it.

@@ -11,7 +11,7 @@ import torch
 
 from sobgnn.neighbors.exact import Progress, by_distance, measure, search_exact
 from sobgnn.neighbors.spaces import Dense
-from sobgnn.ranks import Ranks
+from sobgnn.runtime.ranks import Ranks
 
 # Against 32 links and an effort of 100, half the time to build; recall of 15 neighbours at the least effort of
 # searching is 0.986 on mnist's principal components against 0.992.

@@ -4,7 +4,7 @@
 """
 
 from sobgnn.propagation.dispatch import backend
-from sobgnn.propagation.operators import each, expand, reduce
-from sobgnn.propagation.stencil import Stencil, transpose
+from sobgnn.propagation.registration import each, expand, reduce
+from sobgnn.propagation.stencil import Stencil, csr_tensors, transpose
 
-__all__ = ["Stencil", "backend", "each", "expand", "reduce", "transpose"]
+__all__ = ["Stencil", "backend", "csr_tensors", "each", "expand", "reduce", "transpose"]

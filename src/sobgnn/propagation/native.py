@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sobgnn.propagation import results
 from sobgnn.propagation.stencil import Stencil
+from sobgnn.runtime import pages
 
 # What the processor may use at most; the kernel takes the best that it has below this.
 LEVELS = {"plain": 1, "avx2": 2, "avx512": 3}
@@ -80,7 +80,7 @@ def combine(products: Tensor, bias: Tensor, mu: Tensor, out: Tensor, *, relu: bo
 def combine_backward(products: Tensor, grad: Tensor, mu: Tensor, *, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of :func:`combine` with respect to products [n, w], bias [w] and mu [w]."""
     function = _typed("sobgnn_combine_backward", products.dtype)
-    gradients = (results.empty(products, products.shape), torch.empty_like(mu), torch.empty_like(mu))
+    gradients = (pages.empty(products, products.shape), torch.empty_like(mu), torch.empty_like(mu))
     pointers = (tensor.data_ptr() for tensor in (products, grad, mu, *gradients))
     function(*pointers, *products.shape, relu, torch.get_num_threads())
     return gradients
@@ -88,7 +88,7 @@ def combine_backward(products: Tensor, grad: Tensor, mu: Tensor, *, relu: bool) 
 
 def drop(h: Tensor, rows: Tensor, columns: Tensor, rate: float) -> Tensor:
     """h [..., c] / (1 - rate) where the mix of rows [...] and columns [c], int32, exceeds ``rate``; 0 elsewhere."""
-    out = results.empty(h, h.shape)
+    out = pages.empty(h, h.shape)
     pointers = (tensor.data_ptr() for tensor in (h, rows, columns, out))
     threshold = int(rate * 2**32) - 2**31
     size = (rows.numel(), columns.numel())

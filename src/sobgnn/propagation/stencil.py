@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -42,6 +43,17 @@ class Stencil(NamedTuple):
     scale_out: Tensor
     scale_in: Tensor
     epsilon: float
+
+
+def csr_tensors(
+    csr: Any, device: torch.device | str, index_dtype: torch.dtype = torch.int32
+) -> tuple[Tensor, Tensor, Tensor]:
+    """``indptr``, ``indices`` and ``weight`` of a scipy CSR matrix, as a :class:`Stencil` takes them."""
+    return (
+        torch.from_numpy(csr.indptr.astype(np.int64)).to(device),
+        torch.from_numpy(csr.indices).to(device, index_dtype),
+        torch.from_numpy(csr.data.astype(np.float32, copy=False)).to(device),
+    )
 
 
 def transpose(stencil: Stencil) -> Stencil:

@@ -151,7 +151,7 @@ def report(
             minutes[study] = float(value)
         except ValueError:
             raise ValueError(f"Device minutes must be STUDY=MINUTES, such as table1=52.5, but got {entry!r}.") from None
-    from sobgnn.report import results  # which reads this room's lines: needed by this command alone
+    from sobgnn.protocol.report import results
 
     paths = results.write(lines, out, minutes)
     for path in paths:

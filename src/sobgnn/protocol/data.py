@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sobgnn.graph import Graph, graph_from_csr
+from sobgnn.graphs.graph import Graph, graph_from_csr
 
 K = 30
 # Columns of measurements in different units. The others come as they are: text features share one scale already.
@@ -46,7 +46,7 @@ def prepare(name: str) -> Prepared:
     no part.
     """
     from sobgnn import datasets
-    from sobgnn.knn import knn_graph
+    from sobgnn.graphs.knn import knn_graph
 
     loaded: Any = datasets.load(name)
     X = np.asarray(loaded.X.toarray() if sp.issparse(loaded.X) else loaded.X, dtype=np.float64)
@@ -99,6 +99,6 @@ def with_k(data: Prepared, k: int) -> Prepared:
     """The same points with a graph of ``k`` neighbours."""
     if k == K:
         return data
-    from sobgnn.knn import knn_graph
+    from sobgnn.graphs.knn import knn_graph
 
     return Prepared(data.name, data.X, data.y, knn_graph(data.X, k=k, method="exact"))

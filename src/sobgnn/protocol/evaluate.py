@@ -196,7 +196,7 @@ class Laboratory:
 
     def _estimate(self, known: npt.NDArray[Any], seed: int) -> npt.NDArray[Any]:
         """What the library's estimator makes of the features and some labels, with its default arguments."""
-        from sobgnn.classifier import SobolevClassifier
+        from sobgnn.estimator.classifier import SobolevClassifier
 
         fitted = SobolevClassifier(random_state=seed, device=self.device).fit(self.data.X, known)
         return np.asarray(fitted.transduction_)

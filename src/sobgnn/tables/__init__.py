@@ -2,7 +2,6 @@
 
 from sobgnn.tables.encoding import Encoding
 from sobgnn.tables.files import (
-    atomic_file,
     batches,
     check_readable,
     file_stem,
@@ -10,18 +9,16 @@ from sobgnn.tables.files import (
     read_table,
     write_predictions,
 )
-from sobgnn.tables.table import Batch, Table, from_arrays, from_dataset
+from sobgnn.tables.table import Batch, Table, from_arrays
 
 __all__ = [
     "Batch",
     "Encoding",
     "Table",
-    "atomic_file",
     "batches",
     "check_readable",
     "file_stem",
     "from_arrays",
-    "from_dataset",
     "is_file_name",
     "read_table",
     "write_predictions",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import os
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
@@ -75,23 +74,6 @@ def batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
             ids = _ids(named[encoding.id]) if encoding.id in named.columns else None
             yield Batch(row, X, ids)
             row += frame.height
-
-
-@contextlib.contextmanager
-def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that appears under its name when the block ends well, and not at all when it fails."""
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder. Name a file with --out.")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with open(partial, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
 
 
 def write_predictions(

@@ -1,4 +1,4 @@
-"""Points with what is known of them, from arrays or a data set."""
+"""Points with what is known of them, from arrays."""
 
 from __future__ import annotations
 
@@ -77,14 +77,6 @@ def from_arrays(
     return Table(X, codes, classes, encoding, names, graph, notes)
 
 
-def from_dataset(name: str) -> Table:
-    """A data set by its name."""
-    from sobgnn import datasets
-
-    data = datasets.load(name)
-    return from_arrays(data.X, data.y, class_names=data.class_names, graph=graph_of(data.edge_index, data.X.shape[0]))
-
-
 def _filled(X: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64], int]:
     with np.errstate(over="ignore"):
         out = X.astype(np.float32)
@@ -102,6 +94,6 @@ def graph_of(edge_index: npt.NDArray[Any] | None, nodes: int) -> Any:
     """The union of the edges in both directions as a graph, or ``None`` where there are none."""
     if edge_index is None:
         return None
-    from sobgnn.graph import Graph
+    from sobgnn.graphs.graph import Graph
 
     return Graph.from_edges(edge_index, num_nodes=nodes, symmetrize="union")

@@ -13,14 +13,14 @@ import scipy.sparse as sp
 import torch
 from sklearn.base import clone
 
-from sobgnn.classifier import SobolevClassifier
-from sobgnn.features import FeatureMap
-from sobgnn.fitting import FitProgress
-from sobgnn.graph import Graph
-from sobgnn.knn import graph_from_neighbors
-from sobgnn.labels import encode_labels
+from sobgnn.estimator.classifier import SobolevClassifier
+from sobgnn.estimator.features import FeatureMap
+from sobgnn.estimator.fitting import FitProgress
+from sobgnn.estimator.labels import encode_labels
+from sobgnn.estimator.scaling import decide_scales
+from sobgnn.graphs.graph import Graph
+from sobgnn.graphs.knn import graph_from_neighbors
 from sobgnn.neighbors import Neighbors, nearest
-from sobgnn.preparation import decide_scales
 from sobgnn.tuning.space import SPACE, Between, OneOf, Space
 
 # Searched only where the graph is made from the points.
@@ -51,7 +51,7 @@ def study_name(
     digest.update(json.dumps(facts, default=str).encode())
     parts = [codes, *((X.data, X.indices, X.indptr) if sp.issparse(X) else (X,))]
     if graph is not None:
-        from sobgnn.given import as_graph
+        from sobgnn.graphs.given import as_graph
 
         made = as_graph(graph, X.shape[0])
         parts += [made.indptr.numpy(), made.indices.numpy(), made.weight.numpy()]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import torch
 
-from sobgnn.classifier import SobolevClassifier
-from sobgnn.fitting import FitProgress
+from sobgnn.estimator.classifier import SobolevClassifier
+from sobgnn.estimator.fitting import FitProgress
 from sobgnn.tuning.problem import MEMBERS, Problem
 from sobgnn.tuning.result import TuningResult, read_result
 from sobgnn.tuning.space import SPACE, Space

@@ -1,0 +1,1 @@
+"""The `sobgnn` command: one file per subcommand."""

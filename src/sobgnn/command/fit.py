@@ -1,0 +1,74 @@
+"""`sobgnn fit`: labels for every row of a file or data set, and a run folder."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from sobgnn.command.options import (
+    INTERRUPTED,
+    Data,
+    Device,
+    Drop,
+    Identity,
+    Label,
+    Labels,
+    Seed,
+    check_neighbors,
+    load,
+)
+
+
+def fit(
+    data: Data = "digits",
+    label: Label = None,
+    identity: Identity = None,
+    drop: Drop = None,
+    labels: Labels = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Run folder to make; default: runs/<name>-<n>.")
+    ] = None,
+    seed: Seed = 0,
+    device: Device = None,
+    k: Annotated[int | None, typer.Option(help="Neighbours of each point.")] = None,
+    alpha: Annotated[int | None, typer.Option(help="Number of Hadamard powers.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Weight of self-loops.")] = None,
+    paper: Annotated[bool, typer.Option("--paper", help="The paper's own settings instead of the defaults.")] = False,
+) -> None:
+    """Labels for every row of DATA from those that have one.
+
+    Writes a run folder: report.html to look at, predictions.csv, metrics.json, and the model for `sobgnn predict`.
+    Ctrl-C while it trains keeps the best so far. Exit: 0 done, 2 wrong input, 130 interrupted.
+    """
+    from sobgnn.command import terminal
+    from sobgnn.runs import folder as run_folder
+    from sobgnn.runs.run import Fitted, hide_labels
+
+    console = terminal.Terminal()
+    name, table, spent = load(data, label, identity, drop or [], console)
+    folder = out or run_folder.free_folder(name)
+    run_folder.check_free(folder)
+    run_folder.check_device(device)
+    check_neighbors(k, table)
+    given = hide_labels(table.codes, labels, seed)
+    console.data(name, table, given)
+    settings = {"k": k, "alpha": alpha, "epsilon": epsilon, "device": device, "random_state": seed}
+    with console.training() as progress:
+        started = time.perf_counter()
+        classifier = _estimator(paper, settings)
+        classifier.fit(table.X, table.labels(given), graph=table.graph, progress=progress)
+        spent["fitting"] = time.perf_counter() - started
+    fitted = Fitted(name, classifier, table, given, spent, complete=not progress.stopped)
+    console.summary(run_folder.write_run(folder, fitted), folder)
+    if progress.stopped:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _estimator(paper: bool, settings: dict[str, Any]) -> Any:
+    from sobgnn.estimator.classifier import SobolevClassifier
+
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    return SobolevClassifier.paper(**chosen) if paper else SobolevClassifier(**chosen)

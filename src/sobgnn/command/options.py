@@ -1,0 +1,58 @@
+"""What the commands share: their options, their exit codes, and how DATA is read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from sobgnn.command.terminal import Terminal
+    from sobgnn.tables import Table
+
+WRONG_INPUT = 2
+INTERRUPTED = 130
+
+Data = Annotated[str, typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file, or a data set's name.")]
+Label = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN", help="Label column; default: label, y, class or target. Blank cells are unlabelled."
+    ),
+]
+Identity = Annotated[
+    str | None, typer.Option("--id", metavar="COLUMN", help="Column that names the rows; not a feature.")
+]
+Drop = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out; may be repeated.")]
+Labels = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE|COUNT",
+        help="Keep this share (0.1) or number per class (5) of the labels, hide the others and measure on them.",
+    ),
+]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; default: whichever there is.")]
+Seed = Annotated[int, typer.Option(min=0, help="Same seed, same predictions.")]
+
+
+def load(
+    data: str, label: str | None, identity: str | None, drop: Sequence[str], console: Terminal
+) -> tuple[str, Table, dict[str, float]]:
+    """The name, the table and the seconds it took, of a file or a data set."""
+    from sobgnn.runs.source import load_table
+
+    started = time.perf_counter()
+    with console.working(f"Reading {data}"):
+        name, table = load_table(data, label, identity, drop)
+    return name, table, {"reading": time.perf_counter() - started}
+
+
+def check_neighbors(k: int | None, table: Table) -> None:
+    """Raise where more neighbours are asked for than there are points; the estimator would take what there are."""
+    rows = table.X.shape[0]
+    if k is not None and table.graph is None and k >= rows:
+        raise ValueError(
+            f"--k must be smaller than the number of rows, but got {k} for {rows} rows. Pass {rows - 1} or fewer."
+        )

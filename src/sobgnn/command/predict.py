@@ -1,0 +1,39 @@
+"""`sobgnn predict`: labels for new points from a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder that `sobgnn fit` made.")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA", help="CSV, Parquet or NPZ file with the same columns; it may be larger than memory."
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to write; default: DATA's name with .predictions.csv.")
+    ] = None,
+) -> None:
+    """Labels for new points from a fitted run. Trains nothing; RUN is not changed.
+
+    Writes DATA's name with .predictions.csv beside it. Exit: 0 done, 2 wrong input (one line on stderr).
+    """
+    from sobgnn import tables
+    from sobgnn.command import terminal
+    from sobgnn.runs import folder as run_folder
+    from sobgnn.runtime.files import atomic_file
+
+    console = terminal.Terminal()
+    target = out or data.with_name(tables.file_stem(data) + ".predictions.csv")
+    tables.check_readable(data)
+    classifier, encoding = run_folder.open_run(run)
+    with atomic_file(target) as file, console.counting() as count:
+        for done in run_folder.predict_batches(classifier, tables.batches(data, encoding), file):
+            count(done)
+    console.wrote(target, done)

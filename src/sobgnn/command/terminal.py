@@ -1,0 +1,156 @@
+"""What the command says while it works and when it is done. Progress goes to stderr, results to stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from sobgnn.datasets import Location
+    from sobgnn.estimator.fitting import FitProgress
+    from sobgnn.tables import Table
+
+
+class Training:
+    """The estimator's progress hook: moves the bar, and ends training after Ctrl-C.
+
+    Ctrl-C before training has begun interrupts at once, for there is nothing to keep; while training it asks for
+    the best so far, and a second one interrupts for good.
+    """
+
+    def __init__(self, bar: Progress) -> None:
+        self.stopped = False
+        self._bar = bar
+        self._began = False
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, seen: FitProgress) -> bool:
+        """Show where the fit stands; True ends training."""
+        self._began = self._began or seen.train_loss is not None
+        if seen.stage not in self._tasks:
+            self._tasks[seen.stage] = self._bar.add_task(seen.stage.capitalize(), total=seen.total, score="")
+        score = ""
+        if seen.validation_accuracy is not None:
+            score = f"held-out {seen.validation_accuracy:.1%}"
+        elif seen.train_loss is not None:
+            score = f"loss {seen.train_loss:.3f}"
+        self._bar.update(self._tasks[seen.stage], completed=seen.done, score=score)
+        return self.stopped
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Handle SIGINT."""
+        if not self._began or self.stopped:
+            raise KeyboardInterrupt
+        self.stopped = True
+        self._bar.console.print("Stopping; the best so far is kept. Ctrl-C again gives up.")
+
+
+class Terminal:
+    """Everything that is printed."""
+
+    def __init__(self) -> None:
+        self.out = Console(highlight=False, soft_wrap=True)
+        self.err = Console(stderr=True, highlight=False)
+
+    @contextlib.contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """Something that takes a moment."""
+        with self.err.status(Text(what)):
+            yield
+
+    @contextlib.contextmanager
+    def training(self) -> Iterator[Training]:
+        """A bar with the time left, while SIGINT is ours."""
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=32),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[score]}", markup=False),
+            TimeRemainingColumn(),
+            TextColumn("left at most"),
+        )
+        with Progress(*columns, console=self.err, transient=True, disable=not self.err.is_terminal) as bar:
+            hook = Training(bar)
+            if threading.current_thread() is not threading.main_thread():
+                yield hook  # signals belong to the main thread
+                return
+            before = signal.signal(signal.SIGINT, hook.interrupt)
+            try:
+                yield hook
+            finally:
+                signal.signal(signal.SIGINT, before)
+
+    @contextlib.contextmanager
+    def counting(self) -> Iterator[Callable[[int], None]]:
+        """A count of rows whose total is not known."""
+        with self.err.status("Predicting") as status:
+            yield lambda done: status.update(f"Predicting, {done:,} rows done")
+
+    def data(self, name: str, table: Table, given: Any = None) -> None:
+        """What was read, and what the rules made of it."""
+        rows, features = table.X.shape
+        known = int((table.codes != -1).sum())
+        line = f"{name}: {rows:,} rows, {features:,} features, {len(table.classes):,} classes, {known:,} labels"
+        if given is not None:
+            used = int((given != -1).sum())
+            line += f", {known - used:,} of them hidden" if used < known else ""
+        self.out.print(Text(line, style="bold"))
+        for note in table.notes:
+            self.out.print(Text("  " + note, style="dim"))
+        if given is not None and rows == known == int((given != -1).sum()):
+            self.out.print(Text("  Every row is labelled. --labels 0.1 hides most and measures on them.", style="dim"))
+
+    def found(self, trials: int, log_loss: float, accuracy: float) -> None:
+        """What a search came to."""
+        self.out.print(Text(f"{trials:,} trials; best log loss {log_loss:.4f}, accuracy {accuracy:.1%}, held out"))
+
+    def summary(self, metrics: dict[str, Any], folder: Path) -> None:
+        """What came out, in a few lines, and where it is."""
+        lines = []
+        if "accuracy" in metrics:
+            low, high = metrics["accuracy_interval"]
+            accuracy = f"{metrics['accuracy']:.1%} of {metrics['labels_hidden']:,} hidden labels"
+            lines.append(("accuracy", f"{accuracy} (95 % interval {low:.1%} to {high:.1%})"))
+        for layer, weights in enumerate(metrics["filter_weights"], start=1):
+            shares = "   ".join(f"{name} {share:.2f}" for name, share in zip(metrics["filters"], weights, strict=True))
+            lines.append((f"filters, layer {layer}", shares))
+        graph = metrics["graph"]
+        pieces = "in one piece" if graph["components"] == 1 else f"in {graph['components']:,} pieces"
+        lines.append(("graph", f"{graph['edges']:,} edges, {pieces}"))
+        spent = metrics["seconds"]
+        parts = ", ".join(f"{stage} {value:.1f}" for stage, value in spent.items())
+        lines.append(("seconds", f"{sum(spent.values()):.1f} ({parts})"))
+        if not metrics["complete"]:
+            lines.append(("note", "training was stopped by hand; this is the best so far"))
+        for name, said in lines:
+            self.out.print(Text(f"  {name:<18}").append(said, style="bold" if name in ("accuracy", "note") else ""))
+        for file in ("report.html", "predictions.csv", "model"):
+            self.out.print(Text(f"  {folder / file}"))
+
+    def wrote(self, path: Path, rows: int | None = None) -> None:
+        """A file that was written."""
+        self.out.print(Text(f"{path}" + (f": {rows:,} rows" if rows is not None else "")))
+
+    def datasets(self, found: Sequence[Location]) -> None:
+        """Names, and where each is."""
+        said = {"shipped": "with scikit-learn", "download": "to be downloaded", "missing": "not here; set SOBGNN_DATA"}
+        for place in found:
+            self.out.print(Text(f"{place.name:<18}").append(str(place.path or said[place.source]), style="dim"))

@@ -1,0 +1,162 @@
+"""`sobgnn tune`: search, then fit the best setting and write a run folder like `sobgnn fit`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sobgnn.command.options import INTERRUPTED, Data, Device, Drop, Identity, Label, Labels, Seed, load
+
+if TYPE_CHECKING:
+    from sobgnn.runs.run import Fitted
+
+JOURNAL = "search.journal"
+
+
+def tune(
+    data: Data,
+    trials: Annotated[int, typer.Option(help="Trials to finish, over all processes.")] = 100,
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Database that processes on any machines share the search through: postgresql://user@host/name. "
+            "Default: a journal file in the run folder.",
+        ),
+    ] = None,
+    sampler: Annotated[str, typer.Option(help="tpe, or random as in the paper.")] = "tpe",
+    worker: Annotated[
+        bool, typer.Option("--worker", help="Take part in the search only; with --storage. Writes no run folder.")
+    ] = False,
+    label: Label = None,
+    identity: Identity = None,
+    drop: Drop = None,
+    labels: Labels = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Run folder to make, or one whose search is to go on."),
+    ] = None,
+    seed: Seed = 0,
+    device: Device = None,
+) -> None:
+    """Search for the best setting on held-out labels, then fit it.
+
+    Writes a run folder like `sobgnn fit`, with the search in report.html and metrics.json. The same command goes on
+    with a search that was ended; Ctrl-C fits the best so far. Exit: 0 done, 2 wrong input (one line on stderr), 130
+    interrupted.
+    """
+    from sobgnn.command import terminal
+    from sobgnn.estimator.classifier import SobolevClassifier
+    from sobgnn.runs import folder as run_folder
+    from sobgnn.runs.run import Fitted, hide_labels
+    from sobgnn.tuning.problem import study_name
+    from sobgnn.tuning.search import check_request
+    from sobgnn.tuning.search import tune as search
+    from sobgnn.tuning.storage import is_url
+
+    if worker and storage is None:
+        raise ValueError("--worker takes part in a search that others share: name it with --storage URL.")
+    if storage is not None and not is_url(storage):
+        raise ValueError(f"--storage must be a URL like postgresql://user@host/name, but got {storage!r}.")
+    check_request(trials, sampler)
+    run_folder.check_device(device)
+    console = terminal.Terminal()
+    name, table, spent = load(data, label, identity, drop or [], console)
+    given = hide_labels(table.codes, labels, seed)
+    console.data(name, table, given)
+    X, y, base = table.X, table.labels(given), SobolevClassifier(device=device)
+    study = None if storage else study_name(X, y, graph=table.graph, base=base, seed=seed)
+    folder = None if worker else out or _folder(name, study)
+    with _journal(folder, storage) as place, console.training() as progress:
+        if storage is None:
+            console.out.print(f"  Search kept in {place}; the same command goes on from there.", style="dim")
+        started = time.perf_counter()
+        found = search(
+            X, y, trials, sampler=sampler, storage=place, seed=seed, graph=table.graph, base=base,  # type: ignore[arg-type]
+            progress=lambda seen: progress(_shown(seen)),
+        )  # fmt: skip
+        spent["search"] = time.perf_counter() - started
+    stopped = progress.stopped
+    console.found(len(found.trials), found.log_loss, found.accuracy)
+    if folder is not None:
+        with console.training() as progress:
+            started = time.perf_counter()
+            classifier = SobolevClassifier(device=device, random_state=seed, **found.setting)
+            classifier.fit(X, y, graph=table.graph, progress=progress)
+            spent["fitting"] = time.perf_counter() - started
+        stopped = stopped or progress.stopped
+        fitted = Fitted(name, classifier, table, given, spent, complete=not stopped, search=found.to_json())
+        console.summary(_write(folder, fitted), folder)
+    if stopped:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _shown(seen: Any) -> Any:
+    """A search as the terminal's bar shows a fit."""
+    from sobgnn.estimator.fitting import FitProgress
+
+    return FitProgress("trials", seen.done, seen.total, seen.log_loss, seen.accuracy)
+
+
+def _folder(name: str, study: str | None, under: Path = Path("runs")) -> Path:
+    """The folder of this very search where it was ended before it wrote its results, or else a new one."""
+    from sobgnn.runs.folder import free_folder
+
+    free = free_folder(name, under)
+    stem, count = free.name.rsplit("-", 1)
+    for number in range(1, int(count)):
+        before = under / f"{stem}-{number}"
+        with contextlib.suppress(OSError):
+            unfinished = not (before / "table.json").exists()
+            if study and unfinished and study in (before / JOURNAL).read_text(encoding="utf-8", errors="replace"):
+                return before
+    return free
+
+
+@contextlib.contextmanager
+def _journal(folder: Path | None, storage: str | None) -> Iterator[str | Path | None]:
+    """Where trials are kept; a folder made for it that holds none when the block fails is removed."""
+    from sobgnn.runs.folder import check_free
+
+    if folder is not None and not (folder / JOURNAL).exists():
+        check_free(folder)
+    if folder is None or storage is not None:
+        yield storage
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    journal = folder / JOURNAL
+    try:
+        yield journal
+    except BaseException:
+        with contextlib.suppress(OSError):
+            if not journal.exists() or journal.stat().st_size == 0:
+                journal.unlink(missing_ok=True)
+                folder.rmdir()  # refuses where there is anything else
+        raise
+
+
+def _write(folder: Path, fitted: Fitted) -> dict[str, Any]:
+    """Write the run beside its journal. What makes a folder a run, table.json, comes last."""
+    from sobgnn.runs.folder import write_run
+
+    if not folder.exists():
+        return write_run(folder, fitted)
+    made = folder.with_name(f".{folder.name}.{os.getpid()}.run")
+    try:
+        measured = write_run(made, fitted)
+        (folder / "table.json").unlink(missing_ok=True)
+        for part in sorted(made.iterdir(), key=lambda part: part.name == "table.json"):
+            target = folder / part.name
+            if target.is_dir():
+                shutil.rmtree(target)
+            os.replace(part, target)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return measured

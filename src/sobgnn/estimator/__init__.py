@@ -1,0 +1,1 @@
+"""The estimator: points and a few labels to labels for all points."""

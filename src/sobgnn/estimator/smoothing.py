@@ -1,0 +1,165 @@
+"""Probabilities spread over the graph, with known labels held fixed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from sobgnn.graphs.graph import Graph
+from sobgnn.graphs.locality import locality_order
+from sobgnn.operators import SobolevOperators
+from sobgnn.propagation import dispatch
+from sobgnn.runtime.memory import give_back
+from sobgnn.runtime.ranks import Ranks
+
+# The iteration ends where what is left of its start is below this share, or after this many steps.
+_REST, _MOST_STEPS = 1e-3, 100
+# From so many nodes on, rows of a signal are not in the cache when they are read.
+_MANY_NODES = 20_000
+_SORTED_ROWS = 1024
+
+
+class Spread(SobolevOperators):
+    r"""What :func:`smooth` spreads by: :math:`D^{-1/2} A D^{-1/2}`, no self-loops; ranks share the signals' columns.
+
+    Attributes:
+        order: int64 [N], where nodes have been brought into an order that keeps neighbours close: place p is node
+            ``order[p]``. On a CPU reading rows from all over the memory is what a step costs, and many steps follow.
+    """
+
+    def __init__(self, graph: Graph, ranks: Ranks | None = None) -> None:
+        self.ranks = ranks or Ranks()
+        self.order: Tensor | None = None
+        if graph.num_nodes >= _MANY_NODES and graph.device.type == "cpu":
+            order = locality_order(graph)
+            graph, self.order = graph.permute(order), torch.from_numpy(order)
+        super().__init__(graph, alpha=1, epsilon=0.0)
+
+
+def spreading(graph: Graph, ranks: Ranks | None = None) -> Spread:
+    """The operator of a graph."""
+    return Spread(graph, ranks)
+
+
+@torch.no_grad()
+def smooth(spread: Spread, start: Tensor, strength: float, fixed: Tensor | None = None) -> Tensor:
+    r"""Probabilities drawn towards those of the neighbours.
+
+    .. math:: P \leftarrow (1 - a) P_0 + a D^{-1/2} A D^{-1/2} P, \qquad P_i = P_{0,i} \text{ at fixed nodes},
+
+    and at the end each row divided by its sum; a row of zeros becomes even. An isolated node keeps its own.
+
+    Args:
+        spread: :func:`spreading` of a graph of N nodes.
+        start: P_0, [N, C], or [N, B, C] for B signals at once.
+        strength: a, in [0, 1).
+        fixed: bool [N], or [N, B].
+    """
+    if strength == 0:
+        return start
+    if spread.order is not None:
+        start, fixed = start[spread.order], None if fixed is None else fixed[spread.order]
+    alone = spread.graph.degree == 0
+    fixed = alone if fixed is None else fixed | (alone if fixed.ndim == 1 else alone.unsqueeze(1))
+    fixed = fixed.reshape(*fixed.shape, *[1] * (start.ndim - fixed.ndim))
+    if spread.ranks.size > 1:
+        current = _iterate_own_columns(spread, start, strength, fixed)
+    else:
+        current = _iterate(spread, start, strength, fixed)
+    current = _even_where_zero(current)
+    if spread.order is None:
+        return current
+    out = torch.empty_like(current).index_copy_(0, spread.order, current)
+    del start, fixed, current
+    give_back()
+    return out
+
+
+def _iterate(spread: Spread, start: Tensor, strength: float, fixed: Tensor) -> Tensor:
+    """The iteration on start [N, ...], with the entries put back that ``fixed`` [N, ...], broadcast, holds."""
+    flat = start.flatten(1)
+    held = fixed.expand_as(start).reshape(-1).nonzero().flatten()
+    known, base = flat.reshape(-1)[held], flat * (1 - strength)
+    current, buffer, moved = flat, torch.empty_like(flat), torch.empty_like(flat).unsqueeze(1)
+    stencil = spread.stencil(flat.dtype)
+    for _ in range(min(_MOST_STEPS, math.ceil(math.log(_REST) / math.log(strength)))):
+        # Into memory that is there: that of a large new tensor has to be cleared by the system at every step.
+        dispatch.run(stencil, current, moved)
+        # One pass over memory; few entries are fixed.
+        current = torch.add(base, moved[:, 0], alpha=strength, out=buffer)
+        current.view(-1)[held] = known
+    return current.view_as(start)
+
+
+def _iterate_own_columns(spread: Spread, start: Tensor, strength: float, fixed: Tensor) -> Tensor:
+    """The same on this rank's columns, which no others touch, and then those of all ranks."""
+    flat, held = start.flatten(1), fixed.expand_as(start).flatten(1)
+    columns = spread.ranks.part(flat.shape[1])
+    by_column = flat.new_empty((flat.shape[1], len(flat)))
+    if columns.stop > columns.start:
+        own = _iterate(spread, flat[:, columns].contiguous(), strength, held[:, columns])
+        by_column[columns] = own.T
+    return spread.ranks.complete(by_column).T.reshape_as(start)
+
+
+def _even_where_zero(signal: Tensor) -> Tensor:
+    """Rows divided by their sum, in place."""
+    total = signal.sum(dim=-1, keepdim=True)
+    tiny = torch.finfo(signal.dtype).tiny
+    return signal.div_(total.clamp(min=tiny)).masked_fill_(total < tiny, 1 / signal.shape[-1])
+
+
+def strongest(graph: Graph, most: int) -> Graph:
+    """The graph of the edges that are among the ``most`` heaviest of one of their ends."""
+    csr = graph.to("cpu").to_scipy().tocsr()
+    count, indptr = csr.shape[0], csr.indptr
+    keep = np.zeros(csr.nnz, dtype=bool)
+    for start in range(0, count, _SORTED_ROWS):  # rows that are sorted within the cache
+        ends = indptr[start : start + _SORTED_ROWS + 1]
+        rows, first = np.repeat(np.arange(len(ends) - 1), np.diff(ends)), ends[0]
+        order = np.lexsort((-csr.data[first : ends[-1]], rows))  # row by row, the heaviest first
+        keep[first + order[np.arange(len(rows)) - (ends[rows] - first) < most]] = True
+    heads = np.concatenate([[0], np.cumsum(np.minimum(np.diff(indptr), most))]).astype(indptr.dtype)
+    part = sp.csr_array((csr.data[keep], csr.indices[keep], heads), shape=csr.shape)
+    return Graph.from_scipy(part.maximum(part.T.tocsr()).tocsr())
+
+
+@torch.no_grad()
+def diffuse(spread: Spread, strength: float, index: Tensor, codes: Tensor, classes: int) -> Tensor:
+    r"""Labels alone, spread over the graph: :func:`smooth` from zeros at all nodes without a label.
+
+    At a node that no label reaches all classes are alike.
+
+    Args:
+        spread: :func:`spreading` of a graph of N nodes.
+        strength: a, in (0, 1).
+        index: Labelled nodes [L].
+        codes: Their classes [L], or [B, L] with -1 where a label is unknown, for B signals at once.
+        classes: C.
+
+    Returns:
+        [N, C], or [N, B, C].
+    """
+    many = codes if codes.ndim == 2 else codes.unsqueeze(0)
+    start = torch.zeros(spread.graph.num_nodes, len(many), classes, device=index.device)
+    known = many >= 0
+    signal, label = known.nonzero(as_tuple=True)
+    start[index[label], signal, many[known]] = 1
+    fixed = torch.zeros(start.shape[:2], dtype=torch.bool, device=index.device)
+    fixed[index[label], signal] = True
+    out = smooth(spread, start, strength, fixed)
+    return out if codes.ndim == 2 else out[:, 0]
+
+
+def with_labels(probabilities: Tensor, index: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
+    """Probabilities [N, C] with those of labelled nodes replaced by their label, and which nodes these are [N]."""
+    start = probabilities.clone()
+    start[index] = 0
+    start[index, codes] = 1
+    fixed = torch.zeros(len(start), dtype=torch.bool, device=start.device)
+    fixed[index] = True
+    return start, fixed

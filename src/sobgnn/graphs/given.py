@@ -1,0 +1,38 @@
+"""Graphs as people hand them over, to what the library works with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sobgnn.graphs.graph import Graph
+
+
+def as_graph(given: Any, n: int) -> Graph:
+    """A graph of n nodes, on the CPU: a Graph, scipy adjacency, ``edge_index`` or ``(edge_index, edge_weight)``."""
+    if isinstance(given, Graph):
+        graph = given
+    elif sp.issparse(given):
+        graph = Graph.from_scipy(given, symmetrize="union")
+    elif isinstance(given, tuple):
+        edge_index, edge_weight = given
+        graph = Graph.from_edges(edge_index, edge_weight, n, symmetrize="union")
+    else:
+        graph = Graph.from_edges(given, num_nodes=n, symmetrize="union")
+    if graph.num_nodes != n:
+        raise ValueError(f"graph must have one node per row of X, but got {graph.num_nodes} for {n} rows.")
+    return graph.to("cpu")
+
+
+def as_edges(given: Any, m: int, n: int) -> sp.csr_array:
+    """New points' edges to training points, checked: float32 CSR [m, n]."""
+    if not sp.issparse(given) or given.shape != (m, n):
+        shape = getattr(given, "shape", type(given).__name__)
+        raise ValueError(f"graph must be scipy sparse with shape {(m, n)}: new points by training points; got {shape}.")
+    edges = sp.csr_array(given, dtype=np.float32)
+    edges.sum_duplicates()
+    if not (np.isfinite(edges.data).all() and (edges.data > 0).all()):
+        raise ValueError("The weights of new points' edges must be positive and finite.")
+    return edges

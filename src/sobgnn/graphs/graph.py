@@ -1,0 +1,305 @@
+"""The weighted graph, and its ways from and to other libraries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from sobgnn.graphs.summary import GraphReport, report_adjacency
+from sobgnn.runtime.arrays import load_arrays, save_arrays
+
+Symmetrize = Literal["union", "mutual"]
+
+# The smallest weight a graph holds: float32's smallest normal number. Below it arithmetic is slow and inexact.
+SMALLEST_WEIGHT = float(np.finfo(np.float32).tiny)
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A symmetric, weighted graph without self-loops, in compressed sparse rows.
+
+    Made by :func:`knn_graph`, :meth:`from_edges` or :meth:`from_scipy`, which check what they are given;
+    the constructor itself trusts its arguments.
+
+    Args:
+        indptr: int64 [N+1]. Row i's neighbours stand at ``indptr[i]:indptr[i+1]``.
+        indices: int32, or int64 past 2³¹ nodes, [E]. Sorted within a row. Each undirected edge is there twice.
+        weight: float32 [E], positive, finite, the same in both directions.
+        neighbor_recall: Share of true neighbours found, where the search was approximate.
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    weight: Tensor
+    neighbor_recall: float | None = field(default=None, kw_only=True)
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes N."""
+        return self.indptr.numel() - 1
+
+    @property
+    def num_edges(self) -> int:
+        """Number of stored entries E: twice the number of undirected edges."""
+        return self.indices.numel()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors live."""
+        return self.weight.device
+
+    @property
+    def degree(self) -> Tensor:
+        """Number of neighbours of each node, int64 [N]."""
+        return self.indptr.diff()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by the three tensors."""
+        return sum(t.numel() * t.element_size() for t in (self.indptr, self.indices, self.weight))
+
+    def __repr__(self) -> str:
+        return f"Graph(num_nodes={self.num_nodes}, num_edges={self.num_edges}, device={self.device})"
+
+    @classmethod
+    def from_edges(
+        cls,
+        edge_index: Tensor | npt.ArrayLike,
+        edge_weight: Tensor | npt.ArrayLike | None = None,
+        num_nodes: int | None = None,
+        *,
+        symmetrize: Symmetrize | None = None,
+        sum_duplicates: bool = False,
+    ) -> Graph:
+        """A graph from PyG's ``edge_index`` [2, E] and ``edge_weight`` [E].
+
+        Args:
+            edge_index: Each undirected edge in both directions, unless ``symmetrize`` is given.
+            edge_weight: Positive and finite. Every weight is 1 if left out.
+            num_nodes: Number of nodes, where isolated ones at the end would go unseen.
+            symmetrize: What to do with edges present or heavier in one direction only. ``None`` refuses them,
+                ``"union"`` keeps the larger weight, ``"mutual"`` the smaller, dropping one-way edges.
+            sum_duplicates: Add up edges listed more than once, instead of refusing them.
+        """
+        device = edge_index.device if isinstance(edge_index, Tensor) else torch.device("cpu")
+        if isinstance(edge_weight, Tensor) and edge_weight.device != device:
+            raise ValueError(
+                f"edge_index and edge_weight must be on one device, but got {device} and {edge_weight.device}. "
+                "Move one with .to()."
+            )
+        index = _numpy(edge_index)
+        if index.ndim != 2 or index.shape[0] != 2:
+            raise ValueError(f"edge_index must have shape [2, E], but got {list(index.shape)}.")
+        if index.size and not np.issubdtype(index.dtype, np.integer):
+            raise TypeError(f"edge_index must hold integers, but got {index.dtype}. Cast it to int64.")
+        index = index.astype(np.int64, copy=False)
+        if edge_weight is None:
+            weight = np.ones(index.shape[1], dtype=np.float32)
+        else:
+            weight = _numpy(edge_weight).reshape(-1)
+            if weight.size != index.shape[1]:
+                raise ValueError(
+                    f"edge_weight must have one entry per edge, but got {weight.size} for {index.shape[1]} edges."
+                )
+            if weight.dtype == np.float16:  # which scipy does not know
+                weight = weight.astype(np.float32)
+            _check_weights(weight)
+        least = int(index.max()) + 1 if index.size else 0
+        if num_nodes is None:
+            num_nodes = least
+        if num_nodes < least or (index.size and index.min() < 0):
+            raise ValueError(
+                f"edge_index must lie in [0, num_nodes), but got entries from {index.min()} to {index.max()} "
+                f"for num_nodes={num_nodes}."
+            )
+        coo = sp.coo_array((weight, (index[0], index[1])), shape=(num_nodes, num_nodes))
+        return cls.from_scipy(coo, symmetrize=symmetrize, sum_duplicates=sum_duplicates).to(device)
+
+    @classmethod
+    def from_scipy(
+        cls,
+        matrix: Any,
+        *,
+        symmetrize: Symmetrize | None = None,
+        sum_duplicates: bool = False,
+    ) -> Graph:
+        """A graph from a scipy sparse adjacency matrix [N, N]; arguments as in :meth:`from_edges`.
+
+        A canonical float32 CSR matrix is taken without copying its weights.
+        """
+        if not sp.issparse(matrix):
+            raise TypeError(
+                f"matrix must be a scipy sparse matrix, but got {type(matrix).__name__}. Wrap it in "
+                "scipy.sparse.csr_array."
+            )
+        if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise ValueError(f"An adjacency matrix must be square, but got shape {matrix.shape}.")
+        if matrix.format not in ("csr", "csc", "coo"):
+            matrix = matrix.tocoo()
+        _check_weights(matrix.data)
+        csr = _canonical(matrix, sum_duplicates)
+        if csr.data.dtype != np.float32:
+            with np.errstate(over="ignore"):
+                csr = csr.astype(np.float32)
+            _check_weights(csr.data)
+        loops = int(np.count_nonzero(csr.diagonal()))
+        if loops:
+            raise ValueError(
+                f"A graph has no self-loops, but got {loops}. Remove them: operators add their own through epsilon."
+            )
+        if symmetrize is not None:
+            csr = symmetrize_csr(csr, symmetrize)
+        elif not _is_symmetric(csr):
+            raise ValueError(
+                "A graph must be symmetric, but some edges differ between their two directions. Pass "
+                'symmetrize="union" to keep the larger weight or "mutual" the smaller.'
+            )
+        return graph_from_csr(csr)
+
+    def to_scipy(self) -> sp.csr_array:
+        """The adjacency matrix as float32 CSR, sharing memory with a graph on the CPU."""
+        n = self.num_nodes
+        arrays = (_numpy(self.weight), _numpy(self.indices), _numpy(self.indptr))
+        return sp.csr_array(arrays, shape=(n, n))
+
+    def edges(self) -> tuple[Tensor, Tensor]:
+        """PyG's ``edge_index`` int64 [2, E] and ``edge_weight`` float32 [E], each edge in both directions."""
+        rows = torch.repeat_interleave(self.degree)
+        return torch.stack([rows, self.indices.long()]), self.weight
+
+    def to_torch(self) -> Tensor:
+        """The adjacency matrix as a torch sparse CSR tensor, float32 [N, N], sharing the weights."""
+        size = (self.num_nodes, self.num_nodes)
+        return torch.sparse_csr_tensor(
+            self.indptr.to(self.indices.dtype), self.indices, self.weight, size, check_invariants=False
+        )
+
+    def to(self, device: torch.device | str) -> Graph:
+        """The same graph on another device."""
+        moved = (self.indptr.to(device), self.indices.to(device), self.weight.to(device))
+        return Graph(*moved, neighbor_recall=self.neighbor_recall)
+
+    def with_weight(self, weight: Tensor) -> Graph:
+        """The same pattern with other weights, float32 [E], which must be positive, finite and symmetric."""
+        n = self.num_nodes
+        if weight.shape != self.weight.shape:
+            raise ValueError(f"weight must have shape {list(self.weight.shape)}, but got {list(weight.shape)}.")
+        csr = sp.csr_array((_numpy(weight), _numpy(self.indices), _numpy(self.indptr)), shape=(n, n))
+        return Graph.from_scipy(csr).to(self.device)
+
+    def permute(self, order: npt.ArrayLike | Tensor) -> Graph:
+        """The graph whose node i is this one's node ``order[i]``."""
+        rank = _numpy(order).astype(np.int64, copy=False)
+        if not np.array_equal(np.sort(rank), np.arange(self.num_nodes)):
+            raise ValueError(f"order must be a permutation of 0..{self.num_nodes - 1}.")
+        csr = self.to_scipy()[rank][:, rank]
+        csr.sort_indices()
+        return graph_from_csr(csr, self.neighbor_recall).to(self.device)
+
+    def save(self, path: str | Path) -> None:
+        """Write the graph to an uncompressed npz file, whole or not at all."""
+        arrays = {"indptr": _numpy(self.indptr), "indices": _numpy(self.indices), "weight": _numpy(self.weight)}
+        if self.neighbor_recall is not None:
+            arrays["neighbor_recall"] = np.float64(self.neighbor_recall)
+        save_arrays(path, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path, *, mmap: bool = True) -> Graph:
+        """The graph of :meth:`save`; memory-mapped, so that only what is used is read, unless told otherwise."""
+        arrays = load_arrays(path, ("indptr", "indices", "weight"), mmap=mmap)
+        recall = arrays.get("neighbor_recall")
+        indptr, indices, weight = (arrays[name] for name in ("indptr", "indices", "weight"))
+        sound = (
+            indptr.ndim == indices.ndim == weight.ndim == 1
+            and indptr.dtype == np.int64
+            and weight.dtype == np.float32
+            and indices.dtype in (np.int32, np.int64)
+            and len(indptr) >= 1
+            and len(indices) == len(weight) == indptr[-1]
+        )
+        if not sound:
+            raise ValueError(f"{path} does not hold a graph: its arrays do not fit together.")
+        tensors = (torch.from_numpy(array) for array in (indptr, indices, weight))
+        return cls(*tensors, neighbor_recall=None if recall is None else float(recall))
+
+    def describe(self, y: npt.ArrayLike | Tensor | None = None, orders: int = 6) -> GraphReport:
+        """Degrees, weights, components and, for labels ``y`` [N] (-1: unknown), their agreement per power."""
+        return report_adjacency(self.to_scipy(), None if y is None else _numpy(y), orders, self.neighbor_recall)
+
+
+def _numpy(values: Any) -> npt.NDArray[Any]:
+    if not isinstance(values, Tensor):
+        return np.asarray(values)
+    values = values.detach().cpu()
+    array: npt.NDArray[Any] = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
+    return array
+
+
+def _check_weights(weight: npt.NDArray[Any]) -> None:
+    if weight.dtype.kind not in "fiub":
+        raise TypeError(f"Edge weights must be real numbers, but got {weight.dtype}.")
+    good = np.isfinite(weight) & (weight >= SMALLEST_WEIGHT)
+    bad = np.flatnonzero(~good)
+    if bad.size:
+        raise ValueError(
+            f"Edge weights must be finite and at least {SMALLEST_WEIGHT:.3g} in float32, but {bad.size} are not "
+            f"(first: {weight[bad[0]]} at entry {bad[0]}). Drop those edges or rescale the weights."
+        )
+
+
+def _canonical(matrix: Any, sum_duplicates: bool) -> Any:
+    """CSR with sorted indices and no duplicates; the caller's matrix is left as it is."""
+    if matrix.format == "csr" and matrix.has_canonical_format:
+        return matrix
+    before = matrix.nnz
+    csr = matrix.tocsr(copy=matrix.format == "csr")  # other formats are copied, and summed, on the way
+    csr.sum_duplicates()
+    if csr.nnz != before and not sum_duplicates:
+        raise ValueError(
+            f"Each edge may be listed once per direction, but {before - csr.nnz} are repeated. Pass "
+            "sum_duplicates=True to add them up."
+        )
+    if csr.nnz != before:
+        _check_weights(csr.data)  # sums may leave the range of their terms
+    return csr
+
+
+def symmetrize_csr(csr: Any, how: str) -> Any:
+    """The union (entrywise maximum) or mutual (minimum) of a non-negative CSR matrix and its transpose."""
+    if how == "union":
+        return csr.maximum(csr.T.tocsr())
+    if how == "mutual":
+        # Absent entries count as 0, so the minimum keeps exactly the edges present in both directions.
+        both = csr.minimum(csr.T.tocsr())
+        both.eliminate_zeros()
+        return both
+    raise ValueError(f'`symmetrize` must be "union" or "mutual", but got {how!r}.')
+
+
+def _is_symmetric(csr: Any) -> bool:
+    other = csr.T.tocsr()
+    return (
+        np.array_equal(csr.indptr, other.indptr)
+        and np.array_equal(csr.indices, other.indices)
+        and np.array_equal(csr.data, other.data)
+    )
+
+
+def graph_from_csr(csr: Any, neighbor_recall: float | None = None) -> Graph:
+    """A graph from a CSR matrix known to be canonical, symmetric and positive; shares its weights."""
+    indices = csr.indices
+    if indices.dtype == np.int64 and csr.shape[0] < 2**31:
+        indices = indices.astype(np.int32)
+    return Graph(
+        torch.from_numpy(csr.indptr.astype(np.int64)),
+        torch.from_numpy(indices),
+        torch.from_numpy(csr.data),
+        neighbor_recall=neighbor_recall,
+    )

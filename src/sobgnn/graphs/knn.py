@@ -1,0 +1,143 @@
+"""Points to a weighted graph: neighbours, Gaussian kernel, symmetrisation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from sobgnn.graphs.graph import SMALLEST_WEIGHT, Graph, Symmetrize, graph_from_csr, symmetrize_csr
+from sobgnn.neighbors import nearest
+from sobgnn.runtime.ranks import Ranks
+
+Bandwidth = Literal["mean", "local"] | float
+
+
+def knn_graph(
+    X: Any,
+    k: int = 30,
+    metric: Literal["euclidean", "cosine"] = "euclidean",
+    bandwidth: Bandwidth = "mean",
+    symmetrize: Symmetrize = "union",
+    method: Literal["auto", "exact", "hnsw"] = "auto",
+    *,
+    recall: float = 0.95,
+    device: torch.device | str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    ranks: Ranks | None = None,
+) -> Graph:
+    r"""The weighted k-nearest-neighbour graph of points.
+
+    .. math:: w_{ij} = \exp(-d_{ij}^2 / \sigma^2)
+
+    for each j among the k nearest points of i, i itself left out.
+
+    Args:
+        X: Points [N, F]: array, tensor, DataFrame or scipy sparse matrix. Not changed.
+        k: Neighbours of each point, 1 <= k < N.
+        metric: Distance d; cosine distance is 1 - cos.
+        bandwidth: σ. ``"mean"``: the mean distance to a retained neighbour, so that weights do not change with
+            the units of X; ``"local"``: σ² = σ_i σ_j with σ_i the distance to i's k-th neighbour; or a number.
+        symmetrize: ``"union"`` keeps an edge that either end chose, ``"mutual"`` one that both chose.
+        method: ``"exact"``, ``"hnsw"`` (approximate, for many points on a CPU) or ``"auto"``, by size.
+        recall: Share of true neighbours that an approximate search has to find.
+        device: Where to search and where the graph goes: X's own device by default.
+        progress: Called with (points done, points in all).
+        ranks: Processes that hold the same X and share the search, see :func:`sobgnn.distributed.joined`.
+
+    A zero bandwidth (all retained distances 0) gives weight 1 to every edge. Weights that would vanish are
+    raised to the smallest normal float32, so that an outlier stays joined to its neighbours.
+    """
+    check_bandwidth(bandwidth)
+    if symmetrize not in ("union", "mutual"):
+        raise ValueError(f'`symmetrize` must be "union" or "mutual", but got {symmetrize!r}.')
+    found = nearest(X, k, metric=metric, method=method, recall=recall, device=device, progress=progress, ranks=ranks)
+    if device is None:
+        device = X.device if isinstance(X, Tensor) else "cpu"
+    return graph_from_neighbors(found.indices, found.distances, bandwidth, symmetrize, neighbor_recall=found.recall).to(
+        device
+    )
+
+
+def graph_from_neighbors(
+    indices: npt.NDArray[Any],
+    distances: npt.NDArray[Any],
+    bandwidth: Bandwidth = "mean",
+    symmetrize: Symmetrize = "union",
+    *,
+    neighbor_recall: float | None = None,
+) -> Graph:
+    """The graph of :func:`knn_graph` from neighbours already found: ``indices`` and ``distances`` [N, k].
+
+    Both may be memory maps. Distances are in the metric's own units and sorted along each row.
+    """
+    check_bandwidth(bandwidth)
+    if indices.ndim != 2 or indices.shape != distances.shape:
+        raise ValueError(
+            f"indices and distances must both have shape [N, k], but got {indices.shape} and {distances.shape}."
+        )
+    n, k = indices.shape
+    if indices.size and (indices.min() < 0 or indices.max() >= n):
+        raise ValueError(f"Neighbour indices must lie in [0, {n}), but got {indices.min()} to {indices.max()}.")
+    if np.any(indices == np.arange(n)[:, None]):
+        raise ValueError("A point is listed among its own neighbours. Leave it out.")
+    if distances.size and not (distances.min() >= 0 and distances.max() < math.inf):
+        raise ValueError(
+            f"distances must be finite and at least 0, but got {distances.min()} to {distances.max()}. Search again "
+            "among finite points."
+        )
+    weight = gaussian_weights(indices, distances, bandwidth)
+    indptr = np.arange(0, n * k + 1, k, dtype=np.int32 if n * k < 2**31 else np.int64)
+    csr = sp.csr_array((weight.ravel(), indices.astype(indptr.dtype).ravel(), indptr), shape=(n, n))
+    csr.sort_indices()
+    if not csr.has_canonical_format:
+        raise ValueError("A point lists a neighbour twice. Neighbours must be distinct.")
+    return graph_from_csr(symmetrize_csr(csr, symmetrize), neighbor_recall)
+
+
+def gaussian_weights(
+    indices: npt.NDArray[Any],
+    distances: npt.NDArray[Any],
+    bandwidth: Bandwidth | tuple[npt.NDArray[Any], npt.NDArray[Any]],
+) -> npt.NDArray[np.float32]:
+    """exp(-d²/σ²) in float32 for distances [M, k], with ``bandwidth`` as in :func:`knn_graph`.
+
+    A pair of arrays gives σ of the rows [M] and of the points [N] that ``indices`` point to, for local
+    bandwidths of points outside the graph.
+    """
+    if isinstance(bandwidth, tuple):
+        own, others = bandwidth
+        scale = np.sqrt(own[:, None]) * np.sqrt(others[indices])
+    elif bandwidth == "local":
+        reach = distances[:, -1].astype(np.float64)
+        scale = np.sqrt(reach[:, None]) * np.sqrt(reach[indices])
+    else:
+        scale = np.asarray(mean_distance(distances) if bandwidth == "mean" else bandwidth, dtype=np.float64)
+    # d/σ before squaring: squares of very small or large distances would leave the range of floats.
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        ratio = distances / scale
+    ratio = np.where(distances == 0, 0.0, ratio)
+    with np.errstate(over="ignore", under="ignore"):
+        weight: npt.NDArray[np.float32] = np.exp(-np.square(ratio)).astype(np.float32)
+    return weight.clip(SMALLEST_WEIGHT)
+
+
+def mean_distance(distances: npt.NDArray[Any]) -> float:
+    """The bandwidth ``"mean"``: the mean of all retained distances."""
+    return float(distances.mean(dtype=np.float64)) if distances.size else 0.0
+
+
+def check_bandwidth(bandwidth: object) -> None:
+    """Raise unless ``bandwidth`` is "mean", "local" or a positive number."""
+    if bandwidth in ("mean", "local"):
+        return
+    if isinstance(bandwidth, bool) or not isinstance(bandwidth, (int, float, np.floating, np.integer)):
+        raise ValueError(f'`bandwidth` must be "mean", "local" or a positive number, but got {bandwidth!r}.')
+    if not (math.isfinite(bandwidth) and bandwidth > 0):
+        raise ValueError(f"`bandwidth` must be positive and finite, but got {bandwidth}.")

@@ -1,0 +1,100 @@
+"""Weights for graphs that have none: Hadamard powers of 0/1 weights are all the same."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from sobgnn.graphs.graph import SMALLEST_WEIGHT, Graph
+
+_COLUMNS_PER_BLOCK = 1024
+
+
+def reweight(
+    graph: Graph,
+    how: Literal["normalized", "pagerank", "features"] = "normalized",
+    X: Any = None,
+    *,
+    teleport: float = 0.15,
+    top_k: int = 64,
+) -> Graph:
+    r"""The graph with weights that tell its edges apart.
+
+    Args:
+        graph: Usually one whose weights are all 1.
+        how: ``"normalized"``: :math:`D^{-1/2} A D^{-1/2}`, on the same edges.
+            ``"pagerank"``: graph diffusion by personalised PageRank,
+            :math:`a \sum_t (1-a)^t T^t` with T the symmetrically normalised adjacency with self-loops; each node
+            keeps its ``top_k`` largest, so edges change.
+            ``"features"``: :math:`(1 + \cos(x_i, x_j)) / 2` of the rows of X, on the same edges.
+        X: Features [N, F], dense or scipy sparse, for ``"features"``.
+        teleport: a, in (0, 1), for ``"pagerank"``.
+        top_k: Entries a node keeps, for ``"pagerank"``.
+    """
+    if how == "normalized":
+        return _on_edges(graph, *_normalized(graph.to_scipy().astype(np.float64)))
+    if how == "features":
+        return _on_edges(graph, *_similarity(graph, X))
+    if how == "pagerank":
+        return _pagerank(graph, teleport, top_k)
+    raise ValueError(f'`how` must be "normalized", "pagerank" or "features", but got {how!r}.')
+
+
+def _on_edges(graph: Graph, rows: Any, columns: Any, weight: Any) -> Graph:
+    n = graph.num_nodes
+    weight = np.maximum(weight, SMALLEST_WEIGHT).astype(np.float32)
+    # Rounding may differ between the two directions of an edge; the union makes them one.
+    return Graph.from_scipy(sp.coo_array((weight, (rows, columns)), shape=(n, n)), symmetrize="union").to(graph.device)
+
+
+def _normalized(A: sp.csr_array) -> tuple[Any, Any, Any]:
+    coo = A.tocoo()
+    root = np.sqrt(A.sum(axis=1))
+    return coo.row, coo.col, coo.data / (root[coo.row] * root[coo.col])
+
+
+def _similarity(graph: Graph, X: Any) -> tuple[Any, Any, Any]:
+    if X is None or X.shape[0] != graph.num_nodes:
+        got = None if X is None else X.shape
+        raise ValueError(f'how="features" needs X with {graph.num_nodes} rows, one per node, but got {got}.')
+    X = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+    coo = graph.to_scipy().tocoo()
+    length = np.sqrt((X * X).sum(axis=1))
+    product = np.empty(coo.nnz)
+    for start in range(0, coo.nnz, 1 << 16):
+        edge = slice(start, start + (1 << 16))
+        product[edge] = np.asarray((X[coo.row[edge]] * X[coo.col[edge]]).sum(axis=1)).ravel()
+    scale = length[coo.row] * length[coo.col]
+    cosine = np.divide(product, scale, out=np.zeros_like(product), where=scale > 0)
+    return coo.row, coo.col, (1 + cosine) / 2
+
+
+def _pagerank(graph: Graph, teleport: float, top_k: int) -> Graph:
+    if not 0 < teleport < 1:
+        raise ValueError(f"`teleport` must be in (0, 1), but got {teleport}.")
+    if top_k < 1:
+        raise ValueError(f"`top_k` must be at least 1, but got {top_k}.")
+    n = graph.num_nodes
+    T = sp.csr_array(graph.to_scipy().astype(np.float64) + sp.eye_array(n))
+    rows, columns, weight = _normalized(T)
+    T = sp.csr_array((weight, (rows, columns)), shape=(n, n))
+    # The tail of the series after t terms is (1-a)^t, whatever T is.
+    terms = int(np.ceil(np.log(1e-6) / np.log(1 - teleport)))
+    kept = []
+    for start in range(0, n, _COLUMNS_PER_BLOCK):  # N x block at a time, never N x N
+        stop = min(start + _COLUMNS_PER_BLOCK, n)
+        seed = np.zeros((n, stop - start))
+        seed[np.arange(start, stop), np.arange(stop - start)] = teleport
+        total = seed.copy()
+        for _ in range(terms):
+            total = (1 - teleport) * (T @ total) + seed
+        total[np.arange(start, stop), np.arange(stop - start)] = 0  # self-loops are the operators' business
+        largest = np.argpartition(-total, min(top_k, n - 1), axis=0)[:top_k]
+        value = np.take_along_axis(total, largest, axis=0)
+        column = np.broadcast_to(np.arange(start, stop), value.shape)
+        good = value > SMALLEST_WEIGHT
+        kept.append((largest[good], column[good], value[good]))
+    rows, columns, weight = (np.concatenate(part) for part in zip(*kept, strict=True))
+    return _on_edges(graph, rows, columns, weight)

@@ -1,0 +1,7 @@
+"""Layers and networks."""
+
+from sobgnn.nn.conv import Combine, SobolevConv
+from sobgnn.nn.mlp import MLP
+from sobgnn.nn.model import SSobGNN
+
+__all__ = ["MLP", "Combine", "SSobGNN", "SobolevConv"]

@@ -1,0 +1,181 @@
+r"""A layer's filters after propagation: products, bias, ReLU and the weighted sum, with few passes over memory.
+
+.. math:: \mathrm{out} = \sum_a \mu_a \, \sigma(X_a W_a + b_a)
+
+over branches a. What would be a dozen passes over all branches' activations, forward and backward, is one matrix
+product and one pass per branch. Members trained side by side stand in neighbouring columns, so that those that share
+X are one product.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from sobgnn.propagation import combine
+
+
+def cascade(own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, *, relu: bool) -> Tensor:
+    """The weighted sum over branches [N, o]; can be mapped over members (vmap).
+
+    Args:
+        own: [N, i], what the graph-free branch reads, or ``None`` where there is none.
+        filtered: [N, α, i], what the orders' branches read.
+        weight: [A, i, o] with A = α, or α + 1 where ``own`` is given, whose branch comes first.
+        bias: [A, o].
+        mu: [A].
+        relu: Whether σ is ReLU or nothing.
+    """
+    result: tuple[Tensor, ...] = _Cascade.apply(own, filtered, weight, bias, mu, relu)  # type: ignore[no-untyped-call]
+    return result[0]
+
+
+class _Cascade(torch.autograd.Function):
+    """The cascade of one member. Its activations are outputs too, so that the backward need not compute them again."""
+
+    @staticmethod
+    def forward(
+        own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, relu: bool
+    ) -> tuple[Tensor, ...]:
+        out, *products = _forward(own, filtered, weight[None], bias[None], mu[None], relu)
+        return out.squeeze(1), *products
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        own, filtered, weight, _, mu, ctx.relu = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(own, filtered, weight, mu, *output[1:])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        own, filtered, weight, mu, *products = ctx.saved_tensors
+        gradients = _backward(ctx, own, filtered, weight[None], mu[None], products, grad)
+        return *gradients[:2], *(gradient.squeeze(0) for gradient in gradients[2:]), None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], own: Tensor | None, filtered: Tensor, *rest: Any
+    ) -> tuple[tuple[Tensor], tuple[int]]:
+        weight, bias, mu, relu = rest
+        size = info.batch_size
+        # Inputs are each member's own, [N, S, i] and [N, α, S, i], or all members': both or neither.
+        if in_dims[0] is not None or in_dims[1] is not None:
+            own = None if own is None else _placed(own, in_dims[0], 1, size)
+            filtered = _placed(filtered, in_dims[1], 2, size)
+        parameters = (_placed(value, dim, 0, size) for value, dim in zip((weight, bias, mu), in_dims[2:5], strict=True))
+        return (_Members.apply(own, filtered, *parameters, relu),), (1,)  # type: ignore[no-untyped-call]
+
+
+class _Members(torch.autograd.Function):
+    """The cascade of S members: weight [S, A, i, o], bias [S, A, o], mu [S, A] -> [N, S, o].
+
+    ``own`` [N, i] and ``filtered`` [N, α, i] are shared by all members, or [N, S, i] and [N, α, S, i] each member's.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, relu: bool
+    ) -> Tensor:
+        out, *products = _forward(own, filtered, weight, bias, mu, relu)
+        ctx.relu = relu
+        ctx.save_for_backward(own, filtered, weight, mu, *products)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        own, filtered, weight, mu, *products = ctx.saved_tensors
+        return *_backward(ctx, own, filtered, weight, mu, products, grad), None
+
+
+def _forward(
+    own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, relu: bool
+) -> tuple[Tensor, ...]:
+    """The sum [N, S, o], and each branch's activations [N, S·o]."""
+    members, branches, _, width = weight.shape
+    out = filtered.new_empty((filtered.shape[0], members * width))
+    scale, shift = _columns(mu, width), bias.transpose(0, 1).reshape(branches, -1)
+    products = []
+    for branch in range(branches):
+        product = _multiply(_branch(own, filtered, branch), weight[:, branch])
+        combine.combine(product, shift[branch], scale[branch], out, relu, branch == 0)
+        products.append(product)
+    return out.view(-1, members, width), *products
+
+
+def _backward(
+    ctx: Any, own: Tensor | None, filtered: Tensor, weight: Tensor, mu: Tensor, products: list[Tensor], grad: Tensor
+) -> tuple[Tensor | None, Tensor | None, Tensor, Tensor, Tensor]:
+    """Gradients of own, filtered, weight, bias and mu."""
+    members, branches, _, width = weight.shape
+    grad = grad.reshape(len(grad), -1).contiguous()
+    scale = _columns(mu, width)
+    to_own = torch.empty_like(own) if own is not None and ctx.needs_input_grad[0] else None
+    to_filtered = torch.empty_like(filtered) if ctx.needs_input_grad[1] else None
+    to_weight, to_bias, to_mu = [], [], []
+    for branch, product in enumerate(products):
+        to_product, shift, factor = combine.combine_backward(product, grad, scale[branch], ctx.relu)
+        x = _branch(own, filtered, branch)
+        to_weight.append(_multiply_to_weight(x, to_product, members))
+        to_bias.append(shift)
+        to_mu.append(factor)
+        target = to_own if own is not None and branch == 0 else to_filtered
+        if target is not None:
+            place = target if target is to_own else target[:, branch - (own is not None)]
+            place.copy_(_multiply_to_inputs(to_product, weight[:, branch], shared=x.ndim == 2))
+    bias = torch.stack(to_bias).view(branches, members, width).transpose(0, 1)
+    return (
+        to_own,
+        to_filtered,
+        torch.stack(to_weight, dim=1),
+        bias,
+        torch.stack(to_mu).view(branches, members, width).sum(dim=2).t(),
+    )
+
+
+def _branch(own: Tensor | None, filtered: Tensor, branch: int) -> Tensor:
+    """What a branch reads: [N, i], or [N, S, i]."""
+    if own is None:
+        return filtered[:, branch]
+    return own if branch == 0 else filtered[:, branch - 1]
+
+
+def _columns(mu: Tensor, width: int) -> Tensor:
+    """mu [S, A] once for each output column: [A, S·o]."""
+    return mu.t().repeat_interleave(width, dim=1)
+
+
+def _multiply(x: Tensor, weight: Tensor) -> Tensor:
+    """x [N, i] or [N, S, i] times weight [S, i, o], members side by side: [N, S·o]."""
+    members, _, width = weight.shape
+    if x.ndim == 2:
+        return x @ weight.transpose(0, 1).flatten(1)
+    out = x.new_empty((x.shape[0], members, width))
+    torch.bmm(x.transpose(0, 1), weight, out=out.transpose(0, 1))
+    return out.flatten(1)
+
+
+def _multiply_to_weight(x: Tensor, to_product: Tensor, members: int) -> Tensor:
+    """[S, i, o]."""
+    if x.ndim == 2:
+        return (x.t() @ to_product).view(x.shape[1], members, -1).transpose(0, 1)
+    return torch.bmm(x.permute(1, 2, 0), to_product.view(len(x), members, -1).transpose(0, 1))
+
+
+def _multiply_to_inputs(to_product: Tensor, weight: Tensor, *, shared: bool) -> Tensor:
+    """[N, i], summed over members, or [N, S, i]."""
+    if shared:
+        return to_product @ weight.transpose(0, 1).flatten(1).t()
+    own = to_product.view(len(to_product), len(weight), -1).transpose(0, 1)
+    return torch.bmm(own, weight.transpose(1, 2)).transpose(0, 1)
+
+
+def _placed(value: Tensor, dim: int | None, place: int, size: int) -> Tensor:
+    """``value`` with its members' dimension at ``place``; repeated where it has none."""
+    if dim is None:
+        return value.unsqueeze(place).expand(*value.shape[:place], size, *value.shape[place:])
+    return value.movedim(dim, place)

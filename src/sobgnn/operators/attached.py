@@ -1,0 +1,72 @@
+"""New points on a trained graph: attached to their neighbours, which stay as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from sobgnn import propagation
+from sobgnn.operators.scales import clamp_epsilon, node_scales
+from sobgnn.operators.whole import SobolevOperators
+from sobgnn.propagation import Stencil, csr_tensors
+
+
+@dataclass(frozen=True)
+class Attachment:
+    r"""M new points joined to N nodes of a graph whose scales do not change.
+
+    A new point i has its own degrees, from its own edges and self-loop, so
+
+    .. math:: \hat{A}_\rho[i, j] = t_\rho[i] \, (w_{ij} q_i q_j)^\rho \, t_\rho[j]
+
+    as in :class:`~sobgnn.SobolevOperators`, with q and t of node j as they were in training.
+
+    Attributes:
+        stencil: The M x N pattern.
+        loop: Â_ρ[i, i], [M, α].
+        walk: w_ij / Σ_j w_ij, M x N, as an operator of one order; zero rows for points without edges.
+    """
+
+    stencil: Stencil
+    loop: Tensor
+    walk: Stencil
+
+    def propagate(self, nodes: Tensor, own: Tensor) -> Tensor:
+        """Every order: node rows [N, h] and the new points' own [M, h] to [M, α, h]."""
+        return propagation.expand(self.stencil, nodes) + self.loop.unsqueeze(2) * own.unsqueeze(1)
+
+    def average(self, nodes: Tensor) -> Tensor:
+        """The neighbours' mean of node rows [N, h], by weight: [M, h]; zeros for points without edges."""
+        return propagation.expand(self.walk, nodes)[:, 0]
+
+
+def attach(operators: SobolevOperators, edges: sp.csr_array) -> Attachment:
+    """Join new points to a graph by ``edges``, CSR [M, N] of positive float32 weights."""
+    edges.sort_indices()
+    device, epsilon, alpha = operators.device, clamp_epsilon(operators.epsilon), operators.alpha
+    # The scales of the new points are those they would have in a graph of these edges alone.
+    scale = node_scales(edges.indptr, edges.data, alpha, epsilon)
+    base = epsilon * scale[:, 0] ** 2
+    loop = np.stack([base**rho * scale[:, rho] ** 2 for rho in range(1, alpha + 1)], axis=1)
+    forward, backward = csr_tensors(edges, device), csr_tensors(edges.T.tocsr(), device)
+    stencil = Stencil(*forward, *backward, torch.from_numpy(scale).float().to(device), operators.scale(), 0.0)
+    return Attachment(stencil, torch.from_numpy(loop).float().to(device), random_walk(*forward, backward))
+
+
+def random_walk(indptr: Tensor, indices: Tensor, weight: Tensor, transposed: tuple[Tensor, Tensor, Tensor]) -> Stencil:
+    """D^{-1} A of a CSR matrix [M, N] and its transpose's CSR, as an operator of one order; zero rows stay zero."""
+    rows = torch.repeat_interleave(indptr.diff())
+    total = torch.zeros(indptr.numel() - 1, dtype=torch.float64, device=weight.device)
+    total.index_add_(0, rows, weight.double())
+    live = total > 0
+    # Shares, not weights: the sum of a row of very small weights has no reciprocal in float32.
+    inverse = torch.where(live, 1 / torch.where(live, total, 1.0), 0.0)
+    shares = (weight.double() * inverse[rows]).float()
+    ones = weight.new_ones
+    return Stencil(
+        indptr, indices, shares, *transposed, ones((len(total), 2)), ones((transposed[0].numel() - 1, 2)), 0.0
+    )

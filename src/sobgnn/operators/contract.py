@@ -1,0 +1,36 @@
+"""What every operator offers to layers: whole graphs, some rows, a rank's rows."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Operator(Protocol):
+    """Every order of the sparse Sobolev operators, from C input rows to R output rows."""
+
+    alpha: int
+
+    @property
+    def nodes(self) -> Tensor | None:
+        """The node of each output row [R]; ``None``: row i is node i."""
+
+    def propagate(self, H: Tensor) -> Tensor:
+        """Every order applied to one signal: H [C, h] to [R, α, h]."""
+
+    def propagate_each(self, H: Tensor) -> Tensor:
+        """Each order applied to a signal of its own: H [C, α, h] to [R, α, h]."""
+
+
+def check_signal(H: Tensor, columns: int, device: torch.device) -> None:
+    """Raise unless H is floating point, on the device, with one row for each of the input nodes."""
+    if H.device != device:
+        raise ValueError(
+            f"The signal and the operators must be on one device, but got {H.device} and {device}. Move one with .to()."
+        )
+    if not H.is_floating_point():
+        raise TypeError(f"The signal must be floating point, but got {H.dtype}. Convert it with .float().")
+    if H.ndim < 2 or H.shape[0] != columns:
+        raise ValueError(f"The signal must have one row per node, but got shape {list(H.shape)} for {columns} nodes.")

@@ -1,0 +1,115 @@
+"""Some rows of the operators of a graph: what a loss reads, and what that needs."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from sobgnn import propagation
+from sobgnn.graphs.graph import Graph
+from sobgnn.operators.contract import check_signal
+from sobgnn.operators.scales import clamp_epsilon
+from sobgnn.propagation import Stencil, csr_tensors
+
+
+class WholeOperators(Protocol):
+    """What rows need of the operators of the whole graph."""
+
+    graph: Graph
+    alpha: int
+    epsilon: float
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes N."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the graph and the scales live."""
+
+    def scale(self, dtype: torch.dtype = ...) -> Tensor:
+        """Columns q, t_1 … t_α [N, α+1]."""
+
+
+class SobolevRows:
+    """Some rows of every order: propagation to R nodes, from all N or from C of them.
+
+    In training the last layer is needed only where the loss reads it, and each layer before it only where the next
+    one reads; this is what computes it there. The result is that of the whole operators, row by row.
+
+    Args:
+        operators: The operators of the whole graph.
+        index: int64 [R], the rows, distinct, in the order they are wanted.
+        columns: int64 [C], distinct, the nodes that signals are given at, in their order: all rows and all their
+            neighbours must be among them. ``None``: all nodes.
+    """
+
+    def __init__(self, operators: WholeOperators, index: Tensor, columns: Tensor | None = None) -> None:
+        self.operators = operators
+        self.alpha = operators.alpha
+        self.index = self.nodes = index.to(operators.device)
+        self.columns = None if columns is None else columns.to(operators.device)
+        self.num_columns = operators.num_nodes if columns is None else columns.numel()
+        if columns is None:
+            self.own = self.index
+        else:
+            position = torch.full((operators.num_nodes,), -1, device=operators.device)
+            position[self.columns] = torch.arange(self.num_columns, device=operators.device)
+            self.own = position[self.index]
+        self._stencils: dict[torch.dtype, Stencil] = {}
+
+    def __repr__(self) -> str:
+        return f"SobolevRows({self.index.numel()} rows from {self.num_columns} nodes of {self.operators})"
+
+    @property
+    def device(self) -> torch.device:
+        """Where the pattern and the scales live."""
+        return self.operators.device
+
+    def stencil(self, dtype: torch.dtype = torch.float32) -> Stencil:
+        """The rows as :mod:`sobgnn.propagation` takes them; made when first asked for."""
+        key = torch.float64 if dtype == torch.float64 else torch.float32
+        if key not in self._stencils:
+            scale = self.operators.scale(dtype)
+            inputs = scale if self.columns is None else scale[self.columns]
+            known = next(iter(self._stencils.values()), None)
+            csr = known[:6] if known else self._pattern()
+            self._stencils[key] = Stencil(*csr, scale[self.index], inputs, 0.0)
+        return self._stencils[key]
+
+    def propagate(self, H: Tensor) -> Tensor:
+        """H [C, h] to [R, α, h]."""
+        check_signal(H, self.num_columns, self.device)
+        return propagation.expand(self.stencil(H.dtype), H)
+
+    def propagate_each(self, H: Tensor) -> Tensor:
+        """H [C, α, h] to [R, α, h], each order on its own slice."""
+        check_signal(H, self.num_columns, self.device)
+        return propagation.each(self.stencil(H.dtype), H)
+
+    def _pattern(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """CSR of the rows and of their transpose. Self-loops are entries like any other, of weight ε."""
+        ops = self.operators
+        rows = self.index.cpu().numpy()
+        block = ops.graph.to_scipy()[rows]
+        epsilon = clamp_epsilon(ops.epsilon)
+        if epsilon > 0:
+            loops = (np.full(len(rows), epsilon, np.float32), (np.arange(len(rows)), rows))
+            block = (block + sp.csr_array(loops, shape=block.shape)).tocsr()
+        if self.columns is not None:
+            entries = block.nnz
+            block = block[:, self.columns.cpu().numpy()].tocsr()
+            if block.nnz != entries:
+                raise ValueError(
+                    f"`columns` must hold every row and neighbour of the rows, but {entries - block.nnz} entries lie "
+                    "outside."
+                )
+        block.sort_indices()
+        return (
+            *csr_tensors(block, ops.device, ops.graph.indices.dtype),
+            *csr_tensors(block.T.tocsr(), ops.device, ops.graph.indices.dtype),
+        )

@@ -1,0 +1,156 @@
+"""A graph to its normalised sparse Sobolev operators."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from sobgnn import propagation
+from sobgnn.graphs.graph import Graph
+from sobgnn.operators.contract import check_signal
+from sobgnn.operators.rows import SobolevRows
+from sobgnn.operators.scales import check_alpha, check_epsilon, clamp_epsilon, node_scales
+from sobgnn.propagation import Stencil
+
+_SMALLEST = np.finfo(np.float32).tiny
+
+
+class SobolevOperators:
+    r"""The normalised sparse Sobolev terms of a graph, on one shared pattern.
+
+    .. math:: \hat{A}_\rho = D_\rho^{-1/2} (A + \epsilon I)^{(\rho)} D_\rho^{-1/2}, \qquad \rho = 1, \dots, \alpha
+
+    The power is entrywise, so every order keeps A's pattern. What is stored is A itself and α + 1 numbers per
+    node; no order is ever written out. With :math:`m_i = \max(\epsilon, \max_j w_{ij})`,
+    :math:`q_i = m_i^{-1/2}`, :math:`r_{ij} = w_{ij} q_i q_j \le 1` and
+    :math:`t_\rho[i] = (\sum_j (w_{ij} / m_i)^\rho + (\epsilon / m_i)^\rho)^{-1/2}`,
+
+    .. math:: \hat{A}_\rho[i, j] = t_\rho[i] \, r_{ij}^\rho \, t_\rho[j],
+
+    in which every factor lies in [0, 1] for any α, ε and weights: nothing overflows, and only entries that are
+    themselves below float32's range vanish.
+
+    Args:
+        graph: Symmetric, weighted, without self-loops.
+        alpha: Number of orders, at least 1.
+        epsilon: Weight of every self-loop, at least 0; with 0, isolated nodes get zero rows.
+    """
+
+    def __init__(self, graph: Graph, alpha: int = 3, epsilon: float = 1.0) -> None:
+        check_alpha(alpha)
+        check_epsilon(epsilon)
+        if alpha > 1 and graph.num_edges and float(graph.weight.min()) == 1 == float(graph.weight.max()):
+            warnings.warn(
+                "All edge weights are 1, so every Hadamard power of the graph is the graph itself and alpha > 1 adds "
+                "nothing. Give the edges weights, for example with sobgnn.reweight(graph).",
+                stacklevel=2,
+            )
+        self.graph = graph
+        self.alpha = int(alpha)
+        self.epsilon = float(epsilon)
+        self._scale: dict[torch.dtype, Tensor] = {}
+        self.scale()
+
+    def __repr__(self) -> str:
+        return f"SobolevOperators({self.graph}, alpha={self.alpha}, epsilon={self.epsilon})"
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes N."""
+        return self.graph.num_nodes
+
+    @property
+    def nodes(self) -> Tensor | None:
+        """The node of each row that propagation gives; ``None``: row i is node i."""
+        return None
+
+    @property
+    def device(self) -> torch.device:
+        """Where the graph and the scales live."""
+        return self.graph.device
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held on top of the graph's own."""
+        return sum(s.numel() * s.element_size() for s in self._scale.values())
+
+    def scale(self, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Columns q, t_1 … t_α [N, α+1], float32; float64 ones for float64 signals, made when first asked for."""
+        key = torch.float64 if dtype == torch.float64 else torch.float32
+        if key not in self._scale:
+            csr = (self.graph.indptr.cpu().numpy(), self.graph.weight.cpu().numpy())
+            values = node_scales(*csr, self.alpha, self.epsilon, np.float64 if key == torch.float64 else np.float32)
+            self._scale[key] = torch.from_numpy(values).to(self.device)
+        return self._scale[key]
+
+    def stencil(self, dtype: torch.dtype = torch.float32) -> Stencil:
+        """The operators as :mod:`sobgnn.propagation` takes them."""
+        g, scale = self.graph, self.scale(dtype)
+        csr = (g.indptr, g.indices, g.weight)
+        return Stencil(*csr, *csr, scale, scale, clamp_epsilon(self.epsilon))
+
+    def rows(self, index: Tensor) -> SobolevRows:
+        """Rows ``index`` of every order: propagation to those nodes alone."""
+        return SobolevRows(self, index)
+
+    def receptive_field(self, index: Tensor, num_layers: int) -> list[SobolevRows]:
+        """What each of ``num_layers`` layers has to compute so that the last one is right at ``index``.
+
+        Entry l gives the rows of layer l+1 and reads those of the entry before it; the first reads features at its
+        own ``columns``. With few labels this is a small part of a large graph, and exact.
+        """
+        if num_layers < 1:
+            raise ValueError(f"`num_layers` must be at least 1, but got {num_layers}.")
+        adjacency, rows = self.graph.to_scipy(), index.cpu().numpy()
+        field = []
+        for _ in range(num_layers):
+            columns = np.union1d(adjacency[rows].indices, rows)
+            field.append(SobolevRows(self, torch.from_numpy(rows), torch.from_numpy(columns)))
+            rows = columns.astype(np.int64)
+        return field[::-1]
+
+    def propagate(self, H: Tensor) -> Tensor:
+        """Every order applied to one signal in one pass: H [N, h] to [N, α, h], entry ρ-1 being Â_ρ H."""
+        check_signal(H, self.num_nodes, self.device)
+        return propagation.expand(self.stencil(H.dtype), H)
+
+    def propagate_each(self, H: Tensor) -> Tensor:
+        """Each order applied to a signal of its own: H [N, α, h] to [N, α, h]."""
+        check_signal(H, self.num_nodes, self.device)
+        return propagation.each(self.stencil(H.dtype), H)
+
+    def matrix(self, rho: int) -> sp.csr_array:
+        """Â_ρ for looking, float64 CSR [N, N], the diagonal included where ε > 0.
+
+        Entries below float32's range are exact zeros, as they are in propagation.
+        """
+        if not 1 <= rho <= self.alpha:
+            raise ValueError(f"`rho` must be between 1 and alpha={self.alpha}, but got {rho}.")
+        term = shift_diagonal(self.graph.to_scipy().astype(np.float64), clamp_epsilon(self.epsilon))
+        rows, columns = np.repeat(np.arange(self.num_nodes), np.diff(term.indptr)), term.indices
+        scale = self.scale(torch.float64).cpu().numpy()
+        q, t = scale[:, 0], scale[:, rho]
+        # Products of two scales first: they commute, so the matrix is symmetric to the last bit.
+        term.data = (term.data * (q[rows] * q[columns])) ** rho * (t[rows] * t[columns])
+        term.data[term.data < _SMALLEST] = 0.0
+        return term
+
+    def to(self, device: torch.device | str) -> SobolevOperators:
+        """The same operators on another device; nothing is computed again."""
+        moved = object.__new__(SobolevOperators)
+        moved.graph, moved.alpha, moved.epsilon = self.graph.to(device), self.alpha, self.epsilon
+        moved._scale = {dtype: scale.to(device) for dtype, scale in self._scale.items()}
+        return moved
+
+
+def shift_diagonal(matrix: Any, epsilon: float) -> sp.csr_array:
+    """M + εI as CSR with sorted indices."""
+    n = matrix.shape[0]
+    shifted = (matrix + epsilon * sp.eye_array(n, format="csr")).tocsr() if epsilon else matrix.tocsr(copy=True)
+    shifted.sort_indices()
+    return shifted

@@ -1,0 +1,106 @@
+r"""``expand``, ``reduce`` and ``each`` as torch operators: autograd, vmap, fake tensors.
+
+With :math:`S_\rho` the matrices of a :class:`~sobgnn.propagation.stencil.Stencil`,
+
+.. math::
+    \mathrm{expand}(x)_\rho = S_\rho x, \qquad
+    \mathrm{reduce}(g) = \sum_\rho S_\rho g_\rho, \qquad
+    \mathrm{each}(x)_\rho = S_\rho x_\rho .
+
+The adjoint of ``expand`` over S is ``reduce`` over its transpose and the other way round; that of ``each`` is
+``each`` over the transpose. So every derivative, of any order, is again one of the three, and the same
+bits come out every time. Only the features have gradients; weights and scales are constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sobgnn.propagation import dispatch
+from sobgnn.propagation.stencil import Stencil, check, transpose
+from sobgnn.runtime import pages
+
+
+def expand(stencil: Stencil, x: Tensor) -> Tensor:
+    """Every order of the same features: [C, h] -> [R, α, h]."""
+    check(stencil, x, orders=False)
+    result: Tensor = torch.ops.sobgnn.expand(*stencil, x)
+    return result
+
+
+def reduce(stencil: Stencil, g: Tensor) -> Tensor:
+    """Each order of its own slice, summed over the orders: [C, α, h] -> [R, h]."""
+    check(stencil, g, orders=True)
+    result: Tensor = torch.ops.sobgnn.reduce(*stencil, g)
+    return result
+
+
+def each(stencil: Stencil, x: Tensor) -> Tensor:
+    """Each order of its own slice: [C, α, h] -> [R, α, h]."""
+    check(stencil, x, orders=True)
+    result: Tensor = torch.ops.sobgnn.each(*stencil, x)
+    return result
+
+
+def _shape(stencil: Stencil, x: Tensor, *, orders: bool) -> tuple[int, ...]:
+    """The operator's output shape; ``orders`` says whether the output has them."""
+    rows, alpha = stencil.scale_out.shape[0], stencil.scale_out.shape[1] - 1
+    return (rows, alpha, x.shape[-1]) if orders else (rows, x.shape[-1])
+
+
+# What each operator takes: a stencil and features.
+_SCHEMA = (
+    "(Tensor indptr, Tensor indices, Tensor weight, Tensor t_indptr, Tensor t_indices, Tensor t_weight, "
+    "Tensor scale_out, Tensor scale_in, float epsilon, Tensor x) -> Tensor"
+)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    *tensors, epsilon, _ = inputs
+    ctx.save_for_backward(*tensors)
+    ctx.epsilon = epsilon
+
+
+def _register(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) -> None:
+    """One operator: what it computes, its autograd, fake tensors and vmap."""
+
+    def compute(*arguments: Any) -> Tensor:
+        *stencil, x = arguments
+        operators = Stencil._make(stencil)
+        return dispatch.run(operators, x, pages.empty(x, _shape(operators, x, orders=orders_out)))
+
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        transposed = transpose(Stencil._make((*ctx.saved_tensors, ctx.epsilon)))
+        gradient = getattr(torch.ops.sobgnn, adjoint)(*transposed, gradient)
+        return (*([None] * len(transposed)), gradient)
+
+    def fake(*arguments: Any) -> Tensor:
+        *stencil, x = arguments
+        result: Tensor = x.new_empty(_shape(Stencil._make(stencil), x, orders=orders_out))
+        return result
+
+    def vmap(info: Any, in_dims: Sequence[int | None], *arguments: Any) -> tuple[Tensor, int]:
+        if any(dim is not None for dim in in_dims[:-1]):
+            raise ValueError(f"sobgnn::{name} maps over features only, but the stencil is batched. Use a loop.")
+        # A batch is more columns of features: [C, batch, h] is [C, batch · h] without a copy.
+        batch = in_dims[-1]
+        assert batch is not None  # torch calls this rule only where some argument is batched
+        x: Tensor = arguments[-1].movedim(batch, 2 if orders_in else 1)
+        width = x.shape[-1]
+        result: Tensor = getattr(torch.ops.sobgnn, name)(*arguments[:-1], x.flatten(-2))
+        return result.view(*result.shape[:-1], info.batch_size, width), 2 if orders_out else 1
+
+    qualified = f"sobgnn::{name}"
+    torch.library.custom_op(qualified, compute, mutates_args=(), schema=_SCHEMA)
+    torch.library.register_autograd(qualified, backward, setup_context=_save)
+    torch.library.register_fake(qualified, fake)
+    torch.library.register_vmap(qualified, vmap)
+
+
+_register("expand", "reduce", orders_in=False, orders_out=True)
+_register("reduce", "expand", orders_in=True, orders_out=False)
+_register("each", "each", orders_in=True, orders_out=True)

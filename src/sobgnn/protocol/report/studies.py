@@ -1,0 +1,87 @@
+"""The few-label study and the ablations as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sobgnn.protocol.report.summary import Summary
+from sobgnn.protocol.report.tables import (
+    OURS,
+    datasets_of,
+    difference,
+    entry,
+    how_made,
+    in_order,
+    markdown_table,
+    models_of,
+)
+from sobgnn.protocol.results import Record
+
+STUDY_SEEDS, STUDY_TRIALS = 20, 10
+_LABELS = ("1/class", "5/class", "20/class", "10%")
+
+
+def few_labels_markdown(
+    cells: Sequence[Summary], records: Sequence[Record], device_minutes: float | None = None
+) -> str:
+    """A table for each data set: models by number of labels."""
+    labels = in_order((cell.labels for cell in cells), _LABELS)
+    lines = [
+        "# Few labels",
+        "",
+        f"Test accuracy in percent over {STUDY_SEEDS} seeds, mean ± the larger distance to a bound of the 95 % "
+        f"bootstrap interval. Each model has {STUDY_TRIALS} settings searched at each number of labels; with n labels "
+        "per class, n further ones of each class choose setting and step. SobolevClassifier is the estimator with its "
+        "default arguments: it is given the training labels alone and searches nothing.",
+        "",
+    ]
+    for dataset in datasets_of(cells):
+        find = {(cell.model, cell.labels): cell for cell in cells if cell.dataset == dataset}
+        rows = [[m, *(entry(find.get((m, x)), STUDY_SEEDS, STUDY_TRIALS) for x in labels)] for m in models_of(cells)]
+        gaps = [
+            [m, *(difference(find.get((OURS, x)), find.get((m, x)), STUDY_SEEDS) for x in labels)]
+            for m in models_of(cells)
+            if m != OURS
+        ]
+        lines += [f"## {dataset}", "", *markdown_table(["", *labels], rows), ""]
+        lines += [f"{OURS} minus each, over the same seeds:", "", *markdown_table(["", *labels], gaps), ""]
+    return (
+        "\n".join([*lines, *how_made(cells, records, ["python -m sobgnn.protocol few-labels"], device_minutes)]) + "\n"
+    )
+
+
+def ablations_markdown(cells: Sequence[Summary], records: Sequence[Record], device_minutes: float | None = None) -> str:
+    """A table for each thing that is varied: its values by data set."""
+    lines = [
+        "# Ablations",
+        "",
+        "S-SobGNN with one thing changed at a time, all else as in docs/protocol.md. Test accuracy in percent over "
+        f"{STUDY_SEEDS} seeds, mean ± the larger distance to a bound of the 95 % bootstrap interval.",
+        "",
+    ]
+    kinds = list(dict.fromkeys(cell.variant.partition("=")[0] for cell in cells))
+    for kind in kinds:
+        own = [cell for cell in cells if cell.variant.partition("=")[0] == kind]
+        datasets = datasets_of(own)
+        find = {(cell.variant, cell.dataset): cell for cell in own}
+        variants = list(dict.fromkeys(cell.variant for cell in own))
+        rows = [[variant, *(entry(find.get((variant, d)), STUDY_SEEDS) for d in datasets)] for variant in variants]
+        lines += [f"## {kind}", "", *markdown_table(["", *datasets], rows), ""]
+        if kind == "powers":
+            lines += [*_cost(own, datasets), ""]
+    return (
+        "\n".join([*lines, *how_made(cells, records, ["python -m sobgnn.protocol ablations"], device_minutes)]) + "\n"
+    )
+
+
+def _cost(cells: Sequence[Summary], datasets: Sequence[str]) -> list[str]:
+    """What each value takes of memory and time, data set by data set."""
+    measures = list(dict.fromkeys(name for cell in cells for name in cell.measures))
+    rows = []
+    for dataset in datasets:
+        for cell in (c for c in cells if c.dataset == dataset):
+            seconds = cell.seconds / max(1, cell.trainings)
+            told = [f"{cell.measures[name]:,.1f}" if name in cell.measures else "–" for name in measures]
+            rows.append([dataset, cell.variant, *told, f"{seconds:.3f}"])
+    head = ["data set", "", *measures, "s of a training, as its share of the batch"]
+    return markdown_table(head, rows)

@@ -1,0 +1,279 @@
+"""Summaries of results as tables: Markdown beside the paper's numbers, CSV, LaTeX. Trains nothing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Sequence
+
+from sobgnn.protocol.report.published import published
+from sobgnn.protocol.report.summary import Summary
+from sobgnn.protocol.results import Record
+from sobgnn.protocol.statistics import Interval, paired_difference
+
+OURS = "S-SobGNN"
+TRIALS, SEARCH_SEEDS, SEEDS = 100, 5, 50  # the paper's; a cell with fewer says so
+_MODELS = (
+    "Cheby", "GCN", "GAT", "SIGN", "SGC", "ClusterGCN", "SuperGAT", "Transformer", OURS, "S-SobGNN+self",
+    "MLP", "LogReg", "SVM", "LabelSpreading", "SobolevClassifier",
+)  # fmt: skip
+_DATASETS = ("cancer", "cancer-binary", "20news", "20news-stripped", "har", "isolet")
+HEAD = "head=paper"
+
+
+def in_order(names: Iterable[str], known: Sequence[str]) -> list[str]:
+    """Distinct names, the known ones first and in their order."""
+    distinct = list(dict.fromkeys(names))
+    return [name for name in known if name in distinct] + [name for name in distinct if name not in known]
+
+
+def models_of(cells: Sequence[Summary]) -> list[str]:
+    """The models of some cells, in the paper's order, others after them."""
+    return in_order((cell.model for cell in cells), _MODELS)
+
+
+def datasets_of(cells: Sequence[Summary]) -> list[str]:
+    """The data sets of some cells, in the paper's order, others after them."""
+    return in_order((cell.dataset for cell in cells), _DATASETS)
+
+
+def shown(interval: Interval) -> str:
+    """Mean ± margin, to two decimals."""
+    return f"{interval.mean:.2f} ± {interval.margin:.2f}"
+
+
+def shortfall(cell: Summary, seeds: int = SEEDS, trials: int = TRIALS) -> str:
+    """What a cell has less of than the protocol asks for, in words; empty where nothing."""
+    parts = []
+    if cell.trial >= 0 and cell.trials < trials:
+        parts.append(f"{cell.trials} trial{'s' * (cell.trials != 1)}")
+    if cell.trial >= 0 and cell.search_seeds < SEARCH_SEEDS:
+        parts.append(f"{cell.search_seeds} search seed{'s' * (cell.search_seeds != 1)}")
+    if len(cell.accuracies) < seeds:
+        parts.append(f"{len(cell.accuracies)} seed{'s' * (len(cell.accuracies) != 1)}")
+    if cell.overtaken:
+        parts.append("search went on")
+    return ", ".join(parts)
+
+
+def entry(cell: Summary | None, seeds: int = SEEDS, trials: int = TRIALS) -> str:
+    """A cell for people: mean ± margin and, in brackets, where it falls short of the protocol."""
+    if cell is None:
+        return "–"
+    short = shortfall(cell, seeds, trials)
+    return shown(cell.accuracy) + (f" ({short})" if short else "")
+
+
+def table1_markdown(cells: Sequence[Summary], records: Sequence[Record], device_minutes: float | None = None) -> str:
+    """The paper's table with ours beside it, column by column, and how it was made."""
+    find = {(cell.model, cell.variant, cell.dataset): cell for cell in cells}
+    datasets, models = datasets_of(cells), models_of(cells)
+    lines = [
+        "# Table 1, measured",
+        "",
+        "Test accuracy in percent, mean ± the larger distance to a bound of the 95 % bootstrap interval "
+        "(1 000 resamples). "
+        f"The protocol is {TRIALS} settings × {SEARCH_SEEDS} seeds of random search and {SEEDS} final seeds; a cell "
+        "with fewer says so. Every choice is in docs/protocol.md.",
+        "",
+        "## Ours, plain logits, beside the paper's (in italics)",
+        "",
+        *markdown_table(
+            ["", *datasets],
+            [[model, *(_beside(find.get((model, "", d)), published(model, d)) for d in datasets)] for model in models],
+        ),
+        "",
+    ]
+    for dataset in datasets:
+        lines += [f"## {dataset}", "", *_column(dataset, models, find), "", verdict(dataset, cells), ""]
+    return "\n".join([*lines, *_settings(cells), "", *how_made(cells, records, commands(cells), device_minutes)]) + "\n"
+
+
+def _beside(cell: Summary | None, paper: tuple[float, float] | None) -> str:
+    theirs = f"*{paper[0]:.2f} ± {paper[1]:.2f}*" if paper else ""
+    return f"{entry(cell)}<br>{theirs}" if theirs else entry(cell)
+
+
+def _column(dataset: str, models: Sequence[str], find: dict[tuple[str, str, str], Summary]) -> list[str]:
+    ours = find.get((OURS, "", dataset))
+    rows = []
+    for model in models:
+        plain, headed = find.get((model, "", dataset)), find.get((model, HEAD, dataset))
+        paper = published(model, dataset)
+        theirs = f"{paper[0]:.2f} ± {paper[1]:.2f}" if paper else "–"
+        rows.append([model, entry(plain), entry(headed), theirs, difference(ours, plain)])
+    return markdown_table(["", "plain logits", 'head="paper"', "the paper's", f"{OURS} minus it, paired"], rows)
+
+
+def difference(ours: Summary | None, other: Summary | None, seeds: int = SEEDS) -> str:
+    """Ours minus another over their common seeds: mean and interval in points."""
+    if ours is None or other is None or ours is other or not set(ours.accuracies) & set(other.accuracies):
+        return "–"
+    interval, count = paired_difference(ours.accuracies, other.accuracies)
+    low, mean, high = (100 * x for x in (interval.low, interval.mean, interval.high))
+    short = "" if count >= seeds else f" ({count} seeds)"
+    return f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]{short}"
+
+
+def verdict(dataset: str, cells: Sequence[Summary]) -> str:
+    """Who wins a column and by how much, and where ours stands against the paper's mean."""
+    column = {cell.model: cell for cell in cells if cell.dataset == dataset and cell.variant == ""}
+    best = max(column.values(), key=lambda cell: cell.accuracy.mean, default=None)
+    if best is None:
+        return ""
+    said = f"{best.model} has the highest mean, {best.accuracy.mean:.2f} %."
+    ours = column.get(OURS)
+    if ours is None:
+        return said
+    if best is not ours:
+        interval, count = paired_difference(best.accuracies, ours.accuracies)
+        clear = "" if interval.sign else ", an interval that includes 0"
+        said += (
+            f" {OURS} is {100 * interval.mean:.2f} points behind over {count} common seeds "
+            f"[{100 * interval.low:.2f}, {100 * interval.high:.2f}]{clear}."
+        )
+    else:
+        rivals = [cell for cell in column.values() if cell is not ours]
+        if rivals:
+            second = max(rivals, key=lambda cell: cell.accuracy.mean)
+            interval, count = paired_difference(ours.accuracies, second.accuracies)
+            clear = "" if interval.sign else ", an interval that includes 0"
+            said += (
+                f" {second.model} is next, {100 * interval.mean:.2f} points behind over {count} common seeds "
+                f"[{100 * interval.low:.2f}, {100 * interval.high:.2f}]{clear}."
+            )
+    paper = published(OURS, dataset)
+    if paper:
+        gap = ours.accuracy.mean - paper[0]
+        said += (
+            f" Against the paper's {OURS}, {paper[0]:.2f} %: {abs(gap):.2f} points {'above' if gap >= 0 else 'below'}."
+        )
+    return said
+
+
+def _settings(cells: Sequence[Summary]) -> list[str]:
+    rows = [
+        [cell.dataset, cell.model, cell.variant or "–", str(cell.trial), f"{100 * cell.validation:.2f}",
+         ", ".join(f"{name} {value}" for name, value in cell.setting.items())]
+        for cell in cells
+    ]  # fmt: skip
+    head = ["data set", "model", "variant", "trial", "validation, %", "setting"]
+    return ["## Settings chosen", "", *markdown_table(head, rows)]
+
+
+def how_made(
+    cells: Sequence[Summary], records: Sequence[Record], made_by: Sequence[str], device_minutes: float | None = None
+) -> list[str]:
+    """Commands, machines, software, minutes and pace."""
+    lines = ["## How it was made", "", "Commands (they go on where they were interrupted; `--shard i/n` divides them):"]
+    lines += ["", "```", *made_by, "python -m sobgnn.protocol report --lines FOLDER --out results", "```", ""]
+    rows = []
+    for device in dict.fromkeys(record.device for record in records):
+        own = [record for record in records if record.device == device]
+        versions = dict.fromkeys(", ".join(f"{k} {v}" for k, v in record.versions.items()) for record in own)
+        minutes = sum(record.seconds for record in own) / 60
+        rows.append([device, str(len(own)), f"{minutes:.1f}", "; ".join(versions)])
+    lines += markdown_table(["machine", "trainings", "process minutes", "software"], rows)
+    total = sum(record.seconds for record in records) / 60
+    said = f"In all {len(records)} trainings in {total:.1f} process minutes."
+    # Lines know their own process's time alone: shards that share a device each count theirs.
+    said += (
+        " Processes side by side on one device count each."
+        if device_minutes is None
+        else (f" The devices were in use for {device_minutes:.1f} minutes, with processes side by side.")
+    )
+    lines += ["", said, ""]
+    pace = []
+    for model in models_of(cells):
+        own = [record for record in records if record.model == model]
+        seconds = sum(record.seconds for record in own)
+        pace.append([model, str(len(own)), f"{seconds / 60:.1f}", f"{60 * len(own) / max(seconds, 1e-9):.0f}"])
+    return [*lines, *markdown_table(["model", "trainings", "process minutes", "trainings per process minute"], pace)]
+
+
+def commands(cells: Sequence[Summary]) -> list[str]:
+    """The commands that fill these cells of the paper's table."""
+    groups: dict[tuple[int, int, tuple[str, ...], bool], list[str]] = {}
+    for model in models_of(cells):
+        for headed in (False, True):
+            own = [cell for cell in cells if cell.model == model and (cell.variant == HEAD) == headed]
+            sizes = {(cell.trials, len(cell.accuracies)) for cell in own}
+            for trials, seeds in sorted(sizes, reverse=True):
+                names = tuple(datasets_of([c for c in own if (c.trials, len(c.accuracies)) == (trials, seeds)]))
+                groups.setdefault((trials, seeds, names, headed), []).append(model)
+    return [
+        f"python -m sobgnn.protocol table1 --models {','.join(models)} --datasets {','.join(names)} "
+        f"--trials {trials} --seeds {seeds}{' --heads paper' if headed else ''}"
+        for (trials, seeds, names, headed), models in groups.items()
+    ]
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a Markdown table."""
+    body = ["| " + " | ".join(row) + " |" for row in rows]
+    return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *body]
+
+
+def to_csv(cells: Sequence[Summary]) -> str:
+    """One line for each cell, with everything that the Markdown table says."""
+    out = io.StringIO()
+    head = [
+        "study", "dataset", "labels", "model", "variant", "mean", "low", "high", "margin", "seeds", "trials",
+        "search_seeds", "paper_mean", "paper_margin", "ours_minus_mean", "ours_minus_low", "ours_minus_high",
+        "validation", "trial", "setting", "trainings", "seconds",
+    ]  # fmt: skip
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(head)
+    ours = {(c.study, c.dataset, c.labels): c for c in cells if c.model == OURS and c.variant == ""}
+    for cell in cells:
+        interval = cell.accuracy
+        reference = ours.get((cell.study, cell.dataset, cell.labels))
+        gap: list[str] = ["", "", ""]
+        if reference is not None and reference is not cell and set(reference.accuracies) & set(cell.accuracies):
+            paired, _ = paired_difference(reference.accuracies, cell.accuracies)
+            gap = [f"{100 * x:.4f}" for x in paired]
+        paper = (published(cell.model, cell.dataset) if cell.study == "table1" else None) or ("", "")
+        writer.writerow(
+            [cell.study, cell.dataset, cell.labels, cell.model, cell.variant]
+            + [f"{x:.4f}" for x in (*interval, interval.margin)]
+            + [len(cell.accuracies), cell.trials, cell.search_seeds, *paper, *gap, f"{100 * cell.validation:.4f}"]
+            + [cell.trial, json.dumps(cell.setting), cell.trainings, f"{cell.seconds:.2f}"]
+        )
+    return out.getvalue()
+
+
+def to_latex(cells: Sequence[Summary]) -> str:
+    """The table of plain logits (and, below, of the paper's head) for booktabs; the best mean of a column is bold."""
+    datasets = datasets_of(cells)
+    best = {
+        d: max((c.accuracy.mean for c in cells if c.dataset == d and c.variant == ""), default=float("nan"))
+        for d in datasets
+    }
+    lines = [
+        "% mean accuracy and the larger distance to a bound of its 95 % bootstrap interval; needs booktabs",
+        rf"\begin{{tabular}}{{l{'c' * len(datasets)}}}",
+        r"\toprule",
+        " & ".join(["Model", *datasets]) + r" \\",
+    ]
+    for variant in ("", HEAD):
+        chosen = [cell for cell in cells if cell.variant == variant]
+        if not chosen:
+            continue
+        lines.append(r"\midrule")
+        for model in models_of(chosen):
+            row = [model + ("$^\\dagger$" if variant else "")]
+            for dataset in datasets:
+                cell = next((c for c in chosen if c.model == model and c.dataset == dataset), None)
+                row.append(
+                    "--" if cell is None else _tex(cell, bold=not variant and cell.accuracy.mean == best[dataset])
+                )
+            lines.append(" & ".join(row) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"% $\dagger$: ReLU and dropout on the logits", ""])
+
+
+def _tex(cell: Summary, *, bold: bool) -> str:
+    interval = cell.accuracy
+    mean = rf"\mathbf{{{interval.mean:.2f}}}" if bold else f"{interval.mean:.2f}"
+    note = r"$^{*}$" if shortfall(cell) else ""  # fewer trials or seeds than the protocol's
+    return rf"${mean} \pm {interval.margin:.2f}${note}"

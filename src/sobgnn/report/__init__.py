@@ -1,1 +1,0 @@
-"""Results to tables, figures and pages; trains nothing."""

@@ -1,0 +1,27 @@
+"""DATA, as people name it, to a table: a file, or a data set's name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from sobgnn.tables import Table, file_stem, from_arrays, is_file_name, read_table
+from sobgnn.tables.table import graph_of
+
+
+def load_table(
+    data: str, label: str | None = None, identity: str | None = None, drop: Sequence[str] = ()
+) -> tuple[str, Table]:
+    """The name and the table of a file or a data set; ``label``, ``identity`` and ``drop`` are for files."""
+    if is_file_name(data):
+        return file_stem(Path(data)), read_table(Path(data), label, identity, drop)
+    return data, dataset_table(data)
+
+
+def dataset_table(name: str) -> Table:
+    """A data set by its name."""
+    from sobgnn import datasets
+
+    found = datasets.load(name)
+    graph = graph_of(found.edge_index, found.X.shape[0])
+    return from_arrays(found.X, found.y, class_names=found.class_names, graph=graph)

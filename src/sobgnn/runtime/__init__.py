@@ -1,0 +1,1 @@
+"""Processes, memory and files; nothing here knows of graphs."""

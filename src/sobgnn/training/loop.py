@@ -1,0 +1,181 @@
+"""One loop that trains many members of a model at once: seeds of an experiment, or of an ensemble."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from sobgnn.training.state import Run, forward_members
+from sobgnn.training.tasks import Schedule, Task
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is known after a step."""
+
+    epoch: int
+    epochs: int
+    train_loss: float
+    validation_accuracy: float | None
+    validation_loss: float | None = None
+
+
+@dataclass(frozen=True)
+class Members:
+    """S trained members of one model.
+
+    Attributes:
+        parameters: Each parameter stacked, [S, ...]: the best on validation, or the last without one.
+        history: ``epoch`` [T] and per member [T, S]: ``train_loss``, and with validation ``validation_loss`` and
+            ``validation_accuracy``.
+        validation_accuracy: Of the weights kept, [S]; NaN without validation.
+        best_epoch: Step of the weights kept, int64 [S].
+        epochs: Steps made.
+    """
+
+    parameters: dict[str, Tensor]
+    history: dict[str, Tensor]
+    validation_accuracy: Tensor
+    best_epoch: Tensor
+    epochs: int
+
+
+class Checkpoint(Protocol):
+    """Where the state of a training is kept between interruptions: tensors by name."""
+
+    def load(self) -> dict[str, Tensor] | None:
+        """The state last saved, if any."""
+
+    def save(self, state: dict[str, Tensor]) -> None:
+        """Keep a state, whole or not at all."""
+
+
+def train_members(
+    model: nn.Module,
+    inputs: Sequence[Any],
+    task: Task,
+    seeds: Sequence[int],
+    schedule: Schedule,
+    *,
+    keywords: Mapping[str, Any] | None = None,
+    buffers: Mapping[str, Tensor] | None = None,
+    progress: Callable[[Progress], bool | None] | None = None,
+    cuda_graph: bool = False,
+    sum_over_ranks: Callable[[Sequence[Tensor]], None] | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Members:
+    """Train one member per seed, all in one batch, by cross-entropy on each member's own rows.
+
+    Members share the inputs and nothing else: parameters are stacked, the forward is mapped over them, and one
+    backward serves all. Without dropout the outcome is that of training them one by one.
+
+    Args:
+        model: A module with ``reset_parameters``, written for one member; its own weights are not used or changed.
+        inputs: Positional arguments of the model's forward, which gives logits [R, C].
+        task: Rows, targets and validation.
+        seeds: One per member. A member's initial weights depend on its seed alone, and so does its dropout where the
+            model takes a ``dropout_key`` (its ``keyed_dropout`` is true); else dropout depends on all the seeds.
+        schedule: How long and how fast.
+        keywords: Keyword arguments of the model's forward.
+        buffers: Buffers of the model that differ from member to member, stacked [S, ...].
+        progress: Called after each evaluation; returning True ends training there, keeping the best so far.
+        cuda_graph: Record a step once and replay it. Pays where steps are short; on CUDA, for forwards that
+            neither wait for the device nor depend on values on it.
+        sum_over_ranks: Where several processes hold some of the rows each: adds up tensors over them, in place.
+        checkpoint: Keeps the state of training after each evaluation, and gives it back after an interruption; with
+            keyed dropout the outcome is that of a training that was not interrupted.
+    """
+    if task.train_weight.shape[0] != len(seeds):
+        raise ValueError(
+            f"train_weight must have one row per seed, but got {task.train_weight.shape[0]} for {len(seeds)}."
+        )
+    device = task.train_weight.device
+    # The random state is the caller's: it is put back as it was found.
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        parameters = initial_parameters(model, seeds, device)
+        call = (tuple(inputs), dict(keywords or {}))
+        keys = torch.tensor([_mix([seed]) % 2**31 for seed in seeds], device=device)
+        run = Run(model, parameters, dict(buffers or {}), call, task, schedule, keys, sum_over_ranks)
+        if cuda_graph and device.type == "cuda":
+            run.record()
+        torch.manual_seed(_mix(seeds))
+        return _train(run, schedule, progress, checkpoint)
+
+
+def initial_parameters(model: nn.Module, seeds: Sequence[int], device: torch.device) -> dict[str, Tensor]:
+    """Stacked initial parameters [S, ...], drawn on the CPU, so that they are the same on every device."""
+    member = copy.deepcopy(model).cpu()
+    drawn: dict[int, dict[str, Tensor]] = {}
+    for seed in set(seeds):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            member.reset_parameters()  # type: ignore[operator]
+        drawn[seed] = {name: value.detach().clone() for name, value in member.named_parameters()}
+    return {name: torch.stack([drawn[s][name] for s in seeds]).to(device) for name, _ in member.named_parameters()}
+
+
+@torch.no_grad()
+def predict_members(
+    model: nn.Module,
+    parameters: Mapping[str, Tensor],
+    inputs: Sequence[Any],
+    keywords: Mapping[str, Any] | None = None,
+    *,
+    buffers: Mapping[str, Tensor] | None = None,
+) -> Tensor:
+    """Logits of every member in evaluation mode, [S, R, C]."""
+    call = (tuple(inputs), dict(keywords or {}))
+    return forward_members(model, dict(parameters), dict(buffers or {}), call, training=False)
+
+
+def _train(
+    run: Run,
+    schedule: Schedule,
+    progress: Callable[[Progress], bool | None] | None,
+    checkpoint: Checkpoint | None,
+) -> Members:
+    validated = run.task.validation is not None
+    history: dict[str, list[Tensor]] = {"epoch": [], "train_loss": [], "validation_loss": [], "validation_accuracy": []}
+    state = None if checkpoint is None else checkpoint.load()
+    if state is not None:
+        run.restore({name: value for name, value in state.items() if name in run.state()})
+        history = {name: list(state.get(f"history.{name}", ())) for name in history}
+    epoch = int(run.epoch)
+    ended = validated and bool(run.done.all())
+    while epoch < schedule.epochs and not ended:
+        run.step()
+        epoch += 1
+        if epoch % schedule.evaluate_every and epoch != schedule.epochs:
+            continue
+        history["epoch"].append(torch.tensor(epoch))
+        history["train_loss"].append(run.losses.to("cpu", copy=True))
+        if validated:
+            run.validate()
+            history["validation_loss"].append(run.loss.to("cpu", copy=True))
+            history["validation_accuracy"].append(run.accuracy.to("cpu", copy=True))
+        if checkpoint is not None:
+            curves = {f"history.{name}": torch.stack(values) for name, values in history.items() if values}
+            checkpoint.save({**run.state(), **curves})
+        if progress is not None:
+            held = (float(run.accuracy.mean()), float(run.loss.mean())) if validated else (None, None)
+            if progress(Progress(epoch, schedule.epochs, float(run.losses.mean()), *held)):
+                break
+        ended = validated and schedule.patience is not None and bool(run.done.all())
+    if not validated:
+        run.best = run.flat.detach()
+        run.best_epoch.fill_(epoch)
+    curves = {name: torch.stack(values) for name, values in history.items() if values}
+    return Members(run.unflatten(run.best), curves, run.best_accuracy, run.best_epoch, epoch)
+
+
+def _mix(seeds: Sequence[int]) -> int:
+    """One seed from several: dropout must not repeat the draws that the first member's weights came from."""
+    mixed = 0x9E3779B9
+    for seed in seeds:
+        mixed = (mixed * 6364136223846793005 + int(seed) + 1442695040888963407) % 2**63
+    return mixed

@@ -1,0 +1,218 @@
+"""The state of a training of many members, and its two moves: a step of Adam, and a validation."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from sobgnn.training.tasks import Schedule, Task
+
+# Sets the dropout keys of successive steps far apart.
+_STEP = 0x5851F42D
+# Adam's, as in torch and in the paper it comes from.
+_BETA1, _BETA2, _TINY = 0.9, 0.999, 1e-8
+
+
+def forward_members(
+    model: nn.Module,
+    parameters: dict[str, Tensor],
+    buffers: dict[str, Tensor],
+    call: tuple[Any, Any],
+    *,
+    training: bool,
+    keys: Tensor | None = None,
+) -> Tensor:
+    """Logits of every member, [S, R, C].
+
+    Args:
+        model: Written for one member.
+        parameters: Stacked, [S, ...].
+        buffers: Those that differ from member to member, stacked.
+        call: Positional and keyword arguments of the model's forward.
+        training: The mode.
+        keys: int64 [S], each member's ``dropout_key`` of this step, for models that take one.
+    """
+    inputs, keywords = call
+    shared = {name: value for name, value in model.named_buffers() if name not in buffers}
+    model.train(training)
+
+    def one(member: dict[str, Tensor], key: Tensor | None) -> Tensor:
+        own = keywords if key is None else {**keywords, "dropout_key": key}
+        logits: Tensor = functional_call(model, (member, shared), inputs, own)
+        return logits
+
+    mapped = {**parameters, **buffers}
+    if len(next(iter(mapped.values()))) == 1:  # no batch to map over: half the overhead
+        single = {name: value[0] for name, value in mapped.items()}
+        return one(single, None if keys is None else keys[0]).unsqueeze(0)
+    logits: Tensor = vmap(one, (0, None if keys is None else 0), randomness="different")(mapped, keys)
+    return logits
+
+
+class Run:
+    """The state of one training and its two moves: a step, and a validation.
+
+    All parameters of a member stand in one row of ``flat`` [S, P], so that Adam and the keeping of the best weights
+    are a handful of elementwise operations whatever the model; nothing here waits for the device, so that both
+    moves can be recorded as CUDA graphs.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        parameters: dict[str, Tensor],
+        buffers: dict[str, Tensor],
+        call: tuple[Any, Any],
+        task: Task,
+        schedule: Schedule,
+        keys: Tensor,
+        sum_over_ranks: Callable[[Sequence[Tensor]], None] | None,
+    ) -> None:
+        self.model = copy.deepcopy(model)  # its mode is switched below
+        self.keys = keys if getattr(model, "keyed_dropout", False) else None
+        self.sum_over_ranks = sum_over_ranks or (lambda tensors: None)
+        self.buffers, self.call, self.task, self.schedule = buffers, call, task, schedule
+        self.shapes = {name: value.shape[1:] for name, value in parameters.items()}
+        self.initial = torch.cat([value.flatten(1) for value in parameters.values()], dim=1)
+        self.flat = self.initial.clone().requires_grad_()
+        self.mean, self.square = torch.zeros_like(self.initial), torch.zeros_like(self.initial)
+        device, size = self.flat.device, len(self.flat)
+        self.lr = _column(schedule.lr, size, device, "lr")
+        self.decay = _column(schedule.weight_decay, size, device, "weight_decay")
+        t = torch.arange(1, schedule.epochs + 1, dtype=torch.float64)
+        corrections = torch.stack([1 - _BETA1**t, (1 - _BETA2**t).sqrt()], dim=1)
+        self.corrections = corrections.to(device, torch.float32)
+        self.epoch = torch.zeros(1, dtype=torch.int64, device=device)
+        self.losses = torch.zeros(size, device=device)
+        self.best = self.initial.clone()
+        self.best_loss = torch.full((size,), float("inf"), device=device)
+        self.best_accuracy = torch.full((size,), float("nan"), device=device)
+        self.best_epoch = torch.zeros(size, dtype=torch.int64, device=device)
+        self.loss, self.accuracy = torch.zeros_like(self.losses), torch.zeros_like(self.losses)
+        self.done = torch.zeros(size, dtype=torch.bool, device=device)
+        self._graphs: list[torch.cuda.CUDAGraph] = []
+
+    def unflatten(self, flat: Tensor) -> dict[str, Tensor]:
+        """The stacked parameters [S, ...] as views of ``flat``."""
+        parts = torch.split(flat, [shape.numel() for shape in self.shapes.values()], dim=1)
+        named = zip(self.shapes.items(), parts, strict=True)
+        return {name: part.view(len(flat), *shape) for (name, shape), part in named}
+
+    def step(self) -> None:
+        """One step of Adam for every member."""
+        if self._graphs:
+            self._graphs[0].replay()
+        else:
+            self._step()
+
+    def validate(self) -> None:
+        """Score every member on its validation rows, and keep the weights of those that are better than before."""
+        if self._graphs:
+            self._graphs[1].replay()
+        else:
+            self._validate()
+
+    def _step(self) -> None:
+        keys = None if self.keys is None else (self.keys + self.epoch * _STEP) % 2**31
+        logits = forward_members(
+            self.model, self.unflatten(self.flat), self.buffers, self.call, training=True, keys=keys
+        )
+        losses = _losses(logits, self.task.target, self.task.train_weight)
+        # Each member's gradient comes from its own loss alone, so the sum trains each as if it were by itself.
+        (gradient,) = torch.autograd.grad(losses.sum(), self.flat)
+        with torch.no_grad():
+            self.losses.copy_(losses)
+            self.sum_over_ranks((gradient, self.losses))
+            first, second = self.corrections.index_select(0, self.epoch).unbind(dim=1)
+            gradient = torch.addcmul(gradient, self.flat, self.decay)
+            self.mean.lerp_(gradient, 1 - _BETA1)
+            self.square.mul_(_BETA2).addcmul_(gradient, gradient, value=1 - _BETA2)
+            update = self.mean / (self.square.sqrt() / second + _TINY)
+            self.flat.addcmul_(update, self.lr / first, value=-1)
+            self.epoch += 1
+
+    @torch.no_grad()
+    def _validate(self) -> None:
+        logits = forward_members(self.model, self.unflatten(self.flat), self.buffers, self.call, training=False)
+        scores = _scores(logits, self.task)
+        self.sum_over_ranks((scores,))
+        if self.schedule.together:
+            scores = scores.sum(dim=1, keepdim=True).expand_as(scores)
+        loss, accuracy = scores[0] / scores[2].clamp_min(1), scores[1] / scores[2].clamp_min(1)
+        self.loss.copy_(loss)
+        self.accuracy.copy_(accuracy)
+        if self.schedule.monitor == "accuracy":
+            better = (accuracy > self.best_accuracy) | ((accuracy == self.best_accuracy) & (loss < self.best_loss))
+        else:
+            better = loss < self.best_loss
+        better = (better | (self.best_epoch == 0)) & ~self.done
+        self.best.copy_(torch.where(better.unsqueeze(1), self.flat, self.best))
+        self.best_loss.copy_(torch.where(better, loss, self.best_loss))
+        self.best_accuracy.copy_(torch.where(better, accuracy, self.best_accuracy))
+        self.best_epoch.copy_(torch.where(better, self.epoch, self.best_epoch))
+        if self.schedule.patience is not None:
+            self.done |= self.epoch - self.best_epoch >= self.schedule.patience
+
+    def state(self) -> dict[str, Tensor]:
+        """Everything that a step or a validation changes and a later one reads."""
+        names = ("flat", "mean", "square", "epoch", "best", "best_loss", "best_accuracy", "best_epoch", "done")
+        return {name: getattr(self, name).detach() for name in names}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take over a state of the same members."""
+        for name, value in self.state().items():
+            if name not in state or state[name].shape != value.shape:
+                raise ValueError(f"The checkpoint is of another training: its {name!r} does not fit.")
+            value.copy_(state[name])
+
+    def record(self) -> None:
+        """Make ``step`` and ``validate`` replays of CUDA graphs; the state is as before."""
+        moves = [self._step] + ([self._validate] if self.task.validation is not None else [])
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # libraries set themselves up at their first calls, which cannot be recorded
+            for move in moves:
+                move()
+        torch.cuda.current_stream().wait_stream(side)
+        for move in moves:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, pool=self._graphs[0].pool() if self._graphs else None):
+                move()
+            self._graphs.append(graph)
+        with torch.no_grad():
+            self.flat.copy_(self.initial)
+            for state in (self.mean, self.square, self.epoch, self.best_epoch, self.done):
+                state.zero_()
+
+
+def _column(values: float | Sequence[float], size: int, device: torch.device, name: str) -> Tensor:
+    """One value per member as a column [S, 1]."""
+    column = torch.as_tensor(values, dtype=torch.float32).reshape(-1, 1)
+    if len(column) not in (1, size):
+        raise ValueError(f"`{name}` must be a number or have one entry per member, but got {len(column)} for {size}.")
+    return column.expand(size, 1).contiguous().to(device)
+
+
+def _losses(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
+    """Weighted cross-entropy of each member [S]; logits [S, R, C]."""
+    return (_cross_entropy(logits, target) * weight).sum(dim=1)
+
+
+def _scores(logits: Tensor, task: Task) -> Tensor:
+    """Summed loss, right answers and number of each member's own validation rows, [3, S]."""
+    assert task.validation is not None
+    mask = task.validation.to(logits.dtype)
+    right = (logits.argmax(dim=2) == task.target).to(logits.dtype)
+    parts = (_cross_entropy(logits, task.target) * mask, right * mask, mask)
+    return torch.stack([part.sum(dim=1) for part in parts])
+
+
+def _cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    target = target.expand(logits.shape[:2])
+    return F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none").view(target.shape)

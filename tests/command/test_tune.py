@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from sobgnn import SobolevClassifier
+from sobgnn.command.tune import JOURNAL, tune
+from tests.tuning.tuning_cases import clusters
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Estimators that the command makes train for a moment."""
+
+    def few_epochs(**parameters: Any) -> SobolevClassifier:
+        return SobolevClassifier(**{**parameters, "epochs": 15})
+
+    importlib.import_module("sobgnn.tuning.search")  # before, for it keeps the class it finds
+    monkeypatch.setattr("sobgnn.estimator.classifier.SobolevClassifier", few_epochs)
+
+
+def table_file(folder: Path) -> Path:
+    X, y = clusters()
+    rows = [",".join([*(f"{v:.4f}" for v in x), "abc"[c] if c >= 0 else ""]) for x, c in zip(X, y, strict=True)]
+    file = folder / "points.csv"
+    file.write_text("\n".join(["p,q,r,s,t,label", *rows]) + "\n")
+    return file
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_command_writes_a_run_with_its_search_and_goes_on_with_more_trials(tmp_path: Path) -> None:
+    file, run = table_file(tmp_path), tmp_path / "run"
+    for trials in (1, 2):
+        tune(str(file), trials=trials, out=run, drop=[])
+        assert sorted(p.name for p in run.iterdir()) == sorted(
+            ["model", "predictions.csv", "report.html", "metrics.json", "table.json", JOURNAL]
+        )
+        measured = json.loads((run / "metrics.json").read_text())
+        search = measured["search"]
+        assert len(search["trials"]) == trials
+    assert "<h2>The search</h2>" in (run / "report.html").read_text()
+    assert {name: measured["settings"][name] for name in search["setting"]} == search["setting"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_same_command_goes_on_in_the_folder_of_a_search_that_wrote_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    file = table_file(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("sobgnn.runs.folder.write_run", killed)
+        with pytest.raises(KeyboardInterrupt):
+            tune(str(file), trials=1)
+    assert [path.name for path in (tmp_path / "runs/points-1").iterdir()] == [JOURNAL]
+    tune(str(file), trials=1)
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["points-1"]
+    assert (tmp_path / "runs/points-1/table.json").exists()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_worker_takes_part_in_the_search_and_writes_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file, storage = table_file(tmp_path), f"sqlite:///{tmp_path / 'trials.db'}"
+    tune(str(file), trials=1, storage=storage, worker=True, out=tmp_path / "run")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["points.csv", "trials.db"]
+    tune(str(file), trials=1, storage=storage, out=tmp_path / "run")
+    assert len(json.loads((tmp_path / "run/metrics.json").read_text())["search"]["trials"]) == 1
+    assert not (tmp_path / "run" / JOURNAL).exists()
+
+
+def test_a_request_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
+    file = table_file(tmp_path)
+    with pytest.raises(ValueError, match="trials"):
+        tune(str(file), trials=0, out=tmp_path / "run")
+    with pytest.raises(ValueError, match="--storage"):
+        tune(str(file), worker=True)
+    with pytest.raises(ValueError, match="labels to hold out"):
+        tune(str(file), labels=2, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(ValueError, match="already there"):
+        tune(str(file), out=tmp_path / "taken")
+
+
+def test_the_command_reads_its_options_from_words() -> None:
+    app = typer.Typer()
+    app.command()(tune)
+    with pytest.raises(ValueError, match="sampler"):
+        typer.main.get_command(app)(["digits", "--sampler", "grid", "--trials", "2"], standalone_mode=False)

@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import make_blobs
+
+from sobgnn import SobolevClassifier
+from sobgnn.estimator.artifact import CONFIG, FORMAT_VERSION, WEIGHTS, ArtifactError, _config_digest, read_folder
+
+
+def fit(**settings):
+    X, y = make_blobs(120, n_features=5, centers=3, cluster_std=2.0, random_state=0)
+    given = np.where(np.arange(120) < 40, y, -1)
+    quick = {"n_members": 2, "epochs": 15, "hidden_channels": 8, "random_state": 0}
+    return X, SobolevClassifier(**{**quick, **settings}).fit(X, given)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    X, classifier = fit()
+    classifier.save(folder)
+    return X, classifier, folder
+
+
+@pytest.fixture
+def copy(saved, tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name in (CONFIG, WEIGHTS):
+        (folder / name).write_bytes((saved[2] / name).read_bytes())
+    return folder
+
+
+def edit(folder: Path, change, *, sign: bool) -> None:
+    config = json.loads((folder / CONFIG).read_text())
+    change(config)
+    if sign:
+        config.pop("config_sha256", None)
+        config["config_sha256"] = _config_digest(config)
+    (folder / CONFIG).write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"bandwidth": "local"},
+        {"mixing": 0.0},
+        {"diffusion": 1.0, "weak_labels": 0.0},
+        {"weak_labels": 0.5},
+        {"mixing": 1.0, "num_layers": 3, "combine": "concat"},
+        {"n_components": 3, "class_weight": {0: 2.0, 2: 0.5}},
+        {"scale": None, "metric": "cosine"},
+    ],
+)
+def test_predictions_after_loading_are_equal_to_the_last_bit(tmp_path, settings):
+    X, classifier = fit(**settings)
+    classifier.save(tmp_path / "model")
+    loaded = SobolevClassifier.load(tmp_path / "model")
+    assert loaded.get_params() == classifier.get_params()
+    np.testing.assert_array_equal(loaded.predict_proba(X + 0.1), classifier.predict_proba(X + 0.1))
+    for name in ("label_distributions_", "transduction_", "classes_", "embedding_", "component_labelled_", "labelled_"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(classifier, name))
+    if classifier.filter_weights_ is None:
+        assert loaded.filter_weights_ is None
+    else:
+        np.testing.assert_array_equal(loaded.filter_weights_, classifier.filter_weights_)
+    for family, curves in classifier.history_.items():
+        for name, curve in curves.items():
+            np.testing.assert_array_equal(loaded.history_[family][name], curve)
+    np.testing.assert_array_equal(loaded.suggest(5), classifier.suggest(5))
+
+
+@pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="faiss is not installed")
+def test_many_new_points_are_placed_by_an_index_that_is_the_same_after_loading(saved, monkeypatch):
+    X, _, folder = saved
+    monkeypatch.setattr("sobgnn.neighbors.held.INDEX_ENTRIES", 0)
+    monkeypatch.setattr("sobgnn.estimator.predictor.INDEX_QUERIES", 100)
+    loaded = SobolevClassifier.load(folder)
+    assert not loaded.predictor_._places._indexes  # what loading checks, and few points, need none
+    few = loaded.predict_proba(X[:10] + 0.1)
+    many = loaded.predict_proba(X + 0.1)
+    assert loaded.predictor_._places._indexes
+    np.testing.assert_array_equal(few, loaded.predict_proba(X[:10] + 0.1))
+    np.testing.assert_array_equal(many, SobolevClassifier.load(folder).predict_proba(X + 0.1))
+    np.testing.assert_allclose(many[:10], few, atol=0.05)
+
+
+def test_loading_needs_nothing_but_the_folder(saved):
+    X, classifier, folder = saved
+    code = (
+        "import sys, numpy as np; from sobgnn import SobolevClassifier\n"
+        "c = SobolevClassifier.load(sys.argv[1]); X = np.load(sys.argv[2])\n"
+        "np.save(sys.argv[3], c.predict_proba(X))"
+    )
+    points, out = folder.parent / "X.npy", folder.parent / "P.npy"
+    np.save(points, X)
+    subprocess.run([sys.executable, "-c", code, str(folder), str(points), str(out)], check=True)
+    np.testing.assert_allclose(np.load(out), classifier.predict_proba(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("names", [["ash", "birch", "cedar"], [True, False, True], [1.5, 2.5, 3.5]])
+def test_class_names_of_every_kind_come_back(tmp_path, names):
+    X, y = make_blobs(60, n_features=3, centers=3, random_state=0)
+    labels = np.array(names)[y] if not isinstance(names[0], str) else np.array(names, dtype=object)[y]
+    if isinstance(names[0], float):
+        labels = labels.astype(str)
+    classifier = SobolevClassifier(n_members=1, epochs=5, random_state=0).fit(X, labels)
+    classifier.save(tmp_path / "model")
+    loaded = SobolevClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict(X), classifier.predict(X))
+    assert loaded.classes_.dtype.kind == classifier.classes_.dtype.kind
+
+
+def test_a_sparse_models_feature_map_comes_back(tmp_path):
+    generator = np.random.default_rng(0)
+    X = sp.random_array((80, 400), density=0.1, random_state=generator, format="csr")
+    classifier = SobolevClassifier(n_members=1, epochs=5, n_components=8, random_state=0)
+    classifier.fit(X, np.where(np.arange(80) < 40, np.arange(80) % 2, -1)).save(tmp_path / "model")
+    loaded = SobolevClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(X), classifier.predict_proba(X))
+
+
+def test_the_folder_names_its_format_versions_and_settings(saved):
+    config, arrays = read_folder(saved[2])
+    assert config["format_version"] == FORMAT_VERSION
+    assert {"sobgnn", "torch", "numpy"} <= set(config["versions"])
+    assert config["settings"]["epochs"] == 15
+    assert {"points", "states.0", "graph.weight", "labelled"} <= set(arrays)
+    assert sorted(path.name for path in saved[2].iterdir()) == [CONFIG, WEIGHTS]
+
+
+def test_saving_again_replaces_the_model_and_leaves_nothing_else(tmp_path):
+    X, classifier = fit()
+    classifier.save(tmp_path / "model")
+    _, other = fit(random_state=5)
+    other.save(tmp_path / "model")
+    np.testing.assert_array_equal(SobolevClassifier.load(tmp_path / "model").predict_proba(X), other.predict_proba(X))
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_a_save_that_fails_leaves_what_was_there(saved, tmp_path, monkeypatch):
+    X, classifier, _ = saved
+    classifier.save(tmp_path / "model")
+
+    def fail(*arguments, **keywords):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("sobgnn.estimator.artifact.os.fsync", fail)
+    with pytest.raises(OSError, match="disk full"):
+        classifier.save(tmp_path / "model")
+    assert os.listdir(tmp_path) == ["model"]
+    monkeypatch.undo()
+    np.testing.assert_array_equal(
+        SobolevClassifier.load(tmp_path / "model").predict_proba(X), classifier.predict_proba(X)
+    )
+
+
+def test_a_folder_with_other_things_is_not_written_over(saved, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ArtifactError, match="not a saved model"):
+        saved[1].save(tmp_path)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(ArtifactError, match="not a saved model"):
+        saved[1].save(tmp_path / "file")
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", [CONFIG, WEIGHTS])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
+def test_a_truncated_file_is_one_clear_error(copy, name, share):
+    data = (copy / name).read_bytes()
+    (copy / name).write_bytes(data[: int(share * len(data))])
+    with pytest.raises(ArtifactError) as error:
+        SobolevClassifier.load(copy)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", [CONFIG, WEIGHTS])
+def test_any_changed_byte_is_noticed(copy, name):
+    data = (copy / name).read_bytes()
+    generator = np.random.default_rng(0)
+    for place in generator.integers(0, len(data) - 1, size=40):
+        changed = bytearray(data)
+        changed[place] ^= 1 << int(generator.integers(8))
+        (copy / name).write_bytes(bytes(changed))
+        try:
+            SobolevClassifier.load(copy)
+        except ArtifactError as error:
+            assert "\n" not in str(error)  # noqa: PT017
+        else:  # a blank for a blank in the JSON's layout changes nothing
+            assert json.loads(changed) == json.loads(data)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.update(format_version=FORMAT_VERSION + 1), "format version"),
+        (lambda c: c.update(format="other"), "not a saved"),
+        (lambda c: c["classes"]["values"].pop(), "not a complete"),
+        (lambda c: c.pop("network"), "not a complete"),
+        (lambda c: c["network"].update(hidden_channels=9), "not a complete"),
+        (lambda c: c["settings"].update(surprise=1), "not a complete"),
+        (lambda c: c.update(classes=3), "not a complete"),
+        (lambda c: c["attaching"].update(k="many"), "not a complete"),
+    ],
+)
+def test_foreign_newer_and_contradictory_folders_are_one_clear_error(copy, change, message):
+    edit(copy, change, sign=True)
+    with pytest.raises(ArtifactError, match=message):
+        SobolevClassifier.load(copy)
+
+
+def test_an_edited_config_is_noticed_by_its_digest(copy):
+    edit(copy, lambda c: c.update(smoothing=0.123), sign=False)
+    with pytest.raises(ArtifactError, match="changed after it was written"):
+        SobolevClassifier.load(copy)
+
+
+def test_a_folder_that_is_not_there_or_empty_is_one_clear_error(tmp_path):
+    for folder in (tmp_path, tmp_path / "nothing"):
+        with pytest.raises(ArtifactError, match=r"has no config.json"):
+            SobolevClassifier.load(folder)
+
+
+def test_an_unfitted_classifier_cannot_be_saved(tmp_path):
+    from sklearn.exceptions import NotFittedError
+
+    with pytest.raises(NotFittedError):
+        SobolevClassifier().save(tmp_path / "model")
+
+
+@pytest.mark.cuda
+def test_a_model_fitted_on_a_gpu_loads_on_the_cpu(tmp_path):
+    X, classifier = fit(device="cuda")
+    classifier.save(tmp_path / "model")
+    loaded = SobolevClassifier.load(tmp_path / "model")
+    np.testing.assert_allclose(loaded.predict_proba(X), classifier.predict_proba(X), atol=1e-3)

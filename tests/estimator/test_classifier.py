@@ -1,0 +1,437 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_blobs, make_moons
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import RandomizedSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from sobgnn import Graph, SobolevClassifier, knn_graph
+from sobgnn.estimator.fitting import FitProgress
+
+QUICK = {"n_members": 2, "epochs": 40, "hidden_channels": 16, "random_state": 0}
+
+
+def quick(**settings):
+    return SobolevClassifier(**{**QUICK, **settings})
+
+
+def blobs(points=300, labels=10, classes=3, seed=0):
+    X, y = make_blobs(points, n_features=5, centers=classes, cluster_std=2.0, random_state=seed)
+    generator = np.random.default_rng(seed)
+    given = np.full(points, -1)
+    for code in range(classes):
+        index = generator.permutation(np.flatnonzero(y == code))[:labels]
+        given[index] = code
+    return X, y, given
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y, given = blobs()
+    return X, y, given, quick().fit(X, given)
+
+
+def unfit(estimator):
+    return {
+        "check_classifiers_classes": "labels [-1, 1]: -1 means unlabelled here, as in scikit-learn's own "
+        "LabelSpreading, which the check excepts by its name",
+    }
+
+
+@parametrize_with_checks([quick(epochs=20)], expected_failed_checks=unfit)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+def test_it_labels_the_unlabelled_and_keeps_given_labels(fitted):
+    _X, y, given, classifier = fitted
+    assert (classifier.transduction_ == y).mean() > 0.95
+    labelled = given >= 0
+    assert (classifier.transduction_[labelled] == given[labelled]).all()
+    assert classifier.label_distributions_.shape == (300, 3)
+    np.testing.assert_allclose(classifier.label_distributions_.sum(axis=1), 1, rtol=1e-5)
+    assert classifier.filter_weights_.shape == (2, 4)
+    assert classifier.embedding_.shape == (300, 32)
+    assert classifier.graph_.num_nodes == 300
+    assert set(classifier.history_) == {"graph", "features", "students"}
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pytest.param(lambda y: np.where(y < 0, np.nan, y), id="nan"),
+        pytest.param(lambda y: np.array([None if v < 0 else v for v in y], dtype=object), id="none"),
+        pytest.param(lambda y: pd.array([pd.NA if v < 0 else v for v in y], dtype="Int64"), id="pandas"),
+    ],
+)
+def test_every_way_to_say_unlabelled_gives_the_same(fitted, labels):
+    X, _, given, classifier = fitted
+    other = quick().fit(X, labels(given))
+    np.testing.assert_array_equal(other.label_distributions_, classifier.label_distributions_)
+    np.testing.assert_array_equal(other.classes_, classifier.classes_)
+
+
+def test_labels_may_be_texts_with_holes(fitted):
+    X, _, given, classifier = fitted
+    names = np.array(["ash", "birch", "cedar"], dtype=object)
+    texts = [None if code < 0 else names[code] for code in given]
+    other = quick().fit(X, texts)
+    assert other.classes_.tolist() == ["ash", "birch", "cedar"]
+    np.testing.assert_array_equal(other.transduction_, names[classifier.transduction_])
+
+
+def test_data_frames_keep_their_column_names(fitted):
+    X, _, given, classifier = fitted
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    other = quick().fit(frame, pd.Series(given))
+    assert other.feature_names_in_.tolist() == list("abcde")
+    np.testing.assert_array_equal(other.predict_proba(frame), classifier.predict_proba(X))
+    with pytest.raises(ValueError, match="feature names"):
+        other.predict(frame[list("edcba")])
+
+
+def test_the_same_seed_gives_the_same_predictions_and_the_global_state_is_left_alone(fitted):
+    X, _, given, classifier = fitted
+    torch.manual_seed(1)
+    np.random.seed(1)  # noqa: NPY002
+    before = torch.random.get_rng_state()
+    again = quick().fit(X, given)
+    assert torch.equal(before, torch.random.get_rng_state())
+    np.testing.assert_array_equal(again.label_distributions_, classifier.label_distributions_)
+    assert not np.array_equal(quick(random_state=1).fit(X, given).label_distributions_, again.label_distributions_)
+
+
+@pytest.mark.parametrize("scale", ["range", "standard", "range-unit"])
+def test_predictions_do_not_depend_on_the_units_of_columns_that_are_scaled(scale):
+    X, _, given = blobs(150)
+    one, other = quick(scale=scale), quick(scale=scale)
+    one.fit(X, given)
+    other.fit(X * 2.0 ** np.array([-20, 3, 0, 9, 30]), given)
+    np.testing.assert_allclose(other.label_distributions_, one.label_distributions_, atol=1e-4)
+
+
+def test_new_points_get_what_training_points_in_the_same_place_got(fitted):
+    X, _y, _, classifier = fitted
+    before = classifier.label_distributions_.copy()
+    new, truth = make_blobs(200, n_features=5, centers=3, cluster_std=2.0, random_state=0, shuffle=False)
+    assert classifier.score(new, truth) > 0.95
+    np.testing.assert_array_equal(classifier.label_distributions_, before)
+    agreement = (classifier.predict(X) == classifier.transduction_).mean()
+    assert agreement > 0.97
+
+
+def test_a_new_point_is_judged_by_itself_whatever_comes_with_it(fitted):
+    X, _, _, classifier = fitted
+    together = classifier.predict_proba(X[:50])
+    np.testing.assert_allclose(classifier.predict_proba(X[7:8]), together[7:8], atol=1e-5)
+
+
+def test_far_and_duplicate_points_have_valid_probabilities(fitted):
+    X, _, _, classifier = fitted
+    strange = np.vstack([np.full((1, 5), 1e6), X[:1], X[:1], -1e9 * np.ones((1, 5))])
+    probability = classifier.predict_proba(strange)
+    assert np.isfinite(probability).all()
+    np.testing.assert_allclose(probability.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_a_component_without_labels_is_flagged_and_judged_by_features_alone():
+    X, _y, given = blobs(200, labels=5)
+    far = X[:30] + 1e3
+    X, given = np.vstack([X, far]), np.concatenate([given, np.full(30, -1)])
+    classifier = quick(k=5).fit(X, given)
+    assert not classifier.component_labelled_[200:].any()
+    assert classifier.component_labelled_[:200].all()
+    np.testing.assert_allclose(classifier.label_distributions_.sum(axis=1), 1, rtol=1e-5)
+    by_features = quick(k=5, mixing=0.0, smoothing=0.0, calibrate=False).fit(X, given)
+    uncalibrated = quick(k=5, calibrate=False).fit(X, given)
+    np.testing.assert_allclose(
+        uncalibrated.label_distributions_[200:], by_features.label_distributions_[200:], atol=1e-5
+    )
+
+
+def test_isolated_points_of_a_given_graph_have_valid_probabilities():
+    X, _y, given = blobs(100, labels=5)
+    edges = knn_graph(X[:90], k=5).to_scipy().tocoo()
+    graph = sp.coo_array((edges.data, (edges.row, edges.col)), shape=(100, 100))
+    classifier = quick().fit(X, given, graph=graph)
+    assert not classifier.component_labelled_[90:][given[90:] < 0].any()
+    np.testing.assert_allclose(classifier.label_distributions_.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_every_format_of_a_graph_gives_the_same():
+    X, _, given = blobs(120, labels=5)
+    graph = knn_graph(X, k=6)
+    expected = quick().fit(X, given, graph=graph).label_distributions_
+    edge_index, edge_weight = graph.edges()
+    for form in (graph.to_scipy(), (edge_index, edge_weight), (edge_index.numpy(), edge_weight.numpy())):
+        np.testing.assert_array_equal(quick().fit(X, given, graph=form).label_distributions_, expected)
+
+
+def test_a_graph_of_ones_gets_weights_and_new_points_may_bring_their_edges():
+    X, y, given = blobs(120, labels=5)
+    edge_index, _ = knn_graph(X, k=6).edges()
+    classifier = quick().fit(X, given, graph=edge_index)
+    assert len(np.unique(classifier.graph_.weight.numpy())) > 1
+    new = sp.csr_array((np.ones(3, np.float32), ([0, 0, 1], [5, 6, 7])), shape=(2, 120))
+    assert classifier.predict_proba(X[:2], graph=new).shape == (2, 3)
+    assert (classifier.predict(X) == y).mean() > 0.9  # without edges: by features alone
+    with pytest.raises(ValueError, match="new points by training points"):
+        classifier.predict_proba(X[:2], graph=new.T)
+
+
+def test_sparse_points_serve_as_dense_ones_do():
+    X, _, given = blobs()
+    X = np.where(np.abs(X) < 2, 0, X)
+    dense = quick().fit(X, given)
+    sparse = quick().fit(sp.csr_array(X), given)
+    np.testing.assert_allclose(sparse.label_distributions_, dense.label_distributions_, atol=1e-5)
+    np.testing.assert_allclose(sparse.predict_proba(sp.csr_array(X)), dense.predict_proba(X), atol=1e-4)
+
+
+def test_wide_sparse_points_are_reduced_and_never_made_dense(monkeypatch):
+    generator = np.random.default_rng(0)
+    y = generator.integers(0, 3, 200)
+    X = sp.random_array((200, 5000), density=0.01, random_state=generator).tolil()
+    for code in range(3):
+        X[np.flatnonzero(y == code)[:, None], np.arange(20) + 20 * code] = 1.0
+    X = X.tocsr()
+    given = np.where(np.arange(200) < 60, y, -1)
+    for name in ("toarray", "todense"):
+        monkeypatch.setattr(sp.csr_array, name, lambda self, *a, **k: pytest.fail("made dense"))
+    classifier = quick(n_components=16).fit(X, given)
+    assert classifier.score(X[60:], y[60:]) > 0.95
+
+
+def test_imbalance_of_one_to_ninety_nine_is_met_by_balanced_weights():
+    generator = np.random.default_rng(0)
+    y = (np.arange(3000) % 100 == 0).astype(int)
+    X = generator.normal(size=(3000, 6)) + 1.6 * y[:, None]
+    given = np.where((generator.random(3000) < 0.3) | ((y == 1) & (generator.random(3000) < 0.3)), y, -1)
+    hidden = given < 0
+    scores = {
+        how: balanced_accuracy_score(y[hidden], quick(class_weight=how).fit(X, given).transduction_[hidden])
+        for how in (None, "balanced")
+    }
+    assert scores["balanced"] > 0.8
+    assert scores["balanced"] > scores[None] + 0.05
+
+
+def test_weights_by_class_name_are_taken_and_unknown_names_refused():
+    X, _, given = blobs(100, labels=5)
+    names = np.array(["a", "b", "c"], dtype=object)
+    texts = [None if code < 0 else names[code] for code in given]
+    quick(class_weight={"a": 2.0}).fit(X, texts)
+    with pytest.raises(ValueError, match="class_weight"):
+        quick(class_weight={"z": 2.0}).fit(X, texts)
+
+
+@pytest.mark.parametrize("labels", [1, 2])
+def test_very_few_labels_train_by_a_fixed_schedule_and_say_so(labels, capsys):
+    X, y = make_moons(200, noise=0.05, random_state=0)
+    given = np.full(200, -1)
+    for code in range(2):
+        given[np.flatnonzero(y == code)[:labels]] = code
+    classifier = quick(verbose=1).fit(X, given)
+    assert "fixed schedule" in capsys.readouterr().out
+    assert classifier.n_iter_ == 40
+    assert np.isnan(classifier.out_of_fold_accuracy_)
+
+
+def test_diffused_labels_count_where_the_graph_knows_better_than_the_features():
+    X, y = make_moons(400, noise=0.08, random_state=0)
+    given = np.full(400, -1)
+    for code in range(2):
+        given[np.random.default_rng(1).permutation(np.flatnonzero(y == code))[:5]] = code
+    assert quick().fit(X, given).diffusion_ > 0.3
+    alone = quick(diffusion=1.0, weak_labels=0.0).fit(X, given)
+    assert (alone.transduction_ == y).mean() > 0.97
+    assert alone.score(X + 0.01, y) > 0.97
+
+
+def test_weak_labels_can_be_left_out_or_given_a_share():
+    X, y, given = blobs()
+    without = quick(weak_labels=0.0).fit(X, given)
+    assert set(without.history_) == {"graph", "features"}
+    assert without.weak_labels_ == 0
+    alone = quick(weak_labels=1.0).fit(X, given)
+    assert alone.weak_labels_ == 1
+    assert (alone.transduction_ == y).mean() > 0.95
+    every = quick(weak_labels=1.0).fit(X, y)  # no point is left to guess
+    assert every.weak_labels_ == 0
+
+
+def test_very_few_labels_may_have_students_on_request():
+    X, y, given = blobs(labels=2)
+    assert quick().fit(X, given).weak_labels_ == 0
+    classifier = quick(weak_labels=0.5).fit(X, given)
+    assert classifier.weak_labels_ == 0.5
+    assert (classifier.transduction_ == y).mean() > 0.9
+
+
+def test_one_labelled_class_with_a_single_label_still_fits():
+    X, _, given = blobs(100, labels=6)
+    given[np.flatnonzero(given == 2)[1:]] = -1
+    for stopping in ("auto", True, False):
+        assert quick(early_stopping=stopping).fit(X, given).classes_.tolist() == [0, 1, 2]
+
+
+def test_the_papers_form_is_one_network_without_extras():
+    X, _, given = blobs(100, labels=5)
+    classifier = SobolevClassifier.paper(epochs=20, random_state=0).fit(X, given)
+    assert classifier.mixing_ == 1
+    assert classifier.smoothing_ == 0
+    assert classifier.temperature_ == 1
+    assert classifier.filter_weights_.shape == (2, 3)
+    assert classifier.diffusion_ == classifier.weak_labels_ == 0
+    assert set(classifier.history_) == {"graph"}
+    assert classifier.history_["graph"]["train_loss"].shape[1] == 1
+    assert classifier.predict_proba(X).shape == (100, 3)
+
+
+def test_progress_is_told_and_can_end_training():
+    X, _, given = blobs(100, labels=5)
+    seen: list[FitProgress] = []
+
+    def stop(progress):
+        seen.append(progress)
+        return progress.stage == "graph members" and progress.done >= 10
+
+    classifier = quick(epochs=500).fit(X, given, progress=stop)
+    stages = list(dict.fromkeys(p.stage for p in seen))
+    assert stages == ["neighbours", "graph members", "feature members", "students", "prediction"]
+    assert classifier.n_iter_ <= 10
+    np.testing.assert_allclose(classifier.label_distributions_.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_it_works_in_pipelines_searches_and_clones():
+    X, y, _ = blobs(120)
+    search = RandomizedSearchCV(
+        make_pipeline(MinMaxScaler(), quick(epochs=10)),
+        {"sobolevclassifier__k": [3, 5, 8], "sobolevclassifier__alpha": [1, 2]},
+        n_iter=2,
+        cv=2,
+        random_state=0,
+        error_score="raise",
+    ).fit(X, y)
+    assert search.best_score_ > 0.8
+    classifier = quick(k=7)
+    assert clone(classifier).get_params() == classifier.get_params()
+
+
+def test_suggested_labels_beat_random_labels_on_digits():
+    X, y = load_digits(return_X_y=True)
+    settings = {"n_members": 2, "epochs": 60, "hidden_channels": 32, "early_stopping": False, "random_state": 0}
+    gains = []
+    for seed in range(3):
+        generator = np.random.default_rng(seed)
+        given = np.full(len(y), -1)
+        for code in range(10):
+            given[generator.permutation(np.flatnonzero(y == code))[:2]] = code
+        start = SobolevClassifier(**settings).fit(X, given)
+        suggested = start.suggest(30)
+        assert len(np.unique(suggested)) == 30
+        assert (given[suggested] < 0).all()
+        at_random = generator.permutation(np.flatnonzero(given < 0))[:30]
+        scores = []
+        for chosen in (suggested, at_random):
+            more = given.copy()
+            more[chosen] = y[chosen]
+            scores.append((SobolevClassifier(**settings).fit(X, more).transduction_ == y).mean())
+        gains.append(scores[0] - scores[1])
+    assert np.mean(gains) > 0.01, gains
+
+
+def test_suggestions_end_when_every_point_is_labelled():
+    X, _, given = blobs(60, labels=10)
+    classifier = quick(epochs=10).fit(X, given)
+    assert len(classifier.suggest(1000)) == int((given < 0).sum())
+    with pytest.raises(ValueError, match="`n`"):
+        classifier.suggest(0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"k": 0}, "`k`"),
+        ({"n_members": 0}, "`n_members`"),
+        ({"mixing": 2.0}, "`mixing`"),
+        ({"smoothing": "much"}, "`smoothing`"),
+        ({"diffusion": -0.1}, "`diffusion`"),
+        ({"weak_labels": True}, "`weak_labels`"),
+        ({"tune": 0}, "`tune`"),
+        ({"scale": True}, "`scale`"),
+        ({"n_components": 0}, "`n_components`"),
+        ({"class_weight": "even"}, "`class_weight`"),
+        ({"bandwidth": -1.0}, "`bandwidth`"),
+        ({"alpha": 0}, "`alpha`"),
+        ({"dropout": 1.0}, "`dropout`"),
+    ],
+)
+def test_impossible_settings_are_refused_by_name(settings, message):
+    X, _, given = blobs(40, labels=5)
+    with pytest.raises(ValueError, match=message):
+        quick(**settings).fit(X, given)
+
+
+def test_labels_that_cannot_be_learnt_from_are_refused():
+    X, _, given = blobs(40, labels=5)
+    with pytest.raises(ValueError, match="no labelled sample"):
+        quick().fit(X, np.full(40, -1))
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        quick().fit(X, np.where(given == 1, 1, -1))
+    with pytest.raises(ValueError, match="one entry per row"):
+        quick().fit(X, given[:-1])
+    with pytest.raises(TypeError, match="mix of"):
+        quick().fit(X, ["a", 1, *[None] * 38])
+
+
+def test_a_graph_of_another_size_is_refused():
+    X, _, given = blobs(40, labels=5)
+    with pytest.raises(ValueError, match="one node per row"):
+        quick().fit(X, given, graph=knn_graph(X[:30], k=3))
+    with pytest.raises(ValueError, match="edge_index"):
+        quick().fit(X, given, graph=np.ones((3, 3)))
+
+
+def test_more_neighbours_than_points_are_cut_to_what_there_is():
+    X, _, given = blobs(12, labels=3)
+    assert quick(k=50).fit(X, given).graph_.num_edges == 12 * 11
+
+
+@pytest.mark.parametrize("bandwidth", ["local", 1.5])
+def test_other_bandwidths_serve_new_points_too(bandwidth):
+    X, y, given = blobs()
+    classifier = quick(bandwidth=bandwidth).fit(X, given)
+    assert classifier.score(X, y) > 0.95
+
+
+def test_depth_one_and_three_fit_and_predict():
+    X, y, given = blobs()
+    for layers in (1, 3):
+        classifier = quick(num_layers=layers).fit(X, given)
+        assert classifier.filter_weights_.shape[0] == layers
+        assert classifier.score(X, y) > 0.9
+
+
+def test_given_graph_objects_are_not_changed(graph30):
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    weight = graph30.weight.clone()
+    quick(epochs=5).fit(X, np.where(np.arange(30) < 10, np.arange(30) % 2, -1), graph=graph30)
+    assert torch.equal(weight, graph30.weight)
+    assert isinstance(graph30, Graph)
+
+
+@pytest.mark.cuda
+def test_a_gpu_gives_what_the_cpu_gives():
+    X, y, given = blobs()
+    cpu, gpu = quick().fit(X, given), quick(device="cuda").fit(X, given)
+    assert (cpu.transduction_ == gpu.transduction_).mean() > 0.98
+    assert gpu.score(X, y) > 0.95

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sobgnn import SobolevClassifier
+from sobgnn.estimator.scaling import CANDIDATES, choose_scales, decide_scales
+
+
+def rays(points=800, classes=8, seed=0):
+    """Classes are directions; lengths say nothing and differ by orders of magnitude."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(0, classes, points)
+    X = generator.normal(size=(classes, 30))[y] + 1.5 * generator.normal(size=(points, 30))
+    return X * 30 ** generator.uniform(-1, 1, size=(points, 1)), y
+
+
+def shells(points=300, seed=0):
+    """Classes are distances from the origin; directions say nothing."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(0, 2, points)
+    X = generator.normal(size=(points, 3))
+    return X / np.linalg.norm(X, axis=1, keepdims=True) * (1 + 2 * y[:, None]), y
+
+
+@pytest.mark.parametrize(("data", "unit"), [(rays, True), (shells, False)])
+def test_the_scaling_whose_neighbours_agree_with_the_labels_is_chosen(data, unit):
+    X, y = data()
+    assert choose_scales(X, y, 5, None, np.random.default_rng(0)).neighbors.endswith("unit") == unit
+
+
+def test_one_label_per_class_decides_nothing():
+    X, y = rays()
+    codes = np.full(len(y), -1)
+    for code in range(8):
+        codes[np.flatnonzero(y == code)[0]] = code
+    assert choose_scales(X, codes, 5, None, np.random.default_rng(0)) == (CANDIDATES[0], CANDIDATES[0])
+
+
+def test_many_points_are_judged_by_a_sample(monkeypatch):
+    X, y = rays(2000)
+    monkeypatch.setattr("sobgnn.estimator.scaling._POINTS", 800)
+    monkeypatch.setattr("sobgnn.estimator.scaling._LABELS", 700)
+    assert choose_scales(X, y, 5, None, np.random.default_rng(0)).neighbors.endswith("unit")
+
+
+def test_networks_keep_columns_divided_by_their_range_where_a_small_one_holds_the_class():
+    generator = np.random.default_rng(0)
+    y = generator.integers(0, 2, 600)
+    X = generator.normal(size=(600, 6)) * [100, 100, 100, 100, 1, 1]
+    X[:, 4] += 3 * y
+    scales = choose_scales(X, y, 5, None, np.random.default_rng(0))
+    assert scales.networks == "range"
+
+
+def test_a_wish_is_granted_as_it_is():
+    X, y = shells()
+    generator = np.random.default_rng(0)
+    assert decide_scales("standard", X, y, 5, None, generator) == ("standard", "standard")
+    assert decide_scales(("unit", None), X, y, 5, None, generator) == ("unit", None)
+
+
+def test_neighbours_and_networks_of_different_scalings_predict_and_are_saved(tmp_path):
+    X, y = shells()
+    hidden = np.where(np.arange(len(y)) % 3 == 0, y, -1)
+    fitted = SobolevClassifier(scale=("range", "unit"), epochs=20, random_state=0).fit(X[:250], hidden[:250])
+    assert (fitted.neighbor_scale_, fitted.scale_) == ("range", "unit")
+    assert fitted.predictor_.attaching.points is not None
+    # Directions say nothing here, neighbours by distance do.
+    assert (fitted.predict(X[250:]) == y[250:]).mean() > 0.8
+    fitted.save(tmp_path / "model")
+    loaded = SobolevClassifier.load(tmp_path / "model")
+    assert loaded.get_params() == fitted.get_params()
+    np.testing.assert_array_equal(loaded.predict_proba(X[250:]), fitted.predict_proba(X[250:]))
+
+
+def two_cues(points=600, seed=0):
+    """Small columns tell neighbours the class where ranges divide; a column whose range an outlier has, networks."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(0, 2, points)
+    sign = 2 * y[:, None] - 1
+    wide = 0.8 * sign + 0.2 * generator.normal(size=(points, 1))
+    small = 0.01 * (0.4 * sign + generator.normal(size=(points, 20)))
+    X = np.concatenate([wide, generator.uniform(-2, 2, size=(points, 30)), small], axis=1)
+    X[0, 0] = 300.0
+    return X, y
+
+
+def test_where_auto_gives_networks_another_scaling_new_points_are_judged_as_by_one_told_that_pair():
+    X, y = two_cues()
+    known, new = slice(0, 400), slice(400, None)
+    hidden = np.where(np.arange(400) % 4 < 2, y[known], -1)
+    auto = SobolevClassifier(n_members=4, epochs=100, random_state=0).fit(X[known], hidden)
+    pair = auto.neighbor_scale_, auto.scale_
+    assert pair[1] == "unit" != pair[0]
+    told = SobolevClassifier(scale=pair, n_members=4, epochs=100, random_state=0).fit(X[known], hidden)
+    # Each finds neighbours among points of the one scaling, and has networks that read the other.
+    for fitted in (auto, told):
+        predictor = fitted.predictor_
+        np.testing.assert_allclose(predictor.attaching.points, predictor.attaching.features(X[known]), atol=1e-5)
+        np.testing.assert_allclose(predictor.points, predictor.features(X[known]), atol=1e-5)
+    np.testing.assert_array_equal(auto.predictor_.points, told.predictor_.points)
+    np.testing.assert_array_equal(auto.predictor_.attaching.points, told.predictor_.attaching.points)
+    # Choosing draws random numbers, so members differ; what they say hardly does.
+    assert (auto.predict(X[new]) == told.predict(X[new])).mean() > 0.95
+    assert (auto.predict(X[new]) == y[new]).mean() > 0.95

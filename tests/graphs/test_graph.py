@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given
+from torch_geometric.utils import to_scipy_sparse_matrix
+
+from sobgnn.graphs.graph import Graph
+from tests.oracle import adjacency, graph_of, graphs
+
+EDGE = np.array([[0, 1], [1, 0]])
+
+
+def assert_sound(graph: Graph) -> None:
+    assert graph.indptr.dtype == torch.int64
+    assert graph.indices.dtype == torch.int32
+    assert graph.weight.dtype == torch.float32
+    matrix = graph.to_scipy()
+    assert matrix.has_canonical_format
+    assert np.all(matrix.data > 0)
+    assert np.all(np.isfinite(matrix.data))
+    assert np.all(matrix.diagonal() == 0)
+    np.testing.assert_array_equal(matrix.toarray(), matrix.toarray().T)
+
+
+# -------------------------------------------------------------------------------------- round trips
+
+
+@given(graph=graphs())
+def test_scipy_pyg_and_torch_give_the_same_matrix_back(graph):
+    assert_sound(graph)
+    dense = adjacency(graph)
+    edge_index, edge_weight = graph.edges()
+    again = Graph.from_edges(edge_index, edge_weight, graph.num_nodes)
+    np.testing.assert_array_equal(adjacency(Graph.from_scipy(graph.to_scipy())), dense)
+    np.testing.assert_array_equal(adjacency(again), dense)
+    np.testing.assert_array_equal(graph.to_torch().to_dense().numpy(), dense.astype(np.float32))
+    pyg = to_scipy_sparse_matrix(edge_index, edge_weight, graph.num_nodes)
+    np.testing.assert_array_equal(pyg.toarray(), dense.astype(np.float32))
+
+
+def test_a_canonical_float32_matrix_is_taken_and_given_without_copying_its_weights(graph30):
+    matrix = graph30.to_scipy()
+    assert np.shares_memory(matrix.data, graph30.weight.numpy())
+    graph = Graph.from_scipy(matrix)
+    assert np.shares_memory(graph.weight.numpy(), matrix.data)
+    assert graph.edges()[1].data_ptr() == graph.weight.data_ptr()
+    assert graph.to_torch().values().data_ptr() == graph.weight.data_ptr()
+    assert graph.to("cpu").weight.data_ptr() == graph.weight.data_ptr()
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_any_sparse_format_is_read_and_left_as_it_was(path5, form, dtype):
+    matrix = sp.coo_array(adjacency(path5).astype(dtype)).asformat(form)
+    if form == "dia":  # holds explicit zeros beside its diagonals
+        matrix = sp.csr_array(matrix)
+    before = matrix.toarray()
+    np.testing.assert_array_equal(adjacency(Graph.from_scipy(matrix)), before)
+    np.testing.assert_array_equal(matrix.toarray(), before)
+
+
+def test_unsorted_rows_are_sorted_in_a_copy():
+    matrix = sp.csr_array((np.float32([2, 1, 1, 2]), [2, 1, 0, 0], [0, 2, 3, 4]), shape=(3, 3))
+    graph = Graph.from_scipy(matrix)
+    assert graph.indices.tolist() == [1, 2, 0, 0]
+    assert matrix.indices.tolist() == [2, 1, 0, 0]
+
+
+def test_lists_arrays_and_tensors_of_edges_are_read_alike():
+    graphs_ = [
+        Graph.from_edges(EDGE.tolist(), [0.5, 0.5], 3),
+        Graph.from_edges(EDGE, np.array([0.5, 0.5]), 3),
+        Graph.from_edges(torch.from_numpy(EDGE), torch.tensor([[0.5], [0.5]]), 3),
+    ]
+    for graph in graphs_:
+        assert_sound(graph)
+        assert (graph.num_nodes, graph.num_edges, graph.degree.tolist()) == (3, 2, [1, 1, 0])
+        assert graph.weight.tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.bool])
+def test_weights_of_any_real_type_are_read_and_held_in_float32(dtype):
+    graph = Graph.from_edges(EDGE, torch.ones(2, dtype=dtype))
+    assert_sound(graph)
+    assert graph.weight.tolist() == [1.0, 1.0]
+    with pytest.raises(ValueError, match="finite and at least"):
+        Graph.from_edges(EDGE, torch.zeros(2, dtype=dtype))
+
+
+def test_weights_left_out_are_ones_and_no_edges_at_all_are_a_graph():
+    assert Graph.from_edges(EDGE).weight.tolist() == [1.0, 1.0]
+    empty = Graph.from_edges(np.zeros((2, 0), dtype=int), num_nodes=4)
+    assert (empty.num_nodes, empty.num_edges) == (4, 0)
+    assert_sound(empty)
+    assert empty.describe().isolated == 4
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"), [("union", [[0, 3, 2], [3, 0, 0], [2, 0, 0]]), ("mutual", [[0, 1, 0], [1, 0, 0], [0, 0, 0]])]
+)
+def test_one_way_edges_are_symmetrised_on_request(how, expected):
+    graph = Graph.from_edges([[0, 1, 0], [1, 0, 2]], [1.0, 3.0, 2.0], 3, symmetrize=how)
+    np.testing.assert_array_equal(adjacency(graph), expected)
+    assert_sound(graph)
+
+
+def test_duplicates_are_summed_on_request():
+    graph = Graph.from_edges([[0, 0, 1, 1], [1, 1, 0, 0]], [1.0, 2.0, 1.5, 1.5], sum_duplicates=True)
+    assert adjacency(graph).tolist() == [[0, 3], [3, 0]]
+
+
+def test_sums_of_duplicates_that_overflow_are_refused():
+    with pytest.raises(ValueError, match="finite and at least"):
+        Graph.from_edges([[0, 0, 1, 1], [1, 1, 0, 0]], np.full(4, 3e38, np.float32), sum_duplicates=True)
+
+
+# --------------------------------------------------------------------------------------- its own methods
+
+
+def test_bytes_are_those_of_the_three_tensors(path5):
+    assert path5.nbytes == 6 * 8 + 8 * 4 + 8 * 4
+    assert repr(path5) == "Graph(num_nodes=5, num_edges=8, device=cpu)"
+
+
+@given(graph=graphs())
+def test_permuting_moves_node_order_i_to_i(graph):
+    order = np.random.default_rng(0).permutation(graph.num_nodes)
+    permuted = graph.permute(order)
+    assert_sound(permuted)
+    np.testing.assert_array_equal(adjacency(permuted), adjacency(graph)[np.ix_(order, order)])
+    np.testing.assert_array_equal(adjacency(permuted.permute(np.argsort(order))), adjacency(graph))
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [0, 1, 2, 3, 3], [1, 2, 3, 4, 5]])
+def test_an_order_that_is_no_permutation_is_refused(path5, order):
+    with pytest.raises(ValueError, match=r"order must be a permutation of 0\.\.4"):
+        path5.permute(order)
+
+
+def test_other_weights_on_the_same_pattern_are_checked(path5):
+    doubled = path5.with_weight(path5.weight * 2)
+    np.testing.assert_array_equal(adjacency(doubled), 2 * adjacency(path5))
+    with pytest.raises(ValueError, match=r"weight must have shape \[8\], but got \[7\]"):
+        path5.with_weight(path5.weight[:7])
+    with pytest.raises(ValueError, match="must be symmetric"):
+        path5.with_weight(torch.arange(1.0, 9.0))
+    with pytest.raises(ValueError, match="finite and at least"):
+        path5.with_weight(torch.zeros(8))
+
+
+def test_a_saved_graph_comes_back_the_same(path5, tmp_path):
+    graph = Graph(path5.indptr, path5.indices, path5.weight, neighbor_recall=0.97)
+    graph.save(tmp_path / "graph.npz")
+    for mmap in (True, False):
+        again = Graph.load(tmp_path / "graph.npz", mmap=mmap)
+        assert again.neighbor_recall == 0.97
+        assert_sound(again)
+        np.testing.assert_array_equal(adjacency(again), adjacency(path5))
+
+
+def test_moving_keeps_every_field(path5):
+    graph = Graph(path5.indptr, path5.indices, path5.weight, neighbor_recall=0.5)
+    moved = graph.to("meta")
+    assert moved.device.type == "meta"
+    assert moved.indices.device.type == "meta"
+    assert moved.neighbor_recall == 0.5
+
+
+# ---------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("weight", [-1.0, 0.0, np.nan, np.inf, -np.inf, 1e-40, 1e39])
+def test_weights_outside_the_positive_floats_are_refused(weight):
+    with pytest.raises(ValueError, match=r"finite and at least 1\.18e-38"):
+        Graph.from_edges(EDGE, [weight, weight])
+    with pytest.raises(ValueError, match="Drop those edges or rescale"):
+        Graph.from_scipy(sp.csr_array(([weight, weight], EDGE), shape=(2, 2)))
+
+
+@pytest.mark.parametrize(
+    ("edges", "weight", "options", "error", "message"),
+    [
+        ([[0, 0, 1], [1, 1, 0]], None, {}, ValueError, "1 are repeated. Pass sum_duplicates=True"),
+        ([[0], [1]], None, {}, ValueError, 'must be symmetric.*symmetrize="union"'),
+        (EDGE, [1.0, 2.0], {}, ValueError, "must be symmetric"),
+        ([[0, 1, 1], [1, 0, 1]], None, {}, ValueError, "no self-loops, but got 1. Remove them"),
+        (EDGE, [1.0], {}, ValueError, "one entry per edge, but got 1 for 2 edges"),
+        (EDGE, ["a", "b"], {}, TypeError, "must be real numbers"),
+        (EDGE, [1j, 1j], {}, TypeError, "must be real numbers, but got complex128"),
+        (EDGE, None, {"num_nodes": 1}, ValueError, r"must lie in \[0, num_nodes\), but got entries from 0 to 1"),
+        (-EDGE, None, {"num_nodes": 2}, ValueError, r"must lie in \[0, num_nodes\), but got entries from -1 to 0"),
+        (EDGE.astype(float), None, {}, TypeError, "must hold integers, but got float64. Cast it to int64"),
+        ([[0, 1], [1, 0], [0, 0]], None, {}, ValueError, r"shape \[2, E\], but got \[3, 2\]"),
+        ([0, 1], None, {}, ValueError, r"shape \[2, E\], but got \[2\]"),
+        (EDGE, None, {"symmetrize": "both"}, ValueError, "`symmetrize` must be .*, but got 'both'"),
+    ],
+)
+def test_bad_edges_are_refused(edges, weight, options, error, message):
+    with pytest.raises(error, match=message) as caught:
+        Graph.from_edges(edges, weight, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_self_loops_of_any_weight_are_refused_before_anything_is_summed():
+    with pytest.raises(ValueError, match="no self-loops, but got 2"):
+        Graph.from_scipy(sp.csr_array(np.ones((2, 2))))
+
+
+def test_what_is_no_square_sparse_matrix_is_refused():
+    with pytest.raises(TypeError, match=r"must be a scipy sparse matrix, but got ndarray\. Wrap it in"):
+        Graph.from_scipy(np.eye(2))
+    with pytest.raises(ValueError, match=r"must be square, but got shape \(2, 3\)"):
+        Graph.from_scipy(sp.csr_array((2, 3)))
+
+
+def test_edges_and_weights_on_two_devices_are_refused():
+    with pytest.raises(ValueError, match=r"one device, but got cpu and meta. Move one with .to\(\)"):
+        Graph.from_edges(torch.from_numpy(EDGE), torch.ones(2, device="meta"))
+
+
+def test_the_callers_edges_are_not_changed():
+    index, weight = torch.tensor([[1, 0, 0, 2], [0, 1, 2, 0]]), torch.tensor([1.0, 1.0, 2.0, 2.0])
+    index_before, weight_before = index.clone(), weight.clone()
+    graph = Graph.from_edges(index, weight)
+    graph.weight.mul_(2)
+    torch.testing.assert_close(index, index_before)
+    torch.testing.assert_close(weight, weight_before)
+
+
+@pytest.mark.cuda
+def test_a_graph_goes_to_cuda_and_back(graph30):
+    back = graph30.to("cuda").to("cpu")
+    np.testing.assert_array_equal(adjacency(back), adjacency(graph30))
+    assert Graph.from_edges(*(t.cuda() for t in graph30.edges()), 30).device.type == "cuda"
+
+
+def test_the_dense_helper_of_these_tests_is_right():
+    assert adjacency(graph_of([[0, 2], [2, 0]])).tolist() == [[0, 2], [2, 0]]

@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sobgnn.graphs.knn import gaussian_weights, graph_from_neighbors, knn_graph
+from tests.oracle import adjacency
+
+LINE = np.array([[0.0], [1.0], [3.0], [7.0]])  # nearest neighbours: 0-1, 1-0, 2-1, 3-2 at 1, 1, 2, 4
+
+
+def dense_knn(X, k, bandwidth="mean", symmetrize="union", metric="euclidean"):
+    """The definition: all distances, the k smallest (ties by index), the kernel, one symmetric matrix."""
+    if metric == "cosine":
+        unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+        distance = np.maximum(1 - unit @ unit.T, 0)
+    else:
+        distance = np.linalg.norm(X[:, None] - X[None, :], axis=2)
+    n = len(X)
+    chosen = np.zeros((n, n), dtype=bool)
+    reach = np.zeros(n)
+    for i in range(n):
+        order = [j for j in np.lexsort((np.arange(n), distance[i])) if j != i][:k]
+        chosen[i, order] = True
+        reach[i] = distance[i, order[-1]]
+    if bandwidth == "mean":
+        square = distance[chosen].mean() ** 2
+    elif bandwidth == "local":
+        square = np.outer(reach, reach)
+    else:
+        square = bandwidth**2
+    weight = np.exp(-(distance**2) / square)
+    kept = chosen | chosen.T if symmetrize == "union" else chosen & chosen.T
+    return np.where(kept, weight, 0.0)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("bandwidth", ["mean", "local", 0.7])
+@pytest.mark.parametrize("symmetrize", ["union", "mutual"])
+def test_the_graph_is_that_of_the_definition(metric, bandwidth, symmetrize):
+    X = np.random.default_rng(0).standard_normal((40, 5))
+    graph = knn_graph(X, 6, metric, bandwidth, symmetrize)
+    np.testing.assert_allclose(adjacency(graph), dense_knn(X, 6, bandwidth, symmetrize, metric), rtol=1e-5)
+
+
+def test_weights_of_four_points_are_those_found_by_hand():
+    # The mean retained distance is (1 + 1 + 2 + 4) / 4 = 2.
+    expected = np.zeros((4, 4))
+    for i, j, d in [(0, 1, 1), (1, 2, 2), (2, 3, 4)]:
+        expected[i, j] = expected[j, i] = np.exp(-((d / 2) ** 2))
+    np.testing.assert_allclose(adjacency(knn_graph(LINE, 1)), expected, rtol=1e-6)
+
+
+def test_local_bandwidths_are_the_distances_to_the_kth_neighbours():
+    # σ = 1, 1, 2, 4, so the exponents are 1/(1·1), 4/(1·2), 16/(2·4).
+    expected = np.zeros((4, 4))
+    for i, j, exponent in [(0, 1, 1), (1, 2, 2), (2, 3, 2)]:
+        expected[i, j] = expected[j, i] = np.exp(-exponent)
+    np.testing.assert_allclose(adjacency(knn_graph(LINE, 1, bandwidth="local")), expected, rtol=1e-6)
+
+
+def test_mutual_keeps_the_edges_that_both_ends_chose():
+    graph = knn_graph(LINE, 1, symmetrize="mutual")
+    assert np.argwhere(adjacency(graph)).tolist() == [[0, 1], [1, 0]]
+    assert graph.describe().isolated == 2
+
+
+@pytest.mark.parametrize("bandwidth", ["mean", "local"])
+@given(exponent=st.integers(-60, 60), seed=st.integers(0, 20))
+def test_weights_do_not_change_with_the_units_of_the_points(bandwidth, exponent, seed):
+    X = np.random.default_rng(seed).standard_normal((20, 3))
+    graph, scaled = knn_graph(X, 4, bandwidth=bandwidth), knn_graph(X * 2.0**exponent, 4, bandwidth=bandwidth)
+    np.testing.assert_array_equal(scaled.indices, graph.indices)
+    np.testing.assert_allclose(scaled.weight, graph.weight, rtol=1e-5)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("bandwidth", ["mean", "local", 3.0])
+def test_equal_points_have_zero_bandwidth_and_weight_one(metric, bandwidth):
+    graph = knn_graph(np.full((6, 2), 2.5), 3, metric, bandwidth)
+    assert graph.num_edges > 0
+    assert torch.all(graph.weight == 1)
+
+
+def test_duplicates_among_other_points_give_finite_weights_under_local_bandwidths():
+    X = np.concatenate([np.zeros((4, 2)), np.eye(2) * 3])
+    graph = knn_graph(X, 2, bandwidth="local")
+    assert torch.isfinite(graph.weight).all()
+    assert torch.all(graph.weight > 0)
+    assert adjacency(graph)[0, 1] == 1
+
+
+def test_an_outlier_stays_joined_to_its_neighbours_though_its_weight_vanishes():
+    X = np.concatenate([np.random.default_rng(0).random((30, 2)), [[1e6, 1e6]]])
+    graph = knn_graph(X, 3, bandwidth=0.1)
+    assert graph.degree[30] >= 3
+    assert float(graph.weight.min()) == np.finfo(np.float32).tiny
+    assert knn_graph(X, 3).describe().isolated == 0
+
+
+def test_points_far_from_the_origin_keep_their_small_distances():
+    X = 1e4 + 1e-3 * np.arange(50.0)[:, None]
+    graph = knn_graph(X, 2, bandwidth=1e-3)
+    np.testing.assert_allclose(adjacency(graph)[10, [9, 11]], np.exp(-1), rtol=1e-4)
+
+
+def test_arrays_tensors_frames_and_sparse_matrices_give_the_same_graph():
+    X = np.random.default_rng(1).random((30, 4)).astype(np.float32)
+    expected = knn_graph(X, 5)
+    for other in (torch.from_numpy(X), pd.DataFrame(X), sp.csr_array(X), X.tolist(), np.asfortranarray(X)):
+        graph = knn_graph(other, 5)
+        np.testing.assert_array_equal(graph.indices, expected.indices)
+        np.testing.assert_allclose(graph.weight, expected.weight, rtol=1e-5)
+
+
+def test_the_callers_points_are_not_changed():
+    X = np.random.default_rng(1).random((30, 4))
+    before = X.copy()
+    X.setflags(write=False)
+    for metric in ("euclidean", "cosine"):
+        knn_graph(X, 5, metric)
+    np.testing.assert_array_equal(X, before)
+
+
+def test_progress_ends_at_the_number_of_points():
+    calls = []
+    knn_graph(np.random.default_rng(0).random((50, 3)), 5, progress=lambda done, total: calls.append((done, total)))
+    assert calls[-1] == (50, 50)
+
+
+def test_an_exact_search_has_no_recall_to_report():
+    assert knn_graph(LINE, 2).neighbor_recall is None
+
+
+# ------------------------------------------------------------------------------------ neighbours already found
+
+
+def test_found_neighbours_give_the_graph_of_the_points():
+    indices, distances = np.array([[1], [0], [1], [2]]), np.array([[1], [1], [2], [4]], dtype=np.float32)
+    graph = graph_from_neighbors(indices, distances, neighbor_recall=0.9)
+    np.testing.assert_allclose(adjacency(graph), adjacency(knn_graph(LINE, 1)), rtol=1e-6)
+    assert graph.neighbor_recall == 0.9
+
+
+def test_local_bandwidths_of_points_outside_the_graph_are_given_as_a_pair():
+    own, others = np.array([2.0]), np.array([1.0, 8.0])
+    weight = gaussian_weights(np.array([[0, 1]]), np.array([[1.0, 4.0]]), (own, others))
+    np.testing.assert_allclose(weight, [[np.exp(-1 / 2), np.exp(-16 / 16)]], rtol=1e-6)
+    assert weight.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("indices", "distances", "message"),
+    [
+        ([[1], [0]], [[1.0, 2.0], [1.0, 2.0]], r"both have shape \[N, k\], but got \(2, 1\) and \(2, 2\)"),
+        ([[1], [2]], [[1.0], [1.0]], r"must lie in \[0, 2\), but got 1 to 2"),
+        ([[-1], [0]], [[1.0], [1.0]], r"must lie in \[0, 2\), but got -1 to 0"),
+        ([[0], [0]], [[1.0], [1.0]], "among its own neighbours. Leave it out"),
+        ([[1, 1], [0, 2], [0, 1]], np.ones((3, 2)), "lists a neighbour twice"),
+    ],
+)
+def test_neighbours_that_do_not_fit_are_refused(indices, distances, message):
+    with pytest.raises(ValueError, match=message):
+        graph_from_neighbors(np.array(indices), np.array(distances))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -1.0])
+def test_distances_that_are_not_distances_are_refused(bad):
+    with pytest.raises(ValueError, match="distances must be finite and at least 0"):
+        graph_from_neighbors(np.array([[1], [0]]), np.array([[bad], [1.0]]))
+
+
+# ---------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(("k", "message"), [(4, "k=4 for 4 points"), (30, "k=30 for 4 points"), (0, "0"), (-1, "-1")])
+def test_a_bad_number_of_neighbours_is_refused(k, message):
+    with pytest.raises(ValueError, match=f"`k` must be.*{message}"):
+        knn_graph(LINE, k)
+
+
+def test_too_many_neighbours_come_with_the_largest_number_there_is():
+    with pytest.raises(ValueError, match=r"Pass k=3 or fewer\."):
+        knn_graph(LINE, 4)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_rows_without_distances_are_refused_and_counted(bad):
+    X = np.random.default_rng(0).random((20, 3))
+    X[17, 1] = bad
+    with pytest.raises(ValueError, match=r"1 row.*17"):
+        knn_graph(X, 3)
+
+
+@pytest.mark.parametrize("X", [np.zeros((0, 3)), np.zeros((3, 0)), []])
+def test_an_empty_table_is_refused(X):
+    with pytest.raises(ValueError):
+        knn_graph(X, 1)
+
+
+@pytest.mark.parametrize("bandwidth", [0, -1.0, np.nan, np.inf, "median", None, True])
+def test_a_bad_bandwidth_is_refused(bandwidth):
+    with pytest.raises(ValueError, match="`bandwidth` must be"):
+        knn_graph(LINE, 1, bandwidth=bandwidth)
+
+
+def test_unknown_names_are_refused():
+    with pytest.raises(ValueError, match='`symmetrize` must be "union" or "mutual", but got \'max\''):
+        knn_graph(LINE, 1, symmetrize="max")
+    with pytest.raises(ValueError, match="`metric`"):
+        knn_graph(LINE, 1, metric="manhattan")
+    with pytest.raises(ValueError, match="`method`"):
+        knn_graph(LINE, 1, method="fast")
+
+
+@pytest.mark.cuda
+def test_points_on_cuda_give_a_graph_on_cuda():
+    X = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    graph = knn_graph(X.cuda(), 5)
+    assert graph.device.type == "cuda"
+    np.testing.assert_allclose(adjacency(graph.to("cpu")), adjacency(knn_graph(X, 5)), rtol=1e-5)

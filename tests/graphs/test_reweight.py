@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sobgnn import Graph, reweight
+from tests.oracle import adjacency, normalized_adjacency
+
+
+def test_normalized_weights_are_the_normalised_adjacency(islands, graph30):
+    for graph in (islands, graph30):
+        np.testing.assert_allclose(adjacency(reweight(graph)), normalized_adjacency(graph), rtol=1e-6)
+
+
+def test_feature_weights_are_half_of_one_plus_cosine(path5):
+    X = np.random.default_rng(0).normal(size=(5, 3))
+    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
+    expected = np.where(adjacency(path5) > 0, (1 + unit @ unit.T) / 2, 0)
+    np.testing.assert_allclose(adjacency(reweight(path5, "features", X)), expected, rtol=1e-6)
+
+
+def test_pagerank_weights_are_those_of_the_closed_form(ring8):
+    T = (adjacency(ring8) + np.eye(8)) / 3
+    closed = 0.2 * np.linalg.inv(np.eye(8) - 0.8 * T)
+    np.fill_diagonal(closed, 0)
+    got = adjacency(reweight(ring8, "pagerank", teleport=0.2))
+    np.testing.assert_allclose(got, closed, atol=1e-6)
+
+
+def test_pagerank_keeps_at_least_the_top_of_each_node(graph30):
+    graph = reweight(graph30, "pagerank", top_k=4)
+    assert int(graph.degree.min()) >= 1
+    assert graph.num_edges < 30 * 29
+
+
+def test_reweighted_graph_of_ones_has_different_weights():
+    star = Graph.from_edges(np.array([[0, 0, 0, 1], [1, 2, 3, 2]]), num_nodes=4, symmetrize="union")
+    assert len(np.unique(reweight(star).weight.numpy())) > 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("spectral",), "how"),
+        (("features",), "needs X with 5 rows"),
+        (("features", np.ones((4, 2))), "needs X with 5 rows"),
+    ],
+)
+def test_wrong_arguments_say_what_is_wrong(path5, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        reweight(path5, *arguments)
+
+
+def test_teleport_and_top_k_are_checked(path5):
+    with pytest.raises(ValueError, match="teleport"):
+        reweight(path5, "pagerank", teleport=1.0)
+    with pytest.raises(ValueError, match="top_k"):
+        reweight(path5, "pagerank", top_k=0)

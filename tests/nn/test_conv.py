@@ -1,0 +1,150 @@
+"""SobolevConv against the paper's equation, written densely."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.nn import GCNConv
+
+from sobgnn import Graph, SobolevConv, SobolevOperators
+from sobgnn.nn.conv import shared_product
+from tests.oracle import sobolev_operator
+
+
+def dense_layer(layer: SobolevConv, graph: Graph, x: np.ndarray) -> np.ndarray:
+    weight, bias = layer.weight.detach().double().numpy(), layer.bias.detach().double().numpy()
+    filtered = []
+    for branch in range(len(weight)):
+        rho = branch if layer.self_branch else branch + 1
+        moved = x if rho == 0 else sobolev_operator(graph, rho, layer.epsilon) @ x
+        value = moved @ weight[branch] + bias[branch]
+        filtered.append(np.maximum(value, 0) if layer.activation else value)
+    if layer.combine == "linear":
+        return sum(m * b for m, b in zip(layer.mu.detach().double().numpy(), filtered, strict=True))
+    mix = layer.mix
+    return np.hstack(filtered) @ mix.weight.detach().double().numpy().T + mix.bias.detach().double().numpy()
+
+
+def randomised(layer: SobolevConv) -> SobolevConv:
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.normal_()
+    return layer
+
+
+@pytest.mark.parametrize("channels", [(3, 5), (40, 2)])  # the second transforms before it aggregates
+@pytest.mark.parametrize("combine", ["linear", "concat"])
+@pytest.mark.parametrize("self_branch", [False, True])
+@pytest.mark.parametrize("activation", [False, True])
+def test_layer_is_the_equation(graph30, channels, combine, self_branch, activation):
+    layer = randomised(SobolevConv(*channels, 3, 0.7, combine, self_branch, activation=activation))
+    x = torch.randn(30, channels[0], generator=torch.Generator().manual_seed(0))
+    out = layer(x, SobolevOperators(graph30, 3, 0.7))
+    np.testing.assert_allclose(out.detach(), dense_layer(layer, graph30, x.double().numpy()), rtol=2e-4, atol=2e-4)
+
+
+def test_one_order_with_unit_loops_is_gcn(graph30):
+    edge_index, edge_weight = graph30.edges()
+    gcn = GCNConv(4, 6)
+    layer = SobolevConv(4, 6, alpha=1, epsilon=1.0)
+    with torch.no_grad():
+        layer.weight[0] = gcn.lin.weight.T
+        layer.bias[0] = torch.randn(6)
+        gcn.bias.copy_(layer.bias[0])
+        layer.mu.fill_(1)
+    x = torch.randn(30, 4)
+    torch.testing.assert_close(layer(x, edge_index, edge_weight), gcn(x, edge_index, edge_weight).relu())
+
+
+def test_every_input_format_gives_the_same(graph30):
+    layer = randomised(SobolevConv(4, 3, alpha=2, self_branch=True))
+    operators = SobolevOperators(graph30, 2)
+    x = torch.randn(30, 4)
+    whole = layer(x, operators)
+    index = torch.tensor([7, 0, 19])
+    torch.testing.assert_close(layer(x, *graph30.edges()), whole)
+    torch.testing.assert_close(layer(x, operators, propagated=operators.propagate(x)), whole)
+    torch.testing.assert_close(layer(x, None, propagated=operators.propagate(x)), whole)
+    torch.testing.assert_close(layer(x, operators.rows(index)), whole[index])
+
+
+@pytest.mark.parametrize("place", ["neither", "x", "weight", "both"])
+def test_shared_product_mapped_over_members_is_the_plain_product(place):
+    x = torch.randn(4, 7, 2, 3, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(4, 2, 3, 5, dtype=torch.float64, requires_grad=True)
+    places = {"neither": (None, None), "x": (0, None), "weight": (None, 0), "both": (0, 0)}[place]
+    given = [value if at == 0 else value[0] for value, at in zip((x, weight), places, strict=True)]
+    plain = torch.einsum("...nai,...aio->...nao", *given)
+    got = torch.vmap(shared_product, in_dims=places)(*given) if place != "neither" else shared_product(*given)
+    torch.testing.assert_close(got, plain)
+    for mine, theirs in zip(
+        torch.autograd.grad(got.square().sum(), [x, weight]),
+        torch.autograd.grad(plain.square().sum(), [x, weight]),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_shared_product_passes_gradcheck():
+    x = torch.randn(3, 2, 4, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(2, 4, 2, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(shared_product, (x, weight))
+
+
+@pytest.mark.parametrize("combine", ["linear", "concat"])
+def test_filter_weights_are_shares_and_follow_the_filter_that_counts(combine):
+    layer = SobolevConv(3, 2, alpha=3, combine=combine)
+    with torch.no_grad():
+        if combine == "linear":
+            layer.mu.copy_(torch.tensor([0.1, -2.0, 0.1]))
+        else:
+            layer.mix.weight.zero_()
+            layer.mix.weight[:, 2:4] = -2.0
+    share = layer.filter_weights()
+    assert share.sum() == pytest.approx(1)
+    assert share.argmax() == 1
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda layer, ops: layer(torch.randn(30, 5), ops), "shape"),
+        (lambda layer, ops: layer(torch.randn(30, 4), SobolevOperators(ops.graph, 3)), "alpha=2"),
+        (lambda layer, ops: layer(torch.randn(30, 4), ops, ops.graph.weight), "edge_weight"),
+        (lambda layer, ops: layer(torch.randn(30, 4), None), "propagated"),
+    ],
+)
+def test_wrong_calls_say_what_is_wrong(graph30, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(SobolevConv(4, 3, alpha=2), SobolevOperators(graph30, 2))
+
+
+def test_unknown_combination_is_refused():
+    with pytest.raises(ValueError, match="combine"):
+        SobolevConv(4, 3, combine="sum")
+
+
+@pytest.mark.parametrize("combine", ["linear", "concat"])
+@pytest.mark.parametrize("channels", [(3, 4), (9, 2)])
+def test_layer_passes_gradcheck(path5, channels, combine):
+    layer = randomised(SobolevConv(*channels, 2, 0.7, combine, self_branch=True)).double()
+    operators = SobolevOperators(path5, 2, 0.7)
+    names, parameters = zip(*layer.named_parameters(), strict=True)
+    x = torch.randn(5, channels[0], dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+    def run(x, *values):
+        return torch.func.functional_call(layer, dict(zip(names, values, strict=True)), (x, operators))
+
+    leaves = [value.detach().clone().requires_grad_() for value in (x, *parameters)]
+    assert torch.autograd.gradcheck(run, leaves)
+
+
+def test_permuting_the_nodes_permutes_the_output(graph30):
+    order = torch.from_numpy(np.random.default_rng(0).permutation(30))
+    layer = randomised(SobolevConv(4, 5, 3, 0.7, self_branch=True))
+    x = torch.randn(30, 4, generator=torch.Generator().manual_seed(1))
+    whole = layer(x, SobolevOperators(graph30, 3, 0.7))
+    permuted = layer(x[order], SobolevOperators(graph30.permute(order), 3, 0.7))
+    torch.testing.assert_close(permuted, whole[order])

@@ -1,0 +1,68 @@
+import pytest
+import torch
+from torch.func import vmap
+
+from sobgnn.nn.dropout import dropout
+
+
+def key(value: int) -> torch.Tensor:
+    return torch.tensor(value)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.7])
+def test_the_share_dropped_is_the_rate_and_the_mean_is_kept(rate: float) -> None:
+    out = dropout(torch.ones(4000, 50), rate, True, key(7), None, 1)
+    assert abs(float((out == 0).float().mean()) - rate) < 0.005
+    assert abs(float(out.mean()) - 1) < 0.02
+
+
+def test_columns_and_rows_and_keys_and_layers_are_dropped_independently() -> None:
+    def centred(k: int, layer: int) -> torch.Tensor:
+        kept = (dropout(torch.ones(4000, 40), 0.5, True, key(k), None, layer) > 0).double()
+        return kept - 0.5
+
+    first = centred(1, 1)
+    correlation = first.T @ first / 1000  # variance is 1/4
+    assert float((correlation - torch.eye(40)).abs().max()) < 0.1
+    for other in (centred(2, 1), centred(1, 2)):
+        assert abs(float((first * other).mean())) * 4 < 0.01
+
+
+def test_an_entry_is_dropped_wherever_its_row_is_computed() -> None:
+    h = torch.rand(100, 16)
+    whole = dropout(h, 0.5, True, key(3), None, 1)
+    some = torch.tensor([50, 3, 99])
+    assert torch.equal(dropout(h[some], 0.5, True, key(3), some, 1), whole[some])
+
+
+def test_the_portable_and_the_compiled_draws_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    h = torch.rand(100, 33)
+    compiled = dropout(h, 0.3, True, key(3), None, 1)
+    monkeypatch.setenv("SOBGNN_BACKEND", "portable")
+    assert torch.equal(compiled, dropout(h, 0.3, True, key(3), None, 1))
+
+
+def test_the_gradient_passes_where_the_value_did() -> None:
+    h = torch.rand(30, 8, dtype=torch.float64).requires_grad_()
+    out = dropout(h, 0.5, True, key(3), None, 1)
+    (gradient,) = torch.autograd.grad(out.sum(), h)
+    assert torch.equal(gradient, (out != 0) * 2.0)
+
+
+def test_members_draw_by_their_own_keys() -> None:
+    h, keys = torch.rand(5, 30, 8), torch.tensor([1, 2, 3, 4, 5])
+    mapped = vmap(lambda x, k: dropout(x, 0.5, True, k, None, 1))(h, keys)
+    shared = vmap(lambda k: dropout(h[0], 0.5, True, k, None, 1))(keys)
+    for member in range(5):
+        assert torch.equal(mapped[member], dropout(h[member], 0.5, True, keys[member], None, 1))
+        assert torch.equal(shared[member], dropout(h[0], 0.5, True, keys[member], None, 1))
+
+
+def test_nothing_is_dropped_outside_training() -> None:
+    h = torch.rand(5, 4)
+    assert torch.equal(dropout(h, 0.5, False, key(1), None, 1), h)
+
+
+def test_the_operator_fits_torch() -> None:
+    h = torch.rand(6, 4, requires_grad=True)
+    torch.library.opcheck(torch.ops.sobgnn.drop, (h, torch.arange(6, dtype=torch.int32), 0.5))

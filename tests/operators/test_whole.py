@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from sobgnn.operators import SobolevOperators
+from tests.oracle import adjacency, epsilons, graph_of, graphs, random_graph, sobolev_operator
+
+TINY = float(np.finfo(np.float32).tiny)
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+# Random graphs here include those of weight 1 throughout, which have a test of their own.
+pytestmark = pytest.mark.filterwarnings("ignore:All edge weights are 1:UserWarning")
+alphas = st.sampled_from([1, 2, 3, 6, 17, 64])
+
+
+def stack(graph, alpha, epsilon):
+    """Every order by its definition, float64 [α, N, N]."""
+    return np.stack([sobolev_operator(graph, rho, epsilon) for rho in range(1, alpha + 1)])
+
+
+def signal(n, width, dtype, alpha=None, seed=0):
+    shape = (n, width) if alpha is None else (n, alpha, width)
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape)).to(dtype)
+
+
+def assert_propagated(result, entries, H, rho_of_signal=False):
+    """Agreement relative to Σ |entry| |signal|; entries below float32's range may be zeros."""
+    dtype = H.dtype
+    assert result.dtype == dtype
+    assert torch.isfinite(result).all()
+    pattern = "ran,nah->rah" if rho_of_signal else "ran,nh->rah"
+    blocks = np.moveaxis(entries, 0, 1)  # [R, α, N]
+    values = H.double().numpy()
+    expected = np.einsum(pattern, blocks, values)
+    size = np.einsum(pattern, blocks, np.abs(values)) + 10 * TINY * np.abs(values).sum() / TOLERANCE[dtype]
+    worst = np.max(np.abs(result.double().numpy() - expected) / size, initial=0.0)
+    assert worst <= TOLERANCE[dtype]
+
+
+# ---------------------------------------------------------------------------------- against the definition
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@given(graph=graphs(), alpha=alphas, epsilon=epsilons)
+@example(graph=random_graph(0, 12, 1.0, (-30.0, 6.0)), alpha=64, epsilon=0.0)
+@example(graph=random_graph(1, 12, 1.0, (-30.0, 6.0)), alpha=64, epsilon=10.0)
+def test_propagation_agrees_with_the_dense_definition(dtype, graph, alpha, epsilon):
+    H = signal(graph.num_nodes, 3, dtype)
+    result = SobolevOperators(graph, alpha, epsilon).propagate(H)
+    assert result.shape == (graph.num_nodes, alpha, 3)
+    assert_propagated(result, stack(graph, alpha, epsilon), H)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@given(graph=graphs(), alpha=alphas, epsilon=epsilons)
+def test_each_order_on_a_signal_of_its_own_agrees_with_the_dense_definition(dtype, graph, alpha, epsilon):
+    H = signal(graph.num_nodes, 2, dtype, alpha)
+    result = SobolevOperators(graph, alpha, epsilon).propagate_each(H)
+    assert_propagated(result, stack(graph, alpha, epsilon), H, rho_of_signal=True)
+
+
+@given(graph=graphs(), alpha=alphas, epsilon=epsilons, data=st.data())
+def test_matrices_agree_with_the_dense_definition_entry_by_entry(graph, alpha, epsilon, data):
+    rho = data.draw(st.integers(1, alpha))
+    matrix = SobolevOperators(graph, alpha, epsilon).matrix(rho)
+    assert matrix.dtype == np.float64
+    assert np.all(np.isfinite(matrix.data))
+    entries, expected = matrix.toarray(), sobolev_operator(graph, rho, epsilon)
+    np.testing.assert_array_equal(entries, entries.T)
+    clear = expected > 1.001 * TINY
+    np.testing.assert_allclose(entries[clear], expected[clear], rtol=1e-10)
+    assert np.all(entries[expected < 0.999 * TINY] == 0)  # exact zeros, no denormals
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_weights_a_float_apart_keep_their_powers_apart(dtype):
+    # (1 - 2⁻²³)^64 differs from 1 by 8e-6: an error of half a unit in the base would show in the power.
+    weight = np.array([[0, 1 - 2**-23, 1], [1 - 2**-23, 0, 3], [1, 3, 0]])
+    graph, H = graph_of(weight), torch.eye(3, dtype=dtype)
+    assert_propagated(SobolevOperators(graph, 64, 0.7).propagate(H), stack(graph, 64, 0.7), H)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.7, 1.0])
+def test_every_edge_of_order_64_stays_within_the_proven_bound_in_float32(epsilon):
+    # docs/operator.md: 131 roundings, of which 64 stand for the one in the base. A second one there would show.
+    graph = random_graph(5, 300, 0.9, (-0.3, 0.0))
+    result = SobolevOperators(graph, 64, epsilon).propagate(torch.eye(300))[:, 63].double().numpy()
+    expected = sobolev_operator(graph, 64, epsilon)
+    clear = (expected > 1.1 * TINY) & ~np.eye(300, dtype=bool)
+    assert np.max(np.abs(result[clear] / expected[clear] - 1)) <= 132 * 2**-24
+
+
+def test_rows_of_an_operator_without_epsilon_are_zero_at_isolated_nodes_only(islands):
+    result = SobolevOperators(islands, 3, 0.0).propagate(torch.ones(6, 1))
+    assert torch.all(result[5] == 0)
+    assert torch.all(result[:5] > 0)
+
+
+def test_an_isolated_node_keeps_its_own_signal_where_epsilon_is_positive(islands):
+    result = SobolevOperators(islands, 3, 1e-20).propagate(torch.full((6, 1), 2.0))
+    torch.testing.assert_close(result[5], torch.full((3, 1), 2.0))
+
+
+def test_the_power_is_entrywise_and_degrees_are_those_of_each_order(path5):
+    shifted = adjacency(path5) + 0.5 * np.eye(5)
+    for rho in (1, 2, 5):
+        power = shifted**rho
+        scale = np.diag(power.sum(axis=1) ** -0.5)
+        np.testing.assert_allclose(SobolevOperators(path5, 5, 0.5).matrix(rho).toarray(), scale @ power @ scale)
+
+
+def test_dividing_weights_and_epsilon_by_one_number_changes_nothing(graph30):
+    H = signal(30, 4, torch.float32)
+    half = graph30.with_weight(graph30.weight / 1024)
+    torch.testing.assert_close(
+        SobolevOperators(half, 4, 2 / 1024).propagate(H), SobolevOperators(graph30, 4, 2.0).propagate(H)
+    )
+
+
+def test_permuting_the_nodes_permutes_the_result(graph30):
+    H, order = signal(30, 4, torch.float64), torch.randperm(30, generator=torch.Generator().manual_seed(0))
+    result = SobolevOperators(graph30, 4, 0.3).propagate(H)
+    permuted = SobolevOperators(graph30.permute(order), 4, 0.3).propagate(H[order])
+    torch.testing.assert_close(permuted, result[order], rtol=1e-12, atol=1e-14)
+
+
+def test_an_empty_graph_and_a_signal_without_columns_have_results_of_their_shapes():
+    graph = graph_of(np.zeros((4, 4)))
+    assert SobolevOperators(graph, 2, 0.0).propagate(torch.ones(4, 3)).eq(0).all()
+    assert SobolevOperators(graph, 2, 1.0).propagate(torch.ones(4, 0)).shape == (4, 2, 0)
+
+
+def test_gradients_flow_back_through_the_transpose(graph30):
+    ops = SobolevOperators(graph30, 3, 0.4)
+    H, G = signal(30, 4, torch.float64).requires_grad_(), signal(30, 4, torch.float64, alpha=3, seed=1)
+    ops.propagate(H).backward(G)
+    expected = sum(sobolev_operator(graph30, rho, 0.4) @ G[:, rho - 1].numpy() for rho in (1, 2, 3))
+    np.testing.assert_allclose(H.grad, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_powers_of_a_graph_without_weights_come_with_a_warning(ring8):
+    with pytest.warns(UserWarning, match="every Hadamard power of the graph is the graph itself"):
+        ops = SobolevOperators(ring8, 2, 1.0)
+    np.testing.assert_allclose(ops.matrix(1).toarray(), ops.matrix(2).toarray())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SobolevOperators(ring8, 1, 1.0)  # one order has no higher power to waste
+
+
+# --------------------------------------------------------------------------------------------- rows
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@given(graph=graphs(), alpha=st.sampled_from([1, 3, 64]), epsilon=st.sampled_from([0.0, 0.25, 1.0]), data=st.data())
+def test_rows_are_rows_of_the_whole_result(dtype, graph, alpha, epsilon, data):
+    n = graph.num_nodes
+    picked = data.draw(st.lists(st.integers(0, n - 1), unique=True))
+    rows = SobolevOperators(graph, alpha, epsilon).rows(torch.tensor(picked, dtype=torch.long))
+    entries = stack(graph, alpha, epsilon)[:, picked]
+    H, each = signal(n, 3, dtype), signal(n, 3, dtype, alpha)
+    assert_propagated(rows.propagate(H), entries, H)
+    assert_propagated(rows.propagate_each(each), entries, each, rho_of_signal=True)
+
+
+def test_rows_hold_epsilon_in_float32_as_weights_are(graph30):
+    ops, H = SobolevOperators(graph30, 3, 0.1), signal(30, 2, torch.float64)
+    index = torch.tensor([4, 0, 17])
+    torch.testing.assert_close(ops.rows(index).propagate(H), ops.propagate(H)[index], rtol=1e-6, atol=1e-7)
+
+
+@given(graph=graphs(), data=st.data(), layers=st.integers(1, 3))
+def test_a_receptive_field_gives_what_all_nodes_give(graph, data, layers):
+    n, alpha = graph.num_nodes, 2
+    picked = data.draw(st.lists(st.integers(0, n - 1), unique=True, min_size=1))
+    ops, H = SobolevOperators(graph, alpha, 0.5), signal(n, 3, torch.float64)
+    field = ops.receptive_field(torch.tensor(picked), layers)
+    assert len(field) == layers
+    whole, part = H, H[field[0].columns]
+    for rows in field:
+        whole, part = ops.propagate(whole).sum(1), rows.propagate(part).sum(1)
+    torch.testing.assert_close(part, whole[torch.tensor(picked)], rtol=1e-10, atol=1e-12)
+
+
+def test_columns_that_leave_a_neighbour_out_are_refused(path5):
+    from sobgnn.operators import SobolevRows
+
+    ops = SobolevOperators(path5, 2, 1.0)
+    with pytest.raises(ValueError, match="`columns` must hold every row and neighbour"):
+        SobolevRows(ops, torch.tensor([1]), torch.tensor([0, 1])).propagate(torch.ones(2, 1))
+
+
+# ------------------------------------------------------------------------------------ memory and devices
+
+
+def test_what_is_stored_is_the_graph_itself_and_alpha_plus_one_numbers_per_node(graph30):
+    ops = SobolevOperators(graph30, 6, 1.0)
+    ops.propagate(torch.ones(30, 2))
+    assert ops.graph is graph30
+    assert ops.stencil().weight.data_ptr() == graph30.weight.data_ptr()
+    assert ops.nbytes == 30 * 7 * 4
+
+
+def test_other_orders_and_epsilons_share_the_graph(graph30):
+    first, second = SobolevOperators(graph30, 2, 1.0), SobolevOperators(graph30, 5, 0.1)
+    assert first.stencil().indices.data_ptr() == second.stencil().indices.data_ptr()
+
+
+def test_operators_move_between_devices_without_computing_again(graph30):
+    ops = SobolevOperators(graph30, 2, 1.0)
+    moved = ops.to("meta")
+    assert (moved.device.type, moved.alpha, moved.epsilon) == ("meta", 2, 1.0)
+    assert moved.scale().shape == (30, 3)
+    assert ops.device.type == "cpu"
+    same = ops.to("cpu")
+    torch.testing.assert_close(same.scale(), ops.scale(), rtol=0, atol=0)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_propagation_on_cuda_agrees_with_the_dense_definition(graph30, dtype):
+    H = signal(30, 4, dtype)
+    result = SobolevOperators(graph30.to("cuda"), 8, 0.3).propagate(H.cuda())
+    assert_propagated(result.cpu(), stack(graph30, 8, 0.3), H)
+
+
+def test_repr_names_the_graph_and_both_parameters(path5):
+    text = repr(SobolevOperators(path5, 2, 0.5))
+    assert text == "SobolevOperators(Graph(num_nodes=5, num_edges=8, device=cpu), alpha=2, epsilon=0.5)"
+
+
+# ---------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("alpha", "error", "message"),
+    [
+        (0, ValueError, "`alpha` must be at least 1, but got 0"),
+        (-3, ValueError, "`alpha` must be at least 1, but got -3"),
+        (2.0, TypeError, "`alpha` must be an integer, but got 2.0"),
+        (True, TypeError, "`alpha` must be an integer, but got True"),
+    ],
+)
+def test_a_bad_alpha_is_refused(path5, alpha, error, message):
+    with pytest.raises(error, match=message):
+        SobolevOperators(path5, alpha)
+
+
+@pytest.mark.parametrize("epsilon", [-1e-9, -1, float("nan"), float("inf"), "1", None])
+def test_a_bad_epsilon_is_refused(path5, epsilon):
+    with pytest.raises(ValueError, match="`epsilon` must be finite and at least 0, but got"):
+        SobolevOperators(path5, 2, epsilon)
+
+
+@pytest.mark.parametrize(
+    ("H", "error", "message"),
+    [
+        (torch.ones(4, 3), ValueError, r"one row per node, but got shape \[4, 3\] for 5 nodes"),
+        (torch.ones(5), ValueError, r"one row per node, but got shape \[5\]"),
+        (torch.ones(5, 3, dtype=torch.long), TypeError, r"floating point, but got torch.int64.*\.float\(\)"),
+        (torch.ones(5, 3, dtype=torch.complex64), TypeError, "floating point, but got torch.complex64"),
+        (torch.ones(5, 3, dtype=torch.float16), TypeError, "float32, float64 or bfloat16, but got torch.float16"),
+        (torch.ones(5, 3, device="meta"), ValueError, r"one device, but got meta and cpu. Move one with .to\(\)"),
+    ],
+)
+def test_a_signal_that_does_not_fit_is_refused(path5, H, error, message):
+    ops = SobolevOperators(path5, 2)
+    with pytest.raises(error, match=message):
+        ops.propagate(H)
+    with pytest.raises(error, match=message):
+        ops.rows(torch.tensor([0, 1])).propagate(H)
+
+
+def test_a_signal_with_another_number_of_orders_is_refused(path5):
+    with pytest.raises(ValueError, match="shape"):
+        SobolevOperators(path5, 2).propagate_each(torch.ones(5, 3, 1))
+
+
+@pytest.mark.parametrize("rho", [0, 3, -1])
+def test_a_matrix_of_an_order_that_is_not_there_is_refused(path5, rho):
+    with pytest.raises(ValueError, match=f"`rho` must be between 1 and alpha=2, but got {rho}"):
+        SobolevOperators(path5, 2).matrix(rho)
