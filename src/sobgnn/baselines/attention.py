@@ -78,7 +78,11 @@ class AttentionConv(nn.Module):
 
     def _attend(self, h: Tensor, edges: Edges) -> Tensor:
         v = _product(h, self.weight).view(-1, self.heads, self.out_channels)
-        target, source = edges.own((v * self.target).sum(dim=2)), (v * self.source).sum(dim=2)
+        # (H W) a is H (W a): a narrow product, instead of passes over all of v.
+        ends = torch.stack([self.target, self.source])
+        maps = torch.einsum("ihc,ehc->ieh", self.weight.view(-1, self.heads, self.out_channels), ends)
+        target, source = _product(h, maps.flatten(1).unsqueeze(0)).view(-1, 2, self.heads).unbind(dim=1)
+        target = edges.own(target)
         if self.kind == "SuperGAT":
             return gated(edges.pattern, edges.own(v), target, source, v)
         return additive(edges.pattern, target, source, self.edge_score, v)

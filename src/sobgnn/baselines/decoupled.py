@@ -1,55 +1,80 @@
-"""D-SobGNN: a decoupled network, whose features are propagated once and whose training is an MLP's."""
+"""D-SobGNN: a decoupled Sobolev network, whose features are propagated once and whose training is an MLP's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sobgnn.baselines.networks import MLP, Dropout, glorot
+from sobgnn.baselines.networks import Dropout, glorot
 from sobgnn.nn.conv import shared_product
 from sobgnn.operators import SobolevOperators
 
 
 class DSobGNN(nn.Module):
-    r"""A linear map for each of X and its propagated forms, concatenated, and an MLP on top.
+    r"""A small MLP for each of X and its propagated forms, and a learned weighted mean of their logits.
 
-    .. math:: Z = \mathrm{MLP}\left(\mathrm{ReLU}\left(\big\Vert_b \, X_b W_b + b_b\right)\right), \qquad
+    .. math:: Z = \sum_b \mathrm{softmax}(\gamma)_b \left(\mathrm{ReLU}(\nu(X_b W_b + w_b)) \, V_b + v_b\right), \qquad
         X_b \in \{X\} \cup \{\hat{A}_\rho^k X : \rho \in \text{orders}, \, k = 1, \dots, \text{hops}\}
+
+    with :math:`\nu` nothing or each row's layer norm. The gates :math:`\gamma` let the network trust some blocks more than
+    others; at the start it trusts all alike.
 
     Args:
         in_channels: Number of features F.
-        hidden_channels: Size of each block's map and of hidden rows.
+        hidden_channels: Size of each block's hidden rows.
         out_channels: Number of classes C.
-        num_layers: At least 2, the blocks' maps being the first.
         blocks: Number of blocks B.
         dropout: Share of hidden entries dropped.
+        norm: Whether hidden rows are normalised, ``"layer"`` or ``"none"``.
+        drop_input: Also drop entries of the features, at half that rate.
 
     Shapes:
         [R, B, F] to [R, C].
     """
 
     def __init__(
-        self, in_channels: int, hidden_channels: int, out_channels: int, num_layers: int, blocks: int, dropout: float
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        blocks: int,
+        dropout: float,
+        norm: str = "none",
+        drop_input: bool = False,
     ) -> None:
         super().__init__()
+        if norm not in ("none", "layer"):
+            raise ValueError(f'`norm` must be "none" or "layer", but got {norm!r}.')
+        self.norm, self.drop_input = norm, drop_input
         self.weight = nn.Parameter(torch.empty(blocks, in_channels, hidden_channels))
         self.bias = nn.Parameter(torch.empty(blocks, hidden_channels))
-        self.top = MLP([blocks * hidden_channels, *[hidden_channels] * (num_layers - 2), out_channels], dropout)
+        self.head = nn.Parameter(torch.empty(blocks, hidden_channels, out_channels))
+        self.head_bias = nn.Parameter(torch.empty(blocks, out_channels))
+        self.gate = nn.Parameter(torch.empty(blocks))
         self.dropout = Dropout(dropout)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new weights; biases are 0."""
-        glorot(self.weight)
-        nn.init.zeros_(self.bias)
-        self.top.reset_parameters()
+        """Draw new weights, Glorot's; biases are 0 and gates equal."""
+        for weight in (self.weight, self.head):
+            glorot(weight)
+        for bias in (self.bias, self.head_bias):
+            nn.init.zeros_(bias)
+        nn.init.ones_(self.gate)
 
     def forward(self, blocks: Tensor) -> Tensor:
         """Logits of every row."""
+        if self.drop_input and self.training:
+            rate = self.dropout.p / 2
+            blocks = blocks * ((torch.rand_like(blocks) >= rate) / (1 - rate))
         h = shared_product(blocks, self.weight) + self.bias
-        return self.top(self.dropout(h.relu()).flatten(1))  # type: ignore[no-any-return]
+        if self.norm == "layer":
+            h = F.layer_norm(h, h.shape[-1:])
+        logits = shared_product(self.dropout(h.relu()), self.head) + self.head_bias
+        return (logits * self.gate.softmax(dim=0).unsqueeze(1)).sum(dim=1)
 
 
 def block_orders(alpha: int) -> list[int]:
@@ -58,12 +83,10 @@ def block_orders(alpha: int) -> list[int]:
 
 
 def sobolev_blocks(operators: SobolevOperators, X: Tensor, orders: Sequence[int], hops: int) -> Tensor:
-    """X and, for each hop and order, Â_ρ^k X: [N, F] to [N, 1 + hops · orders, F]."""
+    """X and, for each hop k and order ρ, Â_ρ^k X: [N, F] to [N, 1 + hops · orders, F]."""
     chosen = torch.tensor([order - 1 for order in orders], device=X.device)
     blocks = [X.unsqueeze(1)]
-    propagated = operators.propagate(X)
     for hop in range(hops):
-        if hop > 0:
-            propagated = operators.propagate_each(propagated)
+        propagated = operators.propagate(X) if hop == 0 else operators.propagate_each(propagated)
         blocks.append(propagated.index_select(1, chosen))
     return torch.cat(blocks, dim=1)

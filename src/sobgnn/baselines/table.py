@@ -53,7 +53,8 @@ _COMMON: dict[str, Uniform | Choice] = {
     "weight_decay": Uniform(1e-4, 1e-3),
     "dropout": Uniform(0.3, 0.7),
 }
-_DEEP: dict[str, Uniform | Choice] = {**_COMMON, "hidden": Choice((16, 32, 64)), "layers": Choice((2, 3, 4, 5))}
+_HIDDEN = Choice((16, 32, 64))
+_DEEP: dict[str, Uniform | Choice] = {**_COMMON, "hidden": _HIDDEN, "layers": Choice((2, 3, 4, 5))}
 
 
 def _sizes(features: int, classes: int, setting: Setting) -> list[int]:
@@ -161,8 +162,8 @@ def _blocks(setting: Setting) -> int:
 
 
 def _decoupled(features: int, classes: int, setting: Setting) -> nn.Module:
-    hidden, layers = int(setting["hidden"]), int(setting["layers"])
-    return DSobGNN(features, hidden, classes, layers, _blocks(setting), float(setting["dropout"]))
+    size = (features, int(setting["hidden"]), classes, _blocks(setting), float(setting["dropout"]))
+    return DSobGNN(*size, norm=str(setting["norm"]), drop_input=bool(setting["drop_input"]))
 
 
 def _decoupled_inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
@@ -173,7 +174,8 @@ def _decoupled_inputs(source: Source, setting: Setting, rows: Tensor | None) -> 
 
 
 def _decoupled_width(setting: Setting) -> int:
-    return int(setting["hidden"]) * 5 * (_blocks(setting) + int(setting["layers"]))
+    dropped = 1200 if setting["drop_input"] else 0  # each member's own features
+    return (int(setting["hidden"]) * 6 + dropped) * _blocks(setting)
 
 
 def _sign(features: int, classes: int, setting: Setting) -> nn.Module:
@@ -224,11 +226,19 @@ MODELS: dict[str, Baseline] = {
     "S-SobGNN": _SOBOLEV,
     # Not the paper's: each point's own features also pass by the graph. It searches what S-SobGNN searches.
     "S-SobGNN+self": replace(_SOBOLEV, build=lambda f, c, setting: _sobolev(f, c, {**setting, "self_branch": True})),
-    # Not the paper's either: decoupled, Sobolev orders of the features instead of layers over the graph.
+    # Not the paper's either: decoupled, it reads Sobolev orders of the features instead of having layers over the graph.
     "D-SobGNN": Baseline(
         _decoupled,
         _decoupled_inputs,
-        {**_DEEP, "alpha": _ALPHA, "epsilon": _EPSILON, "hops": Choice((1, 2))},
+        {
+            **_COMMON,
+            "hidden": _HIDDEN,
+            "alpha": _ALPHA,
+            "epsilon": _EPSILON,
+            "hops": Choice((1, 2)),
+            "norm": Choice(("none", "layer")),
+            "drop_input": Choice((False, True)),
+        },
         _decoupled_width,
     ),
     "GCN": _filters("GCN"),

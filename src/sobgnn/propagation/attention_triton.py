@@ -1,7 +1,9 @@
 """Attention on CUDA, in Triton: one program for a row and a block of heads walks the row's edges in tiles.
 
 Each lane of a tile keeps its own running maximum, sum and weighted values (an online softmax); the lanes are joined
-once, after the last tile. Programs of one block of heads follow each other, so that what they read stays in the cache.
+once, after the last tile. Programs of one block of heads follow each other, so that what they read stays in the cache:
+its bandwidth is what bounds them. A program is one warp, and the number of channels is known when it is compiled, so
+that rows are read in wide loads.
 """
 
 # Kernels are a language of their own: types mean other things in them.
@@ -14,10 +16,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from sobgnn.propagation.attention import SLOPE, EdgePattern, Terms
+from sobgnn.propagation.attention import ADDITIVE, SCALED_DOT, SLOPE, EdgePattern, Terms
 
-_LANES = 16  # edges whose rows are read at once
-_COLUMNS = 64  # heads × channels of a program, at least
+# Edges whose rows are read at once, and heads × channels of a program: the fastest of those tried on an H200.
+_SMALL, _LARGE = (4, 64), (8, 128)
 
 
 @triton.jit
@@ -42,8 +44,8 @@ def _score(product, target, source, along, scale, KIND: tl.constexpr, SLOPE: tl.
 
 @triton.jit
 def _forward(
-    indptr, other, weight, query, key, target, source, edge, value, out, moment, log_sum, heads, channels, scale,
-    KIND: tl.constexpr, SLOPE: tl.constexpr, E: tl.constexpr, B: tl.constexpr, C: tl.constexpr,
+    indptr, other, weight, query, key, target, source, edge, value, out, moment, log_sum, heads, scale,
+    channels: tl.constexpr, KIND: tl.constexpr, SLOPE: tl.constexpr, E: tl.constexpr, B: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1).to(tl.int64) * B + tl.arange(0, B)
@@ -107,8 +109,8 @@ def _forward(
 @triton.jit
 def _rows(
     indptr, other, weight, query, key, target, source, edge, value, out, moment, log_sum, to_out, to_moment,
-    average, to_query, to_target, to_edge, heads, channels, scale,
-    KIND: tl.constexpr, SLOPE: tl.constexpr, E: tl.constexpr, B: tl.constexpr, C: tl.constexpr,
+    average, to_query, to_target, to_edge, heads, scale,
+    channels: tl.constexpr, KIND: tl.constexpr, SLOPE: tl.constexpr, E: tl.constexpr, B: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """What belongs to rows: gradients of queries and targets, each row's part of the edge factor's; and the average
     derivative of the row's shares, which the columns read."""
@@ -178,8 +180,8 @@ def _rows(
 @triton.jit
 def _nodes(
     indptr, other, weight, query, key, target, source, edge, value, log_sum, to_out, to_moment, average,
-    to_key, to_source, to_value, heads, channels, scale,
-    KIND: tl.constexpr, SLOPE: tl.constexpr, E: tl.constexpr, B: tl.constexpr, C: tl.constexpr,
+    to_key, to_source, to_value, heads, scale,
+    channels: tl.constexpr, KIND: tl.constexpr, SLOPE: tl.constexpr, E: tl.constexpr, B: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
     """What belongs to columns: gradients of keys, sources and values."""
     node = tl.program_id(0).to(tl.int64)
@@ -250,8 +252,8 @@ def forward(edges: EdgePattern, kind: int, terms: Terms) -> tuple[Tensor, Tensor
     out = value.new_empty(rows, heads, channels)
     moment, log_sum = value.new_empty(rows, heads), value.new_empty(rows, heads)
     if out.numel():
-        grid, options = _launch(rows, heads, channels, kind)
-        _forward[grid](*edges[:3], *_given(terms), out, moment, log_sum, heads, channels, channels**-0.5, **options)
+        grid, options = _launch(rows, heads, channels, kind, _SMALL if kind == SCALED_DOT else _LARGE)
+        _forward[grid](*edges[:3], *_given(terms), out, moment, log_sum, heads, channels**-0.5, **options)
     return out, moment, log_sum
 
 
@@ -274,14 +276,15 @@ def backward(
     assert to_value is not None
     # Each row's part of the edge factor's gradient; torch adds up the rows.
     to_edge = None if terms.edge is None else torch.empty_like(moment)
-    size = (heads, channels, channels**-0.5)
+    size = (heads, channels**-0.5)
+    tile = _LARGE if kind == ADDITIVE else _SMALL
     if out.numel():
-        grid, options = _launch(rows, heads, channels, kind)
+        grid, options = _launch(rows, heads, channels, kind, tile)
         saved = (out, moment, log_sum, to_out, to_moment, average)
         gradients = [average if value is None else value for value in (to_query, to_target, to_edge)]
         _rows[grid](*edges[:3], *_given(terms), *saved, *gradients, *size, **options)
     if to_value.numel():
-        grid, options = _launch(nodes, heads, channels, kind)
+        grid, options = _launch(nodes, heads, channels, kind, tile)
         saved = (log_sum, to_out, to_moment, average)
         gradients = [average if value is None else value for value in (to_key, to_source, to_value)]
         _nodes[grid](*edges[3:], *_given(terms), *saved, *gradients, *size, **options)
@@ -293,10 +296,12 @@ def _given(terms: Terms) -> list[Tensor]:
     return [terms.value if term is None else term for term in terms]
 
 
-def _launch(rows: int, heads: int, channels: int, kind: int) -> tuple[tuple[int, int], dict[str, int | float]]:
+def _launch(
+    rows: int, heads: int, channels: int, kind: int, tile: tuple[int, int]
+) -> tuple[tuple[int, int], dict[str, int | float]]:
     """The grid and a program's tile: heads and channels to powers of two."""
+    lanes, width = tile
     columns: int = triton.next_power_of_2(channels)
-    block: int = max(1, min(triton.next_power_of_2(heads), _COLUMNS // columns))
-    warps = min(8, max(1, _LANES * block * columns // 512))
-    options = {"KIND": kind, "SLOPE": SLOPE, "E": _LANES, "B": block, "C": columns, "num_warps": warps}
-    return (rows, triton.cdiv(heads, block)), options
+    block: int = max(1, min(triton.next_power_of_2(heads), width // columns))
+    options = {"channels": channels, "KIND": kind, "SLOPE": SLOPE, "E": lanes, "B": block, "C": columns}
+    return (rows, triton.cdiv(heads, block)), {**options, "num_warps": 1 if columns <= width else 4}

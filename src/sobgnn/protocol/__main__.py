@@ -47,6 +47,8 @@ def _parser() -> argparse.ArgumentParser:
     ablations = commands.add_parser("ablations", help="S-SobGNN with one thing changed at a time")
     _running(ablations, trials=None, seeds=20)
     ablations.add_argument("--kinds", type=_names, default=list(studies.ABLATIONS))
+    decoupled = commands.add_parser("decoupled-ablations", help="D-SobGNN with one thing changed at a time")
+    _running(decoupled, trials=None, seeds=20)
     report = commands.add_parser("report", help="tables and plots from JSON lines; trains nothing")
     report.add_argument("--lines", type=Path, required=True, help="folder of JSON lines, also compressed ones")
     report.add_argument("--out", type=Path, default=Path("results"))
