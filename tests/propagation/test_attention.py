@@ -203,7 +203,7 @@ def test_wrong_shapes_and_types_are_named() -> None:
         additive(edges, target[:, :1], source, edge, value)
     with pytest.raises(ValueError, match=r"`value` must have shape \[24, heads, channels\], but got \[23, 2, 3\]"):
         additive(edges, target, source, edge, value[1:])
-    with pytest.raises(TypeError, match="`source` is torch.float64 and `value` is torch.float32"):
+    with pytest.raises(TypeError, match=r"`source` is torch\.float64 and `value` is torch\.float32"):
         additive(edges, target, source.double(), edge, value)
     with pytest.raises(TypeError, match="float32 or float64"):
         additive(edges, *(t.half() for t in (target, source, edge, value)))

@@ -19,8 +19,7 @@ class DSobGNN(nn.Module):
     .. math:: Z = \sum_b \mathrm{softmax}(\gamma)_b \left(\mathrm{ReLU}(\nu(X_b W_b + w_b)) \, V_b + v_b\right), \qquad
         X_b \in \{X\} \cup \{\hat{A}_\rho^k X : \rho \in \text{orders}, \, k = 1, \dots, \text{hops}\}
 
-    with :math:`\nu` nothing or each row's layer norm. The gates :math:`\gamma` let the network trust some blocks more than
-    others; at the start it trusts all alike.
+    with :math:`\nu` nothing or each row's layer norm. The gates :math:`\gamma` weigh the blocks, at the start all alike.
 
     Args:
         in_channels: Number of features F.
@@ -86,7 +85,8 @@ def sobolev_blocks(operators: SobolevOperators, X: Tensor, orders: Sequence[int]
     """X and, for each hop k and order ρ, Â_ρ^k X: [N, F] to [N, 1 + hops · orders, F]."""
     chosen = torch.tensor([order - 1 for order in orders], device=X.device)
     blocks = [X.unsqueeze(1)]
-    for hop in range(hops):
-        propagated = operators.propagate(X) if hop == 0 else operators.propagate_each(propagated)
+    propagated: Tensor | None = None
+    for _ in range(hops):
+        propagated = operators.propagate(X) if propagated is None else operators.propagate_each(propagated)
         blocks.append(propagated.index_select(1, chosen))
     return torch.cat(blocks, dim=1)

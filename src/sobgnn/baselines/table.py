@@ -226,7 +226,7 @@ MODELS: dict[str, Baseline] = {
     "S-SobGNN": _SOBOLEV,
     # Not the paper's: each point's own features also pass by the graph. It searches what S-SobGNN searches.
     "S-SobGNN+self": replace(_SOBOLEV, build=lambda f, c, setting: _sobolev(f, c, {**setting, "self_branch": True})),
-    # Not the paper's either: decoupled, it reads Sobolev orders of the features instead of having layers over the graph.
+    # Not the paper's either: it reads Sobolev orders of the features and has no layers over the graph.
     "D-SobGNN": Baseline(
         _decoupled,
         _decoupled_inputs,

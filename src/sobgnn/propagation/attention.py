@@ -106,9 +106,7 @@ def gated(edges: EdgePattern, query: Tensor, target: Tensor, source: Tensor, val
     return _attend(edges, GATED, Terms(query, None, target, source, None, value))[0]
 
 
-def scaled_dot(
-    edges: EdgePattern, query: Tensor, key: Tensor, target: Tensor, value: Tensor
-) -> tuple[Tensor, Tensor]:
+def scaled_dot(edges: EdgePattern, query: Tensor, key: Tensor, target: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """The Transformer's attention.
 
     Args:

@@ -15,7 +15,9 @@ def forward(edges: EdgePattern, kind: int, terms: Terms) -> tuple[Tensor, Tensor
     rows, (_, heads, channels) = len(edges.indptr) - 1, value.shape
     out = value.new_empty(rows, heads, channels)
     moment, log_sum = value.new_empty(rows, heads), value.new_empty(rows, heads)
-    native.call("sobgnn_attend", value.dtype, (*edges[:3], *terms, out, moment, log_sum), rows, heads, channels, kind, SLOPE)
+    native.call(
+        "sobgnn_attend", value.dtype, (*edges[:3], *terms, out, moment, log_sum), rows, heads, channels, kind, SLOPE
+    )
     return out, moment, log_sum
 
 

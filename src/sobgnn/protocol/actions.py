@@ -112,9 +112,7 @@ def ablations(
     return train(running, "ablations", studies.ablations(kinds, datasets, seeds))
 
 
-def decoupled_ablations(
-    running: Running, datasets: Sequence[str] = studies.DATASETS, seeds: int = 20
-) -> bool:
+def decoupled_ablations(running: Running, datasets: Sequence[str] = studies.DATASETS, seeds: int = 20) -> bool:
     """Fill the ablations of D-SobGNN. False where the time limit came first."""
     return train(running, "ablations", studies.decoupled_ablations(datasets, seeds))
 

@@ -52,7 +52,9 @@ def table1(
     return cells
 
 
-FEW_MODELS = ("S-SobGNN", "GCN", "SIGN", "MLP", "SVM", "LabelSpreading", ESTIMATOR)
+FEW_MODELS = (
+    "S-SobGNN", "GCN", "SIGN", "MLP", "SVM", "LabelSpreading", "Laplace", "ShiftedLaplace", "Poisson", ESTIMATOR
+)  # fmt: skip
 FEW_LABELS = ("1/class", "5/class", "20/class", "10%")
 
 
