@@ -22,7 +22,7 @@ def small(paper, settings):
 class Interrupted(SobolevClassifier):
     """Presses Ctrl-C at a stage of the fit."""
 
-    stage = "graph members"
+    stage = "sobolev"
     times = 1
 
     def fit(self, X, y, *, graph=None, progress=None):
@@ -40,7 +40,7 @@ class Interrupted(SobolevClassifier):
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "_estimator", small)
+    monkeypatch.setattr("sobgnn.command.fit._estimator", small)
     return tmp_path
 
 
@@ -172,11 +172,11 @@ def press(monkeypatch, stage, times=1):
         Interrupted.stage, Interrupted.times = stage, times
         return Interrupted(n_members=2, epochs=200, random_state=settings["random_state"])
 
-    monkeypatch.setattr(cli, "_estimator", make)
+    monkeypatch.setattr("sobgnn.command.fit._estimator", make)
 
 
 def test_ctrl_c_while_training_keeps_the_best_so_far(here, trees, monkeypatch, capsys):
-    press(monkeypatch, "graph members")
+    press(monkeypatch, "sobolev")
     before = signal.getsignal(signal.SIGINT)
     assert cli.main(["fit", "trees.csv", "--out", "run"]) == 130
     assert signal.getsignal(signal.SIGINT) == before
@@ -185,7 +185,7 @@ def test_ctrl_c_while_training_keeps_the_best_so_far(here, trees, monkeypatch, c
     assert cli.main(["predict", "run", "trees.csv"]) == 0
 
 
-@pytest.mark.parametrize(("stage", "times"), [("neighbours", 1), ("graph members", 2)])
+@pytest.mark.parametrize(("stage", "times"), [("neighbors", 1), ("sobolev", 2)])
 def test_ctrl_c_before_training_or_twice_leaves_nothing(here, trees, monkeypatch, capsys, stage, times):
     press(monkeypatch, stage, times)
     assert cli.main(["fit", "trees.csv", "--out", "run"]) == 130

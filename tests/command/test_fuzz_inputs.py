@@ -35,7 +35,7 @@ def run(tmp_path_factory):
     frame.write_parquet(folder / "good.parquet")
     np.savez(folder / "good.npz", X=values, y=code)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cli, "_estimator", small)
+        patch.setattr("sobgnn.command.fit._estimator", small)
         assert cli.main(["fit", str(folder / "good.csv"), "--out", str(folder / "run")]) == 0
         assert cli.main(["fit", str(folder / "good.npz"), "--out", str(folder / "array-run")]) == 0
     return folder
@@ -142,7 +142,7 @@ def contents(folder: Path):
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "npz"])
 def test_damaged_files_end_in_one_line_or_a_result(run, tmp_path, capsys, monkeypatch, suffix):
-    monkeypatch.setattr(cli, "_estimator", small)
+    monkeypatch.setattr("sobgnn.command.fit._estimator", small)
     monkeypatch.setattr("sobgnn.runs.page.render.render", lambda *_: "")  # the page has its own tests
     generator = np.random.default_rng(["csv", "parquet", "npz"].index(suffix))
     good = (run / f"good.{suffix}").read_bytes()

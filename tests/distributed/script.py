@@ -12,7 +12,7 @@ from sobgnn import SobolevClassifier
 CASES: dict[str, dict[str, Any]] = {
     "defaults": {"random_state": 0, "epochs": 60},
     "hnsw": {"random_state": 0, "epochs": 10, "method": "hnsw"},
-    "two-labels": {"random_state": 0, "epochs": 20, "num_layers": 3},
+    "two-labels": {"random_state": 0, "epochs": 20},
     "sparse": {"random_state": 0, "epochs": 10, "n_components": None},
     "no-seed": {"epochs": 10, "n_members": 2, "verbose": 1},
 }
@@ -37,17 +37,15 @@ def fitted(case: str) -> dict[str, np.ndarray]:
     X, y = data(case)
     SobolevClassifier(**{**CASES[case], "epochs": 2, "verbose": 0}).fit(X, y)
     model = SobolevClassifier(**CASES[case]).fit(X, y)
-    weights = {f"weight.{name}": value.numpy() for name, value in model.predictor_.graph_parameters.items()}
     return {
         "transduction": model.transduction_,
         "distributions": model.label_distributions_,
         "edges": model.graph_.indices.numpy(),
         "edge_weights": model.graph_.weight.numpy(),
         "embedding": np.abs(model.embedding_),
-        "decided": np.array([model.mixing_, model.smoothing_, model.temperature_, model.n_iter_]),
-        "loss": model.history_["graph"]["train_loss"],
+        "shares": np.array(list(model.family_shares_.values())),
+        "temperature": np.array(model.temperature_),
         "new": model.predict_proba(X[:20]),
-        **weights,
     }
 
 

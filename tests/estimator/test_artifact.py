@@ -54,10 +54,10 @@ def edit(folder: Path, change, *, sign: bool) -> None:
     [
         {},
         {"bandwidth": "local"},
-        {"mixing": 0.0},
-        {"diffusion": 1.0, "weak_labels": 0.0},
-        {"weak_labels": 0.5},
-        {"mixing": 1.0, "num_layers": 3, "combine": "concat"},
+        {"families": ["mlp"]},
+        {"families": ["diffusion"]},
+        {"families": ["forests", "boosting", "linear"]},
+        {"families": ["s-sobgnn"], "num_layers": 3},
         {"n_components": 3, "class_weight": {0: 2.0, 2: 0.5}},
         {"scale": None, "metric": "cosine"},
     ],
@@ -70,13 +70,9 @@ def test_predictions_after_loading_are_equal_to_the_last_bit(tmp_path, settings)
     np.testing.assert_array_equal(loaded.predict_proba(X + 0.1), classifier.predict_proba(X + 0.1))
     for name in ("label_distributions_", "transduction_", "classes_", "embedding_", "component_labelled_", "labelled_"):
         np.testing.assert_array_equal(getattr(loaded, name), getattr(classifier, name))
-    if classifier.filter_weights_ is None:
-        assert loaded.filter_weights_ is None
-    else:
-        np.testing.assert_array_equal(loaded.filter_weights_, classifier.filter_weights_)
-    for family, curves in classifier.history_.items():
-        for name, curve in curves.items():
-            np.testing.assert_array_equal(loaded.history_[family][name], curve)
+    assert loaded.filter_importance_ == classifier.filter_importance_
+    assert loaded.history_ == classifier.history_
+    assert loaded.describe() == classifier.describe()
     np.testing.assert_array_equal(loaded.suggest(5), classifier.suggest(5))
 
 
@@ -86,10 +82,10 @@ def test_many_new_points_are_placed_by_an_index_that_is_the_same_after_loading(s
     monkeypatch.setattr("sobgnn.neighbors.held.INDEX_ENTRIES", 0)
     monkeypatch.setattr("sobgnn.estimator.predictor.INDEX_QUERIES", 100)
     loaded = SobolevClassifier.load(folder)
-    assert not loaded.predictor_._places._indexes  # what loading checks, and few points, need none
+    assert not loaded.predictor_._held._indexes  # what loading checks, and few points, need none
     few = loaded.predict_proba(X[:10] + 0.1)
     many = loaded.predict_proba(X + 0.1)
-    assert loaded.predictor_._places._indexes
+    assert loaded.predictor_._held._indexes
     np.testing.assert_array_equal(few, loaded.predict_proba(X[:10] + 0.1))
     np.testing.assert_array_equal(many, SobolevClassifier.load(folder).predict_proba(X + 0.1))
     np.testing.assert_allclose(many[:10], few, atol=0.05)
@@ -135,7 +131,7 @@ def test_the_folder_names_its_format_versions_and_settings(saved):
     assert config["format_version"] == FORMAT_VERSION
     assert {"sobgnn", "torch", "numpy"} <= set(config["versions"])
     assert config["settings"]["epochs"] == 15
-    assert {"points", "states.0", "graph.weight", "labelled"} <= set(arrays)
+    assert {"points", "graphs.neighbors.weight", "labelled_", "families.0.weight1"} <= set(arrays)
     assert sorted(path.name for path in saved[2].iterdir()) == [CONFIG, WEIGHTS]
 
 
@@ -155,7 +151,7 @@ def test_a_save_that_fails_leaves_what_was_there(saved, tmp_path, monkeypatch):
     def fail(*arguments, **keywords):
         raise OSError("disk full")
 
-    monkeypatch.setattr("sobgnn.estimator.artifact.os.fsync", fail)
+    monkeypatch.setattr("sobgnn.runtime.files.os.fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         classifier.save(tmp_path / "model")
     assert os.listdir(tmp_path) == ["model"]
@@ -204,11 +200,16 @@ def test_any_changed_byte_is_noticed(copy, name):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda c: c.update(format_version=FORMAT_VERSION + 1), "format version"),
+        (lambda c: c.update(format_version=FORMAT_VERSION - 1), "format version"),
         (lambda c: c.update(format="other"), "not a saved"),
         (lambda c: c["classes"]["values"].pop(), "not a complete"),
-        (lambda c: c.pop("network"), "not a complete"),
-        (lambda c: c["network"].update(hidden_channels=9), "not a complete"),
+        (lambda c: c.pop("networks"), "not a complete"),
+        (lambda c: c["networks"].update(alpha=9), "not a complete"),
+        (lambda c: c["members"].pop(), "not a complete"),
+        (lambda c: c["members"][0].update(name="wizards"), "not a complete"),
+        (lambda c: c["blend"].update(temperatures=[0.0] * len(c["members"])), "not a complete"),
+        (lambda c: c.update(temperature=0.0), "not a complete"),
+        (lambda c: c.update(temperature=float("nan")), "not a complete"),
         (lambda c: c["settings"].update(surprise=1), "not a complete"),
         (lambda c: c.update(classes=3), "not a complete"),
         (lambda c: c["attaching"].update(k="many"), "not a complete"),

@@ -14,7 +14,7 @@ from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from sobgnn import Graph, SobolevClassifier, knn_graph
-from sobgnn.estimator.fitting import FitProgress
+from sobgnn.estimator.fit import FitProgress
 
 QUICK = {"n_members": 2, "epochs": 40, "hidden_channels": 16, "random_state": 0}
 
@@ -58,10 +58,11 @@ def test_it_labels_the_unlabelled_and_keeps_given_labels(fitted):
     assert (classifier.transduction_[labelled] == given[labelled]).all()
     assert classifier.label_distributions_.shape == (300, 3)
     np.testing.assert_allclose(classifier.label_distributions_.sum(axis=1), 1, rtol=1e-5)
-    assert classifier.filter_weights_.shape == (2, 4)
+    assert list(classifier.filter_importance_) == ["no graph", "ρ=1", "ρ=2"]
     assert classifier.embedding_.shape == (300, 32)
     assert classifier.graph_.num_nodes == 300
-    assert set(classifier.history_) == {"graph", "features", "students"}
+    assert set(classifier.history_) == set(classifier.family_shares_)
+    assert sum(classifier.family_shares_.values()) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
@@ -142,21 +143,6 @@ def test_far_and_duplicate_points_have_valid_probabilities(fitted):
     np.testing.assert_allclose(probability.sum(axis=1), 1, rtol=1e-5)
 
 
-def test_a_component_without_labels_is_flagged_and_judged_by_features_alone():
-    X, _y, given = blobs(200, labels=5)
-    far = X[:30] + 1e3
-    X, given = np.vstack([X, far]), np.concatenate([given, np.full(30, -1)])
-    classifier = quick(k=5).fit(X, given)
-    assert not classifier.component_labelled_[200:].any()
-    assert classifier.component_labelled_[:200].all()
-    np.testing.assert_allclose(classifier.label_distributions_.sum(axis=1), 1, rtol=1e-5)
-    by_features = quick(k=5, mixing=0.0, smoothing=0.0, calibrate=False).fit(X, given)
-    uncalibrated = quick(k=5, calibrate=False).fit(X, given)
-    np.testing.assert_allclose(
-        uncalibrated.label_distributions_[200:], by_features.label_distributions_[200:], atol=1e-5
-    )
-
-
 def test_isolated_points_of_a_given_graph_have_valid_probabilities():
     X, _y, given = blobs(100, labels=5)
     edges = knn_graph(X[:90], k=5).to_scipy().tocoo()
@@ -233,84 +219,6 @@ def test_weights_by_class_name_are_taken_and_unknown_names_refused():
         quick(class_weight={"z": 2.0}).fit(X, texts)
 
 
-@pytest.mark.parametrize("labels", [1, 2])
-def test_very_few_labels_train_by_a_fixed_schedule_and_say_so(labels, capsys):
-    X, y = make_moons(200, noise=0.05, random_state=0)
-    given = np.full(200, -1)
-    for code in range(2):
-        given[np.flatnonzero(y == code)[:labels]] = code
-    classifier = quick(verbose=1).fit(X, given)
-    assert "fixed schedule" in capsys.readouterr().out
-    assert classifier.n_iter_ == 40
-    assert np.isnan(classifier.out_of_fold_accuracy_)
-
-
-def test_diffused_labels_count_where_the_graph_knows_better_than_the_features():
-    X, y = make_moons(400, noise=0.08, random_state=0)
-    given = np.full(400, -1)
-    for code in range(2):
-        given[np.random.default_rng(1).permutation(np.flatnonzero(y == code))[:5]] = code
-    assert quick().fit(X, given).diffusion_ > 0.3
-    alone = quick(diffusion=1.0, weak_labels=0.0).fit(X, given)
-    assert (alone.transduction_ == y).mean() > 0.97
-    assert alone.score(X + 0.01, y) > 0.97
-
-
-def test_weak_labels_can_be_left_out_or_given_a_share():
-    X, y, given = blobs()
-    without = quick(weak_labels=0.0).fit(X, given)
-    assert set(without.history_) == {"graph", "features"}
-    assert without.weak_labels_ == 0
-    alone = quick(weak_labels=1.0).fit(X, given)
-    assert alone.weak_labels_ == 1
-    assert (alone.transduction_ == y).mean() > 0.95
-    every = quick(weak_labels=1.0).fit(X, y)  # no point is left to guess
-    assert every.weak_labels_ == 0
-
-
-def test_very_few_labels_may_have_students_on_request():
-    X, y, given = blobs(labels=2)
-    assert quick().fit(X, given).weak_labels_ == 0
-    classifier = quick(weak_labels=0.5).fit(X, given)
-    assert classifier.weak_labels_ == 0.5
-    assert (classifier.transduction_ == y).mean() > 0.9
-
-
-def test_one_labelled_class_with_a_single_label_still_fits():
-    X, _, given = blobs(100, labels=6)
-    given[np.flatnonzero(given == 2)[1:]] = -1
-    for stopping in ("auto", True, False):
-        assert quick(early_stopping=stopping).fit(X, given).classes_.tolist() == [0, 1, 2]
-
-
-def test_the_papers_form_is_one_network_without_extras():
-    X, _, given = blobs(100, labels=5)
-    classifier = SobolevClassifier.paper(epochs=20, random_state=0).fit(X, given)
-    assert classifier.mixing_ == 1
-    assert classifier.smoothing_ == 0
-    assert classifier.temperature_ == 1
-    assert classifier.filter_weights_.shape == (2, 3)
-    assert classifier.diffusion_ == classifier.weak_labels_ == 0
-    assert set(classifier.history_) == {"graph"}
-    assert classifier.history_["graph"]["train_loss"].shape[1] == 1
-    assert classifier.predict_proba(X).shape == (100, 3)
-
-
-def test_progress_is_told_and_can_end_training():
-    X, _, given = blobs(100, labels=5)
-    seen: list[FitProgress] = []
-
-    def stop(progress):
-        seen.append(progress)
-        return progress.stage == "graph members" and progress.done >= 10
-
-    classifier = quick(epochs=500).fit(X, given, progress=stop)
-    stages = list(dict.fromkeys(p.stage for p in seen))
-    assert stages == ["neighbours", "graph members", "feature members", "students", "prediction"]
-    assert classifier.n_iter_ <= 10
-    np.testing.assert_allclose(classifier.label_distributions_.sum(axis=1), 1, rtol=1e-5)
-
-
 def test_it_works_in_pipelines_searches_and_clones():
     X, y, _ = blobs(120)
     search = RandomizedSearchCV(
@@ -328,7 +236,7 @@ def test_it_works_in_pipelines_searches_and_clones():
 
 def test_suggested_labels_beat_random_labels_on_digits():
     X, y = load_digits(return_X_y=True)
-    settings = {"n_members": 2, "epochs": 60, "hidden_channels": 32, "early_stopping": False, "random_state": 0}
+    settings = {"n_members": 2, "epochs": 60, "hidden_channels": 32, "random_state": 0}
     gains = []
     for seed in range(3):
         generator = np.random.default_rng(seed)
@@ -362,11 +270,20 @@ def test_suggestions_end_when_every_point_is_labelled():
     [
         ({"k": 0}, "`k`"),
         ({"n_members": 0}, "`n_members`"),
-        ({"mixing": 2.0}, "`mixing`"),
         ({"smoothing": "much"}, "`smoothing`"),
-        ({"diffusion": -0.1}, "`diffusion`"),
-        ({"weak_labels": True}, "`weak_labels`"),
-        ({"tune": 0}, "`tune`"),
+        ({"families": ["sobolev", "wizards"]}, "`families`"),
+        ({"families": []}, "`families`"),
+        ({"families": ["mlp", "mlp"]}, "`families`"),
+        ({"lr": float("nan")}, "`lr`"),
+        ({"lr": 1e10}, "`lr`"),
+        ({"weight_decay": float("nan")}, "`weight_decay`"),
+        ({"n_components": True}, "`n_components`"),
+        ({"class_weight": {0: 0.0, 1: 0.0, 2: 0.0}}, "`class_weight`"),
+        ({"class_weight": {0: float("nan")}}, "`class_weight`"),
+        ({"class_weight": {0: float("inf")}}, "`class_weight`"),
+        ({"class_weight": {0: -1.0}}, "`class_weight`"),
+        ({"class_priors": {0: 0.5, 1: 0.5}}, "`class_priors`"),
+        ({"class_priors": "even"}, "`class_priors`"),
         ({"scale": True}, "`scale`"),
         ({"n_components": 0}, "`n_components`"),
         ({"class_weight": "even"}, "`class_weight`"),
@@ -385,7 +302,7 @@ def test_labels_that_cannot_be_learnt_from_are_refused():
     X, _, given = blobs(40, labels=5)
     with pytest.raises(ValueError, match="no labelled sample"):
         quick().fit(X, np.full(40, -1))
-    with pytest.raises(ValueError, match="at least 2 classes"):
+    with pytest.raises(ValueError, match=r"at least 2 classes.*-1, None and NaN mean unlabelled"):
         quick().fit(X, np.where(given == 1, 1, -1))
     with pytest.raises(ValueError, match="one entry per row"):
         quick().fit(X, given[:-1])
@@ -413,14 +330,6 @@ def test_other_bandwidths_serve_new_points_too(bandwidth):
     assert classifier.score(X, y) > 0.95
 
 
-def test_depth_one_and_three_fit_and_predict():
-    X, y, given = blobs()
-    for layers in (1, 3):
-        classifier = quick(num_layers=layers).fit(X, given)
-        assert classifier.filter_weights_.shape[0] == layers
-        assert classifier.score(X, y) > 0.9
-
-
 def test_given_graph_objects_are_not_changed(graph30):
     X = np.random.default_rng(0).normal(size=(30, 4))
     weight = graph30.weight.clone()
@@ -435,3 +344,159 @@ def test_a_gpu_gives_what_the_cpu_gives():
     cpu, gpu = quick().fit(X, given), quick(device="cuda").fit(X, given)
     assert (cpu.transduction_ == gpu.transduction_).mean() > 0.98
     assert gpu.score(X, y) > 0.95
+
+
+def test_a_component_without_labels_is_flagged_and_has_valid_probabilities():
+    X, _y, given = blobs(200, labels=5)
+    X, given = np.vstack([X, X[:30] + 1e3]), np.concatenate([given, np.full(30, -1)])
+    classifier = quick(k=5).fit(X, given)
+    assert not classifier.component_labelled_[200:].any()
+    assert classifier.component_labelled_[:200].all()
+    np.testing.assert_allclose(classifier.label_distributions_.sum(axis=1), 1, rtol=1e-5)
+    assert "reach no label" in classifier.describe()
+
+
+@pytest.mark.parametrize("labels", [1, 2])
+def test_very_few_labels_fit_with_nothing_held_out_and_it_is_said(labels, capsys):
+    X, y = make_moons(200, noise=0.05, random_state=0)
+    given = np.full(200, -1)
+    for code in range(2):
+        given[np.flatnonzero(y == code)[:labels]] = code
+    classifier = quick(verbose=1).fit(X, given)
+    assert "nothing was held out" in capsys.readouterr().out
+    assert np.isnan(classifier.out_of_fold_accuracy_)
+    assert np.isnan(classifier.out_of_fold_probabilities_).all()
+
+
+def test_a_class_with_two_labels_leaves_the_others_held_out():
+    X, _, given = blobs(labels=20)
+    given[np.flatnonzero(given == 2)[2:]] = -1
+    classifier = quick().fit(X, given)
+    judged = np.isfinite(classifier.out_of_fold_probabilities_).all(axis=1)
+    np.testing.assert_array_equal(judged, given[classifier.labelled_] != 2)
+    assert 0 < classifier.out_of_fold_accuracy_ <= 1
+
+
+def test_diffused_labels_count_where_the_graph_knows_better_than_the_features():
+    X, y = make_moons(400, noise=0.08, random_state=0)
+    given = np.full(400, -1)
+    for code in range(2):
+        given[np.random.default_rng(1).permutation(np.flatnonzero(y == code))[:5]] = code
+    alone = quick(families=["diffusion"]).fit(X, given)
+    assert (alone.transduction_ == y).mean() > 0.97
+    assert alone.score(X + 0.01, y) > 0.97
+    assert quick().fit(X, given).family_shares_["diffusion"] > 0.2
+
+
+def test_trees_count_where_classes_are_boxes_along_single_columns():
+    generator = np.random.default_rng(0)
+    X = generator.uniform(size=(1500, 12))
+    y = (X[:, 0] > 0.5).astype(int) + 2 * (X[:, 1] > 0.5)
+    given = np.where(np.arange(1500) < 200, y, -1)
+    classifier = quick(epochs=100).fit(X, given)
+    shares = classifier.family_shares_
+    assert shares.get("forests", 0) + shares.get("boosting", 0) > 0.5
+    assert (classifier.transduction_ == y)[200:].mean() > 0.9
+
+
+def test_heavy_tails_do_not_hide_what_the_ranks_show():
+    generator = np.random.default_rng(0)
+    y = generator.integers(0, 3, 900)
+    X = generator.normal(size=(900, 10)) + 1.2 * generator.normal(size=(3, 10))[y]
+    given = np.where(np.arange(900) < 90, y, -1)
+    plain, heavy = (quick(epochs=100).fit(points, given) for points in (X, np.exp(2 * X)))
+    assert heavy.scale_ == "rank"
+    scores = [(fitted.transduction_ == y)[90:].mean() for fitted in (plain, heavy)]
+    assert scores[1] > scores[0] - 0.03
+
+
+def test_the_papers_form_is_one_network_without_extras():
+    X, _, given = blobs(100, labels=5)
+    classifier = SobolevClassifier.paper(epochs=20, random_state=0).fit(X, given)
+    assert classifier.family_shares_ == {"s-sobgnn": 1.0}
+    assert classifier.predictor_.members[0].smoothing.strength == 0
+    np.testing.assert_allclose(classifier.predictor_.ratio, 1)
+    assert classifier.predict_proba(X).shape == (100, 3)
+
+
+def test_progress_is_told_and_can_end_training():
+    X, _, given = blobs(100, labels=5)
+    seen: list[FitProgress] = []
+
+    def stop(progress):
+        seen.append(progress)
+        return progress.stage == "sobolev" and progress.done >= 10
+
+    classifier = quick(epochs=500).fit(X, given, progress=stop)
+    stages = list(dict.fromkeys(p.stage for p in seen))
+    assert stages == ["neighbors", "sobolev", "mlp", "linear", "forests", "blending"]
+    assert classifier.n_iter_ <= 10
+    np.testing.assert_allclose(classifier.label_distributions_.sum(axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shift", [1e12, 0.0])
+@pytest.mark.parametrize("factor", [1.0, 1e-300, 1e100])
+def test_large_offsets_and_tiny_units_lose_nothing(shift, factor):
+    if shift and factor != 1:
+        pytest.skip("values would have no digits left")
+    X, y, given = blobs()
+    classifier = quick().fit(X * factor + shift, given)
+    assert (classifier.transduction_ == y).mean() > 0.93
+
+
+def test_absurd_new_points_have_valid_probabilities(fitted):
+    _, _, _, classifier = fitted
+    probability = classifier.predict_proba(np.array([[1e160] * 5, [-1e300, 1e300, 0, 0, 0], [1e38] * 5]))
+    assert np.isfinite(probability).all()
+    np.testing.assert_allclose(probability.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_a_thousand_classes_have_valid_probabilities():
+    generator = np.random.default_rng(0)
+    y = np.arange(3000) % 1000
+    X = generator.normal(size=(1000, 8))[y] + 0.1 * generator.normal(size=(3000, 8))
+    given = np.where(np.arange(3000) < 2000, y, -1)
+    classifier = quick(epochs=2, scale="range", families=["mlp", "diffusion"]).fit(X, given)
+    np.testing.assert_allclose(classifier.label_distributions_.sum(axis=1), 1, rtol=1e-4)
+
+
+def test_a_warm_start_keeps_the_graph_and_learns_the_new_labels():
+    X, y, given = blobs(labels=20)
+    classifier = quick(warm_start=True).fit(X, given)
+    graph, shares = classifier.graph_, classifier.family_shares_
+    more = given.copy()
+    added = np.flatnonzero(given < 0)[:5]
+    more[added] = y[added]
+    classifier.fit(X, more)
+    assert classifier.graph_.weight.data_ptr() == graph.weight.data_ptr()
+    assert classifier.family_shares_ == shares
+    assert (classifier.transduction_[added] == y[added]).all()
+    assert (classifier.transduction_ == y).mean() > 0.95
+    other = quick().fit(X + 1, more)
+    np.testing.assert_allclose(classifier.fit(X + 1, more).label_distributions_, other.label_distributions_, atol=1e-5)
+
+
+def test_flipped_labels_are_suspect():
+    X, y, given = blobs(labels=40)
+    flipped = np.flatnonzero(given >= 0)[::15]
+    given[flipped] = (y[flipped] + 1) % 3
+    suspects = quick().fit(X, given).suspects()
+    found = {suspect.row for suspect in suspects}
+    assert len(found & set(flipped.tolist())) >= 0.8 * len(flipped)
+    assert len(found) <= 2 * len(flipped)
+    assert suspects[0].given != suspects[0].predicted
+
+
+def test_the_description_says_how_good_it_is_and_what_each_family_counts(fitted):
+    text = fitted[3].describe()
+    assert "Out-of-fold accuracy" in text
+    assert "Sobolev networks" in text
+    assert "the largest class" in text
+
+
+def test_new_points_are_predicted_as_training_points_with_a_given_graph_too():
+    X, y, given = blobs(150, labels=8)
+    graph = knn_graph(X, k=6)
+    classifier = quick().fit(X, given, graph=graph)
+    assert "(given)" in " ".join(classifier.family_shares_)
+    assert (classifier.predict(X, graph=graph.to_scipy()) == y).mean() > 0.9

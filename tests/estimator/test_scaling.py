@@ -53,7 +53,7 @@ def test_networks_keep_columns_divided_by_their_range_where_a_small_one_holds_th
     assert scales.networks == "range"
 
 
-def test_a_wish_is_granted_as_it_is():
+def test_a_scaling_that_is_given_is_taken():
     X, y = shells()
     generator = np.random.default_rng(0)
     assert decide_scales("standard", X, y, 5, None, generator) == ("standard", "standard")
@@ -65,7 +65,7 @@ def test_neighbours_and_networks_of_different_scalings_predict_and_are_saved(tmp
     hidden = np.where(np.arange(len(y)) % 3 == 0, y, -1)
     fitted = SobolevClassifier(scale=("range", "unit"), epochs=20, random_state=0).fit(X[:250], hidden[:250])
     assert (fitted.neighbor_scale_, fitted.scale_) == ("range", "unit")
-    assert fitted.predictor_.attaching.points is not None
+    assert fitted.predictor_.maps.neighbors is not fitted.predictor_.maps.networks
     # Directions say nothing here, neighbours by distance do.
     assert (fitted.predict(X[250:]) == y[250:]).mean() > 0.8
     fitted.save(tmp_path / "model")
@@ -92,15 +92,15 @@ def test_where_auto_gives_networks_another_scaling_new_points_are_judged_as_by_o
     hidden = np.where(np.arange(400) % 4 < 2, y[known], -1)
     auto = SobolevClassifier(n_members=4, epochs=100, random_state=0).fit(X[known], hidden)
     pair = auto.neighbor_scale_, auto.scale_
-    assert pair[1] == "unit" != pair[0]
+    assert pair[1] != pair[0]
     told = SobolevClassifier(scale=pair, n_members=4, epochs=100, random_state=0).fit(X[known], hidden)
-    # Each finds neighbours among points of the one scaling, and has networks that read the other.
+    # Each finds neighbors among points of the one scaling, and has networks that read the other.
     for fitted in (auto, told):
         predictor = fitted.predictor_
-        np.testing.assert_allclose(predictor.attaching.points, predictor.attaching.features(X[known]), atol=1e-5)
-        np.testing.assert_allclose(predictor.points, predictor.features(X[known]), atol=1e-5)
-    np.testing.assert_array_equal(auto.predictor_.points, told.predictor_.points)
-    np.testing.assert_array_equal(auto.predictor_.attaching.points, told.predictor_.attaching.points)
+        np.testing.assert_allclose(predictor.places, predictor.maps.neighbors(X[known]), atol=1e-5)
+        np.testing.assert_allclose(predictor.problem.points, predictor.maps.networks(X[known]), atol=1e-5)
+    np.testing.assert_array_equal(auto.predictor_.problem.points, told.predictor_.problem.points)
+    np.testing.assert_array_equal(auto.predictor_.places, told.predictor_.places)
     # Choosing draws random numbers, so members differ; what they say hardly does.
     assert (auto.predict(X[new]) == told.predict(X[new])).mean() > 0.95
     assert (auto.predict(X[new]) == y[new]).mean() > 0.95

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sobgnn.estimator import smoothing
-from sobgnn.estimator.smoothing import diffuse, smooth, spreading, strongest, with_labels
+from sobgnn.estimator.smoothing import Spread, diffuse, smooth, strongest, with_labels
 from tests.oracle import adjacency, normalized_adjacency
 
 
@@ -26,7 +26,7 @@ def test_smoothing_is_the_fixed_point(islands, graph30, strength):
         n = graph.num_nodes
         start = torch.rand(n, 3, generator=torch.Generator().manual_seed(0)).softmax(dim=1)
         start, fixed = with_labels(start, torch.tensor([0, 4]), torch.tensor([2, 1]))
-        got = smooth(spreading(graph), start, strength, fixed)
+        got = smooth(Spread(graph), start, strength, fixed)
         np.testing.assert_allclose(got, fixed_point(graph, start.numpy(), strength, fixed.numpy()), atol=2e-3)
         np.testing.assert_allclose(got.sum(dim=1), 1, rtol=1e-5)
 
@@ -34,16 +34,16 @@ def test_smoothing_is_the_fixed_point(islands, graph30, strength):
 def test_several_signals_at_once_are_those_one_by_one(graph30):
     start = torch.rand(30, 2, 3).softmax(dim=2)
     fixed = torch.rand(30, 2) < 0.2
-    together = smooth(spreading(graph30), start, 0.6, fixed)
+    together = smooth(Spread(graph30), start, 0.6, fixed)
     for signal in range(2):
         torch.testing.assert_close(
-            together[:, signal], smooth(spreading(graph30), start[:, signal], 0.6, fixed[:, signal])
+            together[:, signal], smooth(Spread(graph30), start[:, signal], 0.6, fixed[:, signal])
         )
 
 
 def test_nodes_may_be_fixed_in_all_signals_or_in_none(graph30):
     start, fixed = torch.rand(30, 2, 3).softmax(dim=2), torch.arange(30) < 4
-    spread = spreading(graph30)
+    spread = Spread(graph30)
     every, none = fixed.unsqueeze(1).expand(30, 2), torch.zeros(30, 2, dtype=torch.bool)
     torch.testing.assert_close(smooth(spread, start, 0.6, fixed), smooth(spread, start, 0.6, every))
     torch.testing.assert_close(smooth(spread, start, 0.6), smooth(spread, start, 0.6, none))
@@ -53,7 +53,7 @@ def test_known_labels_stay_and_isolated_nodes_keep_their_own(islands):
     start = torch.full((6, 2), 0.5)
     start[5] = torch.tensor([0.9, 0.1])
     start, fixed = with_labels(start, torch.tensor([1]), torch.tensor([0]))
-    got = smooth(spreading(islands), start, 0.9, fixed)
+    got = smooth(Spread(islands), start, 0.9, fixed)
     torch.testing.assert_close(got[1], torch.tensor([1.0, 0.0]))
     torch.testing.assert_close(got[5], torch.tensor([0.9, 0.1]))
     assert (got[[0, 2], 0] > 0.8).all()
@@ -64,7 +64,7 @@ def test_what_it_is_given_is_not_changed(graph30):
     start = torch.rand(30, 3).softmax(dim=1)
     before = start.clone()
     labelled, _ = with_labels(start, torch.tensor([0]), torch.tensor([1]))
-    smooth(spreading(graph30), labelled, 0.5)
+    smooth(Spread(graph30), labelled, 0.5)
     assert torch.equal(start, before)
 
 
@@ -72,9 +72,9 @@ def test_the_order_in_which_nodes_are_held_does_not_show(graph30, monkeypatch):
     start = torch.rand(graph30.num_nodes, 2, 3, generator=torch.Generator().manual_seed(0))
     fixed = torch.zeros(graph30.num_nodes, 2, dtype=torch.bool)
     fixed[3, 0] = fixed[7, 1] = True
-    expected = smooth(spreading(graph30), start, 0.9, fixed)
+    expected = smooth(Spread(graph30), start, 0.9, fixed)
     monkeypatch.setattr(smoothing, "_MANY_NODES", 10)
-    spread = spreading(graph30)
+    spread = Spread(graph30)
     assert not torch.equal(spread.order, torch.arange(graph30.num_nodes))  # else the test proves nothing
     torch.testing.assert_close(smooth(spread, start, 0.9, fixed), expected)
 
@@ -82,7 +82,7 @@ def test_the_order_in_which_nodes_are_held_does_not_show(graph30, monkeypatch):
 def test_diffused_labels_are_the_fixed_point_from_zeros(islands, graph30):
     for graph in (islands, graph30):
         start, fixed = with_labels(torch.zeros(graph.num_nodes, 3), torch.tensor([0, 4]), torch.tensor([2, 1]))
-        got = diffuse(spreading(graph), 0.8, torch.tensor([0, 4]), torch.tensor([2, 1]), 3)
+        got = diffuse(Spread(graph), 0.8, torch.tensor([0, 4]), torch.tensor([2, 1]), 3)
         with np.errstate(invalid="ignore"):
             expected = fixed_point(graph, start.numpy(), 0.8, fixed.numpy())
         # Where no label reaches, all classes are alike.
@@ -90,7 +90,7 @@ def test_diffused_labels_are_the_fixed_point_from_zeros(islands, graph30):
 
 
 def test_several_sets_of_labels_diffuse_at_once(graph30):
-    spread, index = spreading(graph30), torch.tensor([0, 4, 7])
+    spread, index = Spread(graph30), torch.tensor([0, 4, 7])
     both = diffuse(spread, 0.9, index, torch.tensor([[2, 1, -1], [2, 1, 0]]), 3)
     torch.testing.assert_close(both[:, 0], diffuse(spread, 0.9, index[:2], torch.tensor([2, 1]), 3))
     torch.testing.assert_close(both[:, 1], diffuse(spread, 0.9, index, torch.tensor([2, 1, 0]), 3))

@@ -37,10 +37,10 @@ def page_data(text):
 
 def test_every_section_is_there_and_its_chart_has_a_place():
     text = page()
-    for title in ("The points", "Accuracy", "The filters", "Training", "The graph", "What to label next"):
+    for title in ("The points", "Accuracy", "What was decided", "Training", "The graph", "What to label next"):
         assert f"<h2>{title}</h2>" in text
     figures = page_data(text)["figures"]
-    assert set(figures) >= {"map", "confusion", "filters", "train_loss", "degrees", "weights", "agreement"}
+    assert set(figures) >= {"map", "confusion", "families", "filters", "train_loss", "degrees", "weights", "agreement"}
     for name in figures:
         assert f'id="{name}"' in text
 

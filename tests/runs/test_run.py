@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from sobgnn.runs.run import confusion, filter_names, hide_labels, metrics, wilson_interval
+from sobgnn.runs.run import confusion, hide_labels, metrics, wilson_interval
 from tests.fitted_runs import fitted_run, found_search
 
 
@@ -59,8 +59,3 @@ def test_accuracy_is_over_hidden_labels_alone_and_metrics_are_plain_json():
 def test_a_search_is_kept_in_the_metrics_where_there_was_one():
     assert "search" not in metrics(fitted_run(points=60))
     assert metrics(fitted_run(points=60, search=found_search()))["search"] == found_search()
-
-
-def test_filters_are_named_with_and_without_the_graph_free_branch():
-    assert filter_names(2, 2) == ["ρ=1", "ρ=2"]
-    assert filter_names(3, 2) == ["no graph", "ρ=1", "ρ=2"]

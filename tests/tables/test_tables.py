@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from sobgnn.tables import atomic_file, batches, file_stem, frames, is_file_name, npz, read_table, write_predictions
+from sobgnn.runtime.files import atomic_file
+from sobgnn.tables import batches, file_stem, frames, is_file_name, npz, read_table, write_predictions
 from sobgnn.tables.encoding import Encoding, parse_labels
 
 

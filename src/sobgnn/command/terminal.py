@@ -24,7 +24,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from sobgnn.datasets import Location
-    from sobgnn.estimator.fitting import FitProgress
+    from sobgnn.estimator.fit import FitProgress
     from sobgnn.tables import Table
 
 
@@ -129,9 +129,8 @@ class Terminal:
             low, high = metrics["accuracy_interval"]
             accuracy = f"{metrics['accuracy']:.1%} of {metrics['labels_hidden']:,} hidden labels"
             lines.append(("accuracy", f"{accuracy} (95 % interval {low:.1%} to {high:.1%})"))
-        for layer, weights in enumerate(metrics["filter_weights"], start=1):
-            shares = "   ".join(f"{name} {share:.2f}" for name, share in zip(metrics["filters"], weights, strict=True))
-            lines.append((f"filters, layer {layer}", shares))
+        shares = sorted(metrics["families"].items(), key=lambda pair: -pair[1])
+        lines.append(("families", ", ".join(f"{name} {share:.0%}" for name, share in shares)))
         graph = metrics["graph"]
         pieces = "in one piece" if graph["components"] == 1 else f"in {graph['components']:,} pieces"
         lines.append(("graph", f"{graph['edges']:,} edges, {pieces}"))

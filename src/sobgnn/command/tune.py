@@ -100,7 +100,7 @@ def tune(
 
 def _shown(seen: Any) -> Any:
     """A search as the terminal's bar shows a fit."""
-    from sobgnn.estimator.fitting import FitProgress
+    from sobgnn.estimator.fit import FitProgress
 
     return FitProgress("trials", seen.done, seen.total, seen.log_loss, seen.accuracy)
 

@@ -2,153 +2,152 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 import torch
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor
 
 from sobgnn.estimator import saving
 from sobgnn.estimator.artifact import Arrays, ArtifactError, read_folder, write_folder
-from sobgnn.estimator.ensemble import Labels, Network, embedding, mean_filter_weights
-from sobgnn.estimator.features import FeatureMap, Scale
-from sobgnn.estimator.fitting import Fit, FitProgress, Hook, Wishes, fit_families
-from sobgnn.estimator.labels import class_weights, encode_labels
-from sobgnn.estimator.placing import Points, given_graph, neighbor_graph, scaled_points, shared_labels
-from sobgnn.estimator.predictor import Attaching, Predictor
-from sobgnn.estimator.scaling import Scales, Wish, decide_scales
-from sobgnn.estimator.smoothing import strongest
+from sobgnn.estimator.describing import described, embedding, filter_importance
+from sobgnn.estimator.families import FAMILIES, default_families
+from sobgnn.estimator.families.trees import BoostedTrees
+from sobgnn.estimator.fit import Fit, Hook, Teller, fit_families, refit_families
+from sobgnn.estimator.labels import Labels, class_weights, encode_labels, with_folds
+from sobgnn.estimator.placing import Attaching, Maps, as_tensor, given_graph, neighbor_graph, view_of
+from sobgnn.estimator.predictor import Predictor
+from sobgnn.estimator.priors import decide_priors, label_priors
+from sobgnn.estimator.problem import GIVEN, NEIGHBORS, Problem, View
+from sobgnn.estimator.scaling import ScaleOption, Scales, decide_scales
+from sobgnn.estimator.settings import Networks, check_settings
+from sobgnn.estimator.smoothing import STRENGTHS
 from sobgnn.estimator.suggestion import suggest_points
-from sobgnn.estimator.temperature import sharpen
+from sobgnn.estimator.suspicion import Suspect, suspect_labels
 from sobgnn.graphs.given import as_edges
-from sobgnn.graphs.graph import Graph, Symmetrize
+from sobgnn.graphs.graph import Symmetrize
 from sobgnn.graphs.knn import Bandwidth
-from sobgnn.nn.conv import Combine
-from sobgnn.operators import SobolevOperators
 from sobgnn.runtime.ranks import Ranks, check_same, taking_part
-from sobgnn.training import Schedule
+from sobgnn.runtime.threads import at_most
 
 Auto = Literal["auto"]
+# Entries of X from which a GPU pays for its start, where ``device="auto"``.
+_GPU_ENTRIES = 2_000_000
+# Entries of X up to which one thread is as quick as many; it is kind to other work on the same cores, and gives the
+# same bits everywhere.
+_ONE_THREAD_ENTRIES = 10_000_000
+# Labels that may change, as a share, before a warm start decides anew how families are blended.
+_WARM_CHANGE = 0.2
 
 
 class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Labels for many points from a few, by what five families say over a k-nearest-neighbour graph.
+    r"""Labels for many points from a few, by families that learn on the points and on a graph of them.
 
-    ``n_members`` S-SobGNNs and as many perceptrons are trained, each family as one batch; the labels are also diffused
-    over the graph; a linear classifier teaches itself; and as many students, perceptrons again, learn from what the
-    four say. Four members of a family hold out a quarter of the labels each, in turn; the others learn from all. The
-    labels, while held out, say when to stop, how much each family counts (``mixing_``, ``diffusion_``,
-    ``self_training_``, ``weak_labels_``), how far networks are smoothed over the graph (``smoothing_``) and how sure
-    the result may be (``temperature_``). With fewer than 3 labels in some class nothing is held out: a fixed schedule
-    and fixed values take their place, without self-training and students.
+    .. math:: P = \sum_f w_f \, P_f^{1/T_f}
+
+    Each family f predicts every point: decoupled Sobolev networks and diffused labels on the graph, MLPs, a
+    self-trained linear classifier and forests on the features, boosted trees where there are labels enough. Four folds
+    of the labels are held out in turn; out-of-fold labels decide how far each family's probabilities are smoothed over
+    the graph, the shares w, and how sure the result may be. See :mod:`sobgnn.estimator.families` for the contract, and
+    :func:`~sobgnn.estimator.blending.blend_families` for the rule. A class with fewer than 3 labels is never held out.
 
     Args:
-        k: Neighbours of each point; at most one less than there are points.
-        alpha: Filters per layer: Hadamard powers of the graph.
+        k: Neighbors of each point; at most one less than there are points.
+        alpha: Orders: Hadamard powers of the graph.
         epsilon: Weight of self-loops.
-        hidden_channels: Size of hidden rows; the perceptrons' are twice as wide.
-        num_layers: Layers.
+        families: ``"auto"``, or names among ``"sobolev"``, ``"mlp"``, ``"diffusion"``, ``"linear"``, ``"forests"``,
+            ``"boosting"`` and ``"s-sobgnn"``, the paper's network.
+        hidden_channels: Size of hidden rows.
+        num_layers: Layers of the paper's network.
         dropout: Share of hidden entries dropped in training.
-        combine: ``"linear"`` or ``"concat"``, see :class:`~sobgnn.SobolevConv`.
-        self_branch: Add the graph-free filter to every layer.
-        n_members: Networks per family.
-        mixing: Share of the S-SobGNNs in what the networks say, from 0 (perceptrons alone) to 1; ``"auto"`` decides.
-        diffusion: Share of the diffused labels beside those networks, from 0 (networks alone) to 1; ``"auto"`` decides.
-        smoothing: Strength in [0, 1) of smoothing the networks' probabilities over the graph; ``"auto"`` decides.
-        weak_labels: Share in the result of further perceptrons that also learn from weak labels, the surer half of
-            what the others predict; 0 trains none, and no self-trained classifier either. ``"auto"`` decides; none
-            where no labels are held out.
-        early_stopping: Hold out labels; ``"auto"``: where every class has at least 3.
-        calibrate: Fit a temperature where at least 50 labels were held out in turn.
+        n_members: Networks per family, of which four hold out a fold each.
+        smoothing: Strength in [0, 1) of smoothing probabilities over the graph; ``"auto"`` decides for each family.
         class_weight: ``None``, ``"balanced"`` (inversely to the number of labels) or weights by class.
-        scale: How dense X is scaled: ``"range"``, ``"standard"``, ``"range-unit"``, ``"unit"`` or ``None``, see
-            :class:`~sobgnn.estimator.features.FeatureMap`; a pair: for the neighbour search, and for the networks.
-            ``"auto"`` takes of ``"range"``, ``"range-unit"`` and ``"unit"`` the one over whose neighbours labels spread
-            best, ``neighbor_scale_``, and the one from which perceptrons learn best, ``scale_``.
-        n_components: Columns the networks and the neighbour search see at the most: principal components of dense X,
+        class_priors: How common classes are among all points: ``"auto"`` estimates it, ``None`` takes each class's
+            share of the labels, a dict gives shares by class.
+        scale: How dense X is scaled: ``"range"``, ``"standard"``, ``"range-unit"``, ``"unit"``, ``"rank"`` or ``None``,
+            see :class:`~sobgnn.estimator.features.FeatureMap`; a pair: for the neighbor search, and for the networks.
+            ``"auto"`` decides for each, ``neighbor_scale_`` and ``scale_``.
+        n_components: Columns that networks and the neighbor search read at most: principal components of dense X,
             singular vectors of sparse X. ``None``: all, and sparse X is made dense.
-        metric: Distance of neighbours, ``"euclidean"`` or ``"cosine"``.
+        metric: Distance of neighbors, ``"euclidean"`` or ``"cosine"``.
         bandwidth: Of the Gaussian kernel, see :func:`~sobgnn.knn_graph`.
         symmetrize: ``"union"`` or ``"mutual"``, see :func:`~sobgnn.knn_graph`.
-        method: Neighbour search: ``"exact"``, ``"hnsw"`` or ``"auto"``.
-        epochs: Full-batch steps at the most.
+        method: Neighbor search: ``"exact"``, ``"hnsw"`` or ``"auto"``.
+        epochs: Training steps at most.
         lr: Adam's learning rate.
         weight_decay: L2 penalty.
-        device: Where to compute; ``None``: the CPU.
-        verbose: 1 says what was decided.
+        warm_start: Keep what does not depend on the labels for the next fit of the same X, and, after a few labels
+            more, what was decided.
+        device: Where to compute: ``"auto"``, a GPU where there is one and the work is worth its start; or a device.
+        verbose: 1 prints what was decided.
         random_state: Same number, same predictions.
 
     Attributes:
         classes_: [C], sorted.
         transduction_: [N], the label of every training point: as given, or predicted.
         label_distributions_: [N, C], probabilities; 1 for given labels.
-        component_labelled_: bool [N]. Points in a component of the graph without any label are judged by their
-            features alone.
-        graph_: The :class:`~sobgnn.Graph`.
-        scale_, neighbor_scale_, mixing_, diffusion_, smoothing_, self_training_, weak_labels_, temperature_: What was
-            decided.
-        out_of_fold_accuracy_, out_of_fold_log_loss_: Of labels while held out; NaN where none were.
-        history_: Training curves by family, ``"graph"``, ``"features"`` and ``"students"``: arrays [T] or [T, members].
-        filter_weights_: [layers, branches], how much each filter counts, mean over members; rows sum to 1.
-        embedding_: [N, at most 32], principal components of the members' hidden rows.
-        n_iter_: Steps made.
         labelled_: Rows of X that have a label.
+        out_of_fold_probabilities_: [L, C], of the labelled rows while they were held out; NaN for those never held out.
+        out_of_fold_accuracy_, out_of_fold_log_loss_: Of these; NaN where nothing was held out.
+        class_prior_: [C], how common each class was taken to be among all points.
+        family_shares_: Each family's share in the result, by name.
+        family_accuracy_: Each family's own out-of-fold accuracy, by name.
+        filter_importance_: By how much the Sobolev networks' out-of-fold log loss grows without each order.
+        graph_: The :class:`~sobgnn.Graph`.
+        component_labelled_: bool [N], whether a point's component of the graph holds a label.
+        scale_, neighbor_scale_, temperature_: What was decided.
+        history_: Training curves by family.
+        embedding_: [N, at most 32], principal components of hidden rows.
+        n_iter_: Training steps made.
     """
 
     def __init__(
         self,
         k: int = 10,
-        alpha: int = 3,
-        epsilon: float = 1.0,
+        alpha: int = 2,
+        epsilon: float = 0.3,
         *,
+        families: Sequence[str] | Auto = "auto",
         hidden_channels: int = 64,
         num_layers: int = 2,
         dropout: float = 0.5,
-        combine: Combine = "linear",
-        self_branch: bool = True,
-        n_members: int = 8,
-        mixing: float | Auto = "auto",
-        diffusion: float | Auto = "auto",
+        n_members: int = 5,
         smoothing: float | Auto = "auto",
-        weak_labels: float | Auto = "auto",
-        early_stopping: bool | Auto = "auto",
-        calibrate: bool = True,
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
-        scale: Wish = "auto",
+        class_priors: Auto | Mapping[Any, float] | None = "auto",
+        scale: ScaleOption = "auto",
         n_components: int | None = 256,
         metric: Literal["euclidean", "cosine"] = "euclidean",
         bandwidth: Bandwidth = "mean",
         symmetrize: Symmetrize = "union",
         method: Literal["auto", "exact", "hnsw"] = "auto",
-        epochs: int = 300,
-        lr: float = 0.01,
-        weight_decay: float = 5e-4,
-        device: str | torch.device | None = None,
+        epochs: int = 200,
+        lr: float = 0.03,
+        weight_decay: float = 5e-3,
+        warm_start: bool = False,
+        device: str | torch.device | None = "auto",
         verbose: int = 0,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.k = k
         self.alpha = alpha
         self.epsilon = epsilon
+        self.families = families
         self.hidden_channels = hidden_channels
         self.num_layers = num_layers
         self.dropout = dropout
-        self.combine = combine
-        self.self_branch = self_branch
         self.n_members = n_members
-        self.mixing = mixing
-        self.diffusion = diffusion
         self.smoothing = smoothing
-        self.weak_labels = weak_labels
-        self.early_stopping = early_stopping
-        self.calibrate = calibrate
         self.class_weight = class_weight
+        self.class_priors = class_priors
         self.scale = scale
         self.n_components = n_components
         self.metric = metric
@@ -158,6 +157,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.epochs = epochs
         self.lr = lr
         self.weight_decay = weight_decay
+        self.warm_start = warm_start
         self.device = device
         self.verbose = verbose
         self.random_state = random_state
@@ -166,16 +166,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def paper(cls, **parameters: Any) -> SobolevClassifier:
         """The paper's form: one S-SobGNN, linear combination, no self branch, no smoothing, k = 30."""
         form: dict[str, Any] = {
-            "k": 30,
-            "self_branch": False,
-            "combine": "linear",
-            "n_members": 1,
-            "mixing": 1.0,
-            "diffusion": 0.0,
-            "smoothing": 0.0,
-            "weak_labels": 0.0,
-            "calibrate": False,
-        }
+            "k": 30, "alpha": 3, "epsilon": 1.0, "families": ["s-sobgnn"], "n_members": 1, "smoothing": 0.0,
+            "class_priors": None, "epochs": 300, "lr": 0.01, "weight_decay": 5e-4,
+        }  # fmt: skip
         return cls(**{**form, **parameters})
 
     def fit(self, X: Any, y: Any, *, graph: Any = None, progress: Hook | None = None) -> SobolevClassifier:
@@ -187,160 +180,171 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Args:
             X: Points [N, F]: array, DataFrame or scipy sparse matrix.
             y: Labels [N]; -1, None or NaN where unknown.
-            graph: Instead of a k-NN graph of X: a :class:`~sobgnn.Graph`, a scipy sparse adjacency [N, N], PyG's
-                ``edge_index`` [2, E], or the pair ``(edge_index, edge_weight)``.
-            progress: Called with :class:`~sobgnn.estimator.fitting.FitProgress`; returning True ends training there,
-                and the fit goes on with what has been learnt.
+            graph: A graph of the points, used beside their neighbors: a :class:`~sobgnn.Graph`, a scipy sparse
+                adjacency [N, N], PyG's ``edge_index`` [2, E], or the pair ``(edge_index, edge_weight)``.
+            progress: Called with :class:`~sobgnn.estimator.fit.FitProgress`; returning True ends training there, and
+                the fit finishes with what has been learnt.
         """
         if y is None:
             raise ValueError("This estimator requires y to be passed, but the target y is None.")
-        self._check_settings()
-        with taking_part(self.device or "cpu") as ranks:
-            self._fit(X, y, graph, ranks.decide(progress), ranks)
-        return self
-
-    def _fit(self, X: Any, y: Any, graph: Any, progress: Hook | None, ranks: Ranks) -> None:
+        check_settings(self.get_params(deep=False), list(FAMILIES))
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         self.classes_, codes = encode_labels(y, X.shape[0])
         if len(self.classes_) < 2:
+            # -1 is a common name for a class; here it says that there is none.
+            hint = "Label points of another." if not (codes < 0).any() else (
+                "-1, None and NaN mean unlabelled; if -1 is a class, give it another name, such as y = (y == 1) * 1."
+            )  # fmt: skip
             raise ValueError(
-                f"y must hold at least 2 classes, but the only class is {self.classes_[0]!r}. Label points of another."
+                f"y must hold at least 2 classes, but the only class, 1 class, is {self.classes_[0]!r}. {hint}"
             )
-        check_same(X, codes, ranks)
+        threads = 1 if X.shape[0] * X.shape[1] <= _ONE_THREAD_ENTRIES else torch.get_num_threads()
+        with at_most(threads), taking_part(_place(self.device, X)) as ranks:
+            check_same(X, codes, ranks)
+            self._fit(X, codes, graph, Teller(ranks.decide(progress)), ranks)
+        return self
+
+    def _fit(self, X: Any, codes: npt.NDArray[np.int64], graph: Any, tell: Teller, ranks: Ranks) -> None:
         # The seed sequence draws a seed where there is none.
-        seed = np.random.SeedSequence(_seed(self.random_state)).entropy
-        generator = np.random.default_rng(ranks.first(seed))
-        device = ranks.device
-        prepared, built, attaching = self._prepare(X, codes, graph, generator, ranks)
-        if graph is None and progress is not None:
-            progress(FitProgress("neighbours", 1, 1))
-        operators = SobolevOperators(built.to(device), self.alpha, self.epsilon)
-        labels = self._labels(codes, generator, ranks)
-        # Strong and weak components of a symmetric graph are the same; the strong ones need no transposed copy.
-        _, component = connected_components(built.to_scipy(), connection="strong")
-        component_labelled = np.isin(component, component[labels.index])
-        network = Network(
-            prepared.z.shape[1], self.hidden_channels, len(self.classes_), self.num_layers, self.alpha, self.epsilon,
-            self.dropout, self.combine, self.self_branch,
-        )  # fmt: skip
-        schedule = Schedule(self.epochs, self.lr, self.weight_decay, patience=60, evaluate_every=5, together=True)
-        points = torch.from_numpy(prepared.z).to(device)
-        reached = torch.from_numpy(component_labelled).to(device)
-        fit = fit_families(
-            network, points, operators, strongest(built, (self.k + 1) // 2).to(device), labels, schedule, reached,
-            Wishes(self.mixing, self.diffusion, self.smoothing, self.weak_labels, self.calibrate), generator, progress,
-            ranks,
-        )  # fmt: skip
-        self._keep(network, prepared.features, points, operators, fit, reached, attaching, labels)
-        if self.verbose and ranks.speaks:
-            held = f"held-out accuracy {self.out_of_fold_accuracy_:.1%}, " if labels.folds else ""
-            print(
-                f"{len(labels.index)} labels of {len(points)} points, {self.n_iter_} steps, scale {self.scale_}, "
-                f"neighbours by {self.neighbor_scale_}: "
-                f"{held}students count {self.weak_labels_:.0%}, self-training {self.self_training_:.0%} of the rest, "
-                f"diffused labels {self.diffusion_:.0%} of what then is left, "
-                f"graph members {self.mixing_:.0%} of the networks, smoothing {self.smoothing_:g}, "
-                f"temperature {self.temperature_:.2f}."
-            )
-            if not component_labelled.all():
-                print(f"{(~component_labelled).sum()} points reach no label through the graph; judged by features.")
-
-    def _check_settings(self) -> None:
-        for name in ("k", "hidden_channels", "num_layers", "n_members", "epochs"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ValueError(f"`{name}` must be an integer of at least 1, but got {value!r}.")
-        for name, top in (("mixing", 1.0), ("diffusion", 1.0), ("smoothing", 0.999), ("weak_labels", 1.0)):
-            value = getattr(self, name)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if value != "auto" and not (number and 0 <= value <= top):
-                raise ValueError(f'`{name}` must be "auto" or a number from 0 to {top:g}, but got {value!r}.')
-        pair = self.scale if isinstance(self.scale, tuple) else (self.scale, self.scale)
-        known = (None, *get_args(Scale))
-        if self.scale != "auto" and not (len(pair) == 2 and all(scale in known for scale in pair)):
-            raise ValueError(f"`scale` must be 'auto', one of {known} or a pair of them, but got {self.scale!r}.")
-        if self.n_components is not None and not (
-            isinstance(self.n_components, (int, np.integer)) and self.n_components >= 1
-        ):
-            raise ValueError(f"`n_components` must be None or an integer of at least 1, but got {self.n_components!r}.")
-
-    def _prepare(
-        self, X: Any, codes: npt.NDArray[np.int64], graph: Any, generator: np.random.Generator, ranks: Ranks
-    ) -> tuple[Points, Graph, Attaching]:
-        """Points and their graph, as the settings say."""
-        scales = decide_scales(self.scale, X, codes, self.k, self.n_components, generator)
-        self.scale_: Scale | None = scales.networks
-        self.neighbor_scale_: Scale | None = scales.neighbors if graph is None else None
-        seed = int(generator.integers(2**31))
-        if graph is not None:
-            points = scaled_points(X, Scales(scales.networks, scales.networks), self.n_components, seed)
-            return points, *given_graph(graph, len(points.z), self.alpha)
-        points = scaled_points(X, scales, self.n_components, seed)
-        built, attaching = neighbor_graph(
-            points.places, self.k, self.metric, self.method, self.bandwidth, self.symmetrize, ranks
-        )
-        return points, built, points.attached(attaching, ranks.device)
-
-    def _labels(self, codes: npt.NDArray[np.int64], generator: np.random.Generator, ranks: Ranks) -> Labels:
+        seed = ranks.first(np.random.SeedSequence(_seed(self.random_state)).entropy)
+        generator = np.random.default_rng(seed)
+        warm = self._warm(X, graph)
+        if warm is None:
+            maps, places, attaching, problem = self._place(X, codes, graph, generator, tell, ranks)
+        else:
+            maps, places, attaching, problem = warm
+            problem = Problem(
+                problem.points, problem.columns, problem.views, len(self.classes_), problem.networks, problem.rows,
+                problem.seed, ranks, tell,
+            )  # fmt: skip
         given = codes[codes >= 0]
-        few = np.bincount(given, minlength=len(self.classes_)).min() < 3
-        hold = not few if self.early_stopping == "auto" else bool(self.early_stopping)
-        if few and self.early_stopping == "auto" and self.verbose and ranks.speaks:
-            print("Fewer than 3 labels in some class: training by a fixed schedule, without held-out labels.")
         weight = class_weights(self.class_weight, self.classes_, given)
-        return shared_labels(codes, weight, hold, self.n_members, generator)
+        labels = with_folds(codes, weight, len(self.classes_), np.random.default_rng([problem.seed, 1]))
+        before = self._decided(labels)
+        if before is not None:
+            fit = refit_families(problem, labels, before)
+        else:
+            strengths = STRENGTHS if self.smoothing == "auto" else (float(self.smoothing),)
+            fit = fit_families(problem, labels, self._families(problem, labels), strengths)
+        self._keep(fit, maps, places, attaching, problem, labels)
+        if self.warm_start:
+            self._kept = (self._fingerprint(X, graph), (maps, places, attaching, problem), fit, labels)
+        if self.verbose and ranks.speaks:
+            print(self.describe())
+
+    def _place(
+        self, X: Any, codes: npt.NDArray[np.int64], graph: Any, generator: np.random.Generator, tell: Teller,
+        ranks: Ranks,
+    ) -> tuple[Maps, npt.NDArray[np.float32], Attaching | None, Problem]:  # fmt: skip
+        """Points, columns and graphs, as the settings say; nothing of it depends on more of the labels than scales."""
+        scales = decide_scales(self.scale, X, codes, self.k, self.n_components, generator)
+        self.scale_, self.neighbor_scale_ = scales.networks, scales.neighbors
+        maps = Maps.fit(X, Scales(*scales), self.n_components, int(generator.integers(2**31)))
+        points = maps.networks(X)
+        places = points if maps.neighbors is maps.networks else maps.neighbors(X)
+        views: dict[str, View] = {}
+        if graph is not None:
+            built = given_graph(graph, X.shape[0], self.alpha)
+            views[GIVEN] = view_of(built, self.alpha, self.epsilon, ranks)
+        near, attaching = neighbor_graph(
+            places, self.k, self.metric, self.method, self.bandwidth, self.symmetrize, ranks
+        )
+        views[NEIGHBORS] = view_of(near, self.alpha, self.epsilon, ranks)
+        tell("neighbors", 1, 1)
+        networks = Networks(
+            self.alpha, self.epsilon, self.hidden_channels, self.num_layers, self.dropout, self.n_members, self.epochs,
+            self.lr, self.weight_decay,
+        )  # fmt: skip
+        problem = Problem(
+            as_tensor(points, ranks.device), maps.columns(X, points), views, len(self.classes_), networks,
+            X if graph is not None else None, int(generator.integers(2**31)), ranks, tell,
+        )  # fmt: skip
+        return maps, places, attaching, problem
+
+    def _families(self, problem: Problem, labels: Labels) -> Sequence[str]:
+        if self.families != "auto":
+            return self.families
+        names = default_families(len(labels.index) / labels.classes, given=GIVEN in problem.views)
+        if not BoostedTrees.worth_it(len(labels.index), problem.columns.shape[1], labels.classes):
+            names = [name for name in names if name != BoostedTrees.name]
+        return names
+
+    def _warm(self, X: Any, graph: Any) -> Any:
+        """Points and graphs of the fit before, where nothing that they depend on has changed."""
+        kept = getattr(self, "_kept", None) if self.warm_start else None
+        return kept[1] if kept is not None and kept[0] == self._fingerprint(X, graph) else None
+
+    def _decided(self, labels: Labels) -> Fit | None:
+        """What the fit before decided, where only a few labels have changed since."""
+        kept = getattr(self, "_kept", None) if self.warm_start else None
+        if kept is None or kept[3].classes != labels.classes:
+            return None
+        before = dict(zip(kept[3].index.tolist(), kept[3].codes.tolist(), strict=True))
+        now = dict(zip(labels.index.tolist(), labels.codes.tolist(), strict=True))
+        changed = sum(before.get(row) != code for row, code in now.items()) + sum(row not in now for row in before)
+        return kept[2] if changed <= _WARM_CHANGE * len(before) else None
+
+    def _fingerprint(self, X: Any, graph: Any) -> str:
+        digest = hashlib.blake2b(digest_size=16)
+        settings = {name: value for name, value in self.get_params(deep=False).items() if name != "verbose"}
+        digest.update(repr((X.shape, str(X.dtype), sorted(settings.items()), len(self.classes_))).encode())
+        parts = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
+        for part in [*parts, *_arrays_of(graph)]:
+            digest.update(np.ascontiguousarray(part).data.cast("B") if np.size(part) else b"")
+        return digest.hexdigest()
 
     def _keep(
-        self,
-        network: Network,
-        feature_map: FeatureMap,
-        points: Tensor,
-        operators: SobolevOperators,
-        fit: Fit,
-        reached: Tensor,
-        attaching: Attaching,
+        self, fit: Fit, maps: Maps, places: npt.NDArray[np.float32], attaching: Attaching | None, problem: Problem,
         labels: Labels,
-    ) -> None:
-        graph, features, students = (
-            fit.members[name].parameters if name in fit.members else {} for name in ("graph", "features", "students")
-        )
-        self.predictor_ = Predictor(
-            network, feature_map, points, operators, graph, features, students, fit.linear,
-            fit.states, fit.parts, fit.distributions, reached, fit.choice.blend, fit.choice.temperature, attaching,
+    ) -> None:  # fmt: skip
+        from dataclasses import replace
+
+        assumed = label_priors(labels)
+        predictor = Predictor(
+            maps, problem, as_tensor(places, problem.device) if places is not None else problem.points, attaching,
+            fit.members, fit.blend, fit.temperature, np.ones(labels.classes), np.zeros((0, 0), np.float32),
         )  # fmt: skip
-        self.mixing_ = fit.choice.blend.mixing
-        self.diffusion_ = fit.choice.blend.diffusion
-        self.smoothing_ = fit.choice.blend.smoothing
-        self.weak_labels_ = fit.choice.blend.students
-        self.self_training_ = fit.choice.blend.linear
-        self.temperature_ = fit.choice.temperature
-        self.out_of_fold_accuracy_ = fit.choice.accuracy
-        self.out_of_fold_log_loss_ = fit.choice.log_loss
-        self.labelled_, self.labelled_codes_ = labels.index, labels.codes
-        self.history_ = {
-            family: {name: curve.numpy() for name, curve in members.history.items()}
-            for family, members in fit.members.items()
-        }
-        self.n_iter_ = max(members.epochs for members in fit.members.values())
-        self.filter_weights_ = mean_filter_weights(network, graph)
-        self.embedding_ = embedding(fit.states, points)
+        plain = predictor.finished(fit.distributions)
+        free = np.ones(problem.count, dtype=bool)
+        free[labels.index] = False
+        self.class_prior_ = decide_priors(self.class_priors, self.classes_, plain[free].astype(float), assumed, labels)
+        ratio = self.class_prior_ / assumed
+        predictor = replace(predictor, ratio=ratio)
+        self.predictor_ = replace(predictor, distributions=predictor.finished(fit.distributions))
+        self.temperature_ = fit.temperature
+        self.out_of_fold_accuracy_ = fit.accuracy
+        self.out_of_fold_log_loss_ = fit.log_loss
+        self.labelled_, self.labelled_codes_, self.folds_ = labels.index, labels.codes, labels.fold
+        self.out_of_fold_probabilities_ = np.full((len(labels.index), labels.classes), np.nan)
+        if len(fit.out_of_fold) == int(labels.judged.sum()):
+            self.out_of_fold_probabilities_[labels.judged] = fit.out_of_fold
+        self.family_accuracy_ = fit.alone
+        self.history_ = {member.title: getattr(member.fitted, "history", {}) for member in fit.members}
+        self.n_iter_ = max([1, *(int(curves["epoch"][-1]) for curves in self.history_.values() if curves.get("epoch"))])
+        self.filter_importance_ = filter_importance(fit.members, labels)
+        self.embedding_ = embedding(fit.members, problem.points)
         self._label()
 
     def _label(self) -> None:
         """Everything that follows from the predictor and the given labels."""
-        self.graph_ = self.predictor_.graph.to("cpu")
-        self.component_labelled_ = self.predictor_.component_labelled.cpu().numpy()
-        distributions = sharpen(self.predictor_.distributions.cpu().numpy(), self.predictor_.temperature)
+        views = self.predictor_.problem.views
+        self.graph_ = next(iter(views.values())).graph.to("cpu")
+        # Strong and weak components of a symmetric graph are the same; the strong ones need no transposed copy.
+        _, component = connected_components(self.graph_.to_scipy(), connection="strong")
+        self.component_labelled_ = np.isin(component, component[self.labelled_])
+        distributions = self.predictor_.distributions.copy()
         distributions[self.labelled_] = np.eye(len(self.classes_), dtype=distributions.dtype)[self.labelled_codes_]
         self.label_distributions_ = distributions
         self.transduction_ = self.classes_[distributions.argmax(axis=1)]
+        members, blend = self.predictor_.members, self.predictor_.blend
+        self.family_shares_ = {m.title: share for m, share in zip(members, blend.shares, strict=True)}
 
     def predict_proba(self, X: Any, *, graph: Any = None) -> npt.NDArray[np.float32]:
         """Class probabilities [M, C] of new points X [M, F], columns in the order of ``classes_``.
 
-        New points are joined to their k nearest training points, which stay as they are; O(k) each. Where the
-        training graph was given, ``graph``, scipy sparse [M, N], gives the new points' edges to the training
-        points; without it they are judged by their features alone.
+        New points are joined to their k nearest training points, which stay as they are; O(k) each. Where a graph was
+        given to :meth:`fit`, ``graph``, scipy sparse [M, N], gives the new points' edges to the training points in it;
+        without it they are judged by their features and neighbors.
         """
         check_is_fitted(self, "predictor_")
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
@@ -364,6 +368,21 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"`n` must be at least 1, but got {n}.")
         return suggest_points(self.graph_, self.label_distributions_, self.labelled_, self.component_labelled_, n)
 
+    def suspects(self, n: int | None = None) -> list[Suspect]:
+        """Given labels that look wrong, most suspicious first: held-out models contradict them.
+
+        Args:
+            n: How many at most; ``None``: all.
+        """
+        check_is_fitted(self, "predictor_")
+        found = suspect_labels(self.labelled_, self.labelled_codes_, self.out_of_fold_probabilities_, self.classes_)
+        return found if n is None else found[:n]
+
+    def describe(self) -> str:
+        """What was learnt from what, what was decided, and how good it probably is, in a few lines."""
+        check_is_fitted(self, "predictor_")
+        return described(self)
+
     def save(self, folder: str | Path) -> None:
         """Write the fitted classifier to a folder: safetensors and JSON, whole or not at all.
 
@@ -377,23 +396,25 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Read a classifier that :meth:`save` wrote, on any device. Nothing is unpickled.
 
         Raises:
-            ArtifactError: The folder is damaged, was changed, or is of another kind or a newer format.
+            ArtifactError: The folder is damaged, was changed, or is of another kind or another format.
         """
         config, arrays = read_folder(folder)
         try:
             return cls._restored(config, arrays, device)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, OverflowError) as error:
             reason = " ".join(str(error).split())[:200]
             raise ArtifactError(f"{folder} is not a complete saved model: {reason}") from error
 
     @classmethod
     def _restored(cls, config: dict[str, Any], arrays: Arrays, device: str | torch.device) -> SobolevClassifier:
         self = cls(**saving.settings(config["settings"]))
+        check_settings(self.get_params(deep=False), list(FAMILIES))
         saving.put_together(self, config, arrays, device)
         self._label()
         # Parts that contradict each other show when they are used: better here than at the first prediction.
-        if self.predictor_(np.zeros((1, self.n_features_in_))).shape != (1, len(self.classes_)):
-            raise ValueError("its classes and its networks do not fit")
+        found = self.predictor_(np.zeros((1, self.n_features_in_)))
+        if found.shape != (1, len(self.classes_)) or not np.isfinite(found).all():
+            raise ValueError("its classes and its families do not fit")
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -401,8 +422,35 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
+    def __getstate__(self) -> dict[str, Any]:
+        # What a warm start keeps is found again by a fit.
+        return {name: value for name, value in super().__getstate__().items() if name != "_kept"}
+
 
 def _seed(random_state: Any) -> int | None:
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
     return None if random_state is None else int(random_state)
+
+
+def _place(device: str | torch.device | None, X: Any) -> str | torch.device:
+    """The device to compute on: as told, or the GPU where there is one and X is large enough."""
+    if device is None:
+        return "cpu"
+    if device != "auto":
+        return device
+    large = X.shape[0] * min(X.shape[1], 256) >= _GPU_ENTRIES
+    return "cuda" if large and torch.cuda.is_available() else "cpu"
+
+
+def _arrays_of(graph: Any) -> list[Any]:
+    """What a graph is made of, for comparing it with another."""
+    if graph is None:
+        return []
+    if sp.issparse(graph):
+        csr = sp.csr_array(graph)
+        return [csr.data, csr.indices, csr.indptr]
+    if hasattr(graph, "indptr"):
+        return [part.cpu().numpy() for part in (graph.indptr, graph.indices, graph.weight)]
+    parts = graph if isinstance(graph, tuple) else (graph,)
+    return [np.asarray(part) for part in parts if part is not None]

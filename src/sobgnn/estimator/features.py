@@ -1,4 +1,4 @@
-"""Features as the networks and the neighbour search want them: scaled, dense, not too many."""
+"""Columns as networks and the neighbor search want them: scaled, dense, not too many."""
 
 from __future__ import annotations
 
@@ -10,22 +10,29 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-Scale = Literal["range", "standard", "range-unit", "unit"]
+Scale = Literal["range", "standard", "range-unit", "unit", "rank"]
 
 _ROWS_PER_BLOCK = 8192
+# Knots of a column's distribution that the scale "rank" keeps.
+_KNOTS = 129
+# Rows and columns up to which an exact decomposition of their products is quick.
+_EXACT_ROWS, _EXACT_COLUMNS = 4000, 2048
+# Scaled values are kept within this: a point so far off has no neighbors worth telling apart, and squares stay finite.
+_FARTHEST = 1e6
 
 
 @dataclass(frozen=True)
 class FeatureMap:
-    r"""An affine map learned from the training points, kept as arrays.
+    r"""A map of columns learned from the training points, kept as arrays.
 
-    .. math:: z = g \, (u((x - m) \odot f \, V) - c)
+    .. math:: z = g \, (u((r(x) - m) \odot f \, V) - c)
 
-    with u either the identity or the division of each row by its length, after which Euclidean distances are those
-    of angles; rows without a direction are put opposite to c. Dense X is centred and scaled (m, f) and, where it has
-    more than ``n_components`` columns, projected on its principal components V. Sparse X with more columns than that
-    is never made dense: V are its right singular vectors (no centring), rows get length 1, as is usual for texts. g
-    brings the mean variance of the outcome to 1.
+    with r either the identity or the normal score of each value's rank in its column, and u either the identity or the
+    division of each row by its length, after which Euclidean distances are those of angles; rows without a direction
+    are put opposite to c. Dense X is centred and scaled (m, f) and, where it has more than ``n_components`` columns,
+    projected on its principal components V. Sparse X with more columns than that is never made dense: V are its right
+    singular vectors (no centring), rows get length 1, as is usual for texts. g brings the mean variance of the outcome
+    to 1.
 
     Attributes:
         shift: m [F], or ``None`` for 0.
@@ -35,6 +42,8 @@ class FeatureMap:
         gain: g.
         unit_rows: Whether u divides rows by their length.
         num_features: F.
+        knots: Values of each column, ascending, [K, F], or ``None`` where r is the identity.
+        scores: Their normal scores, [K, F].
     """
 
     shift: npt.NDArray[np.float64] | None
@@ -44,6 +53,8 @@ class FeatureMap:
     gain: float
     unit_rows: bool
     num_features: int
+    knots: npt.NDArray[np.float64] | None = None
+    scores: npt.NDArray[np.float64] | None = None
 
     @classmethod
     def fit(cls, X: Any, *, scale: Scale | None, n_components: int | None, seed: int) -> FeatureMap:
@@ -53,9 +64,10 @@ class FeatureMap:
             X: Finite.
             scale: For dense X. ``"range"``: columns are centred and divided by their largest minus smallest entry;
                 ``"standard"``: by their standard deviation; ``"range-unit"``: as ``"range"``, then each row by its
-                length; ``"unit"``: columns are centred, rows divided by their length; ``None``: nothing.
-            n_components: Columns at the most; ``None`` for no limit.
-            seed: Of the randomised singular value decomposition, for sparse X.
+                length; ``"unit"``: columns are centred, rows divided by their length; ``"rank"``: the normal scores
+                of ranks, for heavy tails; ``None``: nothing.
+            n_components: Columns at most; ``None`` for no limit.
+            seed: Of the random parts of a decomposition.
         """
         width = X.shape[1]
         reduce = n_components is not None and width > n_components and X.shape[0] > 1
@@ -65,10 +77,12 @@ class FeatureMap:
         if scale is None:
             plain = cls(None, None, None, None, 1.0, False, width)
         else:
-            shift, factor, variance = _moments(X, scale)
-            plain = cls(shift, factor, None, None, _gain(variance), False, width)
+            knots, scores = _ranks(X, seed) if scale == "rank" else (None, None)
+            start = cls(None, None, None, None, 1.0, False, width, knots, scores)
+            shift, factor, variance = _moments(X, scale, start)
+            plain = replace(start, shift=shift, factor=factor, gain=_gain(variance))
         if reduce and n_components:
-            plain = _with_principal_components(plain, X, n_components)
+            plain = _with_principal_components(plain, X, n_components, seed)
         return _with_unit_rows(plain, X) if scale is not None and scale.endswith("unit") else plain
 
     @property
@@ -80,11 +94,19 @@ class FeatureMap:
         """X [M, F] to [M, D]."""
         out = np.empty((X.shape[0], self.num_outputs), np.float32)
         for rows, block in _blocks(X, keep_sparse=self.shift is None and self.basis is not None):
-            out[rows] = self._apply(block)
+            with np.errstate(over="ignore", invalid="ignore"):
+                z = self._apply(block)
+            out[rows] = np.nan_to_num(z, nan=0.0).clip(-_FARTHEST, _FARTHEST)
         return out
 
+    def _ranked(self, block: Any) -> Any:
+        if self.knots is None or self.scores is None:
+            return block
+        columns = zip(block.T, self.knots.T, self.scores.T, strict=True)
+        return np.stack([np.interp(values, knots, scores) for values, knots, scores in columns], axis=1)
+
     def _apply(self, block: Any) -> npt.NDArray[np.float64]:
-        z = block
+        z = self._ranked(block)
         if self.shift is not None:
             z = z - self.shift
         if self.factor is not None:
@@ -92,7 +114,8 @@ class FeatureMap:
         if self.basis is not None and sp.issparse(z):
             z = z @ self.basis
         elif self.basis is not None:  # centred, so single precision loses nothing that the outcome could hold
-            z = (z.astype(np.float32) @ self.basis.astype(np.float32)).astype(np.float64)
+            bounded = z.clip(-_FARTHEST, _FARTHEST).astype(np.float32)
+            z = (bounded @ self.basis.astype(np.float32)).astype(np.float64)
         if self.unit_rows:
             z = _unit(z, self.center)
         if self.center is not None:
@@ -106,10 +129,27 @@ class FeatureMap:
 
     @classmethod
     def from_arrays(cls, parts: dict[str, npt.NDArray[Any]]) -> FeatureMap:
-        """The map that :meth:`arrays` took apart."""
+        """The map that :meth:`arrays` took apart.
+
+        Raises:
+            ValueError: The parts contradict each other.
+        """
         get = parts.get
-        last = (parts["gain"].item(), parts["unit_rows"].item(), parts["num_features"].item())
-        return cls(get("shift"), get("factor"), get("basis"), get("center"), *last)
+        width = int(parts["num_features"].item())
+        made = cls(
+            get("shift"), get("factor"), get("basis"), get("center"), float(parts["gain"].item()),
+            bool(parts["unit_rows"].item()), width, get("knots"), get("scores"),
+        )  # fmt: skip
+        shapes = [(made.shift, (width,)), (made.factor, (width,)), (made.center, (made.num_outputs,))]
+        fits = all(part is None or part.shape == shape for part, shape in shapes)
+        fits &= made.basis is None or (made.basis.ndim == 2 and made.basis.shape[0] == width)
+        fits &= (made.knots is None) == (made.scores is None)
+        if made.knots is not None and made.scores is not None:
+            fits &= made.knots.ndim == 2 and made.knots.shape == made.scores.shape and made.knots.shape[1] == width
+        numbers = [part for name, part in parts.items() if name not in ("unit_rows", "num_features")]
+        if not fits or not all(part.dtype.kind == "f" and np.isfinite(part).all() for part in numbers):
+            raise ValueError("the parts of its feature map contradict each other")
+        return made
 
 
 def _blocks(X: Any, *, keep_sparse: bool) -> Iterator[tuple[slice, Any]]:
@@ -122,42 +162,101 @@ def _blocks(X: Any, *, keep_sparse: bool) -> Iterator[tuple[slice, Any]]:
             yield rows, np.asarray(block, dtype=np.float64)
 
 
-def _moments(X: Any, scale: Scale) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _ranks(X: Any, seed: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Some values of each column and the normal scores of their mean ranks, [K, F] each, by a sample of the rows."""
+    from scipy.stats import norm
+
+    count, most = X.shape[0], 20_000
+    picked = slice(None) if count <= most else np.sort(np.random.default_rng(seed).permutation(count)[:most])
+    sample = X[picked].toarray() if sp.issparse(X) else np.asarray(X[picked], dtype=np.float64)
+    columns = []
+    for column in sample.T:
+        values, counts = np.unique(column, return_counts=True)
+        middle = (np.cumsum(counts) - counts / 2) / len(column)
+        if len(values) > _KNOTS:
+            kept = np.unique(np.searchsorted(middle, np.linspace(0, 1, _KNOTS)).clip(0, len(values) - 1))
+            values, middle = values[kept], middle[kept]
+        columns.append((values, norm.ppf(middle)))
+    longest = max(len(values) for values, _ in columns)
+    knots, scores = (
+        np.stack([np.pad(pair[part], (0, longest - len(pair[part])), mode="edge") for pair in columns], axis=1)
+        for part in (0, 1)
+    )
+    return knots, scores
+
+
+def _moments(
+    X: Any, scale: Scale, start: FeatureMap
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Column means, factors (0 where a column is constant up to rounding), and variances after both."""
     n, width = X.shape
-    total = np.zeros(width)
-    low, high = np.full(width, np.inf), np.full(width, -np.inf)
+    low, high, total = np.full(width, np.inf), np.full(width, -np.inf), np.zeros(width)
     for _, block in _blocks(X, keep_sparse=False):
-        total += block.sum(axis=0)
-        np.minimum(low, block.min(axis=0), out=low)
-        np.maximum(high, block.max(axis=0), out=high)
-    mean = total / n
+        ranked = start._ranked(block)
+        total += ranked.sum(axis=0)
+        np.minimum(low, ranked.min(axis=0), out=low)
+        np.maximum(high, ranked.max(axis=0), out=high)
+    mean = (total / n).clip(low, high)
+    # In units of its own extent, so that the squares of very small or large values are not lost.
+    extent = high - low
+    unit = np.where((extent > 0) & np.isfinite(extent), extent, 1.0)
     square = np.zeros(width)
     for _, block in _blocks(X, keep_sparse=False):
-        square += np.square(block - mean).sum(axis=0)
+        square += np.square((start._ranked(block) - mean) / unit).sum(axis=0)
     deviation = np.sqrt(square / n)
-    live = deviation > 1e-9 * np.abs(mean)
+    # What rounding alone leaves of a constant column is not information.
+    rounding = 8 * np.finfo(np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64).eps
+    live = (deviation > 0) & (extent > rounding * np.maximum(np.abs(low), np.abs(high)))
     if scale == "unit":  # one factor for all columns, so that none of them is scaled against the others
-        size = np.full(width, np.sqrt(np.square(deviation).mean()) or 1.0)
+        largest = unit[live].max(initial=0.0) or 1.0
+        size = np.full(width, largest * np.sqrt(np.square(deviation * (unit / largest)).mean()) or 1.0)
+    elif scale == "rank":
+        size = np.ones(width)
     else:
-        size = deviation if scale == "standard" else high - low
-    factor = np.where(live, 1 / np.where(live, size, 1.0), 0.0)
-    return mean, factor, np.square(deviation * factor)
+        size = deviation * unit if scale == "standard" else unit
+    with np.errstate(over="ignore"):
+        factor = np.where(live, 1 / np.where(live, size, 1.0), 0.0)
+    factor = np.where(np.isfinite(factor), factor, 0.0)
+    return mean, factor, np.square(deviation * unit * factor)
 
 
-def _with_principal_components(plain: FeatureMap, X: Any, n_components: int) -> FeatureMap:
-    width = X.shape[1]
-    total, product = np.zeros(width), np.zeros((width, width))
-    for _, block in _blocks(X, keep_sparse=False):
-        z = plain._apply(block)
-        total += z.sum(axis=0)
-        product += z.T @ z
-    mean = total / X.shape[0]
-    values, vectors = np.linalg.eigh(product / X.shape[0] - np.outer(mean, mean))
-    basis, values = _signed(vectors[:, ::-1][:, :n_components]), values[::-1][:n_components]
+def _with_principal_components(plain: FeatureMap, X: Any, n_components: int, seed: int) -> FeatureMap:
+    count, width = X.shape
+    if width > _EXACT_COLUMNS or count < width:
+        mean, values, basis = _components_of_rows(plain, X, n_components, seed)
+    else:
+        total, product = np.zeros(width), np.zeros((width, width))
+        for _, block in _blocks(X, keep_sparse=False):
+            z = plain._apply(block)
+            total += z.sum(axis=0)
+            product += z.T @ z
+        mean = total / count
+        values, vectors = np.linalg.eigh(product / count - np.outer(mean, mean))
+        basis, values = _signed(vectors[:, ::-1][:, :n_components]), values[::-1][:n_components]
     gain = _gain(values.clip(min=0))
     # The plain map's own gain has been applied to the products already.
-    return FeatureMap(plain.shift, plain.factor, basis, mean @ basis / plain.gain, gain * plain.gain, False, width)
+    return replace(plain, basis=basis, center=mean @ basis / plain.gain, gain=gain * plain.gain)
+
+
+def _components_of_rows(
+    plain: FeatureMap, X: Any, n_components: int, seed: int
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Mean, variances and principal components by the products of rows, at most some thousand of them."""
+    count = X.shape[0]
+    picked = np.arange(count)
+    if count > _EXACT_ROWS:
+        picked = np.sort(np.random.default_rng(seed).permutation(count)[:_EXACT_ROWS])
+    z = np.concatenate([plain._apply(block) for _, block in _blocks(X[picked], keep_sparse=False)])
+    mean = z.mean(axis=0)
+    z -= mean
+    values, vectors = np.linalg.eigh(z @ z.T)
+    order = np.argsort(values)[::-1][: min(n_components, len(z) - 1)]
+    values, vectors = values[order], vectors[:, order]
+    kept = values > 1e-12 * max(values.max(initial=0.0), np.finfo(float).tiny)
+    kept[0] = True
+    values, vectors = values[kept], vectors[:, kept]
+    basis = z.T @ vectors / np.sqrt(values.clip(min=np.finfo(float).tiny))
+    return mean, values / len(z), _signed(basis)
 
 
 def _with_unit_rows(plain: FeatureMap, X: Any) -> FeatureMap:
@@ -165,7 +264,7 @@ def _with_unit_rows(plain: FeatureMap, X: Any) -> FeatureMap:
     n, width = X.shape[0], plain.num_outputs
     # What `plain` takes off after its projection is taken off before it, so that lengths are of centred rows.
     shift = plain.shift if plain.shift is not None else np.zeros(plain.num_features)
-    bare = FeatureMap(shift, plain.factor, plain.basis, None, 1.0, True, plain.num_features)
+    bare = replace(plain, shift=shift, center=None, gain=1.0, unit_rows=True)
     total, square = np.zeros(width), np.zeros(width)
     for _, block in _blocks(X, keep_sparse=False):
         z = bare._apply(block)
@@ -187,10 +286,12 @@ def _fit_sparse(X: Any, rank: int, seed: int) -> FeatureMap:
 def _unit(z: npt.NDArray[np.float64], center: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
     """Rows of length 1; one of zeros becomes the direction opposite to ``center``.
 
-    Left at zero it would be nearer to any row than they are to each other, and so a neighbour of all.
+    Left at zero it would be nearer to any row than they are to each other, and so a neighbor of all.
     """
-    length = np.sqrt(np.square(z).sum(axis=1, keepdims=True))
-    out = z / np.where(length > 0, length, 1.0)
+    largest = np.abs(z).max(axis=1, keepdims=True)
+    scaled = z / np.where(largest > 0, largest, 1.0)
+    length = np.sqrt(np.square(scaled).sum(axis=1, keepdims=True))
+    out = scaled / np.where(length > 0, length, 1.0)
     if center is not None:
         size = np.sqrt(np.square(center).sum())
         away = -center / size if size > 0 else np.eye(1, len(center))[0]

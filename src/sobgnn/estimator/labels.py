@@ -1,14 +1,109 @@
-"""Labels as people give them, with holes, to classes and codes."""
+"""Labels as people give them, to classes and codes; and which of them are held out when."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from sklearn.utils.multiclass import check_classification_targets
+from torch import Tensor
 
 UNLABELLED = -1
+# Parts of the labels that are held out in turn.
+FOLDS = 4
+# A class with fewer labels than this keeps all of them in every fold: holding one out would leave too little.
+LEAST_PER_CLASS = 3
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labelled points, and the fold in which each of them is held out.
+
+    A *signal* is what a family learns without one fold, or from all labels: signal f < ``folds`` does not see fold f,
+    the last one sees everything.
+
+    Args:
+        index: int64 [L], the labelled points.
+        codes: int64 [L], their classes.
+        weight: float64 [L], what each label counts; 1 on average.
+        fold: int64 [L], in [0, folds), or -1 for a label that is never held out.
+        classes: C.
+    """
+
+    index: npt.NDArray[np.int64]
+    codes: npt.NDArray[np.int64]
+    weight: npt.NDArray[np.float64]
+    fold: npt.NDArray[np.int64]
+    classes: int
+
+    @property
+    def folds(self) -> int:
+        """Number of folds; 0 where nothing is held out."""
+        return int(self.fold.max(initial=-1)) + 1
+
+    @property
+    def judged(self) -> npt.NDArray[np.bool_]:
+        """Which labels are held out in some fold, [L]."""
+        return np.asarray(self.fold >= 0)
+
+    def known(self) -> npt.NDArray[np.bool_]:
+        """Which labels each signal sees, [folds + 1, L]."""
+        signals = np.arange(self.folds + 1)
+        return np.asarray(self.fold != np.where(signals < self.folds, signals, -2)[:, None])
+
+    def shares(self) -> npt.NDArray[np.float64]:
+        """What each label counts in each signal, [folds + 1, L], rows summing to 1.
+
+        A class weighs as much where some of its labels are held out as where none are. Else a held-out label would be
+        of a class that has fewer labels than the others, and every family would lean away from it.
+        """
+        known = self.known() * self.weight
+        of_class = np.eye(self.classes)[self.codes]
+        have = known @ of_class
+        whole = self.weight @ of_class
+        factor = np.divide(whole, have, out=np.zeros_like(have), where=have > 0)
+        shares: npt.NDArray[np.float64] = known * factor[:, self.codes]
+        return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+    def tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """The labelled points and their classes, int64 [L] each."""
+        return torch.from_numpy(self.index).to(device), torch.from_numpy(self.codes).to(device)
+
+    def out_of_fold(self, probabilities: Tensor) -> npt.NDArray[np.float64]:
+        """Of probabilities [folds + 1, N, C], those of each judged label by the signal that does not see it: [J, C]."""
+        rows = torch.from_numpy(self.fold[self.judged]), torch.from_numpy(self.index[self.judged])
+        found = probabilities[rows[0].to(probabilities.device), rows[1].to(probabilities.device)]
+        values: npt.NDArray[np.float64] = found.double().cpu().numpy()
+        return values
+
+
+def with_folds(
+    codes: npt.NDArray[np.int64], weight: npt.NDArray[np.float64], classes: int, generator: np.random.Generator
+) -> Labels:
+    """Labels of points [N] (-1: none) in stratified folds; classes of fewer than 3 labels are never held out."""
+    index = np.flatnonzero(codes >= 0)
+    given = codes[index]
+    counts = np.bincount(given, minlength=classes)
+    enough = counts[given] >= LEAST_PER_CLASS
+    fold = np.full(len(given), -1)
+    if enough.any():
+        fold[enough] = stratified_folds(given[enough], min(FOLDS, int(counts.max())), generator)
+    return Labels(index, given, weight / weight.mean(), fold, classes)
+
+
+def stratified_folds(codes: npt.NDArray[np.int64], folds: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+    """A fold for each label [L], every class spread over the folds as evenly as it goes."""
+    fold = np.empty(len(codes), np.int64)
+    offset = 0
+    for code in np.unique(codes):
+        members = generator.permutation(np.flatnonzero(codes == code))
+        # The next class goes on where this one ended, so that small classes do not all fill the first folds.
+        fold[members] = (np.arange(len(members)) + offset) % folds
+        offset += len(members)
+    return fold
 
 
 def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
@@ -60,7 +155,13 @@ def class_weights(how: Any, classes: npt.NDArray[Any], codes: npt.NDArray[np.int
     unknown = [key for key in how if key not in set(classes.tolist())]
     if unknown:
         raise ValueError(f"`class_weight` must name classes of y, but {unknown} are not among them.")
-    return np.array([float(how.get(name, 1.0)) for name in classes.tolist()])[codes]
+    try:
+        values = np.array([float(how.get(name, 1.0)) for name in classes.tolist()])
+    except (TypeError, ValueError):
+        raise ValueError(f"`class_weight` must hold numbers, but got {dict(how)!r}.") from None
+    if not (np.isfinite(values).all() and (values >= 0).all() and values[codes].sum() > 0):
+        raise ValueError(f"`class_weight` must be finite, at least 0 and not all 0, but got {dict(how)!r}.")
+    return values[codes]
 
 
 def _missing(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

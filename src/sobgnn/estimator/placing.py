@@ -1,67 +1,90 @@
-"""X, y and a graph as people give them, to what a fit works on: points, a graph, and who learns from which labels."""
+"""X and a graph as people give them, to points, columns and graphs that families learn on."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 import torch
+from torch import Tensor
 
-from sobgnn.estimator.ensemble import Labels, stratified_folds
 from sobgnn.estimator.features import FeatureMap
-from sobgnn.estimator.predictor import Attaching
+from sobgnn.estimator.problem import View
 from sobgnn.estimator.scaling import Scales
 from sobgnn.graphs.given import as_graph
 from sobgnn.graphs.graph import Graph, Symmetrize
 from sobgnn.graphs.knn import Bandwidth, graph_from_neighbors, mean_distance
 from sobgnn.graphs.reweight import reweight
 from sobgnn.neighbors import nearest
+from sobgnn.operators import SobolevOperators
 from sobgnn.runtime.ranks import Ranks
 
-# Parts of the labels that are held out in turn. Members beyond that many learn from all labels.
-FOLDS = 4
+# Columns up to which trees read them as they came; wider tables they read as networks do.
+_TREE_COLUMNS = 1024
 
 
-class Points(NamedTuple):
-    """What networks read of X and what neighbours are found by; often the same.
+@dataclass(frozen=True)
+class Maps:
+    """What makes of raw X [N, F] what families read.
 
     Attributes:
-        features: X to what networks read.
-        z: float32 [N, D], that.
-        place: X to what neighbours are found by.
-        places: float32 [N, D'], that.
+        networks: What networks read.
+        neighbors: What neighbors are found by; often the same.
+        trees: What trees read, each column by itself; ``None``: what networks read.
     """
 
-    features: FeatureMap
-    z: npt.NDArray[np.float32]
-    place: FeatureMap
-    places: npt.NDArray[np.float32]
+    networks: FeatureMap
+    neighbors: FeatureMap
+    trees: FeatureMap | None
 
-    def attached(self, attaching: Attaching, device: torch.device) -> Attaching:
-        """How new points are joined, by the neighbours' own scaling where they have one."""
-        if self.place is self.features:
-            return attaching
-        return replace(attaching, features=self.place, points=torch.from_numpy(self.places).to(device))
+    @classmethod
+    def fit(cls, X: Any, scales: Scales, n_components: int | None, seed: int) -> Maps:
+        """The maps of X, dense or sparse, in the given scalings."""
+        networks = FeatureMap.fit(X, scale=scales.networks, n_components=n_components, seed=seed)
+        neighbors = networks
+        if scales.neighbors != scales.networks:
+            neighbors = FeatureMap.fit(X, scale=scales.neighbors, n_components=n_components, seed=seed)
+        trees = None
+        if not sp.issparse(X) and X.shape[1] <= _TREE_COLUMNS:
+            # Trees do not mind scales; single precision does.
+            trees = FeatureMap.fit(X, scale="range", n_components=None, seed=seed)
+        return cls(networks, neighbors, trees)
+
+    def columns(self, X: Any, points: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """What trees read of X, whose points networks read."""
+        return points if self.trees is None else self.trees(X)
 
 
-def scaled_points(X: Any, scales: Scales, n_components: int | None, seed: int) -> Points:
-    """X [N, F], dense or sparse, in both scalings."""
-    features = FeatureMap.fit(X, scale=scales.networks, n_components=n_components, seed=seed)
-    z = features(X)
-    if scales.neighbors == scales.networks:
-        return Points(features, z, features, z)
-    place = FeatureMap.fit(X, scale=scales.neighbors, n_components=n_components, seed=seed)
-    return Points(features, z, place, place(X))
+@dataclass(frozen=True)
+class Attaching:
+    """How a new point finds its neighbors among the training points.
+
+    Args:
+        k: Neighbors of a new point.
+        metric: Distance.
+        method: Neighbor search.
+        recall: Share of true neighbors an approximate search has to find.
+        bandwidth: σ of the training graph's kernel; ``None`` where it is local.
+        reach: Distance of each training point to its k-th neighbor [N], for a local σ.
+    """
+
+    k: int
+    metric: Any = "euclidean"
+    method: Any = "auto"
+    recall: float = 0.95
+    bandwidth: float | None = None
+    reach: npt.NDArray[np.float32] | None = None
 
 
-def given_graph(graph: Any, count: int, alpha: int) -> tuple[Graph, Attaching]:
-    """A graph of so many points in any form that is understood; one of 0/1 weights gets others where α > 1."""
+def given_graph(graph: Any, count: int, alpha: int) -> Graph:
+    """A graph of ``count`` points in any form that is understood; 0/1 weights are told apart where α > 1."""
     built = as_graph(graph, count)
     if alpha > 1 and built.num_edges and bool((built.weight == 1).all()):
         built = reweight(built)  # powers of 0/1 weights would all be the same
-    return built, Attaching(0)
+    return built
 
 
 def neighbor_graph(
@@ -73,7 +96,7 @@ def neighbor_graph(
     symmetrize: Symmetrize,
     ranks: Ranks,
 ) -> tuple[Graph, Attaching]:
-    """The graph of each point's k nearest neighbours, or of all others where these are fewer."""
+    """The graph of each point's k nearest neighbors, or of all others where these are fewer."""
     k = min(k, len(places) - 1)
     device = ranks.device
     found = nearest(
@@ -92,26 +115,13 @@ def neighbor_graph(
     )
 
 
-def shared_labels(
-    codes: npt.NDArray[np.int64],
-    weight: npt.NDArray[np.float64],
-    hold_out: bool,
-    n_members: int,
-    generator: np.random.Generator,
-) -> Labels:
-    """Who learns from which labels.
+def view_of(graph: Graph, alpha: int, epsilon: float, ranks: Ranks) -> View:
+    """A graph as families use it. ε is relative to its weights: the operators do not change when both are scaled."""
+    operators = SobolevOperators(graph.to(ranks.device), alpha, epsilon)
+    degree = int(graph.degree.double().mean().round()) if graph.num_nodes else 1
+    return View(graph, operators, max(1, (degree + 1) // 2), ranks)
 
-    Args:
-        codes: int64 [N], -1 where unlabelled.
-        weight: float64 [L], of the labelled points.
-        hold_out: Whether labels are held out in turn.
-        n_members: Members of a family; where they are fewer than the folds, some labels are never held out.
-        generator: Draws folds and seeds.
-    """
-    index = np.flatnonzero(codes >= 0)
-    given = codes[index]
-    folds = min(FOLDS, int(np.bincount(given).max())) if hold_out else 1
-    fold = stratified_folds(given, folds, generator) if folds > 1 else np.full(len(given), -1)
-    fold[fold >= n_members] = -1
-    seeds = [int(seed) for seed in generator.integers(2**31, size=n_members)]
-    return Labels(index, given, weight, fold, seeds)
+
+def as_tensor(array: npt.NDArray[np.float32], device: torch.device) -> Tensor:
+    """An array where the families compute."""
+    return torch.from_numpy(array).to(device)

@@ -1,9 +1,9 @@
-"""What a fitted classifier knows, and what it makes of new points."""
+"""What a fitted classifier knows, and what it predicts for new points."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,104 +14,48 @@ import torch
 from torch import Tensor
 
 from sobgnn.estimator.blending import Blend
-from sobgnn.estimator.ensemble import Network, apply_layer, feature_logits, layer_parameters
-from sobgnn.estimator.features import FeatureMap
-from sobgnn.estimator.selftraining import linear_probabilities
+from sobgnn.estimator.fit import Member
+from sobgnn.estimator.placing import Attaching, Maps, as_tensor
+from sobgnn.estimator.priors import shift_priors
+from sobgnn.estimator.problem import GIVEN, NEIGHBORS, NewPoints, Problem
 from sobgnn.estimator.temperature import sharpen
-from sobgnn.graphs.graph import Graph
 from sobgnn.graphs.knn import gaussian_weights
 from sobgnn.neighbors.held import INDEX_QUERIES, HeldPoints
-from sobgnn.operators import SobolevOperators
 from sobgnn.operators.attached import Attachment, attach
 
 _POINTS_PER_BATCH = 16384
 
 
 @dataclass(frozen=True)
-class Attaching:
-    """How a new point finds its place among the training points.
-
-    Args:
-        k: Neighbours of a new point; 0 where the graph was given, so that points have no place of their own.
-        metric: Distance.
-        method: Neighbour search.
-        recall: Share of true neighbours an approximate search has to find.
-        bandwidth: σ of the training graph's kernel; ``None`` where it is local.
-        reach: Distance of each training point to its k-th neighbour [N], for a local σ.
-        features: Raw features to those that neighbours are found by; ``None``: as the members read them.
-        points: [N, D], the training points by those; ``None``: as the members read them.
-    """
-
-    k: int
-    metric: Any = "euclidean"
-    method: Any = "auto"
-    recall: float = 0.95
-    bandwidth: float | None = None
-    reach: npt.NDArray[np.float32] | None = None
-    features: FeatureMap | None = None
-    points: Tensor | None = None
-
-
-@dataclass(frozen=True)
 class Predictor:
-    """Everything prediction reads; tensors on one device.
+    """Everything prediction reads.
 
     Attributes:
-        network: Shape of the members.
-        features: Raw features to those the members read.
-        points: [N, D], the training points as the members read them.
-        operators: Of the training graph.
-        graph_parameters: Stacked parameters of the S-SobGNNs; empty where there are none (mixing fixed at 0).
-        feature_parameters: Stacked parameters of the perceptrons; empty where there are none (mixing fixed at 1).
-        student_parameters: Stacked parameters of the students; empty where there are none.
-        linear_parameters: ``weight`` [D, C] and ``bias`` [C] of the linear classifier; empty where there is none.
-        states: Hidden rows of the training points, [N, S, h] for each layer but the last.
-        parts: What the other families say of the training points, smoothed, [N, 4, C].
-        distributions: Class probabilities of the training points, [N, C].
-        component_labelled: bool [N], whether a point's component of the graph holds a label.
-        blend: How the families become one.
+        maps: Raw features to those that families read.
+        problem: The training points and their graphs.
+        places: [N, D'], the training points as neighbors are found by.
+        attaching: How new points find neighbors; ``None`` where there is no graph of neighbors.
+        members: The families.
+        blend: How they become one.
         temperature: Divides the logits of the result.
-        attaching: How new points are joined.
+        ratio: How much more common each class is taken to be among all points than among the labels, [C].
+        distributions: Class probabilities of the training points, [N, C].
     """
 
-    network: Network
-    features: FeatureMap
-    points: Tensor
-    operators: SobolevOperators
-    graph_parameters: dict[str, Tensor]
-    feature_parameters: dict[str, Tensor]
-    student_parameters: dict[str, Tensor]
-    linear_parameters: dict[str, Tensor]
-    states: list[Tensor]
-    parts: Tensor
-    distributions: Tensor
-    component_labelled: Tensor
+    maps: Maps
+    problem: Problem
+    places: Tensor
+    attaching: Attaching | None
+    members: list[Member]
     blend: Blend
     temperature: float
-    attaching: Attaching
+    ratio: npt.NDArray[np.float64]
+    distributions: npt.NDArray[np.float32]
 
-    @property
-    def graph(self) -> Graph:
-        """The training graph."""
-        return self.operators.graph
-
-    def to(self, device: torch.device | str) -> Predictor:
-        """The same on another device."""
-        places = self.attaching.points
-        return replace(
-            self,
-            attaching=replace(self.attaching, points=None if places is None else places.to(device)),
-            points=self.points.to(device),
-            operators=self.operators.to(device),
-            graph_parameters={name: value.to(device) for name, value in self.graph_parameters.items()},
-            feature_parameters={name: value.to(device) for name, value in self.feature_parameters.items()},
-            student_parameters={name: value.to(device) for name, value in self.student_parameters.items()},
-            linear_parameters={name: value.to(device) for name, value in self.linear_parameters.items()},
-            states=[state.to(device) for state in self.states],
-            parts=self.parts.to(device),
-            distributions=self.distributions.to(device),
-            component_labelled=self.component_labelled.to(device),
-        )
+    def finished(self, probabilities: Tensor) -> npt.NDArray[np.float32]:
+        """Blended probabilities [M, C] at the temperature and under the class frequencies of the result."""
+        sharpened = sharpen(probabilities.double().cpu().numpy(), self.temperature)
+        return shift_priors(sharpened, self.ratio).astype(np.float32)
 
     @torch.no_grad()
     def __call__(
@@ -119,35 +63,45 @@ class Predictor:
     ) -> npt.NDArray[np.float32]:
         """Class probabilities [M, C] of new points X [M, F], raw, dense or sparse; O(k) for each.
 
-        Where there are :attr:`many` new points, their neighbours are found by an index, which is built at the first
-        such call and kept; it is the same every time, so what is said of X depends on X alone.
+        For at least :attr:`many` new points, neighbors are found by an index, which is built at the first such call
+        and kept; it is the same every time, so predictions depend on X alone.
 
         Args:
             X: Finite.
-            edges: Their edges to the training points, CSR [M, N] of positive weights, instead of neighbours by X.
+            edges: Edges to the training points in the graph that was given, CSR [M, N] of positive weights; without
+                them new points have no edge in it.
             progress: Called with (points done, points in all).
         """
         count = X.shape[0]
-        out = np.empty((count, self.distributions.shape[1]), np.float32)
+        out = np.empty((count, self.problem.classes), np.float32)
         many = self.many is not None and count >= self.many
         for start in range(0, count, _POINTS_PER_BATCH):
             rows = slice(start, min(start + _POINTS_PER_BATCH, count))
-            z = self.features(X[rows])
-            place = self.attaching.features
-            joined = self._edges(z if place is None else place(X[rows]), many) if edges is None else edges[rows]
-            out[rows] = self._batch(torch.from_numpy(z).to(self.points.device), joined)
+            out[rows] = self._batch(X[rows], None if edges is None else edges[rows], many)
             if progress is not None:
                 progress(rows.stop, count)
         return out
 
+    def _batch(self, X: Any, edges: sp.csr_array | None, many: bool) -> npt.NDArray[np.float32]:
+        problem, nodes = self.problem, self.problem.points
+        z = self.maps.networks(X)
+        joined: dict[str, Attachment] = {}
+        if self.attaching is not None:
+            place = z if self.maps.neighbors is self.maps.networks else self.maps.neighbors(X)
+            joined[NEIGHBORS] = attach(problem.views[NEIGHBORS].operators, self._edges(place, many))
+        if GIVEN in problem.views:
+            own = sp.csr_array((len(z), len(nodes)), dtype=np.float32) if edges is None else edges
+            joined[GIVEN] = attach(problem.views[GIVEN].operators, own)
+        new = NewPoints(as_tensor(z, nodes.device), self.maps.columns(X, z), joined, nodes, X)
+        return self.finished(self.blend([_drawn(member, new) for member in self.members]))
+
     def _edges(self, z: npt.NDArray[np.float32], many: bool) -> sp.csr_array:
-        how, n = self.attaching, len(self.points)
-        shape = (len(z), n)
-        if how.k == 0:
-            return sp.csr_array(shape, dtype=np.float32)
-        device = self._places.points.device
+        """Edges to the nearest training points, weighted by the training graph's kernel."""
+        how, shape = self.attaching, (len(z), len(self.places))
+        assert how is not None  # asked for only where there is a graph of neighbors
+        device = self._held.points.device
         queries = torch.from_numpy(z).to(device) if device.type == "cuda" else z
-        indices, distances = self._places.nearest(queries, how.k, approximate=many)
+        indices, distances = self._held.nearest(queries, how.k, approximate=many)
         bandwidth: Any = how.bandwidth
         if how.reach is not None:
             bandwidth = (distances[:, -1].astype(np.float64), how.reach.astype(np.float64))
@@ -156,49 +110,23 @@ class Predictor:
         return sp.csr_array((weight.ravel(), indices.astype(np.int32).ravel(), indptr), shape=shape)
 
     @cached_property
-    def _places(self) -> HeldPoints:
+    def _held(self) -> HeldPoints:
         how = self.attaching
-        return HeldPoints(self.points if how.points is None else how.points, how.metric, how.recall)
+        assert how is not None  # asked for only where there is a graph of neighbors
+        return HeldPoints(self.places, how.metric, how.recall)
 
     @property
     def many(self) -> int | None:
-        """From how many new points at once on their neighbours are found by an index; ``None``: always exactly."""
+        """Minimum number of new points at once for which an index is used; ``None``: the search is always exact."""
         how = self.attaching
-        return INDEX_QUERIES if how.k and how.method != "exact" and self._places.can_index else None
+        return INDEX_QUERIES if how is not None and how.method != "exact" and self._held.can_index else None
 
-    def _batch(self, z: Tensor, edges: sp.csr_array) -> npt.NDArray[np.float32]:
-        joined = attach(self.operators, edges)
-        plain: Tensor | None = None
-        parts: list[Tensor | None] = [None, None, None, None]
-        if self.feature_parameters:
-            plain = parts[1] = feature_logits(self.network, self.feature_parameters, z).softmax(dim=2).mean(dim=0)
-        if self.student_parameters and self.blend.students > 0:
-            parts[3] = feature_logits(self.network, self.student_parameters, z).softmax(dim=2).mean(dim=0)
-        if self.graph_parameters and (plain is None or self.blend.shares[0] > 0):
-            parts[0] = self._graph_probabilities(joined, z)
-            plain = parts[0] if plain is None else plain
-        assert plain is not None
-        around = joined.average(self.parts.flatten(1)).view(len(z), *self.parts.shape[1:])
-        for place, own in enumerate(parts):
-            if own is not None:
-                drawn = torch.lerp(own, around[:, place], self.blend.smoothing)
-                parts[place] = drawn / drawn.sum(dim=1, keepdim=True)
-        parts[2] = around[:, 2]
-        # The linear classifier is not smoothed.
-        parts.append(linear_probabilities(self.linear_parameters, z) if self.linear_parameters else None)
-        mixed = self.blend(parts)
-        # Points that reach no label through the graph are judged by their features alone, as in training.
-        reached = joined.average(self.component_labelled.float().unsqueeze(1))
-        mixed = torch.where(reached > 0, mixed, plain)
-        return sharpen((mixed / mixed.sum(dim=1, keepdim=True)).cpu().numpy(), self.temperature)
 
-    def _graph_probabilities(self, joined: Attachment, z: Tensor) -> Tensor:
-        """Mean probabilities of the S-SobGNNs, [M, C]."""
-        nodes, own = self.points, z
-        layers = self.network.graph_model().to(z.device).eval().layers
-        for number, layer in enumerate(layers):
-            parameters = layer_parameters(self.graph_parameters, number)
-            out = apply_layer(layer, parameters, own, joined.propagate(nodes, own))
-            if number < len(self.states):
-                nodes, own = self.states[number].flatten(1), out.flatten(1)
-        return out.softmax(dim=2).mean(dim=1)
+def _drawn(member: Member, new: NewPoints) -> Tensor:
+    """A family's probabilities of new points, drawn towards its smoothed ones of their neighbors: [M, C]."""
+    own = member.fitted.predict(new)
+    if member.smoothing is None or member.around is None:
+        return own
+    around = new.joined[member.smoothing.view].average(member.around)
+    # Without a neighbor there is nothing to be drawn to.
+    return own + member.smoothing.strength * torch.where(around.sum(dim=1, keepdim=True) > 0, around - own, 0.0)

@@ -3,43 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
-from sobgnn.estimator.artifact import Arrays, pack_predictor, unpack_predictor
+from sobgnn.estimator.artifact import Arrays
+from sobgnn.estimator.blending import Blend
+from sobgnn.estimator.families import FAMILIES, make_family
+from sobgnn.estimator.features import FeatureMap
+from sobgnn.estimator.fit import Member
+from sobgnn.estimator.placing import Attaching, Maps, view_of
+from sobgnn.estimator.predictor import Predictor
+from sobgnn.estimator.problem import NEIGHBORS, Problem, View
+from sobgnn.estimator.settings import Networks
+from sobgnn.estimator.smoothing import Smoothing
+from sobgnn.graphs.graph import Graph
+from sobgnn.runtime.ranks import Ranks
 
 # Fitted values that JSON holds.
 SCALARS = (
-    "n_features_in_", "n_iter_", "mixing_", "diffusion_", "smoothing_", "weak_labels_", "self_training_",
-    "temperature_",
-    "out_of_fold_accuracy_", "out_of_fold_log_loss_", "scale_", "neighbor_scale_",
+    "n_features_in_", "n_iter_", "temperature_", "out_of_fold_accuracy_", "out_of_fold_log_loss_", "scale_",
+    "neighbor_scale_", "family_accuracy_",
 )  # fmt: skip
+# Fitted arrays by their attributes' names.
+ARRAYS = ("labelled_", "labelled_codes_", "folds_", "out_of_fold_probabilities_", "embedding_", "class_prior_")
 
 
 def take_apart(estimator: Any) -> tuple[dict[str, Any], Arrays]:
     """A fitted :class:`~sobgnn.SobolevClassifier` as JSON values and arrays."""
-    config, arrays = pack_predictor(estimator.predictor_)
+    config, arrays = _pack(estimator.predictor_)
     config["classes"] = {"values": estimator.classes_.tolist(), "dtype": _kind(estimator.classes_)}
     config["settings"] = {name: _plain(value) for name, value in estimator.get_params(deep=False).items()}
     config["fitted"] = {name: getattr(estimator, name) for name in SCALARS}
     config["feature_names"] = [str(name) for name in getattr(estimator, "feature_names_in_", [])]
-    arrays["labelled"], arrays["codes"] = estimator.labelled_, estimator.labelled_codes_
-    arrays["embedding"] = estimator.embedding_
-    if estimator.filter_weights_ is not None:
-        arrays["filter_weights"] = estimator.filter_weights_
-    for family, curves in estimator.history_.items():
-        arrays |= {f"history.{family}.{name}": curve for name, curve in curves.items()}
+    config["history"] = estimator.history_
+    arrays |= {name: np.asarray(getattr(estimator, name)) for name in ARRAYS}
     return config, arrays
 
 
 def settings(stored: dict[str, Any]) -> dict[str, Any]:
     """Parameters of an estimator as they were before JSON made lists of them."""
     restored = dict(stored)
-    if isinstance(stored.get("class_weight"), list):
-        restored["class_weight"] = dict(stored["class_weight"])
+    for name in ("class_weight", "class_priors"):
+        if isinstance(stored.get(name), list):
+            restored[name] = dict(stored[name])
     if isinstance(stored.get("scale"), list):
         restored["scale"] = tuple(stored["scale"])
     return restored
@@ -51,17 +62,157 @@ def put_together(estimator: Any, config: dict[str, Any], arrays: Arrays, device:
     estimator.classes_ = np.array(values, dtype=object if kind == "object" else np.dtype(kind))
     for name in SCALARS:
         setattr(estimator, name, config["fitted"][name])
+    for name in ARRAYS:
+        setattr(estimator, name, arrays[name])
     if config["feature_names"]:
         estimator.feature_names_in_ = np.array(config["feature_names"], dtype=object)
-    estimator.predictor_ = unpack_predictor(config, arrays).to(device)
-    estimator.labelled_, estimator.labelled_codes_ = arrays["labelled"], arrays["codes"]
-    estimator.embedding_ = arrays["embedding"]
-    estimator.filter_weights_ = arrays.get("filter_weights")
-    estimator.history_ = {}
-    for name in arrays:
-        if name.startswith("history."):
-            _, family, curve = name.split(".", 2)
-            estimator.history_.setdefault(family, {})[curve] = arrays[name]
+    estimator.history_ = config["history"]
+    estimator.predictor_ = _unpack(config, arrays, torch.device(device))
+    codes, count = estimator.labelled_codes_, estimator.predictor_.problem.count
+    fits = (
+        codes.shape == estimator.labelled_.shape
+        and codes.dtype.kind == estimator.labelled_.dtype.kind == "i"
+        and len(estimator.classes_) == estimator.predictor_.problem.classes
+        and bool(((codes >= 0) & (codes < len(estimator.classes_))).all())
+        and bool(((estimator.labelled_ >= 0) & (estimator.labelled_ < count)).all())
+    )
+    if not fits:
+        raise ValueError("its labels and its points contradict each other")
+
+
+def _pack(predictor: Predictor) -> tuple[dict[str, Any], Arrays]:
+    """A predictor as JSON values and arrays."""
+    problem, maps = predictor.problem, predictor.maps
+    arrays: Arrays = {f"maps.networks.{name}": part for name, part in maps.networks.arrays().items()}
+    if maps.neighbors is not maps.networks:
+        arrays |= {f"maps.neighbors.{name}": part for name, part in maps.neighbors.arrays().items()}
+        arrays["places"] = _numpy(predictor.places)
+    if maps.trees is not None:
+        arrays |= {f"maps.trees.{name}": part for name, part in maps.trees.arrays().items()}
+    for name, view in problem.views.items():
+        graph = view.graph
+        parts = {"indptr": graph.indptr, "indices": graph.indices, "weight": graph.weight}
+        arrays |= {f"graphs.{name}.{part}": _numpy(value) for part, value in parts.items()}
+    members = []
+    for number, member in enumerate(predictor.members):
+        arrays |= {f"families.{number}.{name}": _numpy(value) for name, value in member.fitted.arrays().items()}
+        if member.around is not None:
+            arrays[f"around.{number}"] = _numpy(member.around)
+        members.append({"name": member.family.name, "view": member.view, "smoothing": member.smoothing})
+    how = predictor.attaching
+    attaching = None
+    if how is not None:
+        attaching = {name: getattr(how, name) for name in ("k", "metric", "method", "recall", "bandwidth")}
+        if how.reach is not None:
+            arrays["reach"] = np.asarray(how.reach)
+    arrays |= {"points": _numpy(problem.points), "distributions": predictor.distributions, "ratio": predictor.ratio}
+    config = {
+        "networks": asdict(problem.networks),
+        "classes_count": problem.classes,
+        "graphs": {name: {"neighbor_recall": view.graph.neighbor_recall} for name, view in problem.views.items()},
+        "attaching": attaching,
+        "members": members,
+        "blend": asdict(predictor.blend),
+        "temperature": predictor.temperature,
+    }
+    return config, arrays
+
+
+def _unpack(config: dict[str, Any], arrays: Arrays, device: torch.device) -> Predictor:
+    """The predictor that :func:`_pack` took apart."""
+    _check_finite(arrays)
+    tensors = {name: torch.from_numpy(array).to(device) for name, array in arrays.items() if array.ndim}
+    points, networks = tensors["points"], Networks(**config["networks"])
+    if points.ndim != 2 or points.dtype != torch.float32:
+        raise ValueError("its points are not rows of numbers")
+    ranks = Ranks(device=device)
+    views = {
+        name: _view(name, about, tensors, len(points), networks, ranks) for name, about in config["graphs"].items()
+    }
+    own = FeatureMap.from_arrays(_under("maps.networks.", arrays))
+    near, trees = _under("maps.neighbors.", arrays), _under("maps.trees.", arrays)
+    maps = Maps(own, FeatureMap.from_arrays(near) if near else own, FeatureMap.from_arrays(trees) if trees else None)
+    places = tensors["places"] if near else points
+    if own.num_outputs != points.shape[1] or places.shape != (len(points), maps.neighbors.num_outputs):
+        raise ValueError("its points and their maps contradict each other")
+    # Trees read columns of new points alone, so the training points' own are not kept: one row gives their number.
+    columns = np.zeros((1, maps.trees.num_outputs if maps.trees is not None else points.shape[1]), np.float32)
+    rows = np.zeros((0, own.num_features), np.float32)
+    problem = Problem(points, columns, views, int(config["classes_count"]), networks, rows, ranks=ranks)
+    blend = Blend(tuple(config["blend"]["shares"]), tuple(config["blend"]["temperatures"]))
+    _check_blend(blend, float(config["temperature"]), len(config["members"]))
+    members = [_member(number, about, tensors, problem) for number, about in enumerate(config["members"])]
+    attaching = None if config["attaching"] is None else Attaching(**config["attaching"], reach=arrays.get("reach"))
+    if (attaching is not None) != (NEIGHBORS in views):
+        raise ValueError("its neighbors are missing")
+    distributions, ratio = arrays["distributions"], arrays["ratio"]
+    if (
+        distributions.shape != (len(points), problem.classes)
+        or ratio.shape != (problem.classes,)
+        or not (ratio > 0).all()
+    ):
+        raise ValueError("its probabilities do not fit its points")
+    return Predictor(
+        maps, problem, places, attaching, members, blend, float(config["temperature"]), ratio, distributions
+    )
+
+
+def _member(number: int, about: dict[str, Any], tensors: dict[str, Tensor], problem: Problem) -> Member:
+    name, view = about["name"], about["view"]
+    if name not in FAMILIES or (FAMILIES[name].on_graph and view not in problem.views):
+        raise ValueError(f"its family {name!r} is not known")
+    family = make_family(name, view)
+    smoothing = None if about["smoothing"] is None else Smoothing(*about["smoothing"])
+    around = tensors.get(f"around.{number}")
+    if smoothing is not None and (smoothing.view not in problem.views or not 0 <= smoothing.strength < 1):
+        raise ValueError("its smoothing is not possible")
+    if around is not None and around.shape != (problem.count, problem.classes):
+        raise ValueError("its smoothed probabilities do not fit its points")
+    return Member(family, view, family.restore(_under(f"families.{number}.", tensors), problem), smoothing, around)
+
+
+def _view(
+    name: str, about: dict[str, Any], tensors: dict[str, Tensor], count: int, networks: Networks, ranks: Ranks
+) -> View:
+    """A graph, checked: a pattern that would be read out of its bounds is refused."""
+    indptr, indices, weight = (tensors[f"graphs.{name}.{part}"] for part in ("indptr", "indices", "weight"))
+    steps, edges = indptr.diff(), indices.numel()
+    good = (
+        indptr.dtype == torch.int64
+        and indices.dtype in (torch.int32, torch.int64)
+        and weight.dtype == torch.float32
+        and indptr.numel() == count + 1
+        and int(indptr[0]) == 0
+        and int(indptr[-1]) == edges == weight.numel()
+        and bool((steps >= 0).all())
+        and (edges == 0 or (int(indices.min()) >= 0 and int(indices.max()) < count and bool((weight > 0).all())))
+    )
+    if not good:
+        raise ValueError("the graph's arrays contradict each other")
+    graph = Graph(indptr, indices, weight, neighbor_recall=about["neighbor_recall"])
+    return view_of(graph, networks.alpha, networks.epsilon, ranks)
+
+
+def _check_blend(blend: Blend, temperature: float, count: int) -> None:
+    shares, heat = np.array(blend.shares, float), np.array([*blend.temperatures, temperature], float)
+    good = len(shares) == len(blend.temperatures) == count > 0 and (shares >= 0).all() and abs(shares.sum() - 1) < 1e-3
+    if not (good and np.isfinite(heat).all() and (heat > 0).all()):
+        raise ValueError("its shares or temperatures are not possible")
+
+
+def _check_finite(arrays: Arrays) -> None:
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and name != "out_of_fold_probabilities_" and not np.isfinite(array).all():
+            raise ValueError(f"its array {name} holds values that are not finite")
+
+
+def _under(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+
+
+def _numpy(tensor: Tensor) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = tensor.detach().cpu().numpy()
+    return array
 
 
 def _kind(classes: npt.NDArray[Any]) -> str:
@@ -74,7 +225,7 @@ def _plain(value: Any) -> Any:
         return value.item()
     if isinstance(value, Mapping):
         return [[_plain(key), _plain(entry)] for key, entry in value.items()]
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, list)):
         return [_plain(entry) for entry in value]
     if isinstance(value, torch.device):
         return str(value)

@@ -1,4 +1,4 @@
-"""How features are scaled, for neighbours and for networks, decided by labels that are held out."""
+"""How columns are scaled, for neighbors and for networks, decided by labels that are held out."""
 
 from __future__ import annotations
 
@@ -10,45 +10,49 @@ import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 
-from sobgnn.estimator.ensemble import Labels, Network, feature_logits, stratified_folds, train_feature_members
 from sobgnn.estimator.features import FeatureMap, Scale
-from sobgnn.estimator.smoothing import smooth, spreading, with_labels
+from sobgnn.estimator.labels import Labels, stratified_folds
+from sobgnn.estimator.smoothing import Spread, diffuse
 from sobgnn.estimator.temperature import fit_temperature, log_loss, sharpen
 from sobgnn.graphs.knn import graph_from_neighbors
 from sobgnn.neighbors import nearest
-from sobgnn.training import Schedule
 
-# The first is the usual one.
-CANDIDATES: tuple[Scale, ...] = ("range", "range-unit", "unit")
-_POINTS, _LABELS, _FOLDS, _STRENGTH = 4000, 2000, 5, 0.98
-# Perceptrons as quick as tell scalings apart: "unit" takes its time to learn.
-_HIDDEN, _QUICK = 32, Schedule(epochs=300, patience=60, evaluate_every=5, together=True)
+CANDIDATES: tuple[Scale, ...] = ("range", "range-unit", "unit", "rank")
+# Points and labels that are enough to choose by, parts of the labels that are held out in turn, and how far labels
+# diffuse.
+_POINTS, _LABELS, _FOLDS, _STRENGTH = 3000, 1000, 5, 0.98
+# Labels per class from which all scalings are offered to the neighbor search.
+_MANY_PER_CLASS = 10
+# A column has heavy tails where its extent is more than this many times its middle half; a normal one has 5 to 6.
+_HEAVY = 20.0
+# Penalties of the ridge regression, in units of the kernel's mean eigenvalue.
+_PENALTIES = 10.0 ** np.arange(-3, 3)
 
 
 class Scales(NamedTuple):
-    """One scaling for finding neighbours, one for what networks read; often the same."""
+    """One scaling for finding neighbors, one for what networks read; often the same."""
 
     neighbors: Scale | None
     networks: Scale | None
 
 
-# What an estimator may be told: to choose, one scaling, or one for neighbours and one for networks.
-Wish = Literal["auto"] | Scale | None | tuple[Scale | None, Scale | None]
+# What an estimator may be told: to choose, one scaling, or one for neighbors and one for networks.
+ScaleOption = Literal["auto"] | Scale | None | tuple[Scale | None, Scale | None]
 
 
 def decide_scales(
-    wish: Wish,
+    option: ScaleOption,
     X: Any,
     codes: npt.NDArray[np.int64],
     k: int,
     n_components: int | None,
     generator: np.random.Generator,
 ) -> Scales:
-    """As wished, or chosen; wide sparse X has one way of scaling only."""
-    if isinstance(wish, tuple):
-        return Scales(*wish)
-    if wish != "auto":
-        return Scales(wish, wish)
+    """As told, or chosen; wide sparse X has one way of scaling only."""
+    if isinstance(option, tuple):
+        return Scales(*option)
+    if option != "auto":
+        return Scales(option, option)
     if sp.issparse(X) and n_components is not None and X.shape[1] > n_components:
         return Scales(None, None)
     return choose_scales(X, codes, k, n_components, generator)
@@ -57,68 +61,103 @@ def decide_scales(
 def choose_scales(
     X: Any, codes: npt.NDArray[np.int64], k: int, n_components: int | None, generator: np.random.Generator
 ) -> Scales:
-    """The scaling whose neighbours, and the one whose columns, say best which class a labelled point has.
+    """The scaling whose neighbors, and the one whose columns, predict best which class a labelled point has.
 
-    Labels are held out in turn, on a sample of the points where there are many. Neighbours are judged by propagation
-    of the other labels over their graph, columns by perceptrons that learn them. Chosen by log loss at the candidate's
-    own best temperature: for neighbours against the first candidate only where the mean of the paired differences is
-    above its standard error, for networks against what neighbours have only where it is above twice that.
+    On a sample of the points where there are many. Neighbors are judged by diffusion of the other folds' labels over
+    their graph, by log loss at the best temperature; columns by the leave-one-out error of kernel ridge regression with
+    the kernel of wide ReLU networks, :func:`relu_kernel_errors`. The usual scaling, ``"rank"`` where most columns have
+    heavy tails and ``"range"`` elsewhere, is left for neighbors where another has a smaller loss (``"range"`` or
+    ``"rank"`` alone where labels are few), and what neighbors have is left for networks only where the mean of the
+    paired differences is above twice its standard error.
 
     Args:
-        X: Dense points [N, F].
+        X: Points [N, F].
         codes: int64 [N], -1 where unlabelled.
-        k: Neighbours.
+        k: Neighbors.
         n_components: As for :class:`~sobgnn.estimator.features.FeatureMap`.
         generator: Draws the sample and the folds.
     """
     index = np.flatnonzero(codes >= 0)
-    folds = min(_FOLDS, int(np.bincount(codes[index]).max()))
-    if folds < 2:
-        return Scales(CANDIDATES[0], CANDIDATES[0])
     labelled = generator.permutation(index)[:_LABELS]
     others = generator.permutation(np.flatnonzero(codes < 0))[: max(0, _POINTS - len(labelled))]
     sample = X[np.concatenate([labelled, others])]
+    usual = 3 if heavy_tailed(sample) else 0
+    folds = min(_FOLDS, int(np.bincount(codes[index]).max()))
+    if folds < 2:
+        return Scales(CANDIDATES[usual], CANDIDATES[usual])
     target, classes = codes[labelled], int(codes.max()) + 1
     labels = Labels(
-        np.arange(len(target)), target, np.ones(len(target)), stratified_folds(target, folds, generator), range(folds)
+        np.arange(len(target)), target, np.ones(len(target)), stratified_folds(target, folds, generator), classes
     )
     by_neighbors, by_columns = [], []
     for scale in CANDIDATES:
         z = FeatureMap.fit(sample, scale=scale, n_components=n_components, seed=0)(sample)
-        by_neighbors.append(_loss(_spread(z, labels, k, classes), target))
-        by_columns.append(_loss(_learnt(z[: len(target)], labels, classes), target))
-    neighbors = _best(by_neighbors, 0, errors=1)
+        by_neighbors.append(_diffusion_losses(z, labels, k))
+        by_columns.append(relu_kernel_errors(z[: len(target)], target, classes))
+    # With few labels the scalings of rows are chosen by chance as often as not.
+    offered = range(len(CANDIDATES)) if len(target) >= _MANY_PER_CLASS * classes else (0, 3)
+    neighbors = _best([by_neighbors[place] for place in offered], list(offered).index(usual), errors=0)
+    neighbors = list(offered)[neighbors]
     return Scales(CANDIDATES[neighbors], CANDIDATES[_best(by_columns, neighbors, errors=2)])
 
 
-def _spread(z: npt.NDArray[np.float32], labels: Labels, k: int, classes: int) -> npt.NDArray[np.float32]:
-    """What the other folds' labels say of each labelled point, the first of z, over its neighbours: [L, C]."""
+def heavy_tailed(X: Any) -> bool:
+    """Whether most columns with many values reach much farther than their middle half does."""
+    dense = X.toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+    low, first, third, high = np.quantile(dense, (0.0, 0.25, 0.75, 1.0), axis=0)
+    middle = third - first
+    with np.errstate(over="ignore"):
+        varied = middle > 0
+        reach = (high - low)[varied] / middle[varied]
+    return bool(varied.any() and np.median(reach) > _HEAVY)
+
+
+def _diffusion_losses(z: npt.NDArray[np.float32], labels: Labels, k: int) -> npt.NDArray[np.floating]:
+    """Log loss of each labelled point, the first of z, by the other folds' labels over its neighbors: [L]."""
     found = nearest(z, min(k, len(z) - 1))
     graph = graph_from_neighbors(found.indices, found.distances)
     index, codes = labels.tensors(torch.device("cpu"))
-    fold = torch.from_numpy(labels.fold)
-    flat = torch.full((len(z), classes), 1 / classes)
-    parts = [with_labels(flat, index[fold != f], codes[fold != f]) for f in range(labels.folds)]
-    start, fixed = (torch.stack(part, dim=1) for part in zip(*parts, strict=True))
-    said: npt.NDArray[np.float32] = smooth(spreading(graph), start, _STRENGTH, fixed)[index, fold].numpy()
-    return said
+    known = torch.from_numpy(labels.known()[:-1])
+    spread = diffuse(Spread(graph), _STRENGTH, index, torch.where(known, codes, -1), labels.classes)
+    own = labels.out_of_fold(spread.transpose(0, 1))
+    return log_loss(sharpen(own, fit_temperature(own, labels.codes)), labels.codes)
 
 
-def _learnt(z: npt.NDArray[np.float32], labels: Labels, classes: int) -> npt.NDArray[np.float32]:
-    """What perceptrons that learn from the other folds say of each labelled point z [L, F]: [L, C]."""
-    network, points = Network(z.shape[1], _HIDDEN, classes), torch.from_numpy(z)
-    members = train_feature_members(network, points, labels, _QUICK, None)
-    each = feature_logits(network, members.parameters, points).softmax(dim=2)
-    said: npt.NDArray[np.float32] = each[torch.from_numpy(labels.fold), torch.from_numpy(labels.index)].numpy()
-    return said
+def relu_kernel_errors(
+    z: npt.NDArray[np.float32], codes: npt.NDArray[np.int64], classes: int
+) -> npt.NDArray[np.float64]:
+    r"""Squared leave-one-out errors [L] of kernel ridge regression of the classes, at the best of some penalties.
 
+    .. math:: k(x, y) = \frac{\|x\| \|y\|}{\pi} (\sin\theta + (\pi - \theta) \cos\theta)
 
-def _loss(said: npt.NDArray[np.float32], target: npt.NDArray[np.int64]) -> npt.NDArray[np.floating]:
-    return log_loss(sharpen(said, fit_temperature(said, target)), target)
+    is the kernel of ReLU networks with one wide hidden layer (Cho and Saul, 2009), θ the angle between x and y with a
+    constant added; so this says in closed form what such networks would learn from the columns.
+    """
+    x = z.astype(np.float64)
+    products = x @ x.T / x.shape[1] + 0.1
+    length = np.sqrt(np.diag(products))
+    cosine = (products / np.outer(length, length)).clip(-1, 1)
+    angle = np.arccos(cosine)
+    kernel = np.outer(length, length) * (np.sin(angle) + (np.pi - angle) * cosine) / np.pi
+    target = np.eye(classes)[codes]
+    target -= target.mean(axis=0)
+    values, vectors = np.linalg.eigh(kernel)
+    values = values.clip(min=0)
+    projected = vectors.T @ target
+    best: npt.NDArray[np.float64] | None = None
+    for penalty in _PENALTIES:
+        inverse = 1 / (values + penalty * values.mean())
+        # The residual of a point left out is its dual weight divided by its entry of the inverse's diagonal.
+        left_out = ((vectors * inverse) @ projected) / (np.square(vectors) @ inverse)[:, None]
+        errors = np.square(left_out).sum(axis=1)
+        if best is None or errors.mean() < best.mean():
+            best = errors
+    assert best is not None  # there is always a penalty
+    return best
 
 
 def _best(losses: Sequence[npt.NDArray[np.floating]], usual: int, errors: float) -> int:
-    """The candidate of the least loss, where it gains more than so many standard errors over the usual one."""
+    """The candidate of the least loss, where it gains more than this many standard errors over the usual one."""
     best = int(np.argmin([loss.mean() for loss in losses]))
     gain = losses[usual] - losses[best]
     return best if gain.mean() > errors * gain.std() / np.sqrt(len(gain)) else usual

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from sobgnn.estimator.labels import Labels
+from sobgnn.estimator.temperature import fit_temperature, sharpen
 from sobgnn.graphs.graph import Graph
 from sobgnn.graphs.locality import locality_order
 from sobgnn.operators import SobolevOperators
@@ -18,13 +23,16 @@ from sobgnn.runtime.ranks import Ranks
 
 # The iteration ends where what is left of its start is below this share, or after this many steps.
 _REST, _MOST_STEPS = 1e-3, 100
-# From so many nodes on, rows of a signal are not in the cache when they are read.
+# Number of nodes from which rows of a signal are not in the cache when they are read.
 _MANY_NODES = 20_000
+# Strengths that a family's probabilities may be smoothed with, and the one that is used where nothing is held out.
+STRENGTHS = (0.0, 0.6, 0.9)
+USUAL_STRENGTH = 0.6
 _SORTED_ROWS = 1024
 
 
 class Spread(SobolevOperators):
-    r"""What :func:`smooth` spreads by: :math:`D^{-1/2} A D^{-1/2}`, no self-loops; ranks share the signals' columns.
+    r"""The operator of :func:`smooth`: :math:`D^{-1/2} A D^{-1/2}`, no self-loops; ranks share the signals' columns.
 
     Attributes:
         order: int64 [N], where nodes have been brought into an order that keeps neighbours close: place p is node
@@ -39,10 +47,13 @@ class Spread(SobolevOperators):
             graph, self.order = graph.permute(order), torch.from_numpy(order)
         super().__init__(graph, alpha=1, epsilon=0.0)
 
-
-def spreading(graph: Graph, ranks: Ranks | None = None) -> Spread:
-    """The operator of a graph."""
-    return Spread(graph, ranks)
+    def to(self, device: torch.device | str) -> Spread:
+        """The same on another device, in the same order, shared by the same ranks."""
+        moved = object.__new__(Spread)
+        moved.__dict__.update(super().to(device).__dict__)
+        moved.ranks = self.ranks
+        moved.order = None if self.order is None else self.order.to(device)
+        return moved
 
 
 @torch.no_grad()
@@ -54,7 +65,7 @@ def smooth(spread: Spread, start: Tensor, strength: float, fixed: Tensor | None 
     and at the end each row divided by its sum; a row of zeros becomes even. An isolated node keeps its own.
 
     Args:
-        spread: :func:`spreading` of a graph of N nodes.
+        spread: :class:`Spread` of a graph of N nodes.
         start: P_0, [N, C], or [N, B, C] for B signals at once.
         strength: a, in [0, 1).
         fixed: bool [N], or [N, B].
@@ -135,7 +146,7 @@ def diffuse(spread: Spread, strength: float, index: Tensor, codes: Tensor, class
     At a node that no label reaches all classes are alike.
 
     Args:
-        spread: :func:`spreading` of a graph of N nodes.
+        spread: :class:`Spread` of a graph of N nodes.
         strength: a, in (0, 1).
         index: Labelled nodes [L].
         codes: Their classes [L], or [B, L] with -1 where a label is unknown, for B signals at once.
@@ -163,3 +174,67 @@ def with_labels(probabilities: Tensor, index: Tensor, codes: Tensor) -> tuple[Te
     fixed = torch.zeros(len(start), dtype=torch.bool, device=start.device)
     fixed[index] = True
     return start, fixed
+
+
+class Smoothing(NamedTuple):
+    """How a family's probabilities are smoothed.
+
+    Attributes:
+        view: The name of the graph.
+        strength: a, in [0, 1); 0 leaves them as they are.
+    """
+
+    view: str
+    strength: float
+
+
+def smoothed(spread: Spread, probabilities: Tensor, labels: Labels, strength: float) -> Tensor:
+    """Every signal's probabilities [folds + 1, N, C], smoothed with the labels that it sees held fixed."""
+    if strength == 0:
+        return probabilities
+    index, codes = labels.tensors(probabilities.device)
+    known = torch.from_numpy(labels.known()).to(probabilities.device)
+    pairs = [with_labels(own, index[seen], codes[seen]) for own, seen in zip(probabilities, known, strict=True)]
+    start, fixed = (torch.stack(part, dim=1) for part in zip(*pairs, strict=True))
+    return smooth(spread, start, strength, fixed).transpose(0, 1)
+
+
+def best_smoothing(
+    views: Mapping[str, Spread], probabilities: Tensor, labels: Labels, strengths: Sequence[float] = STRENGTHS
+) -> tuple[Smoothing, Tensor]:
+    """The smoothing, over one of some graphs, whose probabilities have the least squared error out of fold.
+
+    Each is judged at its own best temperature, since smoothing flattens. Where nothing is held out, the usual strength
+    over the first graph.
+
+    Args:
+        views: What to smooth by, by name.
+        probabilities: A family's, [folds + 1, N, C].
+        labels: Which labels each signal sees.
+        strengths: Values of a.
+
+    Returns:
+        The choice, and the probabilities smoothed by it.
+    """
+    first = next(iter(views))
+    if not labels.folds:
+        strength = strengths[0] if len(strengths) == 1 else USUAL_STRENGTH
+        return Smoothing(first, strength), smoothed(views[first], probabilities, labels, strength)
+    best: tuple[float, Smoothing, Tensor] | None = None
+    candidates = [Smoothing(first, 0.0)] if 0.0 in strengths else []
+    candidates += [Smoothing(view, a) for view in views for a in strengths if a > 0]
+    for candidate in candidates:
+        result = smoothed(views[candidate.view], probabilities, labels, candidate.strength)
+        error = squared_error(labels.out_of_fold(result), labels)
+        if best is None or error < best[0]:
+            best = error, candidate, result
+    assert best is not None  # there is always a candidate
+    return best[1:]
+
+
+def squared_error(probabilities: npt.NDArray[np.float64], labels: Labels) -> float:
+    """The summed squared error of out-of-fold probabilities [J, C] at their best temperature."""
+    codes, weight = labels.codes[labels.judged], labels.weight[labels.judged]
+    tempered = sharpen(probabilities, fit_temperature(probabilities, codes, weight))
+    errors = np.square(tempered - np.eye(labels.classes)[codes]).sum(axis=1)
+    return float(weight @ errors)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
-_Array = npt.NDArray[np.floating]
+_Array = npt.NDArray[Any]
 _TINY = 1e-12
 
 
@@ -13,7 +15,9 @@ def sharpen(probabilities: _Array, temperature: float) -> _Array:
     r""":math:`p_c^{1/T} / \sum_d p_d^{1/T}`: what dividing the logits by T does."""
     if temperature == 1.0:
         return probabilities
-    powered = np.exp(np.log(probabilities.clip(min=_TINY)) / temperature)
+    # In log space and relative to the largest: with a thousand classes every probability is small, and its power 0.
+    logits = np.log(probabilities.clip(min=_TINY).astype(np.float64)) / temperature
+    powered = np.exp(logits - logits.max(axis=1, keepdims=True))
     result: _Array = (powered / powered.sum(axis=1, keepdims=True)).astype(probabilities.dtype)
     return result
 

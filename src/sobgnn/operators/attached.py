@@ -39,6 +39,10 @@ class Attachment:
         """Every order: node rows [N, h] and the new points' own [M, h] to [M, α, h]."""
         return propagation.expand(self.stencil, nodes) + self.loop.unsqueeze(2) * own.unsqueeze(1)
 
+    def propagate_each(self, nodes: Tensor, own: Tensor) -> Tensor:
+        """Each order of its own signal: node rows [N, α, h] and the new points' own [M, α, h] to [M, α, h]."""
+        return propagation.each(self.stencil, nodes) + self.loop.unsqueeze(2) * own
+
     def average(self, nodes: Tensor) -> Tensor:
         """The neighbours' mean of node rows [N, h], by weight: [M, h]; zeros for points without edges."""
         return propagation.expand(self.walk, nodes)[:, 0]

@@ -107,12 +107,9 @@ def metrics(fitted: Fitted) -> dict[str, Any]:
         "weight_quantiles": list(report.weight_quantiles),
         "agreement": [a for a in report.agreement if np.isfinite(a)] if report.agreement else [],
     }
-    weights = fitted.classifier.filter_weights_
-    alpha = fitted.classifier.predictor_.network.alpha  # that of a tuned estimator is not its parameter
-    result["filters"] = [] if weights is None else filter_names(weights.shape[1], alpha)
-    result["filter_weights"] = [] if weights is None else weights.astype(float).round(6).tolist()
-    for name in ("mixing", "diffusion", "self_training", "weak_labels", "smoothing"):
-        result[name] = float(getattr(fitted.classifier, f"{name}_"))
+    classifier = fitted.classifier
+    result["families"] = {name: round(share, 6) for name, share in classifier.family_shares_.items()}
+    result["filter_importance"] = {name: round(lost, 6) for name, lost in classifier.filter_importance_.items()}
     result["settings"] = plain(fitted.classifier.get_params())
     result["seconds"] = {stage: round(spent, 3) for stage, spent in fitted.seconds.items()}
     result["versions"] = {"sobgnn": sobgnn.__version__, "numpy": np.__version__}
@@ -134,11 +131,6 @@ def wilson_interval(right: int, total: int) -> list[float]:
     center = (share + z * z / (2 * total)) / (1 + z * z / total)
     half = z * np.sqrt(share * (1 - share) / total + z * z / (4 * total * total)) / (1 + z * z / total)
     return [float(center - half), float(center + half)]
-
-
-def filter_names(branches: int, alpha: int) -> list[str]:
-    """What a layer's filters are called: ρ=1 … ρ=α, after the graph-free branch where there is one."""
-    return ["no graph"] * (branches - alpha) + [f"ρ={rho}" for rho in range(1, alpha + 1)]
 
 
 def plain(settings: dict[str, Any]) -> dict[str, Any]:

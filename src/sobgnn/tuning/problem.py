@@ -1,4 +1,4 @@
-"""What the trials of a search share: points, neighbours, folds, and the name they are kept under."""
+"""What the trials of a search share: points, folds, and the name they are kept under."""
 
 from __future__ import annotations
 
@@ -10,23 +10,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-import torch
 from sklearn.base import clone
 
 from sobgnn.estimator.classifier import SobolevClassifier
-from sobgnn.estimator.features import FeatureMap
-from sobgnn.estimator.fitting import FitProgress
+from sobgnn.estimator.fit import FitProgress
 from sobgnn.estimator.labels import encode_labels
 from sobgnn.estimator.scaling import decide_scales
-from sobgnn.graphs.graph import Graph
-from sobgnn.graphs.knn import graph_from_neighbors
-from sobgnn.neighbors import Neighbors, nearest
-from sobgnn.tuning.space import SPACE, Between, OneOf, Space
+from sobgnn.tuning.space import SPACE, Space
 
 # Searched only where the graph is made from the points.
 _GRAPH_SETTINGS = ("k", "bandwidth", "symmetrize")
-# What all trials share: the features and the neighbours are made once, and folds are the same for all.
-_SHARED = ("scale", "n_components", "metric", "method", "device", "verbose", "random_state", "n_members", "tune")
+# What all trials share: folds are the same for all.
+_SHARED = ("scale", "n_components", "metric", "method", "device", "verbose", "random_state", "n_members")
 # Networks of each family in a trial.
 MEMBERS = 4
 
@@ -80,58 +75,26 @@ class Problem:
         points = _points(X)
         self.y, self.given, self.base = y, graph, clone(base).set_params(n_members=members)
         classes, codes = encode_labels(y, points.shape[0])
-        _check_holdable(classes, codes, base)
+        _check_holdable(classes, codes)
         self.space = {name: v for name, v in space.items() if graph is None or name not in _GRAPH_SETTINGS}
         self.name = study_name(points, y, graph=graph, base=base, space=self.space, seed=seed, members=members)
         self.first = {name: known[name] for name, values in self.space.items() if values.holds(known[name])}
         self.seed = seed
         scales = decide_scales(base.scale, points, codes, base.k, base.n_components, np.random.default_rng(seed))
-        # Whatever the estimator would choose anew in a refit, with another k.
+        # Whatever the estimator would choose anew in every trial.
         self.decided = {"scale": tuple(scales)} if base.scale == "auto" else {}
-        # The first draw of the estimator's own generator, so that a refit on X sees the same features.
-        drawn = int(np.random.default_rng(seed).integers(2**31))
-        maps = [FeatureMap.fit(points, scale=scale, n_components=base.n_components, seed=drawn) for scale in scales]
-        self.points = maps[1](points)
-        self.found = self._neighbours(maps[0](points), space.get("k")) if graph is None else None
-
-    def _neighbours(self, points: npt.NDArray[np.float32], searched: Between | OneOf | None) -> Neighbors:
-        largest = self.base.k
-        if isinstance(searched, Between):
-            largest = max(largest, int(searched.high))
-        elif isinstance(searched, OneOf):
-            largest = max(largest, *searched.choices)
-        device = torch.device(self.base.device or "cpu")
-        z: Any = torch.from_numpy(points).to(device) if device.type == "cuda" else points
-        k = min(largest, len(points) - 1)
-        return nearest(z, k, metric=self.base.metric, method=self.base.method)
-
-    def graph(self, classifier: SobolevClassifier) -> Any:
-        """The graph of a setting: the given one, or the nearest of the neighbours already found."""
-        if self.found is None:
-            return self.given
-        k = min(classifier.k, self.found.indices.shape[1])
-        indices, distances = self.found.indices[:, :k], self.found.distances[:, :k]
-        made: Graph = graph_from_neighbors(
-            indices, distances, classifier.bandwidth, classifier.symmetrize, neighbor_recall=self.found.recall
-        )
-        return made
+        self.points = points
 
     def fitted(self, setting: dict[str, Any], hook: Callable[[FitProgress], bool | None]) -> SobolevClassifier:
-        """A setting's estimator, trained on the points as they were mapped once."""
-        parameters = self.base.get_params() | setting | {"random_state": self.seed, "scale": None, "n_components": None}
-        classifier = SobolevClassifier(**parameters)
-        if "tune" in parameters:
-            classifier.set_params(tune=None)
-        return classifier.fit(self.points, self.y, graph=self.graph(classifier), progress=hook)
+        """A setting's estimator, fitted."""
+        parameters = self.base.get_params() | setting | self.decided | {"random_state": self.seed}
+        return SobolevClassifier(**parameters).fit(self.points, self.y, graph=self.given, progress=hook)
 
 
-def _check_holdable(classes: npt.NDArray[Any], codes: npt.NDArray[np.int64], base: SobolevClassifier) -> None:
-    if base.early_stopping is False:
-        raise ValueError("Tuning needs labels to hold out, but `early_stopping` is False. Leave it at 'auto'.")
+def _check_holdable(classes: npt.NDArray[Any], codes: npt.NDArray[np.int64]) -> None:
     counts = np.bincount(codes[codes >= 0], minlength=len(classes))
-    if base.early_stopping == "auto" and counts.min() < 3:
-        rarest = classes[counts.argmin()]
+    if counts.max() < 3:
         raise ValueError(
-            f"Tuning needs labels to hold out, at least 3 in each class, but class {str(rarest)!r} has "
-            f"{counts.min()}. Label more points of it, or fit without tuning."
+            "Tuning needs labels to hold out, at least 3 in some class, but no class has more than "
+            f"{counts.max()}. Label more points, or fit without tuning."
         )

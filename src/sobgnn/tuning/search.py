@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from sobgnn.estimator.classifier import SobolevClassifier
-from sobgnn.estimator.fitting import FitProgress
+from sobgnn.estimator.fit import FitProgress
 from sobgnn.tuning.problem import MEMBERS, Problem
 from sobgnn.tuning.result import TuningResult, read_result
 from sobgnn.tuning.space import SPACE, Space
@@ -163,9 +163,8 @@ def _objective(trial: optuna.Trial, problem: Problem, watch: _Watch) -> float:
     def hook(fit: FitProgress) -> bool:
         if watch.training(fit):
             raise StopSearch
-        # Graph members take most of the time; features alone are quick, and what is mixed from both cannot be told
-        # from theirs.
-        loss = fit.validation_loss if fit.stage == "graph members" and fit.done % 10 == 0 else None
+        # The Sobolev networks come first; what is blended from all families cannot be told from theirs alone.
+        loss = fit.validation_loss if fit.stage == "sobolev" and fit.done % 10 == 0 else None
         if loss is not None and fit.done not in reported:
             reported.add(fit.done)
             trial.report(loss, fit.done)

@@ -140,44 +140,32 @@ def confusion_matrix(counts: npt.NDArray[np.int64], classes: Sequence[Any]) -> C
     return {"data": [trace], "layout": layout}
 
 
-def filter_weights(weights: Sequence[Sequence[float]], names: Sequence[str]) -> Chart:
-    """The share of each filter, one group of bars per layer."""
-    shades = ["@accent", "@class:1", "@class:2", "@class:4", "@class:5"]
-    data = [
-        {
-            "type": "bar",
-            "name": f"layer {layer + 1}",
-            "x": list(names),
-            "y": list(row),
-            "marker": {"color": shades[layer % len(shades)], "opacity": 0.88},
-            "hovertemplate": "%{fullData.name}, %{x}: %{y:.3f}<extra></extra>",
-        }
-        for layer, row in enumerate(weights)
-    ]
+def bars(values: Mapping[str, float], title: str, tickformat: str) -> Chart:
+    """A bar for each name."""
+    trace = {
+        "type": "bar",
+        "x": list(values),
+        "y": [float(f"{value:.4g}") for value in values.values()],
+        "marker": {"color": "@accent", "opacity": 0.88},
+        "hovertemplate": "%{x}: %{y}<extra></extra>",
+    }
     layout = {
         "height": 300,
-        "barmode": "group",
         "bargap": 0.35,
-        "bargroupgap": 0.08,
         "xaxis": {"type": "category", "showgrid": False},
-        "yaxis": {"rangemode": "tozero", "tickformat": ".2f", "title": {"text": "share of the layer"}},
-        "legend": {"orientation": "h", "y": 1.12, "x": 0},
-        "showlegend": True,
+        "yaxis": {"rangemode": "tozero", "tickformat": tickformat, "title": {"text": title}, "nticks": 5},
+        "showlegend": False,
     }
-    return {"data": data, "layout": layout}
+    return {"data": [trace], "layout": layout}
 
 
-def training_curves(history: Mapping[str, Mapping[str, npt.NDArray[Any]]], quantity: str, title: str) -> Chart:
-    """The mean over members of ``quantity`` [T] or [T, S] at each epoch, one line per family."""
+def training_curves(history: Mapping[str, Mapping[str, Sequence[float]]], quantity: str, title: str) -> Chart:
+    """The mean over members of ``quantity`` [T] at each step, one line per family that has finite values."""
     data = []
-    for place, (family, name) in enumerate((("graph", "S-SobGNN"), ("features", "features only"))):
-        curves = history.get(family, {})
-        if quantity not in curves:
+    for place, (name, curves) in enumerate(history.items()):
+        mean = np.asarray(curves.get(quantity, ()), dtype=float)
+        if not mean.size or not np.isfinite(mean).all():
             continue
-        values = np.asarray(curves[quantity], dtype=float)
-        values = values.reshape(len(values), -1)
-        known = np.isfinite(values)  # members that were done sooner have no values at the end
-        mean = np.where(known, values, 0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
         data.append(
             {
                 "type": "scatter",

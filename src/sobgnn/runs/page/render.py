@@ -30,7 +30,7 @@ def render(fitted: Fitted, measured: dict[str, Any]) -> str:
         _head(fitted, measured),
         _map(fitted, charts),
         _accuracy(fitted, measured, charts),
-        _filters(measured, charts),
+        _families(fitted, measured, charts),
         search_section(fitted.search, charts) if fitted.search else "",
         _training(fitted, charts),
         _graph(fitted, measured, charts),
@@ -78,11 +78,9 @@ def _head(fitted: Fitted, measured: dict[str, Any]) -> str:
         if fitted.table.graph is not None
         else f"a graph of each point's {min(settings['k'], measured['rows'] - 1)} nearest neighbours"
     )
-    members = settings.get("n_members", 1)
-    family = f"{members} networks" if members > 1 else "One network"
     sentence = (
-        f"{measured['labels_given']:,} labels became {measured['rows']:,}. {family} of {settings['num_layers']} layers "
-        f"with {settings['alpha']} Hadamard powers learned on {where} with {graph['edges']:,} edges."
+        f"{measured['labels_given']:,} labels became {measured['rows']:,}. Models of {len(measured['families'])} kinds "
+        f"learned on the columns and on {where} with {graph['edges']:,} edges."
     )
     tiles = []
     if "accuracy" in measured:
@@ -178,16 +176,18 @@ def _accuracy(fitted: Fitted, measured: dict[str, Any], charts: dict[str, figure
     )
 
 
-def _filters(measured: dict[str, Any], charts: dict[str, figures.Chart]) -> str:
-    if not measured["filter_weights"]:
+def _families(fitted: Fitted, measured: dict[str, Any], charts: dict[str, figures.Chart]) -> str:
+    shown = []
+    if len(measured["families"]) > 1:
+        charts["families"] = figures.bars(measured["families"], "share", ".0%")
+        shown.append(_plot("families", "<b>Families</b> and their shares in the result", 300))
+    if measured["filter_importance"]:
+        charts["filters"] = figures.bars(measured["filter_importance"], "log loss added", ".2f")
+        shown.append(_plot("filters", "<b>Orders</b> Out-of-fold log loss that is added without each", 300))
+    if not shown:
         return ""
-    charts["filters"] = figures.filter_weights(measured["filter_weights"], measured["filters"])
-    return _section(
-        "The filters",
-        "How much each Hadamard power counts in each layer, as learned. Higher powers listen to the closest "
-        "neighbours only; “no graph” is the point itself.",
-        _plot("filters", "<b>Learned weight</b> Each layer's shares sum to 1; the mean over networks", 300),
-    )
+    lines = "".join(f"<li>{_text(line.strip())}</li>" for line in fitted.classifier.describe().splitlines())
+    return _section("What was decided", f"<ul>{lines}</ul>", '<div class="pair">', *shown, "</div>")
 
 
 def _training(fitted: Fitted, charts: dict[str, figures.Chart]) -> str:
@@ -204,15 +204,7 @@ def _training(fitted: Fitted, charts: dict[str, figures.Chart]) -> str:
     if not shown:
         return ""
     held_out = "" if len(shown) > 1 else " There were too few labels to hold some out, so a fixed schedule was used."
-    classifier = fitted.classifier
-    weighed = (
-        f" Among the networks those that read the graph count for {classifier.mixing_:.0%}, those that read features "
-        f"alone for the rest. Labels diffused over the graph count for {classifier.diffusion_:.0%} beside them, a "
-        f"linear classifier that teaches itself for {classifier.self_training_:.0%} beside these, and students, which "
-        f"learn from what all of them are surest of, for {classifier.weak_labels_:.0%} of the outcome. What networks "
-        f"say is smoothed over the graph with strength {classifier.smoothing_:.2g}."
-    )
-    return _section("Training", f"Mean over the networks.{held_out}{weighed}", '<div class="pair">', *shown, "</div>")
+    return _section("Training", f"Mean over the networks.{held_out}", '<div class="pair">', *shown, "</div>")
 
 
 def _graph(fitted: Fitted, measured: dict[str, Any], charts: dict[str, figures.Chart]) -> str:

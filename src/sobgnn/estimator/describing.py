@@ -1,0 +1,111 @@
+"""What a fitted estimator decided, in words and in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sobgnn.estimator.families.networks import FittedNetworks
+from sobgnn.estimator.fit import Member
+from sobgnn.estimator.labels import Labels
+
+# What each family is, for people.
+TITLES = {
+    "sobolev": "Sobolev networks",
+    "mlp": "MLPs",
+    "diffusion": "diffused labels",
+    "linear": "self-trained linear classifier",
+    "forests": "forests",
+    "boosting": "boosted trees",
+    "s-sobgnn": "S-SobGNN",
+}
+
+
+def described(estimator: Any) -> str:
+    """A few lines: labels, accuracy, families and their shares, smoothing, class frequencies."""
+    predictor, problem = estimator.predictor_, estimator.predictor_.problem
+    judged = int(np.isfinite(estimator.out_of_fold_probabilities_).all(axis=1).sum())
+    lines = [
+        f"{len(estimator.labelled_):,} labels of {problem.count:,} points, {problem.classes} classes, "
+        f"on {problem.device.type}."
+    ]
+    if judged:
+        largest = np.bincount(estimator.labelled_codes_).max() / len(estimator.labelled_codes_)
+        lines.append(
+            f"Out-of-fold accuracy {estimator.out_of_fold_accuracy_:.1%} on {judged:,} labels; the largest class has "
+            f"{largest:.1%} of the labels."
+        )
+    else:
+        lines.append("No class has 3 labels, so nothing was held out: how good the result is, is not known.")
+    for member, share in zip(predictor.members, predictor.blend.shares, strict=True):
+        name = TITLES.get(member.family.name, member.family.name)
+        where = f" on the {member.view} graph" if member.view and len(problem.views) > 1 else ""
+        smoothing = ""
+        if member.smoothing is not None and member.smoothing.strength:
+            smoothing = f", smoothed by {member.smoothing.strength:g}"
+            smoothing += f" over the {member.smoothing.view} graph" if len(problem.views) > 1 else ""
+        alone = estimator.family_accuracy_.get(member.title, float("nan"))
+        own = f", alone {alone:.1%}" if np.isfinite(alone) else ""
+        lines.append(f"  {share:5.1%}  {name}{where}{smoothing}{own}")
+    scales = f"Columns scaled by {estimator.scale_!r}"
+    if estimator.neighbor_scale_ != estimator.scale_:
+        scales += f", for neighbors by {estimator.neighbor_scale_!r}"
+    lines.append(f"{scales}; temperature {estimator.temperature_:.2f}.")
+    if not np.allclose(predictor.ratio, 1):
+        shares = ", ".join(
+            f"{name} {share:.1%}" for name, share in zip(estimator.classes_, estimator.class_prior_, strict=True)
+        )
+        lines.append(f"Class frequencies assumed: {shares}.")
+    unreached = int((~estimator.component_labelled_).sum())
+    if unreached:
+        lines.append(f"{unreached:,} points reach no label through the graph; their features alone decide.")
+    return "\n".join(lines)
+
+
+@torch.no_grad()
+def filter_importance(members: Sequence[Member], labels: Labels) -> dict[str, float]:
+    """By how much the out-of-fold log loss of the Sobolev networks grows without each part of what they read.
+
+    The parts are the point itself, ``"no graph"``, and each order over all hops, ``"ρ=1"`` …; empty where there are no
+    such networks or nothing was held out.
+    """
+    own = next((m.fitted for m in members if m.family.name == "sobolev"), None)
+    if not isinstance(own, FittedNetworks) or not labels.folds:
+        return {}
+    blocks = own.blocks.training(torch.from_numpy(labels.index[labels.judged]).to(own.problem.device))
+    fold = torch.from_numpy(labels.fold[labels.judged]).to(blocks.device)
+    codes = torch.from_numpy(labels.codes[labels.judged]).to(blocks.device)
+    alpha = own.problem.networks.alpha
+    group = np.array([0, *(1 + number % alpha for number in range(len(blocks) - 1))])
+
+    def loss(without: int | None) -> float:
+        kept = [place for place in range(len(blocks)) if group[place] != without]
+        networks = own.networks.part(kept)
+        logits = networks.logits(blocks[kept])[fold, torch.arange(len(codes), device=codes.device)]
+        return float(torch.nn.functional.cross_entropy(logits, codes))
+
+    whole = loss(None)
+    names = ["no graph", *(f"ρ={rho}" for rho in range(1, alpha + 1))]
+    return {name: loss(number) - whole for number, name in enumerate(names)}
+
+
+def embedding(members: Sequence[Member], points: Tensor, width: int = 32) -> npt.NDArray[np.float32]:
+    """Principal components [N, at most 32] of a network's hidden rows, or of the points where there is none."""
+    networks = [m.fitted for m in members if hasattr(m.fitted, "hidden")]
+    hidden = networks[0].hidden() if networks else points
+    mean = hidden.mean(dim=0)
+    size = 1 << 14
+    products = hidden.new_zeros((hidden.shape[1], hidden.shape[1]), dtype=torch.float64)
+    for start in range(0, len(hidden), size):  # a centred copy of all rows would be the largest array of a fit
+        centred = hidden[start : start + size] - mean
+        products += (centred.T @ centred).double()
+    _, vectors = torch.linalg.eigh(products)
+    basis = vectors[:, -width:].flip(1).float()
+    parts = [(hidden[start : start + size] - mean) @ basis for start in range(0, len(hidden), size)]
+    kept: npt.NDArray[np.float32] = torch.cat(parts).cpu().numpy()
+    return kept

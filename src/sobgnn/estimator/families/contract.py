@@ -1,0 +1,50 @@
+"""What a family is: one way to learn from the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Protocol
+
+from torch import Tensor
+
+from sobgnn.estimator.labels import Labels
+from sobgnn.estimator.problem import NewPoints, Problem
+
+
+class FittedFamily(Protocol):
+    """A family that has learnt."""
+
+    def probabilities(self) -> Tensor:
+        """Class probabilities of every point without each fold's labels, and at last with all: [folds + 1, N, C]."""
+
+    def predict(self, new: NewPoints) -> Tensor:
+        """Class probabilities of new points by what was learnt from all labels: [M, C]."""
+
+    def arrays(self) -> dict[str, Tensor]:
+        """Everything that :meth:`predict` needs, by name; :meth:`Family.restore` takes it back."""
+
+
+class Family(Protocol):
+    """One way to learn from the labels.
+
+    Attributes:
+        name: What ``families=``, ``describe()`` and the report call it.
+        on_graph: Whether it learns on a graph, and so on each of several graphs separately.
+        given_only: Whether it learns on a graph that was given only, and not on one of neighbors.
+        smooths: Whether its probabilities may be smoothed over a graph; diffused labels are smooth already.
+    """
+
+    name: ClassVar[str]
+    on_graph: ClassVar[bool]
+    given_only: ClassVar[bool]
+    smooths: ClassVar[bool]
+
+    def fit(self, problem: Problem, labels: Labels) -> FittedFamily:
+        """Learn without each fold in turn, and from all labels."""
+
+    def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedFamily:
+        """The fitted family whose :meth:`FittedFamily.arrays` these are; it predicts, and has no probabilities.
+
+        Raises:
+            ValueError: The arrays contradict each other or the problem.
+        """

@@ -1,0 +1,156 @@
+"""A self-trained linear classifier: labels first, then more and more of the points it is surest of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from sobgnn.estimator.labels import Labels
+from sobgnn.estimator.problem import NewPoints, Problem
+from sobgnn.runtime.threads import at_most
+
+# Shares of the pool that are learnt from, round by round. The first is small: what a few labels make sure of is what
+# the next round builds on.
+SHARES = (0.06, 0.2, 0.4, 0.6)
+# Unlabelled points that may get a pseudo-label, at most; and labels that are used.
+POOL = 3000
+# What the labels weigh against the penalty, and Adam's steps in each round.
+_C, _STEPS, _RATE = 3.0, 30, 0.05
+_ROWS_PER_BLOCK = 16384
+
+
+class SelfTrainedLinear:
+    r"""Logistic regression on the labels, then in rounds on them and on the surest points.
+
+    .. math:: \min_{W, b} \sum_l w_l \ell(x_l, y_l) + \sum_{p \in S_t} \ell(x_p, \hat{y}_p) + \frac{1}{2C} \|W\|^2
+
+    with S_t the share ``SHARES[t]`` of a sample of the unlabelled points of which round t - 1 was surest, and the class
+    it took them for; points are chosen anew in every round. Not class by class: a class that is not recognised surely
+    has few points to begin with, and gets more once the others are known.
+    """
+
+    name: ClassVar[str] = "linear"
+    on_graph: ClassVar[bool] = False
+    given_only: ClassVar[bool] = False
+    smooths: ClassVar[bool] = True
+
+    def fit(self, problem: Problem, labels: Labels) -> FittedLinear:
+        """As below, with one thread, so that the bits do not depend on their number."""
+        with at_most(1):
+            return self._fit(problem, labels)
+
+    def _fit(self, problem: Problem, labels: Labels) -> FittedLinear:
+        """Train one classifier for each signal, all at once; ranks get those of the first."""
+        X, ranks = problem.points, problem.ranks
+        free = np.ones(len(X), dtype=bool)
+        free[labels.index] = False
+        pool = np.sort(problem.generator(self.name).permutation(np.flatnonzero(free))[:POOL])
+        some = slice(None, None, 1 + (len(labels.index) - 1) // POOL)
+        index, codes = (part[some] for part in labels.tensors(X.device))
+        rows = torch.cat([X[index], X[torch.from_numpy(pool).to(X.device)]])
+        shares = torch.from_numpy(labels.shares()[:, some]).float().to(X.device)
+        signals = len(shares)
+        target = torch.cat([codes, codes.new_zeros(len(pool))]).repeat(signals, 1)
+        weight = torch.zeros(target.shape, device=X.device)
+        weight[:, : len(codes)] = shares * (len(codes) / shares.sum(dim=1, keepdim=True))
+        fitting = _Fitting(rows, signals, labels.classes)
+        fitting.train(target, weight)
+        problem.tell("linear", 1, 1 + len(SHARES))
+        for number, share in enumerate(SHARES if len(pool) else ()):
+            sure, target[:, len(codes) :] = fitting.probabilities(len(codes)).max(dim=2)
+            surest = sure.argsort(dim=1, descending=True, stable=True)[:, : max(1, int(share * len(pool)))]
+            weight[:, len(codes) :] = torch.zeros_like(sure).scatter_(1, surest, 1.0)
+            fitting.train(target, weight)
+            problem.tell("linear", 2 + number, 1 + len(SHARES))
+        weight, bias = (ranks.complete(part, [0] + [len(part)] * ranks.size) for part in (fitting.weight, fitting.bias))
+        return FittedLinear(weight, bias, X)
+
+    def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedLinear:
+        """From the weights of all labels."""
+        weight, bias = arrays["weight"], arrays["bias"]
+        if weight.shape != (problem.points.shape[1], problem.classes) or bias.shape != (problem.classes,):
+            raise ValueError("its linear classifier does not fit its points")
+        return FittedLinear(weight.unsqueeze(1), bias.unsqueeze(0), problem.points)
+
+
+@dataclass(frozen=True)
+class FittedLinear:
+    r""":math:`\mathrm{softmax}(x W + b)` of every signal.
+
+    Args:
+        weight: W, [D, folds + 1, C].
+        bias: b, [folds + 1, C].
+        points: The training points [N, D].
+    """
+
+    weight: Tensor
+    bias: Tensor
+    points: Tensor
+
+    def probabilities(self) -> Tensor:
+        """[folds + 1, N, C]."""
+        out = self.points.new_empty((len(self.bias), len(self.points), self.bias.shape[1]))
+        for start in range(0, len(self.points), _ROWS_PER_BLOCK):
+            rows = slice(start, start + _ROWS_PER_BLOCK)
+            out[:, rows] = _probabilities(self.points[rows], self.weight, self.bias)
+        return out
+
+    def predict(self, new: NewPoints) -> Tensor:
+        """[M, C]."""
+        return _probabilities(new.points, self.weight[:, -1:], self.bias[-1:])[0]
+
+    def arrays(self) -> dict[str, Tensor]:
+        """``weight`` [D, C] and ``bias`` [C], of all labels."""
+        return {"weight": self.weight[:, -1].contiguous(), "bias": self.bias[-1].contiguous()}
+
+
+def _probabilities(X: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    logits = (X @ weight.flatten(1)).view(len(X), *bias.shape) + bias
+    return logits.softmax(dim=2).transpose(0, 1)
+
+
+class _Fitting:
+    """B logistic regressions on the same rows [R, D], each with its own targets and weights; training goes on."""
+
+    def __init__(self, rows: Tensor, count: int, classes: int) -> None:
+        self.rows = rows
+        self.weight = rows.new_zeros(rows.shape[1], count, classes)
+        self.bias = rows.new_zeros(count, classes)
+
+    def probabilities(self, start: int) -> Tensor:
+        """Of the rows from ``start`` on, [B, R, C]."""
+        return _probabilities(self.rows[start:], self.weight, self.bias)
+
+    @torch.no_grad()
+    def train(self, target: Tensor, weight: Tensor) -> None:
+        """Adam with a falling rate, by all rows that count for one of the classifiers."""
+        used = (weight > 0).any(dim=0).nonzero().flatten()
+        rows, weight = self.rows[used], weight[:, used]
+        wanted = one_hot(target[:, used], self.bias.shape[1]).to(rows).transpose(0, 1)
+        total = weight.sum(dim=1)
+        share = (weight / total.unsqueeze(1)).t().unsqueeze(2)
+        penalty = (1 / (_C * total)).view(1, -1, 1)
+        parameters = (self.weight, self.bias)
+        moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in parameters]
+        for step in range(_STEPS):
+            logits = (rows @ self.weight.flatten(1)).view(len(rows), *self.bias.shape) + self.bias
+            # The gradient of the loss by the logits is the softmax minus the target, by each row's share.
+            delta = logits.softmax(dim=2).sub_(wanted).mul_(share)
+            gradients = (
+                (rows.t() @ delta.flatten(1))
+                .view_as(self.weight)
+                .addcmul_(self.weight, penalty.expand_as(self.weight)),
+                delta.sum(dim=0),
+            )
+            rate = _RATE * (1 - step / _STEPS)
+            for parameter, gradient, (mean, square) in zip(parameters, gradients, moments, strict=True):
+                mean.lerp_(gradient, 0.1)
+                square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+                bound = (square / (1 - 0.999 ** (step + 1))).sqrt_().add_(1e-8)
+                parameter.addcdiv_(mean, bound, value=-rate / (1 - 0.9 ** (step + 1)))

@@ -1,0 +1,190 @@
+"""Decision trees as arrays: taken from scikit-learn's, saved, and read without running any code of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+# Rows times trees that are walked at once; what a step reads and writes then stays in the cache.
+_WALKED = 1 << 16
+
+
+@dataclass(frozen=True)
+class Trees:
+    r"""Many trees end to end. A walk goes from a root to a leaf: left where the column is at most the threshold.
+
+    .. math:: P = \frac{1}{T} \sum_t v_{t} \quad \text{(forest)}, \qquad
+        P = \mathrm{softmax}\Big(b + \sum_t v_t\Big) \quad \text{(boosting)}
+
+    with :math:`v_t` the value of the leaf that tree t ends in.
+
+    Args:
+        column: int32 [nodes], the column a node looks at; -1 for a leaf.
+        threshold: float64 [nodes].
+        left, right: int32 [nodes], where the walk goes on; of a leaf, ``left`` is its row in ``value``.
+        value: float32 [leaves, C] of forests, float64 [leaves, 1] of boosting.
+        root: int32 [T].
+        target: int32 [T], the class whose logit a boosted tree adds to; empty for forests.
+        baseline: float64 [C], b; empty for forests.
+    """
+
+    column: npt.NDArray[np.int32]
+    threshold: npt.NDArray[np.float64]
+    left: npt.NDArray[np.int32]
+    right: npt.NDArray[np.int32]
+    value: npt.NDArray[Any]
+    root: npt.NDArray[np.int32]
+    target: npt.NDArray[np.int32]
+    baseline: npt.NDArray[np.float64]
+
+    def first_rounds(self, rounds: int) -> Trees:
+        """The first rounds of boosting alone: one tree per class each, or one for two classes."""
+        per_round = len(np.unique(self.target))
+        kept = rounds * per_round
+        return self if kept >= len(self.root) else replace(self, root=self.root[:kept], target=self.target[:kept])
+
+    def predict(self, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Class probabilities [M, C] of rows X [M, F]."""
+        classes = len(self.baseline) if len(self.target) else self.value.shape[1]
+        out = np.empty((len(X), classes), np.float32)
+        step = max(1, _WALKED // max(1, len(self.root)))
+        for start in range(0, len(X), step):
+            rows = slice(start, min(start + step, len(X)))
+            leaves = self.walk(X[rows])
+            out[rows] = self._logits(leaves) if len(self.target) else self.value[leaves].mean(axis=1, dtype=np.float64)
+        return out
+
+    def walk(self, X: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+        """The leaf that each row ends in, in each tree: [M, T]."""
+        rows = np.repeat(np.arange(len(X)), len(self.root))
+        node = np.tile(self.root, len(X)).astype(np.int64)
+        going = np.flatnonzero(self.column[node] >= 0)
+        while going.size:
+            at = node[going]
+            goes_left = X[rows[going], self.column[at]] <= self.threshold[at]
+            node[going] = np.where(goes_left, self.left[at], self.right[at])
+            going = going[self.column[node[going]] >= 0]
+        return self.left[node].astype(np.int64).reshape(len(X), -1)
+
+    def _logits(self, leaves: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        added = self.value[leaves, 0]
+        logits = np.tile(self.baseline, (len(leaves), 1))
+        for code in np.unique(self.target):
+            logits[:, code] += added[:, self.target == code].sum(axis=1)
+        powers: npt.NDArray[np.float64] = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+    def arrays(self) -> dict[str, Tensor]:
+        """The parts by name."""
+        return {name: torch.from_numpy(np.ascontiguousarray(part)) for name, part in vars(self).items()}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, Tensor], columns: int, classes: int) -> Trees:
+        """The trees that :meth:`arrays` took apart, checked: a walk stays inside and ends.
+
+        Raises:
+            ValueError: The arrays are not those of trees over so many columns and classes.
+        """
+        trees = cls(**{name: arrays[name].cpu().numpy() for name in cls.__dataclass_fields__})
+        _check(trees, columns, classes)
+        return trees
+
+
+def _check(trees: Trees, columns: int, classes: int) -> None:
+    count, leaves = len(trees.column), len(trees.value)
+    boosted = len(trees.target) > 0
+    inner, place = trees.column >= 0, np.arange(count)
+    types: list[tuple[npt.NDArray[Any], str]] = [
+        (trees.column, "i"), (trees.left, "i"), (trees.right, "i"), (trees.root, "i"), (trees.target, "i"),
+        (trees.threshold, "f"), (trees.value, "f"), (trees.baseline, "f"),
+    ]  # fmt: skip
+    good = (
+        all(part.dtype.kind == kind for part, kind in types)
+        and trees.value.ndim == 2
+        and len(trees.threshold) == len(trees.left) == len(trees.right) == count
+        and trees.value.shape[1] == (1 if boosted else classes)
+        and len(trees.baseline) == (classes if boosted else 0)
+        and len(trees.target) in (0, len(trees.root))
+        and bool(np.isfinite(trees.value).all() and np.isfinite(trees.baseline).all())
+        and not np.isnan(trees.threshold[inner]).any()
+        and bool((trees.column < columns).all())
+        and bool(((trees.root >= 0) & (trees.root < count)).all())
+        and bool(((trees.target >= 0) & (trees.target < classes)).all())
+        # Children stand behind their parent, so a walk cannot go in circles.
+        and bool(((trees.left[inner] > place[inner]) & (trees.left[inner] < count)).all())
+        and bool(((trees.right[inner] > place[inner]) & (trees.right[inner] < count)).all())
+        and bool(((trees.left[~inner] >= 0) & (trees.left[~inner] < leaves)).all())
+    )
+    if not good:
+        raise ValueError("its trees' arrays contradict each other")
+
+
+def of_forest(forest: Any, classes: int) -> Trees:
+    """The trees of a fitted scikit-learn forest whose classes are codes below ``classes``."""
+    parts = []
+    for member in forest.estimators_:
+        tree = member.tree_
+        leaf = tree.children_left < 0
+        value = np.zeros((int(leaf.sum()), classes), np.float32)
+        shares = tree.value[leaf, 0]
+        value[:, forest.classes_] = shares / shares.sum(axis=1, keepdims=True)
+        parts.append(
+            _tree(np.where(leaf, -1, tree.feature), tree.threshold, tree.children_left, tree.children_right, value)
+        )
+    return joined(parts)
+
+
+def of_boosting(boosting: Any, classes: int) -> Trees:
+    """The trees of a fitted histogram gradient boosting whose classes are codes below ``classes``."""
+    parts, target = [], []
+    codes = np.asarray(boosting.classes_)
+    for members in boosting._predictors:
+        for number, member in enumerate(members):
+            nodes = member.nodes
+            leaf = nodes["is_leaf"].astype(bool)
+            parts.append(
+                _tree(
+                    np.where(leaf, -1, nodes["feature_idx"]), nodes["num_threshold"], nodes["left"], nodes["right"],
+                    nodes["value"][leaf][:, None],
+                )
+            )  # fmt: skip
+            # With two classes there is one tree a round, the logit of the second against the first.
+            target.append(codes[number if len(members) > 1 else 1])
+    # A class without a label in this signal is as good as impossible.
+    baseline = np.full(classes, -30.0)
+    known = np.ravel(boosting._baseline_prediction)
+    baseline[codes] = known if len(known) == len(codes) else (0.0, *known)
+    return replace(joined(parts), target=np.array(target, np.int32), baseline=baseline)
+
+
+def _tree(column: Any, threshold: Any, left: Any, right: Any, value: Any) -> Trees:
+    leaf = column < 0
+    left = np.where(leaf, np.cumsum(leaf) - 1, left)
+    empty = np.zeros(0)
+    return Trees(
+        column.astype(np.int32), np.where(leaf, 0.0, threshold).astype(np.float64), left.astype(np.int32),
+        np.where(leaf, 0, right).astype(np.int32), value, np.zeros(1, np.int32), empty.astype(np.int32), empty,
+    )  # fmt: skip
+
+
+def joined(parts: Sequence[Trees]) -> Trees:
+    """All trees of some parts, end to end."""
+    nodes = np.cumsum([0, *(len(part.column) for part in parts)])
+    leaves = np.cumsum([0, *(len(part.value) for part in parts)])
+    left = [
+        np.where(part.column < 0, part.left + leaf, part.left + node).astype(np.int32)
+        for part, node, leaf in zip(parts, nodes, leaves, strict=False)
+    ]
+    right = [(part.right + node).astype(np.int32) for part, node in zip(parts, nodes, strict=False)]
+    root = [(part.root + node).astype(np.int32) for part, node in zip(parts, nodes, strict=False)]
+    return Trees(
+        np.concatenate([part.column for part in parts]), np.concatenate([part.threshold for part in parts]),
+        np.concatenate(left), np.concatenate(right), np.concatenate([part.value for part in parts]),
+        np.concatenate(root), parts[0].target, parts[0].baseline,
+    )  # fmt: skip

@@ -1,0 +1,147 @@
+"""Logistic regression on features that personalised PageRank has spread over a given graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from sobgnn.estimator.labels import Labels
+from sobgnn.estimator.problem import NewPoints, Problem
+from sobgnn.graphs.graph import Graph
+
+# How far features spread, the steps after which the rest is below a hundredth, and what labels weigh against |W|²/2.
+STRENGTH, _STEPS, _C = 0.9, 44, 3.0
+_COLUMNS_PER_BLOCK = 256
+
+
+class PageRankLinear:
+    r"""Features spread over the graph first, then logistic regression.
+
+    .. math:: Z = (1 - a) \sum_{k \ge 0} a^k T^k X, \qquad T = D^{-1/2} (A + I) D^{-1/2}, \qquad a = 0.9,
+
+    with the edges of A counted alike and rows of X of length 1: words are read as they are, all of them. T is
+    symmetric, so only the labelled rows of Z are ever computed, and the logits are spread once more.
+    """
+
+    name: ClassVar[str] = "pagerank"
+    on_graph: ClassVar[bool] = True
+    given_only: ClassVar[bool] = True
+    smooths: ClassVar[bool] = False
+
+    def __init__(self, view: str) -> None:
+        self.view = view
+
+    def fit(self, problem: Problem, labels: Labels) -> FittedPageRank:
+        """Train one classifier for each signal."""
+        from sklearn.linear_model import LogisticRegression
+
+        step = transition(problem.views[self.view].graph)
+        X = unit_rows(problem.rows)
+        marks = np.zeros((problem.count, len(labels.index) + 1))
+        marks[labels.index, np.arange(len(labels.index))] = 1
+        marks[:, -1] = 1 / problem.count
+        reached = spread(step, marks).T
+        Z = np.asarray(reached @ X)
+        Z, center = Z[:-1] - Z[-1], Z[-1]
+        size = np.sqrt(np.square(Z).sum(axis=1).mean()) or 1.0
+        weights, biases = [], []
+        for share in labels.shares():
+            used = share > 0
+            weight = share[used] * used.sum()
+            model = LogisticRegression(C=_C, max_iter=500, tol=1e-6).fit(Z[used] / size, labels.codes[used], weight)
+            W, b = np.zeros((Z.shape[1], labels.classes)), np.full(labels.classes, -30.0)
+            binary = len(model.classes_) == 2
+            W[:, model.classes_] = (np.stack([-model.coef_[0], model.coef_[0]]) / 2 if binary else model.coef_).T
+            b[model.classes_] = [-model.intercept_[0] / 2, model.intercept_[0] / 2] if binary else model.intercept_
+            weights.append(W / size)
+            biases.append(b - center @ W / size)
+        joined = np.concatenate(weights, axis=1)
+        logits = spread(step, np.asarray(X @ joined)).reshape(problem.count, len(weights), -1) + np.stack(biases)
+        signals = torch.from_numpy(logits).softmax(dim=2).float().transpose(0, 1).to(problem.device)
+        problem.tell("pagerank", 1, 1)
+        return FittedPageRank(
+            self.view, torch.from_numpy(weights[-1]), torch.from_numpy(biases[-1]),
+            torch.from_numpy(logits[:, -1] - biases[-1]).float(), signals,
+        )  # fmt: skip
+
+    def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedPageRank:
+        """From the weights of all labels."""
+        weight, bias, spread_logits = arrays["weight"], arrays["bias"], arrays["spread"]
+        fits = weight.ndim == 2 and weight.shape[1] == len(bias) == problem.classes
+        if not fits or spread_logits.shape != (problem.count, problem.classes) or len(weight) != problem.rows.shape[1]:
+            raise ValueError("its PageRank classifier does not fit its points")
+        return FittedPageRank(self.view, weight.cpu(), bias.cpu(), spread_logits.cpu().float())
+
+
+@dataclass(frozen=True)
+class FittedPageRank:
+    """The classifier of all labels.
+
+    Attributes:
+        weight, bias: Of the logits, [F, C] and [C].
+        spread: XW spread over the training graph, [N, C].
+        signals: Probabilities of every signal [folds + 1, N, C], right after training.
+    """
+
+    view: str
+    weight: Tensor
+    bias: Tensor
+    spread: Tensor
+    signals: Tensor | None = None
+
+    def probabilities(self) -> Tensor:
+        """[folds + 1, N, C]."""
+        if self.signals is None:
+            raise ValueError("A restored classifier predicts new points; those of training were not kept.")
+        return self.signals
+
+    def predict(self, new: NewPoints) -> Tensor:
+        """A new point's own features, and what its neighbors have been spread: [M, C]."""
+        own = torch.from_numpy(np.asarray(unit_rows(new.rows) @ self.weight.numpy())).float()
+        around = new.joined[self.view].average(self.spread.to(new.points.device)).cpu()
+        alone = (around == 0).all(dim=1, keepdim=True)
+        logits = torch.where(alone, own, (1 - STRENGTH) * own + STRENGTH * around) + self.bias.float()
+        return logits.softmax(dim=1).to(new.points.device)
+
+    def arrays(self) -> dict[str, Tensor]:
+        """``weight``, ``bias`` and ``spread``."""
+        return {"weight": self.weight, "bias": self.bias, "spread": self.spread}
+
+
+def transition(graph: Graph) -> sp.csr_array:
+    """T of :class:`PageRankLinear`, [N, N]."""
+    pattern = graph.to("cpu").to_scipy().astype(np.float64)
+    pattern.data = np.ones_like(pattern.data)
+    looped = sp.csr_array(pattern + sp.eye_array(pattern.shape[0]))
+    scale = sp.diags_array(1 / np.sqrt(looped.sum(axis=1)))
+    return sp.csr_array(scale @ looped @ scale)
+
+
+def spread(step: sp.csr_array, signal: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """(1 - a) Σ aᵏ Tᵏ of a signal [N, h], some columns at a time."""
+    out = np.empty_like(signal)
+    for start in range(0, signal.shape[1], _COLUMNS_PER_BLOCK):
+        columns = slice(start, start + _COLUMNS_PER_BLOCK)
+        base = (1 - STRENGTH) * signal[:, columns]
+        current = base
+        for _ in range(_STEPS):
+            current = base + STRENGTH * (step @ current)
+        out[:, columns] = current
+    return out
+
+
+def unit_rows(X: Any) -> Any:
+    """Rows of length 1, dense or sparse; rows of zeros stay."""
+    if sp.issparse(X):
+        length = np.sqrt(np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64)).ravel()
+        return sp.csr_array(sp.diags_array(1 / np.where(length > 0, length, 1.0)) @ X)
+    dense = np.asarray(X, dtype=np.float64)
+    length = np.sqrt(np.square(dense).sum(axis=1, keepdims=True))
+    return dense / np.where(length > 0, length, 1.0)

@@ -1,0 +1,173 @@
+"""The paper's S-SobGNN: layers of sparse Sobolev convolutions, trained on the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import functional_call, vmap
+
+from sobgnn.estimator.labels import Labels
+from sobgnn.estimator.problem import NewPoints, Problem
+from sobgnn.estimator.settings import Networks
+from sobgnn.nn.conv import SobolevConv
+from sobgnn.nn.model import SSobGNN
+from sobgnn.training import Progress, Schedule, Task, train_members
+
+# Steps without a better validation after which training ends, and between two validations.
+_PATIENCE, _EVALUATE_EVERY = 60, 5
+
+
+class SSobGNNs:
+    r"""Sparse Sobolev graph neural networks as in the paper:
+
+    .. math:: H^{(l+1)} = \sum_\rho \mu_\rho \, \mathrm{ReLU}(\hat{A}_\rho H^{(l)} W_\rho^{(l)} + b_\rho^{(l)}) .
+
+    Each layer is computed only where the labels read it. Members stop at the step that predicts all held-out labels
+    best; where nothing is held out they train to the end.
+    """
+
+    name: ClassVar[str] = "s-sobgnn"
+    on_graph: ClassVar[bool] = True
+    given_only: ClassVar[bool] = False
+    smooths: ClassVar[bool] = True
+
+    def __init__(self, view: str) -> None:
+        self.view = view
+
+    def fit(self, problem: Problem, labels: Labels) -> FittedSSobGNNs:
+        """Train members without each fold and from all labels, as one batch."""
+        settings, operators = problem.networks, problem.views[self.view].operators
+        members = labels.folds + max(1, settings.members - labels.folds)
+        signal = np.minimum(np.arange(members), labels.folds)
+        held = (~labels.known() * labels.weight)[signal]
+        task = Task(
+            torch.from_numpy(labels.codes).to(problem.device),
+            torch.from_numpy(labels.shares()[signal]).float().to(problem.device),
+            torch.from_numpy(held).float().to(problem.device) if labels.folds else None,
+        )
+        schedule = Schedule(
+            settings.epochs, settings.lr, settings.weight_decay, _PATIENCE, _EVALUATE_EVERY, together=True
+        )
+        field = operators.receptive_field(torch.from_numpy(labels.index), settings.num_layers)
+        x = problem.points[field[0].columns]
+
+        def seen(at: Progress) -> bool:
+            return problem.tell(
+                self.name, at.epoch, at.epochs, at.train_loss, at.validation_loss, at.validation_accuracy
+            )
+
+        seeds = [int(seed) for seed in problem.generator(self.name).integers(2**31, size=members)]
+        trained = train_members(
+            _model(settings, problem), (x, operators), task, seeds, schedule,
+            keywords={"propagated": field[0].propagate(x), "rows": field}, progress=seen, cuda_graph=True,
+        )  # fmt: skip
+        history = {name: curve.double().flatten(1).mean(1).tolist() if curve.ndim > 1 else curve.tolist()
+                   for name, curve in trained.history.items()}  # fmt: skip
+        return _propagated(trained.parameters, problem, self.view, labels.folds, history)
+
+    def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedSSobGNNs:
+        """From the members' weights; their hidden rows are computed again."""
+        expected = {name: tuple(value.shape) for name, value in _model(problem.networks, problem).named_parameters()}
+        if {name: tuple(value.shape[1:]) for name, value in arrays.items()} != expected:
+            raise ValueError("its networks are not of the shape its config.json gives them")
+        return _propagated(dict(arrays), problem, self.view, 0, {})
+
+
+@dataclass(frozen=True)
+class FittedSSobGNNs:
+    """Trained members.
+
+    Attributes:
+        parameters: Stacked, [S, ...].
+        states: What each layer of every member gives at every node: [N, S, h], the last [N, S, C] the logits.
+        folds: Members that hold out a fold; they come first.
+        problem: Points that they learnt on.
+        view: The name of their graph.
+        history: Training curves by name.
+    """
+
+    parameters: dict[str, Tensor]
+    states: list[Tensor]
+    folds: int
+    problem: Problem
+    view: str
+    history: dict[str, list[float]] = field(default_factory=dict)
+
+    def probabilities(self) -> Tensor:
+        """Each fold's member, and at last the mean of all members: [folds + 1, N, C]."""
+        own = self.states[-1].transpose(0, 1).softmax(dim=2)
+        return torch.cat([own[: self.folds], own.mean(dim=0, keepdim=True)])
+
+    def predict(self, new: NewPoints) -> Tensor:
+        """The mean of all members, [M, C]; new points read their neighbors, which stay as they are."""
+        nodes, own, joined = new.nodes, new.points, new.joined[self.view]
+        for number, layer in enumerate(_model(self.problem.networks, self.problem).eval().layers):
+            out = _apply_layer(layer, _of_layer(self.parameters, number), own, joined.propagate(nodes, own))
+            nodes, own = self.states[number].flatten(1), out.flatten(1)
+        return out.softmax(dim=2).mean(dim=1)
+
+    def hidden(self) -> Tensor:
+        """The members' last hidden rows, [N, S · h]."""
+        return self.states[-2].flatten(1) if len(self.states) > 1 else self.problem.points
+
+    def arrays(self) -> dict[str, Tensor]:
+        """The members' weights."""
+        return {name: value.contiguous() for name, value in self.parameters.items()}
+
+
+def _model(settings: Networks, problem: Problem) -> SSobGNN:
+    """A network of these settings; torch's random state is left alone."""
+    with torch.random.fork_rng(devices=[]):
+        model = SSobGNN(
+            problem.points.shape[1], settings.hidden_channels, problem.classes, settings.num_layers, settings.alpha,
+            settings.epsilon, settings.dropout,
+        )  # fmt: skip
+    return model.to(problem.device)
+
+
+@torch.no_grad()
+def _propagated(
+    parameters: dict[str, Tensor], problem: Problem, view: str, folds: int, history: dict[str, list[float]]
+) -> FittedSSobGNNs:
+    operators = problem.views[view].operators
+    states: list[Tensor] = []
+    signal = problem.points
+    for number, layer in enumerate(_model(problem.networks, problem).eval().layers):
+        out = _apply_layer(layer, _of_layer(parameters, number), signal, operators.propagate(signal))
+        states.append(out)
+        signal = out.flatten(1)
+    return FittedSSobGNNs(parameters, states, folds, problem, view, history)
+
+
+def _apply_layer(layer: SobolevConv, parameters: dict[str, Tensor], own: Tensor, propagated: Tensor) -> Tensor:
+    """One layer of every member, [M, S, out], from rows [M, i] that all members share, or [M, S·i] side by side.
+
+    ``propagated`` [M, α, …] is what the operators make of those rows.
+    """
+    members = len(next(iter(parameters.values())))
+    shared = own.shape[1] == layer.in_channels
+    if not shared:
+        own = own.view(*own.shape[:-1], members, -1)
+        propagated = propagated.view(*propagated.shape[:-1], members, -1)
+
+    def one(member: dict[str, Tensor], x: Tensor, filtered: Tensor) -> Tensor:
+        result: Tensor = functional_call(layer, member, (x, None), {"propagated": filtered})
+        return result
+
+    if members == 1:
+        single = {name: value[0] for name, value in parameters.items()}
+        return one(single, own if shared else own[:, 0], propagated if shared else propagated[:, :, 0]).unsqueeze(1)
+    places = (0, None, None) if shared else (0, 1, 2)
+    result: Tensor = vmap(one, in_dims=places, out_dims=1)(parameters, own, propagated)
+    return result
+
+
+def _of_layer(parameters: dict[str, Tensor], layer: int) -> dict[str, Tensor]:
+    """The parameters of one layer, named as that layer names them."""
+    prefix = f"convs.{layer}."
+    return {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}

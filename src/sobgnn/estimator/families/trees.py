@@ -1,0 +1,171 @@
+"""Decision trees: forests, and boosted trees where there are labels enough; grown by scikit-learn, kept as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sobgnn.estimator.families.nodes import Trees, joined, of_boosting, of_forest
+from sobgnn.estimator.labels import Labels
+from sobgnn.estimator.problem import NewPoints, Problem
+
+# Trees of each kind that are grown from all labels, and without each fold.
+WHOLE, PER_FOLD = 64, 32
+# Rows times trees that are worth their time; where points are very many, fewer trees are grown.
+_MOST_WORK = 40_000_000
+# Labels times columns times classes up to which boosting takes about as long as the forests do.
+_BOOSTED_WORK = 1_500_000
+# Labels times columns from which a second thread pays for itself in growing a forest.
+_THREADED_WORK = 200_000
+
+
+class Forests:
+    """Random forests and extremely randomised trees, half of each; the mean of their leaves' class shares.
+
+    They read columns as they came: classes that follow single columns, heavy tails and units do not matter to them.
+    """
+
+    name: ClassVar[str] = "forests"
+    on_graph: ClassVar[bool] = False
+    given_only: ClassVar[bool] = False
+    smooths: ClassVar[bool] = True
+
+    def fit(self, problem: Problem, labels: Labels) -> FittedTrees:
+        """Grow trees without each fold, and from all labels."""
+        X, generator = problem.columns, problem.generator(self.name)
+        signals = labels.folds + 1
+        fewer = min(1.0, _MOST_WORK / (problem.count * 2 * (WHOLE + PER_FOLD * labels.folds)))
+        out = np.zeros((signals, problem.count, labels.classes), np.float32)
+        kept = []
+        for signal, share in enumerate(labels.shares()):
+            size = max(4, round(fewer * (WHOLE if signal == labels.folds else PER_FOLD)))
+            used = share > 0
+            for kind in ("random", "extra"):
+                forest = _grown(kind, size, X[labels.index[used]], labels.codes[used], share[used], generator)
+                out[signal][:, forest.classes_] += _leaves(forest, X) / 2
+                if signal == labels.folds:
+                    kept.append(of_forest(forest, labels.classes))
+            problem.tell("forests", signal + 1, signals)
+        return FittedTrees(joined(kept), torch.from_numpy(out).to(problem.device))
+
+    def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedTrees:
+        """From the trees of all labels."""
+        return FittedTrees(Trees.of_arrays(arrays, problem.columns.shape[1], problem.classes))
+
+
+class BoostedTrees:
+    """Gradient boosting over histograms, of as many rounds as out-of-fold labels support.
+
+    Left out where it would take longer than the forests: many columns, many classes.
+    """
+
+    name: ClassVar[str] = "boosting"
+    on_graph: ClassVar[bool] = False
+    given_only: ClassVar[bool] = False
+    smooths: ClassVar[bool] = True
+    rounds: ClassVar[tuple[int, ...]] = (25, 50, 100)
+
+    @staticmethod
+    def worth_it(labels: int, columns: int, classes: int) -> bool:
+        """Whether boosting is quick enough beside the other families."""
+        return labels * columns * max(1, classes) <= _BOOSTED_WORK
+
+    def fit(self, problem: Problem, labels: Labels) -> FittedTrees:
+        """Boost without each fold and from all labels; keep the number of rounds that predicts held-out labels best."""
+        X, seed = problem.columns, int(problem.generator(self.name).integers(2**31))
+        signals = labels.folds + 1
+        staged = np.zeros((len(self.rounds), signals, problem.count, labels.classes), np.float32)
+        for signal, share in enumerate(labels.shares()):
+            used = share > 0
+            boosted = _boosted(X[labels.index[used]], labels.codes[used], share[used], self.rounds[-1], seed)
+            trees = of_boosting(boosted, labels.classes)
+            for place, rounds in enumerate(self.rounds):
+                staged[place, signal] = trees.first_rounds(rounds).predict(X)
+            problem.tell("boosting", signal + 1, signals)
+        best = 0
+        if labels.folds:
+            codes = labels.codes[labels.judged]
+            errors = []
+            for part in staged:
+                own = labels.out_of_fold(torch.from_numpy(part))
+                errors.append(np.square(own - np.eye(labels.classes)[codes]).sum())
+            best = int(np.argmin(errors))
+        return FittedTrees(trees.first_rounds(self.rounds[best]), torch.from_numpy(staged[best]).to(problem.device))
+
+    def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedTrees:
+        """From the trees of all labels."""
+        return FittedTrees(Trees.of_arrays(arrays, problem.columns.shape[1], problem.classes))
+
+
+@dataclass(frozen=True)
+class FittedTrees:
+    """Trees grown from all labels, and every signal's probabilities [folds + 1, N, C] right after growing them."""
+
+    trees: Trees
+    signals: Tensor | None = None
+
+    def probabilities(self) -> Tensor:
+        """[folds + 1, N, C]."""
+        if self.signals is None:
+            raise ValueError("Restored trees predict new points; the training points' probabilities were not kept.")
+        return self.signals
+
+    def predict(self, new: NewPoints) -> Tensor:
+        """As scikit-learn predicts, [M, C]."""
+        return torch.from_numpy(self.trees.predict(new.columns)).to(new.points.device)
+
+    def arrays(self) -> dict[str, Tensor]:
+        """The nodes of all trees."""
+        return self.trees.arrays()
+
+
+def _grown(
+    kind: str,
+    size: int,
+    X: npt.NDArray[np.float32],
+    codes: npt.NDArray[np.int64],
+    weight: npt.NDArray[np.float64],
+    generator: np.random.Generator,
+) -> Any:
+    from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+
+    grow = RandomForestClassifier if kind == "random" else ExtraTreesClassifier
+    threads = torch.get_num_threads() if X.size >= _THREADED_WORK else 1
+    forest = grow(size, random_state=int(generator.integers(2**31)), n_jobs=threads)
+    return forest.fit(X, codes, sample_weight=weight * len(weight))
+
+
+def _leaves(forest: Any, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """Mean class shares of the leaves, trees added in their order, so that threads do not change a bit."""
+    total = np.zeros((len(X), len(forest.classes_)))
+    for tree in forest.estimators_:
+        total += tree.predict_proba(X, check_input=False)
+    return total / len(forest.estimators_)
+
+
+def _boosted(
+    X: npt.NDArray[np.float32],
+    codes: npt.NDArray[np.int64],
+    weight: npt.NDArray[np.float64],
+    rounds: int,
+    seed: int,
+) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
+
+    boosting = HistGradientBoostingClassifier(
+        learning_rate=0.1, max_iter=rounds, max_leaf_nodes=16, min_samples_leaf=5, l2_regularization=1.0,
+        early_stopping=False, random_state=seed,
+    )  # fmt: skip
+    # Histograms of this size are not worth a second thread, and one thread gives the same bits everywhere.
+    with threadpool_limits(1, user_api="openmp"):
+        return boosting.fit(X.astype(np.float64), codes, sample_weight=weight * len(weight))
+
+
+__all__: Sequence[str] = ("BoostedTrees", "FittedTrees", "Forests")

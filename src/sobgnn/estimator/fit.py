@@ -1,0 +1,264 @@
+"""A problem and labels to what every family predicts, and to one prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sobgnn.estimator.blending import EVIDENCE, PRIOR_COUNTS, Blend, blend_error, blend_families, blended
+from sobgnn.estimator.families import FAMILIES, FittedFamily, make_family
+from sobgnn.estimator.families.contract import Family
+from sobgnn.estimator.labels import Labels
+from sobgnn.estimator.problem import GIVEN, NEIGHBORS, Problem
+from sobgnn.estimator.smoothing import STRENGTHS, Smoothing, best_smoothing, smoothed
+from sobgnn.estimator.temperature import fit_temperature, log_loss, sharpen
+from sobgnn.graphs.graph import Graph
+
+# Out-of-fold labels from which a temperature is fitted to the result.
+CALIBRATION_LABELS = 50
+# A family with a smaller share than this is left out: new points need not wait for it.
+_LEAST_SHARE = 0.02
+# What is expected of each family before any label was held out, and where none can be.
+PRIOR = {"sobolev": 3.0, "mlp": 1.5, "diffusion": 2.0, "linear": 1.5, "forests": 2.0, "boosting": 1.0, "s-sobgnn": 3.0}
+# How many labels' worth families on a given graph gain with the assortativity of its edges; the value from which they
+# are trusted; and by how much they must be better out of fold where they are not.
+GIVEN_TRUST = {"pagerank": 30.0, "sobolev": 10.0}
+_TRUSTED, _GUARD = 0.2, 3.0
+FEW_LABELS_PRIOR = {"sobolev": 3.0, "mlp": 0.3, "diffusion": 6.0, "linear": 0.5, "forests": 0.5, "s-sobgnn": 3.0}
+
+
+@dataclass(frozen=True)
+class FitProgress:
+    """Where a fit stands.
+
+    Args:
+        stage: What is being done: ``"neighbors"``, a family's name, ``"blending"``, ``"trials"``.
+        done: Steps of the stage that are done.
+        total: Steps the stage takes at most.
+        train_loss: Mean over the members, while networks train.
+        validation_loss: Of the labels that they hold out, where they do.
+        validation_accuracy: Likewise.
+    """
+
+    stage: str
+    done: int
+    total: int
+    train_loss: float | None = None
+    validation_loss: float | None = None
+    validation_accuracy: float | None = None
+
+
+Hook = Callable[[FitProgress], "bool | None"]
+
+
+@dataclass(frozen=True)
+class Member:
+    """One family in a fitted estimator.
+
+    Attributes:
+        family: What it is.
+        view: The graph that it learns on; ``None`` for a family without one.
+        fitted: What it learnt.
+        smoothing: How its probabilities are smoothed over a graph; ``None`` for a family that is not.
+        around: Its probabilities of the training points, smoothed, [N, C], which new points are drawn towards; ``None``
+            where it is not smoothed.
+    """
+
+    family: Family
+    view: str | None
+    fitted: FittedFamily
+    smoothing: Smoothing | None = None
+    around: Tensor | None = None
+
+    @property
+    def title(self) -> str:
+        """Its name, with the graph's where it learns on one that was given."""
+        return self.family.name if self.view in (None, "neighbors") else f"{self.family.name} ({self.view})"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The outcome of :func:`fit_families`.
+
+    Attributes:
+        members: Families with a share, in the order of the blend.
+        blend: Their shares and temperatures.
+        temperature: Divides the logits of the result.
+        distributions: Probabilities of every point before that, [N, C].
+        out_of_fold: Those of the judged labels, while they were held out, after it, [J, C].
+        accuracy, log_loss: Of these; NaN where nothing was held out.
+        alone: Each family's own out-of-fold accuracy, by title, those without a share included.
+    """
+
+    members: list[Member]
+    blend: Blend
+    temperature: float
+    distributions: Tensor
+    out_of_fold: npt.NDArray[np.float64]
+    accuracy: float
+    log_loss: float
+    alone: dict[str, float]
+
+
+def fit_families(
+    problem: Problem,
+    labels: Labels,
+    names: Sequence[str],
+    strengths: Sequence[float] = STRENGTHS,
+) -> Fit:
+    """Let every family learn, decide how each is smoothed and how much it counts, and predict every point.
+
+    Args:
+        problem: Points and graphs.
+        labels: Which labels are held out when.
+        names: Of the families; one that learns on a graph takes part once for each graph.
+        strengths: Values that the strength of smoothing is chosen from.
+    """
+    members, parts = [], []
+    for name in names:
+        for view in _views_of(name, problem):
+            family = make_family(name, view)
+            fitted = family.fit(problem, labels)
+            probabilities = fitted.probabilities()
+            smoothing = None
+            if family.smooths:
+                # A family without a graph is smoothed over neighbors, never over a graph that may mislead.
+                over = view or (NEIGHBORS if NEIGHBORS in problem.views else next(iter(problem.views)))
+                spread = {over: problem.views[over].spread}
+                smoothing, probabilities = best_smoothing(spread, probabilities, labels, strengths)
+            kept = probabilities[-1] if smoothing and smoothing.strength else None
+            members.append(Member(family, view, fitted, smoothing, kept))
+            parts.append(probabilities)
+    problem.tell("blending", 1, 1)
+    own_parts = [labels.out_of_fold(part) for part in parts]
+    blend = _blended(problem, labels, members, parts, own_parts)
+    members, parts, own_parts, blend = _with_share(members, parts, own_parts, blend)
+    mixed = blended(blend, own_parts) if labels.folds else np.zeros((0, labels.classes))
+    codes, weight = labels.codes[labels.judged], labels.weight[labels.judged]
+    temperature = fit_temperature(mixed, codes, weight) if len(codes) >= CALIBRATION_LABELS else 1.0
+    mixed = sharpen(mixed, temperature)
+    loss = float(np.average(log_loss(mixed, codes), weights=weight)) if len(codes) else float("nan")
+    accuracy = float((mixed.argmax(axis=1) == codes).mean()) if len(codes) else float("nan")
+    alone = {
+        member.title: float((part.argmax(axis=1) == codes).mean()) if len(codes) else float("nan")
+        for member, part in zip(members, own_parts, strict=True)
+    }
+    return Fit(members, blend, temperature, blend([part[-1] for part in parts]), mixed, accuracy, loss, alone)
+
+
+def refit_families(problem: Problem, labels: Labels, before: Fit) -> Fit:
+    """Learn from other labels with what was decided before: smoothing, shares and temperatures.
+
+    Nothing is held out, so this takes a fraction of :func:`fit_families`; out-of-fold scores stay those of before.
+    """
+    everything = Labels(labels.index, labels.codes, labels.weight, np.full(len(labels.fold), -1), labels.classes)
+    members, parts = [], []
+    for member in before.members:
+        fitted = member.family.fit(problem, everything)
+        probabilities = fitted.probabilities()
+        if member.smoothing is not None and member.smoothing.strength:
+            spread = problem.views[member.smoothing.view].spread
+            probabilities = smoothed(spread, probabilities, everything, member.smoothing.strength)
+        around = probabilities[-1] if member.around is not None else None
+        members.append(Member(member.family, member.view, fitted, member.smoothing, around))
+        parts.append(probabilities[-1])
+    return Fit(
+        members, before.blend, before.temperature, before.blend(parts), before.out_of_fold, before.accuracy,
+        before.log_loss, before.alone,
+    )  # fmt: skip
+
+
+def _views_of(name: str, problem: Problem) -> Sequence[str | None]:
+    """The graphs that a family takes part on; ``None`` for one that learns on none."""
+    kind = FAMILIES[name]
+    if not kind.on_graph:
+        return (None,)
+    return [view for view in problem.views if view == GIVEN or not kind.given_only]
+
+
+def _blended(
+    problem: Problem,
+    labels: Labels,
+    members: Sequence[Member],
+    parts: Sequence[Tensor],
+    own: Sequence[npt.NDArray[np.float64]],
+) -> Blend:
+    """The blend of all members, or without those of a given graph that out-of-fold labels do not speak for."""
+    expected = PRIOR if labels.folds else FEW_LABELS_PRIOR
+    weights = np.array([expected.get(member.family.name, 1.0) for member in members])
+    given = np.array([member.view == GIVEN for member in members])
+    if not given.any() or given.all():
+        return blend_families(own, labels, PRIOR_COUNTS * weights / weights.sum())
+    without = torch.stack([part[-1] for part, on in zip(parts, given, strict=True) if not on]).mean(dim=0)
+    trust = max(0.0, assortativity(problem.views[GIVEN].graph, without.argmax(dim=1).cpu().numpy(), labels.index))
+    # How far edges join points that look alike says what a few labels cannot.
+    counts = np.where(given, 0.5, 4.0 * weights / weights[~given].sum())
+    counts += trust * np.array(
+        [GIVEN_TRUST.get(m.family.name, 0.0) if on else 0.0 for m, on in zip(members, given, strict=True)]
+    )
+    whole = blend_families(own, labels, counts)
+    if trust >= _TRUSTED or not labels.folds:
+        return whole
+    some = [place for place, on in enumerate(given) if not on]
+    fewer = blend_families([own[place] for place in some], labels, counts[some])
+    gain = blend_error([own[place] for place in some], fewer, labels) - blend_error(own, whole, labels)
+    if EVIDENCE * gain > _GUARD:
+        return whole
+    shares, heat = np.zeros(len(members)), np.ones(len(members))
+    shares[some], heat[some] = fewer.shares, fewer.temperatures
+    return Blend(tuple(shares.tolist()), tuple(heat.tolist()))
+
+
+def assortativity(graph: Graph, classes: npt.NDArray[np.int64], without: npt.NDArray[np.int64]) -> float:
+    r"""Newman's assortativity of classes over the edges of a graph, those at the points ``without`` left out.
+
+    .. math:: r = \frac{\mathrm{tr}\, e - \sum_c a_c^2}{1 - \sum_c a_c^2}
+
+    with e the shares of edges between classes and a its row sums: 1 where edges join equal classes only, 0 where they
+    join classes by chance.
+    """
+    edges = graph.to("cpu").to_scipy().tocoo()
+    free = np.ones(graph.num_nodes, dtype=bool)
+    free[without] = False
+    kept = free[edges.row] & free[edges.col]
+    first, second = classes[edges.row[kept]], classes[edges.col[kept]]
+    if not len(first):
+        return 0.0
+    shares = np.bincount(first, minlength=int(classes.max()) + 1) / len(first)
+    chance = float(np.square(shares).sum())
+    return float(((first == second).mean() - chance) / (1 - chance)) if chance < 1 else 0.0
+
+
+def _with_share(
+    members: list[Member], parts: list[Tensor], own: list[npt.NDArray[np.float64]], blend: Blend
+) -> tuple[list[Member], list[Tensor], list[npt.NDArray[np.float64]], Blend]:
+    """Without the members whose share is too small to matter."""
+    kept = [place for place, share in enumerate(blend.shares) if share >= _LEAST_SHARE]
+    total = sum(blend.shares[place] for place in kept)
+    smaller = Blend(
+        tuple(blend.shares[place] / total for place in kept), tuple(blend.temperatures[place] for place in kept)
+    )
+    return [members[p] for p in kept], [parts[p] for p in kept], [own[p] for p in kept], smaller
+
+
+class Teller:
+    """Passes progress on to a hook; once it asked to stop, every further stage is told so at its first chance."""
+
+    def __init__(self, hook: Hook | None) -> None:
+        self.hook = hook
+        self.stopped = False
+
+    def __call__(self, stage: str, done: int, total: int, *scores: float | None) -> bool:
+        """Tell of a step; True asks the stage to stop."""
+        if self.hook is not None:
+            at = FitProgress(stage, done, total, *scores)
+            self.stopped = bool(self.hook(at)) or self.stopped
+        return self.stopped
+
+
+__all__ = ["Fit", "FitProgress", "Hook", "Member", "Teller", "fit_families", "refit_families"]

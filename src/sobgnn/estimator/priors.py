@@ -1,0 +1,81 @@
+"""How common each class is among all points, which the number of its labels does not say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sobgnn.estimator.labels import Labels
+
+_Array = npt.NDArray[np.float64]
+
+# Points' worth of the assumption that labels were drawn at random, as a share of the points; and steps of EM.
+_STRENGTH, _STEPS = 0.5, 20
+# A class is taken to be at most this many times more or less common than its share of the labels.
+_MOST = 4.0
+
+
+def label_priors(labels: Labels) -> _Array:
+    """Each class's share of the labels, by their weights, [C]: what the families have learnt to expect."""
+    counts = np.bincount(labels.codes, labels.weight, minlength=labels.classes)
+    return np.asarray(counts / counts.sum())
+
+
+def estimate_priors(probabilities: _Array, assumed: _Array) -> _Array:
+    r"""Class frequencies among points by expectation-maximisation (Saerens et al., 2002), with a Dirichlet prior.
+
+    .. math:: \pi \leftarrow \frac{A \pi_0 + \sum_i q_i}{A + N}, \qquad q_{ic} \propto p_{ic} \, \pi_c / \pi_{0,c}
+
+    Args:
+        probabilities: Of points whose class is not known, [N, C], calibrated.
+        assumed: π_0, what the probabilities were learnt with, [C].
+    """
+    count = len(probabilities)
+    if not count:
+        return assumed
+    weight = _STRENGTH * count
+    found = assumed
+    for _ in range(_STEPS):
+        shifted = shift_priors(probabilities, found / assumed)
+        found = (weight * assumed + shifted.sum(axis=0)) / (weight + count)
+        found = found.clip(assumed / _MOST, assumed * _MOST)
+        found /= found.sum()
+    return found
+
+
+def shift_priors(probabilities: _Array, ratio: _Array) -> _Array:
+    """Probabilities [N, C] under class frequencies that are ``ratio`` [C] times those they were learnt with."""
+    shifted = probabilities * ratio
+    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
+
+
+def decide_priors(
+    option: object, classes: npt.NDArray[Any], probabilities: _Array, assumed: _Array, labels: Labels
+) -> _Array:
+    """Class frequencies among all points, [C]: as told, each class's share of the labels, or estimated.
+
+    Args:
+        option: ``"auto"``, ``None``, or shares by class, as :class:`~sobgnn.SobolevClassifier` takes them.
+        classes: [C].
+        probabilities: Of the unlabelled points, [M, C].
+        assumed: Each class's share of the labels, [C].
+        labels: The labels.
+    """
+    if option is None:
+        return assumed
+    if isinstance(option, str):
+        if option != "auto":
+            raise ValueError(f'`class_priors` must be "auto", None or a dict, but got {option!r}.')
+        return estimate_priors(probabilities, assumed) if labels.folds else assumed
+    if not isinstance(option, Mapping) or set(option) != set(classes.tolist()):
+        raise ValueError(
+            f'`class_priors` must be "auto", None or a share for each class of y, but got {option!r} for '
+            f"{classes.tolist()}."
+        )
+    shares = np.array([float(option[name]) for name in classes.tolist()])
+    if not (np.isfinite(shares).all() and (shares > 0).all()):
+        raise ValueError(f"`class_priors` must be positive and finite, but got {dict(option)!r}.")
+    return np.asarray(shares / shares.sum())

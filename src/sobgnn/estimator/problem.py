@@ -1,0 +1,107 @@
+"""What families learn on: points, graphs and what follows from them, made once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sobgnn.estimator.settings import Networks
+from sobgnn.estimator.smoothing import Spread, strongest
+from sobgnn.graphs.graph import Graph
+from sobgnn.operators import SobolevOperators
+from sobgnn.operators.attached import Attachment
+from sobgnn.runtime.ranks import Ranks
+
+# The names of the graphs: of nearest neighbors, and one that came with the points.
+NEIGHBORS, GIVEN = "neighbors", "given"
+
+
+class View:
+    """A graph of the points as families use it.
+
+    Args:
+        graph: N nodes.
+        operators: Its sparse Sobolev operators.
+        strongest: Edges that each point keeps for diffusing labels.
+        ranks: Processes that share the work.
+    """
+
+    def __init__(self, graph: Graph, operators: SobolevOperators, strongest: int, ranks: Ranks) -> None:
+        self.graph, self.operators, self.strongest, self.ranks = graph, operators, strongest, ranks
+
+    @cached_property
+    def spread(self) -> Spread:
+        """What probabilities are smoothed by."""
+        return Spread(self.operators.graph, self.ranks)
+
+    @cached_property
+    def near(self) -> Spread:
+        """What labels diffuse over: the strongest edges."""
+        return Spread(strongest(self.graph, self.strongest).to(self.operators.device), self.ranks)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Points and their graphs.
+
+    Args:
+        points: float32 [N, D], scaled as networks read them.
+        columns: float32 [N, F], as trees read them: the columns as they came, or the points where these are too wide.
+        views: Graphs by name: ``"neighbors"``, ``"given"``.
+        classes: C.
+        networks: Settings of the networks.
+        rows: [N, F], dense or sparse, as they came: what is read where a graph was given.
+        seed: From which each family draws its own.
+        ranks: Processes that share the work.
+        tell: Called with the stage, steps done, steps at most and scores; True asks to stop.
+    """
+
+    points: Tensor
+    columns: npt.NDArray[np.float32]
+    views: dict[str, View]
+    classes: int
+    networks: Networks = field(default_factory=Networks)
+    rows: Any = None
+    seed: int = 0
+    ranks: Ranks = field(default_factory=Ranks)
+    tell: Callable[..., bool] = lambda *_, **__: False
+
+    @property
+    def count(self) -> int:
+        """N."""
+        return len(self.points)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the points are."""
+        return self.points.device
+
+    def generator(self, name: str) -> np.random.Generator:
+        """A family's own random numbers: they do not depend on which other families take part."""
+        return np.random.default_rng([self.seed, *name.encode()])
+
+
+@dataclass(frozen=True)
+class NewPoints:
+    """New points as families predict them.
+
+    Args:
+        points: float32 [M, D], scaled like the training points.
+        columns: float32 [M, F], as trees read them.
+        joined: How they are joined to the training points, by graph.
+        nodes: float32 [N, D], the training points.
+        rows: [M, F], as they came.
+    """
+
+    points: Tensor
+    columns: npt.NDArray[np.float32]
+    joined: dict[str, Attachment]
+    nodes: Tensor
+    rows: Any = None

@@ -1,0 +1,84 @@
+"""The estimator's parameters, checked in one place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import numpy as np
+
+from sobgnn.estimator.features import Scale
+from sobgnn.graphs.knn import check_bandwidth
+from sobgnn.operators import check_alpha, check_epsilon
+
+
+@dataclass(frozen=True)
+class Networks:
+    """What the families of networks share; as :class:`~sobgnn.SobolevClassifier` takes it."""
+
+    alpha: int = 3
+    epsilon: float = 1.0
+    hidden_channels: int = 64
+    num_layers: int = 2
+    dropout: float = 0.5
+    members: int = 8
+    epochs: int = 200
+    lr: float = 0.01
+    weight_decay: float = 5e-4
+
+
+def check_settings(settings: Mapping[str, Any], families: Sequence[str]) -> None:
+    """Raise on a parameter that :class:`~sobgnn.SobolevClassifier` cannot have, in one line.
+
+    Args:
+        settings: Parameters by name.
+        families: The names that ``families`` may hold.
+    """
+    for name in ("k", "hidden_channels", "num_layers", "n_members", "epochs"):
+        check_whole(name, settings[name])
+    check_alpha(settings["alpha"])
+    check_epsilon(settings["epsilon"])
+    check_bandwidth(settings["bandwidth"])
+    _check_number("lr", settings["lr"], 0, 1, above=True)
+    _check_number("weight_decay", settings["weight_decay"], 0, 1)
+    _check_number("dropout", settings["dropout"], 0, 0.99)
+    if settings["smoothing"] != "auto":
+        _check_number("smoothing", settings["smoothing"], 0, 0.999, otherwise='"auto" or ')
+    if settings["n_components"] is not None:
+        check_whole("n_components", settings["n_components"], otherwise="None or ")
+    scale = settings["scale"]
+    known = (None, *get_args(Scale))
+    pair = scale if isinstance(scale, tuple) else (scale, scale)
+    if scale != "auto" and not (len(pair) == 2 and all(one in known for one in pair)):
+        raise ValueError(f"`scale` must be 'auto', one of {known} or a pair of them, but got {scale!r}.")
+    for name, choices in (
+        ("metric", ("euclidean", "cosine")), ("symmetrize", ("union", "mutual")), ("method", ("auto", "exact", "hnsw")),
+    ):  # fmt: skip
+        if settings[name] not in choices:
+            raise ValueError(f"`{name}` must be one of {', '.join(choices)}, but got {settings[name]!r}.")
+    _check_families(settings["families"], families)
+
+
+def check_whole(name: str, value: Any, least: int = 1, *, otherwise: str = "") -> None:
+    """Raise unless a value is an integer of at least ``least``; booleans are none."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"`{name}` must be {otherwise}an integer of at least {least}, but got {value!r}.")
+
+
+def _check_number(name: str, value: Any, low: float, high: float, *, above: bool = False, otherwise: str = "") -> None:
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not (number and math.isfinite(value) and (low < value if above else low <= value) and value <= high):
+        bound = f"above {low:g}" if above else f"at least {low:g}"
+        raise ValueError(f"`{name}` must be {otherwise}a number {bound} and at most {high:g}, but got {value!r}.")
+
+
+def _check_families(families: Any, known: Sequence[str]) -> None:
+    if families == "auto":
+        return
+    listed = isinstance(families, (list, tuple)) and len(families) > 0
+    if not listed or len(set(families)) != len(families) or not set(families) <= set(known):
+        raise ValueError(
+            f'`families` must be "auto" or a list of different names among {", ".join(known)}, but got {families!r}.'
+        )

@@ -1,0 +1,23 @@
+"""How many threads compute."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import torch
+
+
+@contextlib.contextmanager
+def at_most(threads: int) -> Iterator[None]:
+    """Within, torch computes with at most this many threads; the number of before is put back.
+
+    Many short operations do not share cores well: threads spend more time waiting for one another than computing, on a
+    busy machine a hundred times more, and a sum that is split over threads has other bits than one that is not.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(min(before, threads))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

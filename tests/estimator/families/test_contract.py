@@ -1,0 +1,96 @@
+"""Every family keeps the same contract."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from sobgnn.estimator.families import FAMILIES, make_family
+from sobgnn.estimator.labels import with_folds
+from sobgnn.estimator.placing import neighbor_graph, view_of
+from sobgnn.estimator.problem import NewPoints, Problem
+from sobgnn.estimator.settings import Networks
+from sobgnn.operators.attached import attach
+from sobgnn.runtime.ranks import Ranks
+
+NAMES = list(FAMILIES)
+
+
+def case(seed=0):
+    generator = np.random.default_rng(seed)
+    y = generator.integers(0, 3, 120)
+    X = (generator.normal(size=(3, 5))[y] * 2 + generator.normal(size=(120, 5))).astype(np.float32)
+    codes = np.where(np.arange(120) < 45, y, -1)
+    labels = with_folds(codes, np.ones(45), 3, generator)
+    networks = Networks(alpha=2, epsilon=0.5, hidden_channels=16, members=5, epochs=40, lr=0.02)
+    graph, _ = neighbor_graph(X, 6, "euclidean", "exact", "mean", "union", Ranks())
+    views = {"neighbors": view_of(graph, 2, 0.5, Ranks())}
+    return Problem(torch.from_numpy(X), X, views, 3, networks, X, seed=1), labels, y
+
+
+def new_points(problem, rows):
+    edges = problem.views["neighbors"].graph.to_scipy()[rows]
+    joined = {"neighbors": attach(problem.views["neighbors"].operators, edges)}
+    return NewPoints(problem.points[rows], problem.columns[rows], joined, problem.points, problem.rows[rows])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_signal_has_probabilities_of_every_point_that_beat_guessing(name):
+    problem, labels, y = case()
+    probabilities = make_family(name, "neighbors").fit(problem, labels).probabilities()
+    assert probabilities.shape == (labels.folds + 1, 120, 3)
+    np.testing.assert_allclose(probabilities.sum(dim=2), 1, atol=1e-4)
+    assert float((probabilities[-1].argmax(dim=1).numpy() == y)[45:].mean()) > 0.7
+
+
+# The paper's network stops where all held-out labels together are predicted best, so it sees that much of them.
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "s-sobgnn"])
+def test_a_signal_does_not_see_the_labels_of_its_fold(name):
+    problem, labels, _ = case()
+    family = make_family(name, "neighbors")
+    before = family.fit(problem, labels).probabilities()
+    held = labels.fold == 1
+    codes = labels.codes.copy()
+    codes[held] = codes[held][::-1]  # the same number of each class: only who has which
+    after = family.fit(problem, replace(labels, codes=codes)).probabilities()
+    np.testing.assert_allclose(after[1], before[1], atol=2e-4)
+    assert not np.allclose(after[0], before[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_restored_from_its_arrays_it_predicts_the_same(name):
+    problem, labels, _ = case()
+    family = make_family(name, "neighbors")
+    fitted = family.fit(problem, labels)
+    new = new_points(problem, np.arange(50, 70))
+    again = family.restore({k: v.clone() for k, v in fitted.arrays().items()}, problem)
+    np.testing.assert_allclose(again.predict(new), fitted.predict(new), atol=1e-6)
+    assert fitted.predict(new).shape == (20, 3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arrays_of_another_shape_are_refused(name):
+    problem, labels, _ = case()
+    family = make_family(name, "neighbors")
+    arrays = family.fit(problem, labels).arrays()
+    key = "value" if "value" in arrays else next(iter(arrays))
+    arrays[key] = arrays[key][..., :-1]
+    with pytest.raises(ValueError):
+        family.restore(arrays, problem)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "s-sobgnn"])
+def test_one_thread_and_two_give_the_same_bits(name):
+    problem, labels, _ = case()
+    before = torch.get_num_threads()
+    found = []
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        try:
+            found.append(make_family(name, "neighbors").fit(problem, labels).probabilities())
+        finally:
+            torch.set_num_threads(before)
+    assert torch.equal(*found)

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+
+from sobgnn.estimator.families.nodes import Trees, of_boosting, of_forest
+
+
+def table(classes, rows=200, seed=0):
+    generator = np.random.default_rng(seed)
+    X = generator.normal(size=(rows, 6)).astype(np.float32)
+    return X, generator.integers(0, classes, rows) if classes > 2 else (X[:, 0] + X[:, 1] > 0).astype(int)
+
+
+@pytest.mark.parametrize("grow", [RandomForestClassifier, ExtraTreesClassifier])
+@pytest.mark.parametrize("classes", [2, 5])
+def test_forests_predict_as_scikit_learn_does(grow, classes):
+    X, y = table(classes)
+    forest = grow(20, random_state=0).fit(X[:100], y[:100])
+    trees = of_forest(forest, classes)
+    np.testing.assert_allclose(trees.predict(X), forest.predict_proba(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+@pytest.mark.parametrize("rounds", [3, 30])
+def test_boosted_trees_predict_as_scikit_learn_does_after_any_number_of_rounds(classes, rounds):
+    X, y = table(classes)
+    grown = {
+        n: HistGradientBoostingClassifier(max_iter=n, min_samples_leaf=5, early_stopping=False, random_state=0).fit(
+            X[:100].astype(np.float64), y[:100]
+        )
+        for n in (rounds, 30)
+    }
+    trees = of_boosting(grown[30], classes).first_rounds(rounds)
+    np.testing.assert_allclose(trees.predict(X), grown[rounds].predict_proba(X.astype(np.float64)), atol=1e-6)
+
+
+def test_a_class_that_was_not_there_has_no_share():
+    X, y = table(3)
+    forest = RandomForestClassifier(5, random_state=0).fit(X, np.where(y == 1, 2, y))
+    assert (of_forest(forest, 3).predict(X)[:, 1] == 0).all()
+    boosting = HistGradientBoostingClassifier(max_iter=3).fit(X, np.where(y == 1, 2, y))
+    assert (of_boosting(boosting, 3).predict(X)[:, 1] < 1e-6).all()
+
+
+def test_arrays_come_back_and_predict_the_same():
+    X, y = table(4)
+    trees = of_forest(RandomForestClassifier(7, random_state=0).fit(X, y), 4)
+    again = Trees.of_arrays(trees.arrays(), 6, 4)
+    np.testing.assert_array_equal(again.predict(X), trees.predict(X))
+
+
+def turned(name, change):
+    def apply(arrays):
+        arrays[name] = change(arrays[name].clone())
+
+    return apply
+
+
+def first(value):
+    def change(part):
+        part.view(-1)[0] = value
+        return part
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        turned("column", first(99)),
+        turned("left", first(0)),  # a walk that would never end
+        turned("right", first(10**6)),
+        turned("root", first(-1)),
+        turned("value", first(float("nan"))),
+        turned("value", lambda part: part[:, :2]),
+        turned("threshold", lambda part: part[:-1]),
+        turned("left", lambda part: part.double()),
+    ],
+)
+def test_arrays_that_would_be_read_out_of_bounds_are_refused(change):
+    X, y = table(4)
+    arrays = of_forest(RandomForestClassifier(3, random_state=0).fit(X, y), 4).arrays()
+    change(arrays)
+    with pytest.raises(ValueError, match="contradict"):
+        Trees.of_arrays(arrays, 6, 4)
+    assert isinstance(arrays["column"], torch.Tensor)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from sobgnn.estimator.labels import class_weights, encode_labels, with_folds
+
+
+def labels(counts, seed=0):
+    codes = np.concatenate([np.full(count, code) for code, count in enumerate(counts)] + [np.full(30, -1)])
+    return with_folds(codes, np.ones(sum(counts)), len(counts), np.random.default_rng(seed))
+
+
+def test_folds_are_even_and_stratified():
+    made = labels([8, 8, 9])
+    assert made.folds == 4
+    np.testing.assert_array_equal(np.bincount(made.fold[made.codes == 0]), [2, 2, 2, 2])
+    assert np.ptp(np.bincount(made.fold)) <= 1
+
+
+def test_classes_with_fewer_than_three_labels_are_never_held_out():
+    made = labels([10, 2, 3, 1])
+    np.testing.assert_array_equal(made.judged, np.isin(made.codes, [0, 2]))
+    known = made.known()
+    assert known[:, ~made.judged].all()
+    assert known[-1].all()
+
+
+def test_without_three_labels_anywhere_nothing_is_held_out():
+    assert labels([2, 1]).folds == 0
+    assert labels([2, 1]).known().shape == (1, 3)
+
+
+def test_a_class_weighs_the_same_in_every_signal():
+    made = labels([5, 9, 2])
+    by_class = made.shares() @ np.eye(3)[made.codes]
+    np.testing.assert_allclose(by_class, np.broadcast_to(by_class[-1], by_class.shape))
+    np.testing.assert_allclose(made.shares().sum(axis=1), 1)
+    assert (made.shares()[:-1][~made.known()[:-1]] == 0).all()
+
+
+def test_out_of_fold_takes_each_label_from_the_signal_that_does_not_see_it():
+    made = labels([6, 6])
+    signals = torch.arange(made.folds + 1.0).view(-1, 1, 1).expand(-1, 42, 2)
+    np.testing.assert_array_equal(made.out_of_fold(signals)[:, 0], made.fold)
+
+
+def test_weights_by_class_are_checked():
+    classes, codes = encode_labels(["a", "b", "a", None], 4)
+    given = codes[codes >= 0]
+    np.testing.assert_array_equal(class_weights({"a": 2.0}, classes, given), [2, 1, 2])
+    for wrong in ({"a": float("nan")}, {"a": -1}, {"a": 0, "b": 0}, {"a": "x"}):
+        with pytest.raises(ValueError, match="class_weight"):
+            class_weights(wrong, classes, given)

@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sobgnn.estimator.labels import Labels
+from sobgnn.estimator.priors import decide_priors, estimate_priors, label_priors, shift_priors
+
+
+def points(frequencies, learnt, count=20_000, seed=0):
+    """True posteriors, under learnt class frequencies, of normal points that follow others."""
+    generator = np.random.default_rng(seed)
+    y = generator.choice(len(frequencies), count, p=frequencies)
+    centres = 2.0 * np.arange(len(frequencies))
+    x = centres[y] + generator.normal(size=count)
+    likelihood = np.exp(-0.5 * np.square(x[:, None] - centres))
+    p = likelihood * learnt
+    return y, p / p.sum(axis=1, keepdims=True)
+
+
+def test_frequencies_are_found_where_the_labels_had_others():
+    truth, learnt = np.array([0.75, 0.15, 0.1]), np.array([1, 1, 1]) / 3
+    y, p = points(truth, learnt)
+    found = estimate_priors(p, learnt)
+    assert np.abs(found - truth).max() < np.abs(learnt - truth).max() / 2
+    before = (p.argmax(axis=1) == y).mean()
+    after = (shift_priors(p, found / learnt).argmax(axis=1) == y).mean()
+    assert after > before + 0.02
+
+
+def test_frequencies_that_the_labels_tell_already_are_left():
+    truth = np.array([0.6, 0.3, 0.1])
+    _, p = points(truth, truth)
+    np.testing.assert_allclose(estimate_priors(p, truth), truth, atol=0.01)
+
+
+def test_shares_that_are_given_are_taken_and_checked():
+    labels = Labels(np.arange(4), np.array([0, 0, 1, 1]), np.ones(4), np.full(4, -1), 2)
+    classes, p = np.array(["a", "b"], dtype=object), np.full((5, 2), 0.5)
+    assumed = label_priors(labels)
+    np.testing.assert_allclose(assumed, 0.5)
+    np.testing.assert_allclose(decide_priors({"a": 3, "b": 1}, classes, p, assumed, labels), [0.75, 0.25])
+    np.testing.assert_allclose(decide_priors(None, classes, p, assumed, labels), assumed)
+    for wrong in ({"a": 1}, {"a": 0, "b": 1}, {"a": float("nan"), "b": 1}, "even", [0.5, 0.5]):
+        with pytest.raises(ValueError, match="class_priors"):
+            decide_priors(wrong, classes, p, assumed, labels)
