@@ -19,7 +19,7 @@ class DSobGNN(nn.Module):
     .. math:: Z = \sum_b \mathrm{softmax}(\gamma)_b \left(\mathrm{ReLU}(\nu(X_b W_b + w_b)) \, V_b + v_b\right), \qquad
         X_b \in \{X\} \cup \{\hat{A}_\rho^k X : \rho \in \text{orders}, \, k = 1, \dots, \text{hops}\}
 
-    with :math:`\nu` nothing or each row's layer norm. The gates :math:`\gamma` weigh the blocks, at the start all alike.
+    with :math:`\nu` nothing or each row's layer norm. The gates :math:`\gamma` weigh the blocks, at first all alike.
 
     Args:
         in_channels: Number of features F.

@@ -56,7 +56,8 @@ def ablations_markdown(cells: Sequence[Summary], records: Sequence[Record], devi
         "# Ablations",
         "",
         "S-SobGNN, and below it D-SobGNN, with one thing changed at a time, all else as in docs/protocol.md. Test "
-        f"accuracy in percent over {STUDY_SEEDS} seeds, mean ± the larger distance to a bound of the 95 % bootstrap interval.",
+        f"accuracy in percent over {STUDY_SEEDS} seeds, mean ± the larger distance to a bound of the 95 % bootstrap "
+        "interval.",
         "",
     ]
     kinds = list(dict.fromkeys((cell.model, cell.variant.partition("=")[0]) for cell in cells))
