@@ -232,16 +232,16 @@ def _kernels(value: Tensor) -> ModuleType:
     """The module that computes for a tensor's device and type."""
     name = dispatch.backend(value)
     if name == "triton" and value.dtype == torch.float32:
-        from sobgnn.propagation import attention_triton
+        from sobgnn.propagation.attention import triton
 
-        return attention_triton
+        return triton
     if name == "native":
-        from sobgnn.propagation import attention_native
+        from sobgnn.propagation.attention import native
 
-        return attention_native
-    from sobgnn.propagation import attention_portable
+        return native
+    from sobgnn.propagation.attention import portable
 
-    return attention_portable
+    return portable
 
 
 torch.library.custom_op("sobgnn::attend", _compute, mutates_args=(), schema=_SCHEMA)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sobgnn.propagation.attention import ADDITIVE, GATED, SLOPE, EdgePattern, Terms
+from sobgnn.propagation.attention.registration import ADDITIVE, GATED, SLOPE, EdgePattern, Terms
 
 
 def forward(edges: EdgePattern, kind: int, terms: Terms) -> tuple[Tensor, Tensor, Tensor]:

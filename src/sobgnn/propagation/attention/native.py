@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.propagation import native
-from sobgnn.propagation.attention import SLOPE, EdgePattern, Terms
+from sobgnn.propagation.attention.registration import SLOPE, EdgePattern, Terms
 
 
 def forward(edges: EdgePattern, kind: int, terms: Terms) -> tuple[Tensor, Tensor, Tensor]:

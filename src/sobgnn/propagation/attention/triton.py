@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from sobgnn.propagation.attention import ADDITIVE, SCALED_DOT, SLOPE, EdgePattern, Terms
+from sobgnn.propagation.attention.registration import ADDITIVE, SCALED_DOT, SLOPE, EdgePattern, Terms
 
 # Edges whose rows are read at once, and heads × channels of a program: the fastest of those tried on an H200.
 _SMALL, _LARGE = (4, 64), (8, 128)
