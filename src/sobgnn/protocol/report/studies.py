@@ -71,9 +71,10 @@ def ablations_markdown(cells: Sequence[Summary], records: Sequence[Record], devi
         lines += [f"## {title}", "", *markdown_table(["", *datasets], rows), ""]
         if kind == "powers":
             lines += [*_cost(own, datasets), ""]
-    return (
-        "\n".join([*lines, *how_made(cells, records, ["python -m sobgnn.protocol ablations"], device_minutes)]) + "\n"
-    )
+    commands = ["python -m sobgnn.protocol ablations"]
+    if any(model != OURS for model, _ in kinds):
+        commands.append("python -m sobgnn.protocol decoupled-ablations")
+    return "\n".join([*lines, *how_made(cells, records, commands, device_minutes)]) + "\n"
 
 
 def _cost(cells: Sequence[Summary], datasets: Sequence[str]) -> list[str]:
