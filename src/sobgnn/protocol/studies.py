@@ -112,40 +112,34 @@ DECOUPLED_ABLATIONS: dict[str, tuple[Any, ...]] = {
 }
 
 
-def decoupled_ablations(datasets: Sequence[str] = DATASETS, seeds: int = 20) -> list[Cell]:
-    """D-SobGNN with one thing changed at a time; nothing is searched. Without hops it is an MLP of X alone."""
-    return [
-        Cell(
-            "ablations",
-            dataset,
-            DECOUPLED,
-            variant=f"{kind}={value}",
-            setting={**DECOUPLED_BASE, kind: value},
-            seeds=final_seeds(seeds),
-        )
-        for dataset in datasets
-        for kind, values in DECOUPLED_ABLATIONS.items()
-        for value in values
-    ]
-
-
 def ablations(
-    kinds: Sequence[str] = tuple(ABLATIONS), datasets: Sequence[str] = DATASETS, seeds: int = 20
+    kinds: Sequence[str] | None = None, datasets: Sequence[str] = DATASETS, seeds: int = 20, model: str = "S-SobGNN"
 ) -> list[Cell]:
-    """S-SobGNN with one thing changed at a time; nothing is searched."""
+    """S-SobGNN or D-SobGNN with one thing changed at a time; nothing is searched.
+
+    Args:
+        kinds: What to change; ``None`` for everything that is known for the model.
+        datasets: Their names.
+        seeds: Number of final seeds.
+        model: Which of the two. D-SobGNN without hops is an MLP of the features.
+    """
+    if model not in ("S-SobGNN", DECOUPLED):
+        raise ValueError(f"There are ablations of S-SobGNN and {DECOUPLED}, but got {model!r}.")
+    base, known = (DECOUPLED_BASE, DECOUPLED_ABLATIONS) if model == DECOUPLED else (BASE, ABLATIONS)
+    kinds = tuple(known) if kinds is None else kinds
     for kind in kinds:
-        if kind not in ABLATIONS:
-            raise ValueError(f"There is no ablation {kind!r}. The ablations are: {', '.join(ABLATIONS)}.")
+        if kind not in known:
+            raise ValueError(f"There is no ablation {kind!r} of {model}. The ablations are: {', '.join(known)}.")
     cells = []
     for dataset in datasets:
         for kind in kinds:
-            for value in ABLATIONS[kind]:
-                setting = BASE if kind == "k" else {**BASE, kind: value}
+            for value in known[kind]:
+                setting = base if kind == "k" else {**base, kind: value}
                 cells.append(
                     Cell(
                         "ablations",
                         dataset,
-                        "S-SobGNN",
+                        model,
                         variant=f"{kind}={value}",
                         setting=dict(setting),
                         seeds=final_seeds(seeds),

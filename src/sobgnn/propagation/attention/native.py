@@ -40,7 +40,7 @@ def backward(
     )
     # Each row's part of the edge factor's gradient; torch adds up the rows.
     to_edge = None if terms.edge is None else torch.empty_like(moment)
-    saved = (out, moment, log_sum, to_out, to_moment, average)
+    saved: tuple[Tensor, ...] = (out, moment, log_sum, to_out, to_moment, average)
     gradients = (to_query, to_target, to_edge)
     native.call("sobgnn_attend_rows", dtype, (*edges[:3], *terms, *saved, *gradients), rows, *size)
     saved = (log_sum, to_out, to_moment, average)

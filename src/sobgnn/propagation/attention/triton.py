@@ -280,7 +280,7 @@ def backward(
     tile = _LARGE if kind == ADDITIVE else _SMALL
     if out.numel():
         grid, options = _launch(rows, heads, channels, kind, tile)
-        saved = (out, moment, log_sum, to_out, to_moment, average)
+        saved: tuple[Tensor, ...] = (out, moment, log_sum, to_out, to_moment, average)
         gradients = [average if value is None else value for value in (to_query, to_target, to_edge)]
         _rows[grid](*edges[:3], *_given(terms), *saved, *gradients, *size, **options)
     if to_value.numel():

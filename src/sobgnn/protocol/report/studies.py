@@ -73,7 +73,7 @@ def ablations_markdown(cells: Sequence[Summary], records: Sequence[Record], devi
             lines += [*_cost(own, datasets), ""]
     commands = ["python -m sobgnn.protocol ablations"]
     if any(model != OURS for model, _ in kinds):
-        commands.append("python -m sobgnn.protocol decoupled-ablations")
+        commands.append("python -m sobgnn.protocol ablations --model D-SobGNN")
     return "\n".join([*lines, *how_made(cells, records, commands, device_minutes)]) + "\n"
 
 

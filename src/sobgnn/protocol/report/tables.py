@@ -127,10 +127,12 @@ def verdict(dataset: str, cells: Sequence[Summary]) -> str:
     best = order[0]
     said = f"{best.model} has the highest mean, {best.accuracy.mean:.2f} %."
     ours = column.get(OURS)
+    told = {best.model}
     if len(order) > 1 and best.model in (OURS, DECOUPLED):
+        told.add(order[1].model)
         said += f" {order[1].model} is next, {_behind(best, order[1])}."
     for name in (DECOUPLED, OURS):
-        if name in column and column[name] is not best:
+        if name in column and name not in told:
             said += f" {name} is {_behind(best, column[name])}."
     paper = published(OURS, dataset)
     if paper and ours is not None:
