@@ -31,7 +31,7 @@ _DAMPING = 1e-6
 
 def laplace(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: Setting) -> npt.NDArray[Any]:
     """Labels for all points by Laplace learning."""
-    return np.asarray(_decide(_harmonic(graph, y, float(setting["power"])), y))
+    return _decide(_harmonic(graph, y, float(setting["power"])), y)
 
 
 def shifted_laplace(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: Setting) -> npt.NDArray[Any]:
@@ -42,13 +42,18 @@ def shifted_laplace(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], sett
 
 def poisson(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: Setting) -> npt.NDArray[Any]:
     """Labels for all points by Poisson learning."""
-    W, degree = _weights(graph, float(setting["power"]))
+    return _decide(_potential(graph, y, float(setting["power"])), y)
+
+
+def _potential(graph: Graph, y: npt.NDArray[Any], power: float) -> Array:
+    W, degree = _weights(graph, power)
     known = y >= 0
     source = np.zeros((len(y), int(y.max()) + 1))
     source[known] = _one_hot(y)[known]
     source[known] -= source[known].mean(axis=0)
     u = _solve(W, degree * (1 + _DAMPING) + _tiny(degree), source)
-    return _decide(u - (degree[:, None] * u).sum(axis=0) / max(degree.sum(), 1e-300), y)
+    centred: Array = u - (degree[:, None] * u).sum(axis=0) / max(degree.sum(), 1e-300)
+    return centred
 
 
 def _harmonic(graph: Graph, y: npt.NDArray[Any], power: float) -> Array:
