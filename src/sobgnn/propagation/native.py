@@ -211,6 +211,13 @@ def drop(h: Tensor, rows: Tensor, columns: Tensor, rate: float) -> Tensor:
     return out
 
 
+def call(name: str, dtype: torch.dtype, tensors: Sequence[Tensor | None], *rest: float) -> None:
+    """Call a kernel with the addresses of contiguous tensors (null for ``None``), numbers and the number of threads."""
+    contiguous = [None if tensor is None else tensor.contiguous() for tensor in tensors]
+    addresses = [None if tensor is None else tensor.data_ptr() for tensor in contiguous]
+    _typed(name, dtype)(*addresses, *rest, torch.get_num_threads())
+
+
 def _typed(name: str, dtype: torch.dtype) -> Any:
     return getattr(_library(), f"{name}_{'f64' if dtype == torch.float64 else 'f32'}")
 
@@ -227,6 +234,9 @@ _SIGNATURES = {
     "sobgnn_scales_backward": [*[_POINTER] * 5, _NUMBER, _NUMBER, _FLAG, _FLAG],
     "sobgnn_combine": [*[_POINTER] * 4, _NUMBER, _NUMBER, _FLAG, _FLAG, _FLAG],
     "sobgnn_combine_backward": [*[_POINTER] * 6, _NUMBER, _NUMBER, _FLAG, _FLAG],
+    "sobgnn_attend": [*[_POINTER] * 12, *[_NUMBER] * 3, _FLAG, _REAL, _FLAG],
+    "sobgnn_attend_rows": [*[_POINTER] * 18, *[_NUMBER] * 3, _FLAG, _REAL, _FLAG],
+    "sobgnn_attend_nodes": [*[_POINTER] * 16, *[_NUMBER] * 3, _FLAG, _REAL, _FLAG],
     "sobgnn_drop": [*[_POINTER] * 4, _NUMBER, _NUMBER, ctypes.c_int32, _REAL, _FLAG],
 }
 
