@@ -10,13 +10,18 @@ import typer
 
 from sobgnn.command.options import (
     INTERRUPTED,
+    Accept,
+    ClassWeight,
     Data,
     Device,
     Drop,
+    Export,
     Identity,
     Label,
     Labels,
     Seed,
+    check_accept,
+    check_class_weight,
     check_neighbors,
     load,
 )
@@ -33,6 +38,9 @@ def fit(
     ] = None,
     seed: Seed = 0,
     device: Device = None,
+    accept: Accept = None,
+    class_weight: ClassWeight = None,
+    formats: Export = None,
     k: Annotated[int | None, typer.Option(help="Neighbours of each point.")] = None,
     alpha: Annotated[int | None, typer.Option(help="Number of Hadamard powers.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Weight of self-loops.")] = None,
@@ -41,12 +49,17 @@ def fit(
     """Labels for every row of DATA from those that have one.
 
     Writes a run folder: report.html to look at, predictions.csv, metrics.json, and the model for `sobgnn predict`.
+    Says how good the labels probably are, what was not used, and what to do next.
     Ctrl-C while it trains keeps the best so far. Exit: 0 done, 2 wrong input, 130 interrupted.
     """
     from sobgnn.command import terminal
     from sobgnn.runs import folder as run_folder
+    from sobgnn.runs.exports import check_formats
     from sobgnn.runs.run import Fitted, hide_labels
 
+    check_accept(accept)
+    check_class_weight(class_weight)
+    check_formats(formats or [])
     console = terminal.Terminal()
     name, table, spent = load(data, label, identity, drop or [], console)
     folder = out or run_folder.free_folder(name)
@@ -55,14 +68,19 @@ def fit(
     check_neighbors(k, table)
     given = hide_labels(table.codes, labels, seed)
     console.data(name, table, given)
-    settings = {"k": k, "alpha": alpha, "epsilon": epsilon, "device": device, "random_state": seed}
+    settings = {
+        "k": k, "alpha": alpha, "epsilon": epsilon, "device": device, "random_state": seed,
+        "class_weight": class_weight,
+    }  # fmt: skip
     with console.training() as progress:
         started = time.perf_counter()
         classifier = _estimator(paper, settings)
         classifier.fit(table.X, table.labels(given), graph=table.graph, progress=progress)
         spent["fitting"] = time.perf_counter() - started
-    fitted = Fitted(name, classifier, table, given, spent, complete=not progress.stopped)
-    console.summary(run_folder.write_run(folder, fitted), folder)
+    fitted = Fitted(name, classifier, table, given, spent, complete=not progress.stopped, accept=accept)
+    with console.working("Writing"):
+        measured = run_folder.write_run(folder, fitted, formats or [])
+    console.summary(measured, folder)
     if progress.stopped:
         raise typer.Exit(INTERRUPTED)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -144,13 +145,14 @@ def _journal(folder: Path | None, storage: str | None) -> Iterator[str | Path | 
 
 def _write(folder: Path, fitted: Fitted) -> dict[str, Any]:
     """Write the run beside its journal. What makes a folder a run, table.json, comes last."""
-    from sobgnn.runs.folder import write_run
+    from sobgnn.runs.folder import fill_run, write_run
 
     if not folder.exists():
         return write_run(folder, fitted)
-    made = folder.with_name(f".{folder.name}.{os.getpid()}.run")
+    # A random name that is made here: a folder that others left is never taken for ours.
+    made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:100]}."))
     try:
-        measured = write_run(made, fitted)
+        measured = fill_run(made, fitted)
         (folder / "table.json").unlink(missing_ok=True)
         for part in sorted(made.iterdir(), key=lambda part: part.name == "table.json"):
             target = folder / part.name

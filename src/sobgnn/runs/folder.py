@@ -6,20 +6,20 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
-
-from sobgnn.runs.run import Fitted, metrics
+from sobgnn.runs.checks import checks_of
+from sobgnn.runs.exports import export
+from sobgnn.runs.importance import column_importance
+from sobgnn.runs.metrics import metrics
+from sobgnn.runs.run import Fitted
+from sobgnn.runs.words import is_guessing
 from sobgnn.runtime.files import atomic_folder
-from sobgnn.tables import Batch, Encoding, write_predictions
+from sobgnn.tables import Encoding, write_predictions
 
 FORMAT = 1
-# Rows of a file wait for one another up to this size, where a model answers many at once faster.
-_JOINED_BYTES = 2**28
 
 
 def free_folder(name: str, under: Path = Path("runs")) -> Path:
@@ -31,32 +31,49 @@ def free_folder(name: str, under: Path = Path("runs")) -> Path:
     return under / f"{safe}-{number}"
 
 
-def write_run(folder: Path, fitted: Fitted) -> dict[str, Any]:
+def write_run(folder: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict[str, Any]:
     """Write the run folder, whole or not at all, and return its metrics."""
-    from sobgnn.runs.page.render import render
-
     check_free(folder)
     with atomic_folder(folder) as place:
-        started = time.perf_counter()
-        fitted.classifier.save(place / "model")
-        table = fitted.table
-        with open(place / "predictions.csv", "wb") as file:
-            classifier = fitted.classifier
-            write_predictions(
-                file,
-                classifier.classes_.tolist(),
-                0,
-                classifier.transduction_,
-                classifier.label_distributions_,
-                table.ids,
-                header=True,
-            )
-        content = {"format": FORMAT, "encoding": table.encoding.to_json()}
-        (place / "table.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
-        measured = metrics(fitted)
-        (place / "report.html").write_text(render(fitted, measured), encoding="utf-8")
-        measured["seconds"]["writing"] = round(time.perf_counter() - started, 3)
-        (place / "metrics.json").write_text(json.dumps(measured, indent=1), encoding="utf-8")
+        return fill_run(place, fitted, formats)
+
+
+def fill_run(place: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict[str, Any]:
+    """Write a run's files into a folder, and return its metrics.
+
+    Args:
+        place: An empty folder.
+        fitted: The run.
+        formats: In which predictions are exported, names of :data:`~sobgnn.runs.exports.FORMATS`.
+    """
+    from sobgnn.runs.page.render import render
+
+    started = time.perf_counter()
+    fitted.classifier.save(place / "model")
+    table = fitted.table
+    checks = checks_of(fitted)
+    checks.write(place)
+    with open(place / "predictions.csv", "wb") as file:
+        classifier = fitted.classifier
+        write_predictions(
+            file,
+            classifier.classes_.tolist(),
+            0,
+            classifier.transduction_,
+            classifier.label_distributions_,
+            table.ids,
+            header=True,
+            extra=checks.columns(fitted.confidence, given=fitted.given != -1),
+        )
+    content = {"format": FORMAT, "encoding": table.encoding.to_json()}
+    (place / "table.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+    measured = metrics(fitted, checks.acceptance)
+    if not is_guessing(measured):
+        measured["columns"] = column_importance(fitted)
+    export(place, fitted, checks, list(formats))
+    (place / "report.html").write_text(render(fitted, measured), encoding="utf-8")
+    measured["seconds"]["writing"] = round(time.perf_counter() - started, 3)
+    (place / "metrics.json").write_text(json.dumps(measured, indent=1), encoding="utf-8")
     return measured
 
 
@@ -85,43 +102,6 @@ def open_run(folder: Path) -> tuple[Any, Encoding]:
             f"{encoding.width}. Fit the run again."
         )
     return classifier, encoding
-
-
-def predict_batches(classifier: Any, batches: Iterator[Batch], file: Any) -> Iterator[int]:
-    """Write predictions of each batch as it comes, yielding the number of rows done."""
-    done = 0
-    for batch in _joined(batches, classifier.predictor_.many):
-        if not batch.X.shape[0]:
-            continue
-        probability = classifier.predict_proba(batch.X)
-        label = classifier.classes_[probability.argmax(axis=1)]
-        classes = classifier.classes_.tolist()
-        write_predictions(file, classes, batch.first_row, label, probability, batch.ids, header=done == 0)
-        done = batch.first_row + batch.X.shape[0]
-        yield done
-    if not done:
-        raise ValueError("The file has no rows, so there is nothing to predict.")
-
-
-def _joined(batches: Iterator[Batch], rows: int | None) -> Iterator[Batch]:
-    """The same rows, at least ``rows`` of them at a time as long as they are there and within ``_JOINED_BYTES``."""
-    waiting: list[Batch] = []
-    for batch in batches:
-        waiting.append(batch)
-        held = sum(part.X.shape[0] for part in waiting)
-        if rows is None or held >= rows or 4 * held * batch.X.shape[1] >= _JOINED_BYTES:
-            yield _as_one(waiting)
-            waiting = []
-    if waiting:
-        yield _as_one(waiting)
-
-
-def _as_one(parts: list[Batch]) -> Batch:
-    if len(parts) == 1:
-        return parts[0]
-    stack: Any = sp.vstack if sp.issparse(parts[0].X) else np.concatenate
-    ids = [part.ids for part in parts if part.ids is not None]
-    return Batch(parts[0].first_row, stack([part.X for part in parts]), np.concatenate(ids) if ids else None)
 
 
 def check_device(device: str | None) -> None:

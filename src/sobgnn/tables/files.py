@@ -6,7 +6,7 @@ import contextlib
 import gzip
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -85,14 +85,16 @@ def write_predictions(
     ids: npt.NDArray[Any] | None,
     *,
     header: bool,
+    extra: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Append rows: row, id where there are ids, label, and ``probability_<class>`` for each class."""
+    """Append rows: row, id where there are ids, label, columns of ``extra``, ``probability_<class>`` for each class."""
     import polars as pl
 
     columns: dict[str, Any] = {"row": np.arange(first_row, first_row + len(label))}
     if ids is not None:
         columns["id"] = pl.Series(ids.tolist(), dtype=pl.String)
     columns["label"] = pl.Series([str(value) for value in label.tolist()], dtype=pl.String)
+    columns |= {name: pl.Series(list(values), dtype=pl.String) for name, values in (extra or {}).items()}
     for index, name in enumerate(classes):
         columns[f"probability_{name}"] = probability[:, index].astype(np.float64)
     pl.DataFrame(columns).write_csv(file, include_header=header, float_precision=6)
