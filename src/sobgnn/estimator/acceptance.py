@@ -10,7 +10,7 @@ import numpy.typing as npt
 # Chance that the bound fails, where labels are drawn at random.
 RISK = 0.1
 # Sequences of thresholds that are tested, each from its own strictest one on; they share the risk.
-_SEQUENCES = 3
+_SEQUENCES = 5
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,11 @@ class Acceptance:
 
 
 def find_acceptance(
-    confidence: npt.NDArray[np.floating], right: npt.NDArray[np.bool_], target: float, risk: float = RISK
+    confidence: npt.NDArray[np.floating],
+    right: npt.NDArray[np.bool_],
+    target: float,
+    predicted: npt.NDArray[np.floating] | None = None,
+    risk: float = RISK,
 ) -> Acceptance:
     r"""The lowest threshold whose accepted predictions are right with a share of at least ``target``.
 
@@ -58,6 +62,8 @@ def find_acceptance(
         confidence: [L], of the out-of-fold predictions.
         right: bool [L], whether they are right.
         target: Between 0 and 1.
+        predicted: Confidence of the predictions to decide on, [M]. The threshold is raised until no larger share of
+            them is accepted than of the labels: a model that learned from all labels is surer than those of the folds.
         risk: Chance that the bound fails.
     """
     from scipy.stats import binom
@@ -82,4 +88,9 @@ def find_acceptance(
             place += 1
     if best < 0:
         return Acceptance(target, None, total, 0, 0, needed)
-    return Acceptance(target, float(values[last[best]]), total, int(counts[best]), int(wrong[last[best]]), needed)
+    threshold = float(values[last[best]])
+    if predicted is not None and len(predicted):
+        ranked = np.sort(np.asarray(predicted, dtype=np.float64))[::-1]
+        most = int(len(ranked) * counts[best] / total)
+        threshold = max(threshold, float(ranked[most - 1]) if most else float(np.nextafter(ranked[0], 2)))
+    return Acceptance(target, threshold, total, int(counts[best]), int(wrong[last[best]]), needed)

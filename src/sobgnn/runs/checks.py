@@ -93,7 +93,8 @@ def checks_of(fitted: Fitted) -> Checks:
         # As predictions are: under the class frequencies that were assumed for all points.
         shown: Any = shift_priors(probability[judged], classifier.predictor_.ratio)
         right = shown.argmax(axis=1) == classifier.labelled_codes_[judged]
-        acceptance = find_acceptance(shown.max(axis=1, initial=0), right, fitted.accept)
+        free = fitted.confidence[fitted.given == -1]
+        acceptance = find_acceptance(shown.max(axis=1, initial=0), right, fitted.accept, free)
     spacing = classifier.predictor_.spacing()
     far = None if spacing is None else _FAR * float(np.quantile(spacing, _SHARE))
     return Checks(acceptance, far if far else None)

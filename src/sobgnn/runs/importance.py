@@ -22,9 +22,9 @@ def column_importance(fitted: Fitted, seed: int = 0) -> dict[str, float]:
     """By how much the mean probability of the right class falls without each column, largest first.
 
     Permutation importance on held-out labels: the model is fitted again on each half of the labels, without the rows of
-    the other half, which it then predicts as new points, as they are and with one column shuffled among them. Labels that
-    a model was fitted on would make every column look important. Empty for arrays, for tables of 100 columns and
-    more, and where labels are too few. Values near 0, or below, are of columns that do not help.
+    the other half, and predicts those as new points, as they are and with one column shuffled among them. (Labels that
+    a model was fitted on would make every column look important.) Values near 0, or below, are of columns that do not
+    help. Empty for arrays, for tables of 100 columns and more, and where labels are too few.
     """
     table, classifier = fitted.table, fitted.classifier
     slices = column_slices(table.encoding)

@@ -87,9 +87,12 @@ def held_out(fitted: Fitted) -> dict[str, Any]:
     ``labels`` counts them; where it is 0 only ``verdict`` is there besides. ``uneven`` says whether balanced accuracy
     tells more than accuracy does. ``confusion`` is [given, predicted] by the table's classes.
     """
-    codes, predicted, _ = out_of_fold(fitted)
+    classifier, own = fitted.classifier, fitted.own_codes
+    judged = np.isfinite(classifier.out_of_fold_probabilities_).all(axis=1)
+    probability = classifier.out_of_fold_probabilities_[judged]
+    codes, predicted = own[classifier.labelled_codes_[judged]], own[probability.argmax(axis=1)]
     classes = len(fitted.table.classes)
-    verdict = judge(codes, predicted, classes)
+    verdict = judge(classifier.labelled_codes_[judged], probability)
     if not len(codes):
         return {"labels": 0, "verdict": verdict.outcome}
     counts = confusion(codes, predicted, classes)
@@ -103,24 +106,12 @@ def held_out(fitted: Fitted) -> dict[str, Any]:
         "largest_class": fitted.table.classes[int(have.argmax())],
         "balanced_accuracy": verdict.balanced,
         "uneven": bool(verdict.majority * np.count_nonzero(have) >= _UNEVEN),
-        "p_values": {"accuracy": verdict.accuracy_p, "balanced_accuracy": verdict.balanced_p},
+        "p_value": verdict.p_value,
         "confusion": counts.tolist(),
         "never_predicted": [
             fitted.table.classes[code] for code in np.flatnonzero((have > 0) & (counts.sum(axis=0) == 0))
         ],
     }
-
-
-def out_of_fold(
-    fitted: Fitted,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Codes, predicted codes and confidence of the labels that were held out, [J] each."""
-    classifier = fitted.classifier
-    probability = classifier.out_of_fold_probabilities_
-    judged = np.isfinite(probability).all(axis=1)
-    own = fitted.own_codes
-    shown = probability[judged]
-    return own[classifier.labelled_codes_[judged]], own[shown.argmax(axis=1)], shown.max(axis=1, initial=0)
 
 
 def accepted(fitted: Fitted, acceptance: Acceptance) -> dict[str, Any]:
