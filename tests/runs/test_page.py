@@ -41,7 +41,7 @@ def shown(text):
 
 
 def test_every_section_is_there():
-    text = page(columns={"a": 0.2, "b": 0.1}, labels=0.7)
+    text = page(columns={"a": 0.2, "b": 0.1}, suspects=3)
     for title in (
         "The points", "Accuracy", "Which columns matter", "What to label next", "Labels that look wrong", "Mistakes",
         "What was decided", "Training", "The graph",
@@ -53,7 +53,9 @@ def test_the_page_says_first_how_good_it_is_then_what_was_not_used_then_what_to_
     fitted = fitted_run()
     fitted.table.notes.append("Dropped: body.")
     said = shown(render(fitted, metrics(fitted)))
-    places = [said.index(part) for part in ("Probably right for", "hidden labels (95", "Dropped: body.", "Label next:")]
+    places = [
+        said.index(part) for part in ("Probably right for", "hidden labels (95", "Dropped: body.", "would help most")
+    ]
     assert places == sorted(places)
     assert places[-1] < said.index("The points")
 

@@ -60,7 +60,7 @@ def test_new_points_are_accepted_by_the_runs_threshold_and_never_where_they_are_
     found, notes = predicted(checks, X)
     assert found["label"].to_list() == ["b", "b", "a", "b"]
     assert found["decision"].to_list() == ["accept", "review", "accept", "review"]
-    assert found["far"].to_list() == [None, None, None, "far"]
+    assert found["far"].to_list() == ["", "", "", "far"]
     assert "2 of 4 rows (50.0%)" in notes[0]
     assert "1 of 4 rows" in notes[1]
 

@@ -15,7 +15,7 @@ def test_the_first_sentence_is_how_good_it_is_with_its_interval_beside_the_large
     said = quality(held(accuracy=0.9, interval=[0.85, 0.94], labels=150, majority_share=0.4, largest_class="ash"))
     assert said[0] == (
         "Probably right for 90.0% of 150 labels, each predicted while it was held out (95 % interval 85.0% to 94.0%); "
-        "the largest class, ash, has 40.0%."
+        "the largest class, 'ash', has 40.0%."
     )
 
 
@@ -31,7 +31,7 @@ def test_guessing_is_said_in_these_words_and_too_few_labels_too():
 def test_uneven_classes_are_said_with_balanced_accuracy_and_a_class_that_is_never_predicted():
     said = " ".join(quality(held(uneven=True, balanced_accuracy=0.55, never_predicted=["rare"])))
     assert "(balanced accuracy) is 55.0%" in said
-    assert "Never predicted, which accuracy hides: rare." in said
+    assert "Never predicted, which accuracy hides: 'rare'." in said
     assert any("--class-weight balanced" in line for line in next_steps(held(never_predicted=["rare"])))
 
 
@@ -45,8 +45,8 @@ def test_a_threshold_that_labels_do_not_support_is_said_with_the_reason():
 
 
 def test_next_steps_name_rows_and_suspects():
-    measured = metrics(fitted_run(labels=0.7))
+    measured = metrics(fitted_run(suspects=3))
     assert measured["suspects"] > 1
     said = next_steps(measured, ["row 3", "row 5"])
-    assert "Label next: row 3, row 5." in said
+    assert "Label row 3, row 5: these labels would help most." in said
     assert any(line.startswith(f"Check {measured['suspects']:,} given label") for line in said)

@@ -68,7 +68,7 @@ def fill_run(place: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict[s
     content = {"format": FORMAT, "encoding": table.encoding.to_json()}
     (place / "table.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
     measured = metrics(fitted, checks.acceptance)
-    if not is_guessing(measured):
+    if fitted.complete and not is_guessing(measured):
         measured["columns"] = column_importance(fitted)
     export(place, fitted, checks, list(formats))
     (place / "report.html").write_text(render(fitted, measured), encoding="utf-8")

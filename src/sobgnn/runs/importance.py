@@ -77,8 +77,7 @@ def _drops(
 
 def _again(classifier: Any, seed: int) -> Any:
     """An estimator of the same settings and families, in the scales that were decided."""
-    from sklearn.base import clone
-
+    from sobgnn.estimator.classifier import SobolevClassifier
     from sobgnn.estimator.families import FAMILIES
 
     names = {name.split(" (")[0] for name in classifier.family_shares_}
@@ -88,8 +87,11 @@ def _again(classifier: Any, seed: int) -> Any:
         "scale": (classifier.neighbor_scale_, classifier.scale_),
         "class_weight": classifier.class_weight if isinstance(classifier.class_weight, str) else None,
         "class_priors": None,
+        "random_state": seed,
+        "warm_start": False,
+        "verbose": 0,
     }
-    return clone(classifier).set_params(**settings, random_state=seed, warm_start=False, verbose=0)
+    return SobolevClassifier(**{**classifier.get_params(), **settings})
 
 
 def _folds(codes: npt.NDArray[np.int64], generator: np.random.Generator) -> npt.NDArray[np.int64]:

@@ -109,7 +109,7 @@ def held_out(fitted: Fitted) -> dict[str, Any]:
         "p_value": verdict.p_value,
         "confusion": counts.tolist(),
         "never_predicted": [
-            fitted.table.classes[code] for code in np.flatnonzero((have > 0) & (counts.sum(axis=0) == 0))
+            fitted.table.classes[code] for code in np.flatnonzero((have > 0) & (counts.sum(axis=0) == 0)).tolist()
         ],
     }
 

@@ -25,7 +25,7 @@ def quality(measured: dict[str, Any]) -> list[str]:
         low, high = held["interval"]
         score = f"{held['accuracy']:.1%} of {held['labels']:,} labels, each predicted while it was held out"
         score += f" (95 % interval {low:.1%} to {high:.1%})"
-        constant = f"the largest class, {held['largest_class']}, has {held['majority_share']:.1%}"
+        constant = f"the largest class, {held['largest_class']!r}, has {held['majority_share']:.1%}"
         if held["verdict"] == "guessing":
             said.append(f"{GUESSING}: right for {score}; {constant}. Do not rely on these predictions.")
         elif held["verdict"] == "unknown":
@@ -78,11 +78,11 @@ def next_steps(measured: dict[str, Any], suggested: Sequence[str] = ()) -> list[
             "Look whether the columns can decide the label at all, and whether labels and rows belong together; then "
             "label more rows."
         )
-    if measured["suspects"]:
+    elif measured["suspects"]:  # where predictions are guesses, what they contradict says nothing
         number = measured["suspects"]
         said.append(f"Check {number:,} given {'label that looks' if number == 1 else 'labels that look'} wrong.")
     if free and suggested:
-        said.append(f"Label next: {', '.join(suggested)}.")
+        said.append(f"Label {', '.join(suggested)}: these labels would help most.")
     elif not free and not measured["labels_hidden"]:
         said.append(
             "Every row is labelled: `sobgnn predict` labels new ones; --labels 0.1 hides most and measures on them."
@@ -96,5 +96,5 @@ def next_steps(measured: dict[str, Any], suggested: Sequence[str] = ()) -> list[
 
 
 def _listed(names: Sequence[Any], most: int = 5) -> str:
-    shown = ", ".join(str(name) for name in names[:most])
+    shown = ", ".join(repr(name) for name in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "")

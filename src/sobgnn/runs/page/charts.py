@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -30,12 +31,15 @@ def figure(caption: str, content: str) -> str:
 def bars(values: Mapping[str, float], shown: Callable[[float], str]) -> str:
     """A horizontal bar for each name, with its value; values below 0 have no bar."""
     most = max([*values.values(), 0.0])
-    rows = "".join(
-        f'<span class="name" title="{text(name)}">{text(name)}</span><span class="track"><i style="width:'
-        f'{100 * max(value, 0) / most if most > 0 else 0:.1f}%"></i></span><span class="n">{text(shown(value))}</span>'
-        for name, value in values.items()
-    )
-    return f'<div class="bars" role="img">{rows}</div>'
+    rows = []
+    for name, value in values.items():
+        width = 100 * max(value, 0) / most if most > 0 else 0
+        number = re.sub(r"^-(0[.0]*%?)$", r"\1", shown(value))
+        rows.append(
+            f'<span class="name" title="{text(name)}">{text(name)}</span><span class="track">'
+            f'<i style="width:{width:.1f}%"></i></span><span class="n">{text(number)}</span>'
+        )
+    return f'<div class="bars" role="img">{"".join(rows)}</div>'
 
 
 def lines(

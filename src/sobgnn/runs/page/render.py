@@ -30,7 +30,7 @@ def render(fitted: Fitted, measured: dict[str, Any]) -> str:
         _accuracy(fitted, measured),
         _columns(importance),
         lists.suggestions(fitted, importance),
-        lists.suspects(fitted, importance),
+        "" if is_guessing(measured) else lists.suspects(fitted, importance),
         lists.mistakes(fitted, importance),
         _families(fitted, measured),
         search_section(fitted.search) if fitted.search else "",
@@ -176,7 +176,8 @@ def _columns(importance: dict[str, float]) -> str:
 def _families(fitted: Fitted, measured: dict[str, Any]) -> str:
     shown = []
     if len(measured["families"]) > 1:
-        bars = charts.bars(measured["families"], lambda share: f"{share:.0%}")
+        shares = dict(sorted(measured["families"].items(), key=lambda item: -item[1]))
+        bars = charts.bars(shares, lambda share: f"{share:.0%}")
         shown.append(figure("<b>Families</b> and their shares in the result", bars))
     if len(measured["filter_importance"]) > 1:
         bars = charts.bars(measured["filter_importance"], lambda loss: f"{loss:.2f}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 SCRIPT = r"""
 'use strict';
+(() => {
 const page = JSON.parse(document.getElementById('page-data').textContent);
 const root = document.documentElement, canvas = document.getElementById('map'), tip = document.getElementById('tip');
 const css = name => getComputedStyle(root).getPropertyValue(name).trim();
@@ -60,7 +61,7 @@ function draw() {
     pen.fillStyle = colorOf(i, shades);
     pen.beginPath(); pen.arc(a, b, size, 0, 6.3); pen.fill();
   }
-  if (rings && view === 'class') {
+  if (rings && view === 'class' && !page.grey) {
     pen.globalAlpha = .65; pen.strokeStyle = css('--ink'); pen.lineWidth = 1;
     for (let i = 0; i < count; i++) if (given[i] && !hidden.has(predicted[i])) {
       const [a, b] = place(i, box);
@@ -181,4 +182,5 @@ try {
   setTheme(wanted === 'dark' || wanted === 'light' ? wanted : asked.matches ? 'dark' : 'light');
   root.dataset.ready = 'yes';
 } catch (error) { root.dataset.ready = 'failed: ' + error; }
+})();
 """

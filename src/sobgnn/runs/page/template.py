@@ -47,7 +47,7 @@ figure { margin: 0; padding: 16px 16px 12px; min-width: 0; }
 figcaption { color: var(--soft); font-size: 13.5px; padding: 0 4px 6px; }
 figcaption b { color: var(--ink); font-weight: 600; }
 .chart { width: 100%; height: auto; display: block; }
-.chart text { fill: var(--soft); font-size: 12px; } .chart line { stroke: var(--line); }
+.chart text { fill: var(--soft); font-size: 13px; } .chart line { stroke: var(--line); }
 .chart polyline { fill: none; stroke-width: 2; stroke-linejoin: round; }
 .s0 { stroke: var(--c0); } .f0 { fill: var(--c0); } .b0 { background: var(--c0); }
 .s1 { stroke: var(--c1); } .f1 { fill: var(--c1); } .b1 { background: var(--c1); }
@@ -84,7 +84,8 @@ figcaption b { color: var(--ink); font-weight: 600; }
   overflow-wrap: anywhere; }
 #tip b { font-weight: 600; } #tip div { color: var(--soft); }
 .over { position: absolute; inset: 0; display: flex; align-items: center; justify-content: center; pointer-events: none;
-  font-size: clamp(22px, 5vw, 44px); font-weight: 600; color: var(--bad); text-align: center; }
+  font-size: clamp(22px, 5vw, 44px); font-weight: 600; color: var(--bad); text-align: center;
+  text-shadow: 0 0 6px var(--card), 0 0 12px var(--card); }
 .cell { display: inline-block; margin-right: 12px; } .cell i { color: var(--faint); font-style: normal; }
 td img { display: block; border-radius: 4px; margin: 2px 0; }
 .pair { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 14px; }
@@ -112,7 +113,8 @@ details { margin-top: 46px; color: var(--soft); } summary { cursor: pointer; } d
 .notice { border-left: 3px solid var(--bad); padding: 2px 14px; color: var(--soft); }
 footer { color: var(--faint); font-size: 13px; margin-top: 30px; }
 @media (max-width: 820px) { .pair, .triple, .wide-left { grid-template-columns: minmax(0, 1fr); }
-  body { padding: 26px 16px 48px; } .map .box { height: 400px; } th, td { padding: 6px 8px; } }
+  body { padding: 26px 16px 48px; } .map .box { height: 400px; }
+  .bar .grow { flex-basis: 100%; } th, td { padding: 6px 8px; } }
 @media print { button { display: none; } }
 """
 
