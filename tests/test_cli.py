@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -10,7 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 
+import sobgnn
 from sobgnn import SobolevClassifier, cli
+from sobgnn.tables import Encoding
 
 
 def small(paper, settings):
@@ -147,9 +150,8 @@ def test_predict_labels_new_rows_as_the_model_does(here, trees, capsys):
     found = pl.read_csv(here / "new.predictions.csv")
     assert found["id"].to_list() == new["id"].to_list()
     classifier = SobolevClassifier.load(here / "run/model")
-    bark = [(new["bark"] == name).to_numpy() for name in ("grey", "red", "white")]
-    X = np.column_stack([new["height"], new["girth"], *bark])
-    assert found["label"].to_list() == classifier.predict(X.astype(np.float32)).tolist()
+    X = Encoding.load(here / "run").features(new)
+    assert found["label"].to_list() == classifier.predict(X).tolist()
 
 
 def test_predict_refuses_a_file_without_a_needed_column_and_leaves_nothing(here, trees, capsys):
@@ -265,3 +267,9 @@ def test_help_names_every_command_and_needs_no_torch():
     for name in ("fit", "predict", "tune", "data", "reproduce"):
         assert name in done.stdout
     assert done.stdout.strip().endswith("False")
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"sobgnn {sobgnn.__version__}\n"
+    assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+|rc\d+)?", sobgnn.__version__)

@@ -13,7 +13,8 @@ def predict(
     data: Annotated[
         Path,
         typer.Argument(
-            metavar="DATA", help="CSV, Parquet or NPZ file with the same columns; it may be larger than memory."
+            metavar="DATA",
+            help="CSV, Parquet or NPZ file with the same columns, or pictures; may be larger than memory.",
         ),
     ],
     out: Annotated[

@@ -14,12 +14,11 @@ from sobgnn.runs.checks import checks_of
 from sobgnn.runs.exports import export
 from sobgnn.runs.importance import column_importance
 from sobgnn.runs.metrics import metrics
+from sobgnn.runs.predict import formula_notes
 from sobgnn.runs.run import Fitted
 from sobgnn.runs.words import is_guessing
 from sobgnn.runtime.files import atomic_folder
 from sobgnn.tables import Encoding, write_predictions
-
-FORMAT = 1
 
 
 def free_folder(name: str, under: Path = Path("runs")) -> Path:
@@ -55,7 +54,7 @@ def fill_run(place: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict[s
     checks.write(place)
     with open(place / "predictions.csv", "wb") as file:
         classifier = fitted.classifier
-        write_predictions(
+        formulas = write_predictions(
             file,
             classifier.classes_.tolist(),
             0,
@@ -65,9 +64,9 @@ def fill_run(place: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict[s
             header=True,
             extra=checks.columns(fitted.confidence, given=fitted.given != -1),
         )
-    content = {"format": FORMAT, "encoding": table.encoding.to_json()}
-    (place / "table.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+    table.encoding.save(place)
     measured = metrics(fitted, checks.acceptance)
+    measured["notes"] += formula_notes(formulas)
     if fitted.complete and not is_guessing(measured):
         measured["columns"] = column_importance(fitted)
     export(place, fitted, checks, list(formats))
@@ -81,17 +80,7 @@ def open_run(folder: Path) -> tuple[Any, Encoding]:
     """The fitted estimator and the encoding of its table."""
     if not folder.is_dir():
         raise ValueError(f"There is no run folder {str(folder)!r}. `sobgnn fit` makes one.")
-    try:
-        content = json.loads((folder / "table.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{folder} is not a run folder: it has no table.json.") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-        raise ValueError(f"{folder / 'table.json'} is damaged. Fit the run again.") from None
-    if not isinstance(content, dict) or not isinstance(content.get("format"), int):
-        raise ValueError(f"{folder / 'table.json'} is damaged. Fit the run again.")
-    if content["format"] > FORMAT:
-        raise ValueError(f"{folder} has format {content['format']}, newer than this version reads. Upgrade sobgnn.")
-    encoding = Encoding.from_json(content.get("encoding"))
+    encoding = Encoding.load(folder)
 
     from sobgnn.estimator.classifier import SobolevClassifier
 

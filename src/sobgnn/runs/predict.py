@@ -28,7 +28,7 @@ def predict_batches(
         checks: What is said of each prediction besides its label.
     """
     checks = checks or Checks()
-    done = rows = taken = distant = 0
+    done = rows = taken = distant = formulas = 0
     for batch in _joined(batches, classifier.predictor_.many):
         count = batch.X.shape[0]
         if not count:
@@ -37,7 +37,7 @@ def predict_batches(
         probability = classifier.predictor_(batch.X, nearest=nearest)
         extra = checks.columns(probability.max(axis=1), nearest)
         label = classifier.classes_[probability.argmax(axis=1)]
-        write_predictions(
+        formulas += write_predictions(
             file,
             classifier.classes_.tolist(),
             batch.first_row,
@@ -55,7 +55,14 @@ def predict_batches(
     if not done:
         raise ValueError("The file has no rows, so there is nothing to predict.")
     if notes is not None:
-        notes += _notes(checks, rows, taken, distant)
+        notes += _notes(checks, rows, taken, distant) + formula_notes(formulas)
+
+
+def formula_notes(count: int) -> list[str]:
+    """What is said of cells that were made harmless; nothing where there are none."""
+    if not count:
+        return []
+    return [f"Cells that a spreadsheet would run as formulas were written with ' before them: {count:,}."]
 
 
 def _notes(checks: Checks, rows: int, taken: int, distant: int) -> list[str]:
