@@ -39,7 +39,7 @@ def test_label_studio_gets_given_labels_as_annotations_and_others_as_predictions
     folder, fitted = written
     tasks = json.loads((folder / "label-studio.json").read_text())
     assert [task["data"]["row"] for task in tasks] == list(range(90))
-    assert tasks[4]["data"]["height"] == "1"
+    assert tasks[4]["data"]["height"] == "1.0"
     assert "color: red" in tasks[4]["data"]["text"]
     for row, task in enumerate(tasks):
         given = fitted.given[row] != -1

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from sobgnn.runs.checks import Checks
-from sobgnn.runs.content import row_content
 from sobgnn.runs.run import Fitted
 
 FORMATS = {"parquet": "predictions.parquet", "jsonl": "predictions.jsonl", "label-studio": "label-studio.json"}
@@ -69,7 +68,7 @@ def _label_studio(path: Path, fitted: Fitted, checks: Checks) -> None:
     labels, confidence = fitted.classifier.transduction_.tolist(), fitted.confidence
     tasks = []
     for row, label in enumerate(labels):
-        cells = row_content(fitted.table, row)
+        cells = fitted.table.content(row)
         data: dict[str, Any] = {
             "row": row,
             "text": "\n".join(f"{name}: {text}" for name, text in cells.items()),
