@@ -123,7 +123,8 @@ def test_a_reader_that_leaves_early_still_gets_its_run(here, trees):
     )
     command = f'{sys.executable} -c "{script}" | true; exit ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=240)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0
+    assert "Error" not in done.stderr
     assert (here / "run/report.html").exists()
 
 

@@ -14,7 +14,7 @@ def held(**changes):
 def test_the_first_sentence_is_how_good_it_is_with_its_interval_beside_the_largest_class():
     said = quality(held(accuracy=0.9, interval=[0.85, 0.94], labels=150, majority_share=0.4, largest_class="ash"))
     assert said[0] == (
-        "Probably right for 90.0% of 150 labels, each predicted while it was held out (95 % interval 85.0% to 94.0%); "
+        "Probably right for 90.0% of 150 labels, each predicted while it was held out (95% interval 85.0% to 94.0%); "
         "the largest class, 'ash', has 40.0%."
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sobgnn.tables import Encoding, Table
 
-_COLUMNS, _LENGTH = 4, 90
+_COLUMNS, _LENGTH = 4, 120
 # A text from this length is worth reading before numbers are.
 _SENTENCE = 20
 

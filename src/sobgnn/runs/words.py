@@ -24,7 +24,7 @@ def quality(measured: dict[str, Any]) -> list[str]:
     else:
         low, high = held["interval"]
         score = f"{held['accuracy']:.1%} of {held['labels']:,} labels, each predicted while it was held out"
-        score += f" (95 % interval {low:.1%} to {high:.1%})"
+        score += f" (95% interval {low:.1%} to {high:.1%})"
         constant = f"the largest class, {held['largest_class']!r}, has {held['majority_share']:.1%}"
         if held["verdict"] == "guessing":
             said.append(f"{GUESSING}: right for {score}; {constant}. Do not rely on these predictions.")
@@ -41,7 +41,7 @@ def quality(measured: dict[str, Any]) -> list[str]:
         low, high = measured["accuracy_interval"]
         said.append(
             f"Right for {measured['accuracy']:.1%} of {measured['labels_hidden']:,} hidden labels "
-            f"(95 % interval {low:.1%} to {high:.1%}); the largest class has {measured['majority_share']:.1%}."
+            f"(95% interval {low:.1%} to {high:.1%}); the largest class has {measured['majority_share']:.1%}."
         )
     if "accept" in measured:
         said.append(_accepted(measured["accept"]))

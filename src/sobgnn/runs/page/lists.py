@@ -96,11 +96,12 @@ def _table(
     lines = []
     for row, own, content in zip(rows, cells, contents, strict=True):
         line = [str(row), *([text(ids[row])] if ids is not None else []), *own]
-        line += [content] if any(contents) else []
-        lines.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in line) + "</tr>")
+        shown = "".join(f"<td>{cell}</td>" for cell in line)
+        shown += f'<td class="text">{content}</td>' if any(contents) else ""
+        lines.append(f"<tr>{shown}</tr>")
     head = "".join(f"<th>{title}</th>" for title in named)
     return (
-        f'<div class="scroll"><table id="{name}-table"><thead><tr>{head}</tr></thead>'
+        f'<div class="scroll"><table class="rows" id="{name}-table"><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )
 

@@ -117,7 +117,7 @@ def _accuracy(fitted: Fitted, measured: dict[str, Any]) -> str:
         low, high = held["interval"]
         parts.append(
             f"Each of {held['labels']:,} given labels was predicted while it was held out: {held['accuracy']:.1%} are "
-            f"right (95 % interval {low:.1%} to {high:.1%}). The final model learned from all labels, so it is usually "
+            f"right (95% interval {low:.1%} to {high:.1%}). The final model learned from all labels, so it is usually "
             "a little better; labels that were not drawn at random may mislead."
         )
     if "confusion" in measured:

@@ -87,6 +87,9 @@ figcaption b { color: var(--ink); font-weight: 600; }
   font-size: clamp(22px, 5vw, 44px); font-weight: 600; color: var(--bad); text-align: center;
   text-shadow: 0 0 6px var(--card), 0 0 12px var(--card); }
 .cell { display: inline-block; margin-right: 12px; } .cell i { color: var(--faint); font-style: normal; }
+table.rows td { vertical-align: top; }
+table.rows td:not(.text) { white-space: nowrap; max-width: 190px; overflow: hidden; text-overflow: ellipsis; }
+table.rows td.text { min-width: 230px; }
 td img { display: block; border-radius: 4px; margin: 2px 0; }
 .pair { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 14px; }
 .triple { display: grid; grid-template-columns: repeat(3, minmax(0, 1fr)); gap: 14px; }
