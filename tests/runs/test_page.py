@@ -86,8 +86,8 @@ def test_lists_show_the_content_of_rows(tmp_path):
     table = read_table(tmp_path / "t.csv", None, None, [])
     text = page(table=table, labels=None, columns={"color": 0.3, "height": 0.0})
     rows = re.search(r'id="next-table".*?</table>', text, re.DOTALL).group(0)
-    first = int(re.search(r"<tbody><tr><td>(\d+)</td>", rows).group(1))
-    assert f"<td>n{first}</td>" in rows
+    first = int(re.search(r'<tbody><tr><td data-head="row">(\d+)</td>', rows).group(1))
+    assert f'<td data-head="id">n{first}</td>' in rows
     # The column that matters comes first.
     assert f'<i>color</i> {colors[first % 3]}</span> <span class="cell"><i>height</i> {first * 0.25:g}</span>' in rows
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Sequence
@@ -35,6 +36,27 @@ def write_run(folder: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict
     check_free(folder)
     with atomic_folder(folder) as place:
         return fill_run(place, fitted, formats)
+
+
+def write_into(folder: Path, fitted: Fitted) -> dict[str, Any]:
+    """Write a run and move its files into a folder that holds others, such as labels or a search; return its metrics.
+
+    Each file is replaced as a whole. What makes a folder a run, table.json, goes first and comes back last: a folder
+    with a half-moved run is not taken for one.
+    """
+    # A random name that is made here: a folder that others left is never taken for ours.
+    made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:100]}."))
+    try:
+        measured = fill_run(made, fitted)
+        (folder / "table.json").unlink(missing_ok=True)
+        for part in sorted(made.iterdir(), key=lambda part: part.name == "table.json"):
+            target = folder / part.name
+            if target.is_dir():
+                shutil.rmtree(target)
+            os.replace(part, target)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return measured
 
 
 def fill_run(place: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict[str, Any]:

@@ -96,7 +96,8 @@ def _table(
     lines = []
     for row, own, content in zip(rows, cells, contents, strict=True):
         line = [str(row), *([text(ids[row])] if ids is not None else []), *own]
-        shown = "".join(f"<td>{cell}</td>" for cell in line)
+        # Where the page is narrow each cell says what it is, and the content goes below.
+        shown = "".join(f'<td data-head="{head}">{cell}</td>' for head, cell in zip(named, line, strict=False))
         shown += f'<td class="text">{content}</td>' if any(contents) else ""
         lines.append(f"<tr>{shown}</tr>")
     head = "".join(f"<th>{title}</th>" for title in named)

@@ -87,7 +87,7 @@ figcaption b { color: var(--ink); font-weight: 600; }
   font-size: clamp(22px, 5vw, 44px); font-weight: 600; color: var(--bad); text-align: center;
   text-shadow: 0 0 6px var(--card), 0 0 12px var(--card); }
 .cell { display: inline-block; margin-right: 12px; } .cell i { color: var(--faint); font-style: normal; }
-table.rows td { vertical-align: top; }
+table.rows td { vertical-align: top; } table.rows th { white-space: nowrap; }
 table.rows td:not(.text) { white-space: nowrap; max-width: 190px; overflow: hidden; text-overflow: ellipsis; }
 table.rows td.text { min-width: 230px; }
 td img { display: block; border-radius: 4px; margin: 2px 0; }
@@ -117,7 +117,10 @@ details { margin-top: 46px; color: var(--soft); } summary { cursor: pointer; } d
 footer { color: var(--faint); font-size: 13px; margin-top: 30px; }
 @media (max-width: 820px) { .pair, .triple, .wide-left { grid-template-columns: minmax(0, 1fr); }
   body { padding: 26px 16px 48px; } .map .box { height: 400px; }
-  .bar .grow { flex-basis: 100%; } th, td { padding: 6px 8px; } }
+  .bar .grow { flex-basis: 100%; } .rows thead { display: none; }
+  .rows tr { display: flex; flex-wrap: wrap; border-bottom: 1px solid var(--line); padding: 4px 0; }
+  table.rows td { border: 0; padding: 2px 8px; } table.rows td.text { flex-basis: 100%; }
+  .rows td[data-head]::before { content: attr(data-head) " "; color: var(--faint); font-size: 12px; } th, td { padding: 6px 8px; } }
 @media print { button { display: none; } }
 """
 
