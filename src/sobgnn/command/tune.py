@@ -12,9 +12,6 @@ import typer
 
 from sobgnn.command.options import INTERRUPTED, Data, Device, Drop, Identity, Label, Labels, Seed, load
 
-if TYPE_CHECKING:
-    pass
-
 JOURNAL = "search.journal"
 
 

@@ -116,11 +116,13 @@ details { margin-top: 46px; color: var(--soft); } summary { cursor: pointer; } d
 .notice { border-left: 3px solid var(--bad); padding: 2px 14px; color: var(--soft); }
 footer { color: var(--faint); font-size: 13px; margin-top: 30px; }
 @media (max-width: 820px) { .pair, .triple, .wide-left { grid-template-columns: minmax(0, 1fr); }
-  body { padding: 26px 16px 48px; } .map .box { height: 400px; }
+  body { padding: 26px 16px 48px; }
+  .map .box { height: 400px; }
   .bar .grow { flex-basis: 100%; } .rows thead { display: none; }
   .rows tr { display: flex; flex-wrap: wrap; border-bottom: 1px solid var(--line); padding: 4px 0; }
   table.rows td { border: 0; padding: 2px 8px; } table.rows td.text { flex-basis: 100%; }
-  .rows td[data-head]::before { content: attr(data-head) " "; color: var(--faint); font-size: 12px; } th, td { padding: 6px 8px; } }
+  .rows td[data-head]::before { content: attr(data-head) " "; color: var(--faint); font-size: 12px; }
+  th, td { padding: 6px 8px; } }
 @media print { button { display: none; } }
 """
 
