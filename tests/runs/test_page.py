@@ -149,6 +149,17 @@ def test_ticks_are_round_differ_and_have_at_most_two_decimals():
             assert all(re.fullmatch(r"-?[\d,]+(\.\d{1,2})?[%M]?", label) for label in labels), labels
 
 
+@pytest.mark.parametrize("values", [[0.5, 0.5], [0.5, 0.5 + 1e-12], [1.0, 1.0 - 1e-16], [0.0, 1e-9], [0, 0], [1e9] * 2])
+def test_values_that_hardly_differ_are_drawn(values):
+    for percent in (False, True):
+        for zero in (False, True):
+            drawn = charts.lines({"a": ([1, 2], values)}, "epoch", percent=percent, whole=True, zero=zero)
+            assert "nan" not in drawn
+            assert "inf" not in drawn
+    charts.histogram(np.array(values), "weight")
+    charts.bars({"a": values[0], "b": -values[1]}, str)
+
+
 def test_a_chart_that_would_say_nothing_is_not_drawn():
     assert charts.histogram(np.full(50, 7), "neighbors", whole=True) is None
     assert charts.histogram(np.array([1, 2, 2]), "neighbors", whole=True) is not None
@@ -226,3 +237,20 @@ def test_the_page_says_how_much_each_family_counts():
     said = shown(page())
     for name, share in (("sobolev", "50%"), ("mlp", "30%"), ("diffusion", "20%")):
         assert f"{name}{share}" in said
+
+
+def test_pictures_are_shown_in_the_lists_without_leaving_the_page(tmp_path):
+    from PIL import Image
+
+    generator = np.random.default_rng(0)
+    for number in range(40):
+        folder = (
+            tmp_path / "shop" / ("cat" if number % 2 else "dog") if number < 20 else tmp_path / "shop" / "unlabelled"
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = generator.integers(0, 255, (40, 40, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"p{number}.png")
+    text = page(table=read_table(tmp_path / "shop", None, None, []), labels=None)
+    rows = re.search(r'id="next-table".*?</table>', text, re.DOTALL).group(0)
+    assert rows.count('<img alt="" src="data:image/jpeg;base64,') == 20
+    assert not re.search(r'src="(?!data:)', text)

@@ -145,7 +145,8 @@ class _Axis:
         self.percent = percent
         scale = 100.0 if percent else 1.0
         step = tick_step((high - low) * scale / 4, whole=whole) / scale
-        begin, end = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+        begin = math.floor(low / step + 1e-9)
+        end = max(math.ceil(high / step - 1e-9), begin + 1)  # values that differ in their last digits only
         if nice:
             low, high = begin * step, end * step
         self.low, self.high, self.first, self.last = low, high, first, last
