@@ -386,7 +386,7 @@ def test_diffused_labels_count_where_the_graph_knows_better_than_the_features():
     given = np.full(400, -1)
     for code in range(2):
         given[np.random.default_rng(1).permutation(np.flatnonzero(y == code))[:5]] = code
-    alone = quick(families=["diffusion"]).fit(X, given)
+    alone = quick(families=["diffusion"], scale="range").fit(X, given)
     assert (alone.transduction_ == y).mean() > 0.97
     assert alone.score(X + 0.01, y) > 0.97
     assert quick().fit(X, given).family_shares_["diffusion"] > 0.2

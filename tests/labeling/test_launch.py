@@ -30,7 +30,8 @@ def test_from_no_labels_to_a_run_that_predicts(tmp_path, capsys):
         for row in range(24):
             assert client.post("label", {"rows": [row], "class": row % 3})[0] == 200
         found = client.until(lambda state: state["model"]["labels"] == 24, seconds=300)
-        assert found["state"]["curve"][-1]["labels"] == 24
+        # A refit after a label more keeps what was decided, so the curve may end a few labels before.
+        assert 16 <= found["state"]["curve"][-1]["labels"] <= 24
         right = [client.json(f"api/point/{row}")["guesses"][0]["code"] == row % 3 for row in range(24, 60)]
         assert np.mean(right) > 0.9
         assert page.finish(300) == page.folder, page.problem

@@ -74,10 +74,10 @@ def blend_families(parts: Sequence[npt.NDArray[np.float64]], labels: Labels, cou
         usual = USUAL_TEMPERATURE if len(counts) > 1 else 1.0
         return Blend(tuple((counts / counts.sum()).tolist()), (usual,) * len(counts))
     codes, weight = labels.codes[labels.judged], labels.weight[labels.judged]
-    if len(parts) == 1:
-        return Blend((1.0,), (1.0,))
     heat = [fit_temperature(part, codes, weight) for part in parts]
     at_best = np.stack([sharpen(part, t) for part, t in zip(parts, heat, strict=True)])
+    if len(parts) == 1:
+        return Blend((1.0,), tuple(heat))
     return Blend(tuple(shares(at_best, codes, weight, counts).tolist()), tuple(heat))
 
 
