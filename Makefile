@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DOCS   := $(VENV)/.docs
 
-.PHONY: run test lint bench clean
+.PHONY: run test lint bench docs clean
 
 run: $(STAMP)
 	$(BIN)/sobgnn fit digits --labels 0.1
@@ -21,6 +22,15 @@ lint: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
+# The site, in site/: open site/index.html. Nothing in it is loaded from elsewhere.
+docs: $(DOCS)
+	$(BIN)/python -m docs.draw_rooms
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean --quiet
+
+$(DOCS): $(STAMP)
+	$(BIN)/python -m pip install -qq --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
 # Reinstalled when the dependencies or the compiled kernel change; otherwise a second call does nothing here.
 $(STAMP): pyproject.toml constraints.txt $(wildcard src/sobgnn/propagation/*.cpp)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -28,4 +38,4 @@ $(STAMP): pyproject.toml constraints.txt $(wildcard src/sobgnn/propagation/*.cpp
 	touch $@
 
 clean:
-	rm -rf $(VENV) build src/*.egg-info src/sobgnn/propagation/*.so
+	rm -rf $(VENV) build site src/*.egg-info src/sobgnn/propagation/*.so

@@ -34,9 +34,3 @@ def test_examples_are_short_run_and_are_mostly_right(example, capsys, monkeypatc
     shares = re.findall(r"([\d.]+)% right", capsys.readouterr().out)
     assert shares
     assert all(float(share) > 85 for share in shares)
-
-
-def test_links_of_the_pages_lead_somewhere():
-    for page in (ROOT / "README.md", ROOT / "docs/cli.md", ROOT / "CONTRIBUTING.md"):
-        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
