@@ -69,7 +69,7 @@ def picture(graph: dict[str, set[str]]) -> str:
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" font-family="sans-serif" '
         'font-size="14" text-anchor="middle">',
-        "<title>Rooms and what they import: data moves downwards, an arrow leads from a room to one that uses it</title>",
+        "<title>The rooms: an arrow leads from a room to one that imports it</title>",
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 0L8 4L0 8z" fill="#8088a0"/></marker></defs>',
     ]
@@ -84,7 +84,8 @@ def picture(graph: dict[str, set[str]]) -> str:
             )
     for room, (x, y) in place.items():
         lines.append(
-            f'<rect x="{x - _BOX / 2:.0f}" y="{y - _HIGH / 2:.0f}" width="{_BOX}" height="{_HIGH}" rx="6" fill="#3f51b5"/>'
+            f'<rect x="{x - _BOX / 2:.0f}" y="{y - _HIGH / 2:.0f}" width="{_BOX}" height="{_HIGH}" rx="6" '
+            'fill="#3f51b5"/>'
             f'<text x="{x:.0f}" y="{y + 5:.0f}" fill="#fff">{room}</text>'
         )
     return "\n".join([*lines, "</svg>"]) + "\n"

@@ -24,7 +24,7 @@ _FORMULA = re.compile(
 _FORMULA_WORDS = {r"\arg\min": r"\mathrm{argmin}", r"\Big\|": r"\Vert ", r"\|": r"\Vert ", r"\Big": ""}
 # What the theme's offline search would load.
 _SHIM = "https://unpkg.com/iframe-worker/shim"
-# What a browser fetches without being asked: scripts, styles, images, frames, fonts. Links that people click may lead out.
+# What a browser fetches by itself: scripts, styles, images, frames, fonts. Links that people click may lead out.
 _FETCHED = re.compile(
     r"""<(?:script|img|iframe|source|video|audio)[^>]*?\ssrc=["']?(https?:)?//[^\s>]+"""
     r"""|<link(?![^>]*rel=["']?canonical)[^>]*?\shref=["']?(https?:)?//[^\s>]+""",

@@ -1,4 +1,4 @@
-"""How common each class is among all points, which the number of its labels does not say."""
+"""Class frequencies among all points, which may differ from each class's share of the labels."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _MOST = 4.0
 
 
 def label_priors(labels: Labels) -> _Array:
-    """Each class's share of the labels, by their weights, [C]: what the families have learnt to expect."""
+    """Each class's share of the labels, by their weights, [C]: the class frequencies that families learn."""
     counts = np.bincount(labels.codes, labels.weight, minlength=labels.classes)
     return np.asarray(counts / counts.sum())
 
 
 def estimate_priors(probabilities: _Array, assumed: _Array) -> _Array:
-    r"""Class frequencies among points by expectation-maximisation (Saerens et al., 2002), with a Dirichlet prior.
+    r"""Class frequencies among points by expectation-maximization (Saerens et al., 2002), with a Dirichlet prior.
 
     .. math:: \pi \leftarrow \frac{A \pi_0 + \sum_i q_i}{A + N}, \qquad q_{ic} \propto p_{ic} \, \pi_c / \pi_{0,c}
 
     Args:
         probabilities: Of points whose class is not known, [N, C], calibrated.
-        assumed: π_0, what the probabilities were learnt with, [C].
+        assumed: π_0, what the probabilities were learned with, [C].
     """
     count = len(probabilities)
     if not count:
@@ -47,7 +47,7 @@ def estimate_priors(probabilities: _Array, assumed: _Array) -> _Array:
 
 
 def shift_priors(probabilities: _Array, ratio: _Array) -> _Array:
-    """Probabilities [N, C] under class frequencies that are ``ratio`` [C] times those they were learnt with."""
+    """Probabilities [N, C] under class frequencies that are ``ratio`` [C] times those they were learned with."""
     shifted = probabilities * ratio
     return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
 
@@ -55,12 +55,12 @@ def shift_priors(probabilities: _Array, ratio: _Array) -> _Array:
 def decide_priors(
     option: object, classes: npt.NDArray[Any], probabilities: _Array, assumed: _Array, labels: Labels
 ) -> _Array:
-    """Class frequencies among all points, [C]: as told, each class's share of the labels, or estimated.
+    """Class frequencies among all points, [C]: as given, each class's share of the labels, or estimated.
 
     Args:
         option: ``"auto"``, ``None``, or shares by class, as :class:`~sobgnn.SobolevClassifier` takes them.
         classes: [C].
-        probabilities: Of the unlabelled points, [M, C].
+        probabilities: Of the unlabeled points, [M, C].
         assumed: Each class's share of the labels, [C].
         labels: The labels.
     """

@@ -1,4 +1,4 @@
-"""Which points to label next."""
+"""The choice of points to label next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Points that are kept for searches to come: new points against a fitted model's."""
+"""Training points kept for later searches, exact or by an index: the neighbors of new points."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sobgnn.neighbors.points import check_k
 from sobgnn.neighbors.spaces import Dense, beside, dense_spaces, distances, peak
 from sobgnn.runtime.ranks import Ranks
 
-# From so many entries of the points on (N·F) an index is searched several times faster than products are made, and from
-# so many queries on that pays for building it.
+# Minimum entries of the points (N·F) and minimum number of queries for which an HNSW index is built: it is then
+# searched several times faster than products are made, and building it pays.
 INDEX_ENTRIES, INDEX_QUERIES = 10_000_000, 30_000
 # The effort is set on sampled points, but new ones are harder to find a way to: of noisy copies of mnist's digits 0.7 %
-# lose most of their neighbours at an effort of 16, and 0.1 % at this one.
+# lose most of their neighbors at an effort of 16, and 0.1 % at this one.
 _LEAST_EFFORT = 64
 # Queries larger than the points by more than this are searched in a scale of their own.
 _LARGER = 2.0**20

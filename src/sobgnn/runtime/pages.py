@@ -1,4 +1,4 @@
-"""Memory for large results on the CPU, used again when their tensors are gone."""
+"""A pool of memory for large CPU results, reused when their tensors are gone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 # glibc's malloc keeps smaller blocks for their next use itself. Larger ones it gives back to the system at once and
 # takes anew, cleared page by page: a quarter of what filling them costs, and more on some virtual machines.
 SMALLEST = 32 << 20
-# What is kept at the most while no tensor uses it.
+# What is kept at most while no tensor uses it.
 KEPT = 512 << 20
 _PAGE = 2 << 20  # a huge page
 
@@ -23,7 +23,7 @@ _free: list[mmap.mmap] = []
 
 
 def empty(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """An uninitialised tensor like ``x``; large ones on the CPU get the pages of results that are gone."""
+    """An uninitialized tensor like ``x``; large ones on the CPU get the pages of results that are gone."""
     size = math.prod(shape) * x.element_size()
     if x.device.type != "cpu" or size <= SMALLEST or not hasattr(mmap, "MADV_HUGEPAGE"):
         return x.new_empty(shape)

@@ -26,7 +26,7 @@ _THREADED_WORK = 200_000
 
 
 class Forests:
-    """Random forests and extremely randomised trees, half of each; the mean of their leaves' class shares.
+    """Random forests and extremely randomized trees, half of each; the mean of their leaves' class shares.
 
     They read columns as they came: classes that follow single columns, heavy tails and units do not matter to them.
     """
