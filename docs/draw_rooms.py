@@ -39,7 +39,9 @@ def direct(graph: dict[str, set[str]]) -> dict[str, set[str]]:
     def below(room: str) -> set[str]:
         return graph[room] | {far for near in graph[room] for far in below(near)}
 
-    return {room: {one for one in near if not any(one in below(other) for other in near)} for room, near in graph.items()}
+    return {
+        room: {one for one in near if not any(one in below(other) for other in near)} for room, near in graph.items()
+    }
 
 
 def levels(graph: dict[str, set[str]]) -> list[list[str]]:

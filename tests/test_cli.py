@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+import sobgnn
 from sobgnn import SobolevClassifier, cli
 
 
@@ -222,3 +224,9 @@ def test_help_names_every_command_and_needs_no_torch():
     for name in ("fit", "predict", "tune", "data", "reproduce"):
         assert name in done.stdout
     assert done.stdout.strip().endswith("False")
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"sobgnn {sobgnn.__version__}\n"
+    assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+|rc\d+)?", sobgnn.__version__)

@@ -1,4 +1,4 @@
-"""The pages: links lead somewhere, code runs, pictures drawn from the source are up to date."""
+"""The site: every page is in its menu, code runs, the picture of the rooms is up to date. Links: test_readme."""
 
 from __future__ import annotations
 
@@ -11,56 +11,12 @@ import pytest
 from docs.draw_rooms import direct, imports, out_of_date
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "results").glob("*.md")],
-    key=lambda page: page.relative_to(ROOT).as_posix(),
-)
 # Pages whose Python blocks run one after another, as a reader would run them. Others show parts of longer programs.
 RUNNABLE = [ROOT / "docs/start.md", *sorted((ROOT / "docs/howto").glob("*.md"))]
 
 
 def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
-
-
-def prose(page: Path) -> str:
-    """A page without its code, fenced, indented or inline: what looks like a link there is none."""
-    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    text = re.sub(r"(?:^|\n\n)(?:    .*\n)+", "\n\n", text)
-    return re.sub(r"`[^`\n]*`", "", text)
-
-
-def links(page: Path) -> list[str]:
-    return re.findall(r"\]\(([^)\s]+)\)", prose(page))
-
-
-def anchors(page: Path) -> set[str]:
-    """Anchors of the headings of a page, by the rule that GitHub and the site share for plain headings."""
-    found = set()
-    for heading in re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
-        plain = re.sub(r"[^\w\s-]", "", heading.lower()).strip()
-        found.add(re.sub(r"[\s]+", "-", plain))
-    return found
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_links_of_every_page_lead_to_a_file_and_a_heading(page):
-    for link in links(page):
-        if re.match(r"[a-z]+:", link):
-            continue
-        target, _, anchor = link.partition("#")
-        file = (page.parent / target).resolve() if target else page
-        assert file.is_file(), f"{name(page)} links to {target}, which does not exist."
-        assert file.is_relative_to(ROOT)
-        if anchor:
-            assert anchor in anchors(file), f"{name(page)} links to {link}, and {name(file)} has no such heading."
-
-
-def test_a_link_without_a_target_is_seen(tmp_path, monkeypatch):
-    page = tmp_path / "page.md"
-    page.write_text("# Here it is\n\n[a](gone.md) `[no](link.md)` [b](#here-it-is)\n\n    [no](either.md)\n")
-    assert links(page) == ["gone.md", "#here-it-is"]
-    assert anchors(page) == {"here-it-is"}
 
 
 def test_every_page_is_in_the_menu_and_every_entry_of_the_menu_is_a_page():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *(page for name in ("docs", "results") for page in (ROOT / name).rglob("*.md"))])
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
 
 
@@ -34,3 +35,32 @@ def test_examples_are_short_run_and_are_mostly_right(example, capsys, monkeypatc
     shares = re.findall(r"([\d.]+)% right", capsys.readouterr().out)
     assert shares
     assert all(float(share) > 85 for share in shares)
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may name after # on a page: its headings as GitHub and MkDocs spell them, and explicit ids."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = [
+        re.sub(r"[`*]|\{.*\}$|\[([^\]]*)\]\([^)]*\)", r"\1", line) for line in re.findall(r"^#+ (.*)$", text, re.M)
+    ]
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings} | set(
+        re.findall(r'(?:\{ *#| id="| name=")([\w-]+)', text)
+    )
+
+
+def test_a_page_is_looked_at_wherever_it_lies():
+    assert {"README.md", "docs/design.md", "CHANGELOG.md"} <= {page.relative_to(ROOT).as_posix() for page in PAGES}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_of_every_page_lead_somewhere(page):
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    links = re.findall(r"\]\(<?([^)>\s]+)>?(?: \"[^\"]*\")?\)", text) + re.findall(r'(?:href|src)="([^"]+)"', text)
+    for link in links:
+        if re.match(r"[a-z]+:", link):  # another site's
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link}: there is no such file"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors(target), f"{link}: there is no such heading"

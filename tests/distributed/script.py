@@ -37,10 +37,11 @@ def fitted(case: str) -> dict[str, np.ndarray]:
     X, y = data(case)
     SobolevClassifier(**{**CASES[case], "epochs": 2, "verbose": 0}).fit(X, y)
     model = SobolevClassifier(**CASES[case]).fit(X, y)
+    edges = model.graph_.edges()[0].numpy()
     return {
         "transduction": model.transduction_,
         "distributions": model.label_distributions_,
-        "edges": model.graph_.indices.numpy(),
+        "edges": edges[0] * model.graph_.num_nodes + edges[1],  # one number for each pair of nodes
         "edge_weights": model.graph_.weight.numpy(),
         "embedding": np.abs(model.embedding_),
         "shares": np.array(list(model.family_shares_.values())),

@@ -8,8 +8,9 @@ import pytest
 from . import script
 from .test_fit import torchrun
 
-# Adam moves a weight by its learning rate also where the gradient is nothing but rounding; what is said does not move.
-TOLERANCE = {"embedding": 2e-3, "distributions": 1e-5, "new": 1e-5, "edge_weights": 1e-6}
+# What users see, which moving the points by one ulp moves by less than this. Weights are not compared: Adam moves one
+# by its learning rate also where the gradient is nothing but rounding, and embeddings move with them.
+TOLERANCE = {"distributions": 2e-5, "new": 2e-5, "edge_weights": 1e-6, "edges": 0, "shares": 5e-3, "temperature": 5e-3}
 
 
 def outcomes(case: str, ranks: int, folder: Path) -> tuple[list[dict[str, np.ndarray]], str]:
@@ -23,15 +24,29 @@ def outcomes(case: str, ranks: int, folder: Path) -> tuple[list[dict[str, np.nda
 
 
 @pytest.mark.parametrize(
-    ("case", "ranks"), [("defaults", 1), ("defaults", 2), ("defaults", 3), ("two-labels", 3), ("sparse", 2)]
+    ("case", "ranks"),
+    [
+        ("defaults", 1),
+        pytest.param("defaults", 2, marks=pytest.mark.trains),
+        ("defaults", 3),
+        pytest.param("two-labels", 3, marks=pytest.mark.trains),
+        ("sparse", 2),
+    ],
 )
 def test_every_rank_ends_with_what_one_process_fits(case: str, ranks: int, tmp_path: Path) -> None:
     expected = script.fitted(case)
     results, printed = outcomes(case, ranks, tmp_path)
     for result in results:
-        for name, value in expected.items():
-            np.testing.assert_allclose(result[name], value, atol=TOLERANCE.get(name, 5e-4), err_msg=name)
-            np.testing.assert_array_equal(result[name], results[0][name], err_msg=name)
+        for name, tolerance in TOLERANCE.items():
+            np.testing.assert_allclose(result[name], expected[name], rtol=0, atol=tolerance, err_msg=name)
+        assert set(result) == set(expected)
+        for name, value in result.items():  # over ranks everything is the same, bit by bit
+            np.testing.assert_array_equal(value, results[0][name], err_msg=name)
+        # The likeliest class, but where two are as likely as each other.
+        likeliest, second = np.sort(expected["distributions"], axis=1)[:, ::-1].T[:2]
+        sure = likeliest - second > 1e-4
+        assert sure.mean() > 0.9
+        np.testing.assert_array_equal(result["transduction"][sure], expected["transduction"][sure])
     assert printed == ""
 
 
@@ -39,9 +54,9 @@ def test_ranks_agree_on_approximate_neighbours_and_share_the_index(tmp_path: Pat
     results, _ = outcomes("hnsw", 2, tmp_path)
     for name, value in results[0].items():
         np.testing.assert_array_equal(results[1][name], value, err_msg=name)
-    exact = script.fitted("defaults")["edges"]
-    assert len(np.intersect1d(results[0]["edges"], exact)) > 0
-    assert abs(len(results[0]["edges"]) - len(exact)) < 0.05 * len(exact)
+    exact, found = script.fitted("defaults")["edges"], results[0]["edges"]
+    assert len(np.unique(found)) == len(found)
+    assert len(np.intersect1d(found, exact)) > 0.95 * max(len(exact), len(found))
 
 
 def test_without_a_seed_ranks_use_one_and_rank_0_alone_speaks(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +15,12 @@ from sobgnn.training import Task, predict_members, train_members
 from . import worker
 
 
-def torchrun(ranks: int, *arguments: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+def torchrun(ranks: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a script on so many ranks. Ranks that wait for one another forever are ended before pytest ends the test."""
     command = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}", "--master-port=0"]
     command += ["--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, timeout=570, env=environment)
 
 
 def run_worker(ranks: int, out: Path, kill_rank: int = -1, kill_epoch: int = 0) -> subprocess.CompletedProcess[str]:
@@ -32,7 +32,7 @@ def alone() -> dict[str, np.ndarray]:
     """The same training in one process, by the ordinary loop and operators."""
     given, model = worker.problem(), worker.model()
     X = torch.from_numpy(given["X"])
-    operators = SobolevOperators(knn_graph(given["X"], k=6), 3, 0.7)
+    operators = SobolevOperators(knn_graph(given["X"], k=6), model.alpha, model.epsilon)
     known = np.flatnonzero(given["target"] >= 0)
     weight, held = np.zeros((2, 120), np.float32), np.zeros((2, 120), bool)
     weight[:, known], held[:, known] = given["train_weight"], given["validation"]
@@ -40,32 +40,32 @@ def alone() -> dict[str, np.ndarray]:
     task = Task(target, torch.from_numpy(weight), torch.from_numpy(held))
     members = train_members(model, (X, operators), task, [3, 4], worker.SCHEDULE)
     probabilities = predict_members(model, members.parameters, (X, operators)).softmax(2).mean(0)
+    assert probabilities.dtype == torch.float64
     return {"probabilities": probabilities.numpy(), **{k: v.numpy() for k, v in members.parameters.items()}}
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("ranks", [1, pytest.param(2, marks=pytest.mark.trains), 3, 4])
 def test_ranks_learn_what_one_process_learns(ranks: int, alone: dict[str, np.ndarray], tmp_path: Path) -> None:
     done = run_worker(ranks, tmp_path)
     assert done.returncode == 0, done.stderr[-2000:]
     with np.load(tmp_path / "result.npz") as result:
         assert (result["halo"] > 0) == (ranks > 1)  # else nothing was exchanged and the test proves nothing
         for name, value in alone.items():
-            np.testing.assert_allclose(result[name], value, atol=2e-4, err_msg=name)
+            np.testing.assert_allclose(result[name], value, rtol=1e-8, atol=1e-8, err_msg=name)
 
 
-def test_a_rank_that_dies_ends_the_others_and_the_training_goes_on_to_the_same_end(tmp_path: Path) -> None:
+def test_a_rank_that_dies_ends_the_others_and_the_training_resumes_to_the_same_end(tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     whole.mkdir()
     broken.mkdir()
     assert run_worker(2, whole).returncode == 0
-    started = time.monotonic()
-    killed = run_worker(2, broken, kill_rank=1, kill_epoch=20)
+    killed = run_worker(2, broken, kill_rank=1, kill_epoch=20)  # returns: the rank that is left does not wait
     assert killed.returncode != 0
-    assert time.monotonic() - started < 120
     assert not (broken / "result.npz").exists()
     assert (broken / "checkpoint.safetensors").exists()
     assert run_worker(2, broken).returncode == 0
     with np.load(whole / "result.npz") as a, np.load(broken / "result.npz") as b:
+        assert a["best_epoch"].max() > 20  # what is kept was learned after the stop
         for name in a.files:
             np.testing.assert_array_equal(a[name], b[name], err_msg=name)
 

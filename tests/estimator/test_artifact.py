@@ -80,7 +80,7 @@ def test_predictions_after_loading_are_equal_to_the_last_bit(tmp_path, settings)
 def test_many_new_points_are_placed_by_an_index_that_is_the_same_after_loading(saved, monkeypatch):
     X, _, folder = saved
     monkeypatch.setattr("sobgnn.neighbors.held.INDEX_ENTRIES", 0)
-    monkeypatch.setattr("sobgnn.estimator.predictor.INDEX_QUERIES", 100)
+    monkeypatch.setattr("sobgnn.neighbors.held.INDEX_QUERIES", 100)
     loaded = SobolevClassifier.load(folder)
     assert not loaded.predictor_._held._indexes  # what loading checks, and few points, need none
     few = loaded.predict_proba(X[:10] + 0.1)

@@ -49,7 +49,7 @@ def test_out_of_fold_takes_each_label_from_the_signal_that_does_not_see_it():
 def test_weights_by_class_are_checked():
     classes, codes = encode_labels(["a", "b", "a", None], 4)
     given = codes[codes >= 0]
-    np.testing.assert_array_equal(class_weights({"a": 2.0}, classes, given), [2, 1, 2])
+    np.testing.assert_array_equal(class_weights({"a": 2.0}, classes, given), [2, 1])
     for wrong in ({"a": float("nan")}, {"a": -1}, {"a": 0, "b": 0}, {"a": "x"}):
         with pytest.raises(ValueError, match="class_weight"):
             class_weights(wrong, classes, given)

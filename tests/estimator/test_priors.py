@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.priors import decide_priors, estimate_priors, label_priors, shift_priors
+from sobgnn.estimator.priors import (
+    chosen_by_class,
+    decide_priors,
+    estimate_priors,
+    label_frequencies,
+    shift_priors,
+)
 
 
 def points(frequencies, learnt, count=20_000, seed=0):
@@ -37,10 +43,19 @@ def test_frequencies_that_the_labels_tell_already_are_left():
 def test_shares_that_are_given_are_taken_and_checked():
     labels = Labels(np.arange(4), np.array([0, 0, 1, 1]), np.ones(4), np.full(4, -1), 2)
     classes, p = np.array(["a", "b"], dtype=object), np.full((5, 2), 0.5)
-    assumed = label_priors(labels)
-    np.testing.assert_allclose(assumed, 0.5)
-    np.testing.assert_allclose(decide_priors({"a": 3, "b": 1}, classes, p, assumed, labels), [0.75, 0.25])
-    np.testing.assert_allclose(decide_priors(None, classes, p, assumed, labels), assumed)
+    np.testing.assert_allclose(decide_priors({"a": 3, "b": 1}, classes, p, labels), [0.75, 0.25])
+    np.testing.assert_allclose(decide_priors(None, classes, p, labels), label_frequencies(labels))
     for wrong in ({"a": 1}, {"a": 0, "b": 1}, {"a": float("nan"), "b": 1}, "even", [0.5, 0.5]):
         with pytest.raises(ValueError, match="class_priors"):
-            decide_priors(wrong, classes, p, assumed, labels)
+            decide_priors(wrong, classes, p, labels)
+
+
+def test_labels_chosen_class_by_class_are_told_from_labels_drawn_at_random():
+    def of(*counts):
+        codes = np.repeat(np.arange(len(counts)), counts)
+        return Labels(np.arange(len(codes)), codes, np.ones(len(codes)), np.full(len(codes), -1), len(counts))
+
+    assert chosen_by_class(of(5, 5))
+    assert chosen_by_class(of(20, 20, 20, 3))
+    assert not chosen_by_class(of(200, 14))
+    assert not chosen_by_class(of(300, 100, 40, 7))

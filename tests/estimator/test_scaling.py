@@ -6,6 +6,8 @@ import pytest
 from sobgnn import SobolevClassifier
 from sobgnn.estimator.scaling import CANDIDATES, choose_scales, decide_scales
 
+pytestmark = pytest.mark.trains
+
 
 def rays(points=800, classes=8, seed=0):
     """Classes are directions; lengths say nothing and differ by orders of magnitude."""

@@ -106,7 +106,7 @@ def test_tiles_serve_rows_and_columns_alike(monkeypatch):
         monkeypatch.setattr(exact, "_TILE", tile)
         got = nearest(X, 9)
         np.testing.assert_array_equal(got.indices, expected.indices)
-        np.testing.assert_array_equal(got.distances, expected.distances)
+        np.testing.assert_allclose(got.distances, expected.distances, rtol=1e-6)
         assert_nearest(nearest(X, 9, queries=X[:77] + 0.1), X, 9, queries=X[:77] + 0.1)
 
 
@@ -316,7 +316,8 @@ def test_hnsw_reaches_the_recall_it_is_asked_for_with_exact_distances(metric):
     assert np.mean(hits) / 10 >= 0.97
     assert (found.indices != np.arange(len(X))[:, None]).all()
     same = found.indices == truth.indices
-    np.testing.assert_array_equal(found.distances[same], truth.distances[same])
+    assert same.mean() > 0.9
+    np.testing.assert_allclose(found.distances[same], truth.distances[same], rtol=1e-6)
     assert (np.diff(found.distances, axis=1) >= 0).all()
 
 
@@ -380,7 +381,7 @@ def test_points_that_are_kept_have_the_neighbours_of_a_search_from_scratch(metri
         found, distances = kept.nearest(queries, 4)
         expected = nearest(X, 4, queries=queries, metric=metric)
         np.testing.assert_array_equal(found, expected.indices)
-        np.testing.assert_array_equal(distances, expected.distances)
+        np.testing.assert_allclose(distances, expected.distances, rtol=1e-6)
 
 
 @needs_faiss
@@ -392,8 +393,8 @@ def test_kept_points_are_indexed_once_and_answer_for_a_query_whatever_was_asked_
     together = kept.nearest(X[:200] + 0.1, 10, approximate=True)
     kept.nearest(X[200:210], 10)
     alone = kept.nearest(X[100:200] + 0.1, 10, approximate=True)
-    for whole, part in zip(together, alone, strict=True):
-        np.testing.assert_array_equal(whole[100:], part)
+    np.testing.assert_array_equal(together[0][100:], alone[0])
+    np.testing.assert_allclose(together[1][100:], alone[1], rtol=1e-6)
     assert len(built) == 1
     truth = nearest(X, 10, queries=X[:200] + 0.1, method="exact").indices
     assert np.mean([len(set(a) & set(b)) for a, b in zip(together[0], truth, strict=True)]) / 10 > 0.97

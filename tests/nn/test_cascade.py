@@ -72,25 +72,27 @@ def test_only_one_of_the_inputs_may_differ_from_member_to_member() -> None:
     torch.testing.assert_close(mapped[1], definition(tensors[0], filtered[1], *tensors[2:], True))
 
 
-def test_the_number_of_threads_does_not_change_a_bit() -> None:
-    def run() -> list[Tensor]:
-        generator = torch.Generator().manual_seed(3)
-        x = torch.randn(1001, 2, 9, generator=generator)
-        weight = torch.randn(2, 9, 33, generator=generator).requires_grad_()
-        bias = torch.randn(2, 33, generator=generator).requires_grad_()
-        mu = torch.randn(2, generator=generator).requires_grad_()
-        out = cascade(None, x, weight, bias, mu, relu=True)
-        return [out, *torch.autograd.grad(out.square().sum(), (bias, mu))]
-
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
-        one = run()
-        torch.set_num_threads(2)
-        two = run()
-    finally:
+def test_one_thread_and_two_give_the_same() -> None:
+    # Up to float64's rounding: how torch divides a product among threads is its own affair. That our own pass gives the
+    # same bits is tested in tests/propagation/test_combine.py.
+    def run(threads: int) -> list[Tensor]:
         torch.set_num_threads(threads)
-    assert all(torch.equal(a, b) for a, b in zip(one[1:], two[1:], strict=True))
+        generator = torch.Generator().manual_seed(3)
+
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+        leaves = [normal(1001, 2, 9), normal(2, 9, 33), normal(2, 33), normal(2)]
+        out = cascade(None, *leaves, relu=True)
+        return [out, *torch.autograd.grad(out.square().sum(), leaves)]
+
+    before = torch.get_num_threads()
+    try:
+        one, two = run(1), run(2)
+    finally:
+        torch.set_num_threads(before)
+    for a, b in zip(one, two, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
 
 
 def test_no_rows_give_no_rows() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -118,6 +122,47 @@ def test_the_callers_treatment_of_denormals_comes_back(monkeypatch):
     stencil = stencil_of(random_graph(50, 4, low=-9.0, high=-8.0), 8)
     expand(stencil, features(50, 4))
     assert (torch.tensor([1e-38]) * 0.01).item() > 0.0
+
+
+ONE_LAYER = """
+import torch
+from sobgnn.propagation import native
+from tests.propagation.propagation_cases import random_graph, stencil_of
+x = torch.linspace(-1, 1, 40 * 19).view(40, 19)
+out = torch.empty(40, 3, 19)
+native.run(stencil_of(random_graph(40, 6), 3), x, out)
+flat = out.flatten(1).contiguous()
+total = torch.zeros_like(flat)
+native.combine(flat, flat[0].clone(), flat[1].clone(), total, relu=True, first=False)
+print(native.instruction_set(), *native.combine_backward(flat, total, flat[1].clone(), relu=True)[1].tolist())
+"""
+
+
+def run_with(**environment: str) -> subprocess.CompletedProcess[str]:
+    root = Path(__file__).parents[2]
+    path = os.pathsep.join([str(root), *sys.path])
+    given = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, **environment}
+    return subprocess.run([sys.executable, "-c", ONE_LAYER], env=given, capture_output=True, text=True, cwd=root)
+
+
+@needs_kernel
+def test_the_environment_holds_every_kernel_to_an_instruction_set():
+    # Which one is in use is the processor's affair, but never more than was asked for.
+    order = list(native.LEVELS)
+    results, used = [], []
+    for held in order:
+        done = run_with(SOBGNN_CPU=held)
+        assert done.returncode == 0, done.stderr
+        name, *values = done.stdout.split()
+        assert order.index(name) <= order.index(held)
+        used.append(name)
+        results.append(torch.tensor([float(value) for value in values]))
+    assert used[0] == "plain"
+    assert sorted(used, key=order.index) == used
+    for other in results[1:]:
+        torch.testing.assert_close(other, results[0], rtol=1e-4, atol=1e-5)
+    wrong = run_with(SOBGNN_CPU="sse9")
+    assert "ValueError: SOBGNN_CPU must be plain, avx2, avx512 or unset, but got 'sse9'." in wrong.stderr
 
 
 def test_without_the_kernel_the_portable_backend_serves_and_says_so_once(monkeypatch):

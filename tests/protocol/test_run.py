@@ -37,7 +37,7 @@ def test_killed_ten_times_and_restarted_the_lines_are_those_of_an_uninterrupted_
     arguments = [*SMALL, "--models", "S-SobGNN,GCN,SGC,SVM", "--data", str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(worker), str(whole), str(killed), "10", *arguments]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=570, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 1  # some kills came before the end
     lines = timeless(whole)

@@ -28,7 +28,7 @@ class RankFit:
     Attributes:
         members: The trained members; the same on every rank.
         nodes: int64 [n], the nodes this rank holds.
-        probabilities: float32 [n, C], the members' mean at those nodes.
+        probabilities: [n, C], the members' mean at those nodes.
         halo_share: Rows fetched from others per row held.
         boundary: Rows that others fetch from this rank, each as often as it is fetched.
         bytes_sent: Sent by this rank in all.
@@ -63,7 +63,7 @@ def fit_over_ranks(
     Args:
         model: Its α and ε make the operators.
         graph: The whole graph, best memory-mapped; only this rank's rows are read.
-        X: Features [N, F]; a memory map is read at this rank's rows only.
+        X: Features [N, F], taken in the model's precision; a memory map is read at this rank's rows only.
         train_weight: [S, L] for L labeled nodes: row weights of :class:`~sobgnn.training.Task`.
         target: int64 [N], the class of each node, -1 where it is not known; the L known ones in order are the columns
             of ``train_weight`` and ``validation``.
@@ -79,7 +79,7 @@ def fit_over_ranks(
         partition = partition or Partition.of(graph, ranks.size)
         operators = RankOperators(graph, partition, model.alpha, model.epsilon, device=device, group=ranks.group)
         nodes = operators.nodes.cpu().numpy()
-        x = torch.from_numpy(np.ascontiguousarray(X[nodes], dtype=np.float32)).to(device)
+        x = torch.from_numpy(np.ascontiguousarray(X[nodes])).to(device, next(model.parameters()).dtype)
         task = _own_task(nodes, target, train_weight, validation, device)
         propagated = operators.propagate(x)
         keep = None if checkpoint is None else FileCheckpoint(checkpoint, writer=ranks.rank == 0)

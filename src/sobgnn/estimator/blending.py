@@ -16,7 +16,7 @@ from sobgnn.estimator.temperature import fit_temperature, sharpen
 # What a summed squared error of 1 counts against the prior.
 EVIDENCE = 2.0
 # How many labels' worth the prior is.
-PRIOR_COUNTS = 8.0
+PRIOR_COUNTS = 4.0
 # The temperature of every family where nothing is held out: they are less sure than right.
 USUAL_TEMPERATURE = 0.5
 _TINY = 1e-12

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,13 +25,14 @@ from sobgnn.estimator.fit import Fit, Hook, Teller, fit_families, refit_families
 from sobgnn.estimator.labels import Labels, class_weights, encode_labels, with_folds
 from sobgnn.estimator.placing import Attaching, Maps, as_tensor, given_graph, neighbor_graph, view_of
 from sobgnn.estimator.predictor import Predictor
-from sobgnn.estimator.priors import decide_priors, label_priors
+from sobgnn.estimator.priors import decide_priors, learnt_frequencies, shift_priors
 from sobgnn.estimator.problem import GIVEN, NEIGHBORS, Problem, View
 from sobgnn.estimator.scaling import ScaleOption, Scales, decide_scales
 from sobgnn.estimator.settings import Networks, check_settings
 from sobgnn.estimator.smoothing import STRENGTHS
 from sobgnn.estimator.suggestion import suggest_points
 from sobgnn.estimator.suspicion import Suspect, suspect_labels
+from sobgnn.estimator.temperature import log_loss
 from sobgnn.graphs.given import as_edges
 from sobgnn.graphs.graph import Symmetrize
 from sobgnn.graphs.knn import Bandwidth
@@ -69,9 +71,11 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dropout: Share of hidden entries dropped in training.
         n_members: Networks per family, of which four hold out a fold each.
         smoothing: Strength in [0, 1) of smoothing probabilities over the graph; ``"auto"`` decides for each family.
-        class_weight: ``None``, ``"balanced"`` (inversely to the number of labels) or weights by class.
-        class_priors: How common classes are among all points: ``"auto"`` estimates it, ``None`` takes each class's
-            share of the labels, a dict gives shares by class.
+        class_weight: What a class's probability is multiplied by: ``None``, ``"balanced"`` (inversely to its number of
+            labels) or numbers by class. Every class counts alike in training.
+        class_priors: How common classes are among all points: ``None`` takes each class's share of the labels, a dict
+            gives shares by class, ``"auto"`` estimates them where labels were chosen class by class (see
+            :func:`~sobgnn.estimator.priors.chosen_by_class`) and takes their shares elsewhere.
         scale: How dense X is scaled: ``"range"``, ``"standard"``, ``"range-unit"``, ``"unit"``, ``"rank"`` or ``None``,
             see :class:`~sobgnn.estimator.features.FeatureMap`; a pair: for the neighbor search, and for the networks.
             ``"auto"`` decides for each, ``neighbor_scale_`` and ``scale_``.
@@ -230,7 +234,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 problem.seed, ranks, tell,
             )  # fmt: skip
         given = codes[codes >= 0]
-        weight = class_weights(self.class_weight, self.classes_, given)
+        # Every class counts alike in training; how common it is, is decided afterwards.
+        weight = class_weights("balanced", self.classes_, given)[given]
+        self._odds = class_weights(self.class_weight, self.classes_, given)
         labels = with_folds(codes, weight, len(self.classes_), np.random.default_rng([problem.seed, 1]))
         before = self._decided(labels)
         if before is not None:
@@ -238,7 +244,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             strengths = STRENGTHS if self.smoothing == "auto" else (float(self.smoothing),)
             fit = fit_families(problem, labels, self._families(problem, labels), strengths)
-        self._keep(fit, maps, places, attaching, problem, labels)
+        self._keep(fit, maps, places, attaching, problem, labels, before)
         if self.warm_start:
             self._kept = (self._fingerprint(X, graph), (maps, places, attaching, problem), fit, labels)
         if self.verbose and ranks.speaks:
@@ -307,11 +313,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _keep(
         self, fit: Fit, maps: Maps, places: npt.NDArray[np.float32], attaching: Attaching | None, problem: Problem,
-        labels: Labels,
+        labels: Labels, before: Fit | None,
     ) -> None:  # fmt: skip
-        from dataclasses import replace
-
-        assumed = label_priors(labels)
         predictor = Predictor(
             maps, problem, as_tensor(places, problem.device) if places is not None else problem.points, attaching,
             fit.members, fit.blend, fit.temperature, np.ones(labels.classes), np.zeros((0, 0), np.float32),
@@ -319,23 +322,33 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         plain = predictor.finished(fit.distributions)
         free = np.ones(problem.count, dtype=bool)
         free[labels.index] = False
-        self.class_prior_ = decide_priors(self.class_priors, self.classes_, plain[free].astype(float), assumed, labels)
-        ratio = self.class_prior_ / assumed
-        predictor = replace(predictor, ratio=ratio)
+        self.class_prior_ = decide_priors(self.class_priors, self.classes_, plain[free].astype(float), labels)
+        ratio = self.class_prior_ * self._odds / learnt_frequencies(labels)
+        predictor = replace(predictor, ratio=ratio / ratio.mean())
         self.predictor_ = replace(predictor, distributions=predictor.finished(fit.distributions))
         self.temperature_ = fit.temperature
-        self.out_of_fold_accuracy_ = fit.accuracy
-        self.out_of_fold_log_loss_ = fit.log_loss
         self.labelled_, self.labelled_codes_, self.folds_ = labels.index, labels.codes, labels.fold
         self.out_of_fold_probabilities_ = np.full((len(labels.index), labels.classes), np.nan)
-        if len(fit.out_of_fold) == int(labels.judged.sum()):
-            self.out_of_fold_probabilities_[labels.judged] = fit.out_of_fold
+        if before is None:
+            self.out_of_fold_probabilities_[labels.judged] = shift_priors(fit.out_of_fold, self.predictor_.ratio)
+            self.out_of_fold_accuracy_, self.out_of_fold_log_loss_ = self._scores(labels)
         self.family_accuracy_ = fit.alone
         self.history_ = {member.title: getattr(member.fitted, "history", {}) for member in fit.members}
         self.n_iter_ = max([1, *(int(curves["epoch"][-1]) for curves in self.history_.values() if curves.get("epoch"))])
         self.filter_importance_ = filter_importance(fit.members, labels)
         self.embedding_ = embedding(fit.members, problem.points)
         self._label()
+
+    def _scores(self, labels: Labels) -> tuple[float, float]:
+        """Accuracy and log loss of out-of-fold labels, each class counting as much as it is common."""
+        if not labels.folds:
+            return float("nan"), float("nan")
+        own, codes = self.out_of_fold_probabilities_[labels.judged], labels.codes[labels.judged]
+        weight = (self.class_prior_ / np.bincount(codes, minlength=labels.classes).clip(min=1))[codes]
+        return (
+            float(np.average(own.argmax(axis=1) == codes, weights=weight)),
+            float(np.average(log_loss(own, codes), weights=weight)),
+        )
 
     def _label(self) -> None:
         """Everything that follows from the predictor and the given labels."""

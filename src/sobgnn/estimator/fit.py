@@ -16,7 +16,7 @@ from sobgnn.estimator.families.contract import Family
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import GIVEN, NEIGHBORS, Problem
 from sobgnn.estimator.smoothing import STRENGTHS, Smoothing, best_smoothing, smoothed
-from sobgnn.estimator.temperature import fit_temperature, log_loss, sharpen
+from sobgnn.estimator.temperature import fit_temperature, sharpen
 from sobgnn.graphs.graph import Graph
 
 # Out-of-fold labels from which a temperature is fitted to the result.
@@ -24,12 +24,12 @@ CALIBRATION_LABELS = 50
 # A family with a smaller share than this is left out: new points need not wait for it.
 _LEAST_SHARE = 0.02
 # What is expected of each family before any label was held out, and where none can be.
-PRIOR = {"sobolev": 3.0, "mlp": 1.5, "diffusion": 2.0, "linear": 1.5, "forests": 2.0, "boosting": 1.0, "s-sobgnn": 3.0}
+PRIOR = {"sobolev": 2.0, "mlp": 1.0, "diffusion": 2.0, "linear": 2.0, "forests": 5.0, "boosting": 1.0}
 # How many labels' worth families on a given graph gain with the assortativity of its edges; the value from which they
 # are trusted; and by how much they must be better out of fold where they are not.
 GIVEN_TRUST = {"pagerank": 30.0, "sobolev": 10.0}
 _TRUSTED, _GUARD = 0.2, 3.0
-FEW_LABELS_PRIOR = {"sobolev": 3.0, "mlp": 0.3, "diffusion": 6.0, "linear": 0.5, "forests": 0.5, "s-sobgnn": 3.0}
+FEW_LABELS_PRIOR = {"sobolev": 3.0, "mlp": 0.3, "diffusion": 6.0, "linear": 0.5, "forests": 0.5}
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,7 @@ class Fit:
         blend: Their shares and temperatures.
         temperature: Divides the logits of the result.
         distributions: Probabilities of every point before that, [N, C].
-        out_of_fold: Out-of-fold probabilities of the judged labels, after it, [J, C].
-        accuracy, log_loss: Of these; NaN where nothing was held out.
+        out_of_fold: Those of the judged labels, while they were held out, after it, [J, C].
         alone: Each family's own out-of-fold accuracy, by title, those without a share included.
     """
 
@@ -100,8 +99,6 @@ class Fit:
     temperature: float
     distributions: Tensor
     out_of_fold: npt.NDArray[np.float64]
-    accuracy: float
-    log_loss: float
     alone: dict[str, float]
 
 
@@ -142,13 +139,11 @@ def fit_families(
     codes, weight = labels.codes[labels.judged], labels.weight[labels.judged]
     temperature = fit_temperature(mixed, codes, weight) if len(codes) >= CALIBRATION_LABELS else 1.0
     mixed = sharpen(mixed, temperature)
-    loss = float(np.average(log_loss(mixed, codes), weights=weight)) if len(codes) else float("nan")
-    accuracy = float((mixed.argmax(axis=1) == codes).mean()) if len(codes) else float("nan")
     alone = {
         member.title: float((part.argmax(axis=1) == codes).mean()) if len(codes) else float("nan")
         for member, part in zip(members, own_parts, strict=True)
     }
-    return Fit(members, blend, temperature, blend([part[-1] for part in parts]), mixed, accuracy, loss, alone)
+    return Fit(members, blend, temperature, blend([part[-1] for part in parts]), mixed, alone)
 
 
 def refit_families(problem: Problem, labels: Labels, before: Fit) -> Fit:
@@ -168,8 +163,7 @@ def refit_families(problem: Problem, labels: Labels, before: Fit) -> Fit:
         members.append(Member(member.family, member.view, fitted, member.smoothing, around))
         parts.append(probabilities[-1])
     return Fit(
-        members, before.blend, before.temperature, before.blend(parts), before.out_of_fold, before.accuracy,
-        before.log_loss, before.alone,
+        members, before.blend, before.temperature, before.blend(parts), before.out_of_fold, before.alone,
     )  # fmt: skip
 
 

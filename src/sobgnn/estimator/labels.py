@@ -132,7 +132,7 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
     known = ~_missing(values)
     if not known.any():
         raise ValueError(
-            f"y has no labelled sample: all {values.size} entries are -1, None or NaN. Give at least one sample of "
+            f"y has no labeled sample: all {values.size} entries are -1, None or NaN. Give at least one sample of "
             "each class its label."
         )
     given = _uniform(values[known])
@@ -144,14 +144,13 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
 
 
 def class_weights(how: Any, classes: npt.NDArray[Any], codes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """The weight of each label [L], by its class: all 1, "balanced" by how rare classes are, or from a dict."""
-    counts = np.bincount(codes, minlength=len(classes))
+    """What each class counts, [C]: all 1, "balanced" by how rare its labels are, or as a dict gives it."""
     if how is None:
-        return np.ones(len(codes))
+        return np.ones(len(classes))
     if isinstance(how, str):
         if how != "balanced":
             raise ValueError(f'`class_weight` must be None, "balanced" or a dict, but got {how!r}.')
-        return np.asarray((len(codes) / (len(classes) * counts))[codes], dtype=np.float64)
+        return np.asarray(len(codes) / (len(classes) * np.bincount(codes, minlength=len(classes))))
     unknown = [key for key in how if key not in set(classes.tolist())]
     if unknown:
         raise ValueError(f"`class_weight` must name classes of y, but {unknown} are not among them.")
@@ -159,9 +158,10 @@ def class_weights(how: Any, classes: npt.NDArray[Any], codes: npt.NDArray[np.int
         values = np.array([float(how.get(name, 1.0)) for name in classes.tolist()])
     except (TypeError, ValueError):
         raise ValueError(f"`class_weight` must hold numbers, but got {dict(how)!r}.") from None
-    if not (np.isfinite(values).all() and (values >= 0).all() and values[codes].sum() > 0):
+    if not (np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0):
         raise ValueError(f"`class_weight` must be finite, at least 0 and not all 0, but got {dict(how)!r}.")
-    return values[codes]
+    # A class without any weight is as good as impossible, but its probability stays a number.
+    return values.clip(min=1e-9 * values.max())
 
 
 def _missing(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

@@ -20,7 +20,7 @@ from sobgnn.estimator.priors import shift_priors
 from sobgnn.estimator.problem import GIVEN, NEIGHBORS, NewPoints, Problem
 from sobgnn.estimator.temperature import sharpen
 from sobgnn.graphs.knn import gaussian_weights
-from sobgnn.neighbors.held import INDEX_QUERIES, HeldPoints
+from sobgnn.neighbors.held import HeldPoints
 from sobgnn.operators.attached import Attachment, attach
 
 _POINTS_PER_BATCH = 16384
@@ -119,7 +119,7 @@ class Predictor:
     def many(self) -> int | None:
         """Minimum number of new points at once for which an index is used; ``None``: the search is always exact."""
         how = self.attaching
-        return INDEX_QUERIES if how is not None and how.method != "exact" and self._held.can_index else None
+        return self._held.index_queries if how is not None and how.method != "exact" else None
 
 
 def _drawn(member: Member, new: NewPoints) -> Tensor:

@@ -12,16 +12,34 @@ from sobgnn.estimator.labels import Labels
 
 _Array = npt.NDArray[np.float64]
 
-# Points' worth of the assumption that labels were drawn at random, as a share of the points; and steps of EM.
+# Points' worth of the frequencies that were assumed, as a share of the points; and steps of EM.
 _STRENGTH, _STEPS = 0.5, 20
-# A class is taken to be at most this many times more or less common than its share of the labels.
+# A class is taken to be at most this many times more or less common than was assumed.
 _MOST = 4.0
+# A class's number of labels counts as full where it has this share of the largest one.
+_FULL = 0.8
 
 
-def label_priors(labels: Labels) -> _Array:
-    """Each class's share of the labels, by their weights, [C]: the class frequencies that families learn."""
+def label_frequencies(labels: Labels) -> _Array:
+    """Each class's share of the labels, [C]."""
+    counts = np.bincount(labels.codes, minlength=labels.classes)
+    return np.asarray(counts / counts.sum())
+
+
+def learnt_frequencies(labels: Labels) -> _Array:
+    """Each class's share of the labels by their weights, [C]: the frequencies that the families have learned with."""
     counts = np.bincount(labels.codes, labels.weight, minlength=labels.classes)
     return np.asarray(counts / counts.sum())
+
+
+def chosen_by_class(labels: Labels) -> bool:
+    """Whether labels look as if so many had been chosen of each class, instead of points at random.
+
+    So it is where all classes have the same number, or, of three and more classes, at least half have nearly the
+    largest number: then the number of a class's labels does not tell how common it is.
+    """
+    counts = np.bincount(labels.codes, minlength=labels.classes)
+    return bool(counts.min() == counts.max() or (len(counts) > 2 and np.mean(counts >= _FULL * counts.max()) >= 0.5))
 
 
 def estimate_priors(probabilities: _Array, assumed: _Array) -> _Array:
@@ -52,24 +70,24 @@ def shift_priors(probabilities: _Array, ratio: _Array) -> _Array:
     return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
 
 
-def decide_priors(
-    option: object, classes: npt.NDArray[Any], probabilities: _Array, assumed: _Array, labels: Labels
-) -> _Array:
-    """Class frequencies among all points, [C]: as given, each class's share of the labels, or estimated.
+def decide_priors(option: object, classes: npt.NDArray[Any], probabilities: _Array, labels: Labels) -> _Array:
+    """Class frequencies among all points, [C]: as told, each class's share of the labels, or estimated.
 
     Args:
         option: ``"auto"``, ``None``, or shares by class, as :class:`~sobgnn.SobolevClassifier` takes them.
         classes: [C].
-        probabilities: Of the unlabeled points, [M, C].
-        assumed: Each class's share of the labels, [C].
+        probabilities: Of the unlabeled points, as learned, [M, C].
         labels: The labels.
     """
     if option is None:
-        return assumed
+        return label_frequencies(labels)
     if isinstance(option, str):
         if option != "auto":
             raise ValueError(f'`class_priors` must be "auto", None or a dict, but got {option!r}.')
-        return estimate_priors(probabilities, assumed) if labels.folds else assumed
+        if chosen_by_class(labels):
+            learnt = learnt_frequencies(labels)
+            return estimate_priors(probabilities, learnt) if labels.folds else learnt
+        return label_frequencies(labels)
     if not isinstance(option, Mapping) or set(option) != set(classes.tolist()):
         raise ValueError(
             f'`class_priors` must be "auto", None or a share for each class of y, but got {option!r} for '

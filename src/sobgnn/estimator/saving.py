@@ -27,7 +27,7 @@ from sobgnn.runtime.ranks import Ranks
 # Fitted values that JSON holds.
 SCALARS = (
     "n_features_in_", "n_iter_", "temperature_", "out_of_fold_accuracy_", "out_of_fold_log_loss_", "scale_",
-    "neighbor_scale_", "family_accuracy_",
+    "neighbor_scale_", "family_accuracy_", "filter_importance_",
 )  # fmt: skip
 # Fitted arrays by their attributes' names.
 ARRAYS = ("labelled_", "labelled_codes_", "folds_", "out_of_fold_probabilities_", "embedding_", "class_prior_")

@@ -26,7 +26,7 @@ _REST, _MOST_STEPS = 1e-3, 100
 # Number of nodes from which rows of a signal are not in the cache when they are read.
 _MANY_NODES = 20_000
 # Strengths that a family's probabilities may be smoothed with, and the one that is used where nothing is held out.
-STRENGTHS = (0.0, 0.6, 0.9)
+STRENGTHS = (0.0, 0.6)
 USUAL_STRENGTH = 0.6
 _SORTED_ROWS = 1024
 

@@ -16,9 +16,10 @@ from sobgnn.neighbors.points import check_k
 from sobgnn.neighbors.spaces import Dense, beside, dense_spaces, distances, peak
 from sobgnn.runtime.ranks import Ranks
 
-# Minimum entries of the points (N·F) and minimum number of queries for which an HNSW index is built: it is then
-# searched several times faster than products are made, and building it pays.
+# Entries of the points (N·F) from which an index is searched several times faster than products are made, and queries
+# at once from which that pays for building it; where points are very many, from which the next call shall not wait.
 INDEX_ENTRIES, INDEX_QUERIES = 10_000_000, 30_000
+MANY_ENTRIES, FEWER_QUERIES = 50_000_000, 5_000
 # The effort is set on sampled points, but new ones are harder to find a way to: of noisy copies of mnist's digits 0.7 %
 # lose most of their neighbors at an effort of 16, and 0.1 % at this one.
 _LEAST_EFFORT = 64
@@ -52,6 +53,13 @@ class HeldPoints:
         """Whether an index serves many queries better: many points, on a CPU, with faiss there."""
         large = self.points.numel() >= INDEX_ENTRIES and self.points.device.type == "cpu"
         return large and importlib.util.find_spec("faiss") is not None
+
+    @property
+    def index_queries(self) -> int | None:
+        """Minimum number of queries at once for which an index is used; ``None``: the search is always exact."""
+        if not self.can_index:
+            return None
+        return FEWER_QUERIES if self.points.numel() >= MANY_ENTRIES else INDEX_QUERIES
 
     def nearest(
         self, queries: npt.NDArray[np.float32] | Tensor, k: int, *, approximate: bool = False

@@ -33,6 +33,8 @@
 #include <immintrin.h>
 #endif
 
+#include "targets.h"
+
 #define ALWAYS __attribute__((always_inline))
 
 namespace {
@@ -122,8 +124,8 @@ template <class T> struct Caller {
 
 #define SOBGNN_PASS
 
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-#define TARGET __attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")))
+#if SOBGNN_X86
+#define TARGET SOBGNN_AVX512
 #define BYTES 64
 #define REGISTERS 24  // vectors that accumulators may take, of 32
 namespace avx512 {
@@ -133,7 +135,7 @@ namespace avx512 {
 #undef BYTES
 #undef REGISTERS
 
-#define TARGET __attribute__((target("avx2,fma")))
+#define TARGET SOBGNN_AVX2
 #define BYTES 32
 #define REGISTERS 12  // of 16
 namespace avx2 {
@@ -155,7 +157,7 @@ namespace {
 
 // The first row of part `part` of `parts`, which share entries and rows evenly. A row counts as eight entries,
 // about what writing its output costs.
-int64_t first_row(const int64_t *indptr, int64_t rows, int part, int parts) {
+[[maybe_unused]] int64_t first_row(const int64_t *indptr, int64_t rows, int part, int parts) {
   const auto cost = [&](int64_t row) { return indptr[row] - indptr[0] + 8 * row; };
   const int64_t goal = cost(rows) / parts * part + cost(rows) % parts * part / parts;
   int64_t low = 0, high = rows;
@@ -198,15 +200,12 @@ template <class T> struct Kernel {
   int64_t lanes;  // of a vector
 };
 
-// level: 3 the best there is, 2 at most AVX2, 1 plain.
-template <class T> Kernel<T> kernel(int level) {
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-  __builtin_cpu_init();
-  if (level >= 3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
-    return {avx512::propagate<T>, avx512::scatter<T>, 64 / sizeof(T)};
-  if (level >= 2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    return {avx2::propagate<T>, avx2::scatter<T>, 32 / sizeof(T)};
+// The best kernel up to `most`: 3 AVX-512, 2 AVX2, 1 plain.
+template <class T> Kernel<T> kernel(int most) {
+  const int level = sobgnn::level(most);
+#if SOBGNN_X86
+  if (level == sobgnn::avx512_level) return {avx512::propagate<T>, avx512::scatter<T>, 64 / sizeof(T)};
+  if (level == sobgnn::avx2_level) return {avx2::propagate<T>, avx2::scatter<T>, 32 / sizeof(T)};
 #endif
   (void)level;
   return {plain::propagate<T>, plain::scatter<T>, 16 / sizeof(T)};

@@ -1,4 +1,8 @@
-"""The fused C++/OpenMP kernel of native.cpp, reached through ctypes."""
+"""The compiled C++/OpenMP kernels, reached through ctypes.
+
+The environment variable ``SOBGNN_CPU`` ("plain", "avx2" or "avx512"), read once per process, holds every kernel to at
+most that instruction set: one machine can then run what another would.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,8 @@ from torch import Tensor
 from sobgnn.propagation.stencil import Stencil
 from sobgnn.runtime import pages
 
-# What the processor may use at most; the kernel takes the best that it has below this.
+# Instruction sets by the number that targets.h gives them. A kernel takes the best one that the processor has, up to
+# the one it is held to. Off x86 there is only "plain", whose vectors are the processor's own.
 LEVELS = {"plain": 1, "avx2": 2, "avx512": 3}
 
 
@@ -29,8 +34,20 @@ def missing() -> str:
     return "The compiled kernel of sobgnn.propagation is not installed."
 
 
+def instruction_set() -> str:
+    """The instruction set that the kernels use here: a key of :data:`LEVELS`."""
+    library = _library()
+    if library is None:
+        raise ValueError(f"{missing()} Reinstall sobgnn where a C++ compiler is found.")
+    number = library.sobgnn_level()
+    return next(name for name, level in LEVELS.items() if level == number)
+
+
 def run(stencil: Stencil, x: Tensor, out: Tensor, *, level: str = "avx512") -> None:
-    """Fill ``out`` from ``x``, each [n, h] or [n, α, h], on ``torch.get_num_threads()`` threads."""
+    """Fill ``out`` from ``x``, each [n, h] or [n, α, h], on ``torch.get_num_threads()`` threads.
+
+    ``level`` holds this call to an instruction set, as ``SOBGNN_CPU`` holds them all.
+    """
     dtype = stencil.scale_in.dtype
     if x.dtype != dtype:  # bfloat16: summed in float32, rounded once
         result = torch.empty(out.shape, dtype=dtype)
@@ -116,6 +133,9 @@ _SIGNATURES = {
 @functools.cache
 def _library() -> Any:
     """The shared library beside this file, or None."""
+    held = os.environ.get("SOBGNN_CPU", "")
+    if held and held not in LEVELS:
+        raise ValueError(f"SOBGNN_CPU must be {', '.join(LEVELS)} or unset, but got {held!r}.")
     folder = Path(__file__).parent
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:
         path = folder / f"_native{suffix}"
@@ -123,6 +143,7 @@ def _library() -> Any:
             continue
         try:
             library = ctypes.CDLL(os.fspath(path))
+            library.sobgnn_level.argtypes, library.sobgnn_level.restype = [], ctypes.c_int
             for name, arguments in _SIGNATURES.items():
                 for kind in ("f32", "f64"):
                     function = getattr(library, f"{name}_{kind}")

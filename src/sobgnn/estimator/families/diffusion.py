@@ -22,8 +22,7 @@ class DiffusedLabels:
 
     .. math:: P \leftarrow (1 - a) Y + a D^{-1/2} A D^{-1/2} P, \qquad P_i = Y_i \text{ at labelled points}
 
-    with Y one row per label and zeros elsewhere, and a = 0.98. Classes count alike, however many labels they have:
-    each class's spread mass is divided by what its labels would reach on their own.
+    with Y one row per label and zeros elsewhere, and a = 0.98.
     """
 
     name: ClassVar[str] = "diffusion"

@@ -141,25 +141,22 @@ def of_forest(forest: Any, classes: int) -> Trees:
 
 
 def of_boosting(boosting: Any, classes: int) -> Trees:
-    """The trees of a fitted histogram gradient boosting whose classes are codes below ``classes``."""
+    """The trees of a fitted scikit-learn gradient boosting that began at zero; its classes are codes below ``classes``."""
     parts, target = [], []
     codes = np.asarray(boosting.classes_)
-    for members in boosting._predictors:
+    for members in boosting.estimators_:
         for number, member in enumerate(members):
-            nodes = member.nodes
-            leaf = nodes["is_leaf"].astype(bool)
+            tree = member.tree_
+            leaf = tree.children_left < 0
+            value = boosting.learning_rate * tree.value[leaf, 0]
             parts.append(
-                _tree(
-                    np.where(leaf, -1, nodes["feature_idx"]), nodes["num_threshold"], nodes["left"], nodes["right"],
-                    nodes["value"][leaf][:, None],
-                )
-            )  # fmt: skip
+                _tree(np.where(leaf, -1, tree.feature), tree.threshold, tree.children_left, tree.children_right, value)
+            )
             # With two classes there is one tree a round, the logit of the second against the first.
             target.append(codes[number if len(members) > 1 else 1])
     # A class without a label in this signal is as good as impossible.
     baseline = np.full(classes, -30.0)
-    known = np.ravel(boosting._baseline_prediction)
-    baseline[codes] = known if len(known) == len(codes) else (0.0, *known)
+    baseline[codes] = 0.0
     return replace(joined(parts), target=np.array(target, np.int32), baseline=baseline)
 
 

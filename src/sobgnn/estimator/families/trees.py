@@ -19,8 +19,10 @@ from sobgnn.estimator.problem import NewPoints, Problem
 WHOLE, PER_FOLD = 64, 32
 # Rows times trees that are worth their time; where points are very many, fewer trees are grown.
 _MOST_WORK = 40_000_000
-# Labels times columns times classes up to which boosting takes about as long as the forests do.
-_BOOSTED_WORK = 1_500_000
+# Classes, and labels times columns, up to which boosting takes about as long as the forests do.
+_BOOSTED_CLASSES, _BOOSTED_WORK = 8, 150_000
+# Columns that a split is chosen among: half of them, where that is not too many.
+_MOST_TRIED = 40
 # Labels times columns from which a second thread pays for itself in growing a forest.
 _THREADED_WORK = 200_000
 
@@ -60,21 +62,21 @@ class Forests:
 
 
 class BoostedTrees:
-    """Gradient boosting over histograms, of as many rounds as out-of-fold labels support.
+    """Stochastic gradient boosting of small trees, of as many rounds as out-of-fold labels support.
 
-    Left out where it would take longer than the forests: many columns, many classes.
+    Left out where it would take longer than the forests: many labels and columns, many classes.
     """
 
     name: ClassVar[str] = "boosting"
     on_graph: ClassVar[bool] = False
     given_only: ClassVar[bool] = False
     smooths: ClassVar[bool] = True
-    rounds: ClassVar[tuple[int, ...]] = (25, 50, 100)
+    rounds: ClassVar[tuple[int, ...]] = (20, 60)
 
     @staticmethod
     def worth_it(labels: int, columns: int, classes: int) -> bool:
         """Whether boosting is quick enough beside the other families."""
-        return labels * columns * max(1, classes) <= _BOOSTED_WORK
+        return classes <= _BOOSTED_CLASSES and labels * columns <= _BOOSTED_WORK
 
     def fit(self, problem: Problem, labels: Labels) -> FittedTrees:
         """Boost without each fold and from all labels; keep the number of rounds that predicts held-out labels best."""
@@ -137,7 +139,9 @@ def _grown(
 
     grow = RandomForestClassifier if kind == "random" else ExtraTreesClassifier
     threads = torch.get_num_threads() if X.size >= _THREADED_WORK else 1
-    forest = grow(size, random_state=int(generator.integers(2**31)), n_jobs=threads)
+    width = X.shape[1]
+    tried = max(1, int(np.sqrt(width)), min(width // 2, _MOST_TRIED))
+    forest = grow(size, max_features=tried, random_state=int(generator.integers(2**31)), n_jobs=threads)
     return forest.fit(X, codes, sample_weight=weight * len(weight))
 
 
@@ -156,16 +160,12 @@ def _boosted(
     rounds: int,
     seed: int,
 ) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from threadpoolctl import threadpool_limits
+    from sklearn.ensemble import GradientBoostingClassifier
 
-    boosting = HistGradientBoostingClassifier(
-        learning_rate=0.1, max_iter=rounds, max_leaf_nodes=16, min_samples_leaf=5, l2_regularization=1.0,
-        early_stopping=False, random_state=seed,
-    )  # fmt: skip
-    # Histograms of this size are not worth a second thread, and one thread gives the same bits everywhere.
-    with threadpool_limits(1, user_api="openmp"):
-        return boosting.fit(X.astype(np.float64), codes, sample_weight=weight * len(weight))
+    boosting = GradientBoostingClassifier(
+        n_estimators=rounds, max_depth=3, max_features=0.3, subsample=0.8, init="zero", random_state=seed
+    )
+    return boosting.fit(X, codes, sample_weight=weight * len(weight))
 
 
 __all__: Sequence[str] = ("BoostedTrees", "FittedTrees", "Forests")

@@ -1,0 +1,88 @@
+// Runs the kernels on numbers from a file, for compilers and processors that have no Python here: `harness IN OUT`.
+//
+// IN holds int64 [rows, inputs, alpha, width, entries, threads], then the stencil (indptr, indices int32, weight float;
+// the same of its transpose; scale_out, scale_in; epsilon) and x [inputs, width], g [inputs, alpha, width], all
+// double unless said otherwise. OUT gets, in float and then in double and all as double: expand(x), reduce(g), each(g),
+// and from those the forward and backward of combine, and a dropout of x.
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+#define DECLARE(T, NAME)                                                                                          \
+  extern "C" void sobgnn_propagate_##NAME(int, int, int64_t, int64_t, int64_t, int64_t, const int64_t *,          \
+                                          const void *, int, const float *, const int64_t *, const void *, int,   \
+                                          const float *, const T *, const T *, double, const T *, T *, int, int); \
+  extern "C" void sobgnn_combine_##NAME(T *, const T *, const T *, T *, int64_t, int64_t, int, int, int);         \
+  extern "C" void sobgnn_combine_backward_##NAME(const T *, const T *, const T *, T *, T *, T *, int64_t,         \
+                                                 int64_t, int, int);                                              \
+  extern "C" void sobgnn_drop_##NAME(const T *, const uint32_t *, const uint32_t *, T *, int64_t, int64_t,        \
+                                     int32_t, double, int);
+DECLARE(float, f32)
+DECLARE(double, f64)
+extern "C" int sobgnn_level();
+
+static std::FILE *in, *out;
+
+template <class T> std::vector<T> read(int64_t count) {
+  std::vector<T> values(count);
+  if (int64_t(std::fread(values.data(), sizeof(T), count, in)) != count) std::exit(3);
+  return values;
+}
+
+template <class T> void write(const std::vector<T> &values) {
+  const std::vector<double> wide(values.begin(), values.end());
+  std::fwrite(wide.data(), sizeof(double), wide.size(), out);
+}
+
+template <class T> std::vector<T> as(const std::vector<double> &values) { return {values.begin(), values.end()}; }
+
+int main(int count, char **names) {
+  if (count != 3 || !(in = std::fopen(names[1], "rb")) || !(out = std::fopen(names[2], "wb"))) return 2;
+  const std::vector<int64_t> sizes = read<int64_t>(6);
+  const int64_t rows = sizes[0], inputs = sizes[1], alpha = sizes[2], width = sizes[3], entries = sizes[4];
+  const int threads = int(sizes[5]);
+  const auto indptr = read<int64_t>(rows + 1);
+  const auto indices = read<int32_t>(entries);
+  const auto weight = read<float>(entries);
+  const auto t_indptr = read<int64_t>(inputs + 1);
+  const auto t_indices = read<int32_t>(entries);
+  const auto t_weight = read<float>(entries);
+  const auto scale_out = read<double>(rows * (alpha + 1)), scale_in = read<double>(inputs * (alpha + 1));
+  const double epsilon = read<double>(1)[0];
+  const auto x = read<double>(inputs * width), g = read<double>(inputs * alpha * width);
+  const int64_t wide = alpha * width;
+
+#define RUN(T, NAME)                                                                                                  \
+  {                                                                                                                   \
+    const std::vector<T> q = as<T>(scale_out), r = as<T>(scale_in), h = as<T>(x), k = as<T>(g);                       \
+    const auto propagate = [&](bool orders_in, bool orders_out, const std::vector<T> &from) {                         \
+      std::vector<T> to(rows * (orders_out ? wide : width));                                                          \
+      sobgnn_propagate_##NAME(orders_in, orders_out, rows, inputs, alpha, width, indptr.data(), indices.data(), 0,    \
+                              weight.data(), t_indptr.data(), t_indices.data(), 0, t_weight.data(), q.data(),         \
+                              r.data(), epsilon, from.data(), to.data(), threads, 3);                                 \
+      write(to);                                                                                                      \
+      return to;                                                                                                      \
+    };                                                                                                                \
+    std::vector<T> product = propagate(false, true, h);                                                               \
+    propagate(true, false, k);                                                                                        \
+    const std::vector<T> grad = propagate(true, true, k);                                                             \
+    const std::vector<T> bias(grad.begin(), grad.begin() + wide), mu(grad.begin() + wide, grad.begin() + 2 * wide);   \
+    std::vector<T> total(rows * wide, T(1)), to_product(rows * wide), to_bias(wide), to_mu(wide);                     \
+    sobgnn_combine_##NAME(product.data(), bias.data(), mu.data(), total.data(), rows, wide, 1, 0, threads);           \
+    sobgnn_combine_backward_##NAME(product.data(), grad.data(), mu.data(), to_product.data(), to_bias.data(),         \
+                                   to_mu.data(), rows, wide, 1, threads);                                             \
+    for (const auto *values : {&product, &total, &to_product, &to_bias, &to_mu}) write(*values);                      \
+    std::vector<uint32_t> keys(inputs), columns(width);                                                               \
+    for (int64_t i = 0; i < inputs; ++i) keys[i] = uint32_t(i) * 2654435761u;                                         \
+    for (int64_t c = 0; c < width; ++c) columns[c] = uint32_t(c) * 2246822519u;                                       \
+    std::vector<T> dropped(inputs *width);                                                                            \
+    sobgnn_drop_##NAME(h.data(), keys.data(), columns.data(), dropped.data(), inputs, width, 0, 2.0, threads);        \
+    write(dropped);                                                                                                   \
+  }
+  RUN(float, f32)
+  RUN(double, f64)
+  std::printf("%d\n", sobgnn_level());
+  return std::fclose(out);
+}
