@@ -32,7 +32,7 @@ def sparse_sobolev_term(graph: Graph, rho: int, epsilon: float, operator: Operat
     Examples:
         >>> import torch
         >>> from sobgnn import Graph, sobolev
-        >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), torch.tensor([0.5]))
+        >>> pair = Graph.from_edges(torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.5, 0.5]))
         >>> sobolev.sparse_sobolev_term(pair, rho=2, epsilon=1.0).toarray().tolist()  # L + I, squared entrywise
         [[2.25, 0.25], [0.25, 2.25]]
     """
@@ -69,7 +69,7 @@ def sobolev_inner(
     Examples:
         >>> import torch
         >>> from sobgnn import Graph, sobolev
-        >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), torch.tensor([0.5]))
+        >>> pair = Graph.from_edges(torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.5, 0.5]))
         >>> sobolev.sobolev_inner([1.0, 0.0], [0.0, 1.0], pair, rho=2, epsilon=1.0)
         0.25
     """
@@ -104,7 +104,7 @@ def sobolev_norm(
     Examples:
         >>> import torch
         >>> from sobgnn import Graph, sobolev
-        >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), torch.tensor([0.5]))
+        >>> pair = Graph.from_edges(torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.5, 0.5]))
         >>> sobolev.sobolev_norm([1.0, 0.0], pair, rho=2, epsilon=1.0)
         1.5
     """
@@ -126,7 +126,7 @@ def matrix_of(graph: Graph, operator: Operator = "laplacian") -> sp.csr_array:
     Examples:
         >>> import torch
         >>> from sobgnn import Graph, sobolev
-        >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), torch.tensor([0.5]))
+        >>> pair = Graph.from_edges(torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.5, 0.5]))
         >>> sobolev.matrix_of(pair, "laplacian").toarray().tolist()
         [[0.5, -0.5], [-0.5, 0.5]]
     """

@@ -132,7 +132,7 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
     known = ~_missing(values)
     if not known.any():
         raise ValueError(
-            f"y has no labeled sample: all {values.size} entries are -1, None or NaN. Give at least one sample of "
+            f"y has no labelled sample: all {values.size} entries are -1, None or NaN. Give at least one sample of "
             "each class its label."
         )
     given = _uniform(values[known])

@@ -26,7 +26,7 @@ def suggest_points(
     Args:
         graph: Of N nodes.
         distributions: [N, C].
-        labeled: Points that have a label.
+        labelled: Points that have a label.
         reached: bool [N], whether a point's component holds a label.
         count: How many, at most; fewer where fewer are unlabeled.
     """

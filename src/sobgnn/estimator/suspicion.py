@@ -41,7 +41,7 @@ def suspect_labels(
     :math:`p_{ly} - \max_c p_{lc}`.
 
     Args:
-        labeled: int64 [L], rows of X.
+        labelled: int64 [L], rows of X.
         codes: int64 [L], the classes given.
         out_of_fold: [L, C], probabilities while each label was held out; NaN where it never was.
         classes: [C].

@@ -37,7 +37,7 @@ class Graph:
     Examples:
         >>> import torch
         >>> from sobgnn import Graph
-        >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), torch.tensor([1.0, 0.5]))
+        >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), torch.tensor([1.0, 0.5]), symmetrize="union")
         >>> path.num_nodes, path.degree.tolist()
         (3, [1, 2, 1])
         >>> path.to_scipy().toarray().tolist()

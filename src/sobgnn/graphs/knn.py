@@ -57,7 +57,7 @@ def knn_graph(
     Examples:
         >>> from sobgnn import knn_graph
         >>> graph = knn_graph([[0.0], [1.0], [3.0]], k=1, bandwidth=1.0)
-        >>> graph.to_scipy().toarray().round(3).tolist()
+        >>> graph.to_scipy().toarray().astype(float).round(3).tolist()  # exp(-1) and exp(-4)
         [[0.0, 0.368, 0.0], [0.368, 0.0, 0.018], [0.0, 0.018, 0.0]]
     """
     check_bandwidth(bandwidth)

@@ -36,7 +36,7 @@ def reweight(
     Examples:
         >>> import torch
         >>> from sobgnn import Graph, reweight
-        >>> star = Graph.from_edges(torch.tensor([[0, 0, 0, 0], [1, 2, 3, 4]]))
+        >>> star = Graph.from_edges(torch.tensor([[0, 0, 0, 0], [1, 2, 3, 4]]), symmetrize="union")
         >>> reweight(star).weight.unique().tolist()  # 1 / sqrt(4 · 1)
         [0.5]
     """

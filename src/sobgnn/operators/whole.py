@@ -43,7 +43,7 @@ class SobolevOperators:
     Examples:
         >>> import torch
         >>> from sobgnn import Graph, SobolevOperators
-        >>> pair = Graph.from_edges(torch.tensor([[0], [1]]), torch.tensor([0.5]))
+        >>> pair = Graph.from_edges(torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.5, 0.5]))
         >>> operators = SobolevOperators(pair, alpha=2, epsilon=1.0)
         >>> operators.propagate(torch.eye(2)).shape  # [N, α, h]
         torch.Size([2, 2, 2])
