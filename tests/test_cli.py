@@ -13,6 +13,7 @@ import pytest
 
 import sobgnn
 from sobgnn import SobolevClassifier, cli
+from sobgnn.tables import Encoding
 
 
 def small(paper, settings):
@@ -109,9 +110,8 @@ def test_predict_labels_new_rows_as_the_model_does(here, trees, capsys):
     found = pl.read_csv(here / "new.predictions.csv")
     assert found["id"].to_list() == new["id"].to_list()
     classifier = SobolevClassifier.load(here / "run/model")
-    bark = [(new["bark"] == name).to_numpy() for name in ("grey", "red", "white")]
-    X = np.column_stack([new["height"], new["girth"], *bark])
-    assert found["label"].to_list() == classifier.predict(X.astype(np.float32)).tolist()
+    X = Encoding.load(here / "run").features(new)
+    assert found["label"].to_list() == classifier.predict(X).tolist()
 
 
 def test_predict_refuses_a_file_without_a_needed_column_and_leaves_nothing(here, trees, capsys):

@@ -37,6 +37,13 @@ def test_the_reference_has_every_public_name():
         assert getattr(importlib.import_module(home), last).__doc__
 
 
+def test_the_estimator_page_has_a_row_for_every_family():
+    from sobgnn.estimator.families import FAMILIES
+
+    page = (ROOT / "docs/estimator.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)) == set(FAMILIES)
+
+
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
 def test_code_in_the_pages_runs(page, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sobgnn.nn.conv import SobolevConv
     from sobgnn.nn.model import SSobGNN
     from sobgnn.operators.whole import SobolevOperators
+    from sobgnn.tables.encoder import TableEncoder
 
 __version__ = "0.1.0"
 
@@ -27,6 +28,7 @@ __all__ = [
     "SobolevClassifier",
     "SobolevConv",
     "SobolevOperators",
+    "TableEncoder",
     "graph_from_neighbors",
     "knn_graph",
     "reweight",
@@ -40,6 +42,7 @@ _HOME = {
     "SobolevClassifier": "estimator.classifier",
     "SobolevConv": "nn.conv",
     "SobolevOperators": "operators.whole",
+    "TableEncoder": "tables.encoder",
     "graph_from_neighbors": "graphs.knn",
     "knn_graph": "graphs.knn",
     "reweight": "graphs.reweight",

@@ -38,7 +38,7 @@ def test_the_command_writes_a_run_with_its_search_and_goes_on_with_more_trials(t
     for trials in (1, 2):
         tune(str(file), trials=trials, out=run, drop=[])
         assert sorted(p.name for p in run.iterdir()) == sorted(
-            ["model", "predictions.csv", "report.html", "metrics.json", "table.json", JOURNAL]
+            ["model", "predictions.csv", "report.html", "metrics.json", "table.json", "table.npz", JOURNAL]
         )
         measured = json.loads((run / "metrics.json").read_text())
         search = measured["search"]

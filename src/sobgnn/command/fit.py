@@ -14,9 +14,12 @@ from sobgnn.command.options import (
     Device,
     Drop,
     Identity,
+    ImageModel,
     Label,
     Labels,
     Seed,
+    Text,
+    TextModel,
     check_neighbors,
     load,
 )
@@ -27,6 +30,9 @@ def fit(
     label: Label = None,
     identity: Identity = None,
     drop: Drop = None,
+    text: Text = None,
+    text_model: TextModel = None,
+    image_model: ImageModel = None,
     labels: Labels = None,
     out: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Run folder to make; default: runs/<name>-<n>.")
@@ -48,7 +54,8 @@ def fit(
     from sobgnn.runs.run import Fitted, hide_labels
 
     console = terminal.Terminal()
-    name, table, spent = load(data, label, identity, drop or [], console)
+    options = {"text": text or [], "text_model": text_model, "image_model": image_model}
+    name, table, spent = load(data, label, identity, drop or [], console, **options)
     folder = out or run_folder.free_folder(name)
     run_folder.check_free(folder)
     run_folder.check_device(device)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 WRONG_INPUT = 2
 INTERRUPTED = 130
 
-Data = Annotated[str, typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file, or a data set's name.")]
+Data = Annotated[
+    str, typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file, a folder of pictures, or a data set's name.")
+]
 Label = Annotated[
     str | None,
     typer.Option(
@@ -26,6 +29,16 @@ Identity = Annotated[
     str | None, typer.Option("--id", metavar="COLUMN", help="Column that names the rows; not a feature.")
 ]
 Drop = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out; may be repeated.")]
+Text = Annotated[
+    list[str] | None, typer.Option("--text", metavar="COLUMN", help="Column that is text; may be repeated.")
+]
+TextModel = Annotated[
+    Path | None,
+    typer.Option(metavar="FOLDER", help="Sentence-transformers or model2vec folder for text; never downloaded."),
+]
+ImageModel = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="TorchScript (.pt) or exported (.pt2) encoder for pictures.")
+]
 Labels = Annotated[
     float | None,
     typer.Option(
@@ -38,14 +51,14 @@ Seed = Annotated[int, typer.Option(min=0, help="Same seed, same predictions.")]
 
 
 def load(
-    data: str, label: str | None, identity: str | None, drop: Sequence[str], console: Terminal
+    data: str, label: str | None, identity: str | None, drop: Sequence[str], console: Terminal, **options: Any
 ) -> tuple[str, Table, dict[str, float]]:
     """The name, the table and the seconds it took, of a file or a data set."""
     from sobgnn.runs.source import load_table
 
     started = time.perf_counter()
     with console.working(f"Reading {data}"):
-        name, table = load_table(data, label, identity, drop)
+        name, table = load_table(data, label, identity, drop, **options)
     return name, table, {"reading": time.perf_counter() - started}
 
 

@@ -13,7 +13,8 @@ def predict(
     data: Annotated[
         Path,
         typer.Argument(
-            metavar="DATA", help="CSV, Parquet or NPZ file with the same columns; it may be larger than memory."
+            metavar="DATA",
+            help="CSV, Parquet or NPZ file with the same columns, or pictures; may be larger than memory.",
         ),
     ],
     out: Annotated[
@@ -33,7 +34,10 @@ def predict(
     target = out or data.with_name(tables.file_stem(data) + ".predictions.csv")
     tables.check_readable(data)
     classifier, encoding = run_folder.open_run(run)
+    notes: list[str] = []
     with atomic_file(target) as file, console.counting() as count:
-        for done in run_folder.predict_batches(classifier, tables.batches(data, encoding), file):
+        for done in run_folder.predict_batches(classifier, tables.batches(data, encoding), file, notes):
             count(done)
     console.wrote(target, done)
+    for note in notes:
+        console.out.print(f"  {note}", style="dim", markup=False)

@@ -191,7 +191,8 @@ def _uniform(given: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if given.dtype.kind != "O":
         return given
     if all(isinstance(value, str) for value in given):
-        return given.astype(str).astype(object)
+        # Not through numpy's own strings: they take the room of the longest, and drop zero characters at the end.
+        return np.array([str(value) for value in given] + [None], dtype=object)[:-1]
     if all(isinstance(value, (bool, np.bool_)) for value in given):
         return given.astype(bool)
     if all(isinstance(value, (int, float, np.integer, np.floating)) for value in given):

@@ -17,7 +17,6 @@ from sobgnn.runs.run import Fitted, metrics
 from sobgnn.runtime.files import atomic_folder
 from sobgnn.tables import Batch, Encoding, write_predictions
 
-FORMAT = 1
 # Rows of a file wait for one another up to this size, where a model answers many at once faster.
 _JOINED_BYTES = 2**28
 
@@ -51,8 +50,7 @@ def write_run(folder: Path, fitted: Fitted) -> dict[str, Any]:
                 table.ids,
                 header=True,
             )
-        content = {"format": FORMAT, "encoding": table.encoding.to_json()}
-        (place / "table.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+        table.encoding.save(place)
         measured = metrics(fitted)
         (place / "report.html").write_text(render(fitted, measured), encoding="utf-8")
         measured["seconds"]["writing"] = round(time.perf_counter() - started, 3)
@@ -64,17 +62,7 @@ def open_run(folder: Path) -> tuple[Any, Encoding]:
     """The fitted estimator and the encoding of its table."""
     if not folder.is_dir():
         raise ValueError(f"There is no run folder {str(folder)!r}. `sobgnn fit` makes one.")
-    try:
-        content = json.loads((folder / "table.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"{folder} is not a run folder: it has no table.json.") from None
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-        raise ValueError(f"{folder / 'table.json'} is damaged. Fit the run again.") from None
-    if not isinstance(content, dict) or not isinstance(content.get("format"), int):
-        raise ValueError(f"{folder / 'table.json'} is damaged. Fit the run again.")
-    if content["format"] > FORMAT:
-        raise ValueError(f"{folder} has format {content['format']}, newer than this version reads. Upgrade sobgnn.")
-    encoding = Encoding.from_json(content.get("encoding"))
+    encoding = Encoding.load(folder)
 
     from sobgnn.estimator.classifier import SobolevClassifier
 
@@ -87,20 +75,24 @@ def open_run(folder: Path) -> tuple[Any, Encoding]:
     return classifier, encoding
 
 
-def predict_batches(classifier: Any, batches: Iterator[Batch], file: Any) -> Iterator[int]:
-    """Write predictions of each batch as it comes, yielding the number of rows done."""
-    done = 0
+def predict_batches(
+    classifier: Any, batches: Iterator[Batch], file: Any, notes: list[str] | None = None
+) -> Iterator[int]:
+    """Write predictions of each batch as it comes, yielding the number of rows done; ``notes`` gets sentences."""
+    done = formulas = 0
     for batch in _joined(batches, classifier.predictor_.many):
         if not batch.X.shape[0]:
             continue
         probability = classifier.predict_proba(batch.X)
         label = classifier.classes_[probability.argmax(axis=1)]
         classes = classifier.classes_.tolist()
-        write_predictions(file, classes, batch.first_row, label, probability, batch.ids, header=done == 0)
+        formulas += write_predictions(file, classes, batch.first_row, label, probability, batch.ids, header=done == 0)
         done = batch.first_row + batch.X.shape[0]
         yield done
     if not done:
         raise ValueError("The file has no rows, so there is nothing to predict.")
+    if formulas and notes is not None:
+        notes.append(f"Cells that a spreadsheet would run as formulas were written with ' before them: {formulas:,}.")
 
 
 def _joined(batches: Iterator[Batch], rows: int | None) -> Iterator[Batch]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from sobgnn.tables import Table, file_stem, from_arrays, is_file_name, read_table
 from sobgnn.tables.table import graph_of
 
 
 def load_table(
-    data: str, label: str | None = None, identity: str | None = None, drop: Sequence[str] = ()
+    data: str, label: str | None = None, identity: str | None = None, drop: Sequence[str] = (), **options: Any
 ) -> tuple[str, Table]:
-    """The name and the table of a file or a data set; ``label``, ``identity`` and ``drop`` are for files."""
+    """The name and the table of a file or a data set; all but ``data`` is for files, see ``tables.read_table``."""
     if is_file_name(data):
-        return file_stem(Path(data)), read_table(Path(data), label, identity, drop)
+        return file_stem(Path(data)), read_table(Path(data), label, identity, drop, **options)
     return data, dataset_table(data)
 
 

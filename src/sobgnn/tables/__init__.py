@@ -1,20 +1,17 @@
-"""Files of points: CSV, Parquet and NPZ to features and labels by written rules, and predictions to CSV."""
+"""Files and frames to features and labels by written rules, and predictions to CSV."""
 
+from sobgnn.tables.encoder import Block, TableEncoder
 from sobgnn.tables.encoding import Encoding
-from sobgnn.tables.files import (
-    batches,
-    check_readable,
-    file_stem,
-    is_file_name,
-    read_table,
-    write_predictions,
-)
+from sobgnn.tables.files import batches, check_readable, file_stem, is_file_name, read_table
+from sobgnn.tables.predictions import write_predictions
 from sobgnn.tables.table import Batch, Table, from_arrays
 
 __all__ = [
     "Batch",
+    "Block",
     "Encoding",
     "Table",
+    "TableEncoder",
     "batches",
     "check_readable",
     "file_stem",

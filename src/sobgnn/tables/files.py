@@ -1,32 +1,39 @@
-"""CSV, Parquet and NPZ files: read whole to fit, in batches to predict; files written whole or not at all."""
+"""Files and folders of points: read whole to fit, in batches to predict."""
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import gzip
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sobgnn.tables.encoding import Encoding, choose_encoding, clean_names, parse_labels, text_values
+from sobgnn.tables.columns import clean_names, listed, text_values
+from sobgnn.tables.encoder import TableEncoder
+from sobgnn.tables.encoding import Encoding
 from sobgnn.tables.frames import csv_frames, parquet_frames, read_frame
+from sobgnn.tables.labels import parse_labels
 from sobgnn.tables.npz import read_arrays, row_blocks
+from sobgnn.tables.pictures import folder_labels, list_pictures
+from sobgnn.tables.predictions import is_formula
 from sobgnn.tables.table import Batch, Table, from_arrays, graph_of
 
 if TYPE_CHECKING:
     import polars as pl
 
-SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".npz")
+SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".parquet", ".npz", ".npy")
+_PICTURES_AT_ONCE = 1024
 
 
 def is_file_name(data: str) -> bool:
-    """Whether DATA on the command line means a file, and not the name of a data set."""
+    """Whether DATA on the command line means a file or folder, and not the name of a data set."""
     return data.lower().endswith(SUFFIXES) or Path(data).exists()
 
 
@@ -38,19 +45,65 @@ def file_stem(path: Path) -> str:
     return path.stem
 
 
-def read_table(path: Path, label: str | None = None, identity: str | None = None, drop: Sequence[str] = ()) -> Table:
-    """The whole file, encoded. ``label`` and ``identity`` name columns (in NPZ: arrays)."""
+def read_table(
+    path: Path,
+    label: str | None = None,
+    identity: str | None = None,
+    drop: Sequence[str] = (),
+    *,
+    text: Sequence[str] = (),
+    text_model: str | Path | None = None,
+    image_model: str | Path | None = None,
+    need_labels: bool = True,
+    seed: int = 0,
+) -> Table:
+    """The whole file or folder of pictures, encoded.
+
+    Args:
+        path: CSV, Parquet, NPZ or NPY file; or a folder of pictures whose subfolders are classes.
+        label: Name of the label column (in NPZ: array); ``None`` finds it.
+        identity: Name of the column of ids; ``None`` finds it, where there is one.
+        drop: Columns to leave out.
+        text: Columns that are text, whatever they look like.
+        text_model: Folder of a text model, see :class:`~sobgnn.tables.TableEncoder`.
+        image_model: File of an image model.
+        need_labels: Whether a table without a label column is an error. Otherwise all codes are -1.
+        seed: Of the encoder.
+    """
     with _one_line_errors(path):
-        if _kind(path) == "npz":
-            return _read_npz(path, label, identity)
-        frame, label, identity = read_frame(path, label, identity, drop)
-        notes = []
-        if identity is not None:
+        kind = _kind(path)
+        if kind == "npz":
+            return _read_npz(path, label, identity, need_labels)
+        notes: list[str] = []
+        if kind == "pictures":
+            frame, name = _picture_frame(path), label or "label"
+            label, identity = (name if frame[name].null_count() < frame.height or need_labels else None), "image"
+        else:
+            frame, label, identity, notes = read_frame(path, label, identity, drop, need_labels)
+        root = path if kind == "pictures" else path.parent
+        if identity is not None and kind != "pictures":
             notes.append(f"Rows are named by column {identity!r}.")
-        encoding, more = choose_encoding(frame, label, identity, drop)
-        codes, classes, labels_said = parse_labels(frame[label], label)
+        aside = [n for n in (label, identity) if n is not None and not (kind == "pictures" and n == "image")]
+        wrong = [name for name in text if name not in frame.columns or name in aside]
+        if wrong:
+            raise ValueError(f"--text names {wrong[0]!r}, but the columns of {path.name} are {listed(frame.columns)}.")
+        encoder = TableEncoder(tuple(text), (), text_model, root, image_model, random_state=seed)
+        X = encoder.fit_transform(frame.drop([*aside, *(name for name in drop if name not in aside)]))
+        if not encoder.blocks_:
+            raise ValueError(
+                f"No column is left to learn from: {listed(frame.columns)} hold labels, ids, constants or nothing. "
+                "Give at least one column of numbers, categories or text."
+            )
+        encoding = Encoding(encoder, None, label, identity)
+        codes, classes, said = np.full(frame.height, -1), [], []  # type: tuple[Any, Any, list[str]]
+        if label is not None:
+            codes, classes, said = _labels(frame[label], label, need_labels)
+        if encoding.pictures is not None and identity is None:
+            identity = encoding.pictures.name
         ids = None if identity is None else _ids(frame[identity])
-        return Table(encoding.features(frame), codes, classes, encoding, ids, None, notes + more + labels_said)
+        encoding = Encoding(encoder, None, label, identity)
+        said += _formulas(classes, ids)
+        return Table(X, codes, classes, encoding, ids, None, notes + encoder.notes_ + said, frame)
 
 
 def check_readable(path: Path) -> None:
@@ -67,35 +120,15 @@ def batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
         if kind == "npz":
             yield from _npz_batches(path, encoding)
             return
+        encoding = encoding.in_folder(path if kind == "pictures" else path.parent)
+        readers = {"csv": csv_frames, "parquet": parquet_frames, "pictures": _picture_frames}
         row = 0
-        for frame in csv_frames(path) if kind == "csv" else parquet_frames(path):
+        for frame in readers[kind](path):
             X = encoding.features(frame, row)
             named = clean_names(frame)
             ids = _ids(named[encoding.id]) if encoding.id in named.columns else None
             yield Batch(row, X, ids)
             row += frame.height
-
-
-def write_predictions(
-    file: IO[bytes],
-    classes: Sequence[Any],
-    first_row: int,
-    label: npt.NDArray[Any],
-    probability: npt.NDArray[Any],
-    ids: npt.NDArray[Any] | None,
-    *,
-    header: bool,
-) -> None:
-    """Append rows: row, id where there are ids, label, and ``probability_<class>`` for each class."""
-    import polars as pl
-
-    columns: dict[str, Any] = {"row": np.arange(first_row, first_row + len(label))}
-    if ids is not None:
-        columns["id"] = pl.Series(ids.tolist(), dtype=pl.String)
-    columns["label"] = pl.Series([str(value) for value in label.tolist()], dtype=pl.String)
-    for index, name in enumerate(classes):
-        columns[f"probability_{name}"] = probability[:, index].astype(np.float64)
-    pl.DataFrame(columns).write_csv(file, include_header=header, float_precision=6)
 
 
 @contextlib.contextmanager
@@ -107,50 +140,90 @@ def _one_line_errors(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise ValueError(f"There is no file {str(path)!r}.") from None
-    except (polars.exceptions.PolarsError, zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+    except (polars.exceptions.PolarsError, zipfile.BadZipFile, EOFError, NotImplementedError, csv.Error) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(f"{path.name} cannot be read: {reason[0][:200]}") from error
     except (zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{path.name} cannot be read: its compressed data is damaged ({error}).") from error
-    except UnicodeDecodeError:
-        raise ValueError(f"{path.name} cannot be read: it is not UTF-8 text.") from None
+    except UnicodeError as error:
+        raise ValueError(f"{path.name} cannot be read: {str(error)[:120]}.") from None
 
 
 def _kind(path: Path) -> str:
-    name = path.name.lower().removesuffix(".gz")
     if path.is_dir():
-        raise ValueError(f"{str(path)!r} is a folder. Give a CSV, Parquet or NPZ file.")
-    for suffix, kind in ((".csv", "csv"), (".tsv", "csv"), (".parquet", "parquet"), (".npz", "npz")):
+        if not list_pictures(path):
+            raise ValueError(f"{str(path)!r} is a folder without pictures. Give a CSV, Parquet or NPZ file.")
+        return "pictures"
+    name = path.name.lower().removesuffix(".gz")
+    known = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".npz": "npz", ".npy": "npz"}
+    for suffix, kind in known.items():
         if name.endswith(suffix):
             return kind
     raise ValueError(f"The file's name must end in {', '.join(SUFFIXES)}, but got {path.name!r}.")
 
 
 def _ids(series: pl.Series) -> npt.NDArray[Any]:
-    return np.array(text_values(series).fill_null("").to_list(), dtype=object)
+    return np.array([*text_values(series).fill_null("").to_list(), None], dtype=object)[:-1]
 
 
-def _read_npz(path: Path, label: str | None, identity: str | None) -> Table:
-    arrays = read_arrays(path, label or "y", identity)
-    graph = graph_of(arrays.edge_index, arrays.X.shape[0])
-    return from_arrays(
-        arrays.X, arrays.y, label=label or "y", ids=arrays.ids, class_names=arrays.class_names, graph=graph
-    )
+def _labels(series: pl.Series, label: str, needed: bool) -> tuple[npt.NDArray[np.int64], Any, list[str]]:
+    if not needed and text_values(series).drop_nulls().n_unique() < 2:  # a page to label in begins like that
+        known = text_values(series)
+        return np.where(known.is_null().to_numpy(), -1, 0), known.drop_nulls().unique().to_list(), []
+    return parse_labels(series, label)
+
+
+def _formulas(classes: Sequence[Any], ids: npt.NDArray[Any] | None) -> list[str]:
+    count = sum(is_formula(str(value)) for value in classes)
+    count += 0 if ids is None else sum(is_formula(value) for value in ids.tolist())
+    if not count:
+        return []
+    return [f"Labels and ids that a spreadsheet would run as formulas are written with ' before them: {count:,}."]
+
+
+def _picture_frame(folder: Path) -> pl.DataFrame:
+    import polars as pl
+
+    names = list_pictures(folder)
+    return pl.DataFrame({"image": names, "label": pl.Series(folder_labels(names), dtype=pl.String)})
+
+
+def _picture_frames(folder: Path) -> Iterator[pl.DataFrame]:
+    frame = _picture_frame(folder)
+    for first in range(0, frame.height, _PICTURES_AT_ONCE):
+        yield frame.slice(first, _PICTURES_AT_ONCE)
+
+
+def _read_npz(path: Path, label: str | None, identity: str | None, need_labels: bool) -> Table:
+    held = read_arrays(path, label or "y", identity, need_labels)
+    graph = graph_of(held.edge_index, held.X.shape[0])
+    return from_arrays(held.X, held.y, label=label or "y", ids=held.ids, class_names=held.class_names, graph=graph)
 
 
 def _npz_batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
-    if any(column.kind != "number" for column in encoding.columns):
+    if encoding.encoder is not None and any(b.column.kind != "number" for b in encoding.encoder.blocks_):
         raise ValueError(
-            "The model was fitted on text columns, which an array does not have. Give a CSV or Parquet file."
+            "The model was fitted on columns that are not all numbers, which an array does not have. "
+            "Give a CSV or Parquet file."
         )
-    fill = np.array([column.fill for column in encoding.columns], dtype=np.float32)
     row = 0
     for block in row_blocks(path):
-        if block.shape[1] != len(fill):
-            raise ValueError(f"The model was fitted on {len(fill)} features, but X has {block.shape[1]}.")
-        with np.errstate(over="ignore"):
-            X = block.astype(np.float32)
-        if not sp.issparse(X):
-            X = np.where(np.isfinite(X), X, fill)
-        yield Batch(row, X, None)
+        yield Batch(row, _from_array(block, encoding), None)
         row += block.shape[0]
+
+
+def _from_array(block: Any, encoding: Encoding) -> Any:
+    if encoding.encoder is not None:
+        names = [b.name for b in encoding.encoder.blocks_]
+        _same_width(block, len(names))
+        dense = block.toarray() if sp.issparse(block) else block
+        return encoding.encoder.transform(dict(zip(names, dense.T, strict=True)))
+    _same_width(block, encoding.width)
+    with np.errstate(over="ignore"):
+        X = block.astype(np.float32)
+    return X if sp.issparse(X) else np.where(np.isfinite(X), X, encoding.fill_values.astype(np.float32))
+
+
+def _same_width(block: Any, width: int) -> None:
+    if block.shape[1] != width:
+        raise ValueError(f"The model was fitted on {width} features, but X has {block.shape[1]}.")

@@ -2,86 +2,248 @@
 
 from __future__ import annotations
 
-import gzip
+import csv
 import io
+import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sobgnn.tables.encoding import BLANKS, clean_names, label_names, shortened
+from sobgnn.tables.columns import clean_names, label_names, shortened
+from sobgnn.tables.formats import Layout, find_layout, text_blocks
+from sobgnn.tables.kinds import looks_like_id
 
 if TYPE_CHECKING:
     import polars as pl
 
-_BLOCK_BYTES = 8 * 2**20
-_HEADER_BYTES = 16 * 2**20
 _BATCH_CELLS = 4 * 2**20
+# A record that is longer than this began with a stray quote.
+_LONGEST_RECORD = 4 * 2**20
 
 
-def _open(path: Path) -> IO[bytes]:
-    return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
+@dataclass
+class Repairs:
+    """What was put right while reading, counted.
+
+    Args:
+        stray: Quotes that no other quote closes, read as they stand.
+        long: Rows with more cells than there are columns.
+        first_long: The first of them.
+        blank: Rows without any content.
+        first_blank: The first of them.
+        rows: Rows read.
+    """
+
+    stray: int = 0
+    long: int = 0
+    first_long: int = 0
+    blank: int = 0
+    first_blank: int = 0
+    rows: int = 0
+
+    def notes(self) -> list[str]:
+        """One sentence each."""
+        notes = []
+        if self.stray:
+            notes.append(f"Quotes that nothing closes were read as they stand: {self.stray:,}.")
+        if self.long:
+            notes.append(
+                f"Rows with more cells than columns: {self.long:,} (first: row {self.first_long}). "
+                "Their last cells were left out."
+            )
+        if self.blank:
+            notes.append(f"Rows without content keep their place: {self.blank:,} (first: row {self.first_blank}).")
+        return notes
 
 
-def _header(path: Path) -> tuple[bytes, str]:
-    """The first line and the separator: of comma, semicolon and tab the one it holds most."""
-    with _open(path) as file:
-        line = file.readline(_HEADER_BYTES)
-    if not line.strip():
-        raise ValueError(f"{path.name} is empty. Its first line must name the columns.")
-    if b"\0" in line:
-        raise ValueError(f"{path.name} is not a CSV file: its first line holds zero bytes.")
-    separator = max(",;\t", key=lambda s: line.count(s.encode()))
-    line.decode()
-    return line, separator
+class _Runaway(Exception):  # noqa: N818 - a signal, no error
+    """A quote was opened that nothing closes."""
 
 
-def _parse_csv(source: Any, separator: str, **options: Any) -> pl.DataFrame:
-    import polars as pl
+@dataclass
+class _Lines:
+    """Lines for Python's reader, which remembers those of the record that is being read."""
 
-    frame = pl.read_csv(source, separator=separator, null_values=list(BLANKS), glob=False, **options)
-    if frame.width < 2 or not frame.height:
+    rest: Iterator[str]
+    fed: list[str] = field(default_factory=list)
+    size: int = 0
+    exhausted: bool = False
+
+    def __iter__(self) -> _Lines:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self.rest, None)
+        if line is None:
+            self.exhausted = True
+            raise StopIteration
+        self.fed.append(line)
+        self.size += len(line)
+        if self.size > _LONGEST_RECORD and len(self.fed) > 1:
+            raise _Runaway
+        return line
+
+
+class CsvReader:
+    """Rows of a text file as tables whose cells are all text.
+
+    Blocks without quotes and of regular lines are parsed by polars; others record by record, where a quote counts only
+    at the beginning of a cell, and one that nothing closes is read as it stands.
+    """
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        self.path = path
+        self.layout = layout
+        self.repairs = Repairs()
+        self._skip = layout.skip
+        self._blank = 0  # blank lines that are rows only if another row follows
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Consecutive rows, in tables of a few million characters."""
+        open_lines: list[str] = []
+        blocks = itertools.chain(
+            ((block, False) for block in text_blocks(self.path, self.layout.encoding)), [("", True)]
+        )
+        for block, last in blocks:
+            if not open_lines and not self._skip and not self._blank and self._is_regular(block):
+                if block:
+                    yield self._count(self._fast(block))
+                continue
+            rows, open_lines = self._records(open_lines, block, last)
+            if self._skip:
+                skipped = min(self._skip, len(rows))
+                rows, self._skip = rows[skipped:], self._skip - skipped
+            rows = [[]] * self._blank + rows
+            self._blank = 0
+            while rows and not rows[-1]:
+                rows.pop()
+                self._blank += 1
+            if rows:
+                yield self._count(self._table(rows))
+
+    def _is_regular(self, block: str) -> bool:
+        layout = self.layout
+        if layout.quote in block or "\n\n" in block or block.startswith("\n") or "\r" in block:
+            return False
+        lines = block.count("\n") + (not block.endswith("\n"))
+        return block.count(layout.separator) == lines * (len(layout.columns) - 1)
+
+    def _fast(self, block: str) -> pl.DataFrame:
+        import polars as pl
+
+        return pl.read_csv(
+            io.BytesIO(block.encode("utf-8", "replace")), has_header=False, separator=self.layout.separator,
+            quote_char=None, schema=dict.fromkeys(self.layout.columns, pl.String),
+        )  # fmt: skip
+
+    def _table(self, rows: list[list[str]]) -> pl.DataFrame:
+        import polars as pl
+
+        width = len(self.layout.columns)
+        for number, row in enumerate(rows):
+            if len(row) > width:
+                if any(cell.strip() for cell in row[width:]):
+                    self.repairs.first_long = self.repairs.first_long or self.repairs.rows + number
+                    self.repairs.long += 1
+                rows[number] = row[:width]
+            elif len(row) < width:
+                rows[number] = [*row, *[""] * (width - len(row))]
+        cells = zip(*rows, strict=True)
+        columns = [pl.Series(n, c, dtype=pl.String) for n, c in zip(self.layout.columns, cells, strict=True)]
+        return pl.DataFrame(columns)
+
+    def _count(self, frame: pl.DataFrame) -> pl.DataFrame:
+        import polars as pl
+
+        if frame.width > 1:
+            blank = frame.select(pl.all_horizontal(pl.all().fill_null("").str.strip_chars() == "")).to_series()
+            if blank.any():
+                if not self.repairs.blank:
+                    self.repairs.first_blank = self.repairs.rows + int(blank.arg_true()[0])
+                self.repairs.blank += int(blank.sum())
+        self.repairs.rows += frame.height
+        if self.repairs.long > 10 and self.repairs.long > 0.1 * self.repairs.rows:
+            raise ValueError(
+                f"{self.path.name} has rows of more than {frame.width} cells, the number of its columns "
+                f"(first: row {self.repairs.first_long}). Put text with separators into quotes."
+            )
         return frame
-    return frame.filter(~pl.all_horizontal(pl.all().is_null()))  # blank lines are no rows
+
+    def _records(self, before: list[str], block: str, last: bool) -> tuple[list[list[str]], list[str]]:
+        """Records of the lines ``before`` and those of the block, and the lines of a record that goes on after it."""
+        layout, width = self.layout, len(self.layout.columns)
+        lines = block.split("\n")
+        if not lines[-1]:
+            lines.pop()
+        source = _Lines(itertools.chain(before, (line + "\n" for line in lines)))
+        options = {"delimiter": layout.separator, "quotechar": layout.quote, "escapechar": layout.escape}
+        reader = csv.reader(source, **options)  # type: ignore[arg-type]
+        rows: list[list[str]] = []
+        limit = csv.field_size_limit(2 * _LONGEST_RECORD)
+        try:
+            while True:
+                source.fed, source.size = [], 0
+                stray = False
+                try:
+                    row = next(reader)
+                except StopIteration:
+                    return rows, []
+                except (_Runaway, csv.Error):
+                    stray = True
+                if not stray and source.exhausted and not last:
+                    return rows, source.fed
+                if not stray and source.exhausted:  # the file ends inside a quote
+                    stray = True
+                elif not stray and len(source.fed) > 1 and len(row) != width and not self._skip:
+                    # Lines that a stray quote joins have too many or too few cells, where the first alone is right.
+                    stray = len(source.fed[0].rstrip("\n").split(layout.separator)) == width
+                if stray:
+                    self.repairs.stray += 1
+                    row = source.fed[0].rstrip("\n").split(layout.separator)
+                    source = _Lines(itertools.chain(source.fed[1:], source.rest))
+                    reader = csv.reader(source, **options)  # type: ignore[arg-type]
+                rows.append(row)
+        finally:
+            csv.field_size_limit(limit)
 
 
 def read_frame(
-    path: Path, label: str | None, identity: str | None, drop: Sequence[str]
-) -> tuple[pl.DataFrame, str, str | None]:
-    """The table with cleaned names, and the names of its label and id columns.
+    path: Path, label: str | None, identity: str | None, drop: Sequence[str], need_labels: bool = True
+) -> tuple[pl.DataFrame, str | None, str | None, list[str]]:
+    """The table with cleaned names, the names of its label and id columns, and notes.
 
-    An id column is taken by its name, id, where none is given and no value repeats.
+    An id column is taken by its name, id, where none is given and no value repeats; or else by looking.
     """
     import polars as pl
 
-    separator = ","
-    if not is_parquet(path):
-        line, separator = _header(path)
-        columns = _parse_csv(line, separator, infer_schema=False).columns
-        if len(columns) > 1 and all(_is_number(name.strip()) for name in columns):
-            raise ValueError(f"The first line of {path.name} holds numbers only. It must name the columns.")
-    else:
+    notes: list[str] = []
+    layout = None
+    if is_parquet(path):
         columns = list(pl.read_parquet_schema(path))
-    label = _find_label(columns, label, path.name)
+    else:
+        layout = find_layout(path, label)
+        columns, notes = list(layout.columns), layout.notes
+    headless = layout is not None and not layout.has_header
+    label = _find_label(columns, label, path.name, need_labels, headless)
     for name, option in [(identity, "--id"), *((name, "--drop") for name in drop)]:
         if name is not None and name not in [column.strip() for column in columns]:
             raise ValueError(f"{option} names {name!r}, but the columns of {path.name} are {_some(columns)}.")
-    if is_parquet(path):
+    if layout is None:
         frame = clean_names(pl.read_parquet(path))
     else:
-        # Labels and ids stay as written: 007 is not 7, and 1.10 is not 1.1.
-        as_text = {c: pl.String for c in columns if c.strip() in (label, identity) or c.strip().lower() == "id"}
-        source: Any = path
-        if path.name.lower().endswith(".gz"):
-            with _open(path) as file:
-                source = file.read()
-        frame = clean_names(_parse_csv(source, separator, infer_schema_length=None, schema_overrides=as_text))
+        reader = CsvReader(path, layout)
+        parts = list(reader.frames())
+        frame = pl.concat(parts) if parts else pl.DataFrame(schema=dict.fromkeys(columns, pl.String))
+        notes = [*notes, *reader.repairs.notes()]
     if not frame.height:
         raise ValueError(f"{path.name} has no rows.")
     if identity is None:
-        found = [c for c in frame.columns if c.lower() == "id" and c != label and c not in drop]
-        if found and frame[found[0]].n_unique() == frame.height:
-            identity = found[0]
-    return frame, label, identity
+        others = [c for c in frame.columns if c != label and c not in drop]
+        named = [c for c in others if c.lower() == "id" and frame[c].n_unique() == frame.height]
+        found = named or [c for c in others if not frame[c].dtype.is_nested() and looks_like_id(frame[c])]
+        identity = found[0] if found and len(others) > 1 else None
+    return frame, label, identity, notes
 
 
 def is_parquet(path: Path) -> bool:
@@ -89,51 +251,31 @@ def is_parquet(path: Path) -> bool:
     return path.name.lower().endswith(".parquet")
 
 
-def _find_label(columns: Sequence[str], label: str | None, file: str) -> str:
+def _find_label(columns: Sequence[str], label: str | None, file: str, needed: bool, headless: bool) -> str | None:
     if label is not None:
-        if label not in [column.strip() for column in columns]:
+        found = [c.strip() for c in columns if c.strip() == label or " ".join(c.split()) == " ".join(label.split())]
+        if not found:
             raise ValueError(f"--label names {label!r}, but the columns of {file} are {_some(columns)}.")
-        return label
-    found = label_names(columns)
-    if not found:
+        return found[0]
+    named = label_names(columns)
+    if named:
+        return named[0].strip()
+    if not needed:
+        return None
+    if headless:
         raise ValueError(
-            f"{file} has no column named label, y, class or target (it has {_some(columns)}). "
-            "Name the label column with --label."
+            f"The first line of {file} holds data (where a header should be, numbers only), so its columns are called "
+            f"column_1 to column_{len(columns)}. Name the label column with --label."
         )
-    return found[0].strip()
+    raise ValueError(
+        f"{file} has no column named label, y, class or target (it has {_some(columns)}). "
+        "Name the label column with --label."
+    )
 
 
 def csv_frames(path: Path) -> Iterator[pl.DataFrame]:
-    """Tables of whole lines, all columns as text, from blocks of the file."""
-    header, separator = _header(path)
-    if not header.endswith(b"\n"):
-        return
-    with _open(path) as file:
-        file.readline()
-        rest = b""
-        while True:
-            block = file.read(_BLOCK_BYTES)
-            data = rest + block
-            cut = _last_line_end(data) if block else len(data)
-            rest = data[cut:]
-            if data[:cut].strip():
-                yield _parse_csv(io.BytesIO(header + data[:cut]), separator, infer_schema=False)
-            if not block:
-                return
-
-
-def _last_line_end(data: bytes) -> int:
-    """Where the last line ends whose quotes are closed; 0 if none does.
-
-    ``data`` begins outside quotes, so a line end is outside quotes when an even number of them precedes it.
-    """
-    end = data.rfind(b"\n") + 1
-    quotes = data.count(b'"', 0, end)
-    while end and quotes % 2:
-        before = data.rfind(b"\n", 0, end - 1) + 1
-        quotes -= data.count(b'"', before, end)
-        end = before
-    return end
+    """Tables of consecutive rows, all columns as text, from blocks of the file."""
+    yield from CsvReader(path, find_layout(path)).frames()
 
 
 def parquet_frames(path: Path) -> Iterator[pl.DataFrame]:
@@ -150,11 +292,3 @@ def parquet_frames(path: Path) -> Iterator[pl.DataFrame]:
 
 def _some(columns: Sequence[str]) -> str:
     return ", ".join(shortened(c.strip()) for c in columns[:8]) + (", …" if len(columns) > 8 else "")
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

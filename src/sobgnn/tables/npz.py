@@ -1,7 +1,9 @@
-"""NPZ files of points: whole, or some rows at a time; nothing in them is ever unpickled."""
+"""NPZ and NPY files of points: whole, or some rows at a time; nothing in them is ever unpickled."""
 
 from __future__ import annotations
 
+import contextlib
+import math
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,82 +23,128 @@ class Arrays:
     """What an NPZ file of N points holds.
 
     Args:
-        X: Features [N, F]: numbers, dense or scipy CSR (from X_data, X_indices, X_indptr, X_shape).
-        y: Labels [N].
+        X: Features [N, F]: numbers, dense or scipy CSR (from X_data, X_indices, X_indptr, X_shape). More dimensions
+            are flattened to one.
+        y: Labels [N]; ``None`` where there are none and none are needed.
         ids: Names of the rows [N], where asked for.
         class_names: Texts that whole-number labels stand for, where the file has them.
         edge_index: PyG's edge_index [2, E], where the points come with a graph.
     """
 
     X: Any
-    y: npt.NDArray[Any]
+    y: npt.NDArray[Any] | None
     ids: npt.NDArray[Any] | None = None
     class_names: list[str] | None = None
     edge_index: npt.NDArray[Any] | None = None
 
 
-def read_arrays(path: Path, label: str, identity: str | None) -> Arrays:
+def read_arrays(path: Path, label: str, identity: str | None, need_labels: bool = True) -> Arrays:
     """The file's arrays; ``label`` and ``identity`` name those of labels and ids."""
-    with np.load(path, allow_pickle=False) as archive:
-        if not isinstance(archive, np.lib.npyio.NpzFile):
-            raise ValueError(f"{path.name} holds a single array. An NPZ file with X and y is needed.")
-        held = list(archive.files)
-        sparse = all(name in held for name in _SPARSE)
-        for name in [label, *([identity] if identity else []), *([] if sparse else ["X"])]:
-            if name not in held:
-                raise ValueError(f"{path.name} has no array {name!r}; it has {', '.join(held) or 'none'}.")
-        X = _sparse(archive) if sparse else _checked(archive["X"])
-        y = _one_per_row(archive[label], label, X.shape[0])
-        ids = None if identity is None else _one_per_row(archive[identity], identity, X.shape[0])
-        names = [str(name) for name in archive["class_names"]] if "class_names" in held else None
-        edges = archive["edge_index"] if "edge_index" in held else None
-    return Arrays(X, y, ids, names, edges)
+    with _one_kind_of_error(path):
+        if path.name.lower().endswith(".npy"):
+            X = _checked(np.load(path, allow_pickle=False))
+            if need_labels:
+                raise ValueError(f"{path.name} holds a single array, so no labels. Save X and y in one NPZ file.")
+            return Arrays(X, None)
+        with zipfile.ZipFile(path) as archive:
+            held = _names(archive)
+            sparse = all(name in held for name in _SPARSE)
+            labelled = need_labels or label in held
+            needed = [*([label] if labelled else []), *([identity] if identity else []), *([] if sparse else ["X"])]
+            for name in needed:
+                if name not in held:
+                    raise ValueError(f"{path.name} has no array {name!r}; it has {', '.join(held)[:200] or 'none'}.")
+            X = _sparse(archive) if sparse else _checked(_entry(archive, "X"))
+            y = _one_per_row(_entry(archive, label), label, X.shape[0]) if labelled else None
+            ids = None if identity is None else _one_per_row(_entry(archive, identity), identity, X.shape[0])
+            names = [str(name) for name in _entry(archive, "class_names").ravel()] if "class_names" in held else None
+            edges = _entry(archive, "edge_index") if "edge_index" in held else None
+            return Arrays(X, y, ids, names, edges)
 
 
 def row_blocks(path: Path) -> Iterator[Any]:
     """Consecutive rows of X, read from the (possibly compressed) file as they are asked for."""
-    with zipfile.ZipFile(path) as archive:
-        if "X.npy" not in archive.namelist():
-            with np.load(path, allow_pickle=False) as held:
-                if not all(name in held.files for name in _SPARSE):
-                    raise ValueError(f"{path.name} has no array 'X'; it has {', '.join(held.files) or 'none'}.")
-                X = _sparse(held)
-            step = max(1, _BATCH_BYTES // (4 * max(1, X.shape[1])))
-            for first in range(0, X.shape[0], step):
-                yield X[first : first + step]
+    with _one_kind_of_error(path):
+        if path.name.lower().endswith(".npy"):
+            with open(path, "rb") as file:
+                yield from _blocks_of(file, path.stat().st_size, lambda: np.load(path, allow_pickle=False))
             return
-        with archive.open("X.npy") as file:
-            shape, fortran, dtype = _npy_header(file)
-            if dtype.hasobject or dtype.kind not in "fiub" or len(shape) != 2 or fortran:
-                # A column-major array's rows are spread over the file: it can only be read whole.
-                with np.load(path, allow_pickle=False) as held:
-                    yield _checked(held["X"])
+        with zipfile.ZipFile(path) as archive:
+            held = _names(archive)
+            if "X" not in held:
+                if not all(name in held for name in _SPARSE):
+                    raise ValueError(f"{path.name} has no array 'X'; it has {', '.join(held)[:200] or 'none'}.")
+                X = _sparse(archive)
+                step = max(1, _BATCH_BYTES // (4 * max(1, X.shape[1])))
+                for first in range(0, X.shape[0], step):
+                    yield X[first : first + step]
                 return
-            row_bytes = dtype.itemsize * shape[1]
-            step = max(1, _BATCH_BYTES // max(1, row_bytes))
-            for first in range(0, shape[0], step):
-                rows = min(step, shape[0] - first)
-                data = file.read(rows * row_bytes)
-                if len(data) < rows * row_bytes:
-                    raise EOFError(f"X ends at row {first + len(data) // max(1, row_bytes)} of {shape[0]}.")
-                yield np.frombuffer(data, dtype).reshape(rows, shape[1])
+            with archive.open("X.npy") as entry:
+                size = archive.getinfo("X.npy").file_size
+                yield from _blocks_of(entry, size, lambda: _entry(archive, "X"))
 
 
-def _npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _blocks_of(file: IO[bytes], size: int, whole: Any) -> Iterator[npt.NDArray[Any]]:
+    shape, fortran, dtype = _npy_header(file, size)
+    if dtype.hasobject or dtype.kind not in "fiub" or len(shape) < 2 or fortran or not math.prod(shape):
+        # A column-major array's rows are spread over the file: it can only be read whole.
+        yield _checked(whole())
+        return
+    row_bytes = dtype.itemsize * math.prod(shape[1:])
+    step = max(1, _BATCH_BYTES // row_bytes)
+    for first in range(0, shape[0], step):
+        rows = min(step, shape[0] - first)
+        data = file.read(rows * row_bytes)
+        if len(data) < rows * row_bytes:
+            raise EOFError(f"X ends at row {first + len(data) // row_bytes} of {shape[0]}.")
+        yield np.frombuffer(data, dtype).reshape(rows, -1)
+
+
+@contextlib.contextmanager
+def _one_kind_of_error(path: Path) -> Iterator[None]:
+    """What zip files and array headers raise, as a ValueError: damaged ones raise nearly anything."""
+    try:
+        yield
+    except (ValueError, OSError, GeneratorExit):
+        raise
+    except Exception as error:
+        reason = (" ".join(str(error).split()) or type(error).__name__)[:160]
+        raise ValueError(f"{path.name} cannot be read: {reason}") from error
+
+
+def _names(archive: zipfile.ZipFile) -> list[str]:
+    return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+
+
+def _entry(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
+    """An array of the archive, after its header was compared with the size of its data."""
+    info = archive.getinfo(f"{name}.npy")
+    with archive.open(info) as file:
+        _npy_header(file, info.file_size)
+    with archive.open(info) as file:
+        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+
+
+def _npy_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(file)
+    try:
+        shape, fortran, dtype = read(file)
+    except (RecursionError, MemoryError, SyntaxError, TypeError, OverflowError):
+        raise ValueError("An array's header is damaged.") from None
+    if any(n < 0 for n in shape) or (not dtype.hasobject and math.prod(shape) * dtype.itemsize > size):
+        raise ValueError(f"An array's header says shape {list(shape)!s:.60}, but its data is shorter.")
     return shape, fortran, dtype
 
 
 def _checked(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if X.ndim != 2 or X.dtype.kind not in "fiub" or not X.size:
+    if X.ndim < 2 or X.dtype.kind not in "fiub" or not X.size:
         raise ValueError(f"X must hold numbers in shape [rows, features], but got {X.dtype} {list(X.shape)}.")
-    return X
+    return X.reshape(X.shape[0], -1)
 
 
-def _sparse(archive: Any) -> Any:
-    data, indices, indptr, shape = (archive[name] for name in _SPARSE)
+def _sparse(archive: zipfile.ZipFile) -> Any:
+    data, indices, indptr, shape = (_entry(archive, name) for name in _SPARSE)
     if shape.size != 2 or data.dtype.kind not in "fiub":
         raise ValueError(f"The sparse X must hold numbers in two dimensions, but got {data.dtype} {shape.tolist()}.")
     X = sp.csr_array((data.astype(np.float32), indices, indptr), shape=tuple(int(s) for s in shape))

@@ -1,16 +1,23 @@
-"""Points with what is known of them, from arrays."""
+"""Points with what is known of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sobgnn.tables.encoding import Column, Encoding, parse_labels
+from sobgnn.tables.encoding import Encoding
+from sobgnn.tables.labels import parse_labels
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# Features of a row that are shown where a table came from an array.
+_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,7 @@ class Table:
         ids: One text per row, or ``None``.
         graph: A graph that came with the data, or ``None``.
         notes: Sentences about what the rules did.
+        frame: The cells as they were read, for :meth:`content`; ``None`` for arrays.
     """
 
     X: Any
@@ -34,12 +42,34 @@ class Table:
     ids: npt.NDArray[Any] | None = None
     graph: Any = None
     notes: list[str] = field(default_factory=list)
+    frame: pl.DataFrame | None = None
 
     def labels(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """Labels for the estimator: whole numbers with -1, or text with None, where the code is -1."""
-        if isinstance(self.classes[0], str):
+        if not self.classes or isinstance(self.classes[0], str):
             return np.array([*self.classes, None], dtype=object)[codes]
         return np.array([*self.classes, -1], dtype=np.int64)[codes]
+
+    def content(self, row: int) -> dict[str, str]:
+        """What a person sees of a row: original column to text, without the label and blank cells.
+
+        A picture's name becomes its path under the key ``image``; of an array the first 20 features are shown.
+        """
+        if not 0 <= row < self.X.shape[0]:
+            raise IndexError(f"`row` must be between 0 and {self.X.shape[0] - 1}, but got {row}.")
+        if self.frame is None:
+            held = self.X[[row]].toarray()[0] if sp.issparse(self.X) else self.X[row]
+            return {str(i): f"{float(value):.6g}" for i, value in enumerate(held[:_SHOWN])}
+        pictures = self.encoding.pictures
+        shown: dict[str, str] = {}
+        for name, value in self.frame.row(row, named=True).items():
+            if name == self.encoding.label or value is None or (isinstance(value, str) and not value.strip()):
+                continue
+            if pictures is not None and name == pictures.name:
+                shown["image"] = str(pictures.path(str(value)))
+            else:
+                shown[name] = _shown(value)
+        return shown
 
 
 @dataclass(frozen=True)
@@ -47,24 +77,29 @@ class Batch:
     """Consecutive rows of a file: the first row's number, features float32 [rows, F], and ids where there are."""
 
     first_row: int
-    X: npt.NDArray[np.float32]
+    X: Any
     ids: npt.NDArray[Any] | None
 
 
 def from_arrays(
     X: Any,
-    y: npt.NDArray[Any],
+    y: npt.NDArray[Any] | None,
     *,
     label: str = "y",
     ids: npt.NDArray[Any] | None = None,
     class_names: Sequence[str] | None = None,
     graph: Any = None,
 ) -> Table:
-    """Points [N, F] and labels [N] as a table: missing features filled with medians, classes by their names."""
+    """Points [N, F] and labels [N] as a table: missing features filled with medians, classes by their names.
+
+    ``y=None`` means that no label is known yet: all codes are -1, and there are no classes.
+    """
     import polars as pl
 
-    codes, classes, notes = parse_labels(pl.Series(label, y.tolist(), strict=False), label)
-    if class_names is not None and not isinstance(classes[0], str) and int(classes[-1]) < len(class_names):
+    codes, classes, notes = np.full(X.shape[0], -1), [], []  # type: tuple[Any, Any, list[str]]
+    if y is not None:
+        codes, classes, notes = parse_labels(pl.Series(label, y.tolist(), strict=False), label)
+    if classes and class_names is not None and not isinstance(classes[0], str) and int(classes[-1]) < len(class_names):
         named = [str(class_names[int(code)]) for code in classes]
         classes = named if len(set(named)) == len(named) else classes
     fill = np.zeros(X.shape[1])
@@ -72,9 +107,8 @@ def from_arrays(
         X, fill, missing = _filled(X)
         if missing:
             notes.insert(0, f"Missing values filled with the feature's median: {missing:,}.")
-    encoding = Encoding(tuple(Column(str(i), "number", float(f)) for i, f in enumerate(fill)), named=False)
     names = None if ids is None else np.array([str(value) for value in ids.tolist()], dtype=object)
-    return Table(X, codes, classes, encoding, names, graph, notes)
+    return Table(X, codes, classes, Encoding(fill=fill), names, graph, notes)
 
 
 def _filled(X: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64], int]:
@@ -97,3 +131,11 @@ def graph_of(edge_index: npt.NDArray[Any] | None, nodes: int) -> Any:
     from sobgnn.graphs.graph import Graph
 
     return Graph.from_edges(edge_index, num_nodes=nodes, symmetrize="union")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list) and len(value) > 8:
+        return "[" + ", ".join(_shown(v) for v in value[:8]) + f", … {len(value)} values]"
+    return str(value)

@@ -141,7 +141,7 @@ def of_forest(forest: Any, classes: int) -> Trees:
 
 
 def of_boosting(boosting: Any, classes: int) -> Trees:
-    """The trees of a fitted gradient boosting of scikit-learn that began at zero; its classes are codes."""
+    """The trees of a fitted scikit-learn gradient boosting that began at zero, its classes codes below ``classes``."""
     parts, target = [], []
     codes = np.asarray(boosting.classes_)
     for members in boosting.estimators_:

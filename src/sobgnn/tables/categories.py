@@ -1,0 +1,198 @@
+"""Columns of few distinct values, one feature each; lists such as "a; b; c" as sets."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from sobgnn.tables.columns import COMMON_BLANKS, Arrays, is_text, shortened, text_values
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# A column with more distinct values than this is encoded by its characters.
+MOST_CATEGORIES = 40
+_SIGNS = (";", "|", ",", "/")
+
+
+@dataclass(frozen=True)
+class CategoryColumn:
+    """One 0/1 feature per frequent value, and one for all rare values together.
+
+    A blank cell is all zeros, or has a feature of its own where blanks are common. A value that was not seen when the
+    encoder was fitted counts as rare; without rare values it is all zeros.
+
+    Args:
+        name: As in the table.
+        values: Frequent values, sorted.
+        rare: Whether there is a feature for the others.
+        flag: Whether there is a feature for blank cells.
+    """
+
+    kind: ClassVar[str] = "categories"
+    name: str
+    values: tuple[str, ...]
+    rare: bool
+    flag: bool = False
+
+    @classmethod
+    def fit(cls, series: pl.Series, rare_below: int) -> CategoryColumn | None:
+        """The fitted column; values in fewer rows than ``rare_below`` are rare, where there are two of them."""
+        text = text_values(series)
+        counts = text.drop_nulls().value_counts(sort=False)
+        number, value = counts["count"], counts[counts.columns[0]]
+        few = (number < rare_below).sum() >= 2
+        kept = value.filter(number >= rare_below) if few else value
+        if kept.len() == 0 and few:
+            kept, few = value, False
+        flag = text.null_count() >= COMMON_BLANKS * text.len() and text.null_count() > 0
+        column = cls(series.name, tuple(kept.sort().to_list()), bool(few), flag and kept.len() + few > 1)
+        varies = len(column.values) + column.rare > 1 or text.null_count() > 0
+        return column if kept.len() and varies else None
+
+    def encode(self, series: pl.Series) -> Any:
+        """Features float32 CSR [rows, width]."""
+        import polars as pl
+
+        text = text_values(series)
+        places = list(range(len(self.values)))
+        code = text.replace_strict(list(self.values), places, default=-1, return_dtype=pl.Int64)
+        found = np.where(text.is_null().to_numpy(), -2, code.fill_null(-1).to_numpy())
+        if self.rare:
+            found = np.where(found == -1, len(self.values), found)
+        if self.flag:
+            found = np.where(found == -2, len(self.values) + self.rare, found)
+        rows = np.flatnonzero(found >= 0)
+        ones = np.ones(rows.size, np.float32)
+        return sp.csr_array((ones, (rows, found[rows])), shape=(series.len(), len(self.feature_names())))
+
+    def feature_names(self) -> list[str]:
+        """The column's name with each value."""
+        return [*_value_names(self.name, self.values, self.rare), *([f"{self.name} (blank)"] if self.flag else [])]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    def arrays(self) -> Arrays:
+        """None."""
+        return {}
+
+    @classmethod
+    def restore(cls, content: dict[str, Any], arrays: Arrays) -> CategoryColumn:
+        """The column that :meth:`to_json` wrote."""
+        return cls(str(content["name"]), _texts(content["values"]), bool(content["rare"]), bool(content["flag"]))
+
+
+@dataclass(frozen=True)
+class SetColumn:
+    """Cells that list several values: one 0/1 feature per frequent value, divided by the root of the cell's count.
+
+    Args:
+        name: As in the table.
+        sign: What stands between values; empty where cells are lists already.
+        values: Frequent values, sorted.
+        rare: Whether there is a feature for the others.
+    """
+
+    kind: ClassVar[str] = "set"
+    name: str
+    sign: str
+    values: tuple[str, ...]
+    rare: bool
+
+    @classmethod
+    def fit(cls, series: pl.Series, sign: str, rare_below: int, most: int = 4 * MOST_CATEGORIES) -> SetColumn | None:
+        """The fitted column; of the values in at least ``rare_below`` cells at most ``most`` become features."""
+        import polars as pl
+
+        counts = _items(series, sign).value_counts().rename({"item": "value"}) if series.len() else None
+        if counts is None or not counts.height:
+            return None
+        counts = counts.sort(["count", "value"], descending=[True, False])
+        kept = counts.filter(pl.col("count") >= rare_below).head(most)
+        kept = kept if kept.height else counts.head(most)
+        return cls(series.name, sign, tuple(kept["value"].sort().to_list()), kept.height + 1 < counts.height)
+
+    def encode(self, series: pl.Series) -> Any:
+        """Features float32 CSR [rows, width]."""
+        import polars as pl
+
+        table = _item_table(series, self.sign)
+        places = list(range(len(self.values)))
+        code = table["item"].replace_strict(list(self.values), places, default=-1, return_dtype=pl.Int64).to_numpy()
+        code = np.where(code == -1, len(self.values) if self.rare else -1, code)
+        kept = code >= 0
+        width = len(self.values) + self.rare
+        pairs = np.unique(np.stack([table["row"].to_numpy()[kept], code[kept]]), axis=1).astype(np.int64)
+        count = np.bincount(pairs[0], minlength=series.len()) if pairs.size else np.zeros(series.len())
+        data = (1 / np.sqrt(np.maximum(count, 1)))[pairs[0]].astype(np.float32)
+        return sp.csr_array((data, (pairs[0], pairs[1])), shape=(series.len(), width))
+
+    def feature_names(self) -> list[str]:
+        """The column's name with each value."""
+        return _value_names(self.name, self.values, self.rare)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    def arrays(self) -> Arrays:
+        """None."""
+        return {}
+
+    @classmethod
+    def restore(cls, content: dict[str, Any], arrays: Arrays) -> SetColumn:
+        """The column that :meth:`to_json` wrote."""
+        sign = str(content["sign"])
+        return cls(str(content["name"]), sign, _texts(content["values"]), bool(content["rare"]))
+
+
+def find_sets(text: pl.Series) -> str | None:
+    """The sign between the values of a text column whose cells list short values that repeat; or ``None``."""
+    known = text.drop_nulls()
+    if known.len() < 8:
+        return None
+    sample = known.head(5000)
+    for sign in _SIGNS:
+        listing = sample.str.contains(sign, literal=True)
+        if listing.mean() < 0.25:  # type: ignore[operator]
+            continue
+        items = _items(sample, sign)
+        distinct, cells = items.n_unique(), sample.n_unique()
+        short = items.str.len_chars().max() <= 40 and items.str.count_matches(r"\S+").mean() <= 3  # type: ignore[operator]
+        if short and items.len() >= 4 * distinct and distinct < cells and distinct <= 10 * MOST_CATEGORIES:
+            return sign
+    return None
+
+
+def _item_table(series: pl.Series, sign: str) -> pl.DataFrame:
+    """Rows (row, item) of all values listed, without blanks."""
+    import polars as pl
+
+    if is_text(series) or not series.dtype.is_nested():
+        lists = text_values(series).str.split(sign or "\0")  # a text where lists are expected is one value
+    else:
+        lists = series.cast(pl.List(pl.String), strict=False)
+    table = pl.DataFrame({"row": np.arange(series.len()), "item": lists}).explode("item")
+    table = table.with_columns(pl.col("item").str.strip_chars())
+    return table.filter(pl.col("item").is_not_null() & (pl.col("item") != ""))
+
+
+def _items(series: pl.Series, sign: str) -> pl.Series:
+    return _item_table(series, sign)["item"]
+
+
+def _value_names(name: str, values: tuple[str, ...], rare: bool) -> list[str]:
+    return [*(f"{name}={shortened(value, 60)[1:-1]}" for value in values), *([f"{name} (rare)"] if rare else [])]
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or not values or not all(isinstance(v, str) for v in values):
+        raise ValueError("values")
+    if len(set(values)) < len(values):
+        raise ValueError("values repeat")
+    return tuple(values)

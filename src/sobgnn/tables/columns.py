@@ -1,0 +1,117 @@
+"""What all kinds of columns share: blank cells, names, and the contract of an encoded column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# Cells that hold nothing. A label cell with one of these is an unlabelled row.
+BLANKS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NaT", "null", "NULL", "<NA>", "#N/A", "?")
+# A flag column says which cells were blank, from this share of blank cells.
+COMMON_BLANKS = 0.05
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+class Column(Protocol):
+    """One fitted column: a polars series to features [rows, width], the same way every time.
+
+    ``encode`` never fails on what a cell holds: cells that do not fit the kind count as blank. Blocks are dense float32
+    or, for one-hot columns, scipy CSR.
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    def name(self) -> str:
+        """As in the table."""
+        ...
+
+    def encode(self, series: pl.Series) -> Any:
+        """Features float32 [rows, width]."""
+        ...
+
+    def feature_names(self) -> list[str]:
+        """One name per feature; each begins with the column's name."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for a JSON file."""
+        ...
+
+    def arrays(self) -> Arrays:
+        """Arrays that belong to the column, by name."""
+        ...
+
+
+def is_text(series: pl.Series) -> bool:
+    """Whether the series holds text of any polars kind."""
+    import polars as pl
+
+    return series.dtype in (pl.String, pl.Categorical, pl.Enum)
+
+
+def text_values(series: pl.Series) -> pl.Series:
+    """A String series without surrounding spaces, null where a cell is blank."""
+    import polars as pl
+
+    text = series.cast(pl.String, strict=False).str.strip_chars()
+    blank = text.is_in(list(BLANKS)).fill_null(False)
+    filled: pl.Series = text.zip_with(~blank, pl.Series([None], dtype=pl.String))
+    return filled
+
+
+def clean_names(frame: pl.DataFrame) -> pl.DataFrame:
+    """The same table with spaces around column names removed, where that keeps them distinct."""
+    names = [name.strip() for name in frame.columns]
+    return frame.rename(dict(zip(frame.columns, names, strict=True))) if len(set(names)) == len(names) else frame
+
+
+def distinct_names(names: Sequence[Any]) -> list[str]:
+    """Column names as text, without surrounding spaces; empty ones numbered, repeated ones told apart (a, a_2)."""
+    out: list[str] = []
+    taken: set[str] = set()
+    for number, name in enumerate(names, start=1):
+        base = "" if name is None else str(name).strip()
+        base = base or f"column_{number}"
+        unique, count = base, 2
+        while unique in taken:
+            unique, count = f"{base}_{count}", count + 1
+        taken.add(unique)
+        out.append(unique)
+    return out
+
+
+def label_names(columns: Sequence[str]) -> list[str]:
+    """Columns that are labels by their name: label, y, class or target, in this order of preference."""
+    lower = {name.strip().lower(): name for name in reversed(columns)}
+    return [lower[name] for name in ("label", "y", "class", "target") if name in lower]
+
+
+def shortened(value: object, most: int = 40) -> str:
+    """The value's repr, cut to fit into a line."""
+    if isinstance(value, str):
+        value = value[: most + 1]
+    text = repr(value)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def listed(names: Sequence[str], most: int = 6) -> str:
+    """The first names of a list, and how many more there are."""
+    shown = ", ".join(" ".join(shortened(name)[1:-1].split()) for name in names[:most])
+    return shown + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+def standardized(values: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Mean and standard deviation of finite values; a deviation of 0 becomes 1."""
+    if not values.size:
+        return 0.0, 1.0
+    mean = float(values.mean())
+    deviation = float(values.std())
+    return mean, deviation if deviation > 1e-12 * max(1.0, abs(mean)) else 1.0

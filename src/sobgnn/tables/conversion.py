@@ -1,0 +1,138 @@
+"""Tables as people have them, pandas, polars, dictionaries, arrays, to polars frames that every rule can read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sobgnn.tables.columns import distinct_names
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def as_frame(data: Any) -> pl.DataFrame:
+    """A polars frame with distinct text names; structs become one column per field (``a.b``).
+
+    Args:
+        data: A polars or pandas DataFrame, a dictionary of columns, or a two-dimensional array.
+    """
+    import polars as pl
+
+    if isinstance(data, pl.LazyFrame):
+        data = data.collect()
+    if isinstance(data, pl.Series):
+        data = data.to_frame()
+    if isinstance(data, pl.DataFrame):
+        columns = [data.get_column(name) for name in data.columns]
+        names: list[Any] = list(data.columns)
+    elif type(data).__module__.split(".")[0] == "pandas" and hasattr(data, "columns"):
+        names = list(data.columns)
+        columns = [_from_pandas(data.iloc[:, place]) for place in range(len(names))]
+    elif type(data).__module__.split(".")[0] == "pandas" and hasattr(data, "to_frame"):
+        return as_frame(data.to_frame())
+    elif isinstance(data, Mapping):
+        names = list(data)
+        columns = [_from_values(values) for values in data.values()]
+    elif isinstance(data, np.ndarray) and data.ndim == 2:
+        names = [str(i) for i in range(data.shape[1])]
+        columns = [_from_values(data[:, i]) for i in range(data.shape[1])]
+    else:
+        raise TypeError(
+            "A table must be a pandas or polars DataFrame, a dictionary of columns or an array [rows, columns], "
+            f"but got {type(data).__name__}."
+        )
+    if len({column.len() for column in columns}) > 1:
+        lengths = ", ".join(f"{name}: {column.len()}" for name, column in zip(names, columns, strict=True))
+        raise ValueError(f"Columns must have one length, but got {lengths[:200]}.")
+    return _flat([column.rename(name) for column, name in zip(columns, distinct_names(names), strict=True)])
+
+
+def _flat(columns: list[pl.Series]) -> pl.DataFrame:
+    import polars as pl
+
+    out: list[pl.Series] = []
+    waiting = list(reversed(columns))
+    while waiting:
+        column = waiting.pop()
+        if isinstance(column.dtype, pl.Struct):
+            fields = column.struct.unnest()
+            waiting += [fields[name].rename(f"{column.name}.{name}") for name in reversed(fields.columns)]
+        elif column.dtype == pl.Object:
+            out.append(_from_values(column.to_list()).rename(column.name))
+        else:
+            out.append(column)
+    names = distinct_names([column.name for column in out])
+    return pl.DataFrame([column.rename(name) for column, name in zip(out, names, strict=True)])
+
+
+def _from_pandas(column: Any) -> pl.Series:
+    """Without pyarrow, which polars' own conversion needs for most kinds of columns."""
+    import polars as pl
+
+    kind = column.dtype
+    if isinstance(kind, np.dtype) and kind.kind in "biuf":
+        return pl.Series(column.to_numpy().astype(np.float32 if kind == np.float16 else kind))
+    if isinstance(kind, np.dtype) and kind.kind in "mM":
+        return pl.Series(column.to_numpy().astype(f"{kind.kind}8[us]"))
+    if getattr(kind, "tz", None) is not None:
+        return pl.Series(column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy().astype("M8[us]"))
+    if hasattr(column, "cat"):
+        column = column.astype(object)
+    missing = column.isna().to_numpy()
+    values = column.to_numpy(dtype=object)
+    return _from_values([None if hole else value for hole, value in zip(missing, values, strict=True)])
+
+
+def _from_values(values: Any) -> pl.Series:
+    """A column of plain Python values; mixed ones become text."""
+    import polars as pl
+
+    if isinstance(values, pl.Series):
+        return values
+    if type(values).__module__.split(".")[0] == "pandas":
+        return _from_pandas(values)
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biufmM" and values.ndim in (1, 2):
+        if values.dtype.kind in "mM":
+            values = values.astype(f"{values.dtype.kind}8[us]")
+        return pl.Series(values.astype(np.float32) if values.dtype == np.float16 else values)
+    items = [_plain(value) for value in values]
+    kinds = {type(item) for item in items if item is not None}
+    if kinds <= {bool, int, float} and not (
+        kinds & {int} and any(isinstance(i, int) and abs(i) > 2**62 for i in items)
+    ):
+        if bool in kinds and len(kinds) > 1:
+            items = [None if item is None else float(item) for item in items]
+        return pl.Series(items, dtype=pl.Float64 if float in kinds else None, strict=False)
+    if kinds == {str}:
+        try:
+            return pl.Series(items, dtype=pl.String)
+        except UnicodeError:  # a lone surrogate
+            return pl.Series([None if item is None else _text(item) for item in items], dtype=pl.String)
+    if len(kinds) == 1:
+        try:
+            made = pl.Series(items)
+            if made.dtype != pl.Object:
+                return made
+        except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+            pass
+    return pl.Series([None if item is None else _text(item) for item in items], dtype=pl.String)
+
+
+def _plain(value: Any) -> Any:
+    """A numpy scalar or array as Python's; a float that is NaN stays one."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, tuple | set | frozenset):
+        return sorted(map(str, value)) if isinstance(value, set | frozenset) else list(value)
+    return value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value).encode("utf-8", "replace").decode("utf-8")

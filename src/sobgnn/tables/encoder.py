@@ -1,0 +1,398 @@
+"""A scikit-learn transformer from mixed tables to features."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
+
+from sobgnn.runtime.arrays import load_arrays, save_arrays
+from sobgnn.runtime.files import write_text
+from sobgnn.tables.categories import CategoryColumn, SetColumn
+from sobgnn.tables.columns import Arrays, Column, distinct_names, is_text, listed, text_values
+from sobgnn.tables.conversion import as_frame
+from sobgnn.tables.dates import DateColumn
+from sobgnn.tables.kinds import Choice, Rules, choose_column
+from sobgnn.tables.numbers import NumberColumn, find_format
+from sobgnn.tables.pictures import PictureColumn
+from sobgnn.tables.text import ModelColumn, TextColumn
+from sobgnn.tables.vectors import VectorColumn
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FORMAT = 1
+_ROWS_AT_ONCE = 32_768
+# From this many features the result is sparse, where most of them are one-hot.
+_WIDE = 1000
+_KINDS: dict[str, Any] = {
+    kind.kind: kind
+    for kind in (
+        NumberColumn,
+        DateColumn,
+        CategoryColumn,
+        SetColumn,
+        TextColumn,
+        ModelColumn,
+        VectorColumn,
+        PictureColumn,
+    )
+}
+# Total variance of a column's features, by what it is; a number has 1. Measured, see TableEncoder.
+_WEIGHT = {"text": 10.0, "text model": 10.0, "vectors": 10.0, "pictures": 10.0}
+
+
+@dataclass(frozen=True)
+class Block:
+    """Neighbouring features that came from one column.
+
+    Args:
+        column: The fitted column.
+        outcome: ``number``, ``date``, ``categories``, ``set``, ``text``, ``short text``, ``text model`` or ``vectors``.
+        start: First feature.
+        stop: One past the last feature.
+        factor: What the column's features are multiplied with.
+    """
+
+    column: Column
+    outcome: str
+    start: int
+    stop: int
+    factor: float
+
+    @property
+    def name(self) -> str:
+        """The column's name."""
+        return self.column.name
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Mixed tables to features: numbers, dates, categories, sets, text and vectors, found by looking at the cells.
+
+    Every column becomes a block of features, multiplied with one factor so that the block's total variance is its
+    weight: 1 for numbers, dates, categories, sets and short strings; 10 for text of several words, vectors and
+    pictures. So a text column counts as much as ten numbers, however many coordinates it has.
+
+    The weights were measured by how many of a row's 10 nearest neighbours share its class
+    (`benchmarks/tables_scaling.py`, results/tables.md). On 15 mixed tables, where text or numbers or both tell the
+    class, a weight of 8 to 16 loses 4 to 6 points against each table's own best, 1 loses 18 and 32 loses 6.
+
+    Distances between rows are therefore balanced, and an estimator that scales columns on its own undoes that for
+    text. `SobolevClassifier` chooses between scalings by out-of-fold labels; ``scale="unit"``, which
+    :attr:`suggested_scale` names where there is text, keeps the blocks as they are.
+
+    Args:
+        text: Columns that are text, whatever they look like.
+        drop: Columns to leave out.
+        text_model: Folder of a sentence-transformers or model2vec model on this disk, used for columns of text in
+            place of TF-IDF; needs one of these packages (extra ``text``). Nothing is ever downloaded.
+        image_folder: Where names of pictures start; a column that names pictures found there becomes what is seen in
+            them. ``None`` leaves such names as they are.
+        image_model: File of a TorchScript or exported model for pictures, in place of pixels and oriented gradients.
+        n_components: Most coordinates of a text column; ``None`` for 16 to 128, by the number of rows.
+        sparse: ``True`` for scipy CSR, ``False`` for a dense array, ``"auto"`` for CSR where there are 1,000 features
+            or more and at most a quarter of them come from dense columns.
+        random_state: Seed of the truncated SVD.
+
+    Attributes:
+        blocks_: One :class:`Block` per column used, in the order of the features.
+        outcomes_: What each column was found to be, by name; ``"id"``, ``"constant"``, ``"empty"``, … are left out.
+        notes_: One sentence for each thing that a reader may not expect.
+        feature_names_in_: Names of the columns, [n_features_in_].
+
+    Examples:
+        >>> from sobgnn import TableEncoder
+        >>> encoder = TableEncoder()
+        >>> X = encoder.fit_transform({"size": ["1,5 cm", "2,0 cm", "7,5 cm"], "color": ["red", "blue", "red"]})
+        >>> X.shape, encoder.outcomes_
+        ((3, 3), {'size': 'number', 'color': 'categories'})
+    """
+
+    def __init__(
+        self,
+        text: Sequence[str] = (),
+        drop: Sequence[str] = (),
+        text_model: str | Path | None = None,
+        image_folder: str | Path | None = None,
+        image_model: str | Path | None = None,
+        n_components: int | None = None,
+        sparse: bool | str = "auto",
+        random_state: int = 0,
+    ) -> None:
+        self.text = text
+        self.drop = drop
+        self.text_model = text_model
+        self.image_folder = image_folder
+        self.image_model = image_model
+        self.n_components = n_components
+        self.sparse = sparse
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> TableEncoder:
+        """Look at a table and learn how its columns become features; ``y`` is not used."""
+        self._fit(as_frame(X))
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
+        """Learn, and encode the same table."""
+        frame = as_frame(X)
+        self._fit(frame)
+        return self.encode(frame)
+
+    def transform(self, X: Any) -> Any:
+        """Features float32 [rows, features] of a table with the same columns; others are ignored, order is free.
+
+        Cells that do not fit their column's kind count as blank.
+        """
+        self._check_fitted()
+        if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == self.n_features_in_:
+            X = dict(zip(self.feature_names_in_.tolist(), X.T, strict=True))
+        return self.encode(as_frame(X))
+
+    def encode(self, frame: pl.DataFrame) -> Any:
+        """:meth:`transform` of a polars frame whose names are clean."""
+        missing = [block.name for block in self.blocks_ if block.name not in frame.columns]
+        if missing:
+            frame, missing = _with_blank_fields(frame, missing)
+        if missing:
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+            raise ValueError(
+                f"Missing column {', '.join(map(repr, missing[:3]))}{more}: the model was fitted with it. "
+                f"The file has {listed(frame.columns)}."
+            )
+        if self._sparse_output():
+            parts = [sp.csr_array(block.column.encode(frame[block.name]) * block.factor) for block in self.blocks_]
+            return sp.hstack(parts, format="csr", dtype=np.float32)
+        out = np.empty((frame.height, self.n_features_out_), np.float32)
+        for first in range(0, frame.height, _ROWS_AT_ONCE):
+            part = frame.slice(first, _ROWS_AT_ONCE)
+            for block in self.blocks_:
+                held = block.column.encode(part[block.name])
+                held = held.toarray() if sp.issparse(held) else held
+                out[first : first + part.height, block.start : block.stop] = held * np.float32(block.factor)
+        return out
+
+    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[Any]:
+        """One distinct name per feature; each begins with its column's name."""
+        self._check_fitted()
+        return np.array(distinct_names([n for b in self.blocks_ for n in b.column.feature_names()]), dtype=object)
+
+    @property
+    def n_features_out_(self) -> int:
+        """Number of features."""
+        return self.blocks_[-1].stop if self.blocks_ else 0
+
+    @property
+    def has_text(self) -> bool:
+        """Whether some block's directions matter more than its columns: text and vectors."""
+        return any(block.outcome in _WEIGHT for block in self.blocks_)
+
+    @property
+    def suggested_scale(self) -> str:
+        """The estimator's ``scale`` that suits: ``"unit"`` keeps the blocks' weights, ``"auto"`` where it is free."""
+        return "unit" if self.has_text else "auto"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for a JSON file; :meth:`arrays` holds the rest."""
+        self._check_fitted()
+        return {
+            "format": FORMAT,
+            "columns": self.feature_names_in_.tolist(),
+            "outcomes": self.outcomes_,
+            "notes": self.notes_,
+            "sparse": self._sparse_output(),
+            "blocks": [
+                {"kind": b.column.kind, "outcome": b.outcome, "factor": b.factor, "column": b.column.to_json()}
+                for b in self.blocks_
+            ],
+        }
+
+    def arrays(self) -> Arrays:
+        """Arrays of all columns, by ``<number of the block>.<name>``."""
+        return {f"{i}.{name}": part for i, b in enumerate(self.blocks_) for name, part in b.column.arrays().items()}
+
+    @classmethod
+    def from_parts(cls, content: Any, arrays: Arrays) -> TableEncoder:
+        """The encoder that :meth:`to_json` and :meth:`arrays` took apart; a ValueError where something is wrong."""
+        import polars as pl
+
+        try:
+            if content["format"] > FORMAT:
+                raise ValueError(f"format {content['format']}, which a newer version wrote")
+            names = [str(name) for name in content["columns"]]
+            made = cls(sparse=bool(content["sparse"]))
+            made.feature_names_in_, made.n_features_in_ = np.array(names, dtype=object), len(names)
+            made.outcomes_ = {str(k): str(v) for k, v in content["outcomes"].items()}
+            made.notes_ = [str(note) for note in content["notes"]]
+            made.blocks_ = []
+            for number, entry in enumerate(content["blocks"]):
+                own = {k.split(".", 1)[1]: v for k, v in arrays.items() if k.split(".", 1)[0] == str(number)}
+                column = _KINDS[entry["kind"]].restore(entry["column"], own)
+                start = made.n_features_out_
+                stop = start + len(column.feature_names())
+                made.blocks_.append(Block(column, str(entry["outcome"]), start, stop, float(entry["factor"])))
+            # A row of blanks goes through every column, and so through everything that a damaged file could break.
+            blank = pl.DataFrame({b.name: pl.Series([None, "x1"], dtype=pl.String) for b in made.blocks_})
+            on_disk = any(b.column.kind == "text model" or getattr(b.column, "model", None) for b in made.blocks_)
+            held = None if on_disk else made.encode(blank)
+            if held is not None and not np.isfinite(held.data if sp.issparse(held) else held).all():
+                raise ValueError("a value is not finite")
+        except (
+            KeyError,
+            TypeError,
+            AttributeError,
+            IndexError,
+            OverflowError,
+            ValueError,
+            pl.exceptions.PolarsError,
+        ) as error:
+            reason = " ".join(str(error).split())[:120] or type(error).__name__
+            raise ValueError(f"The table's encoding is damaged: {reason}. Fit the run again.") from None
+        return made
+
+    def save(self, folder: str | Path) -> None:
+        """Write ``encoder.json`` and ``encoder.npz`` into a folder, which is made where it is not there."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_arrays(folder / "encoder.npz", self.arrays())
+        write_text(folder / "encoder.json", json.dumps(self.to_json()))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> TableEncoder:
+        """The encoder that :meth:`save` wrote. Nothing is unpickled."""
+        folder = Path(folder)
+        try:
+            content = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ValueError(f"There is no encoder in {str(folder)!r}: encoder.json is missing.") from None
+        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+            raise ValueError(f"{folder / 'encoder.json'} is damaged.") from None
+        return cls.from_parts(content, load_arrays(folder / "encoder.npz", ()))
+
+    def with_picture_folder(self, folder: Path) -> TableEncoder:
+        """The same encoder for pictures whose names are relative to another folder."""
+        made: TableEncoder = copy(self)
+        made.blocks_ = [
+            replace(b, column=replace(b.column, root=str(folder))) if isinstance(b.column, PictureColumn) else b
+            for b in self.blocks_
+        ]
+        return made
+
+    def _fit(self, frame: pl.DataFrame) -> None:
+        if self.sparse not in (True, False, "auto"):
+            raise ValueError(f"`sparse` must be True, False or 'auto', but got {self.sparse!r}.")
+        if isinstance(self.text, str) or isinstance(self.drop, str):
+            raise TypeError("`text` and `drop` must be lists of column names, but got a single text.")
+        if not frame.height:
+            raise ValueError("The table has no rows.")
+        for option, names in (("text", self.text), ("drop", self.drop)):
+            wrong = [name for name in names if name not in frame.columns]
+            if wrong:
+                raise ValueError(f"`{option}` names {wrong[0]!r}, but the columns are {listed(frame.columns)}.")
+        rules = Rules(
+            tuple(self.text), self.text_model, self.image_folder, self.image_model, _decimal_sign(frame),
+            self.n_components, int(self.random_state),
+        )  # fmt: skip
+        used = [name for name in frame.columns if name not in self.drop]
+        choices = {name: choose_column(frame[name], rules) for name in used}
+        if not any(choice.column for choice in choices.values()):  # an id is better than nothing
+            choices = {name: choose_column(frame[name], replace(rules, keep_ids=True)) for name in used}
+        self.feature_names_in_ = np.array(frame.columns, dtype=object)
+        self.n_features_in_ = frame.width
+        self.outcomes_ = {name: choice.outcome for name, choice in choices.items()}
+        self.notes_ = _notes(choices)
+        self.blocks_: list[Block] = []
+        sample = frame[np.linspace(0, frame.height - 1, min(frame.height, 10_000)).astype(np.int64)]
+        for name, choice in choices.items():
+            if choice.column is None:
+                continue
+            start = self.n_features_out_
+            stop = start + len(choice.column.feature_names())
+            factor = _factor(choice.column, sample[name], _WEIGHT.get(choice.outcome, 1.0))
+            self.blocks_.append(Block(choice.column, choice.outcome, start, stop, factor))
+
+    def _sparse_output(self) -> bool:
+        if self.sparse != "auto":
+            return bool(self.sparse)
+        thin = sum(b.stop - b.start for b in self.blocks_ if b.column.kind in ("categories", "set"))
+        return self.n_features_out_ >= _WIDE and thin >= 0.75 * self.n_features_out_
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "blocks_"):
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError("This TableEncoder is not fitted yet. Call fit with a table first.")
+
+
+def _decimal_sign(frame: pl.DataFrame) -> str | None:
+    """The decimal sign that most of the columns have whose own is certain; ``None`` where none is."""
+    signs = []
+    for name in frame.columns:
+        if is_text(frame[name]):
+            found = find_format(text_values(frame[name].head(2000)))
+            if found is not None and found[1]:
+                signs.append(found[0].decimal)
+    return None if not signs else "," if 2 * signs.count(",") > len(signs) else "."
+
+
+def _with_blank_fields(frame: pl.DataFrame, missing: list[str]) -> tuple[pl.DataFrame, list[str]]:
+    """The table with a blank column ``a.b`` for every missing field b of a column a that is there."""
+    import polars as pl
+
+    tops = {name.split(".")[0] for name in frame.columns}
+    fields = [name for name in missing if "." in name and name.split(".")[0] in tops]
+    blank = [pl.Series(name, [None] * frame.height, dtype=pl.String) for name in fields]
+    return frame.with_columns(blank), [name for name in missing if name not in fields]
+
+
+def _factor(column: Column, sample: pl.Series, weight: float) -> float:
+    """What brings the total variance of the column's features to its weight."""
+    held = column.encode(sample)
+    held = held.toarray() if sp.issparse(held) else held
+    variance = float(held.astype(np.float64).var(axis=0).sum())
+    factor = np.sqrt(weight / variance) if variance > 1e-30 else 1.0
+    return float(factor)
+
+
+def _notes(choices: dict[str, Choice]) -> list[str]:
+    by: dict[str, list[str]] = {}
+    for name, choice in choices.items():
+        by.setdefault(choice.outcome, []).append(name)
+    widths = {n: len(c.column.feature_names()) for n, c in choices.items() if c.column is not None}
+    sized = {outcome: [f"{name} ({widths.get(name, 0)})" for name in names] for outcome, names in by.items()}
+    notes = []
+    for outcome, words in (
+        ("text", "Text, by its words"),
+        ("short text", "Short text, by its characters"),
+        ("text model", "Text, by the model"),
+        ("date", "Dates"),
+        ("categories", "One-hot encoded"),
+        ("set", "Lists of values, one feature each"),
+        ("vectors", "Vectors"),
+        ("pictures", "Pictures"),
+    ):
+        if outcome in by:
+            notes.append(f"{words}: {listed(sized[outcome])}.")
+    if "id" in by:
+        notes.append(f"Left out, ids (each row has its own): {listed(by['id'])}.")
+    same = [name for outcome in ("constant", "empty") for name in by.get(outcome, [])]
+    if same:
+        notes.append(f"Left out, constant or empty: {listed(same)}.")
+    for outcome in ("bytes", "vectors of different lengths", "lists of other things"):
+        if outcome in by:
+            notes.append(f"Left out, {outcome}: {listed(by[outcome])}.")
+    filled = [f"{name} ({choice.blank:,})" for name, choice in choices.items() if choice.blank and choice.column]
+    if filled:
+        notes.append(f"Missing values filled with the column's median: {listed(filled)}.")
+    for name, choice in choices.items():
+        if choice.said:
+            notes.append(f"Column {listed([name])}: {'; '.join(choice.said)}.")
+    return notes

@@ -1,0 +1,232 @@
+"""How a text file writes its table, found by looking at it: character encoding, separator, quotes, header."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from sobgnn.tables.columns import distinct_names, label_names, listed
+
+BLOCK_BYTES = 4 * 2**20
+_SAMPLE_CHARACTERS = 2**16
+_SAMPLE_RECORDS = 200
+_LONGEST_LINE = 64 * 2**20
+_SEPARATORS = (",", ";", "\t", "|")
+_SPOKEN = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a file writes its table.
+
+    Args:
+        encoding: Name of Python's codec.
+        separator: What stands between cells.
+        quote: What stands around cells that hold separators.
+        escape: What stands before a quote inside a cell, where quotes are not doubled.
+        columns: Distinct names.
+        skip: Records before the first row: the header, and titles above it.
+        has_header: Whether the file names its columns.
+        notes: What a reader may not expect.
+    """
+
+    encoding: str
+    separator: str
+    quote: str
+    escape: str | None
+    columns: tuple[str, ...]
+    skip: int
+    has_header: bool = True
+    notes: list[str] = field(default_factory=list)
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """The file's bytes, unpacked where its name ends in .gz."""
+    return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
+
+
+def find_encoding(path: Path) -> tuple[str, str | None]:
+    """Python's name for the file's character encoding, and a sentence about it unless it is plain UTF-8.
+
+    A byte order mark decides; without one, zero bytes at every second place mean UTF-16, and a file that is not UTF-8
+    throughout is Windows-1252, or Latin-1 where that does not define one of its bytes.
+    """
+    with open_bytes(path) as file:
+        start = file.read(4096)
+        for mark, name, said in (
+            (codecs.BOM_UTF8, "utf-8-sig", "UTF-8 with a byte order mark"),
+            (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"),
+            (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
+        ):
+            if start.startswith(mark):
+                return name, f"Read as {said}."
+        even, odd = start[0::2].count(0), start[1::2].count(0)
+        if len(start) >= 8 and max(even, odd) > 0.4 * len(start[0::2]) and min(even, odd) < 0.1 * len(start[0::2]):
+            return ("utf-16-be" if even > odd else "utf-16-le"), "Read as UTF-16 without a byte order mark."
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        bad = multiple = undefined = 0
+        block = start + file.read(BLOCK_BYTES)
+        while block:
+            text = decoder.decode(block)
+            wrong = text.count("\ufffd") - block.count(b"\xef\xbf\xbd")
+            bad += max(0, wrong)
+            multiple += 0 if text.isascii() else sum(1 for c in text[:100_000] if ord(c) > 127) - max(0, wrong)
+            undefined += sum(block.count(bytes([b])) for b in (0x81, 0x8D, 0x8F, 0x90, 0x9D))
+            block = file.read(BLOCK_BYTES)
+        bad += decoder.decode(b"", final=True).count("\ufffd")
+    if not bad:
+        return "utf-8", None
+    if multiple > 10 * bad:
+        return "utf-8", f"Read as UTF-8; {bad:,} bytes that are none were replaced."
+    return ("latin-1", "Read as Latin-1.") if undefined else ("cp1252", "Read as Latin-1 (Windows-1252).")
+
+
+def text_blocks(path: Path, encoding: str) -> Iterator[str]:
+    r"""The file's text in whole lines, a few million characters at a time; line ends are \n."""
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    rest, only_cr = "", None
+    with open_bytes(path) as file:
+        while True:
+            block = file.read(BLOCK_BYTES)
+            text = rest + decoder.decode(block, final=not block)
+            held = "\r" if text.endswith("\r") and block else ""
+            text = text[: len(text) - len(held)].replace("\r\n", "\n")
+            if only_cr is None and ("\r" in text or "\n" in text):
+                only_cr = "\n" not in text  # files of old Macs
+            if only_cr:
+                text = text.replace("\r", "\n")
+            cut = text.rfind("\n") + 1 if block else len(text)
+            rest = text[cut:] + held
+            if len(rest) > _LONGEST_LINE:
+                raise ValueError(f"{path.name} has a line of more than {_LONGEST_LINE:,} characters. It is no table.")
+            if cut:
+                yield text[:cut]
+            if not block:
+                return
+
+
+def find_layout(path: Path, label: str | None = None) -> Layout:
+    """Look at the beginning of the file. ``label`` is a column's name that the caller expects in the header."""
+    encoding, said = find_encoding(path)
+    sample = ""
+    for block in text_blocks(path, encoding):
+        sample += block
+        if len(sample) >= _SAMPLE_CHARACTERS:
+            sample = sample[: sample.find("\n", _SAMPLE_CHARACTERS) + 1] or sample
+            break
+    if not sample.strip():
+        raise ValueError(f"{path.name} is empty. Its first line must name the columns.")
+    if "\0" in sample[: sample.find("\n")]:
+        raise ValueError(f"{path.name} is not a CSV file: its first line holds zero bytes.")
+    notes = [] if said is None else [said]
+    named = re.match(r"\s*sep=(.)\n", sample)
+    quote, escape = _quotes(sample)
+    separator = named.group(1) if named else _separator(sample, quote, escape, path)
+    records = _records(sample, separator, quote, escape)
+    start = 1 if named else 0
+    filled = [i for i in range(start, len(records)) if any(cell.strip() for cell in records[i])]
+    if not filled:
+        raise ValueError(f"{path.name} is empty. Its first line must name the columns.")
+    width = Counter(len(records[i]) for i in filled[1:]).most_common(1)[0][0] if len(filled) > 1 else 0
+    head = filled[0]
+    for i in filled[:10]:  # titles and comments above the header have fewer cells
+        if len(records[i]) >= max(width, 1) or sum(1 for cell in records[i] if cell.strip()) > 1:
+            head = i
+            break
+    if head != filled[0]:
+        notes.append(f"Lines above the header were skipped: {sum(1 for i in filled if i < head)}.")
+    first = [cell.strip() for cell in records[head]]
+    rows = [records[i] for i in filled if i > head]
+    header = _is_header(first, rows, label)
+    if separator != "," and not path.name.lower().removesuffix(".gz").endswith(".tsv"):
+        notes.append(f"Cells are separated by {_SPOKEN.get(separator, repr(separator))}.")
+    names: Sequence[str | None] = first if header else [None] * max(width, len(first))
+    if header and len(first) >= 2 and width == len(first) + 1 and first[-1]:
+        names = ["row name", *first]  # as R writes it
+    if not header:
+        notes.append(f"The first line holds data, so columns are called column_1 to column_{len(names)}.")
+    columns = distinct_names(names)
+    repeated = [name for name, cell in zip(columns, names, strict=True) if cell and name != cell]
+    if repeated:
+        notes.append(f"Column names that repeat were numbered: {listed(repeated)}.")
+    return Layout(encoding, separator, quote, escape, tuple(columns), head + header, header, notes)
+
+
+def is_number(text: str) -> bool:
+    """Whether a cell is a number, with a decimal point or comma."""
+    try:
+        float(text.strip().replace(",", ".", 1))
+    except ValueError:
+        return False
+    return True
+
+
+def _quotes(sample: str) -> tuple[str, str | None]:
+    if (
+        '"' not in sample
+        and len(re.findall(r"(?:^|[,;\t|])'[^'\n]*'(?=[,;\t|]|$)", sample, re.M)) > sample.count("\n") / 2
+    ):
+        return "'", None
+    return '"', "\\" if re.search(r'[^\\]\\"[^,;\t|\n]', sample) else None
+
+
+def _records(sample: str, separator: str, quote: str, escape: str | None) -> list[list[str]]:
+    lines = sample.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    found: list[list[str]] = []
+    reader = csv.reader((line + "\n" for line in lines), delimiter=separator, quotechar=quote, escapechar=escape)
+    try:
+        for record in reader:
+            found.append(record)
+            if len(found) >= _SAMPLE_RECORDS:
+                break
+    except csv.Error:
+        pass
+    if len(found) < min(3, len(lines)):  # an open quote has swallowed the lines
+        literal = [line.split(separator) for line in lines[:_SAMPLE_RECORDS]]
+        return literal if len(found) < len(literal) and sample.count(quote) % 2 else found
+    return found
+
+
+def _separator(sample: str, quote: str, escape: str | None, path: Path) -> str:
+    best, score = None, (0.0, 0)
+    for sign in _SEPARATORS:
+        counts = [len(record) for record in _records(sample, sign, quote, escape) if any(c.strip() for c in record)]
+        if not counts:
+            continue
+        common = Counter(counts).most_common()
+        mode = max(count for count, number in common if number == common[0][1])
+        if mode < 2:
+            continue
+        share = counts.count(mode) / len(counts) * (1.0 if counts[0] in (mode, mode - 1) and counts[0] > 1 else 0.5)
+        if (round(share, 2), mode) > score:
+            best, score = sign, (round(share, 2), mode)
+    if best is not None and score[0] >= 0.5:
+        return best
+    line = next(line for line in sample.split("\n") if line.strip())
+    return max(_SEPARATORS, key=line.count)
+
+
+def _is_header(first: list[str], rows: list[list[str]], label: str | None) -> bool:
+    """Whether the first record names columns: it does unless it is as numeric as the records below it."""
+    if label_names(first) or (label is not None and label in first) or not rows:
+        return True
+    columns = [[row[i].strip() for row in rows if i < len(row) and row[i].strip()] for i in range(len(first))]
+    numeric = [i for i, cells in enumerate(columns) if cells and all(is_number(cell) for cell in cells)]
+    if not numeric or not all(is_number(first[i]) for i in numeric):
+        return True
+    whole = [int(first[i]) for i in numeric if re.fullmatch(r"\d{1,9}", first[i])]
+    if len(whole) < len(numeric) or len(whole) < 3:
+        return False
+    # Numbers that count columns, or years, are names too.
+    counting = all(b - a == 1 for a, b in itertools.pairwise(whole))
+    return counting and (whole[0] in (0, 1) or 1800 < whole[0] < 2100)

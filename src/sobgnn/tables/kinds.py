@@ -1,0 +1,199 @@
+"""Which kind a column is, found by looking at its cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sobgnn.tables.categories import MOST_CATEGORIES, CategoryColumn, SetColumn, find_sets
+from sobgnn.tables.columns import Column, is_text, text_values
+from sobgnn.tables.dates import DateColumn, looks_like_dates
+from sobgnn.tables.numbers import NumberColumn, NumberFormat, find_format
+from sobgnn.tables.pictures import PictureColumn, names_pictures
+from sobgnn.tables.text import ModelColumn, TextColumn, choose_analyzer
+from sobgnn.tables.vectors import VectorColumn, as_lists
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# Fewer rows than this are too few to tell an id from a number by looking.
+_LEAST_ROWS = 20
+_ID_NAME = (
+    r"(?i)^(?:(?:row|record|ticket|case|customer|user|order|item|sample|patient)[\s_-]?"
+    r"(?:id|uuid|guid|nr|no|number|key|index|idx)|id|uuid|guid|unnamed: 0|row[ _]?names?|rowid|.*_id"
+    r"|(?-i:.*[a-z]ID))\.?$"
+)
+_UUID = r"^\{?[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$"
+
+
+@dataclass
+class Choice:
+    """What became of a column.
+
+    Args:
+        column: The fitted column, or ``None`` where it is left out.
+        outcome: What it is, in a word or two: ``number``, ``id``, ``constant``, …
+        said: What a reader may not expect.
+        blank: Cells of a number column that were filled with its median.
+    """
+
+    column: Column | None
+    outcome: str
+    said: list[str] = field(default_factory=list)
+    blank: int = 0
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the user said beforehand, and what the whole table says.
+
+    Args:
+        text: Columns that are text, whatever they look like.
+        text_model: Folder of a text model, for columns of words.
+        image_folder: Where names of pictures start, or ``None``.
+        image_model: File of a model for pictures.
+        decimal: The decimal sign where a column alone does not tell.
+        components: Most coordinates of a text column; ``None`` for the usual.
+        seed: Of the SVD.
+        keep_ids: Whether columns that look like ids are used.
+    """
+
+    text: tuple[str, ...] = ()
+    text_model: str | Path | None = None
+    image_folder: str | Path | None = None
+    image_model: str | Path | None = None
+    decimal: str | None = None
+    components: int | None = None
+    seed: int = 0
+    keep_ids: bool = False
+
+
+def choose_column(series: pl.Series, rules: Rules) -> Choice:
+    """The fitted column and how it is called."""
+    import polars as pl
+
+    if series.name in rules.text:
+        return _text(series, text_values(series.cast(pl.String, strict=False)), rules)
+    if rules.image_folder is not None and names_pictures(series, Path(rules.image_folder)):
+        seen, said = PictureColumn.fit(series, Path(rules.image_folder), rules.image_model)
+        return Choice(seen, "pictures", said)
+    if series.dtype == pl.Null or series.null_count() == series.len():
+        return Choice(None, "empty")
+    if series.dtype.is_nested():
+        return _nested(series)
+    if series.dtype == pl.Binary:
+        return Choice(None, "bytes")
+    if series.dtype.is_temporal() and series.dtype != pl.Duration:
+        return _date(series)
+    if not is_text(series):
+        if not rules.keep_ids and looks_like_id(series):
+            return Choice(None, "id")
+        if series.dtype.is_integer() and looks_like_dates(text_values(series)):
+            return _date(series)
+        return _number(series, NumberFormat())
+    text = text_values(series)
+    if text.null_count() == text.len():
+        return Choice(None, "empty")
+    distinct = text.drop_nulls().n_unique()
+    if distinct == 1 and not text.null_count():
+        return Choice(None, "constant")
+    if not rules.keep_ids and looks_like_id(text):
+        return Choice(None, "id")
+    if distinct > 2 and looks_like_dates(text):
+        return _date(series)
+    style = find_format(text, rules.decimal)
+    if style is not None:
+        return _number(series, style[0])
+    if as_lists(series) is not None:
+        return _nested(series)
+    if looks_like_dates(text):
+        return _date(series)
+    sign = find_sets(text) if distinct > 2 else None
+    if sign is not None and distinct > MOST_CATEGORIES // 2:
+        held = SetColumn.fit(series, sign, rare_below(series.len()))
+        return Choice(held, "set" if held else "constant")
+    if distinct <= MOST_CATEGORIES and not _hardly_repeats(text, distinct):
+        category = CategoryColumn.fit(series, rare_below(series.len()))
+        return Choice(category, "categories" if category else "constant")
+    return _text(series, text, rules)
+
+
+def _hardly_repeats(text: pl.Series, distinct: int) -> bool:
+    """Whether values are mostly different although they are few: text of a small table, not categories."""
+    if 2 * distinct <= text.len() - text.null_count():
+        return False
+    return distinct > 8 or (distinct > 2 and choose_analyzer(text) == "words")
+
+
+def rare_below(rows: int) -> int:
+    """Values in fewer rows than this are rare."""
+    return 1 if rows < 50 else max(2, rows // 1000)
+
+
+def looks_like_id(series: pl.Series) -> bool:
+    """Whether the cells only tell rows apart: all different, none blank, and numbered, all of one shape, or so called.
+
+    Numbers are ids where they are whole and fill their range nearly without gaps, or where the column's name says so.
+    """
+    import polars as pl
+
+    if series.len() < 3 or series.null_count() or series.dtype.is_float() or series.n_unique() < series.len():
+        return False
+    named = bool(pl.Series([series.name]).str.contains(_ID_NAME)[0])
+    if series.dtype.is_integer() or (is_text(series) and series.str.contains(r"^[+-]?\d{1,18}$").all()):
+        if named:
+            return True
+        number = series.cast(pl.Int64, strict=False)
+        if number.null_count() or series.len() < _LEAST_ROWS:
+            return False
+        ordered = np.sort(number.to_numpy())
+        return bool(ordered[-1] - ordered[0] < 1.05 * len(ordered))
+    if not is_text(series):
+        return False
+    if series.str.contains(_UUID).all() or (named and not series.str.contains(r"\s").any()):
+        return True
+    if series.len() < _LEAST_ROWS or series.str.contains(r"^\d+[.,]\d+$").any():
+        return False
+    # One shape such as AB-9999 with a counter in it: letters that never change and digits that differ.
+    counter = series.str.extract(r"(\d{2,18})\D*$")
+    fixed = series.str.replace(r"\d{2,18}(\D*)$", "#$1")
+    return bool(not counter.null_count() and fixed.n_unique() == 1 and bool(series.str.contains(r"^\p{L}").all()))
+
+
+def _number(series: pl.Series, style: NumberFormat) -> Choice:
+    column, said, blank = NumberColumn.fit(series, style)
+    if column is not None and style.decimal == "," and not style.plain and text_values(series).str.contains(",").any():
+        said = ["decimal commas", *said]
+    if column is not None and style.unit:
+        said = [f"unit {style.unit!r} taken off", *said]
+    return Choice(column, "number" if column else "constant", said, blank)
+
+
+def _date(series: pl.Series) -> Choice:
+    column, said = DateColumn.fit(series)
+    return Choice(column, "date" if column else "constant", said)
+
+
+def _nested(series: pl.Series) -> Choice:
+    import polars as pl
+
+    if as_lists(series) is not None:
+        column, said = VectorColumn.fit(series)
+        return Choice(column, "vectors" if column else said[0] if said else "constant", said if column else [])
+    if isinstance(series.dtype, pl.List) and series.dtype.inner in (pl.String, pl.Categorical, pl.Enum):
+        held = SetColumn.fit(series, "", rare_below(series.len()))
+        return Choice(held, "set" if held else "constant")
+    return Choice(None, "lists of other things")
+
+
+def _text(series: pl.Series, text: pl.Series, rules: Rules) -> Choice:
+    if text.drop_nulls().n_unique() < 2:
+        return Choice(None, "constant" if text.drop_nulls().len() else "empty")
+    analyzer = choose_analyzer(text)
+    if rules.text_model is not None and (analyzer == "words" or series.name in rules.text):
+        return Choice(ModelColumn.fit(text.rename(series.name), rules.text_model), "text model")
+    column = TextColumn.fit(text.rename(series.name), analyzer, rules.components, rules.seed)
+    return Choice(column, "text" if analyzer == "words" else "short text") if column else Choice(None, "constant")

@@ -1,0 +1,72 @@
+"""The label column: codes and the classes they stand for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sobgnn.tables.columns import text_values
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# A column of more distinct values than this, most of them in a single row, holds no classes.
+_MANY = 20
+# Whole numbers as programs write them. 007 and 01 are names: their zeros would be lost.
+_WHOLE = r"^[+-]?(?:0|[1-9]\d{0,15})(?:\.0*)?$"
+
+
+def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], list[str] | list[int], list[str]]:
+    """Codes [N] with -1 for unlabelled rows, the classes they stand for, and notes.
+
+    Whole numbers stay numbers, anything else is text: where one label is written 007, all are text. Blank cells are
+    unlabelled, and so is -1 among whole numbers, unless only one other class would be left: -1 and 1 are then taken as
+    the two classes.
+    """
+    import polars as pl
+
+    if series.dtype.is_nested() or series.dtype in (pl.Binary, pl.Object):
+        raise ValueError(f"The label column {name!r} must hold text or numbers, but holds {series.dtype}.")
+    text = text_values(series)
+    known = text.drop_nulls()
+    if not known.len():
+        raise ValueError(f"The label column {name!r} is empty. Give at least one row of each class its label.")
+    distinct: list[Any] = known.unique().sort().to_list()
+    values = pl.Series(distinct, dtype=pl.String)
+    number = values.cast(pl.Float64, strict=False)
+    notes: list[str] = []
+    numbers = not number.null_count()
+    whole = numbers and bool((number == number.round()).all()) and bool(values.str.contains(_WHOLE).all())
+    if numbers and not whole and len(distinct) > _MANY and bool((number != number.round()).any()):
+        raise ValueError(
+            f"The label column {name!r} holds {len(distinct):,} distinct fractions, which look like measurements. "
+            "Name a column of classes with --label."
+        )
+    if len(distinct) > _MANY and 2 * len(distinct) > known.len():
+        raise ValueError(
+            f"The label column {name!r} holds {len(distinct):,} distinct values in {known.len():,} labelled rows, "
+            "which look like ids. Name a column of classes with --label."
+        )
+    keys = text
+    if whole:
+        keys = text.cast(pl.Float64).cast(pl.Int64)
+        distinct = keys.drop_nulls().unique().sort().to_list()
+        others = [value for value in distinct if value != -1]
+        if len(others) < len(distinct):
+            if len(others) > 1:
+                notes.append(f"Rows with label -1 count as unlabelled: {(keys == -1).sum():,}.")
+                keys, distinct = keys.replace(-1, None), others
+            else:
+                distinct = [str(value) for value in distinct]
+                keys = keys.cast(pl.String)
+        elif distinct[0] < 0:  # the estimator keeps negative whole numbers for itself
+            distinct = [str(value) for value in distinct]
+            keys = keys.cast(pl.String)
+    if len(distinct) < 2:
+        raise ValueError(
+            f"The label column {name!r} holds a single class, {distinct[0]!r:.60}. At least two are needed."
+        )
+    codes = keys.replace_strict(distinct, list(range(len(distinct))), default=-1, return_dtype=pl.Int64)
+    return codes.to_numpy().astype(np.int64), distinct, notes

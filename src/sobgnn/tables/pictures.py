@@ -1,0 +1,249 @@
+"""Pictures: folders of them, columns that name them, and what is seen in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from sobgnn.tables.columns import Arrays, is_text, text_values
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+UNLABELLED = ("unlabelled", "unlabeled", "unknown", "unsorted")
+SIDE, CELL, BINS = 32, 4, 9
+_MODEL_SIDE, _MODEL_BATCH = 224, 32
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class PictureColumn:
+    """Pictures named by a column: pixels at 32 × 32 and histograms of oriented gradients, or a model's vectors.
+
+    Both parts are centred and have the same total variance. A picture that cannot be read is the mean.
+
+    Args:
+        name: The column.
+        root: Folder that relative names start from.
+        model: File of a TorchScript or exported model, or ``None``. It gets float32 [B, 3, 224, 224], normalised as is
+            usual for ImageNet, and returns [B, ...].
+        center: Mean of the features, [width].
+        factors: What features are multiplied with, [width].
+    """
+
+    kind: ClassVar[str] = "pictures"
+    name: str
+    root: str
+    model: str | None
+    center: npt.NDArray[np.float32]
+    factors: npt.NDArray[np.float32]
+    _loaded: list[Any] = field(default_factory=list, compare=False, repr=False)
+
+    @classmethod
+    def fit(cls, series: pl.Series, root: Path, model: str | Path | None = None) -> tuple[PictureColumn, list[str]]:
+        """The column whose features are centred on the pictures given; and what a reader may not expect."""
+        empty = np.zeros(0, np.float32)
+        bare = cls(series.name, str(root), None if model is None else str(model), empty, empty)
+        sample = series[np.linspace(0, series.len() - 1, min(series.len(), 5000)).astype(np.int64)]
+        features, broken = bare._features(text_values(sample).to_list())
+        good = features[~broken]
+        if 2 * len(good) < len(features):
+            wrong = sample[int(np.flatnonzero(broken)[0])]
+            raise ValueError(
+                f"{int(broken.sum())} of {len(features)} pictures cannot be read, such as {str(wrong)[:100]!r}. "
+                f"Their names must be relative to {root}."
+            )
+        variance = good.var(axis=0, dtype=np.float64)
+        factors = np.ones(features.shape[1])
+        pixels = features.shape[1] if model is not None else 3 * SIDE * SIDE
+        for part in (slice(0, pixels), slice(pixels, None)):
+            total = float(variance[part].sum())
+            factors[part] = 1 / np.sqrt(total) if total > 0 else 0.0
+        said = [f"{int(broken.sum()):,} pictures that cannot be read, set to the mean"] if broken.any() else []
+        center = good.mean(axis=0, dtype=np.float64)
+        return replace(bare, center=center.astype(np.float32), factors=factors.astype(np.float32)), said
+
+    def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
+        """Features float32 [rows, width]."""
+        out = np.zeros((series.len(), len(self.center)), np.float32)
+        if not series.len():
+            return out
+        features, broken = self._features(text_values(series).to_list())
+        out[~broken] = (features[~broken] - self.center) * self.factors
+        return out
+
+    def path(self, name: str) -> Path:
+        """Where the picture of that name is."""
+        return Path(self.root) / name
+
+    def _features(self, names: Sequence[str | None]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+        paths = [None if name is None else self.path(name) for name in names]
+        if self.model is None:
+            return see(paths)
+        if not self._loaded:
+            self._loaded.append(load_image_model(self.model))
+        return _by_model(paths, self._loaded[0])
+
+    def feature_names(self) -> list[str]:
+        """The column's name with the feature's number."""
+        return [f"{self.name} [{i}]" for i in range(len(self.center))]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"name": self.name, "root": self.root, "model": self.model}
+
+    def arrays(self) -> Arrays:
+        """Mean and factors."""
+        return {"center": self.center, "factors": self.factors}
+
+    @classmethod
+    def restore(cls, content: dict[str, Any], arrays: Arrays) -> PictureColumn:
+        """The column that :meth:`to_json` and :meth:`arrays` took apart."""
+        center, factors = (np.ascontiguousarray(arrays[key], dtype=np.float32) for key in ("center", "factors"))
+        model = None if content["model"] is None else str(content["model"])
+        width = 3 * SIDE * SIDE + (SIDE // CELL) ** 2 * BINS
+        if center.ndim != 1 or center.shape != factors.shape or (model is None and len(center) != width):
+            raise ValueError("shapes of the arrays")
+        return cls(str(content["name"]), str(content["root"]), model, center, factors)
+
+
+def see(paths: Sequence[Path | None]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+    """Pixels and oriented gradients [pictures, 3072 + 576], and which pictures cannot be read."""
+    cells = SIDE // CELL
+    pixels = np.zeros((len(paths), SIDE, SIDE, 3), np.float32)
+    broken = np.zeros(len(paths), np.bool_)
+    for number, path in enumerate(paths):
+        held = _read(path, SIDE)
+        broken[number] = held is None
+        if held is not None:
+            pixels[number] = held
+    hog = np.empty((len(paths), cells * cells * BINS), np.float32)
+    for start in range(0, len(paths), 256):
+        hog[start : start + 256] = oriented_gradients(pixels[start : start + 256].mean(axis=3))
+    return np.concatenate([pixels.reshape(len(paths), -1), hog], axis=1), broken
+
+
+def oriented_gradients(grey: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Histograms [B, cells * cells * 9] of the gradients' directions, without sign, in cells of 4 × 4 pixels.
+
+    A pixel adds the gradient's size to the two nearest of 9 directions. Each cell is divided by the length of the
+    histograms of the 3 × 3 cells around it, so that light and contrast do not count.
+    """
+    count, side, _ = grey.shape
+    cells = side // CELL
+    dy, dx = np.gradient(grey, axis=1), np.gradient(grey, axis=2)
+    size = np.hypot(dx, dy)
+    angle = (np.arctan2(dy, dx) % np.pi) * (BINS / np.pi)
+    low = np.floor(angle).astype(np.int64) % BINS
+    share = angle - np.floor(angle)
+    out = np.zeros((count, cells, cells, BINS), np.float32)
+    place = np.arange(side) // CELL
+    index = (np.arange(count)[:, None, None], place[None, :, None], place[None, None, :])
+    np.add.at(out, (*index, low), size * (1 - share))
+    np.add.at(out, (*index, (low + 1) % BINS), size * share)
+    square = np.pad(np.square(out).sum(axis=3), ((0, 0), (1, 1), (1, 1)))
+    around = sum(square[:, i : i + cells, j : j + cells] for i in range(3) for j in range(3))
+    return np.asarray(out / np.sqrt(around + 1e-3)[..., None], dtype=np.float32).reshape(count, -1)
+
+
+def list_pictures(folder: Path) -> list[str]:
+    """Names of all pictures under a folder, relative to it, sorted; hidden ones are left out."""
+    found = [p.relative_to(folder) for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file()]
+    return sorted(p.as_posix() for p in found if not any(part.startswith(".") for part in p.parts))
+
+
+def folder_labels(names: Sequence[str]) -> list[str | None]:
+    """The first folder of each name, ``None`` where it has none or one that means unlabelled."""
+    first = [name.split("/")[0] if "/" in name else None for name in names]
+    return [None if label is None or label.lower() in UNLABELLED else label for label in first]
+
+
+def names_pictures(series: pl.Series, root: Path) -> bool:
+    """Whether a column names pictures that are there."""
+    if not is_text(series):
+        return False
+    known = text_values(series).drop_nulls().head(200)
+    pattern = "(?i)(?:" + "|".join(suffix.replace(".", r"\.") for suffix in SUFFIXES) + ")$"
+    if not known.len() or known.str.contains(pattern).mean() < 0.9:  # type: ignore[operator]
+        return False
+    return any(_is_file(root / name) for name in known.head(20).to_list())
+
+
+def load_image_model(file: str | Path) -> Any:
+    """A function from float32 [B, 3, 224, 224] to vectors, from a TorchScript (.pt) or exported (.pt2) file."""
+    import warnings
+
+    import torch
+
+    path = Path(file)
+    if not path.is_file():
+        raise ValueError(f"There is no file {str(path)!r} with an image model. Nothing is downloaded: copy one there.")
+    try:
+        if path.suffix == ".pt2":
+            return torch.export.load(path).module()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return torch.jit.load(str(path), map_location="cpu").eval()  # type: ignore[no-untyped-call]
+    except Exception as error:  # torch raises anything, from RuntimeError to IndexError
+        reason = " ".join(str(error).split())[:120]
+        raise ValueError(f"{path} is no TorchScript or exported model: {reason}") from None
+
+
+def _by_model(paths: Sequence[Path | None], model: Any) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+    import torch
+
+    parts, broken = [], np.zeros(len(paths), np.bool_)
+    mean, deviation = np.array(_MEAN, np.float32), np.array(_DEVIATION, np.float32)
+    for start in range(0, len(paths), _MODEL_BATCH):
+        pixels = np.zeros((len(paths[start : start + _MODEL_BATCH]), _MODEL_SIDE, _MODEL_SIDE, 3), np.float32)
+        for number, path in enumerate(paths[start : start + _MODEL_BATCH]):
+            held = _read(path, _MODEL_SIDE)
+            broken[start + number] = held is None
+            if held is not None:
+                pixels[number] = (held - mean) / deviation
+        try:
+            with torch.no_grad():
+                found = model(torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))))
+        except RuntimeError as error:
+            reason = " ".join(str(error).split())[-160:]
+            raise ValueError(f"The image model does not take [B, 3, 224, 224]: {reason}") from None
+        parts.append(torch.nan_to_num(found).reshape(len(pixels), -1).float().numpy())
+    return np.concatenate(parts), broken
+
+
+def _read(path: Path | None, side: int) -> npt.NDArray[np.float32] | None:
+    """RGB in [0, 1], [side, side, 3]; ``None`` where there is no picture."""
+    import warnings
+
+    from PIL import Image, ImageOps
+
+    if path is None:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(path) as image:
+                image.draft("RGB", (2 * side, 2 * side))
+                upright = ImageOps.exif_transpose(image)
+                if upright.mode in ("I", "I;16", "F"):
+                    values = np.asarray(upright, np.float32)
+                    top = float(values.max()) or 1.0
+                    upright = Image.fromarray((255 * np.clip(values / top, 0, 1)).astype(np.uint8))
+                small = upright.convert("RGBA" if "transparency" in upright.info else "RGB").convert("RGB")
+                pixels = np.asarray(small.resize((side, side), Image.Resampling.BOX), np.float32)
+                return np.asarray(pixels / 255, dtype=np.float32)
+    except Exception:  # a damaged picture makes Pillow raise anything
+        return None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False

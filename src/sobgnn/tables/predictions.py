@@ -1,0 +1,57 @@
+"""Predictions as CSV that a spreadsheet can open without running what the data says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def write_predictions(
+    file: IO[bytes],
+    classes: Sequence[Any],
+    first_row: int,
+    label: npt.NDArray[Any],
+    probability: npt.NDArray[Any],
+    ids: npt.NDArray[Any] | None,
+    *,
+    header: bool,
+) -> int:
+    """Append rows: row, id where there are ids, label, and ``probability_<class>`` for each class.
+
+    Text that a spreadsheet would run as a formula gets ' before it; returns in how many cells.
+    """
+    import polars as pl
+
+    columns: dict[str, Any] = {"row": np.arange(first_row, first_row + len(label))}
+    count = 0
+    texts = {} if ids is None else {"id": [str(value) for value in ids.tolist()]}
+    for name, values in {**texts, "label": [str(value) for value in label.tolist()]}.items():
+        safe = [neutral(value) for value in values]
+        count += sum(a is not b for a, b in zip(safe, values, strict=True))
+        columns[name] = pl.Series(safe, dtype=pl.String)
+    for index, name in enumerate(classes):
+        columns[f"probability_{name}"] = probability[:, index].astype(np.float64)
+    pl.DataFrame(columns).write_csv(file, include_header=header, float_precision=6)
+    return count
+
+
+def neutral(text: str) -> str:
+    """The text, with ' before it where a spreadsheet would run it as a formula; numbers stay as they are."""
+    return f"'{text}" if is_formula(text) else text
+
+
+def is_formula(text: str) -> bool:
+    """Whether a spreadsheet would take the cell for a formula: it begins with =, +, -, @, tab or return.
+
+    Numbers and single signs are none.
+    """
+    if len(text) < 2 or text[0] not in "=+-@\t\r":
+        return False
+    try:
+        float(text)
+    except ValueError:
+        return True
+    return text[0] in "\t\r"

@@ -1,0 +1,275 @@
+"""Columns of text: TF-IDF of n-grams, reduced by a truncated SVD; or a model on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from sobgnn.tables.columns import Arrays, text_values
+from sobgnn.tables.grams import CharacterGrams, WordGrams, chunks
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Analyzer = Literal["words", "characters"]
+# Vocabulary and SVD are learned on this many texts, evenly spaced; more of them change neither.
+_SAMPLE = 20_000
+_OVERSAMPLING, _POWER_ITERATIONS = 10, 2
+_FEWEST, _MOST = 16, 128  # coordinates
+
+
+@dataclass(frozen=True)
+class TextColumn:
+    r"""Text as coordinates of a truncated SVD of its TF-IDF, each row divided by its length.
+
+    .. math:: t_{ij} = (1 + \ln n_{ij}) \, (\ln \tfrac{N + 1}{N_j})^p, \qquad z_i = u(u(t_i) V)
+
+    with n_ij how often gram j occurs in text i, N_j in how many of N texts, u the division by the length, V the first
+    right singular vectors. ``"words"`` counts words with p = 2, ``"characters"`` three and four characters with p = 1.
+    A blank text becomes the direction opposite to the mean: at 0 it would be near to every other text.
+
+    The number of coordinates is 1.2 √N, between 16 and 128. These choices were measured by how often the 10 nearest
+    neighbours of a newsgroup post share its group (`benchmarks/tables_text.py`, results/tables.md): p = 2 instead of
+    the usual 1 + ln, and words without pairs of words, gain most.
+
+    Args:
+        name: As in the table.
+        grams: The vocabulary.
+        idf: float32 [grams].
+        basis: V, float32 [grams, components].
+        center: Mean of z, [components].
+    """
+
+    kind: ClassVar[str] = "text"
+    name: str
+    grams: WordGrams | CharacterGrams
+    idf: npt.NDArray[np.float32]
+    basis: npt.NDArray[np.float32]
+    center: npt.NDArray[np.float32]
+
+    @classmethod
+    def fit(
+        cls, series: pl.Series, analyzer: Analyzer, components: int | None = None, seed: int = 0
+    ) -> TextColumn | None:
+        """The fitted column with at most ``components`` coordinates, or ``None`` where texts share no gram."""
+        known = text_values(series).drop_nulls()
+        if known.len() > _SAMPLE:
+            known = known.gather(np.linspace(0, known.len() - 1, _SAMPLE).astype(np.int64))
+        least, most = (1 if known.len() < 50 else 2 if known.len() < 2000 else 3), 0.5 if known.len() >= 20 else 1.0
+        grams = (WordGrams if analyzer == "words" else CharacterGrams).fit(known, least, most)
+        if not grams.size:
+            grams = CharacterGrams.fit(known, 1, 1.0)
+        if not grams.size:
+            return None
+        counts = sp.vstack([grams.counts(chunk) for chunk in chunks(known)], format="csr")
+        held = np.maximum(np.bincount(counts.indices, minlength=grams.size), 1)
+        power = 2 if isinstance(grams, WordGrams) else 1
+        idf = (np.log((1 + counts.shape[0]) / held) ** power).astype(np.float32)
+        weights = _tfidf(counts, idf)
+        usual = int(np.clip(round(1.2 * np.sqrt(known.len())), _FEWEST, _MOST))
+        rank = min(components or usual, grams.size, known.len())
+        basis = right_singular_vectors(weights, rank, seed)
+        z = _unit(weights @ basis)
+        return cls(series.name, grams, idf, basis, z.mean(axis=0).astype(np.float32))
+
+    def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
+        """Features float32 [rows, components], centred."""
+        import polars as pl
+
+        text = text_values(series)
+        # Equal texts are counted once: short strings repeat.
+        unique = text.unique(maintain_order=True)
+        values = unique.to_frame("text").with_columns(place=pl.int_range(pl.len()))
+        place = pl.DataFrame({"text": text}).join(
+            values, on="text", how="left", nulls_equal=True, maintain_order="left"
+        )
+        out = np.empty((unique.len(), self.basis.shape[1]), np.float32)
+        start = 0
+        for chunk in chunks(unique):
+            z = _unit(_tfidf(self.grams.counts(chunk), self.idf) @ self.basis)
+            out[start : start + len(z)] = _blank_rows_away(z, self.center) - self.center
+            start += len(z)
+        index = place["place"].to_numpy()
+        return out if len(index) == len(out) and (index == np.arange(len(out))).all() else out[index]
+
+    def feature_names(self) -> list[str]:
+        """The column's name with the component's number."""
+        return [f"{self.name} [{i}]" for i in range(self.basis.shape[1])]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values: the vocabulary's text."""
+        if isinstance(self.grams, WordGrams):
+            return {"name": self.name, "words": list(self.grams.words)}
+        return {"name": self.name, "alphabet": self.grams.alphabet}
+
+    def arrays(self) -> Arrays:
+        """The vocabulary's codes, weights and basis."""
+        codes = {} if isinstance(self.grams, WordGrams) else {"codes": self.grams.grams}
+        return {**codes, "idf": self.idf, "basis": self.basis, "center": self.center}
+
+    @classmethod
+    def restore(cls, content: dict[str, Any], arrays: Arrays) -> TextColumn:
+        """The column that :meth:`to_json` and :meth:`arrays` took apart."""
+        idf, basis, center = (arrays[key] for key in ("idf", "basis", "center"))
+        grams: WordGrams | CharacterGrams
+        if "words" in content:
+            if not all(isinstance(word, str) for word in content["words"]):
+                raise ValueError("words")
+            grams = WordGrams(tuple(content["words"]))
+        else:
+            grams = CharacterGrams(str(content["alphabet"]), arrays["codes"].astype(np.int64))
+        if idf.shape != (grams.size,) or basis.shape[:1] != (grams.size,) or center.shape != basis.shape[1:]:
+            raise ValueError("shapes of the arrays")
+        floats = (np.ascontiguousarray(part, dtype=np.float32) for part in (idf, basis, center))
+        return cls(str(content["name"]), grams, *floats)
+
+
+@dataclass(frozen=True)
+class ModelColumn:
+    """Text as the vectors of a sentence-transformers or model2vec folder, each divided by its length.
+
+    Args:
+        name: As in the table.
+        folder: Where the model is; nothing is downloaded.
+        width: Length of its vectors.
+        center: Their mean, [width].
+    """
+
+    kind: ClassVar[str] = "text model"
+    name: str
+    folder: str
+    width: int
+    center: npt.NDArray[np.float32]
+    _model: list[Any] = field(default_factory=list, compare=False, repr=False)
+
+    @classmethod
+    def fit(cls, series: pl.Series, folder: str | Path) -> ModelColumn:
+        """The column whose vectors are centred on those of the texts given."""
+        bare = cls(series.name, str(folder), 0, np.zeros(0, np.float32), [load_text_model(folder)])
+        known = text_values(series).drop_nulls().head(_SAMPLE)
+        z = bare._vectors(known.to_list() or [""])
+        return cls(series.name, str(folder), z.shape[1], z.mean(axis=0), bare._model)
+
+    def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
+        """Features float32 [rows, width], centred."""
+        texts = text_values(series).to_list()
+        out = np.zeros((len(texts), self.width), np.float32)
+        held = [i for i, text in enumerate(texts) if text is not None]
+        if held:
+            out[held] = self._vectors([texts[i] for i in held])
+        return _blank_rows_away(out, self.center) - self.center
+
+    def _vectors(self, texts: list[str]) -> npt.NDArray[np.float32]:
+        if not self._model:
+            self._model.append(load_text_model(self.folder))
+        found = np.asarray(self._model[0](texts), dtype=np.float32)
+        return _unit(np.nan_to_num(found.reshape(len(texts), -1)))
+
+    def feature_names(self) -> list[str]:
+        """The column's name with the coordinate's number."""
+        return [f"{self.name} [{i}]" for i in range(self.width)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values: the folder, not the model."""
+        return {"name": self.name, "folder": self.folder, "width": self.width}
+
+    def arrays(self) -> Arrays:
+        """The mean."""
+        return {"center": self.center}
+
+    @classmethod
+    def restore(cls, content: dict[str, Any], arrays: Arrays) -> ModelColumn:
+        """The column that :meth:`to_json` and :meth:`arrays` took apart."""
+        center = np.ascontiguousarray(arrays["center"], dtype=np.float32)
+        if center.shape != (int(content["width"]),):
+            raise ValueError("shapes of the arrays")
+        return cls(str(content["name"]), str(content["folder"]), int(content["width"]), center)
+
+
+def load_text_model(folder: str | Path) -> Callable[[list[str]], Any]:
+    """A function from texts to vectors [texts, width], from a local folder; never from the network."""
+    import importlib.util
+
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ValueError(
+            f"There is no folder {str(folder)!r} with a text model. Nothing is downloaded: copy one there."
+        )
+    static = (folder / "config.json").is_file() and not (folder / "modules.json").is_file()
+    names = ("model2vec", "sentence_transformers") if static else ("sentence_transformers", "model2vec")
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            continue
+        module = importlib.import_module(name)
+        if name == "model2vec":
+            model = module.StaticModel.from_pretrained(str(folder))
+            return lambda texts: model.encode(texts)
+        model = module.SentenceTransformer(str(folder), local_files_only=True)
+        return lambda texts: model.encode(texts, show_progress_bar=False)
+    raise ValueError(
+        "A text model needs the package sentence-transformers or model2vec, and neither is installed. "
+        'Install one with `pip install "sobgnn[text]"`, or leave the text model out.'
+    )
+
+
+def choose_analyzer(text: pl.Series) -> Analyzer:
+    """``"words"`` for text of several words each, ``"characters"`` for short strings and unspaced scripts."""
+    sample = text.drop_nulls().head(2000)
+    if not sample.len():
+        return "characters"
+    words = float(sample.str.count_matches(r"\S+").mean() or 0)  # type: ignore[arg-type]
+    letters = float(sample.str.len_chars().mean() or 0)  # type: ignore[arg-type]
+    return "words" if words >= 4 and letters < 20 * words else "characters"
+
+
+def right_singular_vectors(matrix: Any, rank: int, seed: int) -> npt.NDArray[np.float32]:
+    """The first right singular vectors [columns, rank] of a sparse matrix, each with a positive largest entry.
+
+    Halko, Martinsson and Tropp's random projection with two power iterations. Only the side of the rows, the shorter
+    one, is orthogonalised; vectors of singular value 0 are left out.
+    """
+    width = min(rank + _OVERSAMPLING, *matrix.shape)
+    if width < min(matrix.shape):
+        start = np.random.default_rng(seed).standard_normal((matrix.shape[1], width), dtype=np.float32)
+        side = matrix @ start
+        for _ in range(_POWER_ITERATIONS):
+            side = matrix @ (matrix.T @ np.linalg.qr(side)[0])
+        base = np.linalg.qr(side)[0]
+        small = (matrix.T @ base).T  # [width, columns]
+    else:
+        small = matrix.toarray() if matrix.shape[0] <= matrix.shape[1] else np.linalg.qr(matrix.toarray())[1]
+    values, vectors = np.linalg.eigh((small @ small.T).astype(np.float64))
+    values, vectors = values[::-1][:rank], vectors[:, ::-1][:, :rank]
+    live = values > 1e-6 * max(float(values[0]), 1e-30)
+    basis = small.T @ (vectors[:, live] / np.sqrt(values[live])).astype(np.float32)
+    largest = basis[np.abs(basis).argmax(axis=0), np.arange(basis.shape[1])]
+    return np.ascontiguousarray(basis * np.where(largest < 0, -1, 1), dtype=np.float32)
+
+
+def _tfidf(counts: Any, idf: npt.NDArray[np.float32]) -> Any:
+    counts = counts.astype(np.float32)
+    counts.data = (1 + np.log(counts.data)) * idf[counts.indices]
+    square = np.bincount(
+        np.repeat(np.arange(counts.shape[0]), np.diff(counts.indptr)), np.square(counts.data), counts.shape[0]
+    )
+    counts.data /= np.repeat(np.sqrt(np.maximum(square, 1e-30)), np.diff(counts.indptr)).astype(np.float32)
+    return counts
+
+
+def _unit(z: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    length = np.sqrt(np.square(z).sum(axis=1, keepdims=True))
+    unit = np.where(length > 1e-12, z / np.where(length > 1e-12, length, 1.0), 0.0)
+    return np.asarray(unit, dtype=np.float32)
+
+
+def _blank_rows_away(z: npt.NDArray[np.float32], center: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    size = float(np.sqrt(np.square(center).sum()))
+    if size > 0:
+        z[~z.any(axis=1)] = -center / size
+    return z

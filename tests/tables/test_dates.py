@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import datetime as dt
+
+import numpy as np
+import polars as pl
+import pytest
+
+from sobgnn.tables.dates import DateColumn, looks_like_dates, parse_dates
+
+UTC = dt.timezone.utc
+
+
+def seconds(*moment):
+    return dt.datetime(*moment, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2024-12-31", (2024, 12, 31)),
+        ("2024-12-31 23:59", (2024, 12, 31, 23, 59)),
+        ("2024-12-31T23:59:58.5Z", (2024, 12, 31, 23, 59, 58, 500_000)),
+        ("2024-12-31T23:59:58+02:00", (2024, 12, 31, 21, 59, 58)),
+        ("2024/12/31", (2024, 12, 31)),
+        ("20241231", (2024, 12, 31)),
+        ("2024-12", (2024, 12, 1)),
+        ("31.12.2024", (2024, 12, 31)),
+        ("31.12.24 07:05", (2024, 12, 31, 7, 5)),
+        ("12/31/2024", (2024, 12, 31)),
+        ("12/31/2024 11:59 PM", (2024, 12, 31, 23, 59)),
+        ("12/31/2024 12:05 am", (2024, 12, 31, 0, 5)),
+        ("31-Dec-2024", (2024, 12, 31)),
+        ("31 December 2024", (2024, 12, 31)),
+        ("31. Dezember 2024", (2024, 12, 31)),
+        ("1. März 2024", (2024, 3, 1)),
+        ("March 3rd, 2024", (2024, 3, 3)),
+        ("Dec 31, 2024", (2024, 12, 31)),
+        ("Tue, 31 Dec 2024 10:00:00 +0100", (2024, 12, 31, 9)),
+        ("29.02.2024", (2024, 2, 29)),
+        ("31.12.1899", (1899, 12, 31)),
+    ],
+)
+def test_dates_in_the_usual_forms(text, moment):
+    moments, _ = parse_dates(pl.Series([text]))
+    assert moments.seconds[0] == pytest.approx(seconds(*moment))
+
+
+@pytest.mark.parametrize(
+    "text", ["29.02.2023", "31.04.2024", "2024-13-01", "2024-00-10", "1.2.3", "soon", "12.05", "99"]
+)
+def test_what_is_no_date_is_none(text):
+    assert np.isnan(parse_dates(pl.Series([text]))[0].seconds[0])
+
+
+def test_a_part_above_twelve_decides_which_is_the_day():
+    assert parse_dates(pl.Series(["01/02/2024", "13/02/2024"]))[1]
+    assert not parse_dates(pl.Series(["01/02/2024", "02/13/2024"]))[1]
+    moments, day_first = parse_dates(pl.Series(["01/02/2024", "03/02/2024"]))
+    assert not day_first
+    assert moments.ambiguous
+    assert parse_dates(pl.Series(["01.02.2024", "03.02.2024"]))[1]
+
+
+def test_cycles_are_of_those_parts_that_vary():
+    days = pl.Series("d", [f"2024-{m:02}-15" for m in range(1, 13)])
+    column, _ = DateColumn.fit(days)
+    assert column.cycles == ("month", "weekday")
+    X = column.encode(days)
+    np.testing.assert_allclose(X[:, 1], np.sin(2 * np.pi * np.arange(12) / 12), atol=1e-6)
+    hours = pl.Series("d", [f"2024-01-15 {h:02}:00" for h in range(24)])
+    assert DateColumn.fit(hours)[0].cycles == ("hour",)
+    clock = DateColumn.fit(pl.Series("t", ["07:30", "12:00", "18:45", None]))[0]
+    assert (clock.cycles, clock.flag) == (("hour",), True)
+
+
+def test_whole_numbers_are_dates_only_where_all_of_them_are():
+    assert looks_like_dates(pl.Series(["20240131", "20231224", "19991231"]))
+    assert not looks_like_dates(pl.Series(["20240131", "20241399", "12345678"]))

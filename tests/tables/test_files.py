@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+
+import numpy as np
+import polars as pl
+import pytest
+import scipy.sparse as sp
+
+from sobgnn.tables import Encoding, batches, file_stem, formats, is_file_name, npz, read_table
+
+
+def write(path, text, encoding="utf-8"):
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def all_rows(path, encoding):
+    parts = list(batches(path, encoding))
+    assert [part.first_row for part in parts] == list(np.cumsum([0, *(part.X.shape[0] for part in parts[:-1])]))
+    return np.concatenate([part.X.toarray() if sp.issparse(part.X) else part.X for part in parts])
+
+
+def column(table, name):
+    """The features of a column, and where they begin."""
+    block = next(b for b in table.encoding.encoder.blocks_ if b.name == name)
+    return np.asarray(table.X)[:, block.start : block.stop]
+
+
+def agrees(found, expected):
+    """Whether a feature is the expected numbers up to shift and scale."""
+    a, b = (np.asarray(v, float) - np.mean(v) for v in (found, expected))
+    return np.allclose(a / np.abs(a).max(), b / np.abs(b).max(), atol=1e-4)
+
+
+CSV = """\
+id,height,color,flat,label
+a1,1.5,red,7,yes
+a2,,blue,7,no
+a3,2.5,red,7,
+a4,9.5,?,7,yes
+"""
+
+
+def test_a_csv_becomes_features_classes_and_ids_by_rule(tmp_path):
+    table = read_table(write(tmp_path / "t.csv", CSV))
+    assert table.classes == ["no", "yes"]
+    assert table.codes.tolist() == [1, 0, -1, 1]
+    assert table.ids.tolist() == ["a1", "a2", "a3", "a4"]
+    height, color = column(table, "height"), column(table, "color")
+    assert agrees(height[:, 0], [1.5, 2.5, 2.5, 9.5])  # the median for the blank
+    assert height[:, 1].astype(bool).tolist() == [False, True, False, False]  # and a flag: a quarter is blank
+    assert (color > 0).tolist() == [
+        [False, True, False],
+        [True, False, False],
+        [False, True, False],
+        [False, False, True],
+    ]
+    said = " ".join(table.notes)
+    assert "One-hot encoded: color (3)" in said
+    assert "constant or empty: flat" in said
+    assert "median: height (1)" in said
+
+
+def test_a_row_shows_its_content_without_its_label(tmp_path):
+    table = read_table(write(tmp_path / "t.csv", CSV))
+    assert table.content(0) == {"id": "a1", "height": "1.5", "color": "red", "flat": "7"}
+    assert table.content(1) == {"id": "a2", "color": "blue", "flat": "7"}
+    with pytest.raises(IndexError, match="between 0 and 3"):
+        table.content(4)
+    np.savez(tmp_path / "t.npz", X=np.arange(60.0).reshape(2, 30), y=np.array([0, 1]))
+    shown = read_table(tmp_path / "t.npz").content(1)
+    assert (len(shown), shown["0"]) == (20, "30")
+
+
+def test_the_encoding_survives_saving_and_encodes_a_new_file_alike(tmp_path):
+    table = read_table(write(tmp_path / "t.csv", CSV))
+    table.encoding.save(tmp_path)
+    encoding = Encoding.load(tmp_path)
+    np.testing.assert_array_equal(all_rows(tmp_path / "t.csv", encoding), table.X)
+    new = write(tmp_path / "new.csv", "color,id,height,extra\ngreen,b1,,5\nblue,b2,9.5,5\n")
+    rows = all_rows(new, encoding)
+    np.testing.assert_array_equal(rows[0], [table.X[1, 0], table.X[1, 1], 0, 0, 0])
+    np.testing.assert_array_equal(rows[1, :2], table.X[3, :2])
+    assert next(iter(batches(new, encoding))).ids.tolist() == ["b1", "b2"]
+
+
+def test_a_missing_column_and_words_in_place_of_numbers_are_named(tmp_path):
+    encoding = read_table(write(tmp_path / "t.csv", CSV)).encoding
+    with pytest.raises(ValueError, match=r"Missing column 'height'.*color"):
+        all_rows(write(tmp_path / "n.csv", "color\nred\n"), encoding)
+    with pytest.raises(ValueError, match="'height' must hold numbers, but row 1 holds 'tall'"):
+        all_rows(write(tmp_path / "n.csv", "color,height\nred,1\nred,tall\n"), encoding)
+
+
+def test_a_single_word_among_numbers_counts_as_blank_in_a_new_file(tmp_path):
+    encoding = read_table(write(tmp_path / "t.csv", CSV)).encoding
+    rows = all_rows(write(tmp_path / "n.csv", "color,height\nred,1\nred,tall\nred,\nred,3\n"), encoding)
+    np.testing.assert_array_equal(rows[1], rows[2])
+
+
+def test_the_label_column_is_found_by_name_and_its_absence_is_said(tmp_path):
+    for name in ("Label", " y", "CLASS", "target"):
+        assert read_table(write(tmp_path / "t.csv", f"a,{name}\n1,u\n2,v\n")).classes == ["u", "v"]
+    with pytest.raises(ValueError, match=r"no column named label, y, class or target.*'b'.*--label"):
+        read_table(write(tmp_path / "t.csv", "a,b\n1,u\n2,v\n"))
+    with pytest.raises(ValueError, match="--label names 'z'"):
+        read_table(write(tmp_path / "t.csv", "a,y\n1,u\n2,v\n"), label="z")
+    with pytest.raises(ValueError, match="numbers only"):
+        read_table(write(tmp_path / "t.csv", "1,2\n1,2\n"))
+
+
+def test_a_table_without_labels_can_be_read_for_labelling(tmp_path):
+    table = read_table(write(tmp_path / "t.csv", "a,b\n1,u\n2,v\n"), need_labels=False)
+    assert (table.codes.tolist(), list(table.classes)) == ([-1, -1], [])
+    assert table.labels(table.codes).tolist() == [None, None]
+    begun = read_table(write(tmp_path / "t.csv", "a,label\n1,u\n2,\n"), need_labels=False)
+    assert (begun.codes.tolist(), list(begun.classes)) == ([0, -1], ["u"])
+
+
+def test_semicolons_tabs_bars_spaces_and_gzip_are_read_alike(tmp_path):
+    expected = read_table(write(tmp_path / "t.csv", "a,b,y\n1,2,u\n3,4,v\n")).X
+    for name, text in [
+        ("s.csv", "a;b;y\n1;2;u\n3;4;v\n"),
+        ("t.tsv", "a\tb\ty\n1\t2\tu\n3\t4\tv\n"),
+        ("b.csv", "a|b|y\n1|2|u\n3|4|v\n"),
+        ("p.csv", "a, b, y\n1, 2, u\n3, 4, v\n"),
+    ]:
+        np.testing.assert_array_equal(read_table(write(tmp_path / name, text)).X, expected)
+    (tmp_path / "z.csv.gz").write_bytes(gzip.compress(b"a,b,y\n1,2,u\n3,4,v\n"))
+    table = read_table(tmp_path / "z.csv.gz")
+    np.testing.assert_array_equal(table.X, expected)
+    np.testing.assert_array_equal(all_rows(tmp_path / "z.csv.gz", table.encoding), expected)
+
+
+def test_ids_stay_as_they_are_written(tmp_path):
+    table = read_table(write(tmp_path / "t.csv", "code,a,y\n007,1,u\n1.10,2,v\n"), identity="code")
+    assert table.ids.tolist() == ["007", "1.10"]
+
+
+def test_parquet_and_csv_give_the_same_table(tmp_path):
+    csv = read_table(write(tmp_path / "t.csv", CSV))
+    pl.read_csv(CSV.encode(), null_values=["?"]).write_parquet(tmp_path / "t.parquet")
+    parquet = read_table(tmp_path / "t.parquet")
+    np.testing.assert_array_equal(parquet.X, csv.X)
+    assert (parquet.codes.tolist(), parquet.ids.tolist()) == (csv.codes.tolist(), csv.ids.tolist())
+    np.testing.assert_array_equal(all_rows(tmp_path / "t.parquet", csv.encoding), csv.X)
+
+
+def test_lists_in_parquet_are_vectors(tmp_path):
+    values = np.random.default_rng(0).normal(size=(6, 3))
+    frame = pl.DataFrame(
+        {"v": values.tolist(), "w": pl.Series(values, dtype=pl.Array(pl.Float64, 3)), "y": list("ababab")}
+    )
+    frame.write_parquet(tmp_path / "t.parquet")
+    table = read_table(tmp_path / "t.parquet")
+    for name in ("v", "w"):
+        found = column(table, name)
+        np.testing.assert_allclose(
+            found / found[0, 0], (values - values.mean(0)) / (values - values.mean(0))[0, 0], rtol=1e-4
+        )
+
+
+@pytest.mark.parametrize("block", [1, 7, 64, 10_000])
+def test_blocks_of_any_size_give_the_whole_csv(tmp_path, monkeypatch, block):
+    text = 'a,t,y\n1,"x, ""quoted""\nover two lines",u\n2,x,v\n\n3,"y",u\r\n4,y,v\n\n'
+    table = read_table(write(tmp_path / "t.csv", text))
+    monkeypatch.setattr(formats, "BLOCK_BYTES", block)
+    # The blank line is a row of blanks, so that rows after it keep their place; those at the end are none.
+    rows = all_rows(tmp_path / "t.csv", table.encoding)
+    np.testing.assert_array_equal(rows, table.X)
+    assert table.frame["a"].to_list() == ["1", "2", "", "3", "4"]
+    assert any("keep their place: 1 (first: row 2)" in note for note in table.notes)
+
+
+def test_npz_files_dense_sparse_and_in_column_order_are_read_alike(tmp_path, monkeypatch):
+    monkeypatch.setattr(npz, "_BATCH_BYTES", 64)
+    X = np.arange(30.0).reshape(10, 3)
+    X[2, 1] = np.nan
+    y = np.array([0, 1, 2, -1, 0, 1, 2, -1, 0, 1])
+    names = np.array(["p", "q", "r"])
+    np.savez(tmp_path / "dense.npz", X=X, y=y, class_names=names)
+    np.savez_compressed(tmp_path / "fortran.npz", X=np.asfortranarray(X), y=y)
+    np.savez_compressed(tmp_path / "packed.npz", X=X, y=y)
+    np.savez_compressed(tmp_path / "deep.npz", X=X.reshape(10, 3, 1), y=y)
+    np.save(tmp_path / "bare.npy", X)
+    table = read_table(tmp_path / "dense.npz")
+    assert table.classes == ["p", "q", "r"]
+    assert table.codes.tolist() == y.tolist()
+    expected = np.where(np.isnan(X), np.nanmedian(X[:, 1]), X).astype(np.float32)
+    np.testing.assert_array_equal(table.X, expected)
+    for name in ("dense.npz", "fortran.npz", "packed.npz", "deep.npz", "bare.npy"):
+        np.testing.assert_array_equal(all_rows(tmp_path / name, table.encoding), expected)
+    np.testing.assert_array_equal(read_table(tmp_path / "deep.npz").X, expected)
+    csr = sp.csr_array(expected)
+    parts = {"X_data": csr.data, "X_indices": csr.indices, "X_indptr": csr.indptr, "X_shape": np.array(csr.shape)}
+    np.savez(tmp_path / "sparse.npz", **parts, y=y)
+    np.testing.assert_array_equal(read_table(tmp_path / "sparse.npz").X.toarray(), expected)
+
+
+def test_a_model_of_unnamed_features_takes_a_table_with_as_many_columns(tmp_path):
+    np.savez(tmp_path / "t.npz", X=np.eye(4), y=np.array([0, 1, 0, 1]))
+    encoding = read_table(tmp_path / "t.npz").encoding
+    encoding.save(tmp_path)
+    encoding = Encoding.load(tmp_path)
+    new = write(tmp_path / "n.csv", "a,b,c,d,label\n1,2,3,4,0\n")
+    np.testing.assert_array_equal(all_rows(new, encoding), [[1, 2, 3, 4]])
+    with pytest.raises(ValueError, match="4 unnamed features, but the file has 2"):
+        all_rows(write(tmp_path / "n.csv", "a,b\n1,2\n"), encoding)
+
+
+def test_objects_in_an_npz_file_are_never_unpickled(tmp_path):
+    np.savez(tmp_path / "t.npz", X=np.array([[object()]], dtype=object), y=np.array([0]))
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        read_table(tmp_path / "t.npz")
+
+
+def test_streaming_a_csv_holds_a_few_blocks_and_not_the_file(tmp_path, monkeypatch):
+    rows = [",".join(f"{v:.9f}" for v in r) for r in np.random.default_rng(0).random((10_000, 20))]
+    head = ",".join(f"c{i}" for i in range(20)) + ",y\n"
+    lines = [f"{row},{'uv'[i % 2]}\n" for i, row in enumerate(rows)]
+    encoding = read_table(write(tmp_path / "small.csv", head + "".join(lines[:100]))).encoding
+    path = write(tmp_path / "big.csv", head + "".join(lines))
+    monkeypatch.setattr(formats, "BLOCK_BYTES", 2**16)
+    tracemalloc.start()
+    count = sum(len(batch.X) for batch in batches(path, encoding))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == 10_000
+    assert peak < path.stat().st_size / 3
+
+
+def test_a_stray_quote_neither_holds_the_file_nor_joins_its_rows(tmp_path):
+    lines = [f'{i},{i % 7}" pipe,u\n' if i == 5 else f"{i % 11},{i % 7},{'uv'[i % 2]}\n" for i in range(50)]
+    lines[20] = '3,"5 inch,v\n'
+    path = write(tmp_path / "t.csv", "a,b,y\n" + "".join(lines))
+    table = read_table(path)
+    assert table.frame.height == 50
+    assert table.frame["b"][5] == '5" pipe'
+    assert table.frame["b"][20] == '"5 inch'
+    assert any("nothing closes" in note for note in table.notes)
+    assert sum(batch.X.shape[0] for batch in batches(path, table.encoding)) == 50
+
+
+def test_names_of_files_and_of_data_sets_are_told_apart(tmp_path):
+    assert is_file_name("no/such.csv")
+    assert is_file_name(str(tmp_path))
+    assert not is_file_name("digits")
+    assert file_stem(tmp_path / "a.b.csv.gz") == "a.b"
+
+
+def test_a_label_with_a_zero_character_and_one_very_long_label_stay_what_they_are(tmp_path):
+    labels = ["a\0", "a", "b"] * 400 + ["x" * 20_000]
+    frame = pl.DataFrame({"v": np.arange(len(labels)) % 17, "label": labels})
+    frame.write_parquet(tmp_path / "t.parquet")
+    tracemalloc.start()
+    table = read_table(tmp_path / "t.parquet")
+    given = table.labels(table.codes)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert set(given.tolist()) == {"a\0", "a", "b", "x" * 20_000}
+    assert peak < 20e6

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from sobgnn.tables.labels import parse_labels
+
+
+@pytest.mark.parametrize(
+    ("values", "codes", "classes"),
+    [
+        (["b", "a", None, "b"], [1, 0, -1, 1], ["a", "b"]),
+        (["2", "10", "", "2"], [0, 1, -1, 0], [2, 10]),
+        (["1.0", "3.0", None], [0, 1, -1], [1, 3]),
+        (["0", "1", "-1", "2"], [0, 1, -1, 2], [0, 1, 2]),
+        (["-1", "1", "", "-1"], [0, 1, -1, 0], ["-1", "1"]),
+        (["-2", "-1", "3"], [0, -1, 1], [-2, 3]),
+        ([" x", "x", "y "], [0, 0, 1], ["x", "y"]),
+        ([True, False, None], [1, 0, -1], ["false", "true"]),
+        ([0.5, 1.5, float("nan")], [0, 1, -1], ["0.5", "1.5"]),
+        (["007", "7", "8"], [0, 1, 2], ["007", "7", "8"]),
+        (["01", "02", "01"], [0, 1, 0], ["01", "02"]),
+        (["1e3", "2", "2"], [0, 1, 1], ["1e3", "2"]),
+        (["+", "-", "+"], [0, 1, 0], ["+", "-"]),
+        (["a\0", "a", "b"], [1, 0, 2], ["a", "a\0", "b"]),
+    ],
+)
+def test_labels_are_whole_numbers_or_text_and_blanks_are_unlabelled(values, codes, classes):
+    found, names, _ = parse_labels(pl.Series("y", values, strict=False), "y")
+    assert (found.tolist(), list(names)) == (codes, classes)
+
+
+def test_columns_that_are_no_classes_are_refused():
+    with pytest.raises(ValueError, match="look like measurements"):
+        parse_labels(pl.Series(np.linspace(0, 1, 100)), "y")
+    with pytest.raises(ValueError, match="look like ids"):
+        parse_labels(pl.Series([f"n{i}" for i in range(100)]), "y")
+    with pytest.raises(ValueError, match="single class"):
+        parse_labels(pl.Series(["a", None, "a"]), "y")
+    with pytest.raises(ValueError, match="is empty"):
+        parse_labels(pl.Series([None, ""]), "y")

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import io
+import zipfile
+
+import numpy as np
+import pytest
+
+from sobgnn.tables import batches, read_table
+from sobgnn.tables.encoding import Encoding
+
+
+def header(text):
+    body = text.encode().ljust(118) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body
+
+
+def archive(path, **entries):
+    with zipfile.ZipFile(path, "w") as file:
+        for name, data in entries.items():
+            file.writestr(f"{name}.npy", data)
+    return path
+
+
+def array(values):
+    out = io.BytesIO()
+    np.save(out, values)
+    return out.getvalue()
+
+
+Y = array(np.array([0, 1]))
+BROKEN = {
+    "garbage": {"X": b"garbage", "y": Y},
+    "empty": {"X": b"", "y": Y},
+    "brackets": {"X": header("(" * 100), "y": Y},
+    "many brackets": {"X": b"\x93NUMPY\x01\x00" + (9000).to_bytes(2, "little") + b"[" * 9000, "y": Y},
+    "a shape of 10^22": {
+        "X": header("{'descr': '<f8', 'fortran_order': False, 'shape': (" + "9" * 22 + ", 2), }"),
+        "y": Y,
+    },
+    "a negative shape": {"X": header("{'descr': '<f8', 'fortran_order': False, 'shape': (-1, 2), }"), "y": Y},
+    "a shape larger than its data": {
+        "X": header("{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 1000000), }"),
+        "y": Y,
+    },
+    "garbage labels": {"X": array(np.eye(2)), "y": b"garbage"},
+    "no numbers": {"X": array(np.array([["a"], ["b"]])), "y": Y},
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_damaged_arrays_are_one_line_of_error(name, tmp_path):
+    path = archive(tmp_path / "t.npz", **BROKEN[name])
+    with pytest.raises(ValueError) as caught:
+        read_table(path)
+    assert "\n" not in str(caught.value)
+    if "labels" not in name:
+        with pytest.raises(ValueError) as caught:
+            list(batches(path, Encoding(fill=np.zeros(2))))
+        assert "\n" not in str(caught.value)
+
+
+def test_an_encrypted_archive_is_one_line_of_error(tmp_path):
+    path = archive(tmp_path / "t.npz", X=array(np.eye(2)), y=Y)
+    data = bytearray(path.read_bytes())
+    for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        at = data.find(mark)
+        while at >= 0:
+            data[at + place] |= 1
+            at = data.find(mark, at + 1)
+    path.write_bytes(bytes(data))
+    with pytest.raises(ValueError, match=r"cannot be read: .*encrypted"):
+        read_table(path)
+
+
+def test_a_single_array_has_no_labels_but_can_be_read_for_labelling(tmp_path):
+    np.save(tmp_path / "t.npy", np.ones((4, 2, 3)))
+    with pytest.raises(ValueError, match="single array, so no labels"):
+        read_table(tmp_path / "t.npy")
+    assert read_table(tmp_path / "t.npy", need_labels=False).X.shape == (4, 6)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sobgnn.tables import Encoding, batches, read_table
+from sobgnn.tables.pictures import folder_labels, oriented_gradients, see
+
+
+def stripes(path, vertical, shade, side=40):
+    """A picture of stripes with a little noise."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(shade)
+    bars = np.where(np.arange(side) // 4 % 2, 200, 40)
+    pixels = np.broadcast_to(bars[None, :] if vertical else bars[:, None], (side, side)) + rng.integers(
+        0, 30, (side, side)
+    )
+    Image.fromarray(np.repeat(pixels.astype(np.uint8)[:, :, None], 3, axis=2)).save(path)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    place = tmp_path / "pictures"
+    for number in range(6):
+        stripes(place / "across" / f"{number}.png", False, number)
+        stripes(place / "upright" / f"{number}.png", True, number + 50)
+    stripes(place / "unlabelled" / "x.png", True, 99)
+    stripes(place / "loose.png", False, 98)
+    (place / "across" / "notes.txt").write_text("no picture")
+    (place / "across" / "broken.png").write_bytes(b"\x89PNG broken")
+    return place
+
+
+def test_subfolders_are_classes_and_file_names_are_ids(folder):
+    table = read_table(folder)
+    assert table.classes == ["across", "upright"]
+    assert np.bincount(table.codes + 1).tolist() == [2, 7, 6]
+    assert table.ids[0] == "across/0.png"
+    assert table.content(0) == {"image": str(folder / "across/0.png")}
+    assert np.isfinite(table.X).all()
+    assert any("1 pictures that cannot be read" in note for note in table.notes)
+    assert not table.X[table.ids.tolist().index("across/broken.png")].any()
+    X, near = table.X.astype(float), []
+    known = np.flatnonzero((table.codes >= 0) & table.X.any(axis=1))
+    for row in known:
+        distance = ((X[known] - X[row]) ** 2).sum(axis=1)
+        near.append(table.codes[known[np.argsort(distance)[1]]] == table.codes[row])
+    assert all(near)
+
+
+def test_another_folder_is_encoded_alike(folder, tmp_path):
+    table = read_table(folder)
+    table.encoding.save(tmp_path)
+    encoding = Encoding.load(tmp_path)
+    copied = tmp_path / "new"
+    stripes(copied / "a.png", True, 50)  # the same picture as upright/0.png
+    (batch,) = batches(copied, encoding)
+    np.testing.assert_allclose(batch.X[0], table.X[table.ids.tolist().index("upright/0.png")], atol=1e-5)
+    assert batch.ids.tolist() == ["a.png"]
+
+
+def test_a_table_can_name_pictures_and_labels(folder):
+    names = [f"across/{i}.png" for i in range(5)] + [f"upright/{i}.png" for i in range(5)]
+    lines = [f"{name},{i},{'' if i % 5 == 4 else name[0]}" for i, name in enumerate(names)]
+    (folder / "labels.csv").write_text("file,weight,label\n" + "\n".join(lines))
+    table = read_table(folder / "labels.csv")
+    assert table.codes.tolist() == [0, 0, 0, 0, -1, 1, 1, 1, 1, -1]
+    assert table.encoding.encoder.outcomes_["file"] == "pictures"
+    assert table.ids[0] == "across/0.png"
+    assert table.content(3) == {"image": str(folder / "across/3.png"), "weight": "3"}
+    parts = [batch.X for batch in batches(folder / "labels.csv", table.encoding)]
+    np.testing.assert_allclose(np.concatenate(parts), table.X, atol=1e-6)
+
+
+def test_folders_without_pictures_and_names_without_files_are_refused(tmp_path):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="folder without pictures"):
+        read_table(tmp_path / "empty")
+
+
+def test_folders_that_mean_unlabelled():
+    names = ["Unlabeled/a.png", "unknown/b.png", "cat/deep/c.png", "d.png"]
+    assert folder_labels(names) == [None, None, "cat", None]
+
+
+def test_gradients_point_where_the_picture_changes():
+    ramp = np.broadcast_to(np.arange(32, dtype=np.float32)[None, None, :], (1, 32, 32))
+    across = oriented_gradients(ramp).reshape(8, 8, 9)
+    down = oriented_gradients(ramp.transpose(0, 2, 1)).reshape(8, 8, 9)
+    assert (across.argmax(axis=2) == 0).all()  # a gradient along x has the angle 0
+    assert set(down.argmax(axis=2).ravel()) <= {4, 5}  # along y, 90 degrees of 180 in nine parts
+    np.testing.assert_allclose(oriented_gradients(3 * ramp), oriented_gradients(ramp), rtol=1e-3)
+
+
+def test_what_cannot_be_seen_is_said_and_not_raised(tmp_path):
+    for name, data in [("a.png", b""), ("b.jpg", b"\xff\xd8\xff"), ("c.gif", b"GIF89a")]:
+        (tmp_path / name).write_bytes(data)
+    Image.new("RGBA", (3, 5), (255, 0, 0, 0)).save(tmp_path / "d.png")
+    Image.new("I;16", (4, 4), 300).save(tmp_path / "e.png")
+    Image.new("P", (4, 4)).save(tmp_path / "f.gif")
+    features, broken = see([tmp_path / n for n in ("a.png", "b.jpg", "c.gif", "d.png", "e.png", "f.gif", "none.png")])
+    assert broken.tolist() == [True, True, True, False, False, False, True]
+    assert np.isfinite(features).all()
+
+
+def test_a_model_on_disk_gives_the_features(folder, tmp_path):
+    import torch
+
+    class Means(torch.nn.Module):
+        def forward(self, x):
+            return x.mean(dim=(2, 3))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.jit.trace(Means(), torch.zeros(2, 3, 224, 224)).save(str(tmp_path / "means.pt"))
+    table = read_table(folder, image_model=tmp_path / "means.pt")
+    assert table.X.shape[1] == 3
+    table.encoding.save(tmp_path)
+    first = next(iter(batches(folder, Encoding.load(tmp_path))))
+    np.testing.assert_allclose(first.X, table.X, atol=1e-5)
+    with pytest.raises(ValueError, match=r"no file .*none.pt"):
+        read_table(folder, image_model=tmp_path / "none.pt")
+    (tmp_path / "bad.pt").write_bytes(b"nothing")
+    with pytest.raises(ValueError, match="no TorchScript or exported model"):
+        read_table(folder, image_model=tmp_path / "bad.pt")

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+from sobgnn.tables import read_table, write_predictions
+from sobgnn.tables.predictions import neutral
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ('=HYPERLINK("http://x")', '\'=HYPERLINK("http://x")'),
+        ("+cmd", "'+cmd"),
+        ("-2+3", "'-2+3"),
+        ("@sum", "'@sum"),
+        ("\tx", "'\tx"),
+        ("-1", "-1"),
+        ("+1.5e3", "+1.5e3"),
+        ("-", "-"),
+        ("+", "+"),
+        ("a=b", "a=b"),
+        ("", ""),
+    ],
+)
+def test_formulas_are_neutralised_and_numbers_are_not(text, written):
+    assert neutral(text) == written
+
+
+def test_predictions_hold_no_formula_and_count_those_that_were():
+    file = io.BytesIO()
+    count = write_predictions(
+        file, ["=u", "v"], 5, np.array(["=u"], object), np.array([[0.75, 0.25]]), np.array(["a,b"], object), header=True
+    )
+    assert file.getvalue().decode() == 'row,id,label,probability_=u,probability_v\n5,"a,b",\'=u,0.750000,0.250000\n'
+    assert count == 1
+
+
+def test_a_table_says_that_its_formulas_will_be_neutralised(tmp_path):
+    (tmp_path / "t.csv").write_text("id,a,label\n=1+1,1,u\nb,2,v\nc,3,u\n")
+    table = read_table(tmp_path / "t.csv")
+    assert any("formulas" in note and note.endswith(": 1.") for note in table.notes)

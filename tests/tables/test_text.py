@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from sobgnn.tables import grams
+from sobgnn.tables.grams import CharacterGrams, WordGrams
+from sobgnn.tables.text import TextColumn, choose_analyzer, load_text_model, right_singular_vectors
+
+TEXTS = pl.Series("t", ["The cat sat. The cat!", "a dog sat", "", "Über_7 die Brücke"])
+
+
+def test_words_are_counted_in_lower_case():
+    held = WordGrams.fit(TEXTS, 1, 1.0)
+    assert held.words == ("sat", "brücke", "cat", "die", "dog", "the", "über_7")  # frequent first, then by name
+    dense = held.counts(TEXTS).toarray()
+    assert dense[0].tolist() == [1, 0, 2, 0, 0, 2, 0]
+    assert dense[2].sum() == 0
+
+
+def test_characters_are_counted_as_python_would(monkeypatch):
+    texts = pl.Series(["abcab", "Äbc", "x"])
+    held = CharacterGrams.fit(texts, 1, 1.0)
+    dense = held.counts(texts).toarray()
+    for text, row in zip(texts.str.to_lowercase(), dense, strict=True):
+        padded = f" {text} "
+        expected = [padded[i : i + n] for n in (3, 4) for i in range(len(padded) - n + 1)]
+        assert row.sum() == len(expected)
+        assert (row > 0).sum() == len(set(expected))
+    monkeypatch.setattr(grams, "_CHUNK_CHARACTERS", 1)
+    np.testing.assert_array_equal(CharacterGrams.fit(texts, 1, 1.0).grams, held.grams)
+
+
+def test_frequent_and_rare_grams_are_left_out():
+    texts = pl.Series(["all one", "all two", "all two", "all three"])
+    assert WordGrams.fit(texts, 2, 0.5).words == ("two",)
+
+
+def test_singular_vectors_are_those_of_the_definition():
+    import scipy.sparse as sp
+
+    rng = np.random.default_rng(0)
+    low = rng.normal(size=(120, 6)) * [9, 7, 5, 4, 3, 2]
+    matrix = sp.csr_array((low @ rng.normal(size=(6, 80)) + 0.01 * rng.normal(size=(120, 80))).astype(np.float32))
+    found = right_singular_vectors(matrix, 5, seed=0)
+    exact = np.linalg.svd(matrix.toarray())[2][:5].T
+    np.testing.assert_allclose(np.abs(np.sum(found * exact, axis=0)), 1, atol=1e-3)
+
+
+def test_texts_on_one_topic_are_near_and_blank_ones_far():
+    rng = np.random.default_rng(0)
+    pools = [["server", "login", "reset", "router", "cable"], ["invoice", "refund", "bank", "tax", "bill"]]
+    topic = np.arange(80) % 2
+    texts = pl.Series("t", [" ".join(rng.choice(pools[t], 12)) for t in topic] + [None])
+    column = TextColumn.fit(texts, "words")
+    X = column.encode(texts)
+    assert np.isfinite(X).all()
+    centers = [X[:80][topic == t].mean(axis=0) for t in (0, 1)]
+    near = [np.argmin([np.linalg.norm(x - c) for c in centers]) for x in X[:80]]
+    assert near == topic.tolist()
+    np.testing.assert_allclose(np.linalg.norm(X + column.center, axis=1), 1, atol=1e-5)
+
+
+def test_long_text_goes_by_words_and_names_and_unspaced_scripts_by_characters():
+    assert choose_analyzer(pl.Series(["the server is down again"] * 3)) == "words"
+    assert choose_analyzer(pl.Series(["Anna Berta", "Cäsar"])) == "characters"
+    assert choose_analyzer(pl.Series(["服务器已经停止响应请尽快处理机房"])) == "characters"
+
+
+def test_a_text_model_is_never_downloaded(tmp_path):
+    with pytest.raises(ValueError, match=r"no folder .*Nothing is downloaded"):
+        load_text_model("sentence-transformers/all-MiniLM-L6-v2")
+    with pytest.raises(ValueError, match=r"sobgnn\[text\]"):
+        load_text_model(tmp_path)
