@@ -12,7 +12,7 @@ from typing import Any
 
 import griffe
 
-_ROLE = re.compile(r":(?:class|func|meth|mod|attr|data|exc|obj):`(?P<short>~?)(?P<target>[\w.]+)`")
+_ROLE = re.compile(r":(?P<role>class|func|meth|mod|attr|data|exc|obj):`(?P<short>~?)(?P<target>[\w.]+)`")
 _MATH = re.compile(r":math:`(?P<formula>[^`]+)`")
 # A formula begins on the directive's line or below it, and ends before the next line that is indented no further.
 _BLOCK = re.compile(r"^(?P<indent> *)\.\. math::(?P<first>.*)\n(?P<rest>(?:\n*(?P=indent) +\S.*\n)*)", re.MULTILINE)
@@ -42,7 +42,9 @@ def to_markdown(text: str, public: dict[str, str], own_class: str | None = None)
             return f"[`{shown}`][{public[last]}]"
         if path and path[-1] in public:
             return f"[`{shown}`][{public[path[-1]]}.{last}]"
-        return f"[`{shown}`][{own_class}.{last}]" if own_class and not path else f"`{shown}`"
+        if own_class and not path and found["role"] in ("meth", "attr"):
+            return f"[`{shown}`][{own_class}.{last}]"
+        return f"`{shown}`"  # a name that the reference leaves out
 
     def block(found: re.Match[str]) -> str:
         return f"{found['indent']}$$ {' '.join((found['first'] + ' ' + found['rest']).split())} $$\n"

@@ -69,7 +69,7 @@ def on_page_content(html: str, **_: Any) -> str:
         drawn = str(convert(text, display="block" if found["open"] == "[" else "inline"))
         if "\\" in unescape(drawn):
             raise PluginError(f"A formula has a command that cannot be drawn: {text}")
-        return drawn
+        return f'<div class="formula">{drawn}</div>' if found["open"] == "[" else drawn
 
     return _FORMULA.sub(formula, html)
 

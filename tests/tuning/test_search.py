@@ -103,5 +103,5 @@ def test_what_cannot_be_searched_is_refused(changed: dict[str, Any], message: st
 
 
 def test_too_few_labels_to_hold_out_are_named() -> None:
-    with pytest.raises(ValueError, match="at least 3 in each class, but class '0' has 2"):
+    with pytest.raises(ValueError, match="at least 3 in some class, but no class has more than 2"):
         tune(*clusters(labels=2), 1)

@@ -22,7 +22,7 @@ Data = Annotated[
 Label = Annotated[
     str | None,
     typer.Option(
-        metavar="COLUMN", help="Label column; default: label, y, class or target. Blank cells are unlabelled."
+        metavar="COLUMN", help="Label column; default: label, y, class or target. Blank cells are unlabeled."
     ),
 ]
 Identity = Annotated[
@@ -63,7 +63,7 @@ def load(
 
 
 def check_neighbors(k: int | None, table: Table) -> None:
-    """Raise where more neighbours are asked for than there are points; the estimator would take what there are."""
+    """Raise where more neighbors are asked for than there are points; the estimator would take what there are."""
     rows = table.X.shape[0]
     if k is not None and table.graph is None and k >= rows:
         raise ValueError(

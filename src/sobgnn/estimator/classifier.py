@@ -383,7 +383,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return chosen
 
     def suggest(self, n: int = 10) -> npt.NDArray[np.int64]:
-        """Choose the n unlabeled training points whose labels would help most, best first, as row numbers of X.
+        """The n unlabelled training points whose labels would help most, best first, as row numbers of X.
 
         They are uncertain, in dense places, and spread over the graph; see
         :func:`sobgnn.estimator.suggestion.suggest_points`.

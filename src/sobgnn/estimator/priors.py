@@ -33,9 +33,9 @@ def learnt_frequencies(labels: Labels) -> _Array:
 
 
 def chosen_by_class(labels: Labels) -> bool:
-    """Whether labels look as if so many had been chosen of each class, instead of points at random.
+    """Whether labels look chosen class by class, a number of each, instead of drawn from the points at random.
 
-    So it is where all classes have the same number, or, of three and more classes, at least half have nearly the
+    That is the case where all classes have the same number, or, of three and more classes, at least half have nearly the
     largest number: then the number of a class's labels does not tell how common it is.
     """
     counts = np.bincount(labels.codes, minlength=labels.classes)
@@ -71,7 +71,7 @@ def shift_priors(probabilities: _Array, ratio: _Array) -> _Array:
 
 
 def decide_priors(option: object, classes: npt.NDArray[Any], probabilities: _Array, labels: Labels) -> _Array:
-    """Class frequencies among all points, [C]: as told, each class's share of the labels, or estimated.
+    """Class frequencies among all points, [C]: as given, each class's share of the labels, or estimated.
 
     Args:
         option: ``"auto"``, ``None``, or shares by class, as :class:`~sobgnn.SobolevClassifier` takes them.

@@ -1,4 +1,4 @@
-"""The choice of points to label next."""
+"""Which points to label next."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def suggest_points(
     reached: npt.NDArray[np.bool_],
     count: int,
 ) -> npt.NDArray[np.int64]:
-    r"""Unlabeled points, best first: uncertain, in dense places, and apart from each other.
+    r"""Unlabelled points, best first: uncertain, in dense places, and apart from each other.
 
     .. math:: s_i = u_i \, d_i, \qquad s_j \leftarrow s_j (1 - w_{ij} / \max_k w_{ik})^2 \text{ after choosing } i
 
     with :math:`u_i` one minus the gap between the two largest probabilities and :math:`d_i` the degree as a share
-    of the largest, so that a chosen point silences its surroundings, neighbors of neighbors by the same rule
+    of the largest, so that a chosen point silences its surroundings, neighbours of neighbours by the same rule
     with the weights of a two-step walk. Points whose component holds no label have u = 1.
 
     Args:
@@ -28,7 +28,7 @@ def suggest_points(
         distributions: [N, C].
         labelled: Points that have a label.
         reached: bool [N], whether a point's component holds a label.
-        count: How many, at most; fewer where fewer are unlabeled.
+        count: How many, at the most; fewer where fewer are unlabelled.
     """
     adjacency = graph.to_scipy().astype(np.float64)
     top = np.sort(distributions, axis=1)[:, -2:].astype(np.float64)

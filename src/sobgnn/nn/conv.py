@@ -38,14 +38,6 @@ class SobolevConv(nn.Module):
     Shapes:
         x [N, in_channels], operators of N nodes or ``edge_index`` [2, E] and ``edge_weight`` [E]; gives
         [N, out_channels], or [R, out_channels] for ``operators.rows(index)`` of R rows.
-
-    Examples:
-        >>> import torch
-        >>> from sobgnn import SobolevConv, knn_graph
-        >>> x = torch.rand(20, 8)
-        >>> graph = knn_graph(x, k=3)
-        >>> SobolevConv(8, 16, alpha=3)(x, *graph.edges()).shape
-        torch.Size([20, 16])
     """
 
     def __init__(

@@ -36,14 +36,6 @@ class SSobGNN(nn.Module):
     Shapes:
         x [N, in_channels] and operators of N nodes, or ``edge_index`` [2, E] and ``edge_weight`` [E]; gives
         [N, out_channels], or [R, out_channels] where ``rows`` are given.
-
-    Examples:
-        >>> import torch
-        >>> from sobgnn import SobolevOperators, SSobGNN, knn_graph
-        >>> x = torch.rand(20, 8)
-        >>> operators = SobolevOperators(knn_graph(x, k=3), alpha=3)
-        >>> SSobGNN(8, 16, 4, alpha=3)(x, operators).shape
-        torch.Size([20, 4])
     """
 
     keyed_dropout = True

@@ -39,16 +39,6 @@ class SobolevOperators:
         graph: Symmetric, weighted, without self-loops.
         alpha: Number of orders, at least 1.
         epsilon: Weight of every self-loop, at least 0; with 0, isolated nodes get zero rows.
-
-    Examples:
-        >>> import torch
-        >>> from sobgnn import Graph, SobolevOperators
-        >>> pair = Graph.from_edges(torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.5, 0.5]))
-        >>> operators = SobolevOperators(pair, alpha=2, epsilon=1.0)
-        >>> operators.propagate(torch.eye(2)).shape  # [N, α, h]
-        torch.Size([2, 2, 2])
-        >>> operators.matrix(2).toarray().round(4).tolist()  # 1 / 1.25 and 0.25 / 1.25
-        [[0.8, 0.2], [0.2, 0.8]]
     """
 
     def __init__(self, graph: Graph, alpha: int = 3, epsilon: float = 1.0) -> None:

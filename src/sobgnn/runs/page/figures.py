@@ -1,4 +1,4 @@
-"""The report's charts as plotly.js specifications, plain values only. ``"@name"`` stands for a colour of the page."""
+"""The report's charts as plotly.js specifications, plain values only. ``"@name"`` stands for a color of the page."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def points_map(
     true: npt.NDArray[np.int64],
     given: npt.NDArray[np.bool_],
 ) -> Chart:
-    """Points [M, 2] coloured by predicted class; those whose label was given are ringed.
+    """Points [M, 2] colored by predicted class; those whose label was given are ringed.
 
     ``true`` is -1 where the class is not known.
     """

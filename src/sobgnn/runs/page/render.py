@@ -76,7 +76,7 @@ def _head(fitted: Fitted, measured: dict[str, Any]) -> str:
     where = (
         "a given graph"
         if fitted.table.graph is not None
-        else f"a graph of each point's {min(settings['k'], measured['rows'] - 1)} nearest neighbours"
+        else f"a graph of each point's {min(settings['k'], measured['rows'] - 1)} nearest neighbors"
     )
     sentence = (
         f"{measured['labels_given']:,} labels became {measured['rows']:,}. Models of {len(measured['families'])} kinds "
@@ -136,7 +136,7 @@ def _map(fitted: Fitted, charts: dict[str, figures.Chart]) -> str:
     return _section(
         "The points",
         "Each point where the model's last hidden layer puts it, near the points it resembles there. "
-        "Directions and distances between far groups mean little; who is whose neighbour is what to look at.",
+        "Directions and distances between far groups mean little; who is whose neighbor is what to look at.",
         bar,
         _plot("map", "", 560),
     )
@@ -145,7 +145,7 @@ def _map(fitted: Fitted, charts: dict[str, figures.Chart]) -> str:
 def _accuracy(fitted: Fitted, measured: dict[str, Any], charts: dict[str, figures.Chart]) -> str:
     if "confusion" not in measured:
         return _section(
-            "Accuracy", "Not known: no label was hidden. <code>--labels 0.1</code> on labelled data measures it."
+            "Accuracy", "Not known: no label was hidden. <code>--labels 0.1</code> on labeled data measures it."
         )
     counts = np.array(measured["confusion"], dtype=np.int64)
     classes = fitted.table.classes
@@ -211,12 +211,12 @@ def _graph(fitted: Fitted, measured: dict[str, Any], charts: dict[str, figures.C
     graph, facts = fitted.classifier.graph_, measured["graph"]
     said = [f"{facts['nodes']:,} points and {facts['edges']:,} edges in {_many(facts['components'], 'component')}."]
     if facts["isolated"]:
-        said.append(f"{_many(facts['isolated'], 'point')} without a neighbour.")
+        said.append(f"{_many(facts['isolated'], 'point')} without a neighbor.")
     stranded = int((~np.asarray(fitted.classifier.component_labelled_, dtype=bool)).sum())
     if stranded:
         said.append(f"{_many(stranded, 'point')} reach no label through the graph and are judged by features alone.")
     charts["degrees"] = figures.histogram(graph.degree.numpy(), "neighbours", whole=True)
-    shown = [_plot("degrees", "<b>Neighbours</b> of each point", 240)]
+    shown = [_plot("degrees", "<b>Neighbors</b> of each point", 240)]
     if graph.num_edges:
         charts["weights"] = figures.histogram(graph.weight.numpy(), "weight")
         shown.append(_plot("weights", "<b>Weights</b> of the edges", 240))

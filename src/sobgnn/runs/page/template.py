@@ -74,7 +74,7 @@ const dark = () => root.dataset.theme === 'dark';
 const mix = (from, to, share) => '#' + [1, 3, 5].map(i => Math.round(parseInt(from.slice(i, i + 2), 16) * (1 - share)
   + parseInt(to.slice(i, i + 2), 16) * share).toString(16).padStart(2, '0')).join('');
 
-// Colours are written as '@name' or '@class:3', so that one figure serves light and dark.
+// Colors are written as '@name' or '@class:3', so that one figure serves light and dark.
 function resolve(value) {
   if (typeof value === 'string' && value[0] === '@') {
     if (value.startsWith('@class:')) return page.colors[+value.slice(7)][dark() ? 1 : 0];
