@@ -21,9 +21,7 @@ Data = Annotated[
 ]
 Label = Annotated[
     str | None,
-    typer.Option(
-        metavar="COLUMN", help="Label column; default: label, y, class or target. Blank cells are unlabeled."
-    ),
+    typer.Option(metavar="COLUMN", help="Label column; default: label, y, class or target. Blank cells are unlabeled."),
 ]
 Identity = Annotated[
     str | None, typer.Option("--id", metavar="COLUMN", help="Column that names the rows; not a feature.")

@@ -48,8 +48,8 @@ def tune(
 ) -> None:
     """Search for the best setting on held-out labels, then fit it.
 
-    Writes a run folder like `sobgnn fit`, with the search in report.html and metrics.json. The same command resumes
-    with a search that was ended; Ctrl-C fits the best so far. Exit: 0 done, 2 wrong input (one line on stderr), 130
+    Writes a run folder like `sobgnn fit`, with the search in report.html and metrics.json. The same command resumes a
+    search that was ended; Ctrl-C fits the best so far. Exit: 0 done, 2 wrong input (one line on stderr), 130
     interrupted.
     """
     from sobgnn.command import terminal

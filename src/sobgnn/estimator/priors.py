@@ -35,8 +35,8 @@ def learnt_frequencies(labels: Labels) -> _Array:
 def chosen_by_class(labels: Labels) -> bool:
     """Whether labels look chosen class by class, a number of each, instead of drawn from the points at random.
 
-    That is the case where all classes have the same number, or, of three and more classes, at least half have nearly the
-    largest number: then the number of a class's labels does not tell how common it is.
+    That is the case where all classes have the same number, or, of three and more classes, at least half have nearly
+    the largest number: then the number of a class's labels does not tell how common it is.
     """
     counts = np.bincount(labels.codes, minlength=labels.classes)
     return bool(counts.min() == counts.max() or (len(counts) > 2 and np.mean(counts >= _FULL * counts.max()) >= 0.5))
