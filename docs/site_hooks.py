@@ -23,6 +23,7 @@ OUTSIDE = (
     "LICENSE",
     "results/*.md",
     "results/*.svg",
+    "results/*.png",
     "examples/*.py",
 )
 _FORMULA = re.compile(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from sobgnn.graphs.graph import Graph
     from sobgnn.graphs.knn import graph_from_neighbors, knn_graph
     from sobgnn.graphs.reweight import reweight
+    from sobgnn.labeling.launch import label
     from sobgnn.nn.conv import SobolevConv
     from sobgnn.nn.model import SSobGNN
     from sobgnn.operators.whole import SobolevOperators
@@ -31,6 +32,7 @@ __all__ = [
     "TableEncoder",
     "graph_from_neighbors",
     "knn_graph",
+    "label",
     "reweight",
     "sobolev",
     "spectrum",
@@ -45,6 +47,7 @@ _HOME = {
     "TableEncoder": "tables.encoder",
     "graph_from_neighbors": "graphs.knn",
     "knn_graph": "graphs.knn",
+    "label": "labeling",
     "reweight": "graphs.reweight",
 }
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import sobgnn
-from sobgnn.command import data, fit, predict, reproduce, tune
+from sobgnn.command import data, fit, label, predict, reproduce, tune
 from sobgnn.command.options import INTERRUPTED, WRONG_INPUT
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(fit.fit)
+app.command()(label.label)
 app.command()(predict.predict)
 app.command()(tune.tune)
 app.add_typer(data.app, name="data")

@@ -144,6 +144,10 @@ class Terminal:
         for file in ("report.html", "predictions.csv", "model"):
             self.out.print(Text(f"  {folder / file}"))
 
+    def said(self, line: str) -> None:
+        """One line, as it is."""
+        self.out.print(Text(line))
+
     def wrote(self, path: Path, rows: int | None = None) -> None:
         """A file that was written."""
         self.out.print(Text(f"{path}" + (f": {rows:,} rows" if rows is not None else "")))

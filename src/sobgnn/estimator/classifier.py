@@ -30,7 +30,7 @@ from sobgnn.estimator.problem import GIVEN, NEIGHBORS, Problem, View
 from sobgnn.estimator.scaling import ScaleOption, Scales, decide_scales
 from sobgnn.estimator.settings import Networks, check_settings
 from sobgnn.estimator.smoothing import STRENGTHS
-from sobgnn.estimator.suggestion import suggest_points
+from sobgnn.estimator.suggestion import Strategy, suggest_first, suggest_points
 from sobgnn.estimator.suspicion import Suspect, suspect_labels
 from sobgnn.estimator.temperature import log_loss
 from sobgnn.graphs.given import as_edges
@@ -382,16 +382,26 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen: npt.NDArray[Any] = self.classes_[self.predict_proba(X, graph=graph).argmax(axis=1)]
         return chosen
 
-    def suggest(self, n: int = 10) -> npt.NDArray[np.int64]:
+    def suggest(self, n: int = 10, strategy: Strategy = "auto", *, X: Any = None) -> npt.NDArray[np.int64]:
         """The n unlabelled training points whose labels would help most, best first, as row numbers of X.
 
         They are uncertain, in dense places, and spread over the graph; see
-        :func:`sobgnn.estimator.suggestion.suggest_points`.
+        :func:`sobgnn.estimator.suggestion.suggest_points`. Before there are labels, and so no fit, ``X`` gives the
+        points: the first suggestions are typical ones that differ from each other.
         """
-        check_is_fitted(self, "predictor_")
         if n < 1:
             raise ValueError(f"`n` must be at least 1, but got {n}.")
-        return suggest_points(self.graph_, self.label_distributions_, self.labelled_, self.component_labelled_, n)
+        if X is not None:
+            return suggest_first(X, n, k=self.k, n_components=self.n_components, metric=self.metric, strategy=strategy)
+        check_is_fitted(self, "predictor_")
+        return suggest_points(
+            self.graph_,
+            self.label_distributions_,
+            self.labelled_,
+            n,
+            reached=self.component_labelled_,
+            strategy=strategy,
+        )
 
     def suspects(self, n: int | None = None) -> list[Suspect]:
         """List given labels that look wrong, most suspicious first: out-of-fold predictions contradict them.

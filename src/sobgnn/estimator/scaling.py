@@ -20,7 +20,9 @@ from sobgnn.neighbors import nearest
 CANDIDATES: tuple[Scale, ...] = ("range", "range-unit", "unit", "rank")
 # Points and labels that are enough to choose by, parts of the labels that are held out in turn, and how far labels
 # diffuse.
-_POINTS, _LABELS, _FOLDS, _STRENGTH = 3000, 1000, 5, 0.98
+_POINTS, _LABELS, _FOLDS, _STRENGTH = 2000, 600, 5, 0.98
+# Columns up to which all of them are read.
+_ALL_COLUMNS = 1024
 # Labels per class from which all scalings are offered to the neighbor search.
 _MANY_PER_CLASS = 10
 # A column has heavy tails where its extent is more than this many times its middle half; a normal one has 5 to 6.
@@ -91,7 +93,9 @@ def choose_scales(
     )
     by_neighbors, by_columns = [], []
     for scale in CANDIDATES:
-        z = FeatureMap.fit(sample, scale=scale, n_components=n_components, seed=0)(sample)
+        # Principal components hardly change distances and products, and take longer than all the rest.
+        most = None if n_components is not None and sample.shape[1] <= _ALL_COLUMNS else n_components
+        z = FeatureMap.fit(sample, scale=scale, n_components=most, seed=0)(sample)
         by_neighbors.append(_diffusion_losses(z, labels, k))
         by_columns.append(relu_kernel_errors(z[: len(target)], target, classes))
     # With few labels the scalings of rows are chosen by chance as often as not.

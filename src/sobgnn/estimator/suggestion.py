@@ -2,52 +2,174 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from sobgnn.graphs.graph import Graph
+
+Strategy = Literal["auto", "typical", "uncertain", "random"]
+# Added to every uncertainty: points that the model is sure of still count a little, so that it can be proven wrong.
+_LEAST = 0.1
+# Labels per class from which a model's uncertainty is trusted. Measured in results/labeling.md.
+_TRUSTED = 3
+# Two-step walks with more entries than this are made of each point's strongest edges alone, or left out.
+_MOST_WALKS = 2e7
+_STRONGEST = 8
 
 
 def suggest_points(
     graph: Graph,
-    distributions: npt.NDArray[np.floating],
-    labelled: npt.NDArray[np.int64],
-    reached: npt.NDArray[np.bool_],
+    probabilities: npt.NDArray[np.floating] | None,
+    labelled: npt.NDArray[np.int64] | Sequence[int],
     count: int,
+    *,
+    reached: npt.NDArray[np.bool_] | None = None,
+    exclude: npt.NDArray[np.int64] | Sequence[int] = (),
+    strategy: Strategy = "auto",
+    seed: int = 0,
+    walks: sp.csr_array | None = None,
 ) -> npt.NDArray[np.int64]:
-    r"""Unlabelled points, best first: uncertain, in dense places, and apart from each other.
+    r"""Unlabelled points whose labels would help most, best first.
 
-    .. math:: s_i = u_i \, d_i, \qquad s_j \leftarrow s_j (1 - w_{ij} / \max_k w_{ik})^2 \text{ after choosing } i
+    Points are chosen one after the other, each the one with the largest gain
 
-    with :math:`u_i` one minus the gap between the two largest probabilities and :math:`d_i` the degree as a share
-    of the largest, so that a chosen point silences its surroundings, neighbours of neighbours by the same rule
-    with the weights of a two-step walk. Points whose component holds no label have u = 1.
+    .. math:: g_i = u_i \sum_j u_j \max(0, K_{ij} - c_j), \qquad K = I + \hat{A} + \hat{A}^2,
+        \qquad c_j = \max_{l \text{ labelled or chosen}} K_{lj}
+
+    where :math:`u` is one minus the gap between the two largest probabilities, and :math:`\hat{A}` the normalised
+    adjacency. The sum is the uncertainty around i that no label covers yet, so that a point is chosen for being
+    uncertain itself, in a dense place, and away from what is labelled. Without probabilities, and with fewer than 3
+    labels per class, u = 1: the first points are typical ones (dense places of the graph) that differ from each other.
+    The rule and what it brings are measured in results/labeling.md.
 
     Args:
         graph: Of N nodes.
-        distributions: [N, C].
+        probabilities: [N, C], or ``None`` where nothing was fitted yet.
         labelled: Points that have a label.
-        reached: bool [N], whether a point's component holds a label.
-        count: How many, at the most; fewer where fewer are unlabelled.
+        count: How many; fewer where fewer are left.
+        reached: bool [N], whether a point's component holds a label; others have u = 1. ``None``: all.
+        exclude: Points not to be suggested though they have no label.
+        strategy: ``"auto"``; ``"typical"`` keeps u = 1; ``"uncertain"`` orders by u alone; ``"random"``.
+        seed: Of ``"random"``.
+        walks: What :func:`two_step_walks` gave for the graph, where it is asked more than once.
     """
-    adjacency = graph.to_scipy().astype(np.float64)
-    top = np.sort(distributions, axis=1)[:, -2:].astype(np.float64)
-    uncertainty = np.where(reached, 1 - (top[:, 1] - top[:, 0]), 1.0)
+    if strategy not in get_args(Strategy):
+        raise ValueError(f"`strategy` must be one of {get_args(Strategy)}, but got {strategy!r}.")
+    labelled, exclude = (np.asarray(rows, dtype=np.int64) for rows in (labelled, exclude))
+    free = np.ones(graph.num_nodes, dtype=bool)
+    free[labelled] = False
+    free[exclude] = False
+    count = min(count, int(free.sum()))
+    if strategy == "random":
+        return np.random.default_rng(seed).permutation(np.flatnonzero(free))[:count]
+    uncertainty = np.ones(graph.num_nodes)
+    trusted = probabilities is not None and len(labelled) >= _TRUSTED * probabilities.shape[1]
+    if probabilities is not None and (strategy == "uncertain" or (strategy == "auto" and trusted)):
+        uncertainty = _uncertainty(probabilities, reached)
+    if strategy == "uncertain":
+        order = np.argsort(-np.where(free, uncertainty, -1.0), kind="stable")
+        return order[:count].astype(np.int64)
+    return _cover(two_step_walks(graph) if walks is None else walks, uncertainty, labelled, free, count)
+
+
+def suggest_first(
+    X: Any,
+    count: int,
+    *,
+    k: int = 10,
+    n_components: int | None = 256,
+    metric: Literal["euclidean", "cosine"] = "euclidean",
+    strategy: Strategy = "auto",
+) -> npt.NDArray[np.int64]:
+    """Points X [N, F], none of them labelled, whose labels would help most; over the k-NN graph of scaled X."""
+    from sklearn.utils.validation import check_array
+
+    from sobgnn.estimator.features import FeatureMap
+    from sobgnn.graphs.knn import knn_graph
+
+    X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
+    points = FeatureMap.fit(X, scale="range", n_components=n_components, seed=0)(X)
+    return suggest_points(knn_graph(points, min(k, len(points) - 1), metric), None, [], count, strategy=strategy)
+
+
+def _uncertainty(
+    probabilities: npt.NDArray[np.floating], reached: npt.NDArray[np.bool_] | None
+) -> npt.NDArray[np.float64]:
+    top = np.sort(probabilities, axis=1)[:, -2:].astype(np.float64)
+    gap = top[:, -1] - top[:, 0] if top.shape[1] > 1 else np.zeros(len(top))
+    uncertainty = 1 - gap
+    if reached is not None:
+        uncertainty = np.where(reached, uncertainty, 1.0)
+    return np.asarray(uncertainty + _LEAST)
+
+
+def two_step_walks(graph: Graph) -> sp.csr_array:
+    """I + Â + Â², symmetric, [N, N] sparse; without Â² where a few nodes have so many edges that it would be dense."""
+    adjacency = sp.csr_array(graph.to_scipy(), dtype=np.float64)
+    if _two_steps(adjacency) > _MOST_WALKS:
+        adjacency = _thinned(adjacency)
     degree = np.asarray(adjacency.sum(axis=1)).ravel()
-    score = uncertainty * (degree / max(degree.max(initial=0.0), np.finfo(float).tiny) + 1e-3)
-    # A tiny share for all, so that certain points are still in order of density once the uncertain are used up.
-    score += 1e-9 * (1 + degree / max(degree.max(initial=0.0), 1.0))
-    score[labelled] = -np.inf
+    scale = sp.diags_array(1 / np.sqrt(np.where(degree > 0, degree, 1.0)))
+    normalised = sp.csr_array(scale @ adjacency @ scale, dtype=np.float32)
+    walks = sp.eye_array(graph.num_nodes, dtype=np.float32) + normalised
+    if _two_steps(adjacency) <= _MOST_WALKS:
+        walks = walks + normalised @ normalised
+    walks = sp.csr_array(walks)
+    walks.sort_indices()
+    return walks
+
+
+def _two_steps(adjacency: sp.csr_array) -> float:
+    """Number of walks of two steps, at least the number of entries of Â²."""
+    return float(np.square(np.diff(adjacency.indptr).astype(np.float64)).sum())
+
+
+def _thinned(adjacency: sp.csr_array) -> sp.csr_array:
+    """The strongest edges of each node, symmetric again by the larger of both directions."""
+    rows = np.repeat(np.arange(adjacency.shape[0]), np.diff(adjacency.indptr))
+    order = np.lexsort((-adjacency.data, rows))
+    rank = np.arange(len(order)) - adjacency.indptr[rows[order]]
+    keep = order[rank < _STRONGEST]
+    thin = sp.csr_array((adjacency.data[keep], (rows[keep], adjacency.indices[keep])), shape=adjacency.shape)
+    return sp.csr_array(thin.maximum(thin.T))
+
+
+def _cover(
+    walks: sp.csr_array,
+    uncertainty: npt.NDArray[np.float64],
+    labelled: npt.NDArray[np.int64],
+    free: npt.NDArray[np.bool_],
+    count: int,
+) -> npt.NDArray[np.int64]:
+    """The greedy choice of :func:`suggest_points`; gains are kept up to date around each chosen point."""
+    indptr, indices, data = walks.indptr, walks.indices, walks.data
+    nodes = len(uncertainty)
+    covered = np.zeros(nodes)
+    for node in labelled:
+        near = slice(indptr[node], indptr[node + 1])
+        covered[indices[near]] = np.maximum(covered[indices[near]], data[near])
+    rows = np.repeat(np.arange(nodes), np.diff(indptr))
+    gain = np.bincount(rows, uncertainty[indices] * np.maximum(0, data - covered[indices]), minlength=nodes)
+    score = np.where(free, uncertainty * gain, -np.inf)
     chosen = []
-    for _ in range(min(count, len(score) - len(labelled))):
+    for _ in range(count):
         best = int(score.argmax())
         chosen.append(best)
-        near = adjacency[[best]]
-        if near.nnz:
-            reach = near / near.data.max()
-            walk = (near / near.data.sum()) @ adjacency
-            far = walk / walk.data.max()
-            for part in (reach, far):
-                score[part.indices] *= np.square(1 - part.data * (1 - 1e-6))
-        score[best] = -np.inf
+        near = slice(indptr[best], indptr[best + 1])
+        better = data[near] > covered[indices[near]]
+        changed, reach = indices[near][better], data[near][better]
+        # K is symmetric: the rows of the changed nodes are the columns in which gains shrink.
+        around = walks[changed]
+        node = np.repeat(np.arange(len(changed)), np.diff(around.indptr))
+        before, after = covered[changed][node], reach[node]
+        lost = uncertainty[changed][node] * (np.maximum(0, around.data - before) - np.maximum(0, around.data - after))
+        shrunk = np.bincount(around.indices, lost, minlength=nodes)
+        gain -= shrunk
+        covered[changed] = reach
+        free[best] = False
+        score = np.where(free, uncertainty * gain, -np.inf)
     return np.array(chosen, dtype=np.int64)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,15 +18,15 @@ from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
 
 # Trees of each kind that are grown from all labels, and without each fold.
-WHOLE, PER_FOLD = 64, 32
+WHOLE, PER_FOLD = 64, 24
 # Rows times trees that are worth their time; where points are very many, fewer trees are grown.
 _MOST_WORK = 40_000_000
 # Classes, and labels times columns, up to which boosting takes about as long as the forests do.
 _BOOSTED_CLASSES, _BOOSTED_WORK = 8, 150_000
 # Columns that a split is chosen among: half of them, where that is not too many.
-_MOST_TRIED = 40
-# Labels times columns from which a second thread pays for itself in growing a forest.
-_THREADED_WORK = 200_000
+_MOST_TRIED = 24
+# Labels times columns from which further threads pay for themselves in growing a forest, and threads at most.
+_THREADED_WORK, _MOST_THREADS = 200_000, 4
 
 
 class Forests:
@@ -138,7 +140,7 @@ def _grown(
     from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
     grow = RandomForestClassifier if kind == "random" else ExtraTreesClassifier
-    threads = torch.get_num_threads() if X.size >= _THREADED_WORK else 1
+    threads = _threads() if X.size >= _THREADED_WORK else 1
     width = X.shape[1]
     tried = max(1, int(np.sqrt(width)), min(width // 2, _MOST_TRIED))
     forest = grow(size, max_features=tried, random_state=int(generator.integers(2**31)), n_jobs=threads)
@@ -148,9 +150,16 @@ def _grown(
 def _leaves(forest: Any, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     """Mean class shares of the leaves, trees added in their order, so that threads do not change a bit."""
     total = np.zeros((len(X), len(forest.classes_)))
-    for tree in forest.estimators_:
-        total += tree.predict_proba(X, check_input=False)
+    with ThreadPoolExecutor(_threads() if len(X) * len(forest.estimators_) >= _THREADED_WORK else 1) as pool:
+        for part in pool.map(lambda tree: tree.predict_proba(X, check_input=False), forest.estimators_):
+            total += part
     return total / len(forest.estimators_)
+
+
+def _threads() -> int:
+    """Cores that this process may use, not too many; trees are grown one by one, so bits do not depend on it."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, _MOST_THREADS)
 
 
 def _boosted(

@@ -1,0 +1,66 @@
+"""`sobgnn label`: a page on this machine to label in."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sobgnn.command.options import Device, Drop, Identity, Seed
+
+
+def label(
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA", help="CSV, Parquet or NPZ file, a data set's name, or a run folder that was labeled before."
+        ),
+    ],
+    label: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column with labels; it may be empty, or not there at all."),
+    ] = None,
+    identity: Identity = None,
+    drop: Drop = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Run folder; default: runs/<name>-labeled, resumed if it is there."),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port at 127.0.0.1; default: any free one.")] = 0,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Print the address, and open no browser.")] = False,
+    seed: Seed = 0,
+    device: Device = None,
+) -> None:
+    """Open a page on this machine to label DATA in, while the model learns along. DATA is not changed.
+
+    Prints the page's address; its token lets in whoever has it. Every label is on the disk before the page shows it as
+    saved. Ctrl-C, or Finish in the page, writes the run folder: labels.csv, and with labels of two classes all that
+    `sobgnn fit` writes. Exit: 0 done, 2 wrong input (one line on stderr).
+    """
+    from sobgnn.command import terminal
+    from sobgnn.labeling import open_page
+    from sobgnn.runs.folder import check_device
+
+    console = terminal.Terminal()
+    check_device(device)
+    settings = {"random_state": seed, **({} if device is None else {"device": device})}
+    with console.working(f"Reading {data}"):
+        page = open_page(data, label, identity, drop or [], folder=out, port=port, settings=settings)
+    try:
+        console.said(f"Label at {page.url}")
+        console.said("Ctrl-C ends it and writes the run.")
+        if not no_open:
+            webbrowser.open(page.url)
+        page.serve()
+        if page.unwritten:
+            with console.working("Fitting and writing the run; Ctrl-C leaves it at the labels"):
+                page.finish()
+            if page.problem:
+                console.said(page.problem)
+    finally:
+        page.close()
+    console.wrote(page.folder / "labels.csv", sum(name is not None for name in page.labels()))
+    if (page.folder / "report.html").exists():
+        console.wrote(page.folder / "report.html")

@@ -1,0 +1,135 @@
+"""Who may talk to the page's server: this machine, by the right address, with the token; and how much at a time."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+LARGEST_BODY = 2 * 2**20
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors "
+)
+
+
+class Guard:
+    """ASGI middleware around the page's routes.
+
+    Refused, before any route is looked at: a Host other than this server's (DNS rebinding), an Origin or
+    Sec-Fetch-Site of another site, a POST without an Origin or not of JSON, a path that does not begin with the token,
+    a body over ``LARGEST_BODY``, and websockets. Every answer gets the headers that keep the page to itself.
+
+    Args:
+        app: The routes, without the token in their paths.
+        token: What the path must begin with.
+        port: Where the server listens.
+        framed: Whether pages of this machine (a notebook) may show the page in a frame.
+    """
+
+    def __init__(self, app: Any, token: str, port: int, framed: bool = False) -> None:
+        self.app = app
+        self._token = token.encode()
+        self._hosts = {f"127.0.0.1:{port}".encode(), f"localhost:{port}".encode()}
+        self._origins = {b"http://" + host for host in self._hosts}
+        ancestors = "http://127.0.0.1:* http://localhost:*" if framed else "'none'"
+        self._headers = [
+            (b"content-security-policy", (_POLICY + ancestors).encode()),
+            (b"x-content-type-options", b"nosniff"),
+            (b"referrer-policy", b"no-referrer"),
+            (b"cross-origin-resource-policy", b"same-origin"),
+            (b"cross-origin-opener-policy", b"same-origin"),
+            (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
+            (b"cache-control", b"no-store"),
+        ]
+        if not framed:
+            self._headers.append((b"x-frame-options", b"DENY"))
+        self._framed = framed
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Serve one request, or refuse it in one line."""
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+
+        async def answer(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", []), *self._headers]
+            await send(message)
+
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await _refuse(answer, *refusal)
+            return
+        body = await _body(receive)
+        if body is None:
+            await _refuse(answer, 413, f"The body is larger than {LARGEST_BODY} bytes.")
+            return
+        given = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replayed() -> Message:
+            return given.pop() if given else await receive()
+
+        rest = scope["path"][1 + len(self._token) :] or "/"
+        await self.app({**scope, "path": rest, "raw_path": rest.encode()}, replayed, answer)
+
+    def _refusal(self, scope: MutableMapping[str, Any]) -> tuple[int, str] | None:
+        """The status and the reason, or ``None`` where the request may pass."""
+        headers: dict[bytes, list[bytes]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name.lower(), []).append(value)
+        if len(headers.get(b"host", [])) != 1 or headers[b"host"][0].lower() not in self._hosts:
+            return 421, "This server answers at 127.0.0.1 alone."
+        origins = headers.get(b"origin", [])
+        if any(origin not in self._origins for origin in origins):
+            return 403, "Requests from other sites are refused."
+        site = headers.get(b"sec-fetch-site", [b"none"])[0]
+        navigated = headers.get(b"sec-fetch-mode", [b""])[0] == b"navigate"
+        if site not in (b"same-origin", b"none") and not (navigated and scope["method"] == "GET" and self._framed):
+            return 403, "Requests from other sites are refused."
+        if scope["method"] not in ("GET", "HEAD", "POST"):
+            return 405, "GET and POST alone are understood."
+        path = scope["path"].encode()
+        begin, _, _ = path[1:].partition(b"/")
+        if not secrets.compare_digest(begin, self._token):
+            return 404, "Not found. Open the address that `sobgnn label` printed."
+        if scope["method"] == "POST":
+            if not origins:
+                return 403, "A change must come from the page: the request has no Origin."
+            kind = headers.get(b"content-type", [b""])[0].partition(b";")[0].strip().lower()
+            if kind != b"application/json":
+                return 415, "A change must be JSON."
+            size = headers.get(b"content-length", [b"0"])[0]
+            if not size.isdigit() or int(size) > LARGEST_BODY:
+                return 413, f"The body is larger than {LARGEST_BODY} bytes."
+        return None
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """The request's body, or ``None`` as soon as it is too large."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return b""
+        part = message.get("body", b"")
+        size += len(part)
+        if size > LARGEST_BODY:
+            return None
+        parts.append(part)
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+async def _refuse(send: Send, status: int, reason: str) -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": (reason + "\n").encode()})

@@ -1,0 +1,126 @@
+"""An append-only file of events: what it holds is on the disk before anyone is told so."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+from pathlib import Path
+from typing import IO, Any
+
+from sobgnn.runtime.files import flush
+
+Event = dict[str, Any]
+
+
+class Journal:
+    """JSON lines, one event per line, numbered from 1; one process at a time.
+
+    ``append`` returns after the line is flushed to the disk, so an event that was acknowledged survives a kill or a
+    power cut. A last line that was cut off in the middle of a write was never acknowledged, and is removed on opening.
+
+    Args:
+        path: The file; made where it is missing.
+
+    Raises:
+        ValueError: Another process has the journal open, or a line before the last is damaged.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._guard = threading.Lock()
+        self._lock = _lock(path.with_suffix(".lock"))
+        try:
+            self.events, self._end = _read(path)
+            made = not path.exists()
+            self._file: IO[bytes] = open(path, "r+b" if not made else "w+b", buffering=0)  # noqa: SIM115
+            self._file.truncate(self._end)
+            self._file.seek(self._end)
+            os.fsync(self._file.fileno())
+            if made:
+                flush(path.parent)
+        except BaseException:
+            self._lock.close()
+            raise
+
+    def append(self, event: Event) -> Event:
+        """Write the event with its number ``n``, flush it to the disk, and return it.
+
+        Raises:
+            OSError: The disk refused. Nothing of the event is left in the file.
+        """
+        with self._guard:
+            numbered = {"n": len(self.events) + 1, **event}
+            line = json.dumps(numbered, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+            try:
+                written = 0
+                while written < len(line):  # a raw write may take a part
+                    written += self._file.write(line[written:])
+                os.fsync(self._file.fileno())
+            except OSError:
+                with contextlib.suppress(OSError):
+                    self._file.truncate(self._end)
+                    self._file.seek(self._end)
+                raise
+            self._end += len(line)
+            self.events.append(numbered)
+            return numbered
+
+    def close(self) -> None:
+        """Close the file and let others open it."""
+        with self._guard:
+            self._file.close()
+            self._lock.close()
+
+
+def _read(path: Path) -> tuple[list[Event], int]:
+    """The events, and the number of bytes that hold them."""
+    content = path.read_bytes() if path.exists() else b""
+    lines = content.split(b"\n")
+    events: list[Event] = []
+    end = 0
+    for number, line in enumerate(lines, start=1):
+        last = number >= len(lines) - 1  # what follows the last line end, or the last line itself
+        event = _parse(line)
+        if event is not None and event.get("n") == number and number < len(lines):
+            events.append(event)
+            end += len(line) + 1
+        elif last:
+            break
+        else:
+            raise ValueError(
+                f"{path} is damaged at line {number}: it is not event {number}. "
+                "Mend that line, or remove it and those after it."
+            )
+    return events, end
+
+
+def _parse(line: bytes) -> Event | None:
+    try:
+        event = json.loads(line)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
+        return None
+    return event if isinstance(event, dict) else None
+
+
+def _lock(path: Path) -> IO[bytes]:
+    """A lock that ends with the process, however it ends."""
+    file = open(path, "a+b")  # noqa: SIM115
+    try:
+        try:
+            import fcntl
+        except ModuleNotFoundError:  # Windows
+            import msvcrt
+
+            file.seek(0)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise ValueError(
+            f"{path.parent} is being labeled in another window or process. "
+            "Close that one, or name another folder with --out."
+        ) from None
+    return file

@@ -1,0 +1,209 @@
+"""From DATA to a page that can be opened: folder, server, and the end."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from sobgnn.labeling.guard import Guard
+from sobgnn.labeling.learner import Learner
+from sobgnn.labeling.server import Labeling, routes
+from sobgnn.labeling.session import Session
+from sobgnn.labeling.source import open_source
+from sobgnn.runtime.files import atomic_file, write_text
+from sobgnn.tables import is_file_name
+from sobgnn.tables.conversion import as_frame
+
+SETTINGS = "labeling.json"
+
+
+class Page:
+    """A page being served; made by :func:`open_page`.
+
+    Attributes:
+        url: Where the page is, with its token: whoever has it can label.
+        folder: The run folder.
+    """
+
+    def __init__(self, labeling: Labeling, listening: socket.socket, framed: bool) -> None:
+        port = listening.getsockname()[1]
+        token = secrets.token_urlsafe(24)
+        self.labeling = labeling
+        self.folder = labeling.session.folder
+        self.url = f"http://127.0.0.1:{port}/{token}/"
+        self._listening = listening
+        config = uvicorn.Config(
+            Guard(routes(labeling), token, port, framed),
+            log_level="warning",
+            access_log=False,  # it would write the token
+            server_header=False,
+            proxy_headers=False,
+            ws="none",
+            lifespan="off",
+            limit_concurrency=64,
+            timeout_graceful_shutdown=2,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def serve(self) -> None:
+        """Serve until Ctrl-C."""
+        with contextlib.suppress(KeyboardInterrupt):
+            self._server.run(sockets=[self._listening])
+
+    def start(self) -> Page:
+        """Serve in the background."""
+        self._thread = threading.Thread(target=self._server.run, args=([self._listening],), name="page", daemon=True)
+        self._thread.start()
+        while not self._server.started and self._thread.is_alive():
+            time.sleep(0.01)
+        return self
+
+    def labels(self) -> list[str | None]:
+        """The label of each row, ``None`` where there is none."""
+        _, classes, labels, _ = self.labeling.session.snapshot()
+        names: list[str | None] = [None] * self.labeling.source.rows
+        for row, label in labels.items():
+            names[row] = classes[label.code]
+        return names
+
+    def finish(self, seconds: float = 3600) -> Path | None:
+        """Fit with all labels and write the run into the folder; ``None`` where that failed (``problem`` says why)."""
+        self.labeling.learner.finish()
+        return self.folder if self.labeling.learner.wait_finished(seconds) else None
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether there are labels of two classes that no written run knows."""
+        saved, _, labels, _ = self.labeling.session.snapshot()
+        written = (self.labeling.learner.finished or {}).get("knows")
+        return len({label.code for label in labels.values()}) >= 2 and written != saved
+
+    @property
+    def problem(self) -> str:
+        """What the model's process complained about last."""
+        return self.labeling.learner.problem
+
+    def close(self) -> None:
+        """Stop serving, end the model's process, write labels.csv. Labels are safe without it."""
+        if self._closed:
+            return
+        self._closed = True
+        self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join(10)
+        self._listening.close()
+        self.labeling.close()
+
+    def _repr_html_(self) -> str:
+        """A frame with the page, for notebooks on this machine."""
+        return (
+            f'<iframe src="{self.url}" title="Label" width="100%" height="900" style="border:1px solid #ccc"></iframe>'
+        )
+
+
+def open_page(
+    data: str,
+    label: str | None = None,
+    identity: str | None = None,
+    drop: Sequence[str] = (),
+    *,
+    folder: Path | None = None,
+    port: int = 0,
+    settings: dict[str, Any] | None = None,
+    framed: bool = False,
+    command: list[str] | None = None,
+) -> Page:
+    """Read DATA, or resume a run folder that was labeled before, and listen at 127.0.0.1.
+
+    Args:
+        data: A file, a data set's name, or a run folder that was labeled.
+        label: Column that has labels, or gives the new labels their name.
+        identity: Column that names the rows.
+        drop: Columns to leave out.
+        folder: The run folder; default ``runs/<name>-labeled``, which is resumed where it is there.
+        port: 0 for any free one.
+        settings: Parameters of the final fit.
+        framed: Whether a notebook on this machine may show the page.
+        command: What to start instead of the model's process, for tests.
+    """
+    given = Path(data)
+    if (given / SETTINGS).is_file():
+        folder = folder or given
+        data, label, identity, drop = _remembered(given / SETTINGS)
+    elif given.is_dir() and (given / "table.json").is_file():
+        raise ValueError(
+            f"{data} is a run whose data is not known. Label the data instead: sobgnn label DATA --out {data}."
+        )
+    source = open_source(data, label, identity, drop)
+    folder = folder or _default_folder(source.name)
+    listening = _listen(port)
+    try:
+        session = Session(folder, source.rows, source.fingerprint, source.table.classes, source.table.codes.tolist())
+    except BaseException:
+        listening.close()
+        raise
+    asked = {"label": label, "identity": identity, "drop": list(drop)}
+    asked["data"] = str(Path(data).absolute()) if is_file_name(data) else data
+    write_text(folder / SETTINGS, json.dumps(asked, indent=1))
+    learner = Learner(session, {**asked, "settings": settings or {}}, folder / "model.log", command)
+    learner.start()
+    return Page(Labeling(source, session, learner), listening, framed)
+
+
+def label(data: Any, column: str | None = None, *, folder: str | Path = "runs/labeled", port: int = 0) -> Page:
+    """Show a page to label a DataFrame in, inside a notebook.
+
+    The frame is copied to ``data.parquet`` in the folder and never changed; calling it again with the same frame
+    resumes. ``page.labels()`` gives the labels, ``page.close()`` ends it.
+
+    Args:
+        data: A polars or pandas DataFrame, or anything that :func:`open_page` takes.
+        column: Column of labels; blank cells and a missing column are what is to be labeled.
+        folder: The run folder.
+        port: 0 for any free one.
+    """
+    if isinstance(data, str | Path):
+        return open_page(str(data), column, folder=Path(folder), port=port, framed=True).start()
+    frame = as_frame(data)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic_file(folder / "data.parquet") as file:
+        frame.write_parquet(file)
+    return open_page(str(folder / "data.parquet"), column, folder=folder, port=port, framed=True).start()
+
+
+def _remembered(path: Path) -> tuple[str, str | None, str | None, list[str]]:
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+        return str(held["data"]), held["label"], held["identity"], list(held["drop"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ValueError(f"{path} is damaged. Give the data again: sobgnn label DATA --out {path.parent}.") from None
+
+
+def _default_folder(name: str) -> Path:
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".") or "data"
+    return Path("runs") / f"{safe}-labeled"
+
+
+def _listen(port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        if port:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", port))
+        listening.listen(64)  # a browser that is faster than the server waits
+    except (OSError, OverflowError):
+        listening.close()
+        raise ValueError(f"Port {port} of 127.0.0.1 is taken. Name another with --port, or leave it out.") from None
+    return listening

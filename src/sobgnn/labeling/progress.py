@@ -1,0 +1,108 @@
+"""How far the labels have come: estimated accuracy, the random audit, and whether more labels would help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sobgnn.labeling.session import Label
+from sobgnn.runs.run import wilson_interval
+
+# "More labels will hardly help now": doubling the labels changed at most this share of the predictions, from at least
+# this many labels on. Measured in results/labeling.md.
+CHANGED = 0.03
+FEWEST = 50
+# Of every so many points shown, one is drawn at random and shown without the guess.
+AUDIT_EVERY = 8
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One fit, for the curve over time.
+
+    Args:
+        labels: Number of labels it knew.
+        accuracy: Out of fold, or ``None`` where no labels were held out.
+        seconds: How long it took.
+        predicted: Predicted class of a fixed sample of rows.
+        judged: Number of labels that were held out.
+    """
+
+    labels: int
+    accuracy: float | None
+    seconds: float
+    predicted: npt.NDArray[np.integer]
+    judged: int
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Whether more labels would help: ``enough`` and a sentence with the evidence."""
+
+    enough: bool
+    sentence: str
+
+
+def changed_since_half(history: Sequence[Measurement]) -> tuple[int, float] | None:
+    """The labels of the last fit that had at most half as many as the newest, and the share of predictions that differ.
+
+    ``None`` where there is no such fit. The share bounds the change of accuracy that doubling the labels brought: where
+    two predictions agree, they are both right or both wrong.
+    """
+    if not history:
+        return None
+    newest = history[-1]
+    earlier = [one for one in history if 2 * one.labels <= newest.labels]
+    if not earlier:
+        return None
+    return earlier[-1].labels, float((earlier[-1].predicted != newest.predicted).mean())
+
+
+def advice(history: Sequence[Measurement]) -> Advice:
+    """Whether more labels would help, by how much the last doubling of the labels changed."""
+    now = history[-1].labels if history else 0
+    found = changed_since_half(history)
+    if now < FEWEST or found is None:
+        return Advice(False, "Too early to say whether more labels would help.")
+    before, share = found
+    evidence = f"going from {before} to {now} labels changed {share:.1%} of the predictions."
+    if share <= CHANGED:
+        return Advice(True, f"More labels will hardly help now: {evidence}")
+    return Advice(False, f"More labels still help: {evidence}")
+
+
+def audit(labels: Mapping[int, Label], held_out: Mapping[int, int] | None = None) -> dict[str, Any]:
+    """What rows drawn at random say: how many, how often the model is right there, and the 95 % interval.
+
+    Only rows that were labeled without seeing the guess count; rows that the model suggested are harder than most, and
+    say nothing of the others.
+
+    Args:
+        labels: By row.
+        held_out: What today's model predicts while a row's label is held out; without it the guess at the time counts.
+    """
+    drawn = {row: label for row, label in labels.items() if label.audit}
+    guesses = {row: (held_out or {}).get(row, label.guess) for row, label in drawn.items()}
+    judged = [row for row, guess in guesses.items() if guess is not None]
+    right = sum(guesses[row] == drawn[row].code for row in judged)
+    return {
+        "drawn": len(drawn),
+        "judged": len(judged),
+        "right": right,
+        "accuracy": right / len(judged) if judged else None,
+        "interval": wilson_interval(right, len(judged)) if judged else None,
+    }
+
+
+def curve(history: Sequence[Measurement]) -> list[dict[str, Any]]:
+    """Out-of-fold accuracy with its 95 % interval, by the number of labels."""
+    points = []
+    for one in history:
+        if one.accuracy is not None and one.judged:
+            interval = wilson_interval(round(one.accuracy * one.judged), one.judged)
+            points.append({"labels": one.labels, "accuracy": one.accuracy, "interval": interval})
+    return points

@@ -1,0 +1,264 @@
+"""The page's server: routes that read the session and the guesses, and routes that change labels."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from sobgnn.labeling.export import KINDS, export, labels_csv
+from sobgnn.labeling.learner import Learner
+from sobgnn.labeling.picking import Picker
+from sobgnn.labeling.progress import advice, audit, curve
+from sobgnn.labeling.session import Session
+from sobgnn.labeling.source import Source
+from sobgnn.runs.page.colors import class_colors
+from sobgnn.runtime.files import atomic_file
+
+STATIC = {
+    "": ("label.html", "text/html; charset=utf-8"),
+    "label.css": ("label.css", "text/css; charset=utf-8"),
+    "label.js": ("label.js", "text/javascript; charset=utf-8"),
+    "map.js": ("map.js", "text/javascript; charset=utf-8"),
+    "curve.js": ("curve.js", "text/javascript; charset=utf-8"),
+}
+UPCOMING = 4
+
+
+class Labeling:
+    """What the routes share.
+
+    Args:
+        source: The points.
+        session: Their labels.
+        learner: The model that follows them.
+    """
+
+    def __init__(self, source: Source, session: Session, learner: Learner) -> None:
+        self.source = source
+        self.session = session
+        self.learner = learner
+        self.picker = Picker(source.rows)
+        self._written = -1
+        self._writing = threading.Lock()
+        learner.on_answer = self.write_labels
+
+    def state(self) -> dict[str, Any]:
+        """Everything the page shows besides points and the map."""
+        saved, classes, labels, skipped = self.session.snapshot()
+        counts = dict.fromkeys(classes, 0)
+        for label in labels.values():
+            counts[label.code] += 1
+        colors = class_colors(max(len(classes), 1))
+        history, found = list(self.learner.history), self.learner.guesses
+        said = advice(history)
+        return {
+            "name": self.source.name,
+            "rows": self.source.rows,
+            "saved": saved,
+            "labels": len(labels),
+            "by_file": sum(label.by == "file" for label in labels.values()),
+            "skipped": len(skipped),
+            "undo": len(self.session.state.undoable),
+            "classes": [
+                {"code": code, "name": name, "count": counts[code], "light": colors[at][0], "dark": colors[at][1]}
+                for at, (code, name) in enumerate(classes.items())
+            ],
+            "model": self.learner.status(),
+            "curve": curve(history),
+            "advice": {"enough": said.enough, "sentence": said.sentence},
+            "audit": audit(labels, found.held_out if found is not None else None),
+            "folder": str(self.session.folder),
+        }
+
+    def upcoming(self, without: set[int] = frozenset()) -> list[dict[str, Any]]:  # type: ignore[assignment]
+        """The next points to label, best first; none while the first suggestions are being made."""
+        if self.learner.status()["starting"]:
+            return []
+        _, _, labels, skipped = self.session.snapshot()
+        chosen = self.picker.next(self.learner.guesses, labels, skipped, UPCOMING, without)
+        return [self.point(row, why) for row, why in chosen]
+
+    def point(self, row: int, why: str = "asked for") -> dict[str, Any]:
+        """A row's content, its label, and the guess; none for a row of the audit."""
+        if not 0 <= row < self.source.rows:
+            raise ValueError(f"Rows go from 0 to {self.source.rows - 1}, but got {row}.")
+        if why != "audit":
+            self.picker.audits.discard(row)  # its guess is shown from here on
+        label = self.session.state.labels.get(row)
+        found = self.learner.guesses
+        top: list[dict[str, Any]] = []
+        if found is not None and found.codes is not None and found.probabilities is not None and why != "audit":
+            pairs = zip(found.codes[row].tolist(), found.probabilities[row].tolist(), strict=True)
+            top = [{"code": code, "sure": round(sure, 4)} for code, sure in pairs]
+        return {
+            "row": row,
+            "id": self.source.id_of(row),
+            "why": why,
+            "content": self.source.content(row),
+            "guesses": top,
+            "label": None if label is None else label.code,
+        }
+
+    def change(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Make one change; when this returns it is on the disk."""
+        session, undone = self.session, None
+        if what == "label":
+            rows, how = body.get("rows", []), str(body.get("how", "key"))[:20]
+            first = self._first_guesses(rows)
+            audited = isinstance(rows, list) and len(rows) == 1 and rows[0] in self.picker.audits
+            by: Any = "model" if how == "accept" and not audited else "person"
+            session.label(rows, body.get("class", -1), by=by, audit=audited, guesses=first, how=how)
+        elif what == "clear":
+            session.clear(body.get("rows", []))
+        elif what == "skip":
+            session.skip(body.get("rows", []))
+        elif what == "class":
+            session.add_class(body.get("name", ""))
+        elif what == "rename":
+            session.rename_class(body.get("class", -1), body.get("name", ""))
+        elif what == "undo":
+            undone = session.undo()
+        elif what == "retry":
+            self.learner.retry()
+        elif what == "finish":
+            self.write_labels()
+            self.learner.finish()
+        self.learner.changed()
+        answer: dict[str, Any] = {"state": self.state(), "upcoming": self.upcoming()}
+        if undone is not None:
+            answer["undone"] = {"what": undone["what"], "rows": undone.get("rows", [])[:1]}
+        return answer
+
+    def _first_guesses(self, rows: Any) -> dict[int, int]:
+        """What the model predicted for rows that it does not know the labels of."""
+        found = self.learner.guesses
+        if found is None or found.codes is None or not isinstance(rows, list) or len(rows) > 1:
+            return {}
+        known = self.session.state.labels
+        inside = [row for row in rows if isinstance(row, int) and 0 <= row < self.source.rows and row not in known]
+        return {row: int(found.codes[row, 0]) for row in inside}
+
+    def marks(self) -> bytes:
+        """For the map, little-endian: label int16 [N] (-1: none), guess int16 [N] (-1: none), sure uint8 [N] of 255."""
+        _, _, labels, _ = self.session.snapshot()
+        given = np.full(self.source.rows, -1, dtype="<i2")
+        for row, label in labels.items():
+            given[row] = label.code
+        found = self.learner.guesses
+        guess, sure = np.full(self.source.rows, -1, dtype="<i2"), np.zeros(self.source.rows, dtype=np.uint8)
+        if found is not None and found.codes is not None and found.probabilities is not None:
+            guess = found.codes[:, 0].astype("<i2")
+            sure = np.clip(255 * found.probabilities[:, 0], 0, 255).astype(np.uint8)
+        return given.tobytes() + guess.tobytes() + sure.tobytes()
+
+    def suspects(self) -> list[dict[str, Any]]:
+        """Labeled rows that the model doubts, worst first."""
+        found = self.learner.guesses
+        labels = self.session.state.labels
+        rows = [row for row in (found.suspects if found else []) if row in labels]
+        return [{"row": row, "label": labels[row].code, "excerpt": self.source.excerpt(row)} for row in rows]
+
+    def search(self, words: str) -> list[dict[str, Any]]:
+        """Rows that hold the words."""
+        labels = self.session.state.labels
+        rows = self.source.search(words)
+        return [
+            {"row": row, "label": labels[row].code if row in labels else None, "excerpt": self.source.excerpt(row)}
+            for row in rows
+        ]
+
+    def write_labels(self) -> None:
+        """Write labels.csv where something has changed."""
+        with self._writing:
+            saved, classes, labels, _ = self.session.snapshot()
+            if saved != self._written:
+                with atomic_file(self.session.folder / "labels.csv") as file:
+                    file.write(labels_csv(self.source, classes, labels))
+                self._written = saved
+
+    def close(self) -> None:
+        """End the model's process, write labels.csv, and release the folder."""
+        self.learner.close()
+        self.write_labels()
+        self.session.close()
+
+
+def routes(labeling: Labeling) -> Starlette:
+    """The application without its guard; see :class:`~sobgnn.labeling.guard.Guard`."""
+
+    def reading(make: Callable[[Request], Any]) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            try:
+                content = await run_in_threadpool(make, request)
+            except (ValueError, KeyError) as error:
+                return PlainTextResponse(str(error), status_code=400)
+            return content if isinstance(content, Response) else JSONResponse(content)
+
+        return answer
+
+    def static(path: str) -> Callable[[Request], Response]:
+        name, kind = STATIC[path]
+        content = (resources.files("sobgnn.labeling") / "static" / name).read_bytes()
+        return lambda request: Response(content, media_type=kind)
+
+    def chosen(request: Request) -> Any:
+        without = {int(row) for row in request.query_params.get("without", "").split(",")[:200] if row.isdigit()}
+        return {"state": labeling.state(), "upcoming": labeling.upcoming(without)}
+
+    def place(request: Request) -> Response:
+        found = labeling.learner.place
+        return Response(b"" if found is None else found.tobytes(), media_type="application/octet-stream")
+
+    def picture(request: Request) -> Response:
+        row = int(request.path_params["row"])
+        found = labeling.source.picture(row) if row < labeling.source.rows else None
+        return Response(status_code=404) if found is None else Response(found[0], media_type=found[1])
+
+    def download(request: Request) -> Response:
+        kind = request.path_params["kind"]
+        if kind not in KINDS:
+            return PlainTextResponse("Not found.", status_code=404)
+        _, classes, labels, _ = labeling.session.snapshot()
+        name, media = KINDS[kind]
+        headers = {"content-disposition": f'attachment; filename="{name}"'}
+        return Response(export(kind, labeling.source, classes, labels), media_type=media, headers=headers)
+
+    def changing(what: str) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            try:
+                body = json.loads(await request.body() or b"{}")
+                if not isinstance(body, dict):
+                    raise ValueError("The body must be a JSON object.")
+                return JSONResponse(await run_in_threadpool(labeling.change, what, body))
+            except (ValueError, TypeError, RecursionError) as error:
+                return JSONResponse({"error": str(error)}, status_code=400)
+            except OSError as error:
+                reason = error.strerror or type(error).__name__
+                return JSONResponse({"error": f"Not saved: the disk refused ({reason})."}, status_code=507)
+
+        return answer
+
+    changes = ("label", "clear", "skip", "class", "rename", "undo", "retry", "finish")
+    listed = [
+        *(Route(f"/{path}", reading(static(path))) for path in STATIC),
+        Route("/api/next", reading(chosen)),
+        Route("/api/point/{row:int}", reading(lambda request: labeling.point(request.path_params["row"]))),
+        Route("/api/map", reading(place)),
+        Route("/api/marks", reading(lambda _: Response(labeling.marks(), media_type="application/octet-stream"))),
+        Route("/api/suspects", reading(lambda _: labeling.suspects())),
+        Route("/api/search", reading(lambda request: labeling.search(request.query_params.get("q", "")[:200]))),
+        Route("/picture/{row:int}", reading(picture)),
+        Route("/export/{kind}", reading(download)),
+        *(Route(f"/api/{what}", changing(what), methods=["POST"]) for what in changes),
+    ]
+    return Starlette(routes=listed)

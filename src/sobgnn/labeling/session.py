@@ -1,0 +1,252 @@
+"""Labels, classes and skips as they follow from the journal, and the ways to change them."""
+
+from __future__ import annotations
+
+import getpass
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Literal
+
+from sobgnn.labeling.journal import Event, Journal
+
+JOURNAL = "labels.journal"
+LONGEST_NAME = 200
+By = Literal["file", "person", "model"]
+
+
+@dataclass(frozen=True)
+class Label:
+    """The label of one row.
+
+    Args:
+        code: Number of its class.
+        when: UTC, ISO 8601.
+        by: ``"file"`` (it was in DATA), ``"person"``, or ``"model"``: a person accepted the model's guess.
+        audit: The row was drawn at random and labeled without seeing the guess.
+        guess: Class that the model predicted before the label was known, or ``None``.
+        event: Number of the journal's event.
+    """
+
+    code: int
+    when: str
+    by: By
+    audit: bool = False
+    guess: int | None = None
+    event: int = 0
+
+
+@dataclass
+class State:
+    """What a journal's events amount to.
+
+    Args:
+        classes: Name by number; numbers are never reused, so a rename changes no label.
+        labels: By row.
+        skipped: Rows that were passed over.
+        undoable: Numbers of the events that can still be undone, oldest first.
+    """
+
+    classes: dict[int, str] = field(default_factory=dict)
+    labels: dict[int, Label] = field(default_factory=dict)
+    skipped: set[int] = field(default_factory=set)
+    undoable: list[int] = field(default_factory=list)
+
+    def apply(self, event: Event) -> None:
+        """Take in one event; undoing is the business of :func:`replay`."""
+        what = event["what"]
+        if what in ("class", "rename"):
+            self.classes[int(event["class"])] = str(event["name"])
+        elif what == "label":
+            guesses = event.get("guesses", {})
+            for row in event["rows"]:
+                guess = guesses.get(str(row))
+                audit = bool(event.get("audit"))
+                self.labels[row] = Label(event["class"], event["when"], event["by"], audit, guess, event["n"])
+                self.skipped.discard(row)
+        elif what == "clear":
+            for row in event["rows"]:
+                self.labels.pop(row, None)
+        elif what == "skip":
+            self.skipped.update(row for row in event["rows"] if row not in self.labels)
+        if event.get("by") != "file" and what != "start":
+            self.undoable.append(event["n"])
+
+
+def replay(events: Iterable[Event]) -> State:
+    """The state after the events, without those that a later event undid."""
+    events = list(events)
+    undone = {event["of"] for event in events if event["what"] == "undo"}
+    state = State()
+    for event in events:
+        if event["what"] != "undo" and event["n"] not in undone:
+            state.apply(event)
+    return state
+
+
+class Session:
+    """One run being labeled: every change is in the journal before the method that makes it returns.
+
+    Args:
+        folder: The run folder, made where it is missing; holds ``labels.journal``.
+        rows: Number of rows of DATA.
+        fingerprint: Of DATA's content; a folder that was begun with other content is refused.
+        classes: Classes that DATA has.
+        codes: For each row of DATA its place in ``classes``, -1 where it has no label. Both are used when the folder is
+            new; afterwards the journal alone counts.
+    """
+
+    def __init__(
+        self, folder: Path, rows: int, fingerprint: str, classes: Sequence[Any] = (), codes: Sequence[int] = ()
+    ) -> None:
+        self.folder = folder
+        self.rows = rows
+        folder.mkdir(parents=True, exist_ok=True)
+        self._guard = threading.RLock()
+        self._journal = Journal(folder / JOURNAL)
+        try:
+            self._begin(fingerprint, classes, codes)
+            self.state = replay(self._journal.events)
+        except BaseException:
+            self._journal.close()
+            raise
+
+    def _begin(self, fingerprint: str, classes: Sequence[Any], codes: Sequence[int]) -> None:
+        events = self._journal.events
+        if not events:
+            self._write({"what": "start", "rows": self.rows, "data": fingerprint})
+        started = self._journal.events[0]
+        if started.get("rows") != self.rows or started.get("data") != fingerprint:
+            raise ValueError(
+                f"{self.folder} holds labels of other data, or the data has changed: it had {started.get('rows')} "
+                f"rows and now has {self.rows}. Name another folder with --out."
+            )
+        # A start that was interrupted is completed: classes of the file come first, in the file's order.
+        had = sum(event["what"] == "class" and event["by"] == "file" for event in events)
+        labeled = {event["class"] for event in events if event["what"] == "label" and event["by"] == "file"}
+        complete = any(event.get("by") == "person" for event in events)
+        if complete:
+            return
+        for code, name in enumerate(classes):
+            if code >= had:
+                self._write({"what": "class", "class": code, "name": str(name), "by": "file"})
+        for code in range(len(classes)):
+            members = [row for row, own in enumerate(codes) if own == code]
+            if members and code not in labeled:
+                self._write({"what": "label", "rows": members, "class": code, "by": "file"})
+
+    @property
+    def saved(self) -> int:
+        """Number of the last event; everything up to it is on the disk."""
+        return len(self._journal.events)
+
+    def label(
+        self,
+        rows: Sequence[int],
+        code: int,
+        *,
+        by: Literal["person", "model"] = "person",
+        audit: bool = False,
+        guesses: Mapping[int, int] | None = None,
+        how: str = "key",
+    ) -> Event:
+        """Give rows a class; labels that they have are replaced.
+
+        ``guesses`` holds what the model predicted for a row before its label was known, ``how`` says by which gesture
+        the label was given.
+        """
+        with self._guard:
+            self._check_class(code)
+            event: Event = {"what": "label", "rows": self._checked(rows), "class": code, "by": by, "how": how}
+            if audit:
+                event["audit"] = True
+            if guesses:
+                event["guesses"] = {str(row): int(guess) for row, guess in guesses.items()}
+            return self._change(event)
+
+    def clear(self, rows: Sequence[int]) -> Event:
+        """Take labels away."""
+        with self._guard:
+            return self._change({"what": "clear", "rows": self._checked(rows), "by": "person"})
+
+    def skip(self, rows: Sequence[int]) -> Event:
+        """Pass rows over: they are not suggested again."""
+        with self._guard:
+            return self._change({"what": "skip", "rows": self._checked(rows), "by": "person"})
+
+    def add_class(self, name: str) -> int:
+        """Make a class, and return its number."""
+        with self._guard:
+            code = sum(1 for event in self._journal.events if event["what"] == "class")
+            self._change({"what": "class", "class": code, "name": self._free_name(name), "by": "person"})
+            return code
+
+    def rename_class(self, code: int, name: str) -> Event:
+        """Give a class another name; its labels stay."""
+        with self._guard:
+            self._check_class(code)
+            return self._change({"what": "rename", "class": code, "name": self._free_name(name, code), "by": "person"})
+
+    def undo(self) -> Event | None:
+        """Undo the last change, and return what it was; ``None`` where nothing is left to undo."""
+        with self._guard:
+            if not self.state.undoable:
+                return None
+            number = self.state.undoable[-1]
+            self._write({"what": "undo", "of": number, "by": "person"})
+            self.state = replay(self._journal.events)
+            return self._journal.events[number - 1]
+
+    def snapshot(self) -> tuple[int, dict[int, str], dict[int, Label], set[int]]:
+        """The number of the last event with copies of classes, labels and skipped rows that belong together."""
+        with self._guard:
+            return self.saved, dict(self.state.classes), dict(self.state.labels), set(self.state.skipped)
+
+    def close(self) -> None:
+        """Close the journal; another process may open it then."""
+        self._journal.close()
+
+    def _change(self, event: Event) -> Event:
+        written = self._write(event)
+        self.state.apply(written)
+        return written
+
+    def _write(self, event: Event) -> Event:
+        now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        return self._journal.append({**event, "when": now, "who": _user()})
+
+    def _checked(self, rows: Sequence[int]) -> list[int]:
+        if not isinstance(rows, list | tuple) or not rows:
+            raise ValueError(f"`rows` must be a list of at least one row number, but got {_short(rows)}.")
+        for row in rows:
+            if isinstance(row, bool) or not isinstance(row, int) or not 0 <= row < self.rows:
+                raise ValueError(f"Rows go from 0 to {self.rows - 1}, but got {_short(row)}.")
+        return sorted(set(rows))
+
+    def _check_class(self, code: int) -> None:
+        if isinstance(code, bool) or not isinstance(code, int) or code not in self.state.classes:
+            raise ValueError(f"There is no class {_short(code)}. Add it first.")
+
+    def _free_name(self, name: str, code: int | None = None) -> str:
+        if not isinstance(name, str):
+            raise ValueError(f"A class's name must be text, but got {_short(name)}.")
+        name = " ".join("".join(c if c.isprintable() else " " for c in name).split())
+        if not 0 < len(name) <= LONGEST_NAME:
+            raise ValueError(f"A class's name must have 1 to {LONGEST_NAME} characters, but got {len(name)}.")
+        if any(other == name for number, other in self.state.classes.items() if number != code):
+            raise ValueError(f"There already is a class {name!r}. Choose another name.")
+        return name
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):  # an account without a name, in some containers
+        return ""
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"

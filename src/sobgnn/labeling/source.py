@@ -1,0 +1,168 @@
+"""DATA as the page needs it: features for the model, and each row's content for the reader."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from sobgnn.runs.source import dataset_table
+from sobgnn.tables import Table
+
+LONGEST_VALUE = 20_000
+LARGEST_SIDE = 1600
+# Data sets whose features are the grey values of square pictures.
+_PICTURES = ("digits", "mnist")
+
+
+@dataclass(frozen=True)
+class Source:
+    """Points to label, with what a person sees of them.
+
+    Args:
+        name: What the data is called.
+        table: Features, ids, and the labels that are there. Without labels ``classes`` is empty and ``codes`` are -1.
+        fingerprint: Of the content, to notice that it changed.
+        side: Width and height of the pictures that the features are, or 0.
+    """
+
+    name: str
+    table: Table
+    fingerprint: str
+    side: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Number of points."""
+        return int(self.table.X.shape[0])
+
+    def id_of(self, row: int) -> str:
+        """The row's id, or its number where there are no ids."""
+        return str(row) if self.table.ids is None else str(self.table.ids[row])
+
+    def content(self, row: int) -> list[dict[str, str]]:
+        """What to show of a row: ``name``, ``kind`` ("text" or "picture"), ``value``; pictures and long texts first."""
+        if self.side:
+            return [{"name": "picture", "kind": "picture", "value": ""}]
+        parts = []
+        for name, value in self.table.content(row).items():
+            if self.pictured and name == "image":
+                parts.append({"name": name, "kind": "picture", "value": ""})
+            elif name != self.table.encoding.id or self.pictured:
+                parts.append({"name": name, "kind": "text", "value": value[:LONGEST_VALUE]})
+        return sorted(parts, key=lambda part: -(10**9 if part["kind"] == "picture" else _length(part["value"])))
+
+    @property
+    def pictured(self) -> bool:
+        """Whether rows name picture files."""
+        return self.table.encoding.pictures is not None
+
+    def excerpt(self, row: int, most: int = 140) -> str:
+        """One line that stands for the row in a list."""
+        parts = [part["value"] for part in self.content(row) if part["kind"] == "text"]
+        line = " · ".join(" ".join(value.split()) for value in parts[:6])
+        line = line or f"row {self.id_of(row)}"
+        return line if len(line) <= most else line[: most - 1] + "…"
+
+    def search(self, words: str, most: int = 50) -> list[int]:
+        """The first rows that hold all words, in any column or in the id, upper and lower case alike."""
+        import polars as pl
+
+        wanted = words.split()[:8]
+        if not wanted:
+            return []
+        columns = [pl.Series("", [self.id_of(row) for row in range(self.rows)])]
+        if self.table.frame is not None:
+            hidden = self.table.encoding.label
+            columns += [c for c in self.table.frame.get_columns() if c.name != hidden and not c.dtype.is_nested()]
+        texts = [column.cast(pl.String, strict=False).fill_null("").str.to_lowercase() for column in columns]
+        found = pl.Series([True] * self.rows)
+        for word in wanted:
+            here = pl.Series([False] * self.rows)
+            for text in texts:
+                here = here | text.str.contains(word.lower(), literal=True)
+            found = found & here
+        return [int(row) for row in found.arg_true().head(most)]
+
+    def picture(self, row: int) -> tuple[bytes, str] | None:
+        """The row's picture and its media type, or ``None`` where it has none. No other file can be asked for."""
+        if self.pictured:
+            return _read_picture(Path(self.table.content(row).get("image", "")))
+        if not self.side:
+            return None
+        values = np.asarray(self.table.X[row], dtype=np.float64).reshape(self.side, self.side)
+        top = max(float(values.max()), 1e-12)
+        grey = np.clip(255 * values / top, 0, 255).astype(np.uint8)
+        return png(np.repeat(np.repeat(grey, 8, axis=0), 8, axis=1) if self.side < 32 else grey), "image/png"
+
+
+def open_source(data: str, label: str | None = None, identity: str | None = None, drop: Sequence[str] = ()) -> Source:
+    """Read DATA: a file, a folder of pictures, or a data set by its name.
+
+    A column of labels may be missing, empty or have one class. The labels of a data set are not used, only its classes.
+    """
+    from sobgnn import tables
+
+    if not tables.is_file_name(data):
+        table = dataset_table(data)
+        side = math.isqrt(table.X.shape[1]) if data in _PICTURES else 0
+        unlabeled = replace(table, codes=np.full_like(table.codes, -1))
+        return Source(data, unlabeled, _fingerprint(data.encode(), unlabeled), side)
+    path = Path(data)
+    tables.check_readable(path)
+    try:
+        table = tables.read_table(path, label, identity, drop, need_labels=False)
+    except ValueError as error:
+        if label is None or not str(error).startswith("--label names"):
+            raise
+        # The column is to be made: its name is all that is known of it.
+        table = tables.read_table(path, None, identity, drop, need_labels=False)
+    content = path.read_bytes() if path.is_file() else b""
+    return Source(tables.file_stem(path), table, _fingerprint(content, table))
+
+
+def _length(text: str) -> int:
+    """Texts that are not long keep their order."""
+    return len(text) if len(text) > 60 else 0
+
+
+def _read_picture(path: Path) -> tuple[bytes, str] | None:
+    """A picture that browsers show, as PNG or JPEG; ``None`` where the file cannot be read as a picture."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            if image.format in ("PNG", "JPEG") and max(image.size) <= LARGEST_SIDE:
+                return path.read_bytes(), f"image/{image.format.lower()}"
+            image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
+            held = io.BytesIO()
+            image.convert("RGB").save(held, "PNG")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return None
+    return held.getvalue(), "image/png"
+
+
+def png(grey: npt.NDArray[np.uint8]) -> bytes:
+    """A grey picture [height, width] as PNG."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    height, width = grey.shape
+    lines = b"".join(b"\0" + line.tobytes() for line in grey)
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+
+
+def _fingerprint(content: bytes, table: Table) -> str:
+    """Of a file's bytes; of a folder's names, where there are no bytes."""
+    names = b"" if content or table.ids is None else "\0".join(map(str, table.ids.tolist())).encode()
+    return hashlib.sha256(content + names).hexdigest()[:16]

@@ -1,0 +1,418 @@
+"use strict";
+// The page: one point at a time. Keys never wait: the next point is shown at once, and "saved" when the server says so.
+const $ = (id) => document.getElementById(id);
+const LETTERS = "abcdefghijklopqtvwxyz"; // without those that mean something else: m n r s u
+const REASONS = {
+  suggested: "Suggested: its label would teach the model most.",
+  audit: "Audit: drawn at random, without the model's guess, to measure how good it is.",
+  random: "Drawn at random.",
+  "asked for": "Opened by you.",
+};
+let state = null;
+let upcoming = [];
+let current = null;
+let selection = [];
+let chain = Promise.resolve();
+let waiting = 0;
+let seen = { marks: "", map: false, suspects: "", classes: "" };
+const away = new Set(); // rows labeled or skipped here that the server may still list as upcoming
+
+const map = new PointMap($("map"), select, openRow);
+
+async function get(path) {
+  const answer = await fetch(path);
+  if (!answer.ok) throw new Error((await answer.text()).slice(0, 300));
+  return answer;
+}
+
+async function post(what, body) {
+  const answer = await fetch("api/" + what, {
+    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body || {}),
+  });
+  const content = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(content.error || `Not saved: the server answered ${answer.status}.`);
+  return content;
+}
+
+// One change after another, in the order of the keys; what fails comes back to the front.
+function change(what, body, restore) {
+  waiting += 1;
+  showSaved();
+  chain = chain.then(() => post(what, body)).then((content) => {
+    waiting -= 1;
+    alertText("");
+    take(content);
+    return content;
+  }, (error) => {
+    waiting -= 1;
+    const lost = error instanceof TypeError;
+    alertText(lost ? "Not saved: the server does not answer. Is `sobgnn label` still running?" : error.message);
+    if (restore) restore();
+    showSaved();
+    return null;
+  });
+  return chain;
+}
+
+function alertText(text) {
+  $("alert").textContent = text;
+  $("alert").hidden = !text;
+}
+
+function take(content) {
+  if (content.state.saved >= (state ? state.saved : 0)) state = content.state;
+  if (!waiting) {
+    upcoming = content.upcoming.filter((point) => !current || point.row !== current.row);
+  }
+  if (!current) advance();
+  show();
+}
+
+function advance() {
+  do current = upcoming.shift() || null;
+  while (current && away.has(current.row));
+  if (current) prepare(upcoming);
+  map.current = current ? current.row : -1;
+  showPoint();
+}
+
+function prepare(points) {
+  for (const point of points) {
+    if (point.content.some((part) => part.kind === "picture")) new Image().src = "picture/" + point.row;
+  }
+}
+
+// ------------------------------------------------------------------------------------------ showing
+
+function keyOf(place) {
+  return place < 9 ? String(place + 1) : LETTERS[place - 9] || "";
+}
+
+function nameOf(code) {
+  const found = state.classes.find((entry) => entry.code === code);
+  return found ? found.name : "?";
+}
+
+function percent(share) {
+  return Math.round(100 * share) + " %";
+}
+
+function showSaved() {
+  $("saved").textContent = waiting ? "Saving…" : state && state.saved ? "All saved" : "";
+  $("saved").className = waiting ? "waiting" : "";
+  document.documentElement.dataset.waiting = waiting;
+}
+
+function show() {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  document.title = `Label ${state.name}`;
+  $("name").textContent = state.name;
+  const skips = state.skipped ? `, ${state.skipped} skipped` : "";
+  $("counts").textContent = `${state.labels} of ${state.rows} rows labeled${skips}`;
+  $("folder").textContent = state.folder;
+  document.documentElement.dataset.labels = state.labels;
+  document.documentElement.dataset.version = state.model.version;
+  showSaved();
+  showModel();
+  map.colors = new Map(state.classes.map((entry) => [entry.code, dark ? entry.dark : entry.light]));
+  showClasses(dark);
+  showProgress();
+  refreshMap();
+  refreshSuspects();
+  $("undo").disabled = !state.undo;
+  if (!current) showPoint();
+}
+
+function showModel() {
+  const model = state.model;
+  let text = model.starting ? "Reading the data…" : "";
+  if (model.version) {
+    const known = model.guessing ? `The model knows ${Math.min(model.labels, state.labels)} of ${state.labels} labels.` :
+      "The model starts once two classes have labels.";
+    text = known + (model.busy === "fit" ? " Learning…" : "");
+  }
+  $("model").textContent = text;
+  $("retry").hidden = !model.stopped;
+  $("finish").disabled = model.busy === "finish";
+  if (model.problem) alertText(model.problem);
+  else if ($("alert").textContent.includes("model")) alertText("");
+  $("finished").textContent = model.busy === "finish" ? "Fitting and writing the run…" :
+    model.finished ? `Written to ${model.finished.folder}. \`sobgnn predict\` works on it.` : "";
+}
+
+function showClasses(dark) {
+  const guess = current && current.guesses.length ? current.guesses[0].code : -1;
+  const now = JSON.stringify([state.classes, guess, dark]);
+  if (now === seen.classes) return;
+  seen.classes = now;
+  $("classes").replaceChildren(...state.classes.map((entry, place) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "class" + (entry.code === guess ? " guessed" : "");
+    button.style.setProperty("--class", dark ? entry.dark : entry.light);
+    const key = keyOf(place);
+    const [kbd, label, number] = ["kbd", "span", "span"].map((tag) => document.createElement(tag));
+    kbd.textContent = key.toUpperCase();
+    kbd.hidden = !key;
+    label.className = "label";
+    label.textContent = entry.name;
+    number.className = "number";
+    number.textContent = entry.count;
+    button.title = entry.name;
+    button.setAttribute("aria-label", `${entry.name}, ${entry.count} labels` + (key ? `, key ${key}` : ""));
+    if (key) button.setAttribute("aria-keyshortcuts", key);
+    button.append(kbd, label, number);
+    button.addEventListener("click", () => give(entry.code));
+    return button;
+  }));
+}
+
+function showPoint() {
+  const card = $("content");
+  card.replaceChildren();
+  if (!current) {
+    $("point-title").textContent = state && state.labels + state.skipped >= state.rows ? "Every row is done" : "One moment";
+    $("why").textContent = "";
+    $("guess").textContent = "";
+    $("accept").disabled = true;
+    return;
+  }
+  $("point-title").textContent = `Row ${current.id}`;
+  $("why").textContent = REASONS[current.why] || "";
+  const list = document.createElement("dl");
+  for (const part of current.content) {
+    const [name, value] = [document.createElement("dt"), document.createElement("dd")];
+    name.textContent = part.name;
+    if (part.kind === "picture") {
+      const image = document.createElement("img");
+      image.src = "picture/" + current.row;
+      image.alt = `Picture of row ${current.id}`;
+      value.append(image);
+    } else {
+      value.textContent = part.value;
+      if (part.value.length > 60) value.className = "long";
+    }
+    list.append(name, value);
+  }
+  card.append(list);
+  $("point").scrollTop = 0;
+  $("accept").disabled = !current.guesses.length;
+  const guesses = current.guesses.filter((guess, place) => place === 0 || guess.sure >= 0.05);
+  let text = guesses.length ? "Guess: " + guesses.map((g) => `${nameOf(g.code)} ${percent(g.sure)}`).join(", ") : "";
+  if (current.label !== null) text = `Labeled ${nameOf(current.label)}. ` + text;
+  $("guess").textContent = text;
+  document.documentElement.dataset.row = current.row;
+  if (state) showClasses(matchMedia("(prefers-color-scheme: dark)").matches);
+  map.draw();
+}
+
+function showProgress() {
+  $("advice").textContent = state.advice.sentence;
+  $("advice").className = state.advice.enough ? "enough" : "";
+  drawCurve($("curve"), state.curve);
+  const last = state.curve[state.curve.length - 1];
+  $("accuracy").textContent = last ? `Out-of-fold accuracy on your labels: ${percent(last.accuracy)} ` +
+    `(95 % interval ${percent(last.interval[0])} to ${percent(last.interval[1])}). Suggested rows are harder than most.` : "";
+  $("curve").setAttribute("aria-label", last ? `Estimated accuracy over ${state.curve.length} fits, ` +
+    `now ${percent(last.accuracy)} with ${last.labels} labels` : "Estimated accuracy: not known yet");
+  const audit = state.audit;
+  $("audit").textContent = audit.judged ? `Random audit: the model is right for ${audit.right} of ${audit.judged} rows ` +
+    `drawn at random (95 % interval ${percent(audit.interval[0])} to ${percent(audit.interval[1])}).` :
+    "Random audit: one row in eight is drawn at random, once the model guesses.";
+}
+
+async function refreshMap() {
+  if (!state.model.map) return;
+  const now = `${state.saved} ${state.model.version}`;
+  try {
+    if (!seen.map) {
+      seen.map = true;
+      map.setPlace(await (await get("api/map")).arrayBuffer());
+    }
+    if (now !== seen.marks) {
+      seen.marks = now;
+      map.setMarks(await (await get("api/marks")).arrayBuffer());
+    } else map.draw();
+  } catch {
+    seen.marks = "";
+  }
+}
+
+async function refreshSuspects() {
+  const now = `${state.saved} ${state.model.version}`;
+  if (now === seen.suspects) return;
+  seen.suspects = now;
+  try {
+    const rows = await (await get("api/suspects")).json();
+    $("no-suspects").hidden = rows.length > 0;
+    fill($("suspects"), rows);
+  } catch {
+    seen.suspects = "";
+  }
+}
+
+function fill(list, rows) {
+  list.replaceChildren(...rows.map((entry) => {
+    const item = document.createElement("li"), button = document.createElement("button");
+    const label = document.createElement("span");
+    button.type = "button";
+    label.className = "label";
+    label.textContent = entry.label === null ? "" : ` · ${nameOf(entry.label)}`;
+    button.append(entry.excerpt, label);
+    button.addEventListener("click", () => openRow(entry.row));
+    item.append(button);
+    return item;
+  }));
+}
+
+// ------------------------------------------------------------------------------------------ doing
+
+function give(code, how = "key") {
+  if (selection.length) {
+    const rows = selection;
+    select([]);
+    rows.forEach((row) => away.add(row));
+    if (current && away.has(current.row)) advance();
+    change("label", { rows, class: code, how: "lasso" }, () => rows.forEach((row) => away.delete(row)));
+    return;
+  }
+  if (!current) return;
+  const point = current;
+  away.add(point.row);
+  advance();
+  change("label", { rows: [point.row], class: code, how }, () => { away.delete(point.row); upcoming.unshift(point); });
+}
+
+function accept() {
+  if (!selection.length && current && current.guesses.length) give(current.guesses[0].code, "accept");
+}
+
+function skip() {
+  if (!current) return;
+  const point = current;
+  away.add(point.row);
+  advance();
+  change("skip", { rows: [point.row] }, () => { away.delete(point.row); upcoming.unshift(point); });
+}
+
+async function undo() {
+  const content = await change("undo");
+  if (!content || !content.undone) return;
+  content.undone.rows.forEach((row) => away.delete(row));
+  $("saved").textContent = `Undone: ${content.undone.what}`;
+  if (content.undone.rows.length) openRow(content.undone.rows[0]);
+}
+
+async function openRow(row) {
+  try {
+    const point = await (await get("api/point/" + row)).json();
+    if (current && current.row !== point.row && current.label === null && !away.has(current.row)) upcoming.unshift(current);
+    current = point;
+    map.current = row;
+    showPoint();
+  } catch (error) {
+    alertText(error.message);
+  }
+}
+
+function select(rows) {
+  selection = map.given ? rows.filter((row) => map.given[row] < 0) : rows;
+  map.selected = new Set(selection);
+  map.draw();
+  $("selection").hidden = !selection.length;
+  $("selection-text").textContent = `${selection.length} rows without a label are selected. Choose their class.`;
+  document.documentElement.dataset.selected = selection.length;
+}
+
+async function addClass(event) {
+  event.preventDefault();
+  const name = $("new-name").value;
+  if (!name.trim()) return;
+  $("new-name").value = "";
+  await change("class", { name }, () => { $("new-name").value = name; });
+  $("new-name").blur();
+}
+
+function startRename() {
+  if (!state.classes.length) return;
+  $("rename-class").replaceChildren(...state.classes.map((entry) => new Option(entry.name, entry.code)));
+  $("rename-name").value = "";
+  $("rename-dialog").showModal();
+}
+
+$("rename-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  $("rename-dialog").close();
+  change("rename", { class: Number($("rename-class").value), name: $("rename-name").value });
+});
+$("rename-cancel").addEventListener("click", () => $("rename-dialog").close());
+$("rename").addEventListener("click", startRename);
+$("new-class").addEventListener("submit", addClass);
+$("accept").addEventListener("click", accept);
+$("skip").addEventListener("click", skip);
+$("undo").addEventListener("click", undo);
+$("finish").addEventListener("click", () => change("finish"));
+$("retry").addEventListener("click", () => change("retry"));
+$("selection-cancel").addEventListener("click", () => select([]));
+$("zoom-in").addEventListener("click", () => map.zoom(1.5));
+$("zoom-out").addEventListener("click", () => map.zoom(1 / 1.5));
+$("zoom-all").addEventListener("click", () => map.fit());
+$("search").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  try {
+    const rows = await (await get("api/search?q=" + encodeURIComponent($("words").value))).json();
+    fill($("found"), rows);
+    const first = $("found").querySelector("button");
+    if (first) first.focus();
+    $("saved").textContent = rows.length ? `${rows.length} rows found` : "Nothing found";
+  } catch (error) {
+    alertText(error.message);
+  }
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") {
+    select([]);
+    if (event.target.matches("input")) event.target.blur();
+    return;
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || !state) return;
+  if (event.target.closest("input, select, textarea, dialog")) return;
+  const key = event.key.toLowerCase();
+  if (key === "enter") {
+    if (event.target.closest("button, a")) return; // Enter on a button is that button's
+    accept();
+  } else if (key === "u") undo();
+  else if (key === "s") skip();
+  else if (key === "n") $("new-name").focus();
+  else if (key === "r") startRename();
+  else if (key === "/") $("words").focus();
+  else {
+    const place = state.classes.findIndex((entry, i) => keyOf(i) === key);
+    if (place < 0) return;
+    give(state.classes[place].code);
+  }
+  event.preventDefault();
+});
+
+window.addEventListener("beforeunload", (event) => {
+  if (waiting) event.preventDefault();
+});
+
+async function poll() {
+  try {
+    if (!waiting && !document.hidden) {
+      const content = await (await get("api/next")).json();
+      if (!waiting) {
+        if ($("alert").textContent.startsWith("The server")) alertText("");
+        take(content);
+      }
+    }
+  } catch {
+    if (!waiting) alertText("The server does not answer. Saved labels are safe; start `sobgnn label` again.");
+  }
+  const busy = !state || state.model.busy || state.model.starting || !state.model.map || !current;
+  setTimeout(poll, busy ? 700 : 2500);
+}
+
+poll();

@@ -1,0 +1,188 @@
+"""The model's process: fits, and sends back guesses, suggestions and the map. `python -m sobgnn.labeling.worker`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sobgnn.labeling.source import Source, open_source
+from sobgnn.labeling.wire import Arrays, receive, send
+
+SUGGESTED = 40
+SUSPECTS = 50
+TOP = 3
+# Refits of more rows than MANY must follow the person: a scale that is not searched for, and fewer steps.
+MANY = 20_000
+LARGE = {"scale": "range", "n_components": 64, "epochs": 60}
+
+
+class Model:
+    """What the process holds between requests.
+
+    Args:
+        source: The points.
+        settings: Parameters of the final fit.
+    """
+
+    def __init__(self, source: Source, settings: dict[str, Any]) -> None:
+        from sobgnn.estimator.classifier import SobolevClassifier
+        from sobgnn.estimator.features import FeatureMap
+        from sobgnn.estimator.suggestion import two_step_walks
+        from sobgnn.graphs.knn import knn_graph
+
+        self.source = source
+        self.settings = settings
+        refits = {**settings, **(LARGE if source.rows > MANY else {})}
+        self.classifier = SobolevClassifier(**{"random_state": 0, **refits, "warm_start": True})
+        X = source.table.X
+        self.points = FeatureMap.fit(X, scale="range", n_components=64, seed=0)(X)
+        self.graph = source.table.graph
+        if self.graph is None:
+            self.graph = knn_graph(self.points, k=min(int(settings.get("k", 10)), source.rows - 1))
+        self.walks = two_step_walks(self.graph)
+
+    def map(self) -> tuple[dict[str, Any], Arrays]:
+        """Coordinates [N, 2] of the points, which need no labels."""
+        from sobgnn.runs.page.layout import plane_layout
+
+        return {"what": "map"}, {"place": plane_layout(self.points).astype("<f4")}
+
+    def fit(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        """Fit the labels of a request, and say what follows for every point."""
+        from sobgnn.estimator.suggestion import suggest_points
+
+        rows, codes, skipped = arrays["rows"], arrays["codes"], arrays["skipped"]
+        message: dict[str, Any] = {
+            "what": "fitted",
+            "knows": request["knows"],
+            "labels": len(rows),
+            "judged": 0,
+            "accuracy": None,
+        }
+        result: Arrays = {}
+        probabilities = None
+        started = time.perf_counter()
+        if len(np.unique(codes)) >= 2:
+            classifier = self._fitted(rows, codes)
+            probabilities = np.asarray(classifier.label_distributions_)
+            order = np.argsort(-probabilities, axis=1, kind="stable")[:, :TOP]
+            result["codes"] = classifier.classes_[order].astype("<i4")
+            result["probabilities"] = np.take_along_axis(probabilities, order, axis=1).astype("<f4")
+            accuracy = float(classifier.out_of_fold_accuracy_)
+            message["accuracy"] = accuracy if np.isfinite(accuracy) else None
+            result["suspects"] = np.array([found.row for found in classifier.suspects(SUSPECTS)], dtype=np.int64)
+            held = classifier.out_of_fold_probabilities_
+            judged = np.isfinite(held).all(axis=1)
+            message["judged"] = int(judged.sum())
+            result["judged"] = classifier.labelled_[judged]
+            result["held_out"] = classifier.classes_[held[judged].argmax(axis=1)].astype("<i4")
+        result["suggested"] = suggest_points(
+            self.graph, probabilities, rows, SUGGESTED, exclude=skipped, walks=self.walks
+        )
+        message["seconds"] = round(time.perf_counter() - started, 2)
+        return message, result
+
+    def _fitted(self, rows: npt.NDArray[np.int64], codes: npt.NDArray[np.int64]) -> Any:
+        y = np.full(self.source.rows, -1, dtype=np.int64)
+        y[rows] = codes
+        return self.classifier.fit(self.source.table.X, y, graph=self.source.table.graph)
+
+    def finish(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
+        """Fit with the full settings, and write the run into the folder of the labels."""
+        from sobgnn.estimator.classifier import SobolevClassifier
+        from sobgnn.runs.run import Fitted
+
+        started = time.perf_counter()
+        names: list[str] = request["classes"]
+        codes = np.full(self.source.rows, -1, dtype=np.int64)
+        codes[arrays["rows"]] = arrays["codes"]
+        table = replace(self.source.table, codes=codes, classes=names)
+        classifier = SobolevClassifier(**{"random_state": 0, **self.settings})
+        classifier.fit(table.X, table.labels(codes), graph=table.graph)
+        seconds = {"fitting": time.perf_counter() - started}
+        measured = write_into(Path(request["folder"]), Fitted(self.source.name, classifier, table, codes, seconds))
+        answer = {"what": "finished", "folder": request["folder"], "knows": request["knows"]}
+        return {**answer, "seconds": measured["seconds"]}, {}
+
+
+def write_into(folder: Path, fitted: Any) -> dict[str, Any]:
+    """Write a run and move its files into ``folder``, beside the labels; each file is replaced as a whole.
+
+    ``table.json`` goes first and comes back last: a folder with a half-moved run is not taken for a run.
+    """
+    import shutil
+
+    from sobgnn.runs.folder import write_run
+
+    fresh = folder / f".run.{os.getpid()}"
+    measured: dict[str, Any] = write_run(fresh, fitted)
+    (folder / "table.json").unlink(missing_ok=True)
+    for path in sorted(fresh.iterdir(), key=lambda path: path.name == "table.json"):
+        target = folder / path.name
+        if target.is_dir():
+            shutil.rmtree(target)
+        os.replace(path, target)
+    fresh.rmdir()
+    return measured
+
+
+def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
+    """Answer requests until the other side ends; what goes wrong in one is its answer."""
+    waiting: queue.Queue[tuple[dict[str, Any], Arrays]] = queue.Queue()
+
+    def listen() -> None:
+        while (message := receive(requests)) is not None:
+            waiting.put(message)
+        os._exit(0)  # the page's process has ended: nobody waits for a fit in progress
+
+    def answer(message: dict[str, Any], arrays: Arrays | None = None) -> None:
+        with sending:
+            send(answers, message, arrays)
+
+    def send_map(model: Model) -> None:
+        answer(*model.map())
+
+    threading.Thread(target=listen, daemon=True).start()
+    sending = threading.Lock()
+    model: Model | None = None
+    while True:
+        request, arrays = waiting.get()
+        try:
+            if request["do"] == "open":
+                asked = (request["data"], request["label"], request["identity"], request["drop"])
+                model = Model(open_source(*asked), request["settings"])
+                answer({"what": "ready"})
+                # Beside the first suggestions: the map of many points takes longer than they do.
+                threading.Thread(target=send_map, args=(model,), daemon=True).start()
+            elif model is not None:
+                answer(*(model.fit if request["do"] == "fit" else model.finish)(request, arrays))
+        except (Exception, MemoryError) as error:
+            traceback.print_exc()
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            answer({"what": "failed", "during": request["do"], "reason": reason})
+
+
+def main() -> None:
+    """Speak through stdin and stdout; what libraries print goes to stderr."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    with contextlib.suppress(OSError):  # where memory runs out this process goes first, not the page's
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    with contextlib.suppress(OSError, AttributeError):
+        os.nice(5)
+    serve(sys.stdin.buffer, answers)
+
+
+if __name__ == "__main__":
+    main()

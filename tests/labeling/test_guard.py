@@ -1,0 +1,188 @@
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+
+import psutil
+import pytest
+
+from sobgnn.labeling.guard import LARGEST_BODY
+from sobgnn.labeling.launch import open_page
+from tests.labeling.conftest import FAKE, NASTY, Client, ticket_file
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("guard")
+    made = open_page(str(ticket_file(folder)), "team", folder=folder / "run", command=FAKE).start()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def client(page):
+    made = Client(page.url)
+    made.until(lambda state: state["model"]["version"] and state["model"]["map"])
+    return made
+
+
+def test_the_page_is_served_at_its_address_alone(client):
+    status, headers, body = client.get("")
+    assert status == 200
+    assert b"<!doctype html>" in body
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "frame-ancestors 'none'" in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert b"style=" not in body  # the policy would drop it
+    assert b"<script>" not in body
+
+
+@pytest.mark.parametrize("token", ["", "x", "x" * 32, "%C3%A9", "%2e%2e"])
+def test_a_wrong_token_finds_nothing(client, token):
+    assert client.raw("GET", f"/{token}/")[0] in (400, 404)
+    assert client.raw("GET", f"/{token}/api/next")[0] in (400, 404)
+    sent = {"Content-Type": "application/json", "Origin": f"http://{client.host}"}
+    assert client.raw("POST", f"/{token}/api/skip", '{"rows":[0]}', sent)[0] in (400, 404)
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example", ""])
+def test_another_host_is_refused(client, host):
+    status, _, _ = client.raw("GET", f"/{client.token}/api/next", headers={"Host": host})
+    assert status in (400, 421)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+        {"Content_Type": "text/plain"},
+        {"Content_Type": "application/x-www-form-urlencoded"},
+    ],
+)
+def test_a_post_from_elsewhere_changes_nothing(client, page, headers):
+    saved = page.labeling.session.saved
+    status, _ = client.post("skip", {"rows": [0]}, **headers)
+    assert status in (403, 415)
+    assert page.labeling.session.saved == saved
+    assert client.post("skip", {"rows": [0]})[0] == 200
+
+
+def test_a_post_without_an_origin_is_refused(client):
+    sent = {"Content-Type": "application/json"}
+    assert client.raw("POST", f"/{client.token}/api/undo", "{}", sent)[0] == 403
+
+
+def test_reading_from_another_site_is_refused(client):
+    for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}):
+        assert client.raw("GET", f"/{client.token}/api/next", headers=headers)[0] == 403
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])
+def test_other_methods_are_refused(client, method):
+    assert client.raw(method, f"/{client.token}/api/label")[0] == 405
+
+
+def test_a_body_of_10_megabytes_is_refused_with_and_without_its_length(client, page):
+    saved = page.labeling.session.saved
+    body = b'{"name": "' + b"x" * 10_000_000 + b'"}'
+    sent = {"Content-Type": "application/json", "Origin": f"http://{client.host}"}
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # refused before it was all sent
+        assert client.raw("POST", f"/{client.token}/api/class", body, sent)[0] == 413
+    head = f"POST /{client.token}/api/class HTTP/1.1\r\nHost: {client.host}\r\nOrigin: http://{client.host}\r\n"
+    head += "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    name, port = client.host.split(":")
+    with socket.create_connection((name, int(port)), timeout=30) as connection:
+        connection.sendall(head.encode())
+        chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+        try:
+            for _ in range(2 * LARGEST_BODY // 0x10000):
+                connection.sendall(chunk)
+            answer = connection.recv(100)
+        except (BrokenPipeError, ConnectionResetError):
+            answer = b"closed"  # refused before it was all sent
+    assert answer == b"closed" or b" 413 " in answer
+    assert page.labeling.session.saved == saved
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../../etc/passwd",
+        "..%2f..%2fetc%2fpasswd",
+        "static/../server.py",
+        "label.css/../../server.py",
+        "picture/..%2f..%2fetc%2fpasswd",
+        "picture/-1",
+        "picture/999999999999",
+        "export/..%2flabels.journal",
+        "server.py",
+        "labels.journal",
+        "//etc/passwd",
+    ],
+)
+def test_no_path_leads_out_of_the_page(client, path):
+    status, _, body = client.get(path)
+    assert status == 404
+    assert b"root:" not in body
+    assert b"import" not in body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"nonsense",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"rows": "0", "class": 0}',
+        b'{"rows": [1e400], "class": 0}',
+        b'{"rows": {"0": 1}, "class": [0]}',
+        b'{"rows": [99999], "class": 0}',
+        b'{"rows": [0], "class": {"a": 1}}',
+    ],
+)
+def test_a_body_that_makes_no_sense_is_one_line_and_changes_nothing(client, page, body):
+    saved = page.labeling.session.saved
+    sent = {"Content-Type": "application/json", "Origin": f"http://{client.host}"}
+    status, _, answer = client.raw("POST", f"/{client.token}/api/label", body, sent)
+    assert status == 400
+    assert "\n" not in json.loads(answer)["error"]
+    assert page.labeling.session.saved == saved
+
+
+def test_script_in_every_field_stays_text(client):
+    assert client.post("class", {"name": NASTY})[0] == 200
+    for path in ("api/next", "api/point/5", "api/search?q=script", "api/suspects"):
+        status, headers, body = client.get(path)
+        assert status == 200
+        assert headers["content-type"] == "application/json"
+        if path == "api/point/5":
+            assert json.loads(body)["content"][0]["value"] == NASTY
+    status, headers, _ = client.get("export/csv")
+    assert headers["content-disposition"].startswith("attachment")
+
+
+def test_ten_thousand_requests_leave_memory_flat(client, page):
+    connection = http.client.HTTPConnection(client.host, timeout=60)
+
+    def ask(times):
+        for number in range(times):
+            for path in (f"/{client.token}/api/next", f"/{client.token}/api/point/{number % 100}", "/wrong/api/next"):
+                connection.request("GET", path)
+                connection.getresponse().read()
+        return psutil.Process().memory_info().rss
+
+    ask(150)  # caches and threads
+    before = ask(10)
+    assert ask(3300) - before < 20 * 2**20
+    connection.close()

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import sobgnn
+from sobgnn.cli import main
+from sobgnn.labeling.launch import open_page
+from tests.labeling.conftest import FAKE, Client, ticket_file
+
+# As small as a fit can be: what is tested is that the run works, not how good it is.
+SMALL = {"families": ["diffusion", "mlp"], "n_members": 4, "epochs": 20, "random_state": 0}
+
+
+def test_from_no_labels_to_a_run_that_predicts(tmp_path, capsys):
+    tickets = ticket_file(tmp_path, rows=60)
+    page = open_page(str(tickets), "team", folder=tmp_path / "run", settings=SMALL).start()
+    try:
+        client = Client(page.url)
+        client.until(lambda state: state["model"]["version"], seconds=300)
+        assert client.json("api/next")["upcoming"][0]["why"] == "suggested"
+        for name in ("billing", "access", "shipping"):
+            client.post("class", {"name": name})
+        for row in range(24):
+            assert client.post("label", {"rows": [row], "class": row % 3})[0] == 200
+        found = client.until(lambda state: state["model"]["labels"] == 24, seconds=300)
+        assert found["state"]["curve"][-1]["labels"] == 24
+        right = [client.json(f"api/point/{row}")["guesses"][0]["code"] == row % 3 for row in range(24, 60)]
+        assert np.mean(right) > 0.9
+        assert page.finish(300) == page.folder, page.problem
+        assert not page.unwritten
+        assert page.labels()[:3] == ["billing", "access", "shipping"]
+        assert page.labels()[59] is None
+    finally:
+        page.close()
+    for name in ("labels.csv", "predictions.csv", "metrics.json", "report.html", "table.json", "labels.journal"):
+        assert (page.folder / name).is_file()
+    assert json.loads((page.folder / "metrics.json").read_text())["labels_given"] == 24
+    new = tmp_path / "new.csv"
+    new.write_text("id,text,minutes,words\nA,invoice and refund,0,1\nB,parcel and delivery,21,11\n")
+    assert main(["predict", str(page.folder), str(new)]) == 0
+    assert pl.read_csv(tmp_path / "new.predictions.csv")["label"].to_list() == ["billing", "shipping"]
+
+    resumed = open_page(str(page.folder), command=FAKE)  # a run folder is enough to go on
+    try:
+        assert len(resumed.labeling.session.state.labels) == 24
+        assert resumed.labeling.source.name == "tickets"
+    finally:
+        resumed.close()
+
+
+def test_a_frame_is_labeled_in_a_notebook(tmp_path, monkeypatch):
+    from sobgnn.labeling import learner
+
+    monkeypatch.setattr(learner, "WORKER", FAKE)
+    frame = pl.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": [4.0, 1.0, 3.0, 2.0], "kind": ["x", None, None, "y"]})
+    page = sobgnn.label(frame, "kind", folder=tmp_path / "run")
+    try:
+        assert f'<iframe src="{page.url}"' in page._repr_html_()
+        client = Client(page.url)
+        headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}
+        status, answered, _ = client.raw("GET", f"/{client.token}/", headers=headers)
+        assert status == 200
+        assert "frame-ancestors http://127.0.0.1:* http://localhost:*" in answered["content-security-policy"]
+        client.post("label", {"rows": [1], "class": 1})
+        assert page.labels() == ["x", "y", None, "y"]
+    finally:
+        page.close()
+    again = sobgnn.label(pd.DataFrame(frame.to_dict(as_series=False)), "kind", folder=tmp_path / "again")
+    assert again.labels() == ["x", None, None, "y"]
+    again.close()
+
+
+def test_a_taken_port_and_a_run_of_unknown_data_are_one_line(tickets, tmp_path, capsys):
+    page = open_page(str(tickets), folder=tmp_path / "run", command=FAKE).start()
+    port = page.url.split(":")[2].split("/")[0]
+    assert main(["label", str(tickets), "--port", port, "--no-open", "--out", str(tmp_path / "b")]) == 2
+    assert "is taken" in capsys.readouterr().err
+    assert main(["label", str(tickets), "--no-open", "--out", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert "another window" in error
+    assert error.count("\n") == 1
+    page.close()
+    (tmp_path / "fit").mkdir()
+    (tmp_path / "fit" / "table.json").write_text("{}")
+    assert main(["label", str(tmp_path / "fit"), "--no-open"]) == 2
+    assert "Label the data instead" in capsys.readouterr().err
+
+
+def test_the_page_listens_to_this_machine_alone(page):
+    assert page._listening.getsockname()[0] == "127.0.0.1"
+    assert len(page.url.rstrip("/").rsplit("/", 1)[1]) >= 32
+    first = page.url
+    assert first.startswith("http://127.0.0.1:")
+
+
+def test_nothing_of_the_server_is_imported_before_a_page_is_opened():
+    script = "import sys, sobgnn.cli, sobgnn.labeling; assert not {'starlette', 'uvicorn'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
+def test_a_missing_extra_is_one_line(missing):
+    script = (
+        f"import sys; sys.modules[{missing!r}] = None; from sobgnn.cli import main; sys.exit(main(['label', 'digits']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert "pip install 'sobgnn[label]'" in ended.stderr
+    assert ended.stderr.count("\n") == 1

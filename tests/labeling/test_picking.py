@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import numpy as np
+
+from sobgnn.labeling.learner import Guesses
+from sobgnn.labeling.picking import Picker
+from sobgnn.labeling.session import Label
+
+
+def guesses(suggested, rows=30, guessing=True):
+    codes = np.zeros((rows, 3), dtype=np.int32) if guessing else None
+    return Guesses(1, 1, 1, codes, None, list(suggested), [])
+
+
+def labels(count):
+    return {row: Label(0, "", "person") for row in range(count)}
+
+
+def test_suggestions_come_in_their_order_without_what_is_done():
+    chosen = Picker(30).next(guesses([9, 8, 7, 6, 5], guessing=False), {8: Label(0, "", "person")}, {7}, 3)
+    assert chosen == [(9, "suggested"), (6, "suggested"), (5, "suggested")]
+
+
+def test_one_point_in_eight_is_drawn_at_random_once_the_model_guesses():
+    picker = Picker(200)
+    order = list(range(100, 200))
+    reasons = []
+    done = {}
+    for _ in range(80):
+        row, why = picker.next(guesses(order, 200), done, (), 1)[0]
+        done[row] = Label(0, "", "person")
+        reasons.append(why)
+    assert reasons.count("audit") == 10
+    assert "audit" not in [why for _, why in Picker(200).next(guesses(order, 200, guessing=False), {}, (), 40)]
+
+
+def test_the_same_point_is_drawn_until_it_is_labeled():
+    picker = Picker(30)
+    first = picker.next(guesses([1, 2]), labels(7), (), 1)
+    assert first[0][1] == "audit"
+    assert picker.next(guesses([1, 2]), labels(7), (), 1) == first
+    assert first[0][0] in picker.audits
+
+
+def test_points_run_out_in_the_end():
+    picker = Picker(5)
+    assert len(picker.next(guesses([3], 5), {}, (), 40)) == 5
+    assert picker.next(None, labels(5), (), 4) == []
+    assert picker.next(None, labels(3), {3}, 4) == [(4, "random")]

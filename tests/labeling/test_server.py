@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sobgnn.labeling.launch import open_page
+from sobgnn.labeling.session import Session
+from tests.labeling.conftest import FAKE, Client
+
+SERVER = """
+import sys
+from pathlib import Path
+from sobgnn.labeling.launch import open_page
+page = open_page(sys.argv[1], "team", folder=Path(sys.argv[2]), command=sys.argv[3:])
+print(page.url, flush=True)
+page.serve()
+"""
+
+
+def add_classes(client, *names):
+    for name in names:
+        assert client.post("class", {"name": name})[0] == 200
+
+
+def test_an_answer_to_a_change_holds_the_new_state_and_the_next_points(client):
+    add_classes(client, "a", "b")
+    first = client.json("api/next")["upcoming"][0]
+    assert {part["name"] for part in first["content"]} == {"text", "minutes", "words"}  # neither id nor label
+    status, answer = client.post("label", {"rows": [first["row"]], "class": 0})
+    assert status == 200
+    assert answer["state"]["labels"] == 1
+    assert first["row"] not in [point["row"] for point in answer["upcoming"]]
+    assert [entry["count"] for entry in answer["state"]["classes"]] == [1, 0]
+
+
+def test_the_page_says_which_labels_the_model_knows(client):
+    add_classes(client, "a", "b")
+    client.post("label", {"rows": [0, 1, 2], "class": 0, "how": "lasso"})
+    client.post("label", {"rows": [3, 4, 5], "class": 1, "how": "lasso"})
+    found = client.until(lambda state: state["model"]["labels"] == 6)
+    assert found["state"]["model"]["knows"] == found["state"]["saved"]
+    guess = client.json("api/point/7")["guesses"][0]
+    assert (guess["code"], guess["sure"]) == (1, 0.75)
+    assert client.json("api/suspects")[0]["row"] == 0
+    marks = client.get("api/marks")[2]
+    given = np.frombuffer(marks[:240], dtype="<i2")
+    assert given[:7].tolist() == [0, 0, 0, 1, 1, 1, -1]
+    assert len(marks) == 5 * 120
+    assert len(client.get("api/map")[2]) == 8 * 120
+
+
+def test_an_audited_row_shows_no_guess_and_is_judged_by_the_guess_before(client, page):
+    add_classes(client, "a", "b")
+    client.post("label", {"rows": [0, 1, 2], "class": 0})
+    client.post("label", {"rows": [3, 4, 5, 6], "class": 1})
+    found = client.until(lambda state: state["model"]["labels"] == 7)
+    drawn = found["upcoming"][0]
+    assert drawn["why"] == "audit"
+    assert drawn["guesses"] == []
+    guess = int(page.labeling.learner.guesses.codes[drawn["row"], 0])
+    _, answer = client.post("label", {"rows": [drawn["row"]], "class": 1 - guess})
+    assert answer["state"]["audit"]["judged"] == 1
+    assert answer["state"]["audit"]["right"] == 0
+    _, answer = client.post("undo")
+    assert answer["state"]["audit"]["judged"] == 0
+    client.json(f"api/point/{drawn['row']}")  # opened by hand, so its guess was seen
+    _, answer = client.post("label", {"rows": [drawn["row"]], "class": guess})
+    assert answer["state"]["audit"]["judged"] == 0
+
+
+def test_search_finds_rows_by_all_their_words(client):
+    rows = [entry["row"] for entry in client.json("api/search?q=PASSWORD+login+7")]
+    assert rows
+    assert all(row % 3 == 1 and "7" in str(row) for row in rows)
+    assert client.json("api/search?q=") == []
+    assert client.json("api/search?q=nowhere") == []
+    assert client.json("api/search?q=.*") == []  # a text, not a pattern
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "label-studio"])
+def test_labels_are_exported(client, kind, tmp_path):
+    import polars as pl
+
+    add_classes(client, 'a "quoted", name', "b")
+    client.post("label", {"rows": [1, 2], "class": 0})
+    status, _, body = client.get(f"export/{kind}")
+    assert status == 200
+    if kind == "label-studio":
+        tasks = json.loads(body)
+        assert [task["data"]["id"] for task in tasks] == ["T1", "T2"]
+        assert tasks[0]["annotations"][0]["result"][0]["value"] == {"choices": ['a "quoted", name']}
+        return
+    (tmp_path / "file").write_bytes(body)
+    frame = (pl.read_csv if kind == "csv" else pl.read_parquet)(tmp_path / "file")
+    assert frame.columns == ["id", "label", "when", "by"]
+    assert frame["id"].to_list() == ["T1", "T2"]
+    assert frame["label"].to_list() == 2 * ['a "quoted", name']
+    assert frame["by"].to_list() == ["person", "person"]
+
+
+def test_a_class_that_a_spreadsheet_would_run_is_made_harmless_in_csv_alone(client, tmp_path):
+    import polars as pl
+
+    add_classes(client, "=1+2")
+    client.post("label", {"rows": [1], "class": 0})
+    assert client.get("export/csv")[2].splitlines()[1].split(b",")[1] == b"'=1+2"
+    (tmp_path / "file").write_bytes(client.get("export/parquet")[2])
+    assert pl.read_parquet(tmp_path / "file")["label"].to_list() == ["=1+2"]
+
+
+def test_labels_csv_is_written_when_the_page_closes(page, client):
+    add_classes(client, "a")
+    client.post("label", {"rows": [4], "class": 0})
+    page.close()
+    lines = (page.folder / "labels.csv").read_text().splitlines()
+    assert lines[0] == "id,label,when,by"
+    assert lines[1].startswith("T4,a,20")
+
+
+def test_a_disk_that_refuses_is_said_and_nothing_counts_as_saved(client, page, monkeypatch):
+    add_classes(client, "a")
+    saved = page.labeling.session.saved
+
+    def full(event):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(page.labeling.session._journal, "append", full)
+    status, answer = client.post("label", {"rows": [0], "class": 0})
+    assert status == 507
+    assert "Not saved" in answer["error"]
+    assert page.labeling.session.saved == saved
+
+
+def test_a_second_server_on_the_same_run_is_refused(page, tickets):
+    with pytest.raises(ValueError, match="being labeled in another window"):
+        open_page(str(tickets), "team", folder=page.folder, command=FAKE)
+
+
+@pytest.mark.parametrize("how", ["server", "worker"])
+def test_a_kill_in_the_middle_of_200_labels_loses_none_that_was_shown_as_saved(tickets, tmp_path, how):
+    folder = tmp_path / "run"
+    worker = [*FAKE, "crash"] if how == "worker" else FAKE
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(tickets), str(folder), *worker], stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    try:
+        client = Client(server.stdout.readline().strip())
+        client.until(lambda state: state["model"]["version"])
+        add_classes(client, "a", "b")
+        shown = {}
+        for number in range(200):
+            row, code = (7 * number) % 120, number % 2
+            if how == "server" and number == 130:
+                server.send_signal(signal.SIGKILL)
+            try:
+                status, _ = client.post("label", {"rows": [row], "class": code})
+            except (ConnectionError, OSError):
+                break
+            assert status == 200
+            shown[row] = code
+        if how == "worker":
+            model = client.until(lambda state: state["model"]["stopped"])["state"]["model"]
+            assert "killed" in model["problem"]
+            assert "labels are safe" in model["problem"]
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+    session = Session(folder, 120, json.loads((folder / "labels.journal").read_text().split("\n")[0])["data"])
+    held = {row: label.code for row, label in session.state.labels.items()}
+    session.close()
+    assert len(shown) >= 100
+    assert {row: held[row] for row in shown} == shown
+
+
+def test_a_worker_that_keeps_ending_is_left_alone_until_asked_for(tickets, tmp_path):
+    dead = [sys.executable, "-c", "raise SystemExit(3)"]
+    page = open_page(str(tickets), "team", folder=tmp_path / "run", command=dead).start()
+    try:
+        client = Client(page.url)
+        model = client.until(lambda state: state["model"]["stopped"])["state"]["model"]
+        assert "exit code 3" in model["problem"]
+        points = client.json("api/next")["upcoming"]
+        assert [point["why"] for point in points] == 4 * ["random"]  # labeling goes on
+        page.labeling.learner._command = FAKE
+        assert client.post("retry")[0] == 200
+        client.until(lambda state: state["model"]["version"] and not state["model"]["problem"])
+    finally:
+        page.close()
+
+
+def test_what_cannot_be_read_is_one_line(tmp_path):
+    with pytest.raises(ValueError, match="no file"):
+        open_page(str(Path(tmp_path) / "missing.csv"), folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

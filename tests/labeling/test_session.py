@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sobgnn.labeling.session import Session, replay
+
+
+@pytest.fixture
+def session(tmp_path):
+    made = Session(tmp_path / "run", 10, "abc", ["red", "blue"], [0, 1, -1, -1, -1, -1, -1, -1, -1, -1])
+    yield made
+    made.close()
+
+
+def labels_of(session):
+    _, classes, labels, _ = session.snapshot()
+    return {row: classes[label.code] for row, label in labels.items()}
+
+
+def test_labels_of_the_file_are_there_and_cannot_be_undone(session):
+    assert labels_of(session) == {0: "red", 1: "blue"}
+    assert all(label.by == "file" for label in session.state.labels.values())
+    assert session.undo() is None
+
+
+def test_undo_takes_back_one_change_after_another(session):
+    session.label([2], 0)
+    session.label([2, 3], 1)
+    session.skip([4])
+    session.undo()
+    assert session.state.skipped == set()
+    session.undo()
+    assert labels_of(session) == {0: "red", 1: "blue", 2: "red"}
+    session.undo()
+    assert labels_of(session) == {0: "red", 1: "blue"}
+    assert session.undo() is None
+    session.label([5], 1)
+    session.undo()
+    assert 5 not in labels_of(session)
+
+
+def test_a_label_replaces_one_that_is_there_and_undo_brings_it_back(session):
+    session.label([0], 1)
+    assert labels_of(session)[0] == "blue"
+    session.undo()
+    assert labels_of(session)[0] == "red"
+    session.clear([0])
+    assert 0 not in labels_of(session)
+    session.undo()
+    assert labels_of(session)[0] == "red"
+
+
+def test_a_rename_keeps_labels_and_numbers_are_never_reused(session):
+    session.label([2], 0)
+    session.rename_class(0, "  scarlet\n red ")
+    assert labels_of(session)[2] == "scarlet red"
+    green = session.add_class("green")
+    session.undo()
+    assert session.add_class("grey") == green + 1
+    assert list(session.state.classes.values()) == ["scarlet red", "blue", "grey"]
+
+
+def test_a_session_comes_back_as_it_was(tmp_path):
+    folder = tmp_path / "run"
+    first = Session(folder, 10, "abc")
+    code = first.add_class("x")
+    first.label([1, 2, 3], code, how="lasso")
+    first.label([4], code, by="model", audit=True, guesses={4: code})
+    first.skip([5])
+    first.undo()
+    before = first.state
+    first.close()
+    again = Session(folder, 10, "abc")
+    assert again.state == before
+    assert again.state.labels[4].guess == code
+    assert again.state.labels[4].by == "model"
+    again.close()
+
+
+@pytest.mark.parametrize(("rows", "fingerprint"), [(11, "abc"), (10, "other")])
+def test_a_folder_of_other_data_is_refused(tmp_path, rows, fingerprint):
+    Session(tmp_path, 10, "abc").close()
+    with pytest.raises(ValueError, match="labels of other data"):
+        Session(tmp_path, rows, fingerprint)
+    Session(tmp_path, 10, "abc").close()  # the refusal let go of the lock
+
+
+def test_a_second_session_on_one_folder_is_refused(tmp_path):
+    first = Session(tmp_path, 10, "abc")
+    with pytest.raises(ValueError, match="another window"):
+        Session(tmp_path, 10, "abc")
+    first.close()
+
+
+def test_what_makes_no_sense_is_refused_and_not_written(session):
+    saved = session.saved
+    for wrong in ([], [10], [-1], [True], ["1"], "12", [1.0], None):
+        with pytest.raises(ValueError, match=r"[Rr]ow"):
+            session.label(wrong, 0)
+    for wrong in (2, -1, "0", None, True):
+        with pytest.raises(ValueError, match="no class"):
+            session.label([1], wrong)
+    for wrong in ("", " \n", "x" * 201, "red", 5):
+        with pytest.raises(ValueError, match="class"):
+            session.add_class(wrong)
+    with pytest.raises(ValueError, match="already"):
+        session.rename_class(0, "blue")
+    assert session.saved == saved
+    session.rename_class(0, "red")  # to itself is no clash
+
+
+def test_a_start_that_was_cut_off_is_completed(tmp_path):
+    folder = tmp_path / "run"
+    Session(folder, 4, "abc", ["a", "b"], [0, 1, 1, -1]).close()
+    path = folder / "labels.journal"
+    lines = path.read_bytes().splitlines(keepends=True)
+    for kept in range(len(lines) + 1):
+        path.write_bytes(b"".join(lines[:kept]))
+        session = Session(folder, 4, "abc", ["a", "b"], [0, 1, 1, -1])
+        assert labels_of(session) == {0: "a", 1: "b", 2: "b"}
+        session.close()
+
+
+@given(st.lists(st.tuples(st.sampled_from(["label", "skip", "clear", "class", "rename", "undo"]), st.integers(0, 9))))
+def test_the_state_is_always_what_a_replay_gives(tmp_path_factory, steps):
+    session = Session(tmp_path_factory.mktemp("run"), 10, "abc", ["a"], [0] + 9 * [-1])
+    for step, number in steps:
+        code = list(session.state.classes)[number % len(session.state.classes)]
+        if step == "label":
+            session.label([number, (number * 3) % 10], code)
+        elif step == "skip":
+            session.skip([number])
+        elif step == "clear":
+            session.clear([number])
+        elif step == "class":
+            session.add_class(f"class {session.saved}")
+        elif step == "rename":
+            session.rename_class(code, f"name {session.saved}")
+        else:
+            session.undo()
+        assert session.state == replay(session._journal.events)
+    session.close()

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+
+from sobgnn.labeling.source import open_source
+
+
+def write(folder, text, name="data.csv"):
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize("header", ["id,a,b,team", "id,a,b,other"])
+def test_labels_may_be_empty_or_missing(tmp_path, header):
+    source = open_source(write(tmp_path, f"{header}\nx,1,2,\ny,2,3,\nz,3,1,\n"), "team")
+    assert list(source.table.classes) == []
+    assert source.table.codes.tolist() == [-1, -1, -1]
+    assert [source.id_of(row) for row in range(3)] == ["x", "y", "z"]
+
+
+def test_one_class_is_enough_to_begin_with(tmp_path):
+    source = open_source(write(tmp_path, "a,b,team\n1,2,red\n2,3,\n3,1,red\n"), "team")
+    assert list(source.table.classes) == ["red"]
+    assert source.table.codes.tolist() == [0, -1, 0]
+
+
+def test_content_shows_columns_but_neither_label_nor_id(tmp_path):
+    text = "some words " * 10
+    source = open_source(write(tmp_path, f"id,a,note,label\nx,1,{text},red\ny,2,short,\nz,3,,blue\n"))
+    names = [[part["name"] for part in source.content(row)] for row in range(3)]
+    assert names == [["note", "a"], ["a", "note"], ["a"]]  # a long text comes first, what is missing not at all
+    assert source.content(1)[1]["value"] == "short"
+    assert source.excerpt(0, most=20).endswith("…")
+
+
+def test_a_changed_file_has_another_fingerprint(tmp_path):
+    first = open_source(write(tmp_path, "a,b\n1,2\n2,3\n3,1\n")).fingerprint
+    assert open_source(write(tmp_path, "a,b\n1,2\n2,3\n3,1\n", "b.csv")).fingerprint == first
+    assert open_source(write(tmp_path, "a,b\n1,2\n2,3\n3,7\n", "c.csv")).fingerprint != first
+
+
+def test_digits_are_pictures_without_labels():
+    from PIL import Image
+
+    source = open_source("digits")
+    assert len(source.table.classes) == 10
+    assert (source.table.codes == -1).all()
+    assert source.content(0)[0]["kind"] == "picture"
+    data, kind = source.picture(3)
+    assert kind == "image/png"
+    drawn = np.asarray(Image.open(io.BytesIO(data)))
+    assert drawn.shape == (64, 64)
+    values = source.table.X[3].reshape(8, 8)
+    np.testing.assert_allclose(drawn[::8, ::8], 255 * values / values.max(), atol=1)
+
+
+def test_a_folder_of_pictures_is_shown_and_nothing_beside_it(tmp_path):
+    from PIL import Image
+
+    folder = tmp_path / "pictures"
+    generator = np.random.default_rng(0)
+    for name in ("cat/a.png", "cat/b.jpg", "dog/c.bmp", "unlabeled/d.png"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(generator.integers(0, 255, (40, 30, 3), dtype=np.uint8)).save(folder / name)
+    source = open_source(str(folder))
+    assert list(source.table.classes) == ["cat", "dog"]
+    kinds = [source.picture(row)[1] for row in range(4)]
+    assert kinds == ["image/png", "image/jpeg", "image/png", "image/png"]  # what browsers may not know becomes PNG
+    assert source.content(0)[0]["kind"] == "picture"
+    assert str(tmp_path) not in str(source.content(0))
+    (folder / "cat/a.png").write_text("no picture")
+    assert source.picture(0) is None

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from tests.labeling.browser import Browser, find_chromium
+
+
+@pytest.fixture
+def browser(tmp_path):
+    program = find_chromium()
+    if program is None:
+        pytest.skip("no Chromium on this machine: apt-get install chromium")
+    made = Browser(program, tmp_path)
+    yield made
+    made.close()
+
+
+def saved(browser, labels):
+    """Wait until the page shows that many labels, all of them saved."""
+    browser.until(
+        f"document.documentElement.dataset.labels === '{labels}' && document.documentElement.dataset.waiting === '0'"
+    )
+
+
+def start(browser, page):
+    browser.open(page.url)
+    browser.until("document.documentElement.dataset.row !== undefined")
+
+
+def add_class(browser, name):
+    """By keys alone: N, the name, Enter."""
+    browser.key("n")
+    browser.until("document.activeElement.id === 'new-name'")
+    browser.type(name)
+    browser.key("Enter")
+    browser.until(f"[...document.querySelectorAll('#classes .label')].some(e => e.textContent === {json.dumps(name)})")
+    browser.until("document.activeElement.id !== 'new-name'")
+
+
+def test_from_no_labels_to_sixty_by_keys_alone(browser, page, tickets):
+    before = tickets.read_bytes()
+    start(browser, page)
+    for name in ("billing", "access", "shipping"):
+        add_class(browser, name)
+    given = {}
+    for number in range(60):
+        row = int(browser.js("document.documentElement.dataset.row"))
+        assert row not in given
+        given[row] = row % 3
+        browser.key(str(row % 3 + 1))
+        browser.until(f"document.documentElement.dataset.row !== '{row}'")
+        if number == 20:  # at the latest: guesses, which Enter accepts
+            browser.until("Number(document.documentElement.dataset.version) >= 2")
+    saved(browser, 60)
+    assert {row: label.code for row, label in page.labeling.session.state.labels.items()} == given
+    audits = [label for label in page.labeling.session.state.labels.values() if label.audit]
+    assert audits
+    assert all(label.by == "person" for label in audits)
+    assert "rows labeled" in browser.js("document.getElementById('counts').textContent")
+    assert tickets.read_bytes() == before
+    assert not browser.problems
+    assert not browser.js("window.hacked")
+
+
+def test_undo_skip_accept_rename_and_reload(browser, page):
+    start(browser, page)
+    add_class(browser, "red")
+    add_class(browser, "blue")
+    first = browser.js("document.documentElement.dataset.row")
+    browser.key("1")
+    saved(browser, 1)
+    browser.key("u")
+    saved(browser, 0)
+    browser.until(f"document.documentElement.dataset.row === '{first}'")  # the undone point is shown again
+    browser.key("1")
+    browser.key("2")
+    saved(browser, 2)
+    skipped = browser.js("document.documentElement.dataset.row")
+    browser.key("s")
+    browser.until("document.getElementById('counts').textContent.includes('1 skipped')")
+    assert browser.js("document.documentElement.dataset.row") != skipped
+    browser.until("document.getElementById('model').textContent.includes('knows 2 of 2')")
+    browser.key("1")  # what was shown before the model came has no guess
+    browser.until("document.getElementById('guess').textContent.startsWith('Guess')")
+    browser.key("Enter")
+    saved(browser, 4)
+    assert [label.by for label in page.labeling.session.state.labels.values()].count("model") == 1
+    browser.key("r")
+    browser.until("document.getElementById('rename-dialog').open")
+    browser.js("document.getElementById('rename-name').focus()")
+    browser.type("scarlet")
+    browser.key("Enter")
+    browser.until("document.querySelector('#classes .label').textContent === 'scarlet'")
+    assert page.labeling.session.state.classes[0] == "scarlet"
+    browser.open(page.url)  # a reload
+    browser.until("document.getElementById('counts').textContent.startsWith('4 of 120')")
+    assert browser.js("document.querySelector('#classes .label').textContent") == "scarlet"
+    assert not browser.problems
+
+
+def test_a_lasso_labels_all_that_it_encloses(browser, page):
+    start(browser, page)
+    add_class(browser, "all of them")
+    browser.until("map.place && map.given && map.view.scale !== 1")
+    browser.js("document.getElementById('map').scrollIntoView()")
+    box = json.loads(browser.js("JSON.stringify(document.getElementById('map').getBoundingClientRect())"))
+    middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    reach = 0.49 * box["height"]  # points lie on a circle
+    around = [(middle[0] + reach * math.cos(a / 8), middle[1] + reach * math.sin(a / 8)) for a in range(51)]
+    browser.drag(around)
+    browser.until("document.documentElement.dataset.selected === '120'")
+    browser.key("Escape")
+    browser.until("document.documentElement.dataset.selected === '0'")
+    # The right half: rows with a positive cosine.
+    right = [(middle[0] + 3, middle[1] + reach), (middle[0] + reach, middle[1] + reach)]
+    right += [(middle[0] + reach, middle[1] - reach), (middle[0] + 3, middle[1] - reach)]
+    browser.drag([*right, right[0]])
+    browser.until("Number(document.documentElement.dataset.selected) > 40")
+    browser.key("1")
+    count = int(browser.until("Number(document.documentElement.dataset.labels)"))
+    expected = {row for row in range(120) if math.cos(2 * math.pi * row / 120) > 0.05}
+    labeled = set(page.labeling.session.state.labels)
+    assert expected <= labeled
+    assert all(math.cos(2 * math.pi * row / 120) > -0.05 for row in labeled)
+    assert count == len(labeled)
+    browser.key("u")
+    saved(browser, 0)
+    assert not browser.problems
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_narrow_window_shows_all_of_the_page_and_names_every_control(browser, page, scheme):
+    browser.scheme(scheme)
+    browser.call("Emulation.setDeviceMetricsOverride", width=400, height=800, deviceScaleFactor=1, mobile=False)
+    start(browser, page)
+    add_class(browser, "a class with a name that is far longer than the button it is written on")
+    assert browser.js("document.documentElement.scrollWidth") <= 400
+    ground = browser.js("getComputedStyle(document.body).backgroundColor")
+    assert (ground == "rgb(22, 24, 28)") == (scheme == "dark")
+    unnamed = browser.js(
+        "[...document.querySelectorAll('button, input, select, a, canvas')].filter(e => "
+        "!(e.getAttribute('aria-label') || e.textContent.trim() || (e.labels && e.labels.length))).length"
+    )
+    assert unnamed == 0
+    assert not browser.problems
+
+
+def test_hostile_content_is_shown_as_text(browser, page):
+    start(browser, page)
+    add_class(browser, "<b>x</b>")
+    browser.js("openRow(5)")
+    browser.until("document.documentElement.dataset.row === '5'")
+    assert "<script>" in browser.js("document.getElementById('content').textContent")
+    assert browser.js("document.querySelectorAll('main script, main img, main b').length") == 0
+    assert not browser.js("window.hacked")
+    assert not browser.problems
