@@ -72,7 +72,8 @@ def on_page_content(html: str, **_: Any) -> str:
             raise PluginError(f"A formula has a command that cannot be drawn: {text}")
         return f'<div class="formula">{drawn}</div>' if found["open"] == "[" else drawn
 
-    return _FORMULA.sub(formula, html)
+    # A number and its interval stay on one line.
+    return _FORMULA.sub(formula, html).replace(" ± ", "\u00a0±\u00a0")
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
