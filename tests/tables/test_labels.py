@@ -40,3 +40,10 @@ def test_columns_that_are_no_classes_are_refused():
         parse_labels(pl.Series(["a", None, "a"]), "y")
     with pytest.raises(ValueError, match="is empty"):
         parse_labels(pl.Series([None, ""]), "y")
+
+
+def test_minus_one_among_other_negative_numbers_is_a_class():
+    codes, classes, notes = parse_labels(pl.Series("label", ["-2", "-1", "0", "3", None]), "label")
+    assert classes == ["-2", "-1", "0", "3"]
+    assert codes.tolist() == [0, 1, 2, 3, -1]
+    assert not notes
