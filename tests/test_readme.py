@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from sobgnn import datasets
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(page for name in ("docs", "results") for page in (ROOT / name).rglob("*.md"))])
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
@@ -30,11 +32,15 @@ def test_code_in_the_readme_runs(block, capsys, monkeypatch, tmp_path):
 def test_examples_are_short_run_and_are_mostly_right(example, capsys, monkeypatch, tmp_path):
     path = ROOT / "examples" / example
     assert len(path.read_text(encoding="utf-8").splitlines()) < 40
+    if example == "cora.py" and datasets.locate("cora").source == "missing":
+        pytest.skip("SOBGNN_DATA does not hold cora")
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(path), run_name="__main__")
     shares = re.findall(r"([\d.]+)% right", capsys.readouterr().out)
     assert shares
-    assert all(float(share) > 85 for share in shares)
+    # 140 labels for cora's 2 708 nodes: published results of both models are near 80.
+    least = 70 if example == "cora.py" else 85
+    assert all(float(share) > least for share in shares)
 
 
 def anchors(page: Path) -> set[str]:

@@ -8,6 +8,7 @@ import pytest
 from sobgnn.protocol.__main__ import main
 from sobgnn.protocol.report.published import published
 from sobgnn.protocol.report.summary import summarise
+from sobgnn.protocol.report.tables import verdict
 from sobgnn.protocol.results import Record, Writer
 
 
@@ -54,6 +55,18 @@ def test_settings_that_are_equal_stay_equal_in_whatever_order_their_seeds_came()
 def test_a_trial_without_all_its_seeds_is_not_counted(records: list[Record]) -> None:
     ours = summarise([*records, line("search", "S-SobGNN", 2, 0, 1.0)])[0]
     assert (ours.trial, ours.trials) == (1, 2)
+
+
+def test_a_column_names_its_winner_the_next_and_where_ours_stand(records: list[Record]) -> None:
+    ahead = [line("test", "D-SobGNN", 0, 1000 + seed, 0.90 + 0.01 * (seed % 2)) for seed in range(4)]
+    said = verdict("isolet", summarise([*records, *ahead]))
+    assert "D-SobGNN has the highest mean, 90.50 %." in said
+    assert "S-SobGNN is next, 3.00 points behind over 4 common seeds [3.00, 3.00]." in said
+    behind = [line("test", "D-SobGNN", 0, 1000 + seed, 0.87 + 0.01 * (seed % 2 == 0)) for seed in range(4)]
+    best = [line("test", "MLP", 0, 1000 + seed, 0.88) for seed in range(4)]
+    said = verdict("isolet", summarise([*records, *behind, *best]))
+    assert said.startswith("MLP has the highest mean, 88.00 %. D-SobGNN is 0.50 points behind over 4 common seeds [")
+    assert "1.33 points above" in said  # S-SobGNN against the paper's
 
 
 def test_the_report_holds_ours_beside_the_papers_and_says_what_is_short(records: list[Record], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""GAT, SuperGAT and the graph Transformer: PyG's layers, computed over sorted edges for many members at once."""
+"""GAT, SuperGAT and the graph Transformer: PyG's layers, computed by one fused pass for many members at once."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from itertools import pairwise
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sobgnn.baselines.edges import Edges, dot, gather, softmax
+from sobgnn.baselines.edges import Edges
 from sobgnn.baselines.networks import Dropout, glorot
 from sobgnn.nn.conv import shared_product
+from sobgnn.propagation.attention import additive, gated, scaled_dot
 
 Kind = Literal["GAT", "SuperGAT", "Transformer"]
-_SLOPE = 0.2  # of the leaky ReLU on scores, as in PyG
 
 
 class AttentionConv(nn.Module):
@@ -79,24 +78,21 @@ class AttentionConv(nn.Module):
 
     def _attend(self, h: Tensor, edges: Edges) -> Tensor:
         v = _product(h, self.weight).view(-1, self.heads, self.out_channels)
-        target, source = (v * self.target).sum(dim=2), (v * self.source).sum(dim=2)
-        one = torch.ones_like(source)
-        # A sum over an edge's two ends is a product of pairs: (t, 1) · (1, s).
-        scores = dot(edges, torch.stack([edges.own(target), edges.own(one)], dim=2), torch.stack([one, source], dim=2))
+        # (H W) a is H (W a): a narrow product, instead of passes over all of v.
+        ends = torch.stack([self.target, self.source])
+        maps = torch.einsum("ihc,ehc->ieh", self.weight.view(-1, self.heads, self.out_channels), ends)
+        target, source = _product(h, maps.flatten(1).unsqueeze(0)).view(-1, 2, self.heads).unbind(dim=1)
+        target = edges.own(target)
         if self.kind == "SuperGAT":
-            scores = scores * dot(edges, edges.own(v), v).sigmoid()
-        else:
-            scores = scores + self.edge_score.unsqueeze(1) * edges.weight
-        return gather(edges, softmax(edges, F.leaky_relu(scores, _SLOPE)), v)
+            return gated(edges.pattern, edges.own(v), target, source, v)
+        return additive(edges.pattern, target, source, self.edge_score, v)
 
     def _transformer(self, h: Tensor, edges: Edges) -> Tensor:
         maps = shared_product(h.unsqueeze(1).expand(-1, 3, -1), self.weight) + self.map_bias
         q, k, v = maps.view(-1, 3, self.heads, self.out_channels).unbind(dim=1)
         q = edges.own(q)
-        one = h.new_ones(h.shape[0], self.heads, 1)
-        along = dot(edges, (q * self.edge).sum(dim=2, keepdim=True), one)
-        shares = softmax(edges, (dot(edges, q, k) + along * edges.weight) / math.sqrt(self.out_channels))
-        return gather(edges, shares, v) + gather(edges, shares * edges.weight, one) * self.edge
+        sums, mean_weight = scaled_dot(edges.pattern, q, k, (q * self.edge).sum(dim=2), v)
+        return sums + mean_weight.unsqueeze(2) * self.edge
 
 
 class AttentionNet(nn.Module):

@@ -1,4 +1,4 @@
-"""What a practitioner would try first: logistic regression, an RBF-SVM and label spreading, from scikit-learn."""
+"""What a practitioner would try first: scikit-learn's classifiers, and label propagation of several kinds."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sobgnn.baselines.harmonic import laplace, poisson, shifted_laplace
 from sobgnn.baselines.space import Setting, Space, Uniform
 from sobgnn.graphs.graph import Graph
 
@@ -60,8 +61,13 @@ def _spreading(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: 
     return np.asarray(model.transduction_)
 
 
+_POWER = Uniform(0.5, 6.0)  # what the graph's weights are raised to
+
 CLASSICAL: dict[str, Classical] = {
     "LogReg": Classical(_logistic, {"C": Uniform(1e-3, 1e2, log=True)}),
     "SVM": Classical(_svm, {"C": Uniform(1e-1, 1e3, log=True), "gamma": Uniform(0.03, 3.0, log=True)}),
-    "LabelSpreading": Classical(_spreading, {"alpha": Uniform(0.05, 0.99), "power": Uniform(0.5, 6.0)}),
+    "LabelSpreading": Classical(_spreading, {"alpha": Uniform(0.05, 0.99), "power": _POWER}),
+    "Laplace": Classical(laplace, {"power": _POWER}),
+    "ShiftedLaplace": Classical(shifted_laplace, {"power": _POWER}),
+    "Poisson": Classical(poisson, {"power": _POWER}),
 }

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sobgnn.baselines.attention import AttentionNet, Kind
+from sobgnn.baselines.decoupled import DSobGNN, block_orders, sobolev_blocks
 from sobgnn.baselines.networks import MLP, SIGN, FilterNet, PaperHead
 from sobgnn.baselines.source import Source, chebyshev
 from sobgnn.baselines.space import Choice, Setting, Space, Uniform
@@ -52,7 +53,8 @@ _COMMON: dict[str, Uniform | Choice] = {
     "weight_decay": Uniform(1e-4, 1e-3),
     "dropout": Uniform(0.3, 0.7),
 }
-_DEEP: dict[str, Uniform | Choice] = {**_COMMON, "hidden": Choice((16, 32, 64)), "layers": Choice((2, 3, 4, 5))}
+_HIDDEN = Choice((16, 32, 64))
+_DEEP: dict[str, Uniform | Choice] = {**_COMMON, "hidden": _HIDDEN, "layers": Choice((2, 3, 4, 5))}
 
 
 def _sizes(features: int, classes: int, setting: Setting) -> list[int]:
@@ -147,12 +149,33 @@ def _attention(kind: Kind) -> Baseline:
 
     def width(setting: Setting) -> int:
         heads, layers, hidden = (int(setting[name]) for name in ("heads", "layers", "hidden"))
-        return heads * layers * ((24 if kind == "Transformer" else 12) * hidden + 400)  # 400: scores of some 45 edges
+        return heads * layers * ((24 if kind == "Transformer" else 12) * hidden + 16)
 
     return Baseline(build, inputs, {**_DEEP, "heads": Choice((1, 2, 3, 4, 5, 6))}, width)
 
 
-# --- Models of constant inputs: SIGN, SGC, MLP
+# --- Models of constant inputs: D-SobGNN, SIGN, SGC, MLP
+
+
+def _blocks(setting: Setting) -> int:
+    return 1 + int(setting["hops"]) * len(block_orders(int(setting["alpha"])))
+
+
+def _decoupled(features: int, classes: int, setting: Setting) -> nn.Module:
+    size = (features, int(setting["hidden"]), classes, _blocks(setting), float(setting["dropout"]))
+    return DSobGNN(*size, norm=str(setting["norm"]), drop_input=bool(setting["drop_input"]))
+
+
+def _decoupled_inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
+    alpha = int(setting["alpha"])
+    operators = source.sobolev(alpha, float(setting["epsilon"]))
+    blocks = sobolev_blocks(operators, source.X, block_orders(alpha), int(setting["hops"]))
+    return Call((_at(blocks, rows),))
+
+
+def _decoupled_width(setting: Setting) -> int:
+    dropped = 1200 if setting["drop_input"] else 0  # each member's own features
+    return (int(setting["hidden"]) * 6 + dropped) * _blocks(setting)
 
 
 def _sign(features: int, classes: int, setting: Setting) -> nn.Module:
@@ -185,13 +208,14 @@ def _mlp_inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
     return Call((_at(source.X, rows),))
 
 
+_ALPHA, _EPSILON = Choice((1, 2, 3, 4, 5, 6)), Uniform(0.5, 2.0)
 _SOBOLEV = Baseline(
     _sobolev,
     _sobolev_inputs,
     {
         **_DEEP,
-        "alpha": Choice((1, 2, 3, 4, 5, 6)),
-        "epsilon": Uniform(0.5, 2.0),
+        "alpha": _ALPHA,
+        "epsilon": _EPSILON,
         "combine": Choice(("linear", "concat")),
     },
     _sobolev_width,
@@ -202,6 +226,21 @@ MODELS: dict[str, Baseline] = {
     "S-SobGNN": _SOBOLEV,
     # Not the paper's: each point's own features also pass by the graph. It searches what S-SobGNN searches.
     "S-SobGNN+self": replace(_SOBOLEV, build=lambda f, c, setting: _sobolev(f, c, {**setting, "self_branch": True})),
+    # Not the paper's either: it reads Sobolev orders of the features and has no layers over the graph.
+    "D-SobGNN": Baseline(
+        _decoupled,
+        _decoupled_inputs,
+        {
+            **_COMMON,
+            "hidden": _HIDDEN,
+            "alpha": _ALPHA,
+            "epsilon": _EPSILON,
+            "hops": Choice((1, 2)),
+            "norm": Choice(("none", "layer")),
+            "drop_input": Choice((False, True)),
+        },
+        _decoupled_width,
+    ),
     "GCN": _filters("GCN"),
     "SIGN": Baseline(_sign, _sign_inputs, {**_DEEP, "hops": Choice((1, 2, 3))}, _sign_width),
     "SGC": Baseline(_sgc, _sgc_inputs, {**_COMMON, "layers": Choice((2, 3, 4, 5))}, lambda setting: 128),

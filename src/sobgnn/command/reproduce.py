@@ -91,8 +91,9 @@ def few_labels(
 @app.command("ablations")
 def ablations(
     kinds: Annotated[
-        str, typer.Option(metavar="A,B", help="What to vary, comma-separated.")
-    ] = "alpha,epsilon,self_branch,combine,k,powers",
+        str | None, typer.Option(metavar="A,B", help="What to change, comma-separated; all of the model's if left out.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="S-SobGNN or D-SobGNN.")] = "S-SobGNN",
     datasets: _Datasets = _FOUR,
     seeds: _Seeds = 20,
     out: _Out = _LINES,
@@ -103,14 +104,14 @@ def ablations(
     epochs: _Epochs = 500,
     resume: _Resume = True,
 ) -> None:
-    """S-SobGNN with one thing changed at a time.
+    """S-SobGNN or D-SobGNN with one thing changed at a time.
 
     Appends to FOLDER. Exit: 0 done, 2 wrong input, 3 the time limit came first.
     """
     from sobgnn.protocol import actions
 
     with _running(out, data, device, shard, time_limit, epochs, resume) as running:
-        _finish(actions.ablations(running, _names(kinds), _names(datasets), seeds))
+        _finish(actions.ablations(running, None if kinds is None else _names(kinds), _names(datasets), seeds, model))
 
 
 @app.command("report")

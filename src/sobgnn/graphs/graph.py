@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from sobgnn.graphs.directions import symmetrize_edges
 from sobgnn.graphs.summary import GraphReport, report_adjacency
 from sobgnn.runtime.arrays import load_arrays, save_arrays
 
@@ -96,7 +97,12 @@ class Graph:
             symmetrize: What to do with edges present or heavier in one direction only. ``None`` refuses them,
                 ``"union"`` keeps the larger weight, ``"mutual"`` the smaller, dropping one-way edges.
             sum_duplicates: Add up edges listed more than once, instead of refusing them.
+
+        Where ``edge_weight`` requires gradients, so do the graph's weights, which are then what
+        :class:`~sobgnn.SobolevOperators` differentiate with respect to.
         """
+        if isinstance(edge_weight, Tensor) and edge_weight.requires_grad and torch.is_grad_enabled():
+            return _learned(edge_index, edge_weight, num_nodes, symmetrize, sum_duplicates)
         device = edge_index.device if isinstance(edge_index, Tensor) else torch.device("cpu")
         if isinstance(edge_weight, Tensor) and edge_weight.device != device:
             raise ValueError(
@@ -196,12 +202,18 @@ class Graph:
         return Graph(*moved, neighbor_recall=self.neighbor_recall)
 
     def with_weight(self, weight: Tensor) -> Graph:
-        """The same pattern with other weights, float32 [E], which must be positive, finite and symmetric."""
+        """The same pattern with other weights, float32 [E], which must be positive, finite and symmetric.
+
+        Weights that require gradients are taken as they are.
+        """
         n = self.num_nodes
         if weight.shape != self.weight.shape:
             raise ValueError(f"weight must have shape {list(self.weight.shape)}, but got {list(weight.shape)}.")
         csr = sp.csr_array((_numpy(weight), _numpy(self.indices), _numpy(self.indptr)), shape=(n, n))
-        return Graph.from_scipy(csr).to(self.device)
+        checked = Graph.from_scipy(csr).to(self.device)
+        if isinstance(weight, Tensor) and weight.requires_grad:  # gradients go through it
+            return Graph(self.indptr, self.indices, weight, neighbor_recall=self.neighbor_recall)
+        return checked
 
     def permute(self, order: npt.ArrayLike | Tensor) -> Graph:
         """The graph whose node i is this one's node ``order[i]``."""
@@ -249,6 +261,28 @@ def _numpy(values: Any) -> npt.NDArray[Any]:
     values = values.detach().cpu()
     array: npt.NDArray[Any] = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
     return array
+
+
+def _learned(
+    edge_index: Tensor | npt.ArrayLike,
+    edge_weight: Tensor,
+    num_nodes: int | None,
+    symmetrize: Symmetrize | None,
+    sum_duplicates: bool,
+) -> Graph:
+    """The graph of edges whose weights require gradients: a permutation of them."""
+    if sum_duplicates:
+        raise ValueError("sum_duplicates does not go with weights that require gradients. Add the edges up first.")
+    edge_index = torch.as_tensor(edge_index)
+    if symmetrize is not None:
+        size = int(edge_index.max()) + 1 if edge_index.numel() else 0
+        num_nodes = size if num_nodes is None else num_nodes
+        edge_index, edge_weight = symmetrize_edges(edge_index.long(), edge_weight, symmetrize)
+    graph = Graph.from_edges(edge_index, edge_weight.detach(), num_nodes)
+    order = torch.argsort(edge_index[0].long() * graph.num_nodes + edge_index[1].long())
+    weight = edge_weight.reshape(-1)[order]
+    kept = weight if weight.dtype == torch.float64 else weight.float()
+    return Graph(graph.indptr, graph.indices, kept)
 
 
 def _check_weights(weight: npt.NDArray[Any]) -> None:

@@ -179,3 +179,44 @@ def _placed(value: Tensor, dim: int | None, place: int, size: int) -> Tensor:
     if dim is None:
         return value.unsqueeze(place).expand(*value.shape[:place], size, *value.shape[place:])
     return value.movedim(dim, place)
+
+
+def shared_product(x: Tensor, weight: Tensor) -> Tensor:
+    """x [N, a, i] times weight [a, i, o], branch by branch: [N, a, o].
+
+    Mapped over members that share x, it is one matrix product per branch with the members' weights side by side;
+    vmap by itself would copy x once for each member.
+    """
+    product: Tensor = _SharedProduct.apply(x, weight)  # type: ignore[no-untyped-call]
+    return product
+
+
+class _SharedProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor) -> Tensor:
+        return torch.einsum("nai,aio->nao", x, weight)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        to_x = torch.einsum("nao,aio->nai", grad, weight) if ctx.needs_input_grad[0] else None
+        to_weight = torch.einsum("nai,nao->aio", x, grad) if ctx.needs_input_grad[1] else None
+        return to_x, to_weight
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, int | None], x: Tensor, weight: Tensor) -> tuple[Tensor, int]:
+        # Ordinary operations, one level further out: their gradients are autograd's own.
+        if in_dims[1] is None:
+            assert in_dims[0] is not None
+            return torch.einsum("snai,aio->snao", x.movedim(in_dims[0], 0), weight), 0
+        weight = weight.movedim(in_dims[1], 0)
+        if in_dims[0] is not None:
+            return torch.einsum("snai,saio->snao", x.movedim(in_dims[0], 0), weight), 0
+        members, branches, i, o = weight.shape
+        beside = weight.permute(1, 2, 0, 3).reshape(branches, i, members * o)
+        product = torch.bmm(x.transpose(0, 1), beside).view(branches, -1, members, o)
+        return product.transpose(0, 1), 2

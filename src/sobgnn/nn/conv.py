@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 
-from sobgnn.graphs.graph import Graph
-from sobgnn.nn.cascade import cascade
-from sobgnn.operators import SobolevOperators, SobolevRows, check_alpha, check_epsilon
+from sobgnn.nn.cache import Cache
+from sobgnn.nn.cascade import cascade, shared_product
+from sobgnn.nn.inputs import Size, Wanted, as_operators
+from sobgnn.operators import Normalize, SobolevRows, check_alpha, check_epsilon
 
 Combine = Literal["linear", "concat"]
+
+__all__ = ["Combine", "SobolevConv", "shared_product"]
 
 
 class SobolevConv(nn.Module):
@@ -25,8 +30,13 @@ class SobolevConv(nn.Module):
     with the operators :math:`\hat{A}_\rho` of :class:`~sobgnn.SobolevOperators` and σ = ReLU. α = 1, ε = 1 and
     μ = 1 is ReLU of a graph convolution (GCN) of the same weights.
 
+    Edge weights have gradients wherever they require them: those given as ``edge_weight``, and those of the graph of
+    operators. Where PyG was imported before the layer is made, the layer is one of its ``MessagePassing`` modules, so
+    that ``to_hetero`` and ``Explainer`` know it.
+
     Args:
-        in_channels: Size of each input row.
+        in_channels: Size of each input row; -1: taken from the first input. A pair for sources and targets of their own
+            sizes, each with weights of its own.
         out_channels: Size of each output row.
         alpha: Number of filters, at least 1.
         epsilon: Weight of self-loops, at least 0. Used when operators are built here from edges.
@@ -34,15 +44,42 @@ class SobolevConv(nn.Module):
             on their concatenation.
         self_branch: Add ρ = 0, the graph-free filter σ(H W_0 + b_0).
         activation: Apply σ. Off for a last layer, whose outputs are logits.
+        learn_epsilon: Learn ε, which starts at ``epsilon`` > 0. Operators are then built here, from edges or a graph.
+        normalize: ``"sym"``, the paper's, for symmetric graphs; ``"row"`` for directed ones and for edges between two
+            sets of nodes, see :class:`~sobgnn.operators.EdgeOperators`.
+        symmetrize: ``"union"`` or ``"mutual"``: make ``edge_index`` symmetric first, as in :meth:`Graph.from_edges`.
+        cached: Keep the operators built from ``edge_index`` and use them again for the same edges and weights, which
+            are compared entry by entry at every call.
 
     Shapes:
         x [N, in_channels], operators of N nodes or ``edge_index`` [2, E] and ``edge_weight`` [E]; gives
-        [N, out_channels], or [R, out_channels] for ``operators.rows(index)`` of R rows.
+        [N, out_channels], or [R, out_channels] for ``operators.rows(index)`` of R rows. For x_src [S, F], x_dst [T, F']
+        and edges between them [T, out_channels].
+
+    Examples:
+        >>> import torch
+        >>> from sobgnn import SobolevConv, knn_graph
+        >>> x = torch.rand(20, 8)
+        >>> graph = knn_graph(x, k=3)
+        >>> SobolevConv(8, 16, alpha=3)(x, *graph.edges()).shape
+        torch.Size([20, 16])
     """
+
+    weight: nn.Parameter
+    weight_dst: nn.Parameter | None
+    explain: bool | None = None  # set by PyG's Explainer, where the layer is one of PyG's
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> SobolevConv:
+        """A layer; one of PyG's where PyG is in use, which is too slow to import for those who do not."""
+        if cls is SobolevConv and "torch_geometric.nn.conv.message_passing" in sys.modules:
+            from sobgnn.nn.message_passing import MessagePassingSobolevConv
+
+            cls = MessagePassingSobolevConv
+        return super().__new__(cls)
 
     def __init__(
         self,
-        in_channels: int,
+        in_channels: int | tuple[int, int],
         out_channels: int,
         alpha: int = 3,
         epsilon: float = 1.0,
@@ -50,32 +87,70 @@ class SobolevConv(nn.Module):
         self_branch: bool = False,
         *,
         activation: bool = True,
+        learn_epsilon: bool = False,
+        normalize: Normalize = "sym",
+        symmetrize: str | None = None,
+        cached: bool = False,
     ) -> None:
-        super().__init__()
+        nn.Module.__init__(self)
         if combine not in ("linear", "concat"):
             raise ValueError(f'`combine` must be "linear" or "concat", but got {combine!r}.')
+        if normalize not in ("sym", "row"):
+            raise ValueError(f'`normalize` must be "sym" or "row", but got {normalize!r}.')
+        if symmetrize not in (None, "union", "mutual"):
+            raise ValueError(f'`symmetrize` must be "union", "mutual" or None, but got {symmetrize!r}.')
+        if learn_epsilon and not epsilon > 0:
+            raise ValueError(f"A learned epsilon must start above 0, but got epsilon={epsilon}.")
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.alpha = check_alpha(alpha)
-        self.epsilon = check_epsilon(epsilon)
+        self.start_epsilon = check_epsilon(epsilon)
         self.combine = combine
         self.self_branch = self_branch
         self.activation = activation
+        self.normalize: Normalize = normalize
+        self.symmetrize = symmetrize
+        self._cache = Cache() if cached else None
+        self.log_epsilon = nn.Parameter(torch.empty(())) if learn_epsilon else None
         branches = self.alpha + self_branch
         # Branch 0 is the graph-free one where there is one; the orders 1..α follow.
-        self.weight = nn.Parameter(torch.empty(branches, in_channels, out_channels))
+        sources, *targets = in_channels if isinstance(in_channels, tuple) else (in_channels,)
+        self.weight = self._make_weight(sources)
+        self.weight_dst = self._make_weight(targets[0]) if targets else None
         self.bias = nn.Parameter(torch.empty(branches, out_channels))
         if combine == "linear":
             self.mu = nn.Parameter(torch.empty(branches))
         else:
             self.mix = nn.Linear(branches * out_channels, out_channels)
+        self._register_load_state_dict_pre_hook(self._before_loading)  # type: ignore[no-untyped-call]
         self.reset_parameters()
+
+    def _make_weight(self, channels: int) -> nn.Parameter:
+        if channels == -1:
+            return UninitializedParameter()  # type: ignore[return-value]
+        return nn.Parameter(torch.empty(self.alpha + self.self_branch, channels, self.out_channels))
+
+    @property
+    def epsilon(self) -> float:
+        """Weight of self-loops."""
+        return self.start_epsilon if self.log_epsilon is None else float(self.log_epsilon.detach().exp())
+
+    @property
+    def wanted(self) -> Wanted:
+        """What this layer asks of its operators."""
+        epsilon = self.start_epsilon if self.log_epsilon is None else self.log_epsilon.exp()
+        # An explainer's mask need not be the same in both directions of an edge.
+        return Wanted(self.alpha, epsilon, self.normalize, self.symmetrize, directed=bool(self.explain))
 
     def reset_parameters(self) -> None:
         """Draw new weights: Glorot for the filters, an even average for μ."""
-        bound = math.sqrt(6 / (self.in_channels + self.out_channels))
-        nn.init.uniform_(self.weight, -bound, bound)
+        for weight in (self.weight, self.weight_dst):
+            if weight is not None and not isinstance(weight, UninitializedParameter):
+                bound = math.sqrt(6 / (weight.shape[1] + self.out_channels))
+                nn.init.uniform_(weight, -bound, bound)
         nn.init.zeros_(self.bias)
+        if self.log_epsilon is not None:
+            nn.init.constant_(self.log_epsilon, math.log(self.start_epsilon))
         if self.combine == "linear":
             nn.init.constant_(self.mu, 1.0 / self.mu.numel())
         else:
@@ -83,56 +158,150 @@ class SobolevConv(nn.Module):
 
     def forward(
         self,
-        x: Tensor,
-        operators: SobolevOperators | SobolevRows | Tensor | None,
+        x: Tensor | tuple[Tensor, Tensor | None],
+        edge_index: Any = None,
         edge_weight: Tensor | None = None,
         *,
+        size: Size | None = None,
         propagated: Tensor | None = None,
     ) -> Tensor:
         """Apply the layer.
 
         Args:
-            x: Input rows.
-            operators: Operators (or some of their rows) with this layer's α; or PyG's ``edge_index``, from which
-                operators are built at every call. Where the graph stays the same, build them once. ``None`` where
-                ``propagated`` holds all that is needed of them.
+            x: Input rows, dense or torch sparse; or (sources, targets).
+            edge_index: Operators (or some of their rows) with this layer's α; or what operators are built from at
+                every call: PyG's ``edge_index`` or EdgeIndex, a torch sparse adjacency matrix (entry [i, j] is the edge
+                from j to i), a :class:`~sobgnn.Graph`. Where the graph stays the same, build them once, or use
+                ``cached=True``. ``None`` where ``propagated`` holds all that is needed of them.
             edge_weight: Weights of ``edge_index``.
+            size: Number of sources and of targets, checked against ``x``.
             propagated: ``operators.propagate(x)`` [N, α, in_channels], where x never changes and it is at hand.
         """
-        if x.ndim != 2 or x.shape[1] != self.in_channels:
-            raise ValueError(f"x must have shape [N, {self.in_channels}], but got {list(x.shape)}.")
+        rows, targets = self._rows(x)
+        self._materialize(rows, targets)
+        operators = edge_index
         if operators is not None:
-            operators = as_operators(operators, edge_weight, x, self.alpha, self.epsilon)
+            operators = self._operators(operators, edge_weight, rows, targets, size)
+        if targets is not None:
+            return self._between(rows, targets, operators)
+        if rows.layout != torch.strided:
+            return self._finish(self._sparse(rows, operators))
+        if torch.is_autocast_enabled(rows.device.type):
+            rows = rows.to(torch.get_autocast_dtype(rows.device.type))
         own = None
         if self.self_branch:
-            own = x[operators.own] if isinstance(operators, SobolevRows) else x
+            own = rows[operators.own] if isinstance(operators, SobolevRows) else rows
         if propagated is None and operators is not None and self._aggregates_first():
-            propagated = operators.propagate(x)
-        if propagated is not None and self.combine == "linear":
+            propagated = _in_its_type(operators.propagate, rows)
+        weight = self.weight.to(rows.dtype) if torch.is_autocast_enabled(rows.device.type) else self.weight
+        if propagated is not None and self.combine == "linear" and weight is self.weight:
             return cascade(own, propagated, self.weight, self.bias, self.mu, relu=self.activation)
-        filtered = self._filter(x, operators, propagated)
+        filtered = self._filter(rows, operators, propagated, weight)
         if own is not None:
-            filtered = torch.cat([shared_product(own.unsqueeze(1), self.weight[:1]), filtered], dim=1)
-        filtered = filtered + self.bias
+            filtered = torch.cat([shared_product(own.unsqueeze(1), weight[:1]), filtered], dim=1)
+        return self._finish(filtered)
+
+    def _finish(self, filtered: Tensor) -> Tensor:
+        """Bias, σ and combination of [R, branches, out_channels]."""
+        filtered = filtered + self.bias.to(filtered.dtype)
         if self.activation:
             filtered = filtered.relu()
         if self.combine == "linear":
-            return (filtered * self.mu.unsqueeze(1)).sum(dim=1)
+            return (filtered * self.mu.to(filtered.dtype).unsqueeze(1)).sum(dim=1)
         mixed: Tensor = self.mix(filtered.flatten(1))
         return mixed
 
+    def _rows(self, x: Any) -> tuple[Tensor, Tensor | None]:
+        """Input rows, and the targets' own where there are two sets of nodes."""
+        if not isinstance(x, tuple):
+            rows, targets = x, None
+        else:
+            rows, targets = x
+            if targets is None:
+                raise ValueError("x needs the rows of the targets too: a target's self-loop reads its own row.")
+        sizes = self.in_channels if isinstance(self.in_channels, tuple) else (self.in_channels, self.in_channels)
+        for name, part, channels in (("x", rows, sizes[0]), ("x of the targets", targets, sizes[1])):
+            if part is not None and (part.ndim != 2 or channels not in (-1, part.shape[1])):
+                raise ValueError(f"{name} must have shape [N, {channels}], but got {list(part.shape)}.")
+        if targets is None and self.weight_dst is not None:
+            raise ValueError("A layer with two in_channels needs x = (sources, targets), but got one tensor.")
+        return rows, targets
+
+    def _operators(
+        self, given: Any, edge_weight: Tensor | None, rows: Tensor, targets: Tensor | None, size: Size | None
+    ) -> Any:
+        x = rows if targets is None else (rows, targets)
+        wanted = self.wanted
+        if self._cache is None or not isinstance(given, Tensor) or torch.compiler.is_compiling():
+            return as_operators(given, edge_weight, x, wanted, size)
+        return self._cache.get(given, edge_weight, x, wanted, lambda: as_operators(given, edge_weight, x, wanted, size))
+
+    @property
+    def shares_operators(self) -> bool:
+        """Whether all layers of a model may use the operators that one of them builds: not where each learns its ε."""
+        return self.log_epsilon is None
+
+    def operators(self, given: Any, edge_weight: Tensor | None, x: Tensor) -> Any:
+        """The operators that this layer applies to x."""
+        return self._operators(given, edge_weight, x, None, None)
+
     def _aggregates_first(self) -> bool:
         """Per edge, aggregating first reads one row of in_channels, transforming first α rows of out_channels."""
-        return self.in_channels <= self.alpha * self.out_channels
+        return self.weight.shape[1] <= self.alpha * self.out_channels
 
-    def _filter(self, x: Tensor, operators: SobolevOperators | SobolevRows | None, propagated: Tensor | None) -> Tensor:
+    def _filter(self, x: Tensor, operators: Any, propagated: Tensor | None, weight: Tensor) -> Tensor:
         """Â_ρ x W_ρ for ρ = 1..α: [R, α, out_channels]."""
-        weight = self.weight[1:] if self.self_branch else self.weight
+        if self.self_branch:
+            weight = weight[1:]
         if propagated is None:
             if operators is None:
                 raise ValueError("Without operators the layer needs `propagated`, what they make of x.")
-            return operators.propagate_each(torch.einsum("ni,aio->nao", x, weight))
-        return shared_product(propagated, weight)
+            return _in_its_type(operators.propagate_each, torch.einsum("ni,aio->nao", x, weight))
+        return shared_product(propagated.to(weight.dtype), weight)
+
+    def _sparse(self, x: Tensor, operators: Any) -> Tensor:
+        """All branches of sparse rows: the product with x first, since what it gives is dense."""
+        if operators is None:
+            raise ValueError("Sparse x needs a graph or operators.")
+        beside = self.weight.transpose(0, 1).flatten(1)
+        product = torch.sparse.mm(x, beside).view(x.shape[0], -1, self.out_channels)
+        filtered: Tensor = operators.propagate_each(product[:, int(self.self_branch) :].contiguous())
+        if not self.self_branch:
+            return filtered
+        own = product[:, :1]
+        return torch.cat([own[operators.own] if isinstance(operators, SobolevRows) else own, filtered], dim=1)
+
+    def _between(self, sources: Tensor, targets: Tensor, operators: Any) -> Tensor:
+        """Edges from one set of nodes to another: inputs are the sources, then the targets for their self-loops."""
+        weight, weight_dst = self.weight, self.weight if self.weight_dst is None else self.weight_dst
+        skip = int(self.self_branch)
+        from_sources = torch.einsum("ni,aio->nao", sources, weight[skip:])
+        from_targets = torch.einsum("ni,aio->nao", targets, weight_dst)
+        inputs = torch.cat([from_sources, from_targets[:, skip:]])
+        filtered = _in_its_type(operators.propagate_each, inputs)
+        return self._finish(torch.cat([from_targets[:, :skip], filtered], dim=1) if skip else filtered)
+
+    def _materialize(self, rows: Tensor, targets: Tensor | None) -> None:
+        """Give parameters of unknown shape the shape of the first input."""
+        for name, x in (("weight", rows), ("weight_dst", targets)):
+            weight = getattr(self, name)
+            if isinstance(weight, UninitializedParameter) and x is not None:
+                self._give_shape(name, x.shape[1])
+                bound = math.sqrt(6 / (x.shape[1] + self.out_channels))
+                nn.init.uniform_(getattr(self, name), -bound, bound)
+
+    def _give_shape(self, name: str, channels: int) -> None:
+        getattr(self, name).materialize((self.alpha + self.self_branch, channels, self.out_channels))
+        if isinstance(self.in_channels, tuple):
+            sources, targets = self.in_channels
+            self.in_channels = (channels, targets) if name == "weight" else (sources, channels)
+        else:
+            self.in_channels = channels
+
+    def _before_loading(self, state: dict[str, Tensor], prefix: str, *_: Any) -> None:
+        for name in ("weight", "weight_dst"):
+            if isinstance(getattr(self, name), UninitializedParameter) and prefix + name in state:
+                self._give_shape(name, state[prefix + name].shape[1])
 
     @torch.no_grad()
     def filter_weights(self) -> Tensor:
@@ -148,69 +317,15 @@ class SobolevConv(nn.Module):
 
     def __repr__(self) -> str:
         extra = ", self_branch=True" if self.self_branch else ""
+        extra += "" if self.log_epsilon is None else ", learn_epsilon=True"
+        extra += "" if self.normalize == "sym" else f", normalize={self.normalize!r}"
         return (
             f"SobolevConv({self.in_channels}, {self.out_channels}, alpha={self.alpha}, epsilon={self.epsilon}, "
             f"combine={self.combine!r}{extra})"
         )
 
 
-def shared_product(x: Tensor, weight: Tensor) -> Tensor:
-    """x [N, a, i] times weight [a, i, o], branch by branch: [N, a, o].
-
-    Mapped over members that share x, it is one matrix product per branch with the members' weights side by side;
-    vmap by itself would copy x once for each member.
-    """
-    product: Tensor = _SharedProduct.apply(x, weight)  # type: ignore[no-untyped-call]
-    return product
-
-
-class _SharedProduct(torch.autograd.Function):
-    @staticmethod
-    def forward(x: Tensor, weight: Tensor) -> Tensor:
-        return torch.einsum("nai,aio->nao", x, weight)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        x, weight = ctx.saved_tensors
-        to_x = torch.einsum("nao,aio->nai", grad, weight) if ctx.needs_input_grad[0] else None
-        to_weight = torch.einsum("nai,nao->aio", x, grad) if ctx.needs_input_grad[1] else None
-        return to_x, to_weight
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, int | None], x: Tensor, weight: Tensor) -> tuple[Tensor, int]:
-        # Ordinary operations, one level further out: their gradients are autograd's own.
-        if in_dims[1] is None:
-            assert in_dims[0] is not None
-            return torch.einsum("snai,aio->snao", x.movedim(in_dims[0], 0), weight), 0
-        weight = weight.movedim(in_dims[1], 0)
-        if in_dims[0] is not None:
-            return torch.einsum("snai,saio->snao", x.movedim(in_dims[0], 0), weight), 0
-        members, branches, i, o = weight.shape
-        beside = weight.permute(1, 2, 0, 3).reshape(branches, i, members * o)
-        product = torch.bmm(x.transpose(0, 1), beside).view(branches, -1, members, o)
-        return product.transpose(0, 1), 2
-
-
-def as_operators(
-    operators: SobolevOperators | SobolevRows | Tensor,
-    edge_weight: Tensor | None,
-    x: Tensor,
-    alpha: int,
-    epsilon: float,
-) -> SobolevOperators | SobolevRows:
-    """Operators with ``alpha`` orders: those given, checked, or new ones from ``edge_index`` and ``edge_weight``."""
-    if isinstance(operators, Tensor):
-        graph = Graph.from_edges(operators, edge_weight, num_nodes=x.shape[0])
-        return SobolevOperators(graph, alpha, epsilon)
-    if edge_weight is not None:
-        raise ValueError("edge_weight goes with edge_index; operators hold their own weights. Leave it out.")
-    if operators.alpha != alpha:
-        raise ValueError(
-            f"The operators must have this layer's alpha={alpha}, but have alpha={operators.alpha}. Build them with "
-            f"SobolevOperators(graph, alpha={alpha})."
-        )
-    return operators
+def _in_its_type(propagate: Any, x: Tensor) -> Tensor:
+    """Propagation in the type of x; float16, which the kernels do not know, is summed in float32."""
+    result: Tensor = propagate(x.float()).to(x.dtype) if x.dtype == torch.float16 else propagate(x)
+    return result

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
-from sobgnn.nn.conv import Combine, SobolevConv, as_operators
+from sobgnn.nn.conv import Combine, SobolevConv
 from sobgnn.nn.dropout import dropout
-from sobgnn.operators import SobolevOperators, SobolevRows
+from sobgnn.operators import SobolevRows
 
 
 class SSobGNN(nn.Module):
@@ -23,7 +23,7 @@ class SSobGNN(nn.Module):
     has no ReLU: its outputs are logits, and with α = 1, ε = 1, μ = 1 the model is GCN.
 
     Args:
-        in_channels: Number of features.
+        in_channels: Number of features; -1: taken from the first input.
         hidden_channels: Size of hidden rows.
         out_channels: Number of classes.
         num_layers: At least 1.
@@ -32,10 +32,26 @@ class SSobGNN(nn.Module):
         dropout: Share of hidden entries dropped in training, in [0, 1).
         combine: ``"linear"`` or ``"concat"``, see :class:`~sobgnn.SobolevConv`.
         self_branch: Add the graph-free filter to every layer.
+        norm: Normalisation of hidden rows after each layer: a name that PyG knows ("batch_norm", "layer_norm", …), or a
+            function from the number of channels to a module.
+        act: Function of hidden rows after that; a name ("relu", "elu", …) or a callable. ``None``: nothing, since
+            filters end in ReLU already.
+        jk: ``"cat"``, ``"max"`` or ``"lstm"``: PyG's jumping knowledge over all layers, which then all give hidden
+            rows, and a linear map to the classes. ``None``: the last layer gives logits.
+        residual: Add each hidden layer's input to its output, through a linear map where their sizes differ.
+        **options: ``learn_epsilon``, ``normalize``, ``symmetrize`` and ``cached`` of :class:`~sobgnn.SobolevConv`.
 
     Shapes:
         x [N, in_channels] and operators of N nodes, or ``edge_index`` [2, E] and ``edge_weight`` [E]; gives
         [N, out_channels], or [R, out_channels] where ``rows`` are given.
+
+    Examples:
+        >>> import torch
+        >>> from sobgnn import SobolevOperators, SSobGNN, knn_graph
+        >>> x = torch.rand(20, 8)
+        >>> operators = SobolevOperators(knn_graph(x, k=3), alpha=3)
+        >>> SSobGNN(8, 16, 4, alpha=3)(x, operators).shape
+        torch.Size([20, 4])
     """
 
     keyed_dropout = True
@@ -51,20 +67,38 @@ class SSobGNN(nn.Module):
         dropout: float = 0.5,
         combine: Combine = "linear",
         self_branch: bool = False,
+        *,
+        norm: str | Callable[[int], nn.Module] | None = None,
+        act: str | Callable[[Tensor], Tensor] | None = None,
+        jk: Literal["cat", "max", "lstm"] | None = None,
+        residual: bool = False,
+        **options: Any,
     ) -> None:
         super().__init__()
         if num_layers < 1:
             raise ValueError(f"`num_layers` must be at least 1, but got {num_layers}.")
         if not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must be in [0, 1), but got {dropout}.")
-        sizes = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
+        last = hidden_channels if jk else out_channels
+        sizes = [in_channels, *[hidden_channels] * (num_layers - 1), last]
         self.alpha = alpha
         self.epsilon = epsilon
         self.dropout = dropout
+        hidden = num_layers if jk else num_layers - 1  # layers that give hidden rows
         self.convs = nn.ModuleList(
-            SobolevConv(sizes[i], sizes[i + 1], alpha, epsilon, combine, self_branch, activation=i < num_layers - 1)
+            SobolevConv(sizes[i], sizes[i + 1], alpha, epsilon, combine, self_branch, activation=i < hidden, **options)
             for i in range(num_layers)
         )
+        self.act = activation(act)
+        self.norms = nn.ModuleList(normalization(norm, hidden_channels) for _ in range(hidden)) if norm else None
+        self.skips = nn.ModuleList(skip(*sizes[i : i + 2]) for i in range(hidden)) if residual else None
+        self.jump: nn.Module | None = None
+        self.classify: nn.Linear | None = None
+        if jk:
+            from torch_geometric.nn import JumpingKnowledge
+
+            self.jump = JumpingKnowledge(jk, hidden_channels, num_layers)
+            self.classify = nn.Linear(hidden_channels * (num_layers if jk == "cat" else 1), out_channels)
 
     @property
     def layers(self) -> list[SobolevConv]:
@@ -73,13 +107,16 @@ class SSobGNN(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw new weights in every layer."""
-        for layer in self.layers:
-            layer.reset_parameters()
+        for part in self.children():
+            for module in part if isinstance(part, nn.ModuleList) else [part]:
+                reset = getattr(module, "reset_parameters", None)
+                if callable(reset):
+                    reset()
 
     def forward(
         self,
         x: Tensor,
-        operators: SobolevOperators | Tensor,
+        edge_index: Any,
         edge_weight: Tensor | None = None,
         *,
         propagated: Tensor | None = None,
@@ -90,7 +127,7 @@ class SSobGNN(nn.Module):
 
         Args:
             x: Features.
-            operators: Operators of the graph with this model's α, or PyG's ``edge_index``.
+            edge_index: Operators of the graph with this model's α, or what :class:`~sobgnn.SobolevConv` takes for them.
             edge_weight: Weights of ``edge_index``.
             propagated: ``operators.propagate(x)``, computed once and used at every call; at the first layer's rows
                 where ``rows`` restrict it.
@@ -100,18 +137,39 @@ class SSobGNN(nn.Module):
             dropout_key: Integer of a training step from which :func:`sobgnn.nn.dropout.dropout` draws, whatever part of
                 the graph is computed where; torch's own generator if left out.
         """
-        full = as_operators(operators, edge_weight, x, self.alpha, self.epsilon)
-        at: list[SobolevOperators | SobolevRows] = [full] * len(self.convs)
+        first = self.layers[0]
+        at = [edge_index] * len(self.convs)
+        if first.shares_operators:
+            at = [first.operators(edge_index, edge_weight, x)] * len(self.convs)
+            edge_weight = None
         if isinstance(rows, SobolevRows):
             at[-1] = rows
         elif rows is not None:
             at = list(rows)
-        h = x
+        if rows is not None and self.jump is not None:
+            raise ValueError("Jumping knowledge reads every layer at every row. Leave `rows` out.")
+        h, seen = x, []
         for i, (layer, where) in enumerate(zip(self.layers, at, strict=True)):
             if i > 0:
-                h = dropout(h, self.dropout, self.training, dropout_key, at[i - 1].nodes, i)
-            h = layer(h, where, propagated=propagated if i == 0 else None)
+                nodes = getattr(at[i - 1], "nodes", None)
+                h = dropout(h, self.dropout, self.training, dropout_key, nodes, i)
+            before = h
+            h = layer(h, where, edge_weight, propagated=propagated if i == 0 else None)
+            if i < len(self.convs) - 1 or self.jump is not None:
+                h = self._between(i, before, h, where)
+                seen.append(h)
+        if self.jump is not None and self.classify is not None:
+            h = self.classify(self.jump(seen))
         return h
+
+    def _between(self, i: int, before: Tensor, h: Tensor, where: Any) -> Tensor:
+        """What follows layer i: residual, normalisation, activation."""
+        if self.skips is not None:
+            own = before[where.own] if isinstance(where, SobolevRows) else before
+            h = h + self.skips[i](own)
+        if self.norms is not None:
+            h = self.norms[i](h)
+        return h if self.act is None else self.act(h)
 
     @torch.no_grad()
     def filter_weights(self) -> Tensor:
@@ -120,3 +178,30 @@ class SSobGNN(nn.Module):
         See :meth:`sobgnn.SobolevConv.filter_weights`.
         """
         return torch.stack([layer.filter_weights() for layer in self.layers])
+
+
+def activation(act: str | Callable[[Tensor], Tensor] | None) -> Callable[[Tensor], Tensor] | None:
+    """The function of that name, as PyG names them."""
+    if not isinstance(act, str):
+        return act
+    from torch_geometric.nn.resolver import activation_resolver
+
+    found: Callable[[Tensor], Tensor] = activation_resolver(act)
+    return found
+
+
+def normalization(norm: str | Callable[[int], nn.Module], channels: int) -> nn.Module:
+    """A new module of that kind."""
+    if not isinstance(norm, str):
+        return norm(channels)
+    from torch_geometric.nn.resolver import normalization_resolver
+
+    found: nn.Module = normalization_resolver(norm, channels)
+    return found
+
+
+def skip(channels: int, out_channels: int) -> nn.Module:
+    """A way past a layer: nothing, or a linear map where the sizes differ."""
+    if channels == out_channels:
+        return nn.Identity()
+    return nn.LazyLinear(out_channels, bias=False) if channels == -1 else nn.Linear(channels, out_channels, bias=False)

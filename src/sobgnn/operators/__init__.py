@@ -1,10 +1,13 @@
 """The normalised sparse Sobolev operators: of a graph, of some of its rows, of new points joined to it."""
 
+from sobgnn.operators.edges import EdgeOperators, Normalize
 from sobgnn.operators.rows import SobolevRows
 from sobgnn.operators.scales import check_alpha, check_epsilon, clamp_epsilon, node_scales
 from sobgnn.operators.whole import SobolevOperators, shift_diagonal
 
 __all__ = [
+    "EdgeOperators",
+    "Normalize",
     "SobolevOperators",
     "SobolevRows",
     "check_alpha",

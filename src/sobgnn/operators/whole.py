@@ -36,15 +36,26 @@ class SobolevOperators:
     themselves below float32's range vanish.
 
     Args:
-        graph: Symmetric, weighted, without self-loops.
+        graph: Symmetric, weighted, without self-loops. Where its weights require gradients, propagation gives them
+            theirs; scales are then computed at every propagation.
         alpha: Number of orders, at least 1.
         epsilon: Weight of every self-loop, at least 0; with 0, isolated nodes get zero rows.
+
+    Examples:
+        >>> import torch
+        >>> from sobgnn import Graph, SobolevOperators
+        >>> pair = Graph.from_edges(torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.5, 0.5]))
+        >>> operators = SobolevOperators(pair, alpha=2, epsilon=1.0)
+        >>> operators.propagate(torch.eye(2)).shape  # [N, α, h]
+        torch.Size([2, 2, 2])
+        >>> operators.matrix(2).toarray().round(4).tolist()  # 1 / 1.25 and 0.25 / 1.25
+        [[0.8, 0.2], [0.2, 0.8]]
     """
 
     def __init__(self, graph: Graph, alpha: int = 3, epsilon: float = 1.0) -> None:
         check_alpha(alpha)
         check_epsilon(epsilon)
-        if alpha > 1 and graph.num_edges and float(graph.weight.min()) == 1 == float(graph.weight.max()):
+        if alpha > 1 and graph.num_edges and bool((graph.weight.detach() == 1).all()):
             warnings.warn(
                 "All edge weights are 1, so every Hadamard power of the graph is the graph itself and alpha > 1 adds "
                 "nothing. Give the edges weights, for example with sobgnn.reweight(graph).",
@@ -65,6 +76,11 @@ class SobolevOperators:
         return self.graph.num_nodes
 
     @property
+    def learned(self) -> bool:
+        """Whether the graph's weights require gradients."""
+        return self.graph.weight.requires_grad and torch.is_grad_enabled()
+
+    @property
     def nodes(self) -> Tensor | None:
         """The node of each row that propagation gives; ``None``: row i is node i."""
         return None
@@ -82,8 +98,11 @@ class SobolevOperators:
     def scale(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """Columns q, t_1 … t_α [N, α+1], float32; float64 ones for float64 signals, made when first asked for."""
         key = torch.float64 if dtype == torch.float64 else torch.float32
+        if self.learned:
+            weight = self.graph.weight.to(key)
+            return propagation.scales(self.graph.indptr, weight, self.alpha, clamp_epsilon(self.epsilon))
         if key not in self._scale:
-            csr = (self.graph.indptr.cpu().numpy(), self.graph.weight.cpu().numpy())
+            csr = (self.graph.indptr.cpu().numpy(), self.graph.weight.detach().cpu().numpy())
             values = node_scales(*csr, self.alpha, self.epsilon, np.float64 if key == torch.float64 else np.float32)
             self._scale[key] = torch.from_numpy(values).to(self.device)
         return self._scale[key]
@@ -91,8 +110,9 @@ class SobolevOperators:
     def stencil(self, dtype: torch.dtype = torch.float32) -> Stencil:
         """The operators as :mod:`sobgnn.propagation` takes them."""
         g, scale = self.graph, self.scale(dtype)
-        csr = (g.indptr, g.indices, g.weight)
-        return Stencil(*csr, *csr, scale, scale, clamp_epsilon(self.epsilon))
+        csr = (g.indptr, g.indices, g.weight.to(scale.dtype) if self.learned else g.weight)
+        # The transpose serves the features' gradient, which is a constant to the weights.
+        return Stencil(*csr, *csr[:2], csr[2].detach(), scale, scale, clamp_epsilon(self.epsilon))
 
     def rows(self, index: Tensor) -> SobolevRows:
         """Rows ``index`` of every order: propagation to those nodes alone."""
@@ -133,7 +153,7 @@ class SobolevOperators:
             raise ValueError(f"`rho` must be between 1 and alpha={self.alpha}, but got {rho}.")
         term = shift_diagonal(self.graph.to_scipy().astype(np.float64), clamp_epsilon(self.epsilon))
         rows, columns = np.repeat(np.arange(self.num_nodes), np.diff(term.indptr)), term.indices
-        scale = self.scale(torch.float64).cpu().numpy()
+        scale = self.scale(torch.float64).detach().cpu().numpy()
         q, t = scale[:, 0], scale[:, rho]
         # Products of two scales first: they commute, so the matrix is symmetric to the last bit.
         term.data = (term.data * (q[rows] * q[columns])) ** rho * (t[rows] * t[columns])

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import warnings
 
+import torch
 from torch import Tensor
 
 from sobgnn.propagation import native, portable
@@ -58,6 +59,45 @@ def run(stencil: Stencil, x: Tensor, out: Tensor) -> Tensor:
             _warn_once()
         portable.run(stencil, x, out)
     return out
+
+
+def gradients(stencil: Stencil, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of x, the weights [E], scale_out [R, α] and scale_in [C, α]."""
+    name = backend(x)
+    if x.numel() == 0 or g.numel() == 0:
+        shapes = (stencil.weight.shape, g.shape[:2], (x.shape[0], g.shape[1]))
+        return _of_type(x, torch.zeros_like(x), *(stencil.scale_in.new_zeros(shape) for shape in shapes))
+    if name == "native":
+        return _of_type(x, *native.gradients(stencil, x, y, g))
+    if name == "triton":
+        from sobgnn.propagation import triton_gradient
+
+        return _of_type(x, *triton_gradient.gradients(stencil, x, y, g))
+    return _of_type(x, *portable.gradients(stencil, x, y, g))
+
+
+def _of_type(x: Tensor, to_x: Tensor, *others: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    to_weight, to_scale_out, to_scale_in = others
+    return to_x.to(x.dtype).contiguous(), to_weight, to_scale_out, to_scale_in
+
+
+def scales(indptr: Tensor, weight: Tensor, alpha: int, epsilon: float, by_rows: bool) -> Tensor:
+    """Columns q, t_1 … t_α [N, α + 1]."""
+    if backend(weight) == "native":
+        return native.scales(indptr, weight, alpha, epsilon, by_rows)
+    return portable.scales(indptr, weight, alpha, epsilon, by_rows)
+
+
+def scales_backward(indptr: Tensor, weight: Tensor, scale: Tensor, grad: Tensor, by_rows: bool) -> Tensor:
+    """The gradient of the weights [E]."""
+    name = backend(weight)
+    if name == "triton":
+        from sobgnn.propagation import triton_gradient
+
+        return triton_gradient.scales_backward(indptr, weight, scale, grad, by_rows)
+    if name == "native":
+        return native.scales_backward(indptr, weight, scale, grad, by_rows)
+    return portable.scales_backward(indptr, weight, scale, grad, by_rows)
 
 
 @functools.cache

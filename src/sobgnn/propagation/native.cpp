@@ -52,7 +52,7 @@ template <class T> struct Problem {
   const int64_t *indptr;
   const void *indices;
   bool wide;  // int64 indices
-  const float *weight;
+  const void *weight;  // float, or double where `heavy`, which T must be then
   const T *scale_out, *scale_in;
   T epsilon;
   const T *x;
@@ -60,12 +60,23 @@ template <class T> struct Problem {
   const int64_t *t_indptr;  // of the transpose
   const void *t_indices;
   bool t_wide;
-  const float *t_weight;
+  const void *t_weight;
+  bool heavy;
   bool scattered;  // entries lie far apart, so that their rows are called into the cache ahead of time
   bool past;       // out is written past the caches
+  const T *own = nullptr;  // reduce only, [rows, width]: also gives sums[i,a] = acc[a] . own[i], where it is set
+  T *sums = nullptr;       // [rows, alpha]; widths are then whole cache lines
+  T *to_weight = nullptr;          // reduce by `scatter` only: the weight gradient, see gradient.h
+  double *column_sums = nullptr;   // [rows, stride], zero at first
+  int64_t stride = 0;
 
   int64_t index(int64_t e) const {
     return wide ? static_cast<const int64_t *>(indices)[e] : int64_t(static_cast<const int32_t *>(indices)[e]);
+  }
+  T weight_at(int64_t e) const {
+    if constexpr (std::is_same<T, double>::value)
+      if (heavy) return static_cast<const double *>(weight)[e];
+    return T(static_cast<const float *>(weight)[e]);
   }
   Problem transposed() const {
     Problem p = *this;
@@ -77,6 +88,12 @@ template <class T> struct Problem {
     std::swap(p.scale_out, p.scale_in);
     return p;
   }
+};
+
+// What the weight gradient reads and writes besides; see gradient.h.
+template <class T> struct Gradient {
+  const T *grad;  // [rows, alpha, width]
+  T *weight;      // [entries]
 };
 
 // Denormals are slow and worth nothing here: products flush to zero in a worker, and its mode comes back after.
@@ -105,6 +122,38 @@ inline void drain() {
 template <class T, int N> struct Vector {
   typedef T type __attribute__((vector_size(N * sizeof(T)), aligned(sizeof(T)), may_alias));
 };
+
+// The rows [low, high) that have an entry in the columns [begin, end), as far as first and last entries tell.
+template <class T> void rows_reading(const Problem<T> &p, int64_t begin, int64_t end, int64_t &low, int64_t &high) {
+  const auto reads = [&](int64_t e) {
+    return p.t_wide ? static_cast<const int64_t *>(p.t_indices)[e] : static_cast<const int32_t *>(p.t_indices)[e];
+  };
+  low = p.rows, high = 0;
+  for (int64_t i = begin; i < end; ++i) {
+    if (p.t_indptr[i] < p.t_indptr[i + 1]) {
+      low = std::min<int64_t>(low, reads(p.t_indptr[i]));
+      high = std::max<int64_t>(high, reads(p.t_indptr[i + 1] - 1) + 1);
+    }
+  }
+  if (p.epsilon != T(0)) low = std::min(low, begin), high = std::max(high, end);
+}
+
+// The entries [start, last) of a row, narrowed to those in the columns [begin, end).
+template <class T>
+ALWAYS inline void narrow(const Problem<T> &p, int64_t begin, int64_t end, int64_t &start, int64_t &last) {
+  const auto bisect = [&](int64_t bound) {  // the first entry at `bound` or after it
+    int64_t e = start;
+    for (int64_t rest = last - start; rest > 0;) {
+      const int64_t half = rest / 2;
+      const bool right = p.index(e + half) < bound;
+      e = right ? e + half + 1 : e;
+      rest = right ? rest - half - 1 : half;
+    }
+    return e;
+  };
+  if (start < last && p.index(start) < begin) start = bisect(begin);
+  if (start < last && p.index(last - 1) >= end) last = bisect(end);
+}
 
 // Calls what coming entries read into the cache, while there is work to hide it behind.
 template <class T> struct Caller {
@@ -197,6 +246,8 @@ template <class T> bool short_rows(const Problem<T> &p) {
 template <class T> struct Kernel {
   void (*gather)(const Problem<T> &, int64_t, int64_t);
   void (*scatter)(const Problem<T> &, int64_t, int64_t);
+  void (*gradient)(const Problem<T> &, const Gradient<T> &, int64_t, int64_t);
+  void (*row_dots)(const T *, const T *, T *, int64_t, int64_t, int64_t);
   int64_t lanes;  // of a vector
 };
 
@@ -204,11 +255,13 @@ template <class T> struct Kernel {
 template <class T> Kernel<T> kernel(int most) {
   const int level = sobgnn::level(most);
 #if SOBGNN_X86
-  if (level == sobgnn::avx512_level) return {avx512::propagate<T>, avx512::scatter<T>, 64 / sizeof(T)};
-  if (level == sobgnn::avx2_level) return {avx2::propagate<T>, avx2::scatter<T>, 32 / sizeof(T)};
+  if (level == sobgnn::avx512_level)
+    return {avx512::propagate<T>, avx512::scatter<T>, avx512::gradient<T>, avx512::row_dots<T>, 64 / sizeof(T)};
+  if (level == sobgnn::avx2_level)
+    return {avx2::propagate<T>, avx2::scatter<T>, avx2::gradient<T>, avx2::row_dots<T>, 32 / sizeof(T)};
 #endif
   (void)level;
-  return {plain::propagate<T>, plain::scatter<T>, 16 / sizeof(T)};
+  return {plain::propagate<T>, plain::scatter<T>, plain::gradient<T>, plain::row_dots<T>, 16 / sizeof(T)};
 }
 
 template <class T> void run(Problem<T> problem, int threads, int level) {
@@ -223,7 +276,7 @@ template <class T> void run(Problem<T> problem, int threads, int level) {
   const Kernel<T> kernels = kernel<T>(level);
   // Two orders gain nothing: an output is read and written, instead of two rows read.
   const bool scatter = problem.orders_in && !problem.orders_out && problem.alpha > 2 &&
-                       problem.width % kernels.lanes == 0 && short_rows(problem);
+                       problem.width % kernels.lanes == 0 && !problem.sums && short_rows(problem);
   const auto rows = scatter ? kernels.scatter : kernels.gather;
   const int64_t bytes = problem.width * int64_t(sizeof(T));
   problem.scattered = scattered(problem, problem.orders_in && !scatter ? problem.alpha * bytes : bytes);
@@ -254,21 +307,101 @@ template <class T> void run(Problem<T> problem, int threads, int level) {
 #endif
 }
 
+// The weight gradient; x and grad are whole cache lines wide.
+template <class T> void run_gradient(Problem<T> problem, const Gradient<T> &gradient, int threads, int level) {
+  const auto rows = kernel<T>(level).gradient;
+  const int64_t bytes = problem.width * int64_t(sizeof(T));
+  problem.scattered = scattered(problem, problem.orders_in ? problem.alpha * bytes : bytes);
+  const int parts = threads > 1 ? int(std::min<int64_t>(16 * threads, problem.rows)) : 1;
+#ifdef _OPENMP
+#pragma omp parallel num_threads(threads) if (parts > 1)
+#endif
+  {
+    FlushDenormals flush;
+#ifdef _OPENMP
+#pragma omp for schedule(dynamic, 1)
+#endif
+    for (int part = 0; part < parts; ++part)
+      rows(problem, gradient, first_row(problem.indptr, problem.rows, part, parts),
+           first_row(problem.indptr, problem.rows, part + 1, parts));
+  }
+}
+
+// The gradients of x, of the weights and of the columns' scales in one pass, where reduce goes along the transpose.
+template <class T> bool run_backward(const Problem<T> &forward, const T *grad, T *to_x, int threads, int level) {
+  Problem<T> problem = forward.transposed();
+  problem.orders_in = true, problem.orders_out = false;
+  problem.own = forward.x, problem.x = grad, problem.out = to_x;
+  if (problem.alpha < 3 || !short_rows(problem)) return false;
+  run<T>(problem, threads, level);
+  return true;
+}
+
+template <class T>
+void run_dots(const T *x, const T *y, T *out, int64_t rows, int64_t width, int threads, int level) {
+  const auto dots = kernel<T>(level).row_dots;
+  const int64_t block = 4096, blocks = (rows + block - 1) / block;
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static) num_threads(threads) if (blocks > 1)
+#endif
+  for (int64_t b = 0; b < blocks; ++b) dots(x, y, out, width, b * block, std::min((b + 1) * block, rows));
+}
+
 }  // namespace
 
 #define DEFINE(NAME, T)                                                                                             \
   extern "C" __attribute__((visibility("default"))) void NAME(                                                      \
       int orders_in, int orders_out, int64_t rows, int64_t inputs, int64_t alpha, int64_t width,                    \
-      const int64_t *indptr, const void *indices, int wide, const float *weight, const int64_t *t_indptr,           \
-      const void *t_indices, int t_wide, const float *t_weight, const T *scale_out, const T *scale_in,              \
-      double epsilon, const T *x, T *out, int threads, int level) {                                                 \
+      const int64_t *indptr, const void *indices, int wide, const void *weight, const int64_t *t_indptr,            \
+      const void *t_indices, int t_wide, const void *t_weight, int heavy, const T *scale_out, const T *scale_in,    \
+      double epsilon, const T *x, T *out, const T *own, T *sums, int threads, int level) {                          \
     run<T>({rows, inputs, alpha, width, orders_in != 0, orders_out != 0, indptr, indices, wide != 0, weight,        \
-            scale_out, scale_in, T(epsilon), x, out, t_indptr, t_indices, t_wide != 0, t_weight, false, false},     \
+            scale_out, scale_in, T(epsilon), x, out, t_indptr, t_indices, t_wide != 0, t_weight, heavy != 0, false, \
+            false, own, sums},                                                                                      \
            threads, level);                                                                                         \
   }
 
 DEFINE(sobgnn_propagate_f32, float)
 DEFINE(sobgnn_propagate_f64, double)
+
+#define DEFINE_GRADIENT(NAME, T)                                                                                    \
+  extern "C" __attribute__((visibility("default"))) void NAME(                                                      \
+      int orders_in, int64_t rows, int64_t inputs, int64_t alpha, int64_t width, const int64_t *indptr,             \
+      const void *indices, int wide, const void *weight, const int64_t *t_indptr, const void *t_indices,            \
+      int t_wide, const void *t_weight, int heavy, const T *scale_out, const T *scale_in, double epsilon,           \
+      const T *x, const T *grad, T *to_weight, int threads, int level) {                                            \
+    run_gradient<T>({rows, inputs, alpha, width, orders_in != 0, true, indptr, indices, wide != 0, weight,          \
+                     scale_out, scale_in, T(epsilon), x, nullptr, t_indptr, t_indices, t_wide != 0, t_weight,       \
+                     heavy != 0, false, false},                                                                     \
+                    {grad, to_weight}, threads, level);                                                             \
+  }
+
+DEFINE_GRADIENT(sobgnn_gradient_f32, float)
+DEFINE_GRADIENT(sobgnn_gradient_f64, double)
+
+#define DEFINE_BACKWARD(NAME, T)                                                                                    \
+  extern "C" __attribute__((visibility("default"))) int NAME(                                                       \
+      int64_t rows, int64_t inputs, int64_t alpha, int64_t width, const int64_t *indptr, const void *indices,       \
+      int wide, const void *weight, const int64_t *t_indptr, const void *t_indices, int t_wide,                     \
+      const void *t_weight, int heavy, const T *scale_out, const T *scale_in, double epsilon, const T *x,           \
+      const T *grad, T *to_x, T *to_weight, double *column_sums, int64_t stride, int threads, int level) {          \
+    return run_backward<T>({rows, inputs, alpha, width, false, true, indptr, indices, wide != 0, weight, scale_out, \
+                            scale_in, T(epsilon), x, nullptr, t_indptr, t_indices, t_wide != 0, t_weight,           \
+                            heavy != 0, false, false, nullptr, nullptr, to_weight, column_sums, stride},            \
+                           grad, to_x, threads, level);                                                             \
+  }
+
+DEFINE_BACKWARD(sobgnn_backward_f32, float)
+DEFINE_BACKWARD(sobgnn_backward_f64, double)
+
+#define DEFINE_DOTS(NAME, T)                                                                                        \
+  extern "C" __attribute__((visibility("default"))) void NAME(const T *x, const T *y, T *out, int64_t rows,         \
+                                                              int64_t width, int threads, int level) {              \
+    run_dots<T>(x, y, out, rows, width, threads, level);                                                            \
+  }
+
+DEFINE_DOTS(sobgnn_dots_f32, float)
+DEFINE_DOTS(sobgnn_dots_f64, double)
 
 #else  // SOBGNN_PASS: once for each instruction set, inside its namespace
 
@@ -326,11 +459,11 @@ TARGET __attribute__((noinline)) void coefficients(const Problem<T> &p, int64_t 
   const T q = p.scale_out[row * columns];
   const T *const scale_in = p.scale_in;
   const I *const indices = static_cast<const I *>(p.indices) + begin;
-  const float *const weight = p.weight + begin;
   const int64_t count = std::min(end, last) - begin;
 #if BYTES == 64
   // Sixteen entries at once, where 32 bits address what they read.
   if constexpr (by_order<T>) if (p.inputs * columns <= INT32_MAX && stride <= UINT32_MAX) {
+    const float *const weight = static_cast<const float *>(p.weight) + begin;
     const __m512 factor = _mm512_set1_ps(q);
     const __m512i evens = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     const __m512i odds = _mm512_add_epi32(evens, _mm512_set1_epi32(1));
@@ -404,7 +537,7 @@ TARGET __attribute__((noinline)) void coefficients(const Problem<T> &p, int64_t 
     for (int a = 0; a < A; ++a) coefficient[place<T, A>(e, a)] = made[a];
     position[e] = j * stride;
   };
-  for (int64_t e = 0; e < count; ++e) entry(e, static_cast<int64_t>(indices[e]), T(weight[e]));
+  for (int64_t e = 0; e < count; ++e) entry(e, static_cast<int64_t>(indices[e]), p.weight_at(begin + e));
   if (end > last) entry(last - begin, row, p.epsilon);
 }
 
@@ -449,6 +582,40 @@ TARGET ALWAYS inline void sums(const C &call, const T *x, int64_t step, int64_t 
     }
 }
 
+// The sums of the lanes of A vectors, written or added to as many numbers of `out`, which has room for whole fours.
+template <class T, int A, class V> TARGET ALWAYS inline void sum_lanes(const V (&value)[A], T *out, bool add) {
+#if BYTES == 64
+  if constexpr (std::is_same<T, float>::value) {
+    // Four vectors at once: two rounds interleave them while they halve them, two more add up the quarters.
+#pragma GCC unroll 2
+    for (int a = 0; a < A; a += 4) {
+      const auto get = [&](int i) TARGET ALWAYS {
+        return a + i < A ? reinterpret_cast<const __m512 &>(value[a + i < A ? a + i : 0]) : _mm512_setzero_ps();
+      };
+      const __m512 p = get(0), q = get(1), r = get(2), s = get(3);
+      const __m512d pq = _mm512_castps_pd(_mm512_unpacklo_ps(p, q) + _mm512_unpackhi_ps(p, q));
+      const __m512d rs = _mm512_castps_pd(_mm512_unpacklo_ps(r, s) + _mm512_unpackhi_ps(r, s));
+      const __m512 all = _mm512_castpd_ps(_mm512_unpacklo_pd(pq, rs)) + _mm512_castpd_ps(_mm512_unpackhi_pd(pq, rs));
+      const __m256 half = _mm512_castps512_ps256(all) + _mm512_extractf32x8_ps(all, 1);
+      const __m128 sums = _mm256_castps256_ps128(half) + _mm256_extractf128_ps(half, 1);
+      _mm_store_ps(out + a, add ? _mm_load_ps(out + a) + sums : sums);
+    }
+    return;
+  }
+#endif
+  constexpr int W = BYTES / sizeof(T);
+#pragma GCC unroll 8
+  for (int a = 0; a < A; ++a) {
+    T lanes[W];
+    *reinterpret_cast<V *>(lanes) = value[a];
+#pragma GCC unroll 16
+    for (int half = W / 2; half; half /= 2)
+#pragma GCC unroll 16
+      for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
+    out[a] = add ? out[a] + lanes[0] : lanes[0];
+  }
+}
+
 // The orders first .. first + A - 1 of the rows [begin, end). Where the output has no orders, later groups of
 // orders add to what earlier ones wrote.
 template <class T, int A, bool IN, bool OUT>
@@ -473,6 +640,7 @@ TARGET void orders(const Problem<T> &p, int64_t begin, int64_t end, int64_t firs
     if (once) fill(p, row, start, stop, last, first, stride, coefficient, position);
     const T *const scale = p.scale_out + row * columns + first;
     T *const out = p.out + row * (OUT ? p.alpha * width : width) + (OUT ? (first - 1) * width : 0);
+    alignas(line) T dot[A + 3] = {};
 
     // `count` vectors of columns, of which the lanes [low, high) are written.
     const auto block = [&](auto vectors, int64_t column, int low, int high) TARGET ALWAYS {
@@ -494,6 +662,16 @@ TARGET void orders(const Problem<T> &p, int64_t begin, int64_t end, int64_t firs
           sums<T, A, count, W, IN>([](int64_t) {}, source, width, to - from, coefficient, position, total);
         }
       }
+      if constexpr (IN && !OUT)
+        if (p.sums) {
+          vector product[A] = {};
+#pragma GCC unroll 8
+          for (int a = 0; a < A; ++a)
+#pragma GCC unroll 8
+            for (int v = 0; v < count; ++v)
+              product[a] += total[a][v] * *reinterpret_cast<const vector *>(p.own + row * width + column + v * W);
+          sum_lanes<T, A>(product, dot, true);
+        }
       const auto store = [&](T *target, vector value) TARGET ALWAYS {
         if (OUT && p.past) {
           write_past(target, value);
@@ -532,6 +710,8 @@ TARGET void orders(const Problem<T> &p, int64_t begin, int64_t end, int64_t firs
       block(std::integral_constant<int, 1>(), from, int(column - from), int(std::min<int64_t>(W, width)));
       column = from + W;
     }
+    if constexpr (IN && !OUT)
+      if (p.sums) std::copy(dot, dot + A, p.sums + row * p.alpha + first - 1);
   }
 }
 
@@ -557,6 +737,8 @@ template <class T> TARGET void propagate(const Problem<T> &p, int64_t begin, int
   }
 }
 
+#include "entries.h"
+
 // The orders first .. first + A - 1 of all rows of x, added to the outputs [begin, end). p is the transpose: its rows
 // are those of x, its columns the outputs.
 template <class T, int A>
@@ -571,33 +753,11 @@ TARGET void scatter_orders(const Problem<T> &p, int64_t begin, int64_t end, int6
   alignas(line) T coefficient[chunk * A];
   alignas(line) int64_t position[chunk];
 
-  // Rows that have an entry in [begin, end), as far as their first and last tell.
-  int64_t low = p.rows, high = 0;
-  const auto reads = [&](int64_t e) {
-    return p.t_wide ? static_cast<const int64_t *>(p.t_indices)[e] : static_cast<const int32_t *>(p.t_indices)[e];
-  };
-  for (int64_t i = begin; i < end; ++i) {
-    if (p.t_indptr[i] < p.t_indptr[i + 1]) {
-      low = std::min<int64_t>(low, reads(p.t_indptr[i]));
-      high = std::max<int64_t>(high, reads(p.t_indptr[i + 1] - 1) + 1);
-    }
-  }
-  if (p.epsilon != T(0)) low = std::min(low, begin), high = std::max(high, end);
-
+  int64_t low, high;
+  rows_reading(p, begin, end, low, high);
   for (int64_t row = low; row < high; ++row) {
     int64_t start = p.indptr[row], last = p.indptr[row + 1];
-    const auto bisect = [&](int64_t bound) {  // the first entry at `bound` or after it
-      int64_t e = start;
-      for (int64_t rest = last - start; rest > 0;) {
-        const int64_t half = rest / 2;
-        const bool right = p.index(e + half) < bound;
-        e = right ? e + half + 1 : e;
-        rest = right ? rest - half - 1 : half;
-      }
-      return e;
-    };
-    if (start < last && p.index(start) < begin) start = bisect(begin);
-    if (start < last && p.index(last - 1) >= end) last = bisect(end);
+    narrow(p, begin, end, start, last);
     const int64_t stop = last + (p.epsilon != T(0) && begin <= row && row < end);
     const T *const scale = p.scale_out + row * columns + first;
     const T *const x = p.x + (row * p.alpha + first - 1) * width;
@@ -615,7 +775,14 @@ TARGET void scatter_orders(const Problem<T> &p, int64_t begin, int64_t end, int6
         for (int64_t e = 0; e < to - from; ++e) {
           if constexpr (decltype(ahead)::value) {
             const int64_t next = p.index(std::min(from + e + distance, p.indptr[p.rows] - 1));
-            if (begin <= next && next < end) caller(next);
+            if (begin <= next && next < end) {
+              caller(next);
+              if (p.to_weight) {
+                for (int64_t byte = 0; byte < caller.bytes; byte += line)
+                  __builtin_prefetch(reinterpret_cast<const char *>(p.own + next * width) + byte, 0, 2);
+                __builtin_prefetch(p.column_sums + next * p.stride, 1, 2);
+              }
+            }
           }
           vector *const target = reinterpret_cast<vector *>(p.out + position[e] + column);
           vector sum[count];
@@ -641,6 +808,7 @@ TARGET void scatter_orders(const Problem<T> &p, int64_t begin, int64_t end, int6
         if (column + 2 * W <= width) blocks(std::integral_constant<int, 2>(), column), column += 2 * W;
       if constexpr (V > 1)
         if (column < width) blocks(std::integral_constant<int, 1>(), column);
+      if (p.to_weight) entry_gradients<T, A>(p, row, from, to - from, last - from, first, coefficient, position);
     }
   }
 }
@@ -659,7 +827,16 @@ template <class T> TARGET void scatter(const Problem<T> &p, int64_t begin, int64
       default: scatter_orders<T, group>(transposed, begin, end, first);
     }
   }
+  if (!p.column_sums) return;
+  for (int64_t j = begin; j < end; ++j)  // what was summed holds the scale of the column
+    for (int64_t a = 0; a < p.alpha; ++a) {
+      const T scale = p.scale_out[j * (p.alpha + 1) + 1 + a];
+      double &sum = p.column_sums[j * p.stride + a];
+      sum = scale > T(0) ? sum / scale : 0.0;
+    }
 }
+
+#include "gradient.h"
 
 }  // namespace
 

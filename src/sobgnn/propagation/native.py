@@ -10,13 +10,16 @@ import ctypes
 import functools
 import importlib.machinery
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from sobgnn.propagation.stencil import Stencil
+from sobgnn.propagation.portable import unscaled
+from sobgnn.propagation.stencil import Stencil, transpose
 from sobgnn.runtime import pages
 
 # Instruction sets by the number that targets.h gives them. A kernel takes the best one that the processor has, up to
@@ -43,8 +46,19 @@ def instruction_set() -> str:
     return next(name for name, level in LEVELS.items() if level == number)
 
 
-def run(stencil: Stencil, x: Tensor, out: Tensor, *, level: str = "avx512") -> None:
+def run(
+    stencil: Stencil,
+    x: Tensor,
+    out: Tensor,
+    *,
+    level: str = "avx512",
+    own: Tensor | None = None,
+    sums: Tensor | None = None,
+) -> None:
     """Fill ``out`` from ``x``, each [n, h] or [n, α, h], on ``torch.get_num_threads()`` threads.
+
+    Where the orders are summed, ``sums`` [R, α] gets the product of each order's own sum, before its scale, with
+    ``own`` [R, h]; widths are whole cache lines then.
 
     ``level`` holds this call to an instruction set, as ``SOBGNN_CPU`` holds them all.
     """
@@ -59,30 +73,115 @@ def run(stencil: Stencil, x: Tensor, out: Tensor, *, level: str = "avx512") -> N
     function = library.sobgnn_propagate_f64 if dtype == torch.float64 else library.sobgnn_propagate_f32
     # Held by name: the kernel sees addresses only.
     tensors = tuple(tensor.contiguous() for tensor in (*stencil[:8], x))
-    indptr, indices, weight, t_indptr, t_indices, t_weight, scale_out, scale_in, x = tensors
-    rows, inputs, alpha = scale_out.shape[0], scale_in.shape[0], scale_in.shape[1] - 1
+    x = tensors[-1]
     function(
         x.dim() == 3,
         out.dim() == 3,
-        rows,
-        inputs,
-        alpha,
-        x.shape[-1],
-        indptr.data_ptr(),
-        indices.data_ptr(),
-        indices.dtype == torch.int64,
-        weight.data_ptr(),
-        t_indptr.data_ptr(),
-        t_indices.data_ptr(),
-        t_indices.dtype == torch.int64,
-        t_weight.data_ptr(),
-        scale_out.data_ptr(),
-        scale_in.data_ptr(),
+        *_sizes(stencil, x),
+        *_pattern(tensors),
         stencil.epsilon,
         x.data_ptr(),
         out.data_ptr(),
+        None if own is None else own.data_ptr(),
+        None if sums is None else sums.data_ptr(),
         torch.get_num_threads(),
         LEVELS[level],
+    )
+
+
+def gradients(
+    stencil: Stencil, x: Tensor, y: Tensor, g: Tensor, *, level: str = "avx512"
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of x, the weights [E], scale_out [R, α] and scale_in [C, α] from the output y [R, α, h] and its g."""
+    dtype, width = stencil.scale_in.dtype, x.shape[-1]
+    # Whole cache lines: the kernels have no code for what is left of a row.
+    spare = -width % (64 // dtype.itemsize)
+    x, y, g = (tensor.to(dtype) for tensor in (x, y, g))
+    if spare:  # else it would still copy
+        x, y, g = (F.pad(tensor, (0, spare)) for tensor in (x, y, g))
+    x, y, g = (tensor.contiguous() for tensor in (x, y, g))
+    tensors = tuple(tensor.contiguous() for tensor in stencil[:8])
+    to_weight, to_x = pages.empty(x, stencil.weight.shape), pages.empty(x, x.shape)
+    to_scale_out = unscaled(_dots(g, y, level), stencil.scale_out[:, 1:])
+    if x.dim() == 2:
+        sums = torch.zeros((x.shape[0], _padded(g.shape[1])), dtype=torch.float64)
+        pointers = (tensor.data_ptr() for tensor in (x, g, to_x, to_weight, sums))
+        done = _typed("sobgnn_backward", dtype)(
+            *_sizes(stencil, x),
+            *_pattern(tensors),
+            stencil.epsilon,
+            *pointers,
+            sums.shape[1],
+            torch.get_num_threads(),
+            LEVELS[level],
+        )
+        if done:
+            return to_x[..., :width], to_weight, to_scale_out, sums[:, : g.shape[1]].to(dtype)
+    places = (x.data_ptr(), g.data_ptr(), to_weight.data_ptr())
+    _typed("sobgnn_gradient", dtype)(
+        x.dim() == 3,
+        *_sizes(stencil, x),
+        *_pattern(tensors),
+        stencil.epsilon,
+        *places,
+        torch.get_num_threads(),
+        LEVELS[level],
+    )
+    back = transpose(stencil)
+    if x.dim() == 3:
+        run(back, g, to_x, level=level)
+        to_scale_in = unscaled(_dots(to_x, x, level), stencil.scale_in[:, 1:])
+    else:
+        to_scale_in = x.new_empty((x.shape[0], g.shape[1]))
+        run(back, g, to_x, level=level, own=x, sums=to_scale_in)
+    return to_x[..., :width], to_weight, to_scale_out, to_scale_in
+
+
+def _padded(alpha: int) -> int:
+    """Columns that hold ``alpha`` orders, in groups of six, each written in whole fours."""
+    before = (alpha - 1) // 6 * 6
+    return alpha + (before - alpha) % 4
+
+
+def _dots(x: Tensor, y: Tensor, level: str) -> Tensor:
+    """The product of each row of x [n, a, h] with that of y: [n, a]."""
+    out = x.new_empty(x.shape[:2])
+    pointers = (tensor.data_ptr() for tensor in (x, y, out))
+    _typed("sobgnn_dots", x.dtype)(*pointers, out.numel(), x.shape[2], torch.get_num_threads(), LEVELS[level])
+    return out
+
+
+def scales(indptr: Tensor, weight: Tensor, alpha: int, epsilon: float, by_rows: bool) -> Tensor:
+    """Columns q, t_1 … t_α [N, α + 1] of the rows of a CSR, in the type of its weights."""
+    indptr, weight = indptr.contiguous(), weight.contiguous()
+    out = weight.new_empty((indptr.numel() - 1, alpha + 1))
+    pointers = (tensor.data_ptr() for tensor in (indptr, weight, out))
+    _typed("sobgnn_scales", weight.dtype)(*pointers, out.shape[0], alpha, epsilon, by_rows, torch.get_num_threads())
+    return out
+
+
+def scales_backward(indptr: Tensor, weight: Tensor, scale: Tensor, grad: Tensor, by_rows: bool) -> Tensor:
+    """The gradient of the weights [E] from that of :func:`scales`."""
+    tensors = tuple(tensor.contiguous() for tensor in (indptr, weight, scale, grad))
+    out = torch.empty_like(weight, memory_format=torch.contiguous_format)
+    pointers = (tensor.data_ptr() for tensor in (*tensors, out))
+    size = (scale.shape[0], scale.shape[1] - 1)
+    _typed("sobgnn_scales_backward", weight.dtype)(*pointers, *size, by_rows, torch.get_num_threads())
+    return out
+
+
+def _sizes(stencil: Stencil, x: Tensor) -> tuple[int, int, int, int]:
+    """R, C, α and the width."""
+    return stencil.scale_out.shape[0], stencil.scale_in.shape[0], stencil.scale_in.shape[1] - 1, x.shape[-1]
+
+
+def _pattern(tensors: Sequence[Tensor]) -> tuple[Any, ...]:
+    """A stencil's tensors as the kernels take them."""
+    indptr, indices, weight, t_indptr, t_indices, t_weight, scale_out, scale_in = tensors[:8]
+    return (
+        *(indptr.data_ptr(), indices.data_ptr(), indices.dtype == torch.int64, weight.data_ptr()),
+        *(t_indptr.data_ptr(), t_indices.data_ptr(), t_indices.dtype == torch.int64, t_weight.data_ptr()),
+        *(weight.dtype == torch.float64, scale_out.data_ptr(), scale_in.data_ptr()),
     )
 
 
@@ -112,20 +211,32 @@ def drop(h: Tensor, rows: Tensor, columns: Tensor, rate: float) -> Tensor:
     return out
 
 
+def call(name: str, dtype: torch.dtype, tensors: Sequence[Tensor | None], *rest: float) -> None:
+    """Call a kernel with the addresses of contiguous tensors (null for ``None``), numbers and the number of threads."""
+    contiguous = [None if tensor is None else tensor.contiguous() for tensor in tensors]
+    addresses = [None if tensor is None else tensor.data_ptr() for tensor in contiguous]
+    _typed(name, dtype)(*addresses, *rest, torch.get_num_threads())
+
+
 def _typed(name: str, dtype: torch.dtype) -> Any:
     return getattr(_library(), f"{name}_{'f64' if dtype == torch.float64 else 'f32'}")
 
 
 _NUMBER, _FLAG, _POINTER, _REAL = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p, ctypes.c_double
+_CSR = [_POINTER, _POINTER, _FLAG, _POINTER]
+_STENCIL = [*[_NUMBER] * 4, *_CSR, *_CSR, _FLAG, _POINTER, _POINTER, _REAL]
 _SIGNATURES = {
-    "sobgnn_propagate": [
-        *(_FLAG, _FLAG, _NUMBER, _NUMBER, _NUMBER, _NUMBER),
-        *(_POINTER, _POINTER, _FLAG, _POINTER, _POINTER, _POINTER, _FLAG, _POINTER),
-        *(_POINTER, _POINTER, _REAL),
-        *(_POINTER, _POINTER, _FLAG, _FLAG),
-    ],
+    "sobgnn_propagate": [_FLAG, _FLAG, *_STENCIL, *[_POINTER] * 4, _FLAG, _FLAG],
+    "sobgnn_gradient": [_FLAG, *_STENCIL, *[_POINTER] * 3, _FLAG, _FLAG],
+    "sobgnn_backward": [*_STENCIL, *[_POINTER] * 5, _NUMBER, _FLAG, _FLAG],
+    "sobgnn_dots": [*[_POINTER] * 3, _NUMBER, _NUMBER, _FLAG, _FLAG],
+    "sobgnn_scales": [*[_POINTER] * 3, _NUMBER, _NUMBER, _REAL, _FLAG, _FLAG],
+    "sobgnn_scales_backward": [*[_POINTER] * 5, _NUMBER, _NUMBER, _FLAG, _FLAG],
     "sobgnn_combine": [*[_POINTER] * 4, _NUMBER, _NUMBER, _FLAG, _FLAG, _FLAG],
     "sobgnn_combine_backward": [*[_POINTER] * 6, _NUMBER, _NUMBER, _FLAG, _FLAG],
+    "sobgnn_attend": [*[_POINTER] * 12, *[_NUMBER] * 3, _FLAG, _REAL, _FLAG],
+    "sobgnn_attend_rows": [*[_POINTER] * 18, *[_NUMBER] * 3, _FLAG, _REAL, _FLAG],
+    "sobgnn_attend_nodes": [*[_POINTER] * 16, *[_NUMBER] * 3, _FLAG, _REAL, _FLAG],
     "sobgnn_drop": [*[_POINTER] * 4, _NUMBER, _NUMBER, ctypes.c_int32, _REAL, _FLAG],
 }
 
@@ -147,7 +258,7 @@ def _library() -> Any:
             for name, arguments in _SIGNATURES.items():
                 for kind in ("f32", "f64"):
                     function = getattr(library, f"{name}_{kind}")
-                    function.argtypes, function.restype = arguments, None
+                    function.argtypes, function.restype = arguments, _FLAG if name == "sobgnn_backward" else None
         except (OSError, AttributeError):  # built for another machine, or from older sources
             continue
         return library

@@ -7,7 +7,9 @@ import warnings
 import torch
 from torch import Tensor
 
-from sobgnn.propagation.stencil import Stencil
+from sobgnn.propagation.stencil import Stencil, transpose
+
+_ENTRIES = 1 << 14  # whose rows are multiplied at a time
 
 
 def run(stencil: Stencil, x: Tensor, out: Tensor) -> None:
@@ -15,8 +17,7 @@ def run(stencil: Stencil, x: Tensor, out: Tensor) -> None:
     # Sums in at least float32; coefficients are made in float64, where a power of a float32 cannot underflow
     # before it is scaled, and rounded once.
     dtype = stencil.scale_in.dtype
-    counts = stencil.indptr.diff()
-    rows = torch.repeat_interleave(torch.arange(counts.numel(), device=x.device), counts)
+    rows = row_of_entries(stencil.indptr)
     columns = stencil.indices
     q_out, q_in = stencil.scale_out[:, 0].double(), stencil.scale_in[:, 0].double()
     base = stencil.weight.double() * (q_out[rows] * q_in[columns])
@@ -34,6 +35,69 @@ def run(stencil: Stencil, x: Tensor, out: Tensor) -> None:
         else:
             total[:, order - 1] = product
     out.copy_(total)
+
+
+def gradients(stencil: Stencil, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of x, the weights [E], scale_out [R, α] and scale_in [C, α] from the output y [R, α, h] and its g."""
+    dtype, alpha = stencil.scale_in.dtype, g.shape[1]
+    x, y, g = x.to(dtype), y.to(dtype), g.to(dtype)
+    back = g.new_empty((stencil.scale_in.shape[0], *g.shape[1:]))
+    run(transpose(stencil), g, back)
+    own = x if x.dim() == 3 else x.unsqueeze(1)
+    to_scale_in = unscaled((back * own).sum(dim=2), stencil.scale_in[:, 1:])
+    to_scale_out = unscaled((g * y).sum(dim=2), stencil.scale_out[:, 1:])
+    rows = row_of_entries(stencil.indptr)
+    to_weight = g.new_empty(rows.shape)
+    orders = torch.arange(1, alpha + 1, device=g.device, dtype=torch.float64)
+    for start in range(0, rows.numel(), _ENTRIES):  # never all entries' features at once
+        part = slice(start, start + _ENTRIES)
+        i, j, w = rows[part], stencil.indices[part].long(), stencil.weight[part].double()
+        outer, inner = stencil.scale_out[i].double(), stencil.scale_in[j].double()
+        power = flush((w * (outer[:, 0] * inner[:, 0])).unsqueeze(1) ** orders, dtype)
+        dots = (g[i] * own[j]).sum(dim=2)
+        to_weight[part] = ((orders * power * outer[:, 1:] * inner[:, 1:] * dots).sum(dim=1) / w).to(dtype)
+    return (back if x.dim() == 3 else back.sum(dim=1)), to_weight, to_scale_out, to_scale_in
+
+
+def scales(indptr: Tensor, weight: Tensor, alpha: int, epsilon: float, by_rows: bool) -> Tensor:
+    """Columns q, t_1 … t_α [N, α + 1] of the rows of a CSR, in the type of its weights; summed in float64."""
+    w = weight.double()
+    most = torch.segment_reduce(w, "max", offsets=indptr, initial=0.0) if w.numel() else w.new_zeros(indptr.numel() - 1)
+    most = most.clamp_min(epsilon)
+    live = most > 0
+    mantissa, exponent = torch.frexp(torch.where(live, most, 1.0) ** (-1.0 if by_rows else -0.5))
+    q = torch.ldexp(torch.round(mantissa * 4096), exponent - 12)
+    factor = q if by_rows else q * q
+    base = w * factor[row_of_entries(indptr)]
+    columns = [q]
+    for order in range(1, alpha + 1):
+        degree = (epsilon * factor) ** order
+        if w.numel():
+            degree = degree + torch.segment_reduce(base**order, "sum", offsets=indptr, initial=0.0)
+        columns.append(degree ** (-1.0 if by_rows else -0.5))
+    return torch.where(live.unsqueeze(1), torch.stack(columns, 1), 0.0).to(weight.dtype)
+
+
+def scales_backward(indptr: Tensor, weight: Tensor, scale: Tensor, grad: Tensor, by_rows: bool) -> Tensor:
+    """The gradient of the weights [E] from that of :func:`scales`."""
+    rows, w = row_of_entries(indptr), weight.double()
+    q, t, g = scale[:, 0].double(), scale[:, 1:].double(), grad[:, 1:].double()
+    shares = g * (-t * t if by_rows else -0.5 * t**3)
+    base = w * (q if by_rows else q * q)[rows]
+    total = torch.zeros_like(w)
+    for order in range(scale.shape[1] - 1, 0, -1):  # Horner's rule
+        total = (total + order * shares[rows, order - 1]) * base
+    return (total / w).to(weight.dtype)
+
+
+def unscaled(sums: Tensor, scale: Tensor) -> Tensor:
+    """What was summed with its scale, without it; 0 where that is 0."""
+    return torch.where(scale > 0, sums / torch.where(scale > 0, scale, 1.0), 0.0)
+
+
+def row_of_entries(indptr: Tensor) -> Tensor:
+    """The row of each entry of a CSR, int64 [E]."""
+    return torch.repeat_interleave(torch.arange(indptr.numel() - 1, device=indptr.device), indptr.diff())
 
 
 def flush(power: Tensor, dtype: torch.dtype) -> Tensor:

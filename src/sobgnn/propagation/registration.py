@@ -9,7 +9,17 @@ With :math:`S_\rho` the matrices of a :class:`~sobgnn.propagation.stencil.Stenci
 
 The adjoint of ``expand`` over S is ``reduce`` over its transpose and the other way round; that of ``each`` is
 ``each`` over the transpose. So every derivative, of any order, is again one of the three, and the same
-bits come out every time. Only the features have gradients; weights and scales are constants.
+bits come out every time.
+
+``expand`` and ``each`` have gradients for the weights and the scales too, of first order: with :math:`P_\rho[i,j]` the
+product of row i of the output's gradient with row j of x,
+
+.. math::
+    \frac{\partial}{\partial w_{ij}} = \sum_\rho \frac{\rho}{w_{ij}} S_\rho[i,j] P_\rho[i,j], \qquad
+    \frac{\partial}{\partial t^{out}_{i\rho}} = \frac{1}{t^{out}_{i\rho}} \sum_j S_\rho[i,j] P_\rho[i,j],
+
+and for :math:`t^{in}` likewise over i. They go to ``weight``, never to ``t_weight``, which is its copy. q has
+none: as long as t belongs to q, the matrices do not depend on it.
 """
 
 from __future__ import annotations
@@ -18,6 +28,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sobgnn.propagation import dispatch
@@ -59,10 +70,34 @@ _SCHEMA = (
 )
 
 
+_WEIGHT, _SCALE_OUT, _SCALE_IN = 2, 6, 7  # places of what has gradients besides x
+
+
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    *tensors, epsilon, _ = inputs
-    ctx.save_for_backward(*tensors)
+    *tensors, epsilon, x = inputs
+    ctx.learned = any(tensors[place].requires_grad for place in (_WEIGHT, _SCALE_OUT, _SCALE_IN))
     ctx.epsilon = epsilon
+    ctx.save_for_backward(*tensors, *((x, output) if ctx.learned else ()))
+
+
+def _learn(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    """Gradients of every argument where weights or scales have one too."""
+    if torch.is_grad_enabled():
+        raise NotImplementedError(
+            "Gradients of edge weights are of first order: create_graph=True is not supported. Detach the weights."
+        )
+    *tensors, x, output = ctx.saved_tensors
+    needs = ctx.needs_input_grad
+    to_x, to_weight, *scales = torch.ops.sobgnn.gradients(*tensors, ctx.epsilon, x, output, gradient)
+    result: list[Tensor | None] = [None] * len(needs)
+    if needs[-1]:
+        result[-1] = to_x
+    if needs[_WEIGHT]:
+        result[_WEIGHT] = to_weight.to(tensors[_WEIGHT].dtype)
+    for place, value in zip((_SCALE_OUT, _SCALE_IN), scales, strict=True):
+        if needs[place]:
+            result[place] = F.pad(value, (1, 0))  # nothing for q
+    return tuple(result)
 
 
 def _register(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) -> None:
@@ -74,6 +109,10 @@ def _register(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) -> 
         return dispatch.run(operators, x, pages.empty(x, _shape(operators, x, orders=orders_out)))
 
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        if ctx.learned:
+            if not orders_out:
+                raise NotImplementedError(f"sobgnn::{name} has no gradients for weights. Use `each` and a sum.")
+            return _learn(ctx, gradient)
         transposed = transpose(Stencil._make((*ctx.saved_tensors, ctx.epsilon)))
         gradient = getattr(torch.ops.sobgnn, adjoint)(*transposed, gradient)
         return (*([None] * len(transposed)), gradient)
@@ -104,3 +143,27 @@ def _register(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) -> 
 _register("expand", "reduce", orders_in=False, orders_out=True)
 _register("reduce", "expand", orders_in=True, orders_out=False)
 _register("each", "each", orders_in=True, orders_out=True)
+
+
+def _gradients(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    *stencil, x, y, g = arguments
+    return dispatch.gradients(Stencil._make(stencil), x, y, g)
+
+
+def _fake_gradients(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    *stencil, x, _, g = arguments
+    like, alpha = stencil[_SCALE_IN], g.shape[1]
+    shapes = (stencil[_WEIGHT].shape, (g.shape[0], alpha), (x.shape[0], alpha))
+    to_weight, to_scale_out, to_scale_in = (like.new_empty(shape) for shape in shapes)
+    return x.new_empty(x.shape), to_weight, to_scale_out, to_scale_in
+
+
+torch.library.custom_op(
+    "sobgnn::gradients",
+    _gradients,
+    mutates_args=(),
+    schema=_SCHEMA.replace(" -> Tensor", "").replace(
+        "Tensor x)", "Tensor x, Tensor y, Tensor g) -> (Tensor, Tensor, Tensor, Tensor)"
+    ),
+)
+torch.library.register_fake("sobgnn::gradients", _fake_gradients)

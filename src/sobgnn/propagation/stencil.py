@@ -24,10 +24,10 @@ class Stencil(NamedTuple):
     Attributes:
         indptr: [R + 1] int64. CSR, rows are outputs.
         indices: [E] int32 or int64.
-        weight: [E] float32.
+        weight: [E] float32; or float64, where the scales are.
         t_indptr: [C + 1] int64. CSR of the transpose; the same three tensors for a symmetric graph.
         t_indices: [E] int32 or int64.
-        t_weight: [E] float32.
+        t_weight: [E], of the same type.
         scale_out: [R, α + 1], columns q, t_1, …, t_α; float32, or float64 where the features are float64. q has 12
             significant bits, so that a product of two is exact and an entry has the same value from either side.
         scale_in: [C, α + 1], likewise.
@@ -46,13 +46,16 @@ class Stencil(NamedTuple):
 
 
 def csr_tensors(
-    csr: Any, device: torch.device | str, index_dtype: torch.dtype = torch.int32
+    csr: Any,
+    device: torch.device | str,
+    index_dtype: torch.dtype = torch.int32,
+    dtype: torch.dtype = torch.float32,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``indptr``, ``indices`` and ``weight`` of a scipy CSR matrix, as a :class:`Stencil` takes them."""
     return (
         torch.from_numpy(csr.indptr.astype(np.int64)).to(device),
         torch.from_numpy(csr.indices).to(device, index_dtype),
-        torch.from_numpy(csr.data.astype(np.float32, copy=False)).to(device),
+        torch.from_numpy(csr.data).to(device, dtype),
     )
 
 
@@ -107,7 +110,7 @@ def check_stencil(stencil: Stencil) -> None:
             f"{list(t_indptr.shape)}."
         )
     edges = (indices.numel(), weight.numel(), t_indices.numel(), t_weight.numel())
-    if len(set(edges)) != 1:
+    if any(number != edges[0] for number in edges):  # not a set: sizes may be symbols
         raise ValueError(
             "`indices`, `weight`, `t_indices` and `t_weight` must have one length, the number of entries, but got "
             f"{edges}."
@@ -128,8 +131,12 @@ def check_stencil(stencil: Stencil) -> None:
         raise TypeError(
             f"`indices` and `t_indices` must be int32 or int64, but got {indices.dtype} and {t_indices.dtype}."
         )
-    if weight.dtype != torch.float32 or t_weight.dtype != torch.float32:
-        raise TypeError(f"`weight` and `t_weight` must be float32, but got {weight.dtype} and {t_weight.dtype}.")
+    double = scale_in.dtype == weight.dtype == torch.float64
+    if t_weight.dtype != weight.dtype or not (double or weight.dtype == torch.float32):
+        raise TypeError(
+            "`weight` and `t_weight` must be float32, or float64 where the scales are, but got "
+            f"{weight.dtype} and {t_weight.dtype}."
+        )
     if scale_out.dtype != scale_in.dtype or scale_in.dtype not in (torch.float32, torch.float64):
         raise TypeError(
             "`scale_out` and `scale_in` must both be float32 or both float64, but got "

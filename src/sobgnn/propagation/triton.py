@@ -33,7 +33,7 @@ GROUP = 6  # orders that are summed at once
 
 
 @triton.jit
-def _power(p, base, TINY: tl.constexpr):
+def power(p, base, TINY: tl.constexpr):
     """The next power, flushed to zero below the smallest normal number."""
     p = p * base
     return tl.where(p < TINY, 0.0, p)
@@ -44,7 +44,7 @@ def _lead(base, first, TINY: tl.constexpr):
     """base^(first - 1): what the orders of earlier groups leave behind."""
     p = base * 0.0 + 1.0
     for _ in range(1, first):
-        p = _power(p, base, TINY)
+        p = power(p, base, TINY)
     return p
 
 
@@ -61,7 +61,7 @@ def _gather(x, offset, valid, columns, inside, ACC: tl.constexpr, EVEN: tl.const
 @triton.jit
 def _coefficient(p, base, t_in, t_out, valid, alive, TINY: tl.constexpr):
     """The next power, and the coefficient that it makes."""
-    p = _power(p, base, TINY)
+    p = power(p, base, TINY)
     return p, p * tl.load(t_in, mask=valid, other=0.0) * tl.load(t_out, mask=alive, other=0.0)[:, None]
 
 
@@ -260,7 +260,7 @@ def _rows(
             own_row = x + ((row * alpha + first - 1) * width)[:, None] + columns[None, :]
         own = tl.load(own_row, mask=mask, other=0.0).to(ACC)
         for a in tl.static_range(A):
-            p = _power(p, base, TINY)
+            p = power(p, base, TINY)
             t = tl.load(t_in + first + a, mask=alive, other=0.0) * tl.load(t_out + first + a, mask=alive, other=0.0)
             if IN and a > 0:
                 own = tl.load(own_row + a * width, mask=mask, other=0.0).to(ACC)

@@ -104,12 +104,13 @@ def few_labels(
 
 def ablations(
     running: Running,
-    kinds: Sequence[str] = tuple(studies.ABLATIONS),
+    kinds: Sequence[str] | None = None,
     datasets: Sequence[str] = studies.DATASETS,
     seeds: int = 20,
+    model: str = "S-SobGNN",
 ) -> bool:
-    """Fill the ablations. False where the time limit came first."""
-    return train(running, "ablations", studies.ablations(kinds, datasets, seeds))
+    """Fill the ablations of a model. False where the time limit came first."""
+    return train(running, "ablations", studies.ablations(kinds, datasets, seeds, model))
 
 
 def train(running: Running, study: str, cells: Sequence[Cell]) -> bool:

@@ -166,7 +166,10 @@ class Laboratory:
 
     def _operator_size(self, batch: Batch) -> dict[str, float]:
         """Megabytes of the operators that a batch propagates with: the graph and what is held on top of it."""
-        operators = MODELS[batch.cell.model].inputs(self.source, batch.members[0].setting, None).args[1]
+        read = MODELS[batch.cell.model].inputs(self.source, batch.members[0].setting, None).args
+        if len(read) == 1:  # features alone: nothing is propagated in training
+            return {}
+        operators = read[1]
         size = operators.nbytes
         if isinstance(operators, SobolevOperators):
             graph = operators.graph

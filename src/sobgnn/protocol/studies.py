@@ -13,7 +13,8 @@ from sobgnn.protocol.plan import ESTIMATOR, FIRST_TEST_SEED, HEADED, SEARCH_SEED
 DATASETS = ("isolet", "har", "20news", "cancer")
 EXTRA_DATASETS = ("cancer-binary", "20news-stripped")
 ATTENTION = ("GAT", "SuperGAT", "Transformer")
-TABLE1_MODELS = ("S-SobGNN", "GCN", "SIGN", "SGC", "Cheby", "MLP", "ClusterGCN", *ATTENTION)
+DECOUPLED = "D-SobGNN"
+TABLE1_MODELS = ("S-SobGNN", DECOUPLED, "GCN", "SIGN", "SGC", "Cheby", "MLP", "ClusterGCN", *ATTENTION)
 
 
 def table1(
@@ -51,7 +52,9 @@ def table1(
     return cells
 
 
-FEW_MODELS = ("S-SobGNN", "GCN", "SIGN", "MLP", "SVM", "LabelSpreading", ESTIMATOR)
+FEW_MODELS = (
+    "S-SobGNN", "GCN", "SIGN", "MLP", "SVM", "LabelSpreading", "Laplace", "ShiftedLaplace", "Poisson", ESTIMATOR
+)  # fmt: skip
 FEW_LABELS = ("1/class", "5/class", "20/class", "10%")
 
 
@@ -97,23 +100,46 @@ ABLATIONS: dict[str, tuple[Any, ...]] = {
 }
 
 
+DECOUPLED_BASE: dict[str, Any] = {
+    "lr": 0.01, "weight_decay": 5e-4, "dropout": 0.5, "hidden": 64, "alpha": 3, "epsilon": 1.0, "hops": 2,
+    "norm": "layer", "drop_input": False,
+}  # fmt: skip
+DECOUPLED_ABLATIONS: dict[str, tuple[Any, ...]] = {
+    "alpha": (1, 2, 3, 6),
+    "hops": (0, 1, 2, 3),
+    "norm": ("none", "layer"),
+    "drop_input": (False, True),
+}
+
+
 def ablations(
-    kinds: Sequence[str] = tuple(ABLATIONS), datasets: Sequence[str] = DATASETS, seeds: int = 20
+    kinds: Sequence[str] | None = None, datasets: Sequence[str] = DATASETS, seeds: int = 20, model: str = "S-SobGNN"
 ) -> list[Cell]:
-    """S-SobGNN with one thing changed at a time; nothing is searched."""
+    """S-SobGNN or D-SobGNN with one thing changed at a time; nothing is searched.
+
+    Args:
+        kinds: What to change; ``None`` for everything that is known for the model.
+        datasets: Their names.
+        seeds: Number of final seeds.
+        model: Which of the two. D-SobGNN without hops is an MLP of the features.
+    """
+    if model not in ("S-SobGNN", DECOUPLED):
+        raise ValueError(f"There are ablations of S-SobGNN and {DECOUPLED}, but got {model!r}.")
+    base, known = (DECOUPLED_BASE, DECOUPLED_ABLATIONS) if model == DECOUPLED else (BASE, ABLATIONS)
+    kinds = tuple(known) if kinds is None else kinds
     for kind in kinds:
-        if kind not in ABLATIONS:
-            raise ValueError(f"There is no ablation {kind!r}. The ablations are: {', '.join(ABLATIONS)}.")
+        if kind not in known:
+            raise ValueError(f"There is no ablation {kind!r} of {model}. The ablations are: {', '.join(known)}.")
     cells = []
     for dataset in datasets:
         for kind in kinds:
-            for value in ABLATIONS[kind]:
-                setting = BASE if kind == "k" else {**BASE, kind: value}
+            for value in known[kind]:
+                setting = base if kind == "k" else {**base, kind: value}
                 cells.append(
                     Cell(
                         "ablations",
                         dataset,
-                        "S-SobGNN",
+                        model,
                         variant=f"{kind}={value}",
                         setting=dict(setting),
                         seeds=final_seeds(seeds),

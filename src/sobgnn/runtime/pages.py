@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-# glibc's malloc keeps smaller blocks for their next use itself. Larger ones it gives back to the system at once and
-# takes anew, cleared page by page: a quarter of what filling them costs, and more on some virtual machines.
-SMALLEST = 32 << 20
+# The C library may give a large block back to the system and take it anew, cleared page by page: a quarter of what
+# filling it costs, and more on some virtual machines. glibc always does from 32 MB, and below that whenever the block
+# lay at the end of its heap; so results reuse their pages from two huge pages.
+SMALLEST = 4 << 20
 # What is kept at most while no tensor uses it.
 KEPT = 512 << 20
 _PAGE = 2 << 20  # a huge page

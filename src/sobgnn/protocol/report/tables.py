@@ -12,11 +12,11 @@ from sobgnn.protocol.report.summary import Summary
 from sobgnn.protocol.results import Record
 from sobgnn.protocol.statistics import Interval, paired_difference
 
-OURS = "S-SobGNN"
+OURS, DECOUPLED = "S-SobGNN", "D-SobGNN"
 TRIALS, SEARCH_SEEDS, SEEDS = 100, 5, 50  # the paper's; a cell with fewer says so
 _MODELS = (
-    "Cheby", "GCN", "GAT", "SIGN", "SGC", "ClusterGCN", "SuperGAT", "Transformer", OURS, "S-SobGNN+self",
-    "MLP", "LogReg", "SVM", "LabelSpreading", "SobolevClassifier",
+    "Cheby", "GCN", "GAT", "SIGN", "SGC", "ClusterGCN", "SuperGAT", "Transformer", OURS, "S-SobGNN+self", DECOUPLED,
+    "MLP", "LogReg", "SVM", "LabelSpreading", "Laplace", "ShiftedLaplace", "Poisson", "SobolevClassifier",
 )  # fmt: skip
 _DATASETS = ("cancer", "cancer-binary", "20news", "20news-stripped", "har", "isolet")
 HEAD = "head=paper"
@@ -96,14 +96,16 @@ def _beside(cell: Summary | None, paper: tuple[float, float] | None) -> str:
 
 
 def _column(dataset: str, models: Sequence[str], find: dict[tuple[str, str, str], Summary]) -> list[str]:
-    ours = find.get((OURS, "", dataset))
+    references = [name for name in (OURS, DECOUPLED) if (name, "", dataset) in find or name == OURS]
     rows = []
     for model in models:
         plain, headed = find.get((model, "", dataset)), find.get((model, HEAD, dataset))
         paper = published(model, dataset)
         theirs = f"{paper[0]:.2f} ± {paper[1]:.2f}" if paper else "–"
-        rows.append([model, entry(plain), entry(headed), theirs, difference(ours, plain)])
-    return markdown_table(["", "plain logits", 'head="paper"', "the paper's", f"{OURS} minus it, paired"], rows)
+        gaps = [difference(find.get((name, "", dataset)), plain) for name in references]
+        rows.append([model, entry(plain), entry(headed), theirs, *gaps])
+    head = ["", "plain logits", 'head="paper"', "the paper's", *(f"{name} minus it, paired" for name in references)]
+    return markdown_table(head, rows)
 
 
 def difference(ours: Summary | None, other: Summary | None, seeds: int = SEEDS) -> str:
@@ -117,39 +119,36 @@ def difference(ours: Summary | None, other: Summary | None, seeds: int = SEEDS) 
 
 
 def verdict(dataset: str, cells: Sequence[Summary]) -> str:
-    """Who wins a column and by how much, and where ours stands against the paper's mean."""
+    """Who wins a column and by how much, and where ours stand: against the winner, and against the paper's mean."""
     column = {cell.model: cell for cell in cells if cell.dataset == dataset and cell.variant == ""}
-    best = max(column.values(), key=lambda cell: cell.accuracy.mean, default=None)
-    if best is None:
+    order = sorted(column.values(), key=lambda cell: -cell.accuracy.mean)
+    if not order:
         return ""
+    best = order[0]
     said = f"{best.model} has the highest mean, {best.accuracy.mean:.2f} %."
     ours = column.get(OURS)
-    if ours is None:
-        return said
-    if best is not ours:
-        interval, count = paired_difference(best.accuracies, ours.accuracies)
-        clear = "" if interval.sign else ", an interval that includes 0"
-        said += (
-            f" {OURS} is {100 * interval.mean:.2f} points behind over {count} common seeds "
-            f"[{100 * interval.low:.2f}, {100 * interval.high:.2f}]{clear}."
-        )
-    else:
-        rivals = [cell for cell in column.values() if cell is not ours]
-        if rivals:
-            second = max(rivals, key=lambda cell: cell.accuracy.mean)
-            interval, count = paired_difference(ours.accuracies, second.accuracies)
-            clear = "" if interval.sign else ", an interval that includes 0"
-            said += (
-                f" {second.model} is next, {100 * interval.mean:.2f} points behind over {count} common seeds "
-                f"[{100 * interval.low:.2f}, {100 * interval.high:.2f}]{clear}."
-            )
+    told = {best.model}
+    if len(order) > 1 and best.model in (OURS, DECOUPLED):
+        told.add(order[1].model)
+        said += f" {order[1].model} is next, {_behind(best, order[1])}."
+    for name in (DECOUPLED, OURS):
+        if name in column and name not in told:
+            said += f" {name} is {_behind(best, column[name])}."
     paper = published(OURS, dataset)
-    if paper:
+    if paper and ours is not None:
         gap = ours.accuracy.mean - paper[0]
         said += (
             f" Against the paper's {OURS}, {paper[0]:.2f} %: {abs(gap):.2f} points {'above' if gap >= 0 else 'below'}."
         )
     return said
+
+
+def _behind(best: Summary, other: Summary) -> str:
+    """By how much one is behind another over the seeds of both, in words."""
+    interval, count = paired_difference(best.accuracies, other.accuracies)
+    clear = "" if interval.sign else ", an interval that includes 0"
+    low, mean, high = (100 * x for x in (interval.low, interval.mean, interval.high))
+    return f"{mean:.2f} points behind over {count} common seeds [{low:.2f}, {high:.2f}]{clear}"
 
 
 def _settings(cells: Sequence[Summary]) -> list[str]:

@@ -1,0 +1,92 @@
+"""D-SobGNN: a decoupled Sobolev network, whose features are propagated once and whose training is an MLP's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sobgnn.baselines.networks import Dropout, glorot
+from sobgnn.nn.conv import shared_product
+from sobgnn.operators import SobolevOperators
+
+
+class DSobGNN(nn.Module):
+    r"""A small MLP for each of X and its propagated forms, and a learned weighted mean of their logits.
+
+    .. math:: Z = \sum_b \mathrm{softmax}(\gamma)_b \left(\mathrm{ReLU}(\nu(X_b W_b + w_b)) \, V_b + v_b\right), \qquad
+        X_b \in \{X\} \cup \{\hat{A}_\rho^k X : \rho \in \text{orders}, \, k = 1, \dots, \text{hops}\}
+
+    with :math:`\nu` nothing or each row's layer norm. The gates :math:`\gamma` weigh the blocks, at first all alike.
+
+    Args:
+        in_channels: Number of features F.
+        hidden_channels: Size of each block's hidden rows.
+        out_channels: Number of classes C.
+        blocks: Number of blocks B.
+        dropout: Share of hidden entries dropped.
+        norm: Whether hidden rows are normalised, ``"layer"`` or ``"none"``.
+        drop_input: Also drop entries of the features, at half that rate.
+
+    Shapes:
+        [R, B, F] to [R, C].
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        blocks: int,
+        dropout: float,
+        norm: str = "none",
+        drop_input: bool = False,
+    ) -> None:
+        super().__init__()
+        if norm not in ("none", "layer"):
+            raise ValueError(f'`norm` must be "none" or "layer", but got {norm!r}.')
+        self.norm, self.drop_input = norm, drop_input
+        self.weight = nn.Parameter(torch.empty(blocks, in_channels, hidden_channels))
+        self.bias = nn.Parameter(torch.empty(blocks, hidden_channels))
+        self.head = nn.Parameter(torch.empty(blocks, hidden_channels, out_channels))
+        self.head_bias = nn.Parameter(torch.empty(blocks, out_channels))
+        self.gate = nn.Parameter(torch.empty(blocks))
+        self.dropout = Dropout(dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights, Glorot's; biases are 0 and gates equal."""
+        for weight in (self.weight, self.head):
+            glorot(weight)
+        for bias in (self.bias, self.head_bias):
+            nn.init.zeros_(bias)
+        nn.init.ones_(self.gate)
+
+    def forward(self, blocks: Tensor) -> Tensor:
+        """Logits of every row."""
+        if self.drop_input and self.training:
+            rate = self.dropout.p / 2
+            blocks = blocks * ((torch.rand_like(blocks) >= rate) / (1 - rate))
+        h = shared_product(blocks, self.weight) + self.bias
+        if self.norm == "layer":
+            h = F.layer_norm(h, h.shape[-1:])
+        logits = shared_product(self.dropout(h.relu()), self.head) + self.head_bias
+        return (logits * self.gate.softmax(dim=0).unsqueeze(1)).sum(dim=1)
+
+
+def block_orders(alpha: int) -> list[int]:
+    """The orders that are propagated: the first, the middle one and the last of 1, …, α."""
+    return sorted({1, (1 + alpha) // 2, alpha})
+
+
+def sobolev_blocks(operators: SobolevOperators, X: Tensor, orders: Sequence[int], hops: int) -> Tensor:
+    """X and, for each hop k and order ρ, Â_ρ^k X: [N, F] to [N, 1 + hops · orders, F]."""
+    chosen = torch.tensor([order - 1 for order in orders], device=X.device)
+    blocks = [X.unsqueeze(1)]
+    propagated: Tensor | None = None
+    for _ in range(hops):
+        propagated = operators.propagate(X) if propagated is None else operators.propagate_each(propagated)
+        blocks.append(propagated.index_select(1, chosen))
+    return torch.cat(blocks, dim=1)

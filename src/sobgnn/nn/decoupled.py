@@ -1,0 +1,127 @@
+"""The decoupled form: orders and hops of the features once, then a network without a graph."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sobgnn.nn.inputs import Wanted, as_operators
+from sobgnn.operators import SobolevOperators, check_alpha, check_epsilon
+
+
+class SobolevFeatures:
+    r"""Features propagated by every order, hop by hop: what SIGN has for one operator, for all :math:`\hat{A}_\rho`.
+
+    .. math:: X, \quad \hat{A}_1 X, \dots, \hat{A}_\alpha X, \quad \hat{A}_1^2 X, \dots, \hat{A}_\alpha^2 X, \quad \dots
+
+    Blocks come in this order: X, then for each hop h = 1 … ``hops`` and within it for each order ρ = 1 … ``alpha``
+    :math:`\hat{A}_\rho^h X` (a power of the matrix). No order is mixed with another.
+
+    Called with ``(x, graph)`` it gives the blocks; called with PyG's ``Data`` (or a batch) it is a transform, which
+    adds them as ``data.sobolev``.
+
+    Args:
+        alpha: Number of orders, at least 1.
+        epsilon: Weight of self-loops, at least 0.
+        hops: Number of hops, at least 0.
+
+    Shapes:
+        x [N, F] and a graph of N nodes (a :class:`~sobgnn.Graph`, :class:`~sobgnn.SobolevOperators` with this α, or
+        PyG's ``edge_index``); gives [N, 1 + hops · α, F].
+    """
+
+    def __init__(self, alpha: int = 3, epsilon: float = 1.0, hops: int = 2) -> None:
+        self.alpha = check_alpha(alpha)
+        self.epsilon = check_epsilon(epsilon)
+        if isinstance(hops, bool) or not isinstance(hops, int) or hops < 0:
+            raise ValueError(f"`hops` must be an integer of at least 0, but got {hops!r}.")
+        self.hops = hops
+
+    @property
+    def num_blocks(self) -> int:
+        """Number of blocks: X and one for each hop and order."""
+        return 1 + self.hops * self.alpha
+
+    def __call__(self, x: Any, graph: Any = None, edge_weight: Tensor | None = None) -> Any:
+        """Blocks [N, 1 + hops · α, F]; or, of PyG's ``Data``, a copy with them as ``sobolev``."""
+        if not isinstance(x, Tensor) and hasattr(x, "edge_index"):
+            data = x.__copy__()
+            data.sobolev = self(data.x, data.edge_index, getattr(data, "edge_weight", None))
+            return data
+        x = torch.as_tensor(x)
+        if graph is None:
+            raise ValueError("The features need a graph. Pass SobolevFeatures()(x, graph), or PyG's Data.")
+        x = x if x.is_floating_point() else x.float()
+        operators = as_operators(graph, edge_weight, x, Wanted(self.alpha, self.epsilon))
+        if isinstance(operators, SobolevOperators) and operators.num_nodes != x.shape[0]:
+            raise ValueError(f"x must have one row per node, but got {x.shape[0]} for {operators.num_nodes} nodes.")
+        blocks = [x.unsqueeze(1)]
+        for hop in range(self.hops):
+            blocks.append(operators.propagate(x) if hop == 0 else operators.propagate_each(blocks[-1]))
+        return torch.cat(blocks, dim=1)
+
+    def forward(self, data: Any) -> Any:
+        """PyG's name for a transform."""
+        return self(data)
+
+    def __repr__(self) -> str:
+        return f"SobolevFeatures(alpha={self.alpha}, epsilon={self.epsilon}, hops={self.hops})"
+
+
+class DecoupledSobolev(nn.Module):
+    r"""A network over :class:`~sobgnn.SobolevFeatures`: a linear map per block, side by side, then an MLP.
+
+    .. math:: Z = \mathrm{dropout}(\mathrm{ReLU}([X_1 W_1 + b_1, \dots, X_B W_B + b_B])), \qquad
+        \mathrm{logits} = \mathrm{MLP}(Z)
+
+    It needs no graph, so rows can be drawn in any batches.
+
+    Args:
+        in_channels: Size of each block's rows.
+        hidden_channels: Size of what each block is mapped to, and of the MLP's hidden rows.
+        out_channels: Number of classes.
+        num_blocks: Number of blocks, ``SobolevFeatures(...).num_blocks``.
+        num_layers: Linear maps of the MLP, at least 1.
+        dropout: Share of hidden entries dropped in training, in [0, 1).
+
+    Shapes:
+        blocks [N, num_blocks, in_channels]; gives [N, out_channels].
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        num_blocks: int = 7,
+        num_layers: int = 2,
+        dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        if not 0 <= dropout < 1:
+            raise ValueError(f"`dropout` must be in [0, 1), but got {dropout}.")
+        if num_layers < 1:
+            raise ValueError(f"`num_layers` must be at least 1, but got {num_layers}.")
+        self.maps = nn.ModuleList(nn.Linear(in_channels, hidden_channels) for _ in range(num_blocks))
+        self.dropout = nn.Dropout(dropout)
+        sizes = [num_blocks * hidden_channels, *[hidden_channels] * (num_layers - 1), out_channels]
+        layers: list[nn.Module] = [nn.Linear(sizes[0], sizes[1])]
+        for i in range(1, num_layers):
+            layers += [nn.ReLU(), nn.Dropout(dropout), nn.Linear(sizes[i], sizes[i + 1])]
+        self.mlp = nn.Sequential(*layers)
+
+    def reset_parameters(self) -> None:
+        """Draw new weights."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                module.reset_parameters()
+
+    def forward(self, blocks: Tensor) -> Tensor:
+        """Logits [N, out_channels] of blocks [N, num_blocks, in_channels]."""
+        if blocks.ndim != 3 or blocks.shape[1] != len(self.maps):
+            raise ValueError(f"blocks must have shape [N, {len(self.maps)}, F], but got {list(blocks.shape)}.")
+        mapped = torch.cat([linear(blocks[:, i]) for i, linear in enumerate(self.maps)], dim=1)
+        logits: Tensor = self.mlp(self.dropout(mapped.relu()))
+        return logits

@@ -1,0 +1,118 @@
+"""A graph in any of the forms that PyG's users have it, to the operators of a layer."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sobgnn.graphs.graph import Graph
+from sobgnn.operators import EdgeOperators, Normalize, SobolevOperators, SobolevRows
+
+Size = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a layer asks of its operators."""
+
+    alpha: int
+    epsilon: float | Tensor
+    normalize: Normalize = "sym"
+    symmetrize: str | None = None
+    directed: bool = False
+
+
+def as_operators(
+    given: Any, edge_weight: Tensor | None, x: Tensor | tuple[Tensor, Tensor], wanted: Wanted, size: Size | None = None
+) -> Any:
+    """The operators given, checked, or new ones from a graph.
+
+    Args:
+        given: Operators; a :class:`~sobgnn.Graph`; PyG's ``edge_index`` or EdgeIndex; or a torch sparse adjacency
+            matrix in which, as in PyG, the entry [i, j] is the edge from j to i.
+        edge_weight: Weights of ``edge_index``.
+        x: What the layer is applied to, or (sources, targets).
+        wanted: What the layer asks of its operators.
+        size: Number of sources and of targets.
+    """
+    own = isinstance(wanted.epsilon, Tensor) or wanted.normalize != "sym"
+    if isinstance(given, SobolevOperators) and own:
+        given = given.graph  # their own epsilon or normalisation is not this layer's
+    if isinstance(given, Graph):
+        if edge_weight is not None:
+            raise ValueError("edge_weight goes with edge_index; a graph holds its own weights. Leave it out.")
+        if not own:
+            return _of_graph(given, wanted.alpha, float(wanted.epsilon))
+        given, edge_weight = given.edges()
+    if isinstance(given, Tensor):
+        edge_index, edge_weight = as_edges(given, edge_weight)
+        return _from_edges(edge_index, edge_weight, x, wanted, size)
+    if edge_weight is not None:
+        raise ValueError("edge_weight goes with edge_index; operators hold their own weights. Leave it out.")
+    if given.alpha != wanted.alpha:
+        raise ValueError(
+            f"The operators must have this layer's alpha={wanted.alpha}, but have alpha={given.alpha}. Build them with "
+            f"SobolevOperators(graph, alpha={wanted.alpha})."
+        )
+    if own and not isinstance(given, EdgeOperators):
+        name = "SobolevRows" if isinstance(given, SobolevRows) else type(given).__name__
+        raise ValueError(f'A layer that learns epsilon or has normalize="row" needs the graph, but got {name}.')
+    return given
+
+
+# Reads numbers off the graph: make operators outside of what is compiled.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _of_graph(graph: Graph, alpha: int, epsilon: float) -> SobolevOperators:
+    return SobolevOperators(graph, alpha, epsilon)
+
+
+def as_edges(given: Tensor, edge_weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """``edge_index`` [2, E] as a plain tensor, and its weights."""
+    if given.layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
+        if edge_weight is not None:
+            raise ValueError("edge_weight goes with edge_index; a sparse matrix holds its own weights. Leave it out.")
+        if given.layout != torch.sparse_coo:
+            given = given.to_sparse_coo()  # type: ignore[no-untyped-call]
+        if not given.is_coalesced():
+            given = given.coalesce()
+        return given.indices().flip(0), given.values()
+    if not torch.compiler.is_compiling() and hasattr(given, "as_tensor"):  # PyG's EdgeIndex
+        return given.as_tensor(), edge_weight
+    return given, edge_weight
+
+
+def _from_edges(
+    edge_index: Tensor, edge_weight: Tensor | None, x: Tensor | tuple[Tensor, Tensor], wanted: Wanted, size: Size | None
+) -> EdgeOperators | SobolevOperators:
+    nodes: int | Size
+    if isinstance(x, tuple):
+        dtype, nodes = x[0].dtype, (x[0].shape[0], x[1].shape[0])
+    else:
+        dtype, nodes = x.dtype, x.shape[0]
+    if size is not None and tuple(size) != (nodes if isinstance(nodes, tuple) else (nodes, nodes)):
+        raise ValueError(f"size must be the numbers of sources and targets in x, {nodes}, but got {tuple(size)}.")
+    if edge_weight is None and wanted.alpha > 1 and not torch.compiler.is_compiling():
+        _warn_unweighted()
+    return EdgeOperators(
+        edge_index,
+        edge_weight,
+        nodes,
+        wanted.alpha,
+        wanted.epsilon,
+        normalize=wanted.normalize,
+        symmetrize=wanted.symmetrize,
+        directed=wanted.directed,
+        dtype=dtype,
+    )
+
+
+def _warn_unweighted() -> None:
+    warnings.warn(
+        "All edge weights are 1, so every Hadamard power of the graph is the graph itself and alpha > 1 adds "
+        "nothing. Give the edges weights, for example with sobgnn.reweight(graph).",
+        stacklevel=5,
+    )

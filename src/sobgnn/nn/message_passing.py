@@ -1,0 +1,46 @@
+"""The layer as one of PyG's message passing modules: what ``to_hetero`` and ``Explainer`` look for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn.conv import MessagePassing
+
+from sobgnn.nn.conv import SobolevConv
+from sobgnn.nn.inputs import Size, as_edges
+from sobgnn.operators import EdgeOperators
+
+_SMALLEST = torch.finfo(torch.float32).tiny
+
+
+class MessagePassingSobolevConv(SobolevConv, MessagePassing):  # type: ignore[misc]
+    """:class:`~sobgnn.SobolevConv`, of PyG's ``MessagePassing`` too.
+
+    Made in its place where PyG is imported. Its hooks of single messages do not exist, since no message is ever
+    formed. An explainer's edge mask multiplies the edges' weights.
+    """
+
+    explain: bool | None = None  # a plain attribute: PyG's own looks into messages when it is set
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        SobolevConv.__init__(self, *args, **kwargs)
+        self._edge_mask: Tensor | None = None
+        self._loop_mask: Tensor | None = None
+        self._apply_sigmoid = True
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        nn.Module.__setstate__(self, state)  # type: ignore[no-untyped-call]
+
+    def _operators(
+        self, given: Any, edge_weight: Tensor | None, rows: Tensor, targets: Tensor | None, size: Size | None
+    ) -> Any:
+        if self.explain and self._edge_mask is not None and not isinstance(given, EdgeOperators):
+            if not isinstance(given, Tensor):
+                raise ValueError("An explanation needs edge_index: operators do not show their edges.")
+            given, edge_weight = as_edges(given, edge_weight)
+            mask = self._edge_mask.sigmoid() if self._apply_sigmoid else self._edge_mask
+            mask = mask.clamp_min(_SMALLEST)  # an edge of weight 0 would be none
+            edge_weight = mask if edge_weight is None else (edge_weight * mask).clamp_min(_SMALLEST)
+        return super()._operators(given, edge_weight, rows, targets, size)

@@ -1,0 +1,151 @@
+"""Operators straight from edges: differentiable in the weights, directed or not, between two sets of nodes or one."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from sobgnn import propagation
+from sobgnn.graphs.directions import symmetrize_edges
+from sobgnn.operators.contract import check_signal
+from sobgnn.operators.scales import clamp_epsilon
+from sobgnn.propagation import Stencil
+
+Normalize = Literal["sym", "row"]
+
+
+class EdgeOperators:
+    r"""The normalised sparse Sobolev terms of PyG's ``edge_index``, as a function of its weights and of ε.
+
+    .. math::
+        \hat{A}_\rho = D_\rho^{-1/2} (A + \epsilon I)^{(\rho)} D_\rho^{-1/2} \quad (\texttt{"sym"}), \qquad
+        \hat{A}_\rho = D_\rho^{-1} (A + \epsilon I)^{(\rho)} \quad (\texttt{"row"}),
+
+    with :math:`A[i, j]` the weight of the edge from j to i. The first are those of :class:`~sobgnn.SobolevOperators`
+    and need a symmetric graph. The second are averages over the edges that point to a node, for directed graphs
+    and for edges between two sets of nodes; there inputs are the sources followed by the targets, whose self-loops
+    have the weight ε.
+
+    Args:
+        edge_index: int64 [2, E], from ``edge_index[0]`` to ``edge_index[1]``, in any order; no self-loops where there
+            is one set of nodes.
+        edge_weight: [E], positive and finite; ``None``: all 1. Gradients go through it.
+        num_nodes: Number of nodes, or of sources and of targets.
+        alpha: Number of orders.
+        epsilon: Weight of self-loops; a tensor of one number where it is learned.
+        normalize: ``"sym"`` or ``"row"``.
+        symmetrize: ``"union"`` or ``"mutual"``: make the graph symmetric first. Not inside a compiled graph.
+        directed: Take ``"sym"`` of a graph that is not symmetric, with the degrees of the edges that point to a node.
+        dtype: float32, or float64 for float64 signals.
+    """
+
+    def __init__(
+        self,
+        edge_index: Tensor,
+        edge_weight: Tensor | None,
+        num_nodes: int | tuple[int, int],
+        alpha: int,
+        epsilon: float | Tensor,
+        *,
+        normalize: Normalize = "sym",
+        symmetrize: str | None = None,
+        directed: bool = False,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.alpha = alpha
+        self.normalize = normalize
+        self.dtype = torch.float64 if dtype == torch.float64 else torch.float32
+        self.device = edge_index.device
+        column, row, weight = _edges(edge_index, edge_weight, self.dtype)
+        if symmetrize is not None:
+            (column, row), weight = symmetrize_edges(torch.stack([column, row]), weight, symmetrize)
+        if isinstance(num_nodes, tuple):
+            sources, targets = num_nodes
+            if normalize != "row":
+                raise ValueError('Edges between two sets of nodes need normalize="row": they have no symmetric form.')
+            self.num_inputs = sources + targets
+        else:
+            sources, targets = 0, num_nodes
+            self.num_inputs = num_nodes
+        self.num_nodes = targets
+        learned = isinstance(epsilon, Tensor)
+        loops_are_entries = learned or isinstance(num_nodes, tuple)
+        plain = clamp_epsilon(0.0 if isinstance(epsilon, Tensor) else epsilon)
+        if loops_are_entries and (learned or plain > 0):
+            nodes = torch.arange(targets, device=self.device)
+            loop = epsilon.to(self.dtype) if isinstance(epsilon, Tensor) else torch.full((), plain, dtype=self.dtype)
+            if normalize == "sym" and not directed:  # what is symmetric is the graph; its loops come on top
+                propagation.sort_edges(row, column, weight, (targets, self.num_inputs), symmetric=True)
+            row, column = torch.cat([row, nodes]), torch.cat([column, sources + nodes])
+            weight = torch.cat([weight, loop.to(self.device).expand(targets)])
+            plain = 0.0
+        symmetric = normalize == "sym" and not loops_are_entries and not directed
+        self._stencil = self._sorted(row, column, weight, plain, symmetric=symmetric)
+
+    def _sorted(self, row: Tensor, column: Tensor, weight: Tensor, epsilon: float, *, symmetric: bool) -> Stencil:
+        shape = (self.num_nodes, self.num_inputs)
+        order, indptr, t_order, t_indptr = propagation.sort_edges(row, column, weight, shape, symmetric=symmetric)
+        # A size that is a symbol cannot choose a type.
+        kind = torch.int64 if torch.compiler.is_compiling() or max(shape) >= 2**31 else torch.int32
+        pattern = (indptr, column[order].to(kind), weight[order])
+        # The transpose serves the features' gradient, which is a constant to the weights.
+        if symmetric:
+            back = (indptr, pattern[1], pattern[2].detach())
+        else:
+            back = (t_indptr, row[t_order].to(kind), weight.detach()[t_order])
+        by_rows = self.normalize == "row"
+        scale = propagation.scales(indptr, pattern[2], self.alpha, epsilon, by_rows=by_rows)
+        inputs = scale.new_ones((self.num_inputs, self.alpha + 1)) if by_rows else scale
+        return Stencil(*pattern, *back, scale, inputs, epsilon)
+
+    def __repr__(self) -> str:
+        return (
+            f"EdgeOperators({self.num_inputs} to {self.num_nodes} nodes, {self._stencil.indices.numel()} entries, "
+            f"alpha={self.alpha}, normalize={self.normalize!r})"
+        )
+
+    @property
+    def nodes(self) -> Tensor | None:
+        """The node of each row that propagation gives: row i is node i."""
+        return None
+
+    def stencil(self, dtype: torch.dtype = torch.float32) -> Stencil:
+        """The operators as :mod:`sobgnn.propagation` takes them."""
+        if (dtype == torch.float64) != (self.dtype == torch.float64):
+            raise TypeError(f"These operators are for signals of {self.dtype}, but got {dtype}. Build them again.")
+        return self._stencil
+
+    def propagate(self, H: Tensor) -> Tensor:
+        """Every order applied to one signal: H [C, h] to [R, α, h]."""
+        check_signal(H, self.num_inputs, self.device)
+        return propagation.expand(self.stencil(H.dtype), H)
+
+    def propagate_each(self, H: Tensor) -> Tensor:
+        """Each order applied to a signal of its own: H [C, α, h] to [R, α, h]."""
+        check_signal(H, self.num_inputs, self.device)
+        return propagation.each(self.stencil(H.dtype), H)
+
+
+def _edges(edge_index: Tensor, edge_weight: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Sources, targets and weights."""
+    if edge_index.ndim != 2 or edge_index.shape[0] != 2:
+        raise ValueError(f"edge_index must have shape [2, E], but got {list(edge_index.shape)}.")
+    if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype == torch.bool:
+        raise TypeError(f"edge_index must hold integers, but got {edge_index.dtype}. Cast it to int64.")
+    edge_index = edge_index.long()
+    if edge_weight is None:
+        weight = torch.ones(edge_index.shape[1], dtype=dtype, device=edge_index.device)
+    else:
+        if edge_weight.device != edge_index.device:
+            raise ValueError(
+                f"edge_index and edge_weight must be on one device, but got {edge_index.device} and "
+                f"{edge_weight.device}. Move one with .to()."
+            )
+        weight = edge_weight.reshape(-1).to(dtype)
+        if weight.shape[0] != edge_index.shape[1]:
+            raise ValueError(
+                f"edge_weight must have one entry per edge, but got {weight.shape[0]} for {edge_index.shape[1]} edges."
+            )
+    return edge_index[0], edge_index[1], weight

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from sobgnn import Graph, knn_graph
+from sobgnn.baselines.harmonic import _harmonic, _potential, _solve, laplace, poisson, shifted_laplace
+
+SETTING = {"power": 1.0}
+
+
+@pytest.fixture
+def blobs() -> tuple[np.ndarray, np.ndarray, Graph]:
+    """Two clouds of 60 points that touch."""
+    generator = np.random.default_rng(0)
+    X = np.concatenate([generator.normal(-1.2, 0.6, (60, 2)), generator.normal(1.2, 0.6, (60, 2))])
+    return X, np.repeat([0, 1], 60), knn_graph(X, k=8)
+
+
+def test_laplace_learning_is_the_harmonic_function_of_the_labels(blobs: tuple) -> None:
+    _, truth, graph = blobs
+    y = np.full(120, -1)
+    y[[3, 40, 70, 110]] = truth[[3, 40, 70, 110]]
+    W = graph.to_scipy().toarray().astype(np.float64)
+    L = np.diag(W.sum(axis=1)) - W
+    known = y >= 0
+    want = np.linalg.solve(L[~known][:, ~known], W[~known][:, known] @ np.eye(2)[y[known]])
+    np.testing.assert_allclose(_harmonic(graph, y, 1.0)[~known], want, atol=1e-3)
+    np.testing.assert_array_equal(laplace(np.empty(0), graph, y, SETTING)[~known], want.argmax(axis=1))
+
+
+def test_poisson_learning_solves_the_poisson_equation_of_centred_labels(blobs: tuple) -> None:
+    _, truth, graph = blobs
+    y = np.full(120, -1)
+    y[[3, 70, 110]] = truth[[3, 70, 110]]
+    W = graph.to_scipy().toarray().astype(np.float64)
+    degree = W.sum(axis=1)
+    source = np.zeros((120, 2))
+    source[y >= 0] = np.eye(2)[y[y >= 0]]
+    source[y >= 0] -= source[y >= 0].mean(axis=0)
+    u = np.linalg.lstsq(np.diag(degree) - W, source, rcond=None)[0]
+    u -= (degree[:, None] * u).sum(axis=0) / degree.sum()
+    np.testing.assert_allclose(_potential(graph, y, 1.0), u, atol=1e-2 * np.abs(u).max())
+    clear = (np.abs(u[:, 0] - u[:, 1]) > 0.05 * np.abs(u).max()) & (y < 0)
+    assert clear.mean() > 0.5
+    got = poisson(np.empty(0), graph, y, SETTING)
+    np.testing.assert_array_equal(got[clear], u.argmax(axis=1)[clear])
+
+
+def test_with_one_label_per_class_poisson_finds_the_clouds(blobs: tuple) -> None:
+    _, truth, graph = blobs
+    y = np.full(120, -1)
+    y[[3, 70]] = truth[[3, 70]]
+    for method in (poisson, shifted_laplace):
+        predicted = method(np.empty(0), graph, y, SETTING)
+        assert (predicted == truth).mean() > 0.9
+        np.testing.assert_array_equal(predicted[[3, 70]], truth[[3, 70]])
+
+
+def test_a_part_of_the_graph_without_labels_or_an_isolated_point_still_gets_labels() -> None:
+    graph = Graph.from_edges(np.array([[0, 1, 3], [1, 2, 4]]), np.ones(3), num_nodes=6, symmetrize="union")
+    y = np.array([0, -1, 1, -1, -1, -1])
+    for method in (laplace, shifted_laplace, poisson):
+        predicted = method(np.empty(0), graph, y, SETTING)
+        assert set(predicted) <= {0, 1}
+        assert predicted[0] == 0
+        assert predicted[2] == 1
+
+
+def test_conjugate_gradients_solve_every_column() -> None:
+    generator = np.random.default_rng(1)
+    W = np.triu(generator.random((20, 20)), 1)
+    W += W.T
+    diagonal = W.sum(axis=1) * 1.1
+    right = generator.normal(size=(20, 3))
+    want = np.linalg.solve(np.diag(diagonal) - W, right)
+    np.testing.assert_allclose(_solve(sp.csr_array(W), diagonal, right), want, atol=1e-4)

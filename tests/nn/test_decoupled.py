@@ -1,0 +1,71 @@
+"""Blocks of the decoupled form against dense matrices."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+import sobgnn
+from sobgnn import SobolevFeatures, SobolevOperators
+from sobgnn.nn import DecoupledSobolev
+from tests.oracle import sobolev_operator
+
+
+@pytest.mark.parametrize(("alpha", "hops", "epsilon"), [(3, 2, 1.0), (1, 3, 0.5), (2, 0, 1.0)])
+def test_blocks_are_powers_of_each_orders_matrix_in_the_documented_order(graph30, alpha, hops, epsilon):
+    x = np.random.default_rng(0).normal(size=(30, 5))
+    features = SobolevFeatures(alpha, epsilon, hops)
+    got = features(torch.from_numpy(x), graph30)
+    expected = [x]
+    for hop in range(1, hops + 1):
+        for rho in range(1, alpha + 1):
+            expected.append(np.linalg.matrix_power(sobolev_operator(graph30, rho, epsilon), hop) @ x)
+    assert got.shape == (30, features.num_blocks, 5)
+    np.testing.assert_allclose(got, np.stack(expected, axis=1), rtol=1e-6, atol=1e-8)
+
+
+def test_every_form_of_the_graph_gives_the_same_blocks(graph30):
+    x = torch.randn(30, 4)
+    features = sobgnn.SobolevFeatures(alpha=2, hops=2)
+    whole = features(x, graph30)
+    edge_index, edge_weight = graph30.edges()
+    torch.testing.assert_close(features(x, SobolevOperators(graph30, 2)), whole)
+    torch.testing.assert_close(features(x, edge_index, edge_weight), whole)
+    data = Data(x=x, edge_index=edge_index, edge_weight=edge_weight)
+    torch.testing.assert_close(features(data).sobolev, whole)
+    assert "sobolev" not in data  # the caller's data is left as it is
+
+
+def test_the_model_reads_each_block_by_its_own_map_and_learns(graph30):
+    torch.manual_seed(0)
+    blocks = SobolevFeatures(alpha=2, hops=2)(torch.randn(30, 4), graph30)
+    model = DecoupledSobolev(4, 8, 3, num_blocks=5, dropout=0.0)
+    y = blocks[:, 3].argmax(dim=1).clamp(max=2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    for _ in range(150):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(blocks), y).backward()
+        optimizer.step()
+    assert (model(blocks).argmax(dim=1) == y).float().mean() > 0.9
+    assert all(linear.weight.grad.abs().sum() > 0 for linear in model.maps)
+    model.reset_parameters()
+    with pytest.raises(ValueError, match=r"\[N, 5, F\]"):
+        model(blocks[:, :4])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda g: SobolevFeatures(hops=-1), "hops"),
+        (lambda g: SobolevFeatures(alpha=0), "alpha"),
+        (lambda g: SobolevFeatures()(torch.randn(30, 2)), "need a graph"),
+        (lambda g: SobolevFeatures()(torch.randn(29, 2), g), "29 for 30 nodes"),
+        (lambda g: SobolevFeatures(alpha=2)(torch.randn(30, 2), SobolevOperators(g, 3)), "alpha=2"),
+        (lambda g: DecoupledSobolev(2, 2, 2, dropout=1.0), "dropout"),
+    ],
+)
+def test_what_does_not_fit_is_refused(graph30, make, message):
+    with pytest.raises(ValueError, match=message):
+        make(graph30)

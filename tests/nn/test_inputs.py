@@ -1,0 +1,180 @@
+"""A graph in every form that PyG's users have it in gives the same layer."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch_geometric import EdgeIndex
+from torch_geometric.nn import GCNConv
+
+from sobgnn import Graph, SobolevConv, SobolevOperators, SSobGNN
+
+
+def layer(**options):
+    torch.manual_seed(3)
+    return SobolevConv(4, 3, alpha=2, **options)
+
+
+@pytest.fixture
+def x():
+    return torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
+
+
+def test_edges_in_any_order_and_any_container_give_the_same(graph30, x):
+    edge_index, edge_weight = graph30.edges()
+    conv = layer()
+    whole = conv(x, SobolevOperators(graph30, 2))
+    order = torch.randperm(edge_index.shape[1], generator=torch.Generator().manual_seed(1))
+    matrix = torch.sparse_coo_tensor(edge_index.flip(0), edge_weight, (30, 30))
+    given = {
+        "keyword": {"edge_index": edge_index, "edge_weight": edge_weight},
+        "shuffled": {"edge_index": edge_index[:, order], "edge_weight": edge_weight[order]},
+        "EdgeIndex": {"edge_index": EdgeIndex(edge_index, sparse_size=(30, 30)), "edge_weight": edge_weight},
+        "COO": {"edge_index": matrix},
+        "CSR": {"edge_index": matrix.coalesce().to_sparse_csr()},
+        "Graph": {"edge_index": graph30},
+    }
+    for name, arguments in given.items():
+        torch.testing.assert_close(conv(x=x, **arguments), whole, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def test_sparse_features_give_what_dense_ones_give(graph30):
+    x = torch.randn(30, 4, generator=torch.Generator().manual_seed(0)).relu()
+    for options in ({}, {"self_branch": True}, {"combine": "concat", "self_branch": True}):
+        conv = layer(**options)
+        dense = conv(x, graph30)
+        torch.testing.assert_close(conv(x.to_sparse(), graph30), dense)
+        torch.testing.assert_close(conv(x.to_sparse_csr(), graph30), dense)
+
+
+def test_one_way_edges_are_refused_with_the_ways_out_and_taken_by_both(graph30, x):
+    edge_index, edge_weight = graph30.edges()
+    one_way = edge_index[0] < edge_index[1]
+    half, weight = edge_index[:, one_way], edge_weight[one_way]
+    with pytest.raises(ValueError, match=r'symmetrize="union".*normalize="row"'):
+        layer()(x, half, weight)
+    whole = layer()(x, graph30)
+    torch.testing.assert_close(layer(symmetrize="union")(x, half, weight), whole)
+    assert layer(normalize="row")(x, half, weight).shape == (30, 3)
+
+
+def test_row_normalised_orders_are_averages_over_incoming_edges(graph30, x):
+    edge_index, edge_weight = graph30.edges()
+    kept = edge_index[0] < edge_index[1]
+    source, target = edge_index[:, kept]
+    conv = layer(normalize="row", epsilon=0.5, activation=False)
+    adjacency = torch.zeros(30, 30).index_put((target, source), edge_weight[kept]) + 0.5 * torch.eye(30)
+    expected = 0.0
+    for order in (1, 2):
+        power = adjacency**order
+        mean = power / power.sum(dim=1, keepdim=True)
+        expected = expected + conv.mu[order - 1] * (mean @ x @ conv.weight[order - 1] + conv.bias[order - 1])
+    torch.testing.assert_close(conv(x, edge_index[:, kept], edge_weight[kept]), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("self_branch", [False, True])
+@pytest.mark.parametrize("sizes", [4, (4, 6)])
+def test_edges_between_two_sets_of_nodes_read_sources_and_their_targets(x, self_branch, sizes):
+    targets = torch.randn(5, 4 if sizes == 4 else 6, generator=torch.Generator().manual_seed(1))
+    source, target = torch.tensor([0, 3, 29, 7, 3]), torch.tensor([0, 0, 1, 4, 4])
+    weight = torch.tensor([0.5, 1.0, 0.25, 2.0, 0.1])
+    torch.manual_seed(3)
+    conv = SobolevConv(sizes, 3, 2, 0.5, self_branch=self_branch, normalize="row", activation=False)
+    got = conv((x, targets), torch.stack([source, target]), weight, size=(30, 5))
+    adjacency = torch.zeros(5, 30).index_put((target, source), weight)
+    own = conv.weight if conv.weight_dst is None else conv.weight_dst
+    expected = conv.mu[0] * (targets @ own[0] + conv.bias[0]) if self_branch else 0.0
+    for order in (1, 2):
+        branch = order - 1 + self_branch
+        degree = (adjacency**order).sum(dim=1, keepdim=True) + 0.5**order
+        moved = adjacency**order @ x @ conv.weight[branch] + 0.5**order * targets @ own[branch]
+        expected = expected + conv.mu[branch] * (moved / degree + conv.bias[branch])
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="numbers of sources and targets"):
+        conv((x, targets), torch.stack([source, target]), weight, size=(30, 6))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda conv, x, i, w: conv(x, torch.cat([i, i[:, :1]], 1), torch.cat([w, w[:1]])), "repeated"),
+        (lambda conv, x, i, w: conv(x, torch.tensor([[1], [1]])), "self-loops"),
+        (lambda conv, x, i, w: conv(x, torch.tensor([[0], [30]])), "num_nodes=30"),
+        (lambda conv, x, i, w: conv(x, i, w[1:]), "one entry per edge"),
+        (lambda conv, x, i, w: conv(x, i, -w), "finite and at least"),
+        (lambda conv, x, i, w: conv(x, i, w * float("nan")), "finite and at least"),
+        (lambda conv, x, i, w: conv((x, x), i, w), 'normalize="row"'),
+        (lambda conv, x, i, w: conv((x, None), i, w), "rows of the targets"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:All edge weights are 1")
+def test_edges_that_are_no_graph_are_refused_in_one_line(graph30, x, call, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        call(layer(), x, *graph30.edges())
+    assert "\n" not in str(caught.value)
+
+
+def test_edges_without_weights_warn_that_orders_are_the_same(graph30, x):
+    with pytest.warns(UserWarning, match="All edge weights are 1"):
+        layer()(x, graph30.edges()[0])
+
+
+def test_weights_of_a_model_and_of_a_layer_have_the_gradient_of_the_graph(graph30, x):
+    edge_index, edge_weight = graph30.edges()
+    torch.manual_seed(0)
+    model = SSobGNN(4, 6, 3, alpha=2).eval()
+    gradients = []
+    for make in (
+        lambda w: (edge_index, w),
+        lambda w: (Graph.from_edges(edge_index, w, 30),),
+        lambda w: (SobolevOperators(Graph.from_edges(edge_index, w, 30), 2),),
+        lambda w: (SobolevOperators(graph30.with_weight(w), 2),),
+    ):
+        leaf = edge_weight.clone().requires_grad_()
+        model(x, *make(leaf)).square().sum().backward()
+        gradients.append(leaf.grad)
+    # PyG's edge from j to i is the entry [i, j], a graph's edge (i, j) is the entry [i, j].
+    reverse = torch.argsort(edge_index[1] * 30 + edge_index[0])
+    for gradient in gradients[1:]:
+        torch.testing.assert_close(gradient, gradients[0][reverse], rtol=1e-4, atol=1e-4)
+    assert gradients[0].abs().min() > 0
+
+
+def test_the_gradient_of_each_direction_is_that_of_gcn(graph30, x):
+    edge_index, edge_weight = graph30.edges()
+    torch.manual_seed(0)
+    gcn, conv = GCNConv(4, 3), SobolevConv(4, 3, alpha=1, activation=False)
+    with torch.no_grad():
+        conv.weight[0] = gcn.lin.weight.T
+        conv.mu.fill_(1)
+    found = []
+    for layer_of_either in (gcn, conv):
+        leaf = edge_weight.clone().requires_grad_()
+        layer_of_either(x, edge_index, leaf).square().sum().backward()
+        found.append(leaf.grad)
+    torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-4)
+
+
+def test_rows_of_operators_give_the_graph_its_weights_gradient(graph30, x):
+    edge_index, edge_weight = graph30.edges()
+    index = torch.tensor([4, 0, 22])
+    conv = layer()
+    found = []
+    for rows in (False, True):
+        leaf = edge_weight.clone().requires_grad_()
+        operators = SobolevOperators(Graph.from_edges(edge_index, leaf, 30), 2)
+        out = conv(x, operators.rows(index)) if rows else conv(x, operators)[index]
+        (gradient,) = torch.autograd.grad(out.square().sum(), leaf)
+        found.append(gradient)
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_symmetrised_weights_have_gradients_in_the_direction_that_counts():
+    weight = torch.tensor([0.5, 2.0, 1.0], requires_grad=True)
+    edge_index = torch.tensor([[0, 1, 1], [1, 0, 2]])
+    graph = Graph.from_edges(edge_index, weight, 3, symmetrize="union")
+    assert graph.weight.tolist() == [2.0, 2.0, 1.0, 1.0]
+    (gradient,) = torch.autograd.grad(graph.weight.sum(), weight)
+    assert gradient.tolist() == [0.0, 2.0, 2.0]
+    mutual = Graph.from_edges(edge_index, weight, 3, symmetrize="mutual")
+    assert mutual.weight.tolist() == [0.5, 0.5]

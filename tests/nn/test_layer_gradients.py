@@ -1,0 +1,60 @@
+"""Gradients of edge weights and of ε through the layer, in float64, against finite differences."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sobgnn import Graph, SobolevConv, SobolevOperators
+
+
+def layer(**options):
+    torch.manual_seed(3)
+    conv = SobolevConv(3, 4, 2, 0.7, **options).double()
+    with torch.no_grad():
+        for parameter in conv.parameters():
+            if parameter.ndim:
+                parameter.normal_()
+    return conv
+
+
+@pytest.fixture
+def x():
+    return torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("combine", ["linear", "concat"])
+def test_edge_weights_of_a_directed_graph_pass_gradcheck(path5, x, combine):
+    edge_index, edge_weight = path5.edges()
+    conv = layer(combine=combine, normalize="row")
+    assert torch.autograd.gradcheck(lambda w: conv(x, edge_index, w), edge_weight.double().requires_grad_())
+
+
+def test_one_weight_for_both_directions_passes_gradcheck(path5, x):
+    edge_index, edge_weight = path5.edges()
+    low, high = edge_index.min(dim=0).values, edge_index.max(dim=0).values
+    _, pair = torch.unique(low * 5 + high, return_inverse=True)
+    weight = torch.zeros(4, dtype=torch.float64).index_put((pair,), edge_weight.double()).requires_grad_()
+    conv = layer()
+    assert torch.autograd.gradcheck(lambda w: conv(x, edge_index, w[pair]), weight)
+    operators = lambda w: SobolevOperators(Graph.from_edges(edge_index, w[pair], 5), 2, 0.7)  # noqa: E731
+    assert torch.autograd.gradcheck(lambda w: conv(x, operators(w)), weight)
+
+
+@pytest.mark.parametrize("normalize", ["sym", "row"])
+def test_a_learned_epsilon_passes_gradcheck_and_starts_where_it_was_told(path5, x, normalize):
+    conv = layer(learn_epsilon=True, normalize=normalize)
+    assert conv.epsilon == pytest.approx(0.7)
+    names = [name for name, _ in conv.named_parameters()]
+
+    def run(log_epsilon):
+        return torch.func.functional_call(conv, {"log_epsilon": log_epsilon}, (x, *path5.edges()))
+
+    assert "log_epsilon" in names
+    assert torch.autograd.gradcheck(run, conv.log_epsilon.detach().clone().requires_grad_())
+    plain = layer(normalize=normalize)
+    plain.load_state_dict({name: value for name, value in conv.state_dict().items() if name != "log_epsilon"})
+    torch.testing.assert_close(conv(x, path5), plain(x, path5))
+    torch.testing.assert_close(conv(x, SobolevOperators(path5, 2, 5.0)), plain(x, path5))  # its epsilon, not theirs
+    with pytest.raises(ValueError, match="above 0"):
+        SobolevConv(3, 4, epsilon=0.0, learn_epsilon=True)

@@ -1,0 +1,201 @@
+"""Gradients of weights and scales, against autograd through the dense definition."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from sobgnn.propagation import Stencil, each, expand, native, reduce, scales
+from tests.propagation.propagation_cases import random_graph, rows_of, stencil_of
+
+TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-10}
+
+
+def csr(graph, dtype=torch.float64, device="cpu", index=torch.int32):
+    return (
+        torch.from_numpy(graph.indptr).to(device, torch.int64),
+        torch.from_numpy(graph.indices).to(device, index),
+        torch.from_numpy(graph.data).to(device, dtype),
+    )
+
+
+def learned_stencil(indptr, indices, weight, alpha, epsilon, *, by_rows=False, transposed=None):
+    """The operators of a graph as a function of its weights."""
+    scale = scales(indptr, weight, alpha, epsilon, by_rows=by_rows)
+    back = transposed or (indptr, indices, weight.detach())
+    other = torch.ones_like(scale).detach() if by_rows else scale
+    return Stencil(indptr, indices, weight, *back, scale, other, epsilon)
+
+
+def dense_operators(indptr, indices, weight, alpha, epsilon, *, by_rows=False):
+    """[α, N, N] as the definition has them, a function of the weights."""
+    nodes = indptr.numel() - 1
+    rows = torch.repeat_interleave(torch.arange(nodes), indptr.diff())
+    adjacency = torch.zeros(nodes, nodes, dtype=weight.dtype).index_put((rows, indices.long()), weight)
+    adjacency = adjacency + epsilon * torch.eye(nodes, dtype=weight.dtype)
+    found = []
+    for rho in range(1, alpha + 1):
+        power = adjacency**rho
+        degree = power.sum(dim=1)
+        linked = degree > 0
+        inverse = torch.where(linked, torch.where(linked, degree, 1.0) ** (-1.0 if by_rows else -0.5), 0.0)
+        found.append(inverse[:, None] * power * (1.0 if by_rows else inverse[None, :]))
+    return torch.stack(found)
+
+
+def features(*shape, dtype=torch.float64, device="cpu", seed=1):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).to(device, dtype)
+
+
+CASES = [
+    (40, 6, 4, 32, 1.0, {}),
+    (40, 6, 3, 7, 0.5, {"isolated": 3}),
+    (40, 6, 2, 1, 0.0, {"isolated": 3}),
+    (30, 4, 1, 33, 1.5, {}),
+    (20, 4, 9, 5, 1e-3, {"low": -1.0}),
+    (300, 3, 3, 16, 1.0, {"hub": True}),
+    (3, 0, 2, 4, 1.0, {}),
+]
+
+
+@pytest.mark.parametrize("by_rows", [False, True])
+@pytest.mark.parametrize("orders", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("nodes", "degree", "alpha", "width", "epsilon", "options"), CASES)
+def test_weight_gradients_are_those_of_the_dense_definition(
+    device, dtype, orders, by_rows, nodes, degree, alpha, width, epsilon, options
+):
+    graph = random_graph(nodes, degree, **options)
+    shape = (nodes, alpha, width) if orders else (nodes, width)
+    x, g = features(*shape, dtype=dtype), features(nodes, alpha, width, dtype=dtype, seed=2)
+
+    indptr, indices, exact = csr(graph)
+    exact.requires_grad_()
+    given = x.double().requires_grad_()
+    matrices = dense_operators(indptr, indices, exact, alpha, epsilon, by_rows=by_rows)
+    out = torch.einsum("rij,jrh->irh" if orders else "rij,jh->irh", matrices, given)
+    expected = torch.autograd.grad((out * g.double()).sum(), [exact, given])
+
+    indptr, indices, weight = csr(graph, dtype, device)
+    weight.requires_grad_()
+    mine = x.to(device).requires_grad_()
+    stencil = learned_stencil(indptr, indices, weight, alpha, epsilon, by_rows=by_rows)
+    operator = each if orders else expand
+    got = torch.autograd.grad((operator(stencil, mine) * g.to(device)).sum(), [weight, mine])
+    for actual, wanted in zip(got, expected, strict=True):
+        size = float(wanted.abs().max()) if wanted.numel() else 1.0
+        torch.testing.assert_close(
+            actual.cpu().double(), wanted, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * (size + 1e-9)
+        )
+
+
+@pytest.mark.parametrize("orders", [False, True])
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_gradcheck_passes_for_weights_and_features(device, orders, by_rows):
+    indptr, indices, weight = csr(random_graph(9, 4, isolated=1), device=device)
+    x = features(*((9, 3, 2) if orders else (9, 2)), device=device).requires_grad_()
+
+    def run(weight, x):
+        stencil = learned_stencil(indptr, indices, weight, 3, 0.5, by_rows=by_rows)
+        return (each if orders else expand)(stencil, x)
+
+    assert torch.autograd.gradcheck(lambda w: run(w, x.detach()), weight.requires_grad_(), nondet_tol=0.0)
+    assert torch.autograd.gradcheck(lambda w: run(w, x.detach()), weight, check_forward_ad=False, fast_mode=True)
+
+
+@pytest.mark.parametrize("name", ["expand", "each"])
+@pytest.mark.parametrize("which", ["square", "rows"])
+def test_opcheck_passes_where_weights_have_gradients(device, name, which):
+    graph = random_graph(14, 4, isolated=1)
+    if which == "square":
+        stencil = stencil_of(graph, 3, 0.5, device=device)
+    else:
+        stencil = rows_of(graph, np.array([2, 9, 13]), 3, 0.5, device=device)
+    learned = stencil._replace(
+        weight=stencil.weight.clone().requires_grad_(), scale_out=stencil.scale_out.clone().requires_grad_()
+    )
+    inputs = stencil.scale_in.shape[0]
+    x = features(*((inputs, 3) if name == "expand" else (inputs, 3, 3)), dtype=torch.float32, device=device)
+    torch.library.opcheck(getattr(torch.ops.sobgnn, name).default, (*learned, x.requires_grad_()))
+
+
+def test_opcheck_passes_for_scales(device):
+    indptr, _, weight = csr(random_graph(14, 4, isolated=1), device=device)
+    torch.library.opcheck(torch.ops.sobgnn.scales.default, (indptr, weight.requires_grad_(), 3, 0.5, False))
+
+
+def test_rows_of_a_graph_give_their_own_weights_gradients(device):
+    graph = random_graph(30, 5)
+    keep = np.array([3, 20, 11])
+    stencil = rows_of(graph, keep, 3, 0.5, torch.float64, device=device)
+    double = {"weight": stencil.weight.double().requires_grad_(), "t_weight": stencil.t_weight.double()}
+    scaled = {name: getattr(stencil, name).clone().requires_grad_() for name in ("scale_out", "scale_in")}
+    stencil = stencil._replace(**double, **scaled)
+    x, g = features(30, 5, device=device), features(3, 3, 5, device=device, seed=2)
+    got = torch.autograd.grad((expand(stencil, x) * g).sum(), [stencil.weight, *scaled.values()])
+
+    leaves = [tensor.detach().cpu().requires_grad_() for tensor in (stencil.weight, *scaled.values())]
+    weight, outer, inner = leaves
+    rows = torch.repeat_interleave(torch.arange(3), stencil.indptr.cpu().diff())
+    columns = stencil.indices.cpu().long()
+    total = torch.zeros((), dtype=torch.float64)
+    for rho in range(1, 4):
+        # q is a constant to the kernels, so it is one here.
+        base = weight * outer.detach()[rows, 0] * inner.detach()[columns, 0]
+        entries = base**rho * outer[rows, rho] * inner[columns, rho]
+        total = total + (entries * (g.cpu()[rows, rho - 1] * x.cpu()[columns]).sum(dim=1)).sum()
+    for actual, wanted in zip(got, torch.autograd.grad(total, leaves), strict=True):
+        torch.testing.assert_close(actual.cpu(), wanted)
+
+
+def test_tiny_and_huge_weights_give_finite_gradients(device):
+    indptr, indices, weight = csr(random_graph(30, 4, low=-30.0, high=6.0), torch.float32, device)
+    weight.requires_grad_()
+    out = expand(learned_stencil(indptr, indices, weight, 6, 1e-6), features(30, 8, dtype=torch.float32, device=device))
+    (gradient,) = torch.autograd.grad(out.sum(), weight)
+    assert torch.isfinite(gradient).all()
+
+
+def test_the_same_gradient_comes_out_every_time(device):
+    indptr, indices, weight = csr(random_graph(900, 6, hub=True), torch.float32, device)
+    x, g = (
+        features(900, 19, dtype=torch.float32, device=device),
+        features(900, 4, 19, dtype=torch.float32, device=device),
+    )
+
+    def once():
+        leaf = weight.clone().requires_grad_()
+        out = expand(learned_stencil(indptr, indices, leaf, 4, 1.0), x)
+        return torch.autograd.grad((out * g).sum(), leaf)[0]
+
+    first = once()
+    assert all(torch.equal(first, once()) for _ in range(3))
+
+
+@pytest.mark.parametrize("level", ["plain", "avx2", "avx512"])
+@pytest.mark.parametrize("index", [torch.int32, torch.int64])
+@pytest.mark.parametrize("shared", [True, False])
+def test_threads_and_instruction_sets_agree(level, index, shared):
+    if not native.available():
+        pytest.skip("the compiled kernel is not installed")
+    stencil = stencil_of(random_graph(700, 6, hub=True), 5, index=index)
+    x = features(700, *(() if shared else (5,)), 40, dtype=torch.float32)
+    y, g = (features(700, 5, 40, dtype=torch.float32, seed=seed) for seed in (2, 3))
+    alone = native.gradients(stencil, x, y, g, level=level)
+    torch.set_num_threads(3)  # the fixture puts it back
+    for mine, other in zip(native.gradients(stencil, x, y, g, level=level), alone, strict=True):
+        assert torch.equal(mine, other)
+    for mine, best in zip(alone, native.gradients(stencil, x, y, g), strict=True):
+        torch.testing.assert_close(mine, best, rtol=1e-4, atol=1e-4)
+
+
+def test_second_derivatives_of_weights_and_reduce_are_refused(device):
+    indptr, indices, weight = csr(random_graph(12, 4), device=device)
+    weight.requires_grad_()
+    stencil = learned_stencil(indptr, indices, weight, 2, 1.0)
+    out = expand(stencil, features(12, 3, device=device))
+    with pytest.raises(NotImplementedError, match="first order"):
+        torch.autograd.grad(out.sum(), weight, create_graph=True)
+    with pytest.raises(NotImplementedError, match="Use `each`"):
+        reduce(stencil, features(12, 2, 3, device=device)).sum().backward()
