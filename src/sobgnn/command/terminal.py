@@ -1,4 +1,4 @@
-"""What the command says while it works and when it is done. Progress goes to stderr, results to stdout."""
+"""Output of the command: progress on stderr, results on stdout."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Terminal:
         for note in table.notes:
             self.out.print(Text("  " + note, style="dim"))
         if given is not None and rows == known == int((given != -1).sum()):
-            self.out.print(Text("  Every row is labelled. --labels 0.1 hides most and measures on them.", style="dim"))
+            self.out.print(Text("  Every row is labeled. --labels 0.1 hides most and measures on them.", style="dim"))
 
     def found(self, trials: int, log_loss: float, accuracy: float) -> None:
         """What a search came to."""

@@ -32,7 +32,7 @@ class SSobGNN(nn.Module):
         dropout: Share of hidden entries dropped in training, in [0, 1).
         combine: ``"linear"`` or ``"concat"``, see :class:`~sobgnn.SobolevConv`.
         self_branch: Add the graph-free filter to every layer.
-        norm: Normalisation of hidden rows after each layer: a name that PyG knows ("batch_norm", "layer_norm", …), or a
+        norm: Normalization of hidden rows after each layer: a name that PyG knows ("batch_norm", "layer_norm", …), or a
             function from the number of channels to a module.
         act: Function of hidden rows after that; a name ("relu", "elu", …) or a callable. ``None``: nothing, since
             filters end in ReLU already.
@@ -163,7 +163,7 @@ class SSobGNN(nn.Module):
         return h
 
     def _between(self, i: int, before: Tensor, h: Tensor, where: Any) -> Tensor:
-        """What follows layer i: residual, normalisation, activation."""
+        """What follows layer i: residual, normalization, activation."""
         if self.skips is not None:
             own = before[where.own] if isinstance(where, SobolevRows) else before
             h = h + self.skips[i](own)

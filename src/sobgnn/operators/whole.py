@@ -1,4 +1,4 @@
-"""A graph to its normalised sparse Sobolev operators."""
+"""A graph to its normalized sparse Sobolev operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SMALLEST = np.finfo(np.float32).tiny
 
 
 class SobolevOperators:
-    r"""The normalised sparse Sobolev terms of a graph, on one shared pattern.
+    r"""The normalized sparse Sobolev terms of a graph, on one shared pattern.
 
     .. math:: \hat{A}_\rho = D_\rho^{-1/2} (A + \epsilon I)^{(\rho)} D_\rho^{-1/2}, \qquad \rho = 1, \dots, \alpha
 
