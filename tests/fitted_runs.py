@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sobgnn import knn_graph
+from sobgnn.estimator.suspicion import suspect_labels
 from sobgnn.runs.run import Fitted, hide_labels
 from sobgnn.tables import from_arrays
 
@@ -17,6 +18,9 @@ class KnownClassifier(SimpleNamespace):
 
     def suggest(self, n: int) -> Any:
         return np.argsort(self.label_distributions_.max(axis=1))[:n]
+
+    def suspects(self) -> Any:
+        return suspect_labels(self.labelled_, self.labelled_codes_, self.out_of_fold_probabilities_, self.classes_)
 
     def describe(self) -> str:
         return "60 labels.\n  50.0%  Sobolev networks"
@@ -34,14 +38,25 @@ def fitted_run(
     X: Any = None,
     codes: Any = None,
     search: dict[str, Any] | None = None,
+    table: Any = None,
+    noise: bool = False,
+    suspects: int = 0,
+    accept: float | None = None,
 ) -> Fitted:
-    """Gaussian clusters (or X and codes as given), with probabilities that are mostly right."""
+    """Gaussian clusters (or X and codes, or a table, as given), with probabilities that are mostly right.
+
+    With ``noise`` out-of-fold probabilities have nothing to do with the labels; the first ``suspects`` given labels are
+    contradicted by theirs.
+    """
     generator = np.random.default_rng(0)
     count = len(classes)
-    if X is None:
+    if table is not None:
+        X, codes, classes, count = table.X, table.codes, tuple(table.classes), len(table.classes)
+    elif X is None:
         codes = generator.integers(0, count, points)
         X = 6 * generator.normal(size=(count, 8))[codes] + 2 * generator.normal(size=(points, 8))
-    table = from_arrays(X, codes, ids=ids, class_names=classes)
+    if table is None:
+        table = from_arrays(X, codes, ids=ids, class_names=classes)
     given = hide_labels(table.codes, labels, seed=0)
     logits = 2.5 * np.eye(count)[table.codes] + generator.normal(size=(len(X), count))
     probability = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
@@ -53,6 +68,10 @@ def fitted_run(
     }
     names = np.array(classes, dtype=object)
     order = np.argsort(names)
+    labelled = np.flatnonzero(given >= 0)
+    held_out = probability[generator.permutation(len(X))[labelled] if noise else labelled][:, order]
+    wrong = np.argsort(order)[(given[labelled[:suspects]] + 1) % count]
+    held_out[:suspects] = 0.01 + (1 - 0.01 * count) * np.eye(count)[wrong]
     classifier = KnownClassifier(
         classes_=names[order],
         transduction_=names[probability.argmax(axis=1)],
@@ -63,8 +82,12 @@ def fitted_run(
         family_shares_={"sobolev": 0.5, "mlp": 0.3, "diffusion": 0.2},
         filter_importance_={"no graph": 0.02, "ρ=1": 0.11, "ρ=2": 0.04},
         component_labelled_=np.ones(len(X), dtype=bool),
+        labelled_=labelled,
+        labelled_codes_=np.argsort(order)[given[labelled]],
+        out_of_fold_probabilities_=held_out,
+        predictor_=SimpleNamespace(ratio=np.ones(count), spacing=lambda: np.linspace(0.5, 1.5, 101)),
     )
-    return Fitted(name, classifier, table, given, {"reading": 0.1, "fitting": 2.4}, search=search)
+    return Fitted(name, classifier, table, given, {"reading": 0.1, "fitting": 2.4}, search=search, accept=accept)
 
 
 def found_search(trials: int = 6, importance: bool = True) -> dict[str, Any]:

@@ -87,6 +87,47 @@ def test_fit_makes_a_run_folder_from_a_csv(here, trees, capsys):
     assert "runs/trees-1/report.html" in said
 
 
+def test_accept_marks_predictions_of_the_run_and_of_new_points(here, trees, capsys):
+    assert cli.main(["fit", "trees.csv", "--out", "run", "--accept", "0.8", "--class-weight", "balanced"]) == 0
+    found = pl.read_csv(here / "run/predictions.csv")
+    assert found.columns[:4] == ["row", "id", "label", "decision"]
+    accept = json.loads((here / "run/metrics.json").read_text())["accept"]
+    assert accept["rows"] == 90
+    assert (found["decision"][60:] == "accept").sum() == accept["rows_accepted"] > 0
+    assert (found["decision"][:60] == "accept").all()  # these labels were given
+    assert json.loads((here / "run/metrics.json").read_text())["settings"]["class_weight"] == "balanced"
+    said = capsys.readouterr().out
+    assert "Probably right for" in said
+    assert "Accepted at 0.8: " in said
+    new = pl.DataFrame({"height": [4.0, 4e6], "girth": [-3.0, 0.0], "bark": ["white", "white"]})
+    new.write_csv(here / "new.csv")
+    assert cli.main(["predict", "run", "new.csv"]) == 0
+    new = pl.read_csv(here / "new.predictions.csv", null_values="")
+    assert new["far"].to_list() == [None, "far"]
+    assert new["decision"][1] == "review"
+    assert "Far from all training points" in capsys.readouterr().out
+
+
+def test_predictions_are_exported_and_the_columns_that_matter_are_measured(here, trees):
+    assert cli.main(["fit", "trees.csv", "--out", "run", "--export", "parquet", "--export", "jsonl"]) == 0
+    assert {"predictions.parquet", "predictions.jsonl"} <= set(files(here / "run"))
+    assert set(json.loads((here / "run/metrics.json").read_text())["columns"]) == {"height", "girth", "bark"}
+    assert "Which columns matter" in (here / "run/report.html").read_text()
+
+
+def test_a_reader_that_leaves_early_still_gets_its_run(here, trees):
+    script = (
+        "import sys; from sobgnn import SobolevClassifier, cli; from sobgnn.command import fit;"
+        "fit._estimator = lambda paper, settings: SobolevClassifier(families=['linear'], random_state=0);"
+        "sys.exit(cli.main(['fit', 'trees.csv', '--out', 'run']))"
+    )
+    command = f'{sys.executable} -c "{script}" | true; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0
+    assert "Error" not in done.stderr
+    assert (here / "run/report.html").exists()
+
+
 def test_hidden_labels_are_measured_and_the_next_run_gets_the_next_number(here, capsys):
     assert cli.main(["fit", "digits", "--labels", "5", "--k", "8", "--seed", "3"]) == 0
     assert cli.main(["fit", "digits", "--labels", "5", "--k", "8", "--seed", "3"]) == 0
@@ -133,6 +174,9 @@ def test_predict_refuses_a_file_without_a_needed_column_and_leaves_nothing(here,
         (["fit", "digitz"], "There is no data set 'digitz'."),
         (["fit", "digits", "--labels", "1.5"], "--labels must be"),
         (["fit", "digits", "--labels", "0"], "--labels must be"),
+        (["fit", "trees.csv", "--accept", "95"], "--accept must be between 0 and 1, but got 95"),
+        (["fit", "trees.csv", "--class-weight", "even"], "--class-weight must be balanced, but got 'even'"),
+        (["fit", "trees.csv", "--export", "xml"], "--export must be one of parquet, jsonl, label-studio"),
         (["fit", "digits", "--labels", "abc"], "'--labels'"),
         (["fit", "trees.csv", "--label", "kind"], "--label names 'kind'"),
         (["fit", "trees.csv", "--drop", "kind"], "--drop names 'kind'"),

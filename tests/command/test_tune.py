@@ -38,7 +38,16 @@ def test_the_command_writes_a_run_with_its_search_and_goes_on_with_more_trials(t
     for trials in (1, 2):
         tune(str(file), trials=trials, out=run, drop=[])
         assert sorted(p.name for p in run.iterdir()) == sorted(
-            ["model", "predictions.csv", "report.html", "metrics.json", "table.json", "table.npz", JOURNAL]
+            [
+                "model",
+                "predictions.csv",
+                "report.html",
+                "metrics.json",
+                "table.json",
+                "table.npz",
+                "checks.json",
+                JOURNAL,
+            ]
         )
         measured = json.loads((run / "metrics.json").read_text())
         search = measured["search"]
@@ -57,7 +66,7 @@ def test_the_same_command_goes_on_in_the_folder_of_a_search_that_wrote_no_run(
     monkeypatch.chdir(tmp_path)
     file = table_file(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("sobgnn.runs.folder.write_run", killed)
+        patch.setattr("sobgnn.runs.folder.fill_run", killed)
         with pytest.raises(KeyboardInterrupt):
             tune(str(file), trials=1)
     assert [path.name for path in (tmp_path / "runs/points-1").iterdir()] == [JOURNAL]

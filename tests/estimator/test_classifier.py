@@ -477,7 +477,7 @@ def test_a_warm_start_keeps_the_graph_and_learns_the_new_labels():
     assert (classifier.transduction_[added] == y[added]).all()
     assert (classifier.transduction_ == y).mean() > 0.95
     other = quick().fit(X + 1, more)
-    np.testing.assert_allclose(classifier.fit(X + 1, more).label_distributions_, other.label_distributions_, atol=1e-5)
+    np.testing.assert_allclose(classifier.fit(X + 1, more).label_distributions_, other.label_distributions_, atol=1e-3)
 
 
 def test_flipped_labels_are_suspect():

@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-import numpy as np
-import pytest
-import scipy.sparse as sp
+import os
 
-from sobgnn.runs import folder as run_folder
-from sobgnn.runs.folder import atomic_folder, check_free, free_folder
-from sobgnn.tables import Batch
+import pytest
+
+from sobgnn.runs.folder import atomic_folder, check_free, free_folder, write_into
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path):
@@ -35,24 +33,21 @@ def test_the_next_free_name_is_safe_and_numbered(tmp_path):
     assert free_folder("..", tmp_path).name == "run-1"
 
 
-@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
-def test_rows_of_a_file_wait_until_there_are_many(make, monkeypatch):
-    rows = np.arange(22, dtype=np.float32).reshape(11, 2)
-    ids = np.arange(11).astype(str).astype(object)
+def test_a_run_moves_in_beside_what_a_folder_holds_and_leaves_what_is_not_its_own(tmp_path, monkeypatch):
+    def fill(place, fitted):
+        (place / "model").mkdir()
+        (place / "model" / "weights").write_text("new")
+        (place / "table.json").write_text("new")
+        return {"made": True}
 
-    def batches():
-        for start in (0, 3, 6, 9):
-            yield Batch(start, make(rows[start : start + 3]), ids[start : start + 3])
-
-    def sizes(many):
-        parts = list(run_folder._joined(batches(), many))
-        X = np.concatenate([part.X.toarray() if sp.issparse(part.X) else part.X for part in parts])
-        np.testing.assert_array_equal(X, rows)
-        np.testing.assert_array_equal(np.concatenate([part.ids for part in parts]), ids)
-        return [(part.first_row, part.X.shape[0]) for part in parts]
-
-    assert sizes(None) == sizes(2) == [(0, 3), (3, 3), (6, 3), (9, 2)]
-    assert sizes(5) == [(0, 6), (6, 5)]
-    assert sizes(100) == [(0, 11)]
-    monkeypatch.setattr(run_folder, "_JOINED_BYTES", 32)
-    assert sizes(100) == [(0, 6), (6, 5)]
+    folder, other = tmp_path / "run", tmp_path / f".run.{os.getpid()}.run"
+    (folder / "model").mkdir(parents=True)
+    (folder / "model" / "old").write_text("old")
+    (folder / "labels").write_text("mine")
+    other.mkdir()
+    (other / "theirs").write_text("x")
+    monkeypatch.setattr("sobgnn.runs.folder.fill_run", fill)
+    assert write_into(folder, None) == {"made": True}
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()) == sorted(
+        [f".run.{os.getpid()}.run/theirs", "run/labels", "run/model/weights", "run/table.json"]
+    )

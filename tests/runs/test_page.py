@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 from scipy.spatial import cKDTree
 
+from sobgnn.runs.checks import checks_of
+from sobgnn.runs.metrics import metrics
+from sobgnn.runs.page import charts
 from sobgnn.runs.page.colors import class_colors
 from sobgnn.runs.page.layout import plane_layout
 from sobgnn.runs.page.render import render
-from sobgnn.runs.run import metrics
+from sobgnn.tables import read_table
 from tests.fitted_runs import fitted_run, found_search
 
 NASTY = ("</script><script>alert(1)</script>", '<img src=x onerror="window.hacked=1">', "%{x} & <b>bold</b>")
@@ -22,27 +25,71 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-
 FLAGS += ["--disable-background-networking", "--disable-component-update", "--enable-unsafe-swiftshader"]
 
 
-def page(**options):
+def page(columns=None, **options):
     fitted = fitted_run(**options)
-    return render(fitted, metrics(fitted))
-
-
-def without_plotly(text):
-    return re.sub(r"<script>/\*\*.*?</script>", "", text, flags=re.DOTALL)
+    measured = metrics(fitted, checks_of(fitted).acceptance)
+    return render(fitted, measured | ({"columns": columns} if columns else {}))
 
 
 def page_data(text):
     return json.loads(re.search(r'id="page-data">(.*?)</script>', text, re.DOTALL).group(1))
 
 
-def test_every_section_is_there_and_its_chart_has_a_place():
-    text = page()
-    for title in ("The points", "Accuracy", "What was decided", "Training", "The graph", "What to label next"):
+def shown(text):
+    """What a reader sees, without marks."""
+    return html.unescape(re.sub("<[^>]+>", "", text.split("<body>")[1].split("<script")[0]))
+
+
+def test_every_section_is_there():
+    text = page(columns={"a": 0.2, "b": 0.1}, suspects=3)
+    for title in (
+        "The points", "Accuracy", "Which columns matter", "What to label next", "Labels that look wrong", "Mistakes",
+        "What was decided", "Training", "The graph",
+    ):  # fmt: skip
         assert f"<h2>{title}</h2>" in text
-    figures = page_data(text)["figures"]
-    assert set(figures) >= {"map", "confusion", "families", "filters", "train_loss", "degrees", "weights", "agreement"}
-    for name in figures:
-        assert f'id="{name}"' in text
+
+
+def test_the_page_says_first_how_good_it_is_then_what_was_not_used_then_what_to_do():
+    fitted = fitted_run()
+    fitted.table.notes.append("Dropped: body.")
+    said = shown(render(fitted, metrics(fitted)))
+    places = [
+        said.index(part) for part in ("Probably right for", "hidden labels (95", "Dropped: body.", "would help most")
+    ]
+    assert places == sorted(places)
+    assert places[-1] < said.index("The points")
+
+
+def test_noise_is_called_guessing_and_its_map_is_grey_with_that_sentence_on_it():
+    text = page(noise=True)
+    assert "No better than guessing" in shown(text)
+    assert '<div class="over">No better than guessing</div>' in text
+    assert page_data(text)["grey"] is True
+    assert "data-view=" not in text.split("<script")[0]
+    good = page()
+    assert "No better than guessing" not in good
+    assert page_data(good)["grey"] is False
+
+
+def test_a_page_of_three_thousand_points_is_below_three_megabytes(tmp_path):
+    words = np.random.default_rng(0).choice(["lorem ipsum dolor", "sit amet", "consectetur adipiscing elit"], (3000, 4))
+    lines = [f"{i},{i * 0.37:.3f},{i % 7},{w[0]},{'xyz'[i % 3] if i < 300 else ''}" for i, w in enumerate(words)]
+    (tmp_path / "t.csv").write_text("id,height,floor,text,label\n" + "\n".join(lines) + "\n")
+    text = page(table=read_table(tmp_path / "t.csv", None, None, []), labels=None)
+    assert 50_000 < len(text.encode()) < 3_000_000
+
+
+def test_lists_show_the_content_of_rows(tmp_path):
+    colors = ["red", "green", "blue"]
+    lines = [f"n{i},{i * 0.25},{colors[i % 3]},{'xyz'[i % 3] if i % 2 else ''}" for i in range(90)]
+    (tmp_path / "t.csv").write_text("id,height,color,label\n" + "\n".join(lines) + "\n")
+    table = read_table(tmp_path / "t.csv", None, None, [])
+    text = page(table=table, labels=None, columns={"color": 0.3, "height": 0.0})
+    rows = re.search(r'id="next-table".*?</table>', text, re.DOTALL).group(0)
+    first = int(re.search(r'<tbody><tr><td data-head="row">(\d+)</td>', rows).group(1))
+    assert f'<td data-head="id">n{first}</td>' in rows
+    # The column that matters comes first.
+    assert f'<i>color</i> {colors[first % 3]}</span> <span class="cell"><i>height</i> {first * 0.25:g}</span>' in rows
 
 
 def test_a_search_has_a_section_where_there_was_one():
@@ -51,45 +98,74 @@ def test_a_search_has_a_section_where_there_was_one():
     assert "6 of 10 trials finished, 1 of them pruned early" in text
     assert "<tr><td>k</td><td>10</td><td>15</td></tr>" in text  # before the search, and found by it
     assert "<b>linear" not in text
-    figures = page_data(text)["figures"]
-    assert figures["search"]["data"][0]["y"][1] is None
-    assert figures["importance"]["data"][0]["y"] == ["combine", "k"]  # drawn from below
-    few = page(search=found_search(importance=False))
-    assert "importance" not in page_data(few)["figures"]
-    assert "What mattered" not in few
+    assert "What mattered" in text
+    assert "What mattered" not in page(search=found_search(importance=False))
 
 
 def test_the_page_asks_for_nothing_from_elsewhere():
-    own = without_plotly(page())
-    assert len(own) < 500_000  # the library was found and cut
-    assert not re.search(r'(src|href)\s*=\s*["\']?(https?:)?//', own)
-    assert "default-src 'none'" in own
+    text = page()
+    assert not re.search(r'(src|href)\s*=\s*["\']?(https?:)?//', text)
+    assert "default-src 'none'" in text
+    assert "unsafe-eval" not in text
 
 
-def test_without_hidden_labels_the_page_says_that_accuracy_is_unknown():
+def test_without_hidden_labels_held_out_ones_tell_how_good_it_is():
     text = page(labels=None)
-    assert "Not known: no label was hidden" in text
-    assert "confusion" not in page_data(text)["figures"]
+    assert "Held out labels" in text
+    assert "Hidden labels" not in text
     assert "What to label next" not in text
+    assert "Every row is labelled" in text
 
 
 def test_names_of_classes_rows_and_data_cannot_become_markup():
     ids = np.array([NASTY[i % 3] for i in range(60)])
-    text = without_plotly(page(points=60, classes=NASTY, name=NASTY[0], ids=ids))
+    text = page(points=60, classes=NASTY, name=NASTY[0], ids=ids, columns={NASTY[1]: 0.2, NASTY[2]: 0.1})
 
     class Tags(html.parser.HTMLParser):
         scripts = 0
 
         def handle_starttag(self, tag, attributes):
-            assert tag not in ("img", "b") or dict(attributes) == {}
+            assert tag != "img"
+            assert tag != "b" or dict(attributes) == {}
             self.scripts += tag == "script"
 
     tags = Tags()
     tags.feed(text)
     assert tags.scripts == 2
-    for trace in page_data(text)["figures"]["map"]["data"]:
-        assert "<" not in trace["name"]
-        assert all("<" not in entry[0] + entry[2] for entry in trace.get("customdata", []))
+    assert "<b>bold" not in text
+    assert page_data(text)["map"]["classes"] == list(NASTY)
+
+
+def test_ticks_are_round_differ_and_have_at_most_two_decimals():
+    generator = np.random.default_rng(0)
+    for _ in range(300):
+        low = generator.normal() * 10.0 ** generator.integers(-3, 6)
+        high = low + abs(generator.normal()) * 10.0 ** generator.integers(-5, 6)
+        for percent, whole in ((False, False), (True, False), (False, True)):
+            axis = charts._Axis(low, high, 0, 100, percent=percent, whole=whole, nice=True)
+            labels = axis.labels()
+            assert 1 <= len(labels) <= 7
+            assert len(set(labels)) == len(labels)
+            assert all(re.fullmatch(r"-?[\d,]+(\.\d{1,2})?[%M]?", label) for label in labels), labels
+
+
+@pytest.mark.parametrize("values", [[0.5, 0.5], [0.5, 0.5 + 1e-12], [1.0, 1.0 - 1e-16], [0.0, 1e-9], [0, 0], [1e9] * 2])
+def test_values_that_hardly_differ_are_drawn(values):
+    for percent in (False, True):
+        for zero in (False, True):
+            drawn = charts.lines({"a": ([1, 2], values)}, "epoch", percent=percent, whole=True, zero=zero)
+            assert "nan" not in drawn
+            assert "inf" not in drawn
+    charts.histogram(np.array(values), "weight")
+    charts.bars({"a": values[0], "b": -values[1]}, str)
+
+
+def test_a_chart_that_would_say_nothing_is_not_drawn():
+    assert charts.histogram(np.full(50, 7), "neighbors", whole=True) is None
+    assert charts.histogram(np.array([1, 2, 2]), "neighbors", whole=True) is not None
+    fitted = fitted_run()
+    fitted.classifier.family_shares_ = {"sobolev": 1.0}
+    assert "<b>Families</b>" not in render(fitted, metrics(fitted))
 
 
 def test_the_map_keeps_clusters_apart_and_is_the_same_each_time():
@@ -132,18 +208,17 @@ def browse(chromium, folder, address, *options):
 
 
 @pytest.mark.parametrize(("theme", "view"), [("light", "wrong"), ("dark", "confidence")])
-def test_chromium_draws_every_chart(chromium, tmp_path, theme, view):
+def test_chromium_draws_the_map_and_shows_no_error(chromium, tmp_path, theme, view):
     fitted = fitted_run(points=90, classes=NASTY, ids=np.array(NASTY * 30), search=found_search())
-    text = render(fitted, metrics(fitted))
-    (tmp_path / "report.html").write_text(text)
+    (tmp_path / "report.html").write_text(render(fitted, metrics(fitted)))
     address = f"file://{tmp_path / 'report.html'}?theme={theme}&view={view}"
     dom = browse(chromium, tmp_path, address, "--dump-dom")
     assert 'data-ready="yes"' in dom, re.search(r"<html[^>]*>", dom).group(0)
     assert f'data-theme="{theme}"' in dom
     assert re.search(rf'data-view="{view}" aria-pressed="true"', dom)
-    for name in page_data(text)["figures"]:
-        assert re.search(rf'id="{name}"[^>]*class="[^"]*js-plotly-plot|class="[^"]*js-plotly-plot[^>]*id="{name}"', dom)
-    assert "<img" not in dom.split("<script>")[0].replace("&lt;img", "")
+    assert re.search(r'<canvas id="map" width="[1-9]\d\d', dom)
+    assert re.search(r'id="legend"><button', dom)
+    assert "<img" not in dom.split("<script")[0].replace("&lt;img", "")
 
 
 def test_a_layout_of_many_points_keeps_clusters_together():
@@ -159,7 +234,23 @@ def test_a_layout_of_many_points_keeps_clusters_together():
 
 
 def test_the_page_says_how_much_each_family_counts():
-    text = without_plotly(page())
-    for share in ("75%", "20%", "15%", "10%"):
-        assert f"for {share}" in text
-    assert "with strength 0.5" in text
+    said = shown(page())
+    for name, share in (("sobolev", "50%"), ("mlp", "30%"), ("diffusion", "20%")):
+        assert f"{name}{share}" in said
+
+
+def test_pictures_are_shown_in_the_lists_without_leaving_the_page(tmp_path):
+    from PIL import Image
+
+    generator = np.random.default_rng(0)
+    for number in range(40):
+        folder = (
+            tmp_path / "shop" / ("cat" if number % 2 else "dog") if number < 20 else tmp_path / "shop" / "unlabelled"
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = generator.integers(0, 255, (40, 40, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"p{number}.png")
+    text = page(table=read_table(tmp_path / "shop", None, None, []), labels=None)
+    rows = re.search(r'id="next-table".*?</table>', text, re.DOTALL).group(0)
+    assert rows.count('<img alt="" src="data:image/jpeg;base64,') == 20
+    assert not re.search(r'src="(?!data:)', text)

@@ -10,9 +10,12 @@ import typer
 
 from sobgnn.command.options import (
     INTERRUPTED,
+    Accept,
+    ClassWeight,
     Data,
     Device,
     Drop,
+    Export,
     Identity,
     ImageModel,
     Label,
@@ -20,6 +23,8 @@ from sobgnn.command.options import (
     Seed,
     Text,
     TextModel,
+    check_accept,
+    check_class_weight,
     check_neighbors,
     load,
 )
@@ -39,6 +44,9 @@ def fit(
     ] = None,
     seed: Seed = 0,
     device: Device = None,
+    accept: Accept = None,
+    class_weight: ClassWeight = None,
+    formats: Export = None,
     k: Annotated[int | None, typer.Option(help="Neighbors of each point.")] = None,
     alpha: Annotated[int | None, typer.Option(help="Number of Hadamard powers.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Weight of self-loops.")] = None,
@@ -47,12 +55,17 @@ def fit(
     """Labels for every row of DATA from those that have one.
 
     Writes a run folder: report.html to look at, predictions.csv, metrics.json, and the model for `sobgnn predict`.
+    Says how good the labels probably are, what was not used, and what to do next.
     Ctrl-C while it trains keeps the best so far. Exit: 0 done, 2 wrong input, 130 interrupted.
     """
     from sobgnn.command import terminal
     from sobgnn.runs import folder as run_folder
+    from sobgnn.runs.exports import check_formats
     from sobgnn.runs.run import Fitted, hide_labels
 
+    check_accept(accept)
+    check_class_weight(class_weight)
+    check_formats(formats or [])
     console = terminal.Terminal()
     options = {"text": text or [], "text_model": text_model, "image_model": image_model}
     name, table, spent = load(data, label, identity, drop or [], console, **options)
@@ -62,14 +75,19 @@ def fit(
     check_neighbors(k, table)
     given = hide_labels(table.codes, labels, seed)
     console.data(name, table, given)
-    settings = {"k": k, "alpha": alpha, "epsilon": epsilon, "device": device, "random_state": seed}
+    settings = {
+        "k": k, "alpha": alpha, "epsilon": epsilon, "device": device, "random_state": seed,
+        "class_weight": class_weight,
+    }  # fmt: skip
     with console.training() as progress:
         started = time.perf_counter()
         classifier = _estimator(paper, settings)
         classifier.fit(table.X, table.labels(given), graph=table.graph, progress=progress)
         spent["fitting"] = time.perf_counter() - started
-    fitted = Fitted(name, classifier, table, given, spent, complete=not progress.stopped)
-    console.summary(run_folder.write_run(folder, fitted), folder)
+    fitted = Fitted(name, classifier, table, given, spent, complete=not progress.stopped, accept=accept)
+    with console.working("Writing"):
+        measured = run_folder.write_run(folder, fitted, formats or [])
+    console.summary(measured, folder)
     if progress.stopped:
         raise typer.Exit(INTERRUPTED)
 

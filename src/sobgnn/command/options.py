@@ -44,6 +44,22 @@ Labels = Annotated[
         help="Keep this share (0.1) or number per class (5) of the labels, hide the others and measure on them.",
     ),
 ]
+Accept = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Mark predictions to accept, so that this share of them (0.95) is right, and the others to review.",
+    ),
+]
+ClassWeight = Annotated[
+    str | None, typer.Option(metavar="balanced", help="balanced: rare classes count as much as common ones.")
+]
+Export = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--export", metavar="FORMAT", help="Also write predictions as parquet, jsonl or label-studio; repeatable."
+    ),
+]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; default: whichever there is.")]
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same predictions.")]
 
@@ -58,6 +74,18 @@ def load(
     with console.working(f"Reading {data}"):
         name, table = load_table(data, label, identity, drop, **options)
     return name, table, {"reading": time.perf_counter() - started}
+
+
+def check_accept(accept: float | None) -> None:
+    """Raise where the share of accepted predictions that are to be right is not one."""
+    if accept is not None and not 0 < accept < 1:
+        raise ValueError(f"--accept must be between 0 and 1, but got {accept:g}. Try --accept 0.95.")
+
+
+def check_class_weight(class_weight: str | None) -> None:
+    """Raise where classes are to be weighted in an unknown way."""
+    if class_weight not in (None, "balanced"):
+        raise ValueError(f"--class-weight must be balanced, but got {class_weight!r}.")
 
 
 def check_neighbors(k: int | None, table: Table) -> None:

@@ -23,21 +23,25 @@ def predict(
 ) -> None:
     """Labels for new points from a fitted run. Trains nothing; RUN is not changed.
 
-    Writes DATA's name with .predictions.csv beside it. Exit: 0 done, 2 wrong input (one line on stderr).
+    Writes DATA's name with .predictions.csv beside it. Points far from all training points are marked; so are
+    predictions to accept or to review, where the run was fitted with --accept. Exit: 0 done, 2 wrong input (one line on
+    stderr).
     """
     from sobgnn import tables
     from sobgnn.command import terminal
     from sobgnn.runs import folder as run_folder
+    from sobgnn.runs.checks import Checks
+    from sobgnn.runs.predict import predict_batches
     from sobgnn.runtime.files import atomic_file
 
     console = terminal.Terminal()
     target = out or data.with_name(tables.file_stem(data) + ".predictions.csv")
     tables.check_readable(data)
     classifier, encoding = run_folder.open_run(run)
+    checks = Checks.read(run)
     notes: list[str] = []
     with atomic_file(target) as file, console.counting() as count:
-        for done in run_folder.predict_batches(classifier, tables.batches(data, encoding), file, notes):
+        for done in predict_batches(classifier, tables.batches(data, encoding), file, notes, checks):
             count(done)
     console.wrote(target, done)
-    for note in notes:
-        console.out.print(f"  {note}", style="dim", markup=False)
+    console.notes(notes)

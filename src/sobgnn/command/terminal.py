@@ -1,9 +1,11 @@
-"""Output of the command: progress on stderr, results on stdout."""
+"""What the command says while it works and when it is done. Progress goes to stderr, results to stdout."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -62,12 +64,24 @@ class Training:
         self._bar.console.print("Stopping; the best so far is kept. Ctrl-C again gives up.")
 
 
+class _Console(Console):
+    """A console whose reader may leave: what is said then is lost, and the work goes on."""
+
+    def on_broken_pipe(self) -> None:
+        """Say nothing more; Python's own flush at the end must not fail either."""
+        self.quiet = True
+        with contextlib.suppress(OSError, ValueError):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, (sys.stderr if self.stderr else sys.stdout).fileno())
+            os.close(nowhere)
+
+
 class Terminal:
     """Everything that is printed."""
 
     def __init__(self) -> None:
-        self.out = Console(highlight=False, soft_wrap=True)
-        self.err = Console(stderr=True, highlight=False)
+        self.out = _Console(highlight=False, soft_wrap=True)
+        self.err = _Console(stderr=True, highlight=False)
 
     @contextlib.contextmanager
     def working(self, what: str) -> Iterator[None]:
@@ -113,34 +127,43 @@ class Terminal:
             used = int((given != -1).sum())
             line += f", {known - used:,} of them hidden" if used < known else ""
         self.out.print(Text(line, style="bold"))
-        for note in table.notes:
+        if given is None:  # a run says it at its end, after how good it is
+            self.notes(table.notes)
+
+    def notes(self, notes: Sequence[str]) -> None:
+        """Sentences about what was done."""
+        for note in notes:
             self.out.print(Text("  " + note, style="dim"))
-        if given is not None and rows == known == int((given != -1).sum()):
-            self.out.print(Text("  Every row is labeled. --labels 0.1 hides most and measures on them.", style="dim"))
 
     def found(self, trials: int, log_loss: float, accuracy: float) -> None:
         """What a search came to."""
         self.out.print(Text(f"{trials:,} trials; best log loss {log_loss:.4f}, accuracy {accuracy:.1%}, held out"))
 
     def summary(self, metrics: dict[str, Any], folder: Path) -> None:
-        """What came out, in a few lines, and where it is."""
+        """How good it is, what was not used, what to do next; then what was made of what, and where it is."""
+        from sobgnn.runs.words import is_guessing, next_steps, quality
+
+        first, *others = quality(metrics)
+        self.out.print(Text("  " + first, style="bold red" if is_guessing(metrics) else "bold"))
+        for line in others:
+            self.out.print(Text("  " + line))
+        self.notes(metrics["notes"])
+        for line in next_steps(metrics, metrics.get("suggested", ())):
+            self.out.print(Text("  Next: " + line))
         lines = []
-        if "accuracy" in metrics:
-            low, high = metrics["accuracy_interval"]
-            accuracy = f"{metrics['accuracy']:.1%} of {metrics['labels_hidden']:,} hidden labels"
-            lines.append(("accuracy", f"{accuracy} (95 % interval {low:.1%} to {high:.1%})"))
         shares = sorted(metrics["families"].items(), key=lambda pair: -pair[1])
         lines.append(("families", ", ".join(f"{name} {share:.0%}" for name, share in shares)))
+        if metrics.get("columns"):
+            top = [f"{name} {drop:.3f}" for name, drop in list(metrics["columns"].items())[:5] if drop > 0]
+            lines.append(("columns", ", ".join(top) or "none helps on held-out labels"))
         graph = metrics["graph"]
         pieces = "in one piece" if graph["components"] == 1 else f"in {graph['components']:,} pieces"
         lines.append(("graph", f"{graph['edges']:,} edges, {pieces}"))
         spent = metrics["seconds"]
         parts = ", ".join(f"{stage} {value:.1f}" for stage, value in spent.items())
         lines.append(("seconds", f"{sum(spent.values()):.1f} ({parts})"))
-        if not metrics["complete"]:
-            lines.append(("note", "training was stopped by hand; this is the best so far"))
         for name, said in lines:
-            self.out.print(Text(f"  {name:<18}").append(said, style="bold" if name in ("accuracy", "note") else ""))
+            self.out.print(Text(f"  {name:<10}{said}", style="dim"))
         for file in ("report.html", "predictions.csv", "model"):
             self.out.print(Text(f"  {folder / file}"))
 

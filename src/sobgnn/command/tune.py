@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from sobgnn.command.options import INTERRUPTED, Data, Device, Drop, Identity, Label, Labels, Seed, load
-
-if TYPE_CHECKING:
-    from sobgnn.runs.run import Fitted
 
 JOURNAL = "search.journal"
 
@@ -93,7 +88,8 @@ def tune(
             spent["fitting"] = time.perf_counter() - started
         stopped = stopped or progress.stopped
         fitted = Fitted(name, classifier, table, given, spent, complete=not stopped, search=found.to_json())
-        console.summary(_write(folder, fitted), folder)
+        write = run_folder.write_into if folder.exists() else run_folder.write_run
+        console.summary(write(folder, fitted), folder)
     if stopped:
         raise typer.Exit(INTERRUPTED)
 
@@ -140,23 +136,3 @@ def _journal(folder: Path | None, storage: str | None) -> Iterator[str | Path | 
                 journal.unlink(missing_ok=True)
                 folder.rmdir()  # refuses where there is anything else
         raise
-
-
-def _write(folder: Path, fitted: Fitted) -> dict[str, Any]:
-    """Write the run beside its journal. What makes a folder a run, table.json, comes last."""
-    from sobgnn.runs.folder import write_run
-
-    if not folder.exists():
-        return write_run(folder, fitted)
-    made = folder.with_name(f".{folder.name}.{os.getpid()}.run")
-    try:
-        measured = write_run(made, fitted)
-        (folder / "table.json").unlink(missing_ok=True)
-        for part in sorted(made.iterdir(), key=lambda part: part.name == "table.json"):
-            target = folder / part.name
-            if target.is_dir():
-                shutil.rmtree(target)
-            os.replace(part, target)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-    return measured

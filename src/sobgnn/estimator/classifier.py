@@ -267,7 +267,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         near, attaching = neighbor_graph(
             places, self.k, self.metric, self.method, self.bandwidth, self.symmetrize, ranks
         )
-        views[NEIGHBORS] = view_of(near, self.alpha, self.epsilon, ranks)
+        views[NEIGHBORS] = view_of(near, self.alpha, self.epsilon, ranks, (self.k + 1) // 2)
         tell("neighbors", 1, 1)
         networks = Networks(
             self.alpha, self.epsilon, self.hidden_channels, self.num_layers, self.dropout, self.n_members, self.epochs,

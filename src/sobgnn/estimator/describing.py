@@ -75,7 +75,7 @@ def filter_importance(members: Sequence[Member], labels: Labels) -> dict[str, fl
     such networks or nothing was held out.
     """
     own = next((m.fitted for m in members if m.family.name == "sobolev"), None)
-    if not isinstance(own, FittedNetworks) or not labels.folds:
+    if not isinstance(own, FittedNetworks) or not labels.folds or own.folds != labels.folds:
         return {}
     blocks = own.blocks.training(torch.from_numpy(labels.index[labels.judged]).to(own.problem.device))
     fold = torch.from_numpy(labels.fold[labels.judged]).to(blocks.device)

@@ -48,7 +48,8 @@ class Maps:
         if scales.neighbors != scales.networks:
             neighbors = FeatureMap.fit(X, scale=scales.neighbors, n_components=n_components, seed=seed)
         trees = None
-        if not sp.issparse(X) and X.shape[1] <= _TREE_COLUMNS:
+        wide = sp.issparse(X) and n_components is not None and X.shape[1] > n_components
+        if not wide and X.shape[1] <= _TREE_COLUMNS:
             # Trees do not mind scales; single precision does.
             trees = FeatureMap.fit(X, scale="range", n_components=None, seed=seed)
         return cls(networks, neighbors, trees)
@@ -115,11 +116,9 @@ def neighbor_graph(
     )
 
 
-def view_of(graph: Graph, alpha: int, epsilon: float, ranks: Ranks) -> View:
-    """A graph as families use it. ε is relative to its weights: the operators do not change when both are scaled."""
-    operators = SobolevOperators(graph.to(ranks.device), alpha, epsilon)
-    degree = int(graph.degree.double().mean().round()) if graph.num_nodes else 1
-    return View(graph, operators, max(1, (degree + 1) // 2), ranks)
+def view_of(graph: Graph, alpha: int, epsilon: float, ranks: Ranks, strongest: int | None = None) -> View:
+    """A graph as families use it; labels diffuse over each point's ``strongest`` edges, or over all of them."""
+    return View(graph, SobolevOperators(graph.to(ranks.device), alpha, epsilon), strongest, ranks)
 
 
 def as_tensor(array: npt.NDArray[np.float32], device: torch.device) -> Tensor:

@@ -59,7 +59,11 @@ class Predictor:
 
     @torch.no_grad()
     def __call__(
-        self, X: Any, edges: sp.csr_array | None = None, progress: Callable[[int, int], None] | None = None
+        self,
+        X: Any,
+        edges: sp.csr_array | None = None,
+        progress: Callable[[int, int], None] | None = None,
+        nearest: npt.NDArray[np.float32] | None = None,
     ) -> npt.NDArray[np.float32]:
         """Class probabilities [M, C] of new points X [M, F], raw, dense or sparse; O(k) for each.
 
@@ -71,32 +75,41 @@ class Predictor:
             edges: Edges to the training points in the graph that was given, CSR [M, N] of positive weights; without
                 them new points have no edge in it.
             progress: Called with (points done, points in all).
+            nearest: Gets each point's distance to the nearest training point, [M]; left as it is where there is no
+                graph of neighbors.
         """
         count = X.shape[0]
         out = np.empty((count, self.problem.classes), np.float32)
         many = self.many is not None and count >= self.many
         for start in range(0, count, _POINTS_PER_BATCH):
             rows = slice(start, min(start + _POINTS_PER_BATCH, count))
-            out[rows] = self._batch(X[rows], None if edges is None else edges[rows], many)
+            out[rows], distance = self._batch(X[rows], None if edges is None else edges[rows], many)
+            if nearest is not None and distance is not None:
+                nearest[rows] = distance
             if progress is not None:
                 progress(rows.stop, count)
         return out
 
-    def _batch(self, X: Any, edges: sp.csr_array | None, many: bool) -> npt.NDArray[np.float32]:
+    def _batch(
+        self, X: Any, edges: sp.csr_array | None, many: bool
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32] | None]:
+        """Class probabilities [M, C], and the distance to the nearest training point [M] where neighbors are found."""
         problem, nodes = self.problem, self.problem.points
         z = self.maps.networks(X)
         joined: dict[str, Attachment] = {}
+        distance = None
         if self.attaching is not None:
             place = z if self.maps.neighbors is self.maps.networks else self.maps.neighbors(X)
-            joined[NEIGHBORS] = attach(problem.views[NEIGHBORS].operators, self._edges(place, many))
+            own_edges, distance = self._edges(place, many)
+            joined[NEIGHBORS] = attach(problem.views[NEIGHBORS].operators, own_edges)
         if GIVEN in problem.views:
             own = sp.csr_array((len(z), len(nodes)), dtype=np.float32) if edges is None else edges
             joined[GIVEN] = attach(problem.views[GIVEN].operators, own)
         new = NewPoints(as_tensor(z, nodes.device), self.maps.columns(X, z), joined, nodes, X)
-        return self.finished(self.blend([_drawn(member, new) for member in self.members]))
+        return self.finished(self.blend([_drawn(member, new) for member in self.members])), distance
 
-    def _edges(self, z: npt.NDArray[np.float32], many: bool) -> sp.csr_array:
-        """Edges to the nearest training points, weighted by the training graph's kernel."""
+    def _edges(self, z: npt.NDArray[np.float32], many: bool) -> tuple[sp.csr_array, npt.NDArray[np.float32]]:
+        """Edges to the nearest training points, weighted by the training graph's kernel, and the nearest's distance."""
         how, shape = self.attaching, (len(z), len(self.places))
         assert how is not None  # asked for only where there is a graph of neighbors
         device = self._held.points.device
@@ -107,7 +120,21 @@ class Predictor:
             bandwidth = (distances[:, -1].astype(np.float64), how.reach.astype(np.float64))
         weight = gaussian_weights(indices, distances, bandwidth)
         indptr = np.arange(0, weight.size + 1, how.k, dtype=np.int32)
-        return sp.csr_array((weight.ravel(), indices.astype(np.int32).ravel(), indptr), shape=shape)
+        edges = sp.csr_array((weight.ravel(), indices.astype(np.int32).ravel(), indptr), shape=shape)
+        return edges, distances[:, 0]
+
+    def spacing(self, most: int = 5000) -> npt.NDArray[np.float32] | None:
+        """Distances of up to ``most`` training points, evenly spread over the rows, to their nearest other one.
+
+        ``None`` where there is no graph of neighbors, or no other point.
+        """
+        if self.attaching is None or len(self.places) < 2:
+            return None
+        rows = np.unique(np.linspace(0, len(self.places) - 1, most).astype(np.int64))
+        chosen = self.places[torch.from_numpy(rows).to(self.places.device)]
+        indices, distances = self._held.nearest(chosen if chosen.is_cuda else chosen.numpy(), 2)
+        # Of equal points any may come first: the other one is at distance 0 then.
+        return np.where(indices[:, 0] == rows, distances[:, 1], distances[:, 0])
 
     @cached_property
     def _held(self) -> HeldPoints:

@@ -29,11 +29,11 @@ class View:
     Args:
         graph: N nodes.
         operators: Its sparse Sobolev operators.
-        strongest: Edges that each point keeps for diffusing labels.
+        strongest: Edges that each point keeps for diffusing labels; ``None``: all.
         ranks: Processes that share the work.
     """
 
-    def __init__(self, graph: Graph, operators: SobolevOperators, strongest: int, ranks: Ranks) -> None:
+    def __init__(self, graph: Graph, operators: SobolevOperators, strongest: int | None, ranks: Ranks) -> None:
         self.graph, self.operators, self.strongest, self.ranks = graph, operators, strongest, ranks
 
     @cached_property
@@ -44,6 +44,8 @@ class View:
     @cached_property
     def near(self) -> Spread:
         """What labels diffuse over: the strongest edges."""
+        if self.strongest is None:
+            return self.spread
         return Spread(strongest(self.graph, self.strongest).to(self.operators.device), self.ranks)
 
 

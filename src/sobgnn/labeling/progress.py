@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sobgnn.labeling.session import Label
-from sobgnn.runs.run import wilson_interval
+from sobgnn.runs.metrics import wilson_interval
 
 # "More labels will hardly help now": doubling the labels changed at most this share of the predictions, from at least
 # this many labels on. Measured in results/labeling.md.

@@ -101,6 +101,7 @@ class Model:
     def finish(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         """Fit with the full settings, and write the run into the folder of the labels."""
         from sobgnn.estimator.classifier import SobolevClassifier
+        from sobgnn.runs.folder import write_into
         from sobgnn.runs.run import Fitted
 
         started = time.perf_counter()
@@ -114,27 +115,6 @@ class Model:
         measured = write_into(Path(request["folder"]), Fitted(self.source.name, classifier, table, codes, seconds))
         answer = {"what": "finished", "folder": request["folder"], "knows": request["knows"]}
         return {**answer, "seconds": measured["seconds"]}, {}
-
-
-def write_into(folder: Path, fitted: Any) -> dict[str, Any]:
-    """Write a run and move its files into ``folder``, beside the labels; each file is replaced as a whole.
-
-    ``table.json`` goes first and comes back last: a folder with a half-moved run is not taken for a run.
-    """
-    import shutil
-
-    from sobgnn.runs.folder import write_run
-
-    fresh = folder / f".run.{os.getpid()}"
-    measured: dict[str, Any] = write_run(fresh, fitted)
-    (folder / "table.json").unlink(missing_ok=True)
-    for path in sorted(fresh.iterdir(), key=lambda path: path.name == "table.json"):
-        target = folder / path.name
-        if target.is_dir():
-            shutil.rmtree(target)
-        os.replace(path, target)
-    fresh.rmdir()
-    return measured
 
 
 def serve(requests: IO[bytes], answers: IO[bytes]) -> None:

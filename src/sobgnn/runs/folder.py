@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import scipy.sparse as sp
-
-from sobgnn.runs.run import Fitted, metrics
+from sobgnn.runs.checks import checks_of
+from sobgnn.runs.exports import export
+from sobgnn.runs.importance import column_importance
+from sobgnn.runs.metrics import metrics
+from sobgnn.runs.predict import formula_notes
+from sobgnn.runs.run import Fitted
+from sobgnn.runs.words import is_guessing
 from sobgnn.runtime.files import atomic_folder
-from sobgnn.tables import Batch, Encoding, write_predictions
-
-# Rows of a file wait for one another up to this size, where a model answers many at once faster.
-_JOINED_BYTES = 2**28
+from sobgnn.tables import Encoding, write_predictions
 
 
 def free_folder(name: str, under: Path = Path("runs")) -> Path:
@@ -30,31 +31,70 @@ def free_folder(name: str, under: Path = Path("runs")) -> Path:
     return under / f"{safe}-{number}"
 
 
-def write_run(folder: Path, fitted: Fitted) -> dict[str, Any]:
+def write_run(folder: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict[str, Any]:
     """Write the run folder, whole or not at all, and return its metrics."""
-    from sobgnn.runs.page.render import render
-
     check_free(folder)
     with atomic_folder(folder) as place:
-        started = time.perf_counter()
-        fitted.classifier.save(place / "model")
-        table = fitted.table
-        with open(place / "predictions.csv", "wb") as file:
-            classifier = fitted.classifier
-            write_predictions(
-                file,
-                classifier.classes_.tolist(),
-                0,
-                classifier.transduction_,
-                classifier.label_distributions_,
-                table.ids,
-                header=True,
-            )
-        table.encoding.save(place)
-        measured = metrics(fitted)
-        (place / "report.html").write_text(render(fitted, measured), encoding="utf-8")
-        measured["seconds"]["writing"] = round(time.perf_counter() - started, 3)
-        (place / "metrics.json").write_text(json.dumps(measured, indent=1), encoding="utf-8")
+        return fill_run(place, fitted, formats)
+
+
+def write_into(folder: Path, fitted: Fitted) -> dict[str, Any]:
+    """Write a run and move its files into a folder that holds others, such as labels or a search; return its metrics.
+
+    Each file is replaced as a whole. What makes a folder a run, table.json, goes first and comes back last: a folder
+    with a half-moved run is not taken for one.
+    """
+    # A random name that is made here: a folder that others left is never taken for ours.
+    made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:100]}."))
+    try:
+        measured = fill_run(made, fitted)
+        (folder / "table.json").unlink(missing_ok=True)
+        for part in sorted(made.iterdir(), key=lambda part: part.name == "table.json"):
+            target = folder / part.name
+            if target.is_dir():
+                shutil.rmtree(target)
+            os.replace(part, target)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return measured
+
+
+def fill_run(place: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict[str, Any]:
+    """Write a run's files into a folder, and return its metrics.
+
+    Args:
+        place: An empty folder.
+        fitted: The run.
+        formats: In which predictions are exported, names of :data:`~sobgnn.runs.exports.FORMATS`.
+    """
+    from sobgnn.runs.page.render import render
+
+    started = time.perf_counter()
+    fitted.classifier.save(place / "model")
+    table = fitted.table
+    checks = checks_of(fitted)
+    checks.write(place)
+    with open(place / "predictions.csv", "wb") as file:
+        classifier = fitted.classifier
+        formulas = write_predictions(
+            file,
+            classifier.classes_.tolist(),
+            0,
+            classifier.transduction_,
+            classifier.label_distributions_,
+            table.ids,
+            header=True,
+            extra=checks.columns(fitted.confidence, given=fitted.given != -1),
+        )
+    table.encoding.save(place)
+    measured = metrics(fitted, checks.acceptance)
+    measured["notes"] += formula_notes(formulas)
+    if fitted.complete and not is_guessing(measured):
+        measured["columns"] = column_importance(fitted)
+    export(place, fitted, checks, list(formats))
+    (place / "report.html").write_text(render(fitted, measured), encoding="utf-8")
+    measured["seconds"]["writing"] = round(time.perf_counter() - started, 3)
+    (place / "metrics.json").write_text(json.dumps(measured, indent=1), encoding="utf-8")
     return measured
 
 
@@ -73,47 +113,6 @@ def open_run(folder: Path) -> tuple[Any, Encoding]:
             f"{encoding.width}. Fit the run again."
         )
     return classifier, encoding
-
-
-def predict_batches(
-    classifier: Any, batches: Iterator[Batch], file: Any, notes: list[str] | None = None
-) -> Iterator[int]:
-    """Write predictions of each batch as it comes, yielding the number of rows done; ``notes`` gets sentences."""
-    done = formulas = 0
-    for batch in _joined(batches, classifier.predictor_.many):
-        if not batch.X.shape[0]:
-            continue
-        probability = classifier.predict_proba(batch.X)
-        label = classifier.classes_[probability.argmax(axis=1)]
-        classes = classifier.classes_.tolist()
-        formulas += write_predictions(file, classes, batch.first_row, label, probability, batch.ids, header=done == 0)
-        done = batch.first_row + batch.X.shape[0]
-        yield done
-    if not done:
-        raise ValueError("The file has no rows, so there is nothing to predict.")
-    if formulas and notes is not None:
-        notes.append(f"Cells that a spreadsheet would run as formulas were written with ' before them: {formulas:,}.")
-
-
-def _joined(batches: Iterator[Batch], rows: int | None) -> Iterator[Batch]:
-    """The same rows, at least ``rows`` of them at a time as long as they are there and within ``_JOINED_BYTES``."""
-    waiting: list[Batch] = []
-    for batch in batches:
-        waiting.append(batch)
-        held = sum(part.X.shape[0] for part in waiting)
-        if rows is None or held >= rows or 4 * held * batch.X.shape[1] >= _JOINED_BYTES:
-            yield _as_one(waiting)
-            waiting = []
-    if waiting:
-        yield _as_one(waiting)
-
-
-def _as_one(parts: list[Batch]) -> Batch:
-    if len(parts) == 1:
-        return parts[0]
-    stack: Any = sp.vstack if sp.issparse(parts[0].X) else np.concatenate
-    ids = [part.ids for part in parts if part.ids is not None]
-    return Batch(parts[0].first_row, stack([part.X for part in parts]), np.concatenate(ids) if ids else None)
 
 
 def check_device(device: str | None) -> None:

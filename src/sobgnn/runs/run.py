@@ -1,4 +1,4 @@
-"""A fitted estimator with the data it was fitted on, and what is measured of it."""
+"""A fitted estimator with the data it was fitted on."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Fitted:
         seconds: Wall time of each stage.
         complete: False where training was stopped by hand.
         search: What ``TuningResult.to_json`` gives, where the setting was searched for.
+        accept: Share of accepted predictions that are to be right; ``None``: none are marked.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Fitted:
     seconds: dict[str, float] = field(default_factory=dict)
     complete: bool = True
     search: dict[str, Any] | None = None
+    accept: float | None = None
 
     @property
     def hidden(self) -> npt.NDArray[np.bool_]:
@@ -39,11 +41,16 @@ class Fitted:
         return np.asarray((self.given == -1) & (self.table.codes != -1))
 
     @property
+    def own_codes(self) -> npt.NDArray[np.int64]:
+        """The table's code of each of the estimator's classes, [C]."""
+        place = {value: code for code, value in enumerate(self.table.classes)}
+        return np.array([place[value] for value in self.classifier.classes_.tolist()], dtype=np.int64)
+
+    @property
     def predicted(self) -> npt.NDArray[np.int64]:
         """The code of each row's predicted class, [N]."""
-        place = {value: code for code, value in enumerate(self.table.classes)}
-        own = np.array([place[value] for value in self.classifier.classes_.tolist()], dtype=np.int64)
-        return np.asarray(own[np.searchsorted(self.classifier.classes_, self.classifier.transduction_)])
+        column = np.searchsorted(self.classifier.classes_, self.classifier.transduction_)
+        return np.asarray(self.own_codes[column])
 
     @property
     def confidence(self) -> npt.NDArray[np.float64]:
@@ -74,69 +81,3 @@ def hide_labels(codes: npt.NDArray[np.int64], labels: float | None, seed: int) -
             chosen = generator.permutation(rows)[:keep]
             given[chosen] = code
     return given
-
-
-def metrics(fitted: Fitted) -> dict[str, Any]:
-    """What was measured, in plain values: sizes, accuracy on hidden labels, filters, graph, seconds, versions."""
-    import sobgnn
-
-    table, hidden = fitted.table, fitted.hidden
-    count, features = table.X.shape
-    result: dict[str, Any] = {
-        "data": fitted.name,
-        "rows": int(count),
-        "features": int(features),
-        "classes": list(table.classes),
-        "labels_given": int((fitted.given != -1).sum()),
-        "labels_hidden": int(hidden.sum()),
-        "complete": fitted.complete,
-    }
-    if hidden.any():
-        right = fitted.predicted[hidden] == table.codes[hidden]
-        result["accuracy"] = float(right.mean())
-        result["accuracy_interval"] = wilson_interval(int(right.sum()), int(right.size))
-        result["majority_share"] = float(np.bincount(table.codes[hidden]).max() / hidden.sum())
-        result["confusion"] = confusion(table.codes[hidden], fitted.predicted[hidden], len(table.classes)).tolist()
-    report = fitted.classifier.graph_.describe(table.codes)
-    result["graph"] = {
-        "nodes": report.nodes,
-        "edges": report.edges,
-        "components": report.components,
-        "isolated": report.isolated,
-        "degree_quantiles": list(report.degree_quantiles),
-        "weight_quantiles": list(report.weight_quantiles),
-        "agreement": [a for a in report.agreement if np.isfinite(a)] if report.agreement else [],
-    }
-    classifier = fitted.classifier
-    result["families"] = {name: round(share, 6) for name, share in classifier.family_shares_.items()}
-    result["filter_importance"] = {name: round(lost, 6) for name, lost in classifier.filter_importance_.items()}
-    result["settings"] = plain(fitted.classifier.get_params())
-    result["seconds"] = {stage: round(spent, 3) for stage, spent in fitted.seconds.items()}
-    result["versions"] = {"sobgnn": sobgnn.__version__, "numpy": np.__version__}
-    if fitted.search is not None:
-        result["search"] = fitted.search
-    return result
-
-
-def confusion(true: npt.NDArray[Any], predicted: npt.NDArray[Any], classes: int) -> npt.NDArray[np.int64]:
-    """Counts [true class, predicted class]."""
-    flat = np.bincount(true * classes + predicted, minlength=classes * classes)
-    return flat.reshape(classes, classes).astype(np.int64)
-
-
-def wilson_interval(right: int, total: int) -> list[float]:
-    """The 95 % score interval of a share, which stays within [0, 1]."""
-    z = 1.959964
-    share = right / total
-    center = (share + z * z / (2 * total)) / (1 + z * z / total)
-    half = z * np.sqrt(share * (1 - share) / total + z * z / (4 * total * total)) / (1 + z * z / total)
-    return [float(center - half), float(center + half)]
-
-
-def plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings that JSON can hold; anything else by its repr."""
-    return {
-        name: value if isinstance(value, str | int | float | bool | tuple | None) else repr(value)
-        for name, value in sorted(settings.items())
-        if not callable(value)
-    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -18,8 +18,9 @@ def write_predictions(
     ids: npt.NDArray[Any] | None,
     *,
     header: bool,
+    extra: Mapping[str, Sequence[str]] | None = None,
 ) -> int:
-    """Append rows: row, id where there are ids, label, and ``probability_<class>`` for each class.
+    """Append rows: row, id where there are ids, label, columns of ``extra``, ``probability_<class>`` for each class.
 
     Text that a spreadsheet would run as a formula gets ' before it; returns in how many cells.
     """
@@ -32,6 +33,7 @@ def write_predictions(
         safe = [neutral(value) for value in values]
         count += sum(a is not b for a, b in zip(safe, values, strict=True))
         columns[name] = pl.Series(safe, dtype=pl.String)
+    columns |= {name: pl.Series(list(values), dtype=pl.String) for name, values in (extra or {}).items()}
     for index, name in enumerate(classes):
         columns[f"probability_{name}"] = probability[:, index].astype(np.float64)
     pl.DataFrame(columns).write_csv(file, include_header=header, float_precision=6)

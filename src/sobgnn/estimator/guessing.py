@@ -1,0 +1,99 @@
+"""Whether out-of-fold predictions are better than guessing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+Outcome = Literal["better", "guessing", "unknown"]
+# p-values up to which predictions are better than guessing, and from which they are not; between, labels are too few to
+# say. The first is strict: folds share labels, so chance repeats itself over them more often than the p-value says.
+BETTER_LEVEL, GUESSING_LEVEL = 5e-4, 5e-3
+# Labels below which a test that does not pass says nothing.
+LEAST_LABELS = 20
+_PERMUTATIONS, _BLOCK = 10_000, 1_000_000
+# Labels from which the normal distribution stands for the permutations.
+_MANY_LABELS = 1000
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether predictions are better than guessing.
+
+    Attributes:
+        outcome: ``"better"``, ``"guessing"``, or ``"unknown"`` where labels are too few, or of one class, to say.
+        accuracy: Share of labels that are predicted; NaN without labels, as the next two.
+        majority: Share of the most frequent class, the accuracy of the best constant guess.
+        balanced: Mean recall over the classes that have labels.
+        p_value: Chance of a score at least as good where labels have nothing to do with predictions.
+    """
+
+    outcome: Outcome
+    accuracy: float
+    majority: float
+    balanced: float
+    p_value: float
+
+
+def judge(codes: npt.NDArray[np.int64], probability: npt.NDArray[np.floating], seed: int = 0) -> Verdict:
+    r"""Compare predictions with the same predictions of labels in random order.
+
+    .. math:: s(y) = \frac{1}{L} \sum_l \left( [\arg\max_c p_{lc} = y_l] + p_{l y_l} \right)
+
+    The p-value is the share of permutations of the labels y whose score s is at least that of the labels as they are. A
+    constant guess, whichever it is, has the same score under every permutation, so that it never passes.
+
+    Args:
+        codes: int64 [L], labels.
+        probability: [L, C], predicted while each label was held out.
+        seed: Of the permutations.
+    """
+    total = len(codes)
+    if not total:
+        return Verdict("unknown", float("nan"), float("nan"), float("nan"), 1.0)
+    classes = probability.shape[1]
+    counts = np.bincount(codes, minlength=classes)
+    predicted = probability.argmax(axis=1)
+    right = predicted == codes
+    recall = np.bincount(codes, right, minlength=classes)[counts > 0] / counts[counts > 0]
+    score = np.asarray(probability, dtype=np.float64) + np.eye(classes)[predicted]
+    p_value = _normal(score, codes, counts) if total >= _MANY_LABELS else _permuted(score, codes, seed)
+    outcome: Outcome = "guessing"
+    if p_value <= BETTER_LEVEL:
+        outcome = "better"
+    elif p_value < GUESSING_LEVEL or total < LEAST_LABELS or np.count_nonzero(counts) < 2:
+        outcome = "unknown"
+    return Verdict(outcome, float(right.mean()), float(counts.max() / total), float(recall.mean()), p_value)
+
+
+def _permuted(score: npt.NDArray[np.float64], codes: npt.NDArray[np.int64], seed: int) -> float:
+    """The share of permutations whose sum of scores is at least that of the codes as they are."""
+    generator = np.random.default_rng(seed)
+    rows = np.arange(len(codes))
+    own = score[rows, codes].sum()
+    reached, size = 1, max(1, _BLOCK // len(codes))
+    for start in range(0, _PERMUTATIONS, size):
+        block = np.tile(codes, (min(size, _PERMUTATIONS - start), 1))
+        drawn = score[rows, generator.permuted(block, axis=1)].sum(axis=1)
+        reached += int((drawn >= own - 1e-9).sum())
+    return reached / (_PERMUTATIONS + 1)
+
+
+def _normal(score: npt.NDArray[np.float64], codes: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> float:
+    """The same for many labels, from the mean and the variance of the sum under permutations (Hoeffding 1951)."""
+    from scipy.stats import norm
+
+    total = len(codes)
+    share = counts / total
+    mean_of_row = score @ share
+    mean_of_class = score.mean(axis=0)
+    mean = float(mean_of_row.mean())
+    centered = score - mean_of_row[:, None] - mean_of_class[None] + mean
+    variance = float((np.square(centered) @ counts).sum() / (total - 1))
+    gain = float(score[np.arange(total), codes].sum()) - total * mean
+    if variance <= 1e-12 * total:
+        return 1.0
+    return float(norm.sf(gain / np.sqrt(variance)))

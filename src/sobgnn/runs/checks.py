@@ -1,0 +1,100 @@
+"""What a run says of each prediction besides its label: accept or review, and whether a new point is far from all."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sobgnn.estimator.acceptance import Acceptance, find_acceptance
+from sobgnn.estimator.priors import shift_priors
+from sobgnn.runs.run import Fitted
+from sobgnn.runtime.files import write_text
+
+FILE = "checks.json"
+# A new point is far where its nearest training point is farther than this many times the distance that 99 % of the
+# training points have to theirs.
+_FAR, _SHARE = 1.5, 0.99
+
+
+@dataclass(frozen=True)
+class Checks:
+    """What is checked of each prediction.
+
+    Attributes:
+        acceptance: Which predictions are accepted; ``None``: that was not asked for.
+        far: Distance to the nearest training point above which a new point is far from all; ``None``: not known.
+    """
+
+    acceptance: Acceptance | None = None
+    far: float | None = None
+
+    def columns(
+        self,
+        confidence: npt.NDArray[np.floating],
+        nearest: npt.NDArray[np.floating] | None = None,
+        given: npt.NDArray[np.bool_] | None = None,
+    ) -> dict[str, list[str]]:
+        """Columns for predictions [M] of this confidence: ``decision`` (accept, review) and, for new points, ``far``.
+
+        A prediction for a point that is far from all training points is never accepted; a label that was given is.
+
+        Args:
+            confidence: [M].
+            nearest: Distance of each new point to the nearest training point, [M].
+            given: bool [M], whether the label was given and not predicted.
+        """
+        made: dict[str, list[str]] = {}
+        distant = np.zeros(len(confidence), dtype=bool)
+        if nearest is not None and self.far is not None:
+            distant = np.asarray(nearest > self.far)
+            made["far"] = np.where(distant, "far", "").tolist()
+        if self.acceptance is not None:
+            taken = self.acceptance.accepts(confidence) & ~distant
+            taken = taken if given is None else taken | given
+            made = {"decision": np.where(taken, "accept", "review").tolist(), **made}
+        return made
+
+    def write(self, folder: Path) -> None:
+        """Write ``checks.json`` into a run folder."""
+        accept = None if self.acceptance is None else asdict(self.acceptance)
+        write_text(folder / FILE, json.dumps({"format": 1, "accept": accept, "far": self.far}, indent=1))
+
+    @classmethod
+    def read(cls, folder: Path) -> Checks:
+        """What :meth:`write` wrote; nothing is checked where the folder has no such file."""
+        file = folder / FILE
+        if not file.exists():
+            return cls()
+        try:
+            content = json.loads(file.read_text(encoding="utf-8"))
+            acceptance = None if content["accept"] is None else Acceptance(**content["accept"])
+            far = None if content["far"] is None else float(content["far"])
+            numbers = [acceptance.target, acceptance.threshold or 0.0] if acceptance is not None else []
+            if not all(math.isfinite(float(value)) for value in [*numbers, far or 0.0]):
+                raise ValueError("a number is not finite")
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+            raise ValueError(f"{file} is damaged. Fit the run again.") from None
+        return cls(acceptance, far)
+
+
+def checks_of(fitted: Fitted) -> Checks:
+    """Accept or review where the run asks for it, and the distance above which new points are far."""
+    classifier = fitted.classifier
+    acceptance = None
+    if fitted.accept is not None:
+        probability = classifier.out_of_fold_probabilities_
+        judged = np.isfinite(probability).all(axis=1)
+        # As predictions are: under the class frequencies that were assumed for all points.
+        shown: Any = shift_priors(probability[judged], classifier.predictor_.ratio)
+        right = shown.argmax(axis=1) == classifier.labelled_codes_[judged]
+        free = fitted.confidence[fitted.given == -1]
+        acceptance = find_acceptance(shown.max(axis=1, initial=0), right, fitted.accept, free)
+    spacing = classifier.predictor_.spacing()
+    far = None if spacing is None else _FAR * float(np.quantile(spacing, _SHARE))
+    return Checks(acceptance, far if far else None)

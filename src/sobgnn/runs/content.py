@@ -1,0 +1,52 @@
+"""What a person sees of a row: a few columns, a few words of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sobgnn.tables import Encoding, Table
+
+_COLUMNS, _LENGTH = 4, 120
+# A text from this length is worth reading before numbers are.
+_SENTENCE = 20
+
+
+def row_name(table: Table, row: int) -> str:
+    """The row's id, or its number from 0."""
+    return str(table.ids[row]) if table.ids is not None else f"row {row}"
+
+
+def row_content(table: Table, row: int, importance: Mapping[str, float] | None = None) -> dict[str, str]:
+    """A few columns of a row, shortened: those that matter most first, else long texts first, then as in the file.
+
+    Args:
+        table: The run's.
+        row: From 0.
+        importance: Columns that matter, by name.
+    """
+    image = "image" if table.encoding.pictures is not None else None
+    cells = {name: " ".join(text.split()) for name, text in table.content(row).items()}
+    cells = {name: text for name, text in cells.items() if text and name not in (table.encoding.id, image)}
+    weight = importance or {}
+
+    def rank(name: str) -> tuple[float, bool]:
+        return -weight.get(name, 0.0), len(cells[name]) < _SENTENCE
+
+    shown = sorted(cells, key=rank)[:_COLUMNS]
+    return {name: _short(cells[name]) for name in shown}
+
+
+def picture_path(table: Table, row: int) -> str | None:
+    """Where the row's picture is, for a table of pictures."""
+    return table.content(row).get("image") if table.encoding.pictures is not None else None
+
+
+def column_slices(encoding: Encoding) -> dict[str, slice] | None:
+    """Which features came from each column of the file; ``None`` for arrays, whose features have no names."""
+    if encoding.encoder is None:
+        return None
+    return {block.name: slice(block.start, block.stop) for block in encoding.encoder.blocks_}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LENGTH else text[: _LENGTH - 1].rstrip() + "…"

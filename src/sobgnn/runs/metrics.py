@@ -1,0 +1,159 @@
+"""What is measured of a run, in plain values: metrics.json, and what the terminal and the report say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sobgnn.estimator.acceptance import Acceptance
+from sobgnn.estimator.guessing import judge
+from sobgnn.runs.content import row_name
+from sobgnn.runs.run import Fitted
+
+# Classes are uneven where the largest is this many times as frequent as the mean.
+_UNEVEN = 1.5
+# Suggested rows that are named on the terminal; the report lists more.
+_NAMED = 5
+
+
+def metrics(fitted: Fitted, acceptance: Acceptance | None = None) -> dict[str, Any]:
+    """What was measured, in plain values that JSON holds.
+
+    ``held_out`` is on given labels while each was held out; ``accuracy``, ``accuracy_interval``, ``majority_share`` and
+    ``confusion`` on labels that training never saw, where ``--labels`` hid some.
+
+    Args:
+        fitted: The run.
+        acceptance: Which predictions are accepted, where that was asked for.
+    """
+    import sobgnn
+
+    table, hidden, classifier = fitted.table, fitted.hidden, fitted.classifier
+    count, features = table.X.shape
+    result: dict[str, Any] = {
+        "data": fitted.name,
+        "rows": int(count),
+        "features": int(features),
+        "classes": list(table.classes),
+        "labels_given": int((fitted.given != -1).sum()),
+        "labels_hidden": int(hidden.sum()),
+        "complete": fitted.complete,
+        "held_out": held_out(fitted),
+        "notes": list(table.notes),
+        "suspects": len(classifier.suspects()),
+        "suggested": [row_name(table, int(row)) for row in suggested_rows(fitted, _NAMED)],
+    }
+    if hidden.any():
+        right = fitted.predicted[hidden] == table.codes[hidden]
+        result["accuracy"] = float(right.mean())
+        result["accuracy_interval"] = wilson_interval(int(right.sum()), int(right.size))
+        result["majority_share"] = float(np.bincount(table.codes[hidden]).max() / hidden.sum())
+        result["confusion"] = confusion(table.codes[hidden], fitted.predicted[hidden], len(table.classes)).tolist()
+    if acceptance is not None:
+        result["accept"] = accepted(fitted, acceptance)
+    report = classifier.graph_.describe(table.codes)
+    result["graph"] = {
+        "nodes": report.nodes,
+        "edges": report.edges,
+        "components": report.components,
+        "isolated": report.isolated,
+        "degree_quantiles": list(report.degree_quantiles),
+        "weight_quantiles": list(report.weight_quantiles),
+        "agreement": [a for a in report.agreement if np.isfinite(a)] if report.agreement else [],
+    }
+    result["families"] = {name: round(share, 6) for name, share in classifier.family_shares_.items()}
+    result["filter_importance"] = {name: round(lost, 6) for name, lost in classifier.filter_importance_.items()}
+    result["settings"] = plain(classifier.get_params())
+    result["seconds"] = {stage: round(spent, 3) for stage, spent in fitted.seconds.items()}
+    result["versions"] = {"sobgnn": sobgnn.__version__, "numpy": np.__version__}
+    if fitted.search is not None:
+        result["search"] = fitted.search
+    return result
+
+
+def suggested_rows(fitted: Fitted, most: int) -> npt.NDArray[np.int64]:
+    """Rows whose labels would help most, best first; empty where every row is labeled."""
+    free = int((fitted.given == -1).sum())
+    if not free:
+        return np.zeros(0, np.int64)
+    return np.asarray(fitted.classifier.suggest(min(most, free)), dtype=np.int64)
+
+
+def held_out(fitted: Fitted) -> dict[str, Any]:
+    """How good predictions of the given labels are while these are held out, and whether that is a guess.
+
+    ``labels`` counts them; where it is 0 only ``verdict`` is there besides. ``uneven`` says whether balanced accuracy
+    tells more than accuracy does. ``confusion`` is [given, predicted] by the table's classes.
+    """
+    classifier, own = fitted.classifier, fitted.own_codes
+    judged = np.isfinite(classifier.out_of_fold_probabilities_).all(axis=1)
+    probability = classifier.out_of_fold_probabilities_[judged]
+    codes, predicted = own[classifier.labelled_codes_[judged]], own[probability.argmax(axis=1)]
+    classes = len(fitted.table.classes)
+    verdict = judge(classifier.labelled_codes_[judged], probability)
+    if not len(codes):
+        return {"labels": 0, "verdict": verdict.outcome}
+    counts = confusion(codes, predicted, classes)
+    have = counts.sum(axis=1)
+    return {
+        "labels": len(codes),
+        "verdict": verdict.outcome,
+        "accuracy": verdict.accuracy,
+        "interval": wilson_interval(int(np.trace(counts)), len(codes)),
+        "majority_share": verdict.majority,
+        "largest_class": fitted.table.classes[int(have.argmax())],
+        "balanced_accuracy": verdict.balanced,
+        "uneven": bool(verdict.majority * np.count_nonzero(have) >= _UNEVEN),
+        "p_value": verdict.p_value,
+        "confusion": counts.tolist(),
+        "never_predicted": [
+            fitted.table.classes[code] for code in np.flatnonzero((have > 0) & (counts.sum(axis=0) == 0)).tolist()
+        ],
+    }
+
+
+def accepted(fitted: Fitted, acceptance: Acceptance) -> dict[str, Any]:
+    """The threshold, what it was found on, and the share of rows without a given label that it accepts."""
+    free = fitted.given == -1
+    taken = acceptance.accepts(fitted.confidence) & free
+    result: dict[str, Any] = {
+        "target": acceptance.target,
+        "threshold": acceptance.threshold,
+        "labels": acceptance.labels,
+        "labels_accepted": acceptance.accepted,
+        "labels_wrong": acceptance.wrong,
+        "labels_needed": acceptance.needed,
+        "rows": int(free.sum()),
+        "rows_accepted": int(taken.sum()),
+    }
+    measured = taken & fitted.hidden
+    if measured.any():
+        result["hidden_accepted"] = int(measured.sum())
+        result["hidden_error"] = float((fitted.predicted[measured] != fitted.table.codes[measured]).mean())
+    return result
+
+
+def confusion(true: npt.NDArray[Any], predicted: npt.NDArray[Any], classes: int) -> npt.NDArray[np.int64]:
+    """Counts [true class, predicted class]."""
+    flat = np.bincount(true * classes + predicted, minlength=classes * classes)
+    return flat.reshape(classes, classes).astype(np.int64)
+
+
+def wilson_interval(right: int, total: int) -> list[float]:
+    """The 95 % score interval of a share, which stays within [0, 1]."""
+    z = 1.959964
+    share = right / total
+    center = (share + z * z / (2 * total)) / (1 + z * z / total)
+    half = z * np.sqrt(share * (1 - share) / total + z * z / (4 * total * total)) / (1 + z * z / total)
+    return [float(center - half), float(center + half)]
+
+
+def plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings that JSON can hold; anything else by its repr."""
+    return {
+        name: value if isinstance(value, str | int | float | bool | tuple | None) else repr(value)
+        for name, value in sorted(settings.items())
+        if not callable(value)
+    }

@@ -1,0 +1,101 @@
+"""Predictions of new points from a run, some rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sobgnn.runs.checks import Checks
+from sobgnn.tables import Batch, write_predictions
+
+# Rows of a file wait for one another up to this size, where a model answers many at once faster.
+_JOINED_BYTES = 2**28
+
+
+def predict_batches(
+    classifier: Any, batches: Iterator[Batch], file: Any, notes: list[str] | None = None, checks: Checks | None = None
+) -> Iterator[int]:
+    """Write predictions of each batch as it comes, yielding the number of rows done.
+
+    Args:
+        classifier: A fitted ``SobolevClassifier``.
+        batches: Rows in order.
+        file: Binary, for CSV.
+        notes: Gets sentences about what was found.
+        checks: What is said of each prediction besides its label.
+    """
+    checks = checks or Checks()
+    done = rows = taken = distant = formulas = 0
+    for batch in _joined(batches, classifier.predictor_.many):
+        count = batch.X.shape[0]
+        if not count:
+            continue
+        nearest = np.zeros(count, np.float32)
+        probability = classifier.predictor_(batch.X, nearest=nearest)
+        extra = checks.columns(probability.max(axis=1), nearest)
+        label = classifier.classes_[probability.argmax(axis=1)]
+        formulas += write_predictions(
+            file,
+            classifier.classes_.tolist(),
+            batch.first_row,
+            label,
+            probability,
+            batch.ids,
+            header=done == 0,
+            extra=extra,
+        )
+        taken += extra.get("decision", []).count("accept")
+        distant += extra.get("far", []).count("far")
+        rows += count
+        done = batch.first_row + count
+        yield done
+    if not done:
+        raise ValueError("The file has no rows, so there is nothing to predict.")
+    if notes is not None:
+        notes += _notes(checks, rows, taken, distant) + formula_notes(formulas)
+
+
+def formula_notes(count: int) -> list[str]:
+    """What is said of cells that were made harmless; nothing where there are none."""
+    if not count:
+        return []
+    return [f"Cells that a spreadsheet would run as formulas were written with ' before them: {count:,}."]
+
+
+def _notes(checks: Checks, rows: int, taken: int, distant: int) -> list[str]:
+    said = []
+    if checks.acceptance is not None:
+        said.append(
+            f"Accepted at {checks.acceptance.target:.4g}: {taken:,} of {rows:,} rows ({taken / rows:.1%}); the others "
+            "are to review."
+        )
+    if distant:
+        said.append(
+            f"Far from all training points, so that little is known of them: {distant:,} of {rows:,} rows, marked in "
+            "the column far."
+        )
+    return said
+
+
+def _joined(batches: Iterator[Batch], rows: int | None) -> Iterator[Batch]:
+    """The same rows, at least ``rows`` of them at a time as long as they are there and within ``_JOINED_BYTES``."""
+    waiting: list[Batch] = []
+    for batch in batches:
+        waiting.append(batch)
+        held = sum(part.X.shape[0] for part in waiting)
+        if rows is None or held >= rows or 4 * held * batch.X.shape[1] >= _JOINED_BYTES:
+            yield _as_one(waiting)
+            waiting = []
+    if waiting:
+        yield _as_one(waiting)
+
+
+def _as_one(parts: list[Batch]) -> Batch:
+    if len(parts) == 1:
+        return parts[0]
+    stack: Any = sp.vstack if sp.issparse(parts[0].X) else np.concatenate
+    ids = [part.ids for part in parts if part.ids is not None]
+    return Batch(parts[0].first_row, stack([part.X for part in parts]), np.concatenate(ids) if ids else None)

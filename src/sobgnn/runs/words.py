@@ -1,0 +1,100 @@
+"""What a person needs to know of a run, in sentences: how good it is, what was not used, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+GUESSING = "No better than guessing"
+
+
+def is_guessing(measured: dict[str, Any]) -> bool:
+    """Whether out-of-fold labels say that predictions are no better than guessing."""
+    return bool(measured["held_out"]["verdict"] == "guessing")
+
+
+def quality(measured: dict[str, Any]) -> list[str]:
+    """How good the predictions probably are. ``measured`` is what ``metrics`` gives."""
+    held, said = measured["held_out"], []
+    if not held["labels"]:
+        said.append(
+            "How good it is, is not known: no class has 3 labels, so none could be held out. Label at least 3 rows of "
+            "each class."
+        )
+    else:
+        low, high = held["interval"]
+        score = f"{held['accuracy']:.1%} of {held['labels']:,} labels, each predicted while it was held out"
+        score += f" (95% interval {low:.1%} to {high:.1%})"
+        constant = f"the largest class, {held['largest_class']!r}, has {held['majority_share']:.1%}"
+        if held["verdict"] == "guessing":
+            said.append(f"{GUESSING}: right for {score}; {constant}. Do not rely on these predictions.")
+        elif held["verdict"] == "unknown":
+            said.append(f"Too few labels to say whether this is better than guessing: right for {score}; {constant}.")
+        else:
+            said.append(f"Probably right for {score}; {constant}.")
+        if held["uneven"]:
+            balanced = held["balanced_accuracy"]
+            said.append(f"Classes are uneven: the mean recall of the classes (balanced accuracy) is {balanced:.1%}.")
+        if held["never_predicted"]:
+            said.append(f"Never predicted, which accuracy hides: {_listed(held['never_predicted'])}.")
+    if "accuracy" in measured:
+        low, high = measured["accuracy_interval"]
+        said.append(
+            f"Right for {measured['accuracy']:.1%} of {measured['labels_hidden']:,} hidden labels "
+            f"(95% interval {low:.1%} to {high:.1%}); the largest class has {measured['majority_share']:.1%}."
+        )
+    if "accept" in measured:
+        said.append(_accepted(measured["accept"]))
+    if not measured["complete"]:
+        said.append("Training was stopped by hand: this is the best so far.")
+    return said
+
+
+def _accepted(accept: dict[str, Any]) -> str:
+    target = f"{accept['target']:.4g}"
+    if accept["threshold"] is None:
+        why = (
+            f"at least {accept['labels_needed']:,} labels are needed, and {accept['labels']:,} were held out"
+            if accept["labels"] < accept["labels_needed"]
+            else f"on {accept['labels']:,} out-of-fold labels no confidence is right that often for certain"
+        )
+        return f"Accepted at {target}: none, all rows are to review; {why}."
+    share = accept["rows_accepted"] / max(1, accept["rows"])
+    said = (
+        f"Accepted at {target}: {accept['rows_accepted']:,} of {accept['rows']:,} rows without a label ({share:.1%}), "
+        f"those of confidence {accept['threshold']:.3f} and more; the others are to review."
+    )
+    if "hidden_error" in accept:
+        said += f" Of {accept['hidden_accepted']:,} accepted hidden labels {accept['hidden_error']:.1%} are wrong."
+    return said
+
+
+def next_steps(measured: dict[str, Any], suggested: Sequence[str] = ()) -> list[str]:
+    """What to do next. ``suggested`` names rows worth a label, best first."""
+    held, said = measured["held_out"], []
+    free = measured["rows"] - measured["labels_given"]
+    if held["verdict"] == "guessing":
+        said.append(
+            "Look whether the columns can decide the label at all, and whether labels and rows belong together; then "
+            "label more rows."
+        )
+    elif measured["suspects"]:  # where predictions are guesses, what they contradict says nothing
+        number = measured["suspects"]
+        said.append(f"Check {number:,} given {'label that looks' if number == 1 else 'labels that look'} wrong.")
+    if free and suggested:
+        said.append(f"Label {', '.join(suggested)}: these labels would help most.")
+    elif not free and not measured["labels_hidden"]:
+        said.append(
+            "Every row is labeled: `sobgnn predict` labels new ones; --labels 0.1 hides most and measures on them."
+        )
+    lopsided = held.get("uneven") and held["balanced_accuracy"] < held["accuracy"] - 0.1
+    if (held.get("never_predicted") or lopsided) and measured["settings"].get("class_weight") is None:
+        said.append("Try --class-weight balanced, which lets rare classes count as much as common ones.")
+    if free and held["verdict"] == "better" and "accept" not in measured:
+        said.append("--accept 0.95 marks the predictions that need no look.")
+    return said
+
+
+def _listed(names: Sequence[Any], most: int = 5) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,3 @@
+from tests.protocol.conftest import folder, toy
+
+__all__ = ["folder", "toy"]

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from sobgnn.estimator import guessing
+from sobgnn.estimator.guessing import judge
+
+
+def score(codes, probability):
+    rows = np.arange(len(codes))
+    return ((probability.argmax(axis=1) == codes) + probability[rows, codes]).mean()
+
+
+def drawn(count, classes, strength, seed=0):
+    generator = np.random.default_rng(seed)
+    codes = generator.integers(0, classes, count)
+    logits = strength * np.eye(classes)[codes] + generator.normal(size=(count, classes))
+    return codes, np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+
+
+def test_the_p_value_is_the_share_of_permutations_that_score_as_well():
+    codes, probability = drawn(6, 3, 1.0, seed=3)
+    every = [score(np.array(order), probability) for order in itertools.permutations(codes)]
+    exact = np.mean(np.array(every) >= score(codes, probability) - 1e-12)
+    assert judge(codes, probability).p_value == pytest.approx(exact, abs=0.02)
+
+
+def test_knowledge_is_better_and_noise_is_guessing():
+    for seed in range(5):
+        assert judge(*drawn(60, 4, 2.0, seed)).outcome == "better"
+        codes, probability = drawn(60, 4, 2.0, seed)
+        verdict = judge(np.random.default_rng(seed).permutation(codes), probability)
+        assert verdict.outcome == "guessing"
+        assert verdict.p_value > guessing.GUESSING_LEVEL
+
+
+@pytest.mark.parametrize("constant", [0, 1])
+def test_a_constant_guess_never_passes_however_large_its_class(constant):
+    codes = np.repeat([0, 1], [95, 5])
+    probability = np.tile([0.9, 0.1] if constant == 0 else [0.2, 0.8], (100, 1))
+    verdict = judge(codes, probability)
+    assert verdict.outcome == "guessing"
+    assert verdict.p_value == 1
+    assert verdict.majority == 0.95
+    assert verdict.balanced == 0.5
+
+
+def test_a_rare_class_that_is_found_is_better_than_guessing_though_accuracy_hardly_shows_it():
+    codes = np.repeat([0, 1], [190, 10])
+    probability = np.where(codes == 1, 0.6, 0.1)[:, None] * [-1, 1] + [1, 0]
+    assert judge(codes, probability).outcome == "better"
+
+
+def test_few_labels_or_one_class_cannot_tell():
+    codes, probability = drawn(8, 2, 0.0)
+    assert judge(codes, probability).outcome == "unknown"
+    assert judge(np.zeros(50, np.int64), np.tile([0.7, 0.3], (50, 1))).outcome == "unknown"
+    assert judge(np.zeros(0, np.int64), np.zeros((0, 2))).outcome == "unknown"
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.08])
+def test_for_many_labels_the_normal_distribution_stands_for_permutations(monkeypatch, strength):
+    codes, probability = drawn(1500, 3, strength, seed=1)
+    near = judge(codes, probability).p_value
+    monkeypatch.setattr(guessing, "_MANY_LABELS", 10**9)
+    assert near == pytest.approx(judge(codes, probability).p_value, abs=0.02)

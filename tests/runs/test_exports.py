@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from sobgnn.runs.checks import checks_of
+from sobgnn.runs.exports import FORMATS, check_formats, export
+from sobgnn.tables import read_table
+from tests.fitted_runs import fitted_run
+
+
+@pytest.fixture
+def written(tmp_path):
+    lines = [f"n{i},{i * 0.25},{'red' if i % 3 else 'blue'},{'xyz'[i % 3] if i % 2 else ''}" for i in range(90)]
+    (tmp_path / "t.csv").write_text("id,height,color,label\n" + "\n".join(lines) + "\n")
+    fitted = fitted_run(table=read_table(tmp_path / "t.csv", None, None, []), labels=None, accept=0.5)
+    export(tmp_path, fitted, checks_of(fitted), list(FORMATS))
+    return tmp_path, fitted
+
+
+def test_parquet_and_json_lines_hold_the_predictions(written):
+    folder, fitted = written
+    table = pl.read_parquet(folder / "predictions.parquet")
+    lines = [json.loads(line) for line in (folder / "predictions.jsonl").read_text().splitlines()]
+    assert table["label"].to_list() == [line["label"] for line in lines] == fitted.classifier.transduction_.tolist()
+    assert table["id"][7] == lines[7]["id"] == "n7"
+    assert table["given"].to_list() == [line["given"] for line in lines] == (fitted.given != -1).tolist()
+    assert table["decision"].to_list() == [line["decision"] for line in lines]
+    columns = [f"probability_{name}" for name in fitted.classifier.classes_]
+    np.testing.assert_allclose(table[columns].to_numpy(), fitted.classifier.label_distributions_, atol=1e-6)
+    np.testing.assert_allclose([list(line["probabilities"].values()) for line in lines],
+                               fitted.classifier.label_distributions_, atol=1e-6)  # fmt: skip
+
+
+def test_label_studio_gets_given_labels_as_annotations_and_others_as_predictions(written):
+    folder, fitted = written
+    tasks = json.loads((folder / "label-studio.json").read_text())
+    assert [task["data"]["row"] for task in tasks] == list(range(90))
+    assert tasks[4]["data"]["height"] == "1.0"
+    assert "color: red" in tasks[4]["data"]["text"]
+    for row, task in enumerate(tasks):
+        given = fitted.given[row] != -1
+        assert ("annotations" in task) == given == ("predictions" not in task)
+        result = (task["annotations"] if given else task["predictions"])[0]["result"][0]
+        assert result["type"] == "choices"
+        assert result["value"] == {"choices": [str(fitted.classifier.transduction_[row])]}
+
+
+def test_an_unknown_format_is_refused():
+    check_formats(["parquet", "jsonl", "label-studio"])
+    with pytest.raises(ValueError, match="--export must be one of parquet, jsonl, label-studio, but got 'xml'"):
+        check_formats(["xml"])

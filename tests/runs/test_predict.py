@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+
+import numpy as np
+import polars as pl
+import pytest
+import scipy.sparse as sp
+
+from sobgnn.estimator.acceptance import Acceptance
+from sobgnn.runs import predict as run_predict
+from sobgnn.runs.checks import Checks
+from sobgnn.tables import Batch
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_rows_of_a_file_wait_until_there_are_many(make, monkeypatch):
+    rows = np.arange(22, dtype=np.float32).reshape(11, 2)
+    ids = np.arange(11).astype(str).astype(object)
+
+    def batches():
+        for start in (0, 3, 6, 9):
+            yield Batch(start, make(rows[start : start + 3]), ids[start : start + 3])
+
+    def sizes(many):
+        parts = list(run_predict._joined(batches(), many))
+        X = np.concatenate([part.X.toarray() if sp.issparse(part.X) else part.X for part in parts])
+        np.testing.assert_array_equal(X, rows)
+        np.testing.assert_array_equal(np.concatenate([part.ids for part in parts]), ids)
+        return [(part.first_row, part.X.shape[0]) for part in parts]
+
+    assert sizes(None) == sizes(2) == [(0, 3), (3, 3), (6, 3), (9, 2)]
+    assert sizes(5) == [(0, 6), (6, 5)]
+    assert sizes(100) == [(0, 11)]
+    monkeypatch.setattr(run_predict, "_JOINED_BYTES", 32)
+    assert sizes(100) == [(0, 6), (6, 5)]
+
+
+class KnownPredictor:
+    """Two classes; a point's first feature is the probability of the second, its other one the distance."""
+
+    many = None
+
+    def __call__(self, X, nearest):
+        nearest[:] = X[:, 1]
+        return np.column_stack([1 - X[:, 0], X[:, 0]])
+
+
+def predicted(checks, X):
+    file, notes = io.BytesIO(), []
+    classifier = SimpleNamespace(classes_=np.array(["a", "b"], dtype=object), predictor_=KnownPredictor())
+    list(run_predict.predict_batches(classifier, iter([Batch(0, X, None)]), file, notes, checks))
+    return pl.read_csv(file.getvalue()), notes
+
+
+def test_new_points_are_accepted_by_the_runs_threshold_and_never_where_they_are_far():
+    X = np.array([[0.99, 0.1], [0.7, 0.1], [0.01, 0.2], [0.99, 9.0]], np.float32)
+    checks = Checks(Acceptance(0.95, 0.9, 100, 60, 1, 59), far=2.0)
+    found, notes = predicted(checks, X)
+    assert found["label"].to_list() == ["b", "b", "a", "b"]
+    assert found["decision"].to_list() == ["accept", "review", "accept", "review"]
+    assert found["far"].to_list() == ["", "", "", "far"]
+    assert "2 of 4 rows (50.0%)" in notes[0]
+    assert "1 of 4 rows" in notes[1]
+
+
+def test_without_accept_there_is_no_decision():
+    found, notes = predicted(Checks(), np.array([[0.99, 0.1]], np.float32))
+    assert found.columns == ["row", "label", "probability_a", "probability_b"]
+    assert notes == []

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from sobgnn.runs.checks import checks_of
+from sobgnn.runs.metrics import metrics
+from sobgnn.runs.words import next_steps, quality
+from tests.fitted_runs import fitted_run
+
+
+def held(**changes):
+    base = metrics(fitted_run(labels=None))
+    return base | {"held_out": base["held_out"] | changes}
+
+
+def test_the_first_sentence_is_how_good_it_is_with_its_interval_beside_the_largest_class():
+    said = quality(held(accuracy=0.9, interval=[0.85, 0.94], labels=150, majority_share=0.4, largest_class="ash"))
+    assert said[0] == (
+        "Probably right for 90.0% of 150 labels, each predicted while it was held out (95% interval 85.0% to 94.0%); "
+        "the largest class, 'ash', has 40.0%."
+    )
+
+
+def test_guessing_is_said_in_these_words_and_too_few_labels_too():
+    assert quality(held(verdict="guessing"))[0].startswith("No better than guessing: ")
+    assert quality(held(verdict="unknown"))[0].startswith(
+        "Too few labels to say whether this is better than guessing: "
+    )
+    assert "is not known" in quality(held(labels=0, verdict="unknown"))[0]
+    assert not any("guessing" in line for line in quality(held(verdict="better")))
+
+
+def test_uneven_classes_are_said_with_balanced_accuracy_and_a_class_that_is_never_predicted():
+    said = " ".join(quality(held(uneven=True, balanced_accuracy=0.55, never_predicted=["rare"])))
+    assert "(balanced accuracy) is 55.0%" in said
+    assert "Never predicted, which accuracy hides: 'rare'." in said
+    assert any("--class-weight balanced" in line for line in next_steps(held(never_predicted=["rare"])))
+
+
+def test_a_threshold_that_labels_do_not_support_is_said_with_the_reason():
+    fitted = fitted_run(points=100, labels=0.3, accept=0.99)
+    measured = metrics(fitted, checks_of(fitted).acceptance)
+    assert "Accepted at 0.99: none, all rows are to review; at least " in " ".join(quality(measured))
+    fitted = fitted_run(points=600, labels=0.3, accept=0.8)
+    measured = metrics(fitted, checks_of(fitted).acceptance)
+    assert f"Accepted at 0.8: {measured['accept']['rows_accepted']:,} of 420 rows" in " ".join(quality(measured))
+
+
+def test_next_steps_name_rows_and_suspects():
+    measured = metrics(fitted_run(suspects=3))
+    assert measured["suspects"] > 1
+    said = next_steps(measured, ["row 3", "row 5"])
+    assert "Label row 3, row 5: these labels would help most." in said
+    assert any(line.startswith(f"Check {measured['suspects']:,} given label") for line in said)
