@@ -53,9 +53,9 @@ def test_shares_that_are_given_are_taken_and_checked():
 def test_labels_chosen_class_by_class_are_told_from_labels_drawn_at_random():
     def of(*counts):
         codes = np.repeat(np.arange(len(counts)), counts)
-        return Labels(np.arange(len(codes)), codes, np.ones(len(codes)), np.full(len(codes), -1), len(counts))
+        return chosen_by_class(codes, len(counts))
 
-    assert chosen_by_class(of(5, 5))
-    assert chosen_by_class(of(20, 20, 20, 3))
-    assert not chosen_by_class(of(200, 14))
-    assert not chosen_by_class(of(300, 100, 40, 7))
+    assert of(5, 5)
+    assert of(20, 20, 20, 3)
+    assert not of(200, 14)
+    assert not of(300, 100, 40, 7)

@@ -16,7 +16,7 @@ from sobgnn import SobolevOperators, SSobGNN
     [
         {"norm": "batch_norm"},
         {"norm": "layer_norm", "act": "elu"},
-        {"norm": nn.LayerNorm, "act": torch.tanh},
+        pytest.param({"norm": nn.LayerNorm, "act": torch.tanh}, id="callables"),
         {"jk": "cat"},
         {"jk": "max"},
         {"jk": "lstm"},

@@ -25,7 +25,7 @@ from sobgnn.estimator.fit import Fit, Hook, Teller, fit_families, refit_families
 from sobgnn.estimator.labels import Labels, class_weights, encode_labels, with_folds
 from sobgnn.estimator.placing import Attaching, Maps, as_tensor, given_graph, neighbor_graph, view_of
 from sobgnn.estimator.predictor import Predictor
-from sobgnn.estimator.priors import decide_priors, learnt_frequencies, shift_priors
+from sobgnn.estimator.priors import chosen_by_class, decide_priors, learnt_frequencies, shift_priors
 from sobgnn.estimator.problem import GIVEN, NEIGHBORS, Problem, View
 from sobgnn.estimator.scaling import ScaleOption, Scales, decide_scales
 from sobgnn.estimator.settings import Networks, check_settings
@@ -72,7 +72,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         n_members: Networks per family, of which four hold out a fold each.
         smoothing: Strength in [0, 1) of smoothing probabilities over the graph; ``"auto"`` decides for each family.
         class_weight: What a class's probability is multiplied by: ``None``, ``"balanced"`` (inversely to its number of
-            labels) or numbers by class. Every class counts alike in training.
+            labels) or numbers by class.
         class_priors: How common classes are among all points: ``None`` takes each class's share of the labels, a dict
             gives shares by class, ``"auto"`` estimates them where labels were chosen class by class (see
             :func:`~sobgnn.estimator.priors.chosen_by_class`) and takes their shares elsewhere.
@@ -234,8 +234,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 problem.seed, ranks, tell,
             )  # fmt: skip
         given = codes[codes >= 0]
-        # Every class counts alike in training; how common it is, is decided afterwards.
-        weight = class_weights("balanced", self.classes_, given)[given]
+        # Where labels were chosen class by class, their numbers say nothing: every class counts alike in training.
+        even = "balanced" if chosen_by_class(given, len(self.classes_)) else None
+        weight = class_weights(even, self.classes_, given)[given]
         self._odds = class_weights(self.class_weight, self.classes_, given)
         labels = with_folds(codes, weight, len(self.classes_), np.random.default_rng([problem.seed, 1]))
         before = self._decided(labels)

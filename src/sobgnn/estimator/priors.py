@@ -32,13 +32,13 @@ def learnt_frequencies(labels: Labels) -> _Array:
     return np.asarray(counts / counts.sum())
 
 
-def chosen_by_class(labels: Labels) -> bool:
-    """Whether labels look chosen class by class, a number of each, instead of drawn from the points at random.
+def chosen_by_class(codes: npt.NDArray[np.int64], classes: int) -> bool:
+    """Whether labels look as if a number had been chosen of each class, instead of points at random.
 
     That is the case where all classes have the same number, or, of three and more classes, at least half have nearly
     the largest number: then the number of a class's labels does not tell how common it is.
     """
-    counts = np.bincount(labels.codes, minlength=labels.classes)
+    counts = np.bincount(codes, minlength=classes)
     return bool(counts.min() == counts.max() or (len(counts) > 2 and np.mean(counts >= _FULL * counts.max()) >= 0.5))
 
 
@@ -84,7 +84,7 @@ def decide_priors(option: object, classes: npt.NDArray[Any], probabilities: _Arr
     if isinstance(option, str):
         if option != "auto":
             raise ValueError(f'`class_priors` must be "auto", None or a dict, but got {option!r}.')
-        if chosen_by_class(labels):
+        if chosen_by_class(labels.codes, labels.classes):
             learnt = learnt_frequencies(labels)
             return estimate_priors(probabilities, learnt) if labels.folds else learnt
         return label_frequencies(labels)
