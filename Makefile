@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+DOCS   := $(VENV)/.docs
 
-.PHONY: run test test-cpus lint bench dist clean
+.PHONY: run test test-cpus lint bench dist docs clean
 
 run: $(STAMP)
 	$(BIN)/sobgnn fit digits --labels 0.1
@@ -25,6 +26,15 @@ lint: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks
 
+# The site, in site/: open site/index.html. Nothing in it is loaded from elsewhere.
+docs: $(DOCS)
+	$(BIN)/python -m docs.draw_rooms
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean --quiet
+
+$(DOCS): $(STAMP)
+	$(BIN)/python -m pip install -qq --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
 # An sdist and, built from it, a wheel; the wheel is installed in a fresh environment and tried there.
 dist: $(STAMP)
 	BIN=$(BIN) .ci/dist
@@ -36,4 +46,4 @@ $(STAMP): pyproject.toml constraints.txt setup.py $(wildcard src/sobgnn/propagat
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info src/sobgnn/propagation/*.so
+	rm -rf $(VENV) build dist site src/*.egg-info src/sobgnn/propagation/*.so

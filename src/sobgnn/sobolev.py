@@ -28,6 +28,13 @@ def sparse_sobolev_term(graph: Graph, rho: int, epsilon: float, operator: Operat
     r"""The sparse Sobolev term :math:`(M + \epsilon I)^{(\rho)}`, float64 CSR [N, N].
 
     The power is entrywise (Hadamard). M is A, L = D - A or Δ = I - D^{-1/2} A D^{-1/2} by ``operator``.
+
+    Examples:
+        >>> import torch
+        >>> from sobgnn import Graph, sobolev
+        >>> pair = Graph.from_edges(torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.5, 0.5]))
+        >>> sobolev.sparse_sobolev_term(pair, rho=2, epsilon=1.0).toarray().tolist()  # L + I, squared entrywise
+        [[2.25, 0.25], [0.25, 2.25]]
     """
     check_order(rho)
     term = shift_diagonal(matrix_of(graph, operator), check_epsilon(epsilon))
@@ -58,6 +65,13 @@ def sobolev_inner(
     spectrum: for small graphs.
 
     Shapes: x, y [N] give a float; [N, h] give h values, one per column.
+
+    Examples:
+        >>> import torch
+        >>> from sobgnn import Graph, sobolev
+        >>> pair = Graph.from_edges(torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.5, 0.5]))
+        >>> sobolev.sobolev_inner([1.0, 0.0], [0.0, 1.0], pair, rho=2, epsilon=1.0)
+        0.25
     """
     x, y = (_signal(v, graph) for v in (x, y))
     if x.shape != y.shape:
@@ -86,6 +100,13 @@ def sobolev_norm(
 
     A norm for ε > 0 with either Laplacian, a semi-norm for ε = 0. The adjacency's quadratic form can be
     negative: where it is, there is no norm, and this raises.
+
+    Examples:
+        >>> import torch
+        >>> from sobgnn import Graph, sobolev
+        >>> pair = Graph.from_edges(torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.5, 0.5]))
+        >>> sobolev.sobolev_norm([1.0, 0.0], pair, rho=2, epsilon=1.0)
+        1.5
     """
     square = np.asarray(sobolev_inner(x, x, graph, rho, epsilon, operator, kind))
     # What rounding alone could have produced is zero; anything lower is a form that is not a norm.
@@ -100,7 +121,15 @@ def sobolev_norm(
 
 
 def matrix_of(graph: Graph, operator: Operator = "laplacian") -> sp.csr_array:
-    """A, L = D - A, or Δ = I - D^{-1/2} A D^{-1/2}, float64 CSR [N, N]; Δ has 0 at isolated nodes."""
+    """A, L = D - A, or Δ = I - D^{-1/2} A D^{-1/2}, float64 CSR [N, N]; Δ has 0 at isolated nodes.
+
+    Examples:
+        >>> import torch
+        >>> from sobgnn import Graph, sobolev
+        >>> pair = Graph.from_edges(torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.5, 0.5]))
+        >>> sobolev.matrix_of(pair, "laplacian").toarray().tolist()
+        [[0.5, -0.5], [-0.5, 0.5]]
+    """
     A = graph.to_scipy().astype(np.float64)
     if operator == "adjacency":
         return A

@@ -304,7 +304,7 @@ def test_labels_that_cannot_be_learnt_from_are_refused():
     X, _, given = blobs(40, labels=5)
     with pytest.raises(ValueError, match="no labelled sample"):
         quick().fit(X, np.full(40, -1))
-    with pytest.raises(ValueError, match=r"at least 2 classes.*-1, None and NaN mean unlabelled"):
+    with pytest.raises(ValueError, match=r"at least 2 classes.*-1, None and NaN mean unlabeled"):
         quick().fit(X, np.where(given == 1, 1, -1))
     with pytest.raises(ValueError, match="one entry per row"):
         quick().fit(X, given[:-1])

@@ -160,8 +160,8 @@ def test_local_bandwidths_of_points_outside_the_graph_are_given_as_a_pair():
         ([[1], [0]], [[1.0, 2.0], [1.0, 2.0]], r"both have shape \[N, k\], but got \(2, 1\) and \(2, 2\)"),
         ([[1], [2]], [[1.0], [1.0]], r"must lie in \[0, 2\), but got 1 to 2"),
         ([[-1], [0]], [[1.0], [1.0]], r"must lie in \[0, 2\), but got -1 to 0"),
-        ([[0], [0]], [[1.0], [1.0]], "among its own neighbours. Leave it out"),
-        ([[1, 1], [0, 2], [0, 1]], np.ones((3, 2)), "lists a neighbour twice"),
+        ([[0], [0]], [[1.0], [1.0]], "among its own neighbors. Leave it out"),
+        ([[1, 1], [0, 2], [0, 1]], np.ones((3, 2)), "lists a neighbor twice"),
     ],
 )
 def test_neighbours_that_do_not_fit_are_refused(indices, distances, message):

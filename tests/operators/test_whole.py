@@ -190,7 +190,7 @@ def test_columns_that_leave_a_neighbour_out_are_refused(path5):
     from sobgnn.operators import SobolevRows
 
     ops = SobolevOperators(path5, 2, 1.0)
-    with pytest.raises(ValueError, match="`columns` must hold every row and neighbour"):
+    with pytest.raises(ValueError, match="`columns` must hold every row and neighbor"):
         SobolevRows(ops, torch.tensor([1]), torch.tensor([0, 1])).propagate(torch.ones(2, 1))
 
 

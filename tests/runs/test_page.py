@@ -114,7 +114,7 @@ def test_without_hidden_labels_held_out_ones_tell_how_good_it_is():
     assert "Held out labels" in text
     assert "Hidden labels" not in text
     assert "What to label next" not in text
-    assert "Every row is labelled" in text
+    assert "Every row is labeled" in text
 
 
 def test_names_of_classes_rows_and_data_cannot_become_markup():

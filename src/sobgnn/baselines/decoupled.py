@@ -27,7 +27,7 @@ class DSobGNN(nn.Module):
         out_channels: Number of classes C.
         blocks: Number of blocks B.
         dropout: Share of hidden entries dropped.
-        norm: Whether hidden rows are normalised, ``"layer"`` or ``"none"``.
+        norm: Whether hidden rows are normalized, ``"layer"`` or ``"none"``.
         drop_input: Also drop entries of the features, at half that rate.
 
     Shapes:

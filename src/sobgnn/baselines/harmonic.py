@@ -84,7 +84,7 @@ def _one_hot(y: npt.NDArray[Any]) -> Array:
 
 
 def _decide(u: Array, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The class of the highest value; labelled points keep theirs."""
+    """The class of the highest value; labeled points keep theirs."""
     labels: npt.NDArray[Any] = np.where(y >= 0, y, u.argmax(axis=1))
     return labels
 

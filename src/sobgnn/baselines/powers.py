@@ -16,7 +16,7 @@ _MOST_ENTRIES = 600_000_000
 
 
 class MatrixPowers:
-    r"""Normalised matrix powers of a graph, each with a pattern of its own; for comparison.
+    r"""Normalized matrix powers of a graph, each with a pattern of its own; for comparison.
 
     .. math:: \tilde{A}_\rho = D_\rho^{-1/2} (A + \epsilon I)^{\rho} D_\rho^{-1/2}, \qquad \rho = 1, \dots, \alpha
 

@@ -121,7 +121,7 @@ def chebyshev(operator: Operator, X: Tensor, highest: int) -> list[Tensor]:
 
 
 def _cluster_stencil(graph: Graph, index: Tensor | None) -> Stencil:
-    """(D + I)⁻¹(A + I), unweighted; D the number of neighbours."""
+    """(D + I)⁻¹(A + I), unweighted; D the number of neighbors."""
     ones = torch.ones(graph.num_nodes, device=graph.device)
     right = torch.stack([ones, ones], dim=1)
     left = torch.stack([ones, 1 / (graph.degree + 1).float()], dim=1)

@@ -47,7 +47,7 @@ def fit(
     accept: Accept = None,
     class_weight: ClassWeight = None,
     formats: Export = None,
-    k: Annotated[int | None, typer.Option(help="Neighbours of each point.")] = None,
+    k: Annotated[int | None, typer.Option(help="Neighbors of each point.")] = None,
     alpha: Annotated[int | None, typer.Option(help="Number of Hadamard powers.")] = None,
     epsilon: Annotated[float | None, typer.Option(help="Weight of self-loops.")] = None,
     paper: Annotated[bool, typer.Option("--paper", help="The paper's own settings instead of the defaults.")] = False,

@@ -21,9 +21,7 @@ Data = Annotated[
 ]
 Label = Annotated[
     str | None,
-    typer.Option(
-        metavar="COLUMN", help="Label column; default: label, y, class or target. Blank cells are unlabelled."
-    ),
+    typer.Option(metavar="COLUMN", help="Label column; default: label, y, class or target. Blank cells are unlabeled."),
 ]
 Identity = Annotated[
     str | None, typer.Option("--id", metavar="COLUMN", help="Column that names the rows; not a feature.")
@@ -91,7 +89,7 @@ def check_class_weight(class_weight: str | None) -> None:
 
 
 def check_neighbors(k: int | None, table: Table) -> None:
-    """Raise where more neighbours are asked for than there are points; the estimator would take what there are."""
+    """Raise where more neighbors are asked for than there are points; the estimator would take what there are."""
     rows = table.X.shape[0]
     if k is not None and table.graph is None and k >= rows:
         raise ValueError(

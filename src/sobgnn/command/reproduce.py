@@ -22,7 +22,7 @@ _Data = Annotated[
 _Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
 _Shard = Annotated[str, typer.Option(metavar="I/N", help="Part I of N, for machines or processes side by side.")]
 _Limit = Annotated[float | None, typer.Option(metavar="SECONDS", help="No batch starts after this time.")]
-_Epochs = Annotated[int, typer.Option(help="Steps of a training at the most.")]
+_Epochs = Annotated[int, typer.Option(help="Steps of a training at most.")]
 _Resume = Annotated[bool, typer.Option(help="Go on where FOLDER's lines end; else they are an error.")]
 _Seeds = Annotated[int, typer.Option(help="Final seeds of each cell.")]
 _LINES = Path("results/lines")
@@ -51,7 +51,7 @@ def table1(
 ) -> None:
     """Table 1 of the paper: random search and final seeds for each model on each data set.
 
-    Appends to FOLDER; killed and run again it goes on where it was. `sobgnn reproduce report` makes the tables.
+    Appends to FOLDER; killed and run again it resumes. `sobgnn reproduce report` makes the tables.
     Exit: 0 done, 2 wrong input, 3 the time limit came first.
     """
     from sobgnn.protocol import actions
@@ -184,7 +184,7 @@ def reproduce_figure1(
         "figures"
     ),
 ) -> None:
-    """Figure 1 of the paper: how Hadamard powers penalise the frequencies of a graph.
+    """Figure 1 of the paper: how Hadamard powers penalize the frequencies of a graph.
 
     Writes figure1.png and figure1.svg to FOLDER. Exit: 0 done, 2 wrong input.
     """

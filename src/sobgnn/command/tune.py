@@ -36,15 +36,15 @@ def tune(
     labels: Labels = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Run folder to make, or one whose search is to go on."),
+        typer.Option(metavar="RUN", help="Run folder to make, or one whose search is to be resumed."),
     ] = None,
     seed: Seed = 0,
     device: Device = None,
 ) -> None:
     """Search for the best setting on held-out labels, then fit it.
 
-    Writes a run folder like `sobgnn fit`, with the search in report.html and metrics.json. The same command goes on
-    with a search that was ended; Ctrl-C fits the best so far. Exit: 0 done, 2 wrong input (one line on stderr), 130
+    Writes a run folder like `sobgnn fit`, with the search in report.html and metrics.json. The same command resumes a
+    search that was ended; Ctrl-C fits the best so far. Exit: 0 done, 2 wrong input (one line on stderr), 130
     interrupted.
     """
     from sobgnn.command import terminal
@@ -71,7 +71,7 @@ def tune(
     folder = None if worker else out or _folder(name, study)
     with _journal(folder, storage) as place, console.training() as progress:
         if storage is None:
-            console.out.print(f"  Search kept in {place}; the same command goes on from there.", style="dim")
+            console.out.print(f"  Search kept in {place}; the same command resumes it.", style="dim")
         started = time.perf_counter()
         found = search(
             X, y, trials, sampler=sampler, storage=place, seed=seed, graph=table.graph, base=base,  # type: ignore[arg-type]

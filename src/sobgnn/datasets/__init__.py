@@ -27,7 +27,7 @@ NONE, TRAIN, VALIDATION, TEST = 0, 1, 2, 3
 
 @dataclass(frozen=True)
 class Dataset:
-    """Points and their labels, and a graph where the data set has one. Features are not standardised.
+    """Points and their labels, and a graph where the data set has one. Features are not standardized.
 
     Attributes:
         X: [N, F] float32, dense or scipy CSR.
@@ -85,7 +85,7 @@ def load(name: str, folder: str | Path | None = None) -> Dataset:
 
     Raises:
         ValueError: unknown name; a file that is altered, truncated or incomplete.
-        FileNotFoundError: found nowhere; the message says where it was looked for.
+        FileNotFoundError: Not found; the message names the places that were searched.
     """
     entry = _entry(name)
     where = locate(name, folder)
@@ -159,7 +159,7 @@ def _read_npz(content: bytes, entry: Entry) -> dict[str, Any]:
         if "splits" in file:
             parts["splits"] = file["splits"].astype(np.int8)
         elif "split" in file:
-            # Files of points say 0 train, 1 test; files of graphs have the codes of Dataset.splits.
+            # Files of points have 0 for train, 1 for test; files of graphs have the codes of Dataset.splits.
             split = file["split"] if entry.kind == "graph" else np.where(file["split"] == 0, TRAIN, TEST)
             parts["splits"] = split.astype(np.int8)[None]
         for key in ("subject", "group"):

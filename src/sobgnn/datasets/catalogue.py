@@ -1,4 +1,4 @@
-"""What data sets there are: their files, the hashes those must have, where they come from."""
+"""The catalog of data sets: files, their hashes, sources."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CATALOGUE: dict[str, Entry] = {
         "kather_texture.npz",
         "b20b92d4e1704bd9a2d0dcead9197606c6054fa188afa9a4283529a2c8a7a9a4",
         "dense",
-        "The tiles of cancer: tumour against the rest (Kather et al. 2016, doi:10.5281/zenodo.53169)",
+        "The tiles of cancer: tumor against the rest (Kather et al. 2016, doi:10.5281/zenodo.53169)",
         "CC BY 4.0 (tiles), MIT (features)",
     ),
     "20news": Entry(

@@ -83,7 +83,7 @@ def strip_post(text: str) -> str:
 
 
 def text_features(texts: Sequence[str], cache: Path | None = None) -> npt.NDArray[np.float32]:
-    """TF-IDF, then truncated SVD: [N, 256] float32, neither scaled nor normalised.
+    """TF-IDF, then truncated SVD: [N, 256] float32, neither scaled nor normalized.
 
     Fitted on all texts, without labels: the setting is transductive. The SVD is seeded. The result is kept in
     ``cache`` under a name made from the texts and the settings; a file there that cannot be read is made anew.

@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         _fit(options)
     except LostRankError as error:
-        print(f"sobgnn: {error} Training goes on from its last checkpoint.", file=sys.stderr, flush=True)
+        print(f"sobgnn: {error} Training resumes from its last checkpoint.", file=sys.stderr, flush=True)
         _leave(3)
     except (ValueError, OSError) as error:
         print(f"sobgnn: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
@@ -55,7 +55,7 @@ def _parser() -> argparse.ArgumentParser:
         "fit",
         help="train and label every point",
         description="Reads points and labels, writes graph.npz (unless given), weights.npz, predictions.npy, "
-        "probabilities.npy and metrics.json to OUT. Killed and started again, it goes on from its checkpoint there.",
+        "probabilities.npy and metrics.json to OUT. Killed and started again, it resumes from its checkpoint there.",
     )
     command.add_argument("--points", required=True, type=Path, help="npy file [N, F]; it is memory-mapped")
     command.add_argument("--labels", required=True, type=Path, help="npy file [N] of integers; -1: not known")
@@ -137,7 +137,7 @@ def _fit(options: argparse.Namespace) -> None:
             }
             checkpoint.unlink(missing_ok=True)
             (options.out / "metrics.json").write_text(json.dumps(summary, indent=1) + "\n")
-            print(f"\n{len(X):,} points labelled in {seconds:.1f} s by {ranks.size} ranks; results in {options.out}")
+            print(f"\n{len(X):,} points labeled in {seconds:.1f} s by {ranks.size} ranks; results in {options.out}")
             for report in reports:
                 print("  " + "  ".join(f"{name} {value}" for name, value in report.items()))
 
@@ -159,7 +159,7 @@ def _graph(options: argparse.Namespace, X: npt.NDArray[Any], ranks: Ranks) -> Gr
     path = options.graph or options.out / "graph.npz"
     if options.graph is None and not ranks.first(path.exists()):
         if ranks.speaks:
-            print(f"neighbours of {len(X):,} points", flush=True)
+            print(f"neighbors of {len(X):,} points", flush=True)
         built = knn_graph(X, options.k, device=ranks.device, ranks=ranks)
         if ranks.speaks:
             built.to("cpu").save(path)

@@ -64,14 +64,14 @@ def fit_over_ranks(
         model: Its α and ε make the operators.
         graph: The whole graph, best memory-mapped; only this rank's rows are read.
         X: Features [N, F], taken in the model's precision; a memory map is read at this rank's rows only.
-        train_weight: [S, L] for L labelled nodes: row weights of :class:`~sobgnn.training.Task`.
+        train_weight: [S, L] for L labeled nodes: row weights of :class:`~sobgnn.training.Task`.
         target: int64 [N], the class of each node, -1 where it is not known; the L known ones in order are the columns
             of ``train_weight`` and ``validation``.
         seeds: One per member.
         schedule: How long and how fast.
         validation: bool [S, L], or ``None``.
         partition: Who holds what; by default cut by edges after a locality ordering.
-        checkpoint: File that keeps the state of training; where it exists, training goes on from it.
+        checkpoint: File that keeps the state of training; where it exists, training resumes from it.
         progress: Called on every rank.
     """
     with joined() as ranks:

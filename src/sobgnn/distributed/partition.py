@@ -1,4 +1,4 @@
-"""Which rank holds which nodes."""
+"""The partition of nodes over ranks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sobgnn.graphs.locality import locality_order
 
 @dataclass(frozen=True)
 class Partition:
-    """N nodes in an order that keeps neighbours close, cut into one contiguous run per rank.
+    """N nodes in an order that keeps neighbors close, cut into one contiguous run per rank.
 
     Attributes:
         order: int64 [N]. Position p holds node ``order[p]``.

@@ -63,7 +63,7 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
     except (ValueError, OSError, RecursionError) as error:
         raise ArtifactError(f"{folder / CONFIG} is damaged: {_one_line(error)}") from None
     if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise ArtifactError(f"{folder} is not a saved {FORMAT}: its config.json does not say so.")
+        raise ArtifactError(f"{folder} is not a saved {FORMAT}: its config.json has another format.")
     version = config.get("format_version")
     if version != FORMAT_VERSION:
         raise ArtifactError(

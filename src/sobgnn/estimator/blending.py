@@ -1,4 +1,4 @@
-"""How the probabilities of several families become one, decided by out-of-fold labels."""
+"""Blending: one probability out of several families', with shares decided by out-of-fold labels."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def blend_families(parts: Sequence[npt.NDArray[np.float64]], labels: Labels, cou
         usual = USUAL_TEMPERATURE if len(counts) > 1 else 1.0
         return Blend(tuple((counts / counts.sum()).tolist()), (usual,) * len(counts))
     codes, weight = labels.codes[labels.judged], labels.weight[labels.judged]
-    heat = [fit_temperature(part, codes, weight) for part in parts]
-    at_best = np.stack([sharpen(part, t) for part, t in zip(parts, heat, strict=True)])
     if len(parts) == 1:
-        return Blend((1.0,), tuple(heat))
-    return Blend(tuple(shares(at_best, codes, weight, counts).tolist()), tuple(heat))
+        return Blend((1.0,), (1.0,))
+    temperatures = [fit_temperature(part, codes, weight) for part in parts]
+    at_best = np.stack([sharpen(part, t) for part, t in zip(parts, temperatures, strict=True)])
+    return Blend(tuple(shares(at_best, codes, weight, counts).tolist()), tuple(temperatures))
 
 
 def shares(
@@ -88,7 +88,7 @@ def shares(
     counts: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
     """The w of :func:`blend_families`, [F], for parts [F, J, C]: by Newton's method, the problem being convex."""
-    # The error is quadratic in w: products of the parts say it for all shares.
+    # The error is quadratic in w: products of the parts give it for all shares.
     products = 2 * EVIDENCE * np.einsum("l,flc,glc->fg", weight, parts, parts)
     own = 2 * EVIDENCE * np.einsum("l,fl->f", weight, parts[:, np.arange(len(codes)), codes])
     w = counts / counts.sum()

@@ -1,4 +1,4 @@
-"""scikit-learn's skin: validation and translation."""
+"""SobolevClassifier: the scikit-learn interface, which validates, delegates and keeps what was learned."""
 
 from __future__ import annotations
 
@@ -92,14 +92,14 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             more, what was decided.
         device: Where to compute: ``"auto"``, a GPU where there is one and the work is worth its start; or a device.
         verbose: 1 prints what was decided.
-        random_state: Same number, same predictions.
+        random_state: Seed of everything random: the same seed gives the same predictions.
 
     Attributes:
         classes_: [C], sorted.
         transduction_: [N], the label of every training point: as given, or predicted.
         label_distributions_: [N, C], probabilities; 1 for given labels.
-        labelled_: Rows of X that have a label.
-        out_of_fold_probabilities_: [L, C], of the labelled rows while they were held out; NaN for those never held out.
+        labelled_: Rows of X that have a label, [L].
+        out_of_fold_probabilities_: [L, C], out-of-fold probabilities of the labeled rows; NaN for rows never held out.
         out_of_fold_accuracy_, out_of_fold_log_loss_: Of these; NaN where nothing was held out.
         class_prior_: [C], how common each class was taken to be among all points.
         family_shares_: Each family's share in the result, by name.
@@ -111,6 +111,18 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         history_: Training curves by family.
         embedding_: [N, at most 32], principal components of hidden rows.
         n_iter_: Training steps made.
+
+    Examples:
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
+        >>> from sobgnn import SobolevClassifier
+        >>> X, truth = load_iris(return_X_y=True)
+        >>> y = np.where(np.arange(150) % 10 == 0, truth, -1)  # every tenth label
+        >>> model = SobolevClassifier(families=["sobolev", "diffusion"], random_state=0).fit(X, y)
+        >>> bool((model.transduction_ == truth).mean() > 0.8)
+        True
+        >>> model.predict_proba(X[:2]).shape
+        (2, 3)
     """
 
     def __init__(
@@ -168,7 +180,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def paper(cls, **parameters: Any) -> SobolevClassifier:
-        """The paper's form: one S-SobGNN, linear combination, no self branch, no smoothing, k = 30."""
+        """Make the paper's form: one S-SobGNN, linear combination, no self branch, no smoothing, k = 30."""
         form: dict[str, Any] = {
             "k": 30, "alpha": 3, "epsilon": 1.0, "families": ["s-sobgnn"], "n_members": 1, "smoothing": 0.0,
             "class_priors": None, "epochs": 300, "lr": 0.01, "weight_decay": 5e-4,
@@ -176,7 +188,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return cls(**{**form, **parameters})
 
     def fit(self, X: Any, y: Any, *, graph: Any = None, progress: Hook | None = None) -> SobolevClassifier:
-        """Learn from the labelled points, and label the others.
+        """Learn from the labeled points, and label the others.
 
         Under torchrun all ranks call it with the same points and labels, share the work, and end with the same
         attributes; rank 0 alone prints, warns and calls ``progress``.
@@ -187,7 +199,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             graph: A graph of the points, used beside their neighbors: a :class:`~sobgnn.Graph`, a scipy sparse
                 adjacency [N, N], PyG's ``edge_index`` [2, E], or the pair ``(edge_index, edge_weight)``.
             progress: Called with :class:`~sobgnn.estimator.fit.FitProgress`; returning True ends training there, and
-                the fit finishes with what has been learnt.
+                the fit finishes with what has been learned.
         """
         if y is None:
             raise ValueError("This estimator requires y to be passed, but the target y is None.")
@@ -195,9 +207,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         self.classes_, codes = encode_labels(y, X.shape[0])
         if len(self.classes_) < 2:
-            # -1 is a common name for a class; here it says that there is none.
+            # -1 is a common name for a class; here it means that there is none.
             hint = "Label points of another." if not (codes < 0).any() else (
-                "-1, None and NaN mean unlabelled; if -1 is a class, give it another name, such as y = (y == 1) * 1."
+                "-1, None and NaN mean unlabeled; if -1 is a class, give it another name, such as y = (y == 1) * 1."
             )  # fmt: skip
             raise ValueError(
                 f"y must hold at least 2 classes, but the only class, 1 class, is {self.classes_[0]!r}. {hint}"
@@ -243,7 +255,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, codes: npt.NDArray[np.int64], graph: Any, generator: np.random.Generator, tell: Teller,
         ranks: Ranks,
     ) -> tuple[Maps, npt.NDArray[np.float32], Attaching | None, Problem]:  # fmt: skip
-        """Points, columns and graphs, as the settings say; nothing of it depends on more of the labels than scales."""
+        """Make points, columns and graphs by the settings; only the choice of scales depends on the labels."""
         scales = decide_scales(self.scale, X, codes, self.k, self.n_components, generator)
         self.scale_, self.neighbor_scale_ = scales.networks, scales.neighbors
         maps = Maps.fit(X, Scales(*scales), self.n_components, int(generator.integers(2**31)))
@@ -311,7 +323,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         plain = predictor.finished(fit.distributions)
         free = np.ones(problem.count, dtype=bool)
         free[labels.index] = False
-        self.class_prior_ = decide_priors(self.class_priors, self.classes_, plain[free].astype(float), labels)
+        # A family by itself is not calibrated: how common classes are cannot be told from its probabilities.
+        others = plain[free].astype(float) if len(fit.members) > 1 else None
+        self.class_prior_ = decide_priors(self.class_priors, self.classes_, others, labels)
         ratio = self.class_prior_ * self._odds / learnt_frequencies(labels)
         predictor = replace(predictor, ratio=ratio / ratio.mean())
         self.predictor_ = replace(predictor, distributions=predictor.finished(fit.distributions))
@@ -354,7 +368,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.family_shares_ = {m.title: share for m, share in zip(members, blend.shares, strict=True)}
 
     def predict_proba(self, X: Any, *, graph: Any = None) -> npt.NDArray[np.float32]:
-        """Class probabilities [M, C] of new points X [M, F], columns in the order of ``classes_``.
+        """Predict class probabilities [M, C] of new points X [M, F], columns in the order of ``classes_``.
 
         New points are joined to their k nearest training points, which stay as they are; O(k) each. Where a graph was
         given to :meth:`fit`, ``graph``, scipy sparse [M, N], gives the new points' edges to the training points in it;
@@ -366,7 +380,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.predictor_(X, edges)
 
     def predict(self, X: Any, *, graph: Any = None) -> npt.NDArray[Any]:
-        """The most probable class of new points X [M, F]; see :meth:`predict_proba`."""
+        """Predict the most probable class of new points X [M, F]; see :meth:`predict_proba`."""
         check_is_fitted(self, "predictor_")
         chosen: npt.NDArray[Any] = self.classes_[self.predict_proba(X, graph=graph).argmax(axis=1)]
         return chosen
@@ -393,7 +407,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def suspects(self, n: int | None = None) -> list[Suspect]:
-        """Given labels that look wrong, most suspicious first: held-out models contradict them.
+        """List given labels that look wrong, most suspicious first: out-of-fold predictions contradict them.
 
         Args:
             n: How many at most; ``None``: all.
@@ -403,7 +417,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return found if n is None else found[:n]
 
     def describe(self) -> str:
-        """What was learnt from what, what was decided, and how good it probably is, in a few lines."""
+        """Summarize in a few lines what was learned, what was decided, and how accurate it probably is."""
         check_is_fitted(self, "predictor_")
         return described(self)
 
@@ -458,7 +472,7 @@ def _seed(random_state: Any) -> int | None:
 
 
 def _place(device: str | torch.device | None, X: Any) -> str | torch.device:
-    """The device to compute on: as told, or the GPU where there is one and X is large enough."""
+    """The device to compute on: the one given, or a GPU where there is one and X is large enough."""
     if device is None:
         return "cpu"
     if device != "auto":

@@ -1,4 +1,4 @@
-"""What a fitted estimator decided, in words and in numbers."""
+"""Descriptions of a fitted estimator: text for people, importance of orders, an embedding."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def embedding(members: Sequence[Member], points: Tensor, width: int = 32) -> npt
     mean = hidden.mean(dim=0)
     size = 1 << 14
     products = hidden.new_zeros((hidden.shape[1], hidden.shape[1]), dtype=torch.float64)
-    for start in range(0, len(hidden), size):  # a centred copy of all rows would be the largest array of a fit
+    for start in range(0, len(hidden), size):  # a centered copy of all rows would be the largest array of a fit
         centred = hidden[start : start + size] - mean
         products += (centred.T @ centred).double()
     _, vectors = torch.linalg.eigh(products)

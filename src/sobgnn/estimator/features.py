@@ -1,4 +1,4 @@
-"""Columns as networks and the neighbor search want them: scaled, dense, not too many."""
+"""The feature map: columns scaled and projected, for networks and the neighbor search."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class FeatureMap:
 
     with r either the identity or the normal score of each value's rank in its column, and u either the identity or the
     division of each row by its length, after which Euclidean distances are those of angles; rows without a direction
-    are put opposite to c. Dense X is centred and scaled (m, f) and, where it has more than ``n_components`` columns,
+    are put opposite to c. Dense X is centered and scaled (m, f) and, where it has more than ``n_components`` columns,
     projected on its principal components V. Sparse X with more columns than that is never made dense: V are its right
-    singular vectors (no centring), rows get length 1, as is usual for texts. g brings the mean variance of the outcome
+    singular vectors (no centering), rows get length 1, as is usual for texts. g brings the mean variance of the outcome
     to 1.
 
     Attributes:
@@ -62,9 +62,9 @@ class FeatureMap:
 
         Args:
             X: Finite.
-            scale: For dense X. ``"range"``: columns are centred and divided by their largest minus smallest entry;
+            scale: For dense X. ``"range"``: columns are centered and divided by their largest minus smallest entry;
                 ``"standard"``: by their standard deviation; ``"range-unit"``: as ``"range"``, then each row by its
-                length; ``"unit"``: columns are centred, rows divided by their length; ``"rank"``: the normal scores
+                length; ``"unit"``: columns are centered, rows divided by their length; ``"rank"``: the normal scores
                 of ranks, for heavy tails; ``None``: nothing.
             n_components: Columns at most; ``None`` for no limit.
             seed: Of the random parts of a decomposition.
@@ -113,7 +113,7 @@ class FeatureMap:
             z = z * self.factor
         if self.basis is not None and sp.issparse(z):
             z = z @ self.basis
-        elif self.basis is not None:  # centred, so single precision loses nothing that the outcome could hold
+        elif self.basis is not None:  # centered, so single precision loses nothing that the outcome could hold
             bounded = z.clip(-_FARTHEST, _FARTHEST).astype(np.float32)
             z = (bounded @ self.basis.astype(np.float32)).astype(np.float64)
         if self.unit_rows:
@@ -260,9 +260,9 @@ def _components_of_rows(
 
 
 def _with_unit_rows(plain: FeatureMap, X: Any) -> FeatureMap:
-    """The map whose rows have length 1 before they are centred; those of ``plain`` are centred already."""
+    """The map whose rows have length 1 before they are centered; those of ``plain`` are centered already."""
     n, width = X.shape[0], plain.num_outputs
-    # What `plain` takes off after its projection is taken off before it, so that lengths are of centred rows.
+    # What `plain` takes off after its projection is taken off before it, so that lengths are of centered rows.
     shift = plain.shift if plain.shift is not None else np.zeros(plain.num_features)
     bare = replace(plain, shift=shift, center=None, gain=1.0, unit_rows=True)
     total, square = np.zeros(width), np.zeros(width)

@@ -1,4 +1,4 @@
-"""A problem and labels to what every family predicts, and to one prediction."""
+"""The fit itself: every family learns, is smoothed and gets its share; together they predict every point."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ class Member:
     Attributes:
         family: What it is.
         view: The graph that it learns on; ``None`` for a family without one.
-        fitted: What it learnt.
+        fitted: What it learned.
         smoothing: How its probabilities are smoothed over a graph; ``None`` for a family that is not.
-        around: Its probabilities of the training points, smoothed, [N, C], which new points are drawn towards; ``None``
+        around: Its probabilities of the training points, smoothed, [N, C], which new points are drawn toward; ``None``
             where it is not smoothed.
     """
 
@@ -108,7 +108,7 @@ def fit_families(
     names: Sequence[str],
     strengths: Sequence[float] = STRENGTHS,
 ) -> Fit:
-    """Let every family learn, decide how each is smoothed and how much it counts, and predict every point.
+    """Fit every family, decide how each is smoothed and how much it counts, and predict every point.
 
     Args:
         problem: Points and graphs.
@@ -182,7 +182,7 @@ def _blended(
     parts: Sequence[Tensor],
     own: Sequence[npt.NDArray[np.float64]],
 ) -> Blend:
-    """The blend of all members, or without those of a given graph that out-of-fold labels do not speak for."""
+    """The blend of all members, or without those of a given graph where out-of-fold labels do not support them."""
     expected = PRIOR if labels.folds else FEW_LABELS_PRIOR
     weights = np.array([expected.get(member.family.name, 1.0) for member in members])
     given = np.array([member.view == GIVEN for member in members])
@@ -190,7 +190,7 @@ def _blended(
         return blend_families(own, labels, PRIOR_COUNTS * weights / weights.sum())
     without = torch.stack([part[-1] for part, on in zip(parts, given, strict=True) if not on]).mean(dim=0)
     trust = max(0.0, assortativity(problem.views[GIVEN].graph, without.argmax(dim=1).cpu().numpy(), labels.index))
-    # How far edges join points that look alike says what a few labels cannot.
+    # A few labels cannot tell how far to trust the edges; how often they join points that look alike can.
     counts = np.where(given, 0.5, 4.0 * weights / weights[~given].sum())
     counts += trust * np.array(
         [GIVEN_TRUST.get(m.family.name, 0.0) if on else 0.0 for m, on in zip(members, given, strict=True)]
@@ -203,9 +203,9 @@ def _blended(
     gain = blend_error([own[place] for place in some], fewer, labels) - blend_error(own, whole, labels)
     if EVIDENCE * gain > _GUARD:
         return whole
-    shares, heat = np.zeros(len(members)), np.ones(len(members))
-    shares[some], heat[some] = fewer.shares, fewer.temperatures
-    return Blend(tuple(shares.tolist()), tuple(heat.tolist()))
+    shares, temperatures = np.zeros(len(members)), np.ones(len(members))
+    shares[some], temperatures[some] = fewer.shares, fewer.temperatures
+    return Blend(tuple(shares.tolist()), tuple(temperatures.tolist()))
 
 
 def assortativity(graph: Graph, classes: npt.NDArray[np.int64], without: npt.NDArray[np.int64]) -> float:
@@ -241,14 +241,14 @@ def _with_share(
 
 
 class Teller:
-    """Passes progress on to a hook; once it asked to stop, every further stage is told so at its first chance."""
+    """Passes progress to a hook; once the hook asks to stop, every later stage is asked to stop at its first report."""
 
     def __init__(self, hook: Hook | None) -> None:
         self.hook = hook
         self.stopped = False
 
     def __call__(self, stage: str, done: int, total: int, *scores: float | None) -> bool:
-        """Tell of a step; True asks the stage to stop."""
+        """Report a step; True asks the stage to stop."""
         if self.hook is not None:
             at = FitProgress(stage, done, total, *scores)
             self.stopped = bool(self.hook(at)) or self.stopped

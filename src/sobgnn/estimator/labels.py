@@ -1,4 +1,4 @@
-"""Labels as people give them, to classes and codes; and which of them are held out when."""
+"""Labels: encoding them as classes and codes, weighting them, and splitting them into folds."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ LEAST_PER_CLASS = 3
 
 @dataclass(frozen=True)
 class Labels:
-    """The labelled points, and the fold in which each of them is held out.
+    """The labeled points, and the fold in which each of them is held out.
 
     A *signal* is what a family learns without one fold, or from all labels: signal f < ``folds`` does not see fold f,
     the last one sees everything.
 
     Args:
-        index: int64 [L], the labelled points.
+        index: int64 [L], the labeled points.
         codes: int64 [L], their classes.
         weight: float64 [L], what each label counts; 1 on average.
         fold: int64 [L], in [0, folds), or -1 for a label that is never held out.
@@ -69,7 +69,7 @@ class Labels:
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
     def tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """The labelled points and their classes, int64 [L] each."""
+        """The labeled points and their classes, int64 [L] each."""
         return torch.from_numpy(self.index).to(device), torch.from_numpy(self.codes).to(device)
 
     def out_of_fold(self, probabilities: Tensor) -> npt.NDArray[np.float64]:
@@ -100,17 +100,17 @@ def stratified_folds(codes: npt.NDArray[np.int64], folds: int, generator: np.ran
     offset = 0
     for code in np.unique(codes):
         members = generator.permutation(np.flatnonzero(codes == code))
-        # The next class goes on where this one ended, so that small classes do not all fill the first folds.
+        # The next class continues where this one ended, so that small classes do not all fill the first folds.
         fold[members] = (np.arange(len(members)) + offset) % folds
         offset += len(members)
     return fold
 
 
 def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """The classes, sorted, and each point's class as an index into them, -1 where it is unlabelled.
+    """The classes, sorted, and each point's class as an index into them, -1 where it is unlabeled.
 
     Args:
-        y: [N]. Unlabelled is -1 (a number, not a text), None, NaN, or pandas' NA.
+        y: [N]. Unlabeled is -1 (a number, not a text), None, NaN, or pandas' NA.
         num_points: N.
     """
     values = np.asarray(y)
@@ -185,7 +185,7 @@ def _is_missing(value: Any) -> bool:
 def _uniform(given: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Object entries as one type: all texts, all numbers or all booleans."""
     if given.dtype.kind == "f" and not np.isfinite(given).all():
-        raise ValueError("Input y contains infinity. Labels are names or numbers; unlabelled is -1, None or NaN.")
+        raise ValueError("Input y contains infinity. Labels are names or numbers; unlabeled is -1, None or NaN.")
     if given.dtype.kind == "f" and np.array_equal(given, np.rint(given)) and np.abs(given).max() < 2**53:
         return given.astype(np.int64)  # whole numbers became floats only to make room for NaN
     if given.dtype.kind != "O":

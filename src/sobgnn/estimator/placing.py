@@ -1,4 +1,4 @@
-"""X and a graph as people give them, to points, columns and graphs that families learn on."""
+"""X and a given graph to what families learn on: points, columns and views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fitted classifier knows, and what it predicts for new points."""
+"""The predictor: everything that a fitted estimator needs to predict new points."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class Predictor:
 
 
 def _drawn(member: Member, new: NewPoints) -> Tensor:
-    """A family's probabilities of new points, drawn towards its smoothed ones of their neighbors: [M, C]."""
+    """A family's probabilities of new points, drawn toward its smoothed ones of their neighbors: [M, C]."""
     own = member.fitted.predict(new)
     if member.smoothing is None or member.around is None:
         return own

@@ -1,4 +1,4 @@
-"""How common each class is among all points, which the number of its labels does not say."""
+"""Class frequencies among all points, which may differ from each class's share of the labels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def label_frequencies(labels: Labels) -> _Array:
 
 
 def learnt_frequencies(labels: Labels) -> _Array:
-    """Each class's share of the labels by their weights, [C]: the frequencies that the families have learnt with."""
+    """Each class's share of the labels by their weights, [C]: the frequencies that the families have learned with."""
     counts = np.bincount(labels.codes, labels.weight, minlength=labels.classes)
     return np.asarray(counts / counts.sum())
 
@@ -35,21 +35,21 @@ def learnt_frequencies(labels: Labels) -> _Array:
 def chosen_by_class(codes: npt.NDArray[np.int64], classes: int) -> bool:
     """Whether labels look as if a number had been chosen of each class, instead of points at random.
 
-    So it is where all classes have the same number, or, of three and more classes, at least half have nearly the
-    largest number: then the number of a class's labels does not tell how common it is.
+    That is the case where all classes have the same number, or, of three and more classes, at least half have nearly
+    the largest number: then the number of a class's labels does not tell how common it is.
     """
     counts = np.bincount(codes, minlength=classes)
     return bool(counts.min() == counts.max() or (len(counts) > 2 and np.mean(counts >= _FULL * counts.max()) >= 0.5))
 
 
 def estimate_priors(probabilities: _Array, assumed: _Array) -> _Array:
-    r"""Class frequencies among points by expectation-maximisation (Saerens et al., 2002), with a Dirichlet prior.
+    r"""Class frequencies among points by expectation-maximization (Saerens et al., 2002), with a Dirichlet prior.
 
     .. math:: \pi \leftarrow \frac{A \pi_0 + \sum_i q_i}{A + N}, \qquad q_{ic} \propto p_{ic} \, \pi_c / \pi_{0,c}
 
     Args:
         probabilities: Of points whose class is not known, [N, C], calibrated.
-        assumed: π_0, what the probabilities were learnt with, [C].
+        assumed: π_0, what the probabilities were learned with, [C].
     """
     count = len(probabilities)
     if not count:
@@ -65,18 +65,18 @@ def estimate_priors(probabilities: _Array, assumed: _Array) -> _Array:
 
 
 def shift_priors(probabilities: _Array, ratio: _Array) -> _Array:
-    """Probabilities [N, C] under class frequencies that are ``ratio`` [C] times those they were learnt with."""
+    """Probabilities [N, C] under class frequencies that are ``ratio`` [C] times those they were learned with."""
     shifted = probabilities * ratio
     return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
 
 
-def decide_priors(option: object, classes: npt.NDArray[Any], probabilities: _Array, labels: Labels) -> _Array:
-    """Class frequencies among all points, [C]: as told, each class's share of the labels, or estimated.
+def decide_priors(option: object, classes: npt.NDArray[Any], probabilities: _Array | None, labels: Labels) -> _Array:
+    """Class frequencies among all points, [C]: as given, each class's share of the labels, or estimated.
 
     Args:
         option: ``"auto"``, ``None``, or shares by class, as :class:`~sobgnn.SobolevClassifier` takes them.
         classes: [C].
-        probabilities: Of the unlabelled points, as learnt, [M, C].
+        probabilities: Of the unlabeled points, as learned, [M, C], calibrated; ``None`` where they are not.
         labels: The labels.
     """
     if option is None:
@@ -86,7 +86,7 @@ def decide_priors(option: object, classes: npt.NDArray[Any], probabilities: _Arr
             raise ValueError(f'`class_priors` must be "auto", None or a dict, but got {option!r}.')
         if chosen_by_class(labels.codes, labels.classes):
             learnt = learnt_frequencies(labels)
-            return estimate_priors(probabilities, learnt) if labels.folds else learnt
+            return learnt if probabilities is None or not labels.folds else estimate_priors(probabilities, learnt)
         return label_frequencies(labels)
     if not isinstance(option, Mapping) or set(option) != set(classes.tolist()):
         raise ValueError(

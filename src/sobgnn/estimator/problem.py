@@ -1,4 +1,4 @@
-"""What families learn on: points, graphs and what follows from them, made once."""
+"""The problem that families learn: points, columns, views and settings, made once."""
 
 from __future__ import annotations
 

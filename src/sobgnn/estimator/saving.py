@@ -194,9 +194,9 @@ def _view(
 
 
 def _check_blend(blend: Blend, temperature: float, count: int) -> None:
-    shares, heat = np.array(blend.shares, float), np.array([*blend.temperatures, temperature], float)
+    shares, temperatures = np.array(blend.shares, float), np.array([*blend.temperatures, temperature], float)
     good = len(shares) == len(blend.temperatures) == count > 0 and (shares >= 0).all() and abs(shares.sum() - 1) < 1e-3
-    if not (good and np.isfinite(heat).all() and (heat > 0).all()):
+    if not (good and np.isfinite(temperatures).all() and (temperatures > 0).all()):
         raise ValueError("its shares or temperatures are not possible")
 
 

@@ -1,4 +1,4 @@
-"""How columns are scaled, for neighbors and for networks, decided by labels that are held out."""
+"""The choice of scaling, for the neighbor search and for networks, by held-out labels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Scales(NamedTuple):
     networks: Scale | None
 
 
-# What an estimator may be told: to choose, one scaling, or one for neighbors and one for networks.
+# Values of the parameter: choose, one scaling, or one for neighbors and one for networks.
 ScaleOption = Literal["auto"] | Scale | None | tuple[Scale | None, Scale | None]
 
 
@@ -50,7 +50,7 @@ def decide_scales(
     n_components: int | None,
     generator: np.random.Generator,
 ) -> Scales:
-    """As told, or chosen; wide sparse X has one way of scaling only."""
+    """Take the scaling that was given, or choose one; wide sparse X has one way of scaling only."""
     if isinstance(option, tuple):
         return Scales(*option)
     if option != "auto":
@@ -63,7 +63,7 @@ def decide_scales(
 def choose_scales(
     X: Any, codes: npt.NDArray[np.int64], k: int, n_components: int | None, generator: np.random.Generator
 ) -> Scales:
-    """The scaling whose neighbors, and the one whose columns, predict best which class a labelled point has.
+    """The scaling whose neighbors, and the one whose columns, predict best which class a labeled point has.
 
     On a sample of the points where there are many. Neighbors are judged by diffusion of the other folds' labels over
     their graph, by log loss at the best temperature; columns by the leave-one-out error of kernel ridge regression with
@@ -74,7 +74,7 @@ def choose_scales(
 
     Args:
         X: Points [N, F].
-        codes: int64 [N], -1 where unlabelled.
+        codes: int64 [N], -1 where unlabeled.
         k: Neighbors.
         n_components: As for :class:`~sobgnn.estimator.features.FeatureMap`.
         generator: Draws the sample and the folds.
@@ -117,7 +117,7 @@ def heavy_tailed(X: Any) -> bool:
 
 
 def _diffusion_losses(z: npt.NDArray[np.float32], labels: Labels, k: int) -> npt.NDArray[np.floating]:
-    """Log loss of each labelled point, the first of z, by the other folds' labels over its neighbors: [L]."""
+    """Log loss of each labeled point, the first of z, by the other folds' labels over its neighbors: [L]."""
     found = nearest(z, min(k, len(z) - 1))
     graph = graph_from_neighbors(found.indices, found.distances)
     index, codes = labels.tensors(torch.device("cpu"))
@@ -135,7 +135,7 @@ def relu_kernel_errors(
     .. math:: k(x, y) = \frac{\|x\| \|y\|}{\pi} (\sin\theta + (\pi - \theta) \cos\theta)
 
     is the kernel of ReLU networks with one wide hidden layer (Cho and Saul, 2009), θ the angle between x and y with a
-    constant added; so this says in closed form what such networks would learn from the columns.
+    constant added; so this gives in closed form what such networks would learn from the columns.
     """
     x = z.astype(np.float64)
     products = x @ x.T / x.shape[1] + 0.1

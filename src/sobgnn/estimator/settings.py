@@ -1,4 +1,4 @@
-"""The estimator's parameters, checked in one place."""
+"""Checks of the estimator's parameters, and the settings that networks share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Probabilities spread over the graph, with known labels held fixed."""
+"""Smoothing of probabilities over a graph with known labels fixed, and its choice for each family."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Spread(SobolevOperators):
     r"""The operator of :func:`smooth`: :math:`D^{-1/2} A D^{-1/2}`, no self-loops; ranks share the signals' columns.
 
     Attributes:
-        order: int64 [N], where nodes have been brought into an order that keeps neighbours close: place p is node
+        order: int64 [N], where nodes have been brought into an order that keeps neighbors close: place p is node
             ``order[p]``. On a CPU reading rows from all over the memory is what a step costs, and many steps follow.
     """
 
@@ -58,7 +58,7 @@ class Spread(SobolevOperators):
 
 @torch.no_grad()
 def smooth(spread: Spread, start: Tensor, strength: float, fixed: Tensor | None = None) -> Tensor:
-    r"""Probabilities drawn towards those of the neighbours.
+    r"""Probabilities drawn toward those of the neighbors.
 
     .. math:: P \leftarrow (1 - a) P_0 + a D^{-1/2} A D^{-1/2} P, \qquad P_i = P_{0,i} \text{ at fixed nodes},
 
@@ -148,7 +148,7 @@ def diffuse(spread: Spread, strength: float, index: Tensor, codes: Tensor, class
     Args:
         spread: :class:`Spread` of a graph of N nodes.
         strength: a, in (0, 1).
-        index: Labelled nodes [L].
+        index: Labeled nodes [L].
         codes: Their classes [L], or [B, L] with -1 where a label is unknown, for B signals at once.
         classes: C.
 
@@ -167,7 +167,7 @@ def diffuse(spread: Spread, strength: float, index: Tensor, codes: Tensor, class
 
 
 def with_labels(probabilities: Tensor, index: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
-    """Probabilities [N, C] with those of labelled nodes replaced by their label, and which nodes these are [N]."""
+    """Probabilities [N, C] with those of labeled nodes replaced by their label, and which nodes these are [N]."""
     start = probabilities.clone()
     start[index] = 0
     start[index, codes] = 1

@@ -1,4 +1,4 @@
-"""Given labels that look wrong: out-of-fold predictions contradict them."""
+"""Suspects: given labels that out-of-fold predictions contradict."""
 
 from __future__ import annotations
 

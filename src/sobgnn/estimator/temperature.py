@@ -1,4 +1,4 @@
-"""How far probabilities can be trusted, and one number that mends them."""
+"""Calibration of probabilities: temperature scaling, log loss, expected calibration error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs as people hand them over, to what the library works with."""
+"""Graphs in other forms (scipy, edge lists) to Graph, and edges of new points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The weighted graph, and its ways from and to other libraries."""
+"""The weighted graph, and conversion from and to scipy, torch and PyG."""
 
 from __future__ import annotations
 
@@ -30,10 +30,19 @@ class Graph:
     the constructor itself trusts its arguments.
 
     Args:
-        indptr: int64 [N+1]. Row i's neighbours stand at ``indptr[i]:indptr[i+1]``.
+        indptr: int64 [N+1]. Row i's neighbors stand at ``indptr[i]:indptr[i+1]``.
         indices: int32, or int64 past 2³¹ nodes, [E]. Sorted within a row. Each undirected edge is there twice.
         weight: float32 [E], positive, finite, the same in both directions.
-        neighbor_recall: Share of true neighbours found, where the search was approximate.
+        neighbor_recall: Share of true neighbors found, where the search was approximate.
+
+    Examples:
+        >>> import torch
+        >>> from sobgnn import Graph
+        >>> path = Graph.from_edges(torch.tensor([[0, 1], [1, 2]]), torch.tensor([1.0, 0.5]), symmetrize="union")
+        >>> path.num_nodes, path.degree.tolist()
+        (3, [1, 2, 1])
+        >>> path.to_scipy().toarray().tolist()
+        [[0.0, 1.0, 0.0], [1.0, 0.0, 0.5], [0.0, 0.5, 0.0]]
     """
 
     indptr: Tensor
@@ -58,7 +67,7 @@ class Graph:
 
     @property
     def degree(self) -> Tensor:
-        """Number of neighbours of each node, int64 [N]."""
+        """Number of neighbors of each node, int64 [N]."""
         return self.indptr.diff()
 
     @property

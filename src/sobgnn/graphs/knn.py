@@ -1,4 +1,4 @@
-"""Points to a weighted graph: neighbours, Gaussian kernel, symmetrisation."""
+"""Points to a weighted graph: neighbors, Gaussian kernel, symmetrization."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def knn_graph(
     progress: Callable[[int, int], None] | None = None,
     ranks: Ranks | None = None,
 ) -> Graph:
-    r"""The weighted k-nearest-neighbour graph of points.
+    r"""The weighted k-nearest-neighbor graph of points.
 
     .. math:: w_{ij} = \exp(-d_{ij}^2 / \sigma^2)
 
@@ -40,19 +40,25 @@ def knn_graph(
 
     Args:
         X: Points [N, F]: array, tensor, DataFrame or scipy sparse matrix. Not changed.
-        k: Neighbours of each point, 1 <= k < N.
+        k: Neighbors of each point, 1 <= k < N.
         metric: Distance d; cosine distance is 1 - cos.
-        bandwidth: σ. ``"mean"``: the mean distance to a retained neighbour, so that weights do not change with
-            the units of X; ``"local"``: σ² = σ_i σ_j with σ_i the distance to i's k-th neighbour; or a number.
+        bandwidth: σ. ``"mean"``: the mean distance to a retained neighbor, so that weights do not change with
+            the units of X; ``"local"``: σ² = σ_i σ_j with σ_i the distance to i's k-th neighbor; or a number.
         symmetrize: ``"union"`` keeps an edge that either end chose, ``"mutual"`` one that both chose.
         method: ``"exact"``, ``"hnsw"`` (approximate, for many points on a CPU) or ``"auto"``, by size.
-        recall: Share of true neighbours that an approximate search has to find.
+        recall: Share of true neighbors that an approximate search has to find.
         device: Where to search and where the graph goes: X's own device by default.
         progress: Called with (points done, points in all).
         ranks: Processes that hold the same X and share the search, see :func:`sobgnn.distributed.joined`.
 
     A zero bandwidth (all retained distances 0) gives weight 1 to every edge. Weights that would vanish are
-    raised to the smallest normal float32, so that an outlier stays joined to its neighbours.
+    raised to the smallest normal float32, so that an outlier stays joined to its neighbors.
+
+    Examples:
+        >>> from sobgnn import knn_graph
+        >>> graph = knn_graph([[0.0], [1.0], [3.0]], k=1, bandwidth=1.0)
+        >>> graph.to_scipy().toarray().astype(float).round(3).tolist()  # exp(-1) and exp(-4)
+        [[0.0, 0.368, 0.0], [0.368, 0.0, 0.018], [0.0, 0.018, 0.0]]
     """
     check_bandwidth(bandwidth)
     if symmetrize not in ("union", "mutual"):
@@ -73,9 +79,15 @@ def graph_from_neighbors(
     *,
     neighbor_recall: float | None = None,
 ) -> Graph:
-    """The graph of :func:`knn_graph` from neighbours already found: ``indices`` and ``distances`` [N, k].
+    """The graph of :func:`knn_graph` from neighbors already found: ``indices`` and ``distances`` [N, k].
 
     Both may be memory maps. Distances are in the metric's own units and sorted along each row.
+
+    Examples:
+        >>> import numpy as np
+        >>> from sobgnn import graph_from_neighbors
+        >>> graph_from_neighbors(np.array([[1], [0], [1]]), np.array([[1.0], [1.0], [2.0]])).num_edges
+        4
     """
     check_bandwidth(bandwidth)
     if indices.ndim != 2 or indices.shape != distances.shape:
@@ -84,9 +96,9 @@ def graph_from_neighbors(
         )
     n, k = indices.shape
     if indices.size and (indices.min() < 0 or indices.max() >= n):
-        raise ValueError(f"Neighbour indices must lie in [0, {n}), but got {indices.min()} to {indices.max()}.")
+        raise ValueError(f"Neighbor indices must lie in [0, {n}), but got {indices.min()} to {indices.max()}.")
     if np.any(indices == np.arange(n)[:, None]):
-        raise ValueError("A point is listed among its own neighbours. Leave it out.")
+        raise ValueError("A point is listed among its own neighbors. Leave it out.")
     if distances.size and not (distances.min() >= 0 and distances.max() < math.inf):
         raise ValueError(
             f"distances must be finite and at least 0, but got {distances.min()} to {distances.max()}. Search again "
@@ -97,7 +109,7 @@ def graph_from_neighbors(
     csr = sp.csr_array((weight.ravel(), indices.astype(indptr.dtype).ravel(), indptr), shape=(n, n))
     csr.sort_indices()
     if not csr.has_canonical_format:
-        raise ValueError("A point lists a neighbour twice. Neighbours must be distinct.")
+        raise ValueError("A point lists a neighbor twice. Neighbors must be distinct.")
     return graph_from_csr(symmetrize_csr(csr, symmetrize), neighbor_recall)
 
 

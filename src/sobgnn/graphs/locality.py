@@ -12,7 +12,7 @@ from sobgnn.runtime.ranks import Ranks
 
 
 def locality_order(graph: Graph) -> npt.NDArray[np.int64]:
-    """Reverse Cuthill–McKee: neighbours get positions close to one another."""
+    """Reverse Cuthill–McKee: neighbors get positions close to one another."""
     if graph.num_edges == 0:
         return np.arange(graph.num_nodes)
     order: npt.NDArray[np.int64] = reverse_cuthill_mckee(graph.to_scipy(), symmetric_mode=True).astype(np.int64, "C")
@@ -22,7 +22,7 @@ def locality_order(graph: Graph) -> npt.NDArray[np.int64]:
 def own_nodes(graph: Graph | None, index: npt.NDArray[np.int64], ranks: Ranks) -> npt.NDArray[np.int64]:
     """Which of the nodes ``index`` [L] this rank computes at, as places in ``index``; every node is one rank's.
 
-    Where their neighbourhoods in a graph would cover it, ranks get nodes that are close to one another, so that what
+    Where their neighborhoods in a graph would cover it, ranks get nodes that are close to one another, so that what
     two of them have to read is mostly not the same. A rank that gets none has the one place -1, and must not count it.
     """
     places = np.arange(len(index))

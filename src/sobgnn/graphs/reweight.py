@@ -1,4 +1,4 @@
-"""Weights for graphs that have none: Hadamard powers of 0/1 weights are all the same."""
+"""Edge weights for graphs without any: Hadamard powers of 0/1 weights are all the same."""
 
 from __future__ import annotations
 
@@ -25,13 +25,20 @@ def reweight(
     Args:
         graph: Usually one whose weights are all 1.
         how: ``"normalized"``: :math:`D^{-1/2} A D^{-1/2}`, on the same edges.
-            ``"pagerank"``: graph diffusion by personalised PageRank,
-            :math:`a \sum_t (1-a)^t T^t` with T the symmetrically normalised adjacency with self-loops; each node
+            ``"pagerank"``: graph diffusion by personalized PageRank,
+            :math:`a \sum_t (1-a)^t T^t` with T the symmetrically normalized adjacency with self-loops; each node
             keeps its ``top_k`` largest, so edges change.
             ``"features"``: :math:`(1 + \cos(x_i, x_j)) / 2` of the rows of X, on the same edges.
         X: Features [N, F], dense or scipy sparse, for ``"features"``.
         teleport: a, in (0, 1), for ``"pagerank"``.
         top_k: Entries a node keeps, for ``"pagerank"``.
+
+    Examples:
+        >>> import torch
+        >>> from sobgnn import Graph, reweight
+        >>> star = Graph.from_edges(torch.tensor([[0, 0, 0, 0], [1, 2, 3, 4]]), symmetrize="union")
+        >>> reweight(star).weight.unique().tolist()  # 1 / sqrt(4 · 1)
+        [0.5]
     """
     if how == "normalized":
         return _on_edges(graph, *_normalized(graph.to_scipy().astype(np.float64)))

@@ -1,4 +1,4 @@
-"""What a graph looks like, in numbers: degrees, weights, components, agreement of labels."""
+"""A summary of a graph: degrees, weights, components, agreement of labels."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class GraphReport:
     Attributes:
         nodes: Number of nodes.
         edges: Number of undirected edges.
-        degree_quantiles: Number of neighbours: minimum, quartiles, maximum.
+        degree_quantiles: Number of neighbors: minimum, quartiles, maximum.
         weight_quantiles: Edge weight: minimum, quartiles, maximum.
         components: Number of connected components, isolated nodes included.
         largest_component: Nodes in the largest.
-        isolated: Nodes without a neighbour.
+        isolated: Nodes without a neighbor.
         agreement: Entry ρ-1: share of the weight Σ w^ρ, over edges with both labels known, that joins equal
-            labels. Growing with ρ, it says that higher Hadamard powers listen to the right neighbours.
-        neighbor_recall: Share of true neighbours found, where the search was approximate.
+            labels. Where it grows with ρ, higher Hadamard powers give more weight to the right neighbors.
+        neighbor_recall: Share of true neighbors found, where the search was approximate.
     """
 
     nodes: int
@@ -48,7 +48,7 @@ class GraphReport:
             "weight  min/25%/50%/75%/max  " + " / ".join(f"{q:.3g}" for q in self.weight_quantiles),
         ]
         if self.neighbor_recall is not None:
-            lines.append(f"approximate neighbours, measured recall {self.neighbor_recall:.3f}")
+            lines.append(f"approximate neighbors, measured recall {self.neighbor_recall:.3f}")
         if self.agreement is not None:
             lines.append(
                 "weight between equal labels, per power  " + "  ".join(f"{100 * a:.1f} %" for a in self.agreement)

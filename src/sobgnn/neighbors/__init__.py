@@ -1,4 +1,4 @@
-"""The k nearest neighbours of points: exact in blocks on CPU and CUDA, or approximate by HNSW."""
+"""The k nearest neighbors of points: exact in blocks on CPU and CUDA, or approximate by HNSW."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Neighbors(NamedTuple):
     Attributes:
         indices: [M, k] int64, rows of X.
         distances: [M, k] float32, in the units of X (euclidean) or 1 - cos (cosine).
-        recall: Share of the true neighbours found, measured on a sample; None for an exact search.
+        recall: Share of the true neighbors found, measured on a sample; None for an exact search.
     """
 
     indices: npt.NDArray[np.int64]
@@ -56,22 +56,22 @@ def nearest(
 ) -> Neighbors:
     """The k nearest rows of X: of each row of X without itself, or of each row of ``queries``.
 
-    "Itself" is the row, not the place: a duplicate of a point is its neighbour, at distance 0. Exact neighbours
+    "Itself" is the row, not the place: a duplicate of a point is its neighbor, at distance 0. Exact neighbors
     are those of the float64 distances between the rows as given. X is only read; a memory map is read in
     blocks, and the working copy is float32.
 
     Args:
         X: [N, F] numpy array or memory map, torch tensor, DataFrame or scipy sparse matrix; any real dtype.
-        k: Neighbours per row, 1 <= k < N (k <= N with ``queries``).
+        k: Neighbors per row, 1 <= k < N (k <= N with ``queries``).
         queries: [M, F], of any of these kinds; sparse exactly if X is.
         metric: "euclidean", or "cosine" for 1 - cos. A row of zeros has cosine distance 0 to other rows of
             zeros and 1 to all other rows.
         method: "exact"; "hnsw" (faiss, dense X, CPU); "auto" is exact on CUDA, for sparse X and up to
             ``AUTO_EXACT_COST``, and HNSW past it where faiss is installed.
         recall: What HNSW must reach on 1000 sampled rows before it is used; it warns where it cannot. Its
-            distances and order are exact; only the choice of neighbours is approximate.
+            distances and order are exact; only the choice of neighbors is approximate.
         device: Where to compute; default: where X is. Sparse X is searched on the CPU.
-        seed: Draws HNSW's sample; exact search draws nothing. HNSW's neighbours are the same every time from
+        seed: Draws HNSW's sample; exact search draws nothing. HNSW's neighbors are the same every time from
             faiss 1.15 on; earlier versions insert points in the order in which threads happen to run.
         progress: Called with (rows done, rows in all).
         ranks: Processes that hold the same X and queries, call this together and share the work. An exact search has

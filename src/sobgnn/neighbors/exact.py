@@ -1,6 +1,6 @@
 r"""Exact search: float32 products propose, float64 differences order, an error bound proves.
 
-Matrix products cannot order neighbours by themselves, since :math:`|x|^2 + |y|^2 - 2 x \cdot y` cancels. They
+Matrix products cannot order neighbors by themselves, since :math:`|x|^2 + |y|^2 - 2 x \cdot y` cancels. They
 propose a few more than k candidates; the candidates' distances are recomputed from differences in float64; and a
 bound on the products' rounding error proves that no point left out is closer. Rows it cannot prove (ties,
 clusters far smaller than the spread of the data) are searched again in float64, where every point within
@@ -178,7 +178,7 @@ def _leave_out_itself(tile: Tensor, at: Tensor, start: int) -> None:
 def _keep_smallest(tile: Tensor, best: Tensor, index: Tensor, rows: slice, start: int) -> None:
     """Merge a tile of columns ``start``... into the smallest values, and their columns, of its rows.
 
-    The m smallest of a row lie in the m groups with the smallest minima. Taking minima is a vectorised pass,
+    The m smallest of a row lie in the m groups with the smallest minima. Taking minima is a vectorized pass,
     so the selection, which is not, sees a 16th of the row; and once a row has good candidates, few groups.
     """
     count = rows.stop - rows.start
@@ -211,7 +211,7 @@ def _keeps_float32(device: torch.device) -> bool:
 
 
 def _search_float64(base: Any, query: Any, k: int, at: Tensor, progress: Progress | None) -> Found:
-    # Of equal rows only the first k, and one for the row itself, can be neighbours. Without this, a set with
+    # Of equal rows only the first k, and one for the row itself, can be neighbors. Without this, a set with
     # many equal rows would compare each with each.
     eligible = base.first_copies(k + 1) if len(at) > _FEW else None
     step = max(1, _BLOCK_BYTES // (8 * base.n))

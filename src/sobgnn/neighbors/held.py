@@ -1,4 +1,4 @@
-"""Points that are kept for searches to come: new points against a fitted model's."""
+"""Training points kept for later searches, exact or by an index: the neighbors of new points."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sobgnn.runtime.ranks import Ranks
 INDEX_ENTRIES, INDEX_QUERIES = 10_000_000, 30_000
 MANY_ENTRIES, FEWER_QUERIES = 50_000_000, 5_000
 # The effort is set on sampled points, but new ones are harder to find a way to: of noisy copies of mnist's digits 0.7 %
-# lose most of their neighbours at an effort of 16, and 0.1 % at this one.
+# lose most of their neighbors at an effort of 16, and 0.1 % at this one.
 _LEAST_EFFORT = 64
 # Queries larger than the points by more than this are searched in a scale of their own.
 _LARGER = 2.0**20

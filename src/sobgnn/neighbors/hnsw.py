@@ -13,7 +13,7 @@ from sobgnn.neighbors.exact import Progress, by_distance, measure, search_exact
 from sobgnn.neighbors.spaces import Dense
 from sobgnn.runtime.ranks import Ranks
 
-# Against 32 links and an effort of 100, half the time to build; recall of 15 neighbours at the least effort of
+# Against 32 links and an effort of 100, half the time to build; recall of 15 neighbors at the least effort of
 # searching is 0.986 on mnist's principal components against 0.992.
 _LINKS, _EFFORT = 24, 64
 _SAMPLE = 1000

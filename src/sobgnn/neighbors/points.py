@@ -1,4 +1,4 @@
-"""Points as they come in: what is accepted, what is refused, and how it is read in float64 blocks."""
+"""Validation of points, and reading them in float64 blocks."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def check_pair(points: Any, asked: Any, device: torch.device | str | None) -> No
     places = {t.device for t in (points, asked) if isinstance(t, Tensor)}
     if len(places) > 1 and device is None:
         raise ValueError(
-            f"`X` is on {points.device} but `queries` on {asked.device}. Move one, or say where with `device`."
+            f"`X` is on {points.device} but `queries` on {asked.device}. Move one, or choose with `device`."
         )
 
 

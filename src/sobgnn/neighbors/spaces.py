@@ -1,4 +1,4 @@
-"""Rows in the form in which they are compared, dense and sparse, and their distances."""
+"""Dense and sparse rows prepared for comparison, and their distances."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Dense:
         return unit_rows(block) if self.cosine else block.mul_(self.scale)
 
     def _read(self, at: Tensor) -> Tensor:
-        """Rows ``at`` [b] in float64, neither centred nor scaled."""
+        """Rows ``at`` [b] in float64, neither centered nor scaled."""
         if isinstance(self.source, Tensor):
             block = self.source.index_select(0, at).double()
         else:
@@ -121,7 +121,7 @@ class Dense:
 
 
 class Sparse:
-    """Rows of a CSR matrix in float64, of unit length under cosine; searched on the CPU, and not centred."""
+    """Rows of a CSR matrix in float64, of unit length under cosine; searched on the CPU, and not centered."""
 
     device = torch.device("cpu")
 

@@ -3,7 +3,7 @@ r"""A layer's filters after propagation: products, bias, ReLU and the weighted s
 .. math:: \mathrm{out} = \sum_a \mu_a \, \sigma(X_a W_a + b_a)
 
 over branches a. What would be a dozen passes over all branches' activations, forward and backward, is one matrix
-product and one pass per branch. Members trained side by side stand in neighbouring columns, so that those that share
+product and one pass per branch. Members trained side by side stand in neighboring columns, so that those that share
 X are one product.
 """
 

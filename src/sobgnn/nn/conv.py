@@ -55,6 +55,14 @@ class SobolevConv(nn.Module):
         x [N, in_channels], operators of N nodes or ``edge_index`` [2, E] and ``edge_weight`` [E]; gives
         [N, out_channels], or [R, out_channels] for ``operators.rows(index)`` of R rows. For x_src [S, F], x_dst [T, F']
         and edges between them [T, out_channels].
+
+    Examples:
+        >>> import torch
+        >>> from sobgnn import SobolevConv, knn_graph
+        >>> x = torch.rand(20, 8)
+        >>> graph = knn_graph(x, k=3)
+        >>> SobolevConv(8, 16, alpha=3)(x, *graph.edges()).shape
+        torch.Size([20, 16])
     """
 
     weight: nn.Parameter

@@ -41,7 +41,7 @@ def as_operators(
     """
     own = isinstance(wanted.epsilon, Tensor) or wanted.normalize != "sym"
     if isinstance(given, SobolevOperators) and own:
-        given = given.graph  # their own epsilon or normalisation is not this layer's
+        given = given.graph  # their own epsilon or normalization is not this layer's
     if isinstance(given, Graph):
         if edge_weight is not None:
             raise ValueError("edge_weight goes with edge_index; a graph holds its own weights. Leave it out.")

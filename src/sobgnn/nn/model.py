@@ -32,7 +32,7 @@ class SSobGNN(nn.Module):
         dropout: Share of hidden entries dropped in training, in [0, 1).
         combine: ``"linear"`` or ``"concat"``, see :class:`~sobgnn.SobolevConv`.
         self_branch: Add the graph-free filter to every layer.
-        norm: Normalisation of hidden rows after each layer: a name that PyG knows ("batch_norm", "layer_norm", …), or a
+        norm: Normalization of hidden rows after each layer: a name that PyG knows ("batch_norm", "layer_norm", …), or a
             function from the number of channels to a module.
         act: Function of hidden rows after that; a name ("relu", "elu", …) or a callable. ``None``: nothing, since
             filters end in ReLU already.
@@ -44,6 +44,14 @@ class SSobGNN(nn.Module):
     Shapes:
         x [N, in_channels] and operators of N nodes, or ``edge_index`` [2, E] and ``edge_weight`` [E]; gives
         [N, out_channels], or [R, out_channels] where ``rows`` are given.
+
+    Examples:
+        >>> import torch
+        >>> from sobgnn import SobolevOperators, SSobGNN, knn_graph
+        >>> x = torch.rand(20, 8)
+        >>> operators = SobolevOperators(knn_graph(x, k=3), alpha=3)
+        >>> SSobGNN(8, 16, 4, alpha=3)(x, operators).shape
+        torch.Size([20, 4])
     """
 
     keyed_dropout = True
@@ -155,7 +163,7 @@ class SSobGNN(nn.Module):
         return h
 
     def _between(self, i: int, before: Tensor, h: Tensor, where: Any) -> Tensor:
-        """What follows layer i: residual, normalisation, activation."""
+        """What follows layer i: residual, normalization, activation."""
         if self.skips is not None:
             own = before[where.own] if isinstance(where, SobolevRows) else before
             h = h + self.skips[i](own)

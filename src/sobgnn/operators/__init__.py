@@ -1,4 +1,4 @@
-"""The normalised sparse Sobolev operators: of a graph, of some of its rows, of new points joined to it."""
+"""The normalized sparse Sobolev operators: of a graph, of some of its rows, of new points joined to it."""
 
 from sobgnn.operators.edges import EdgeOperators, Normalize
 from sobgnn.operators.rows import SobolevRows

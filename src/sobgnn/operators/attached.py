@@ -1,4 +1,4 @@
-"""New points on a trained graph: attached to their neighbours, which stay as they are."""
+"""New points on a trained graph: attached to their neighbors, which stay as they are."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Attachment:
         return propagation.each(self.stencil, nodes) + self.loop.unsqueeze(2) * own
 
     def average(self, nodes: Tensor) -> Tensor:
-        """The neighbours' mean of node rows [N, h], by weight: [M, h]; zeros for points without edges."""
+        """The neighbors' mean of node rows [N, h], by weight: [M, h]; zeros for points without edges."""
         return propagation.expand(self.walk, nodes)[:, 0]
 
 

@@ -17,7 +17,7 @@ Normalize = Literal["sym", "row"]
 
 
 class EdgeOperators:
-    r"""The normalised sparse Sobolev terms of PyG's ``edge_index``, as a function of its weights and of ε.
+    r"""The normalized sparse Sobolev terms of PyG's ``edge_index``, as a function of its weights and of ε.
 
     .. math::
         \hat{A}_\rho = D_\rho^{-1/2} (A + \epsilon I)^{(\rho)} D_\rho^{-1/2} \quad (\texttt{"sym"}), \qquad

@@ -45,7 +45,7 @@ class SobolevRows:
         operators: The operators of the whole graph.
         index: int64 [R], the rows, distinct, in the order they are wanted.
         columns: int64 [C], distinct, the nodes that signals are given at, in their order: all rows and all their
-            neighbours must be among them. ``None``: all nodes.
+            neighbors must be among them. ``None``: all nodes.
     """
 
     def __init__(self, operators: WholeOperators, index: Tensor, columns: Tensor | None = None) -> None:
@@ -129,7 +129,7 @@ class SobolevRows:
             block = block[:, self.columns.cpu().numpy()].tocsr()
             if block.nnz != entries:
                 raise ValueError(
-                    f"`columns` must hold every row and neighbour of the rows, but {entries - block.nnz} entries lie "
+                    f"`columns` must hold every row and neighbor of the rows, but {entries - block.nnz} entries lie "
                     "outside."
                 )
         block.sort_indices()

@@ -1,4 +1,4 @@
-"""A graph to its normalised sparse Sobolev operators."""
+"""A graph to its normalized sparse Sobolev operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SMALLEST = np.finfo(np.float32).tiny
 
 
 class SobolevOperators:
-    r"""The normalised sparse Sobolev terms of a graph, on one shared pattern.
+    r"""The normalized sparse Sobolev terms of a graph, on one shared pattern.
 
     .. math:: \hat{A}_\rho = D_\rho^{-1/2} (A + \epsilon I)^{(\rho)} D_\rho^{-1/2}, \qquad \rho = 1, \dots, \alpha
 
@@ -40,6 +40,16 @@ class SobolevOperators:
             theirs; scales are then computed at every propagation.
         alpha: Number of orders, at least 1.
         epsilon: Weight of every self-loop, at least 0; with 0, isolated nodes get zero rows.
+
+    Examples:
+        >>> import torch
+        >>> from sobgnn import Graph, SobolevOperators
+        >>> pair = Graph.from_edges(torch.tensor([[0, 1], [1, 0]]), torch.tensor([0.5, 0.5]))
+        >>> operators = SobolevOperators(pair, alpha=2, epsilon=1.0)
+        >>> operators.propagate(torch.eye(2)).shape  # [N, α, h]
+        torch.Size([2, 2, 2])
+        >>> operators.matrix(2).toarray().round(4).tolist()  # 1 / 1.25 and 0.25 / 1.25
+        [[0.8, 0.2], [0.2, 0.8]]
     """
 
     def __init__(self, graph: Graph, alpha: int = 3, epsilon: float = 1.0) -> None:

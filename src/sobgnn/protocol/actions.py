@@ -34,7 +34,7 @@ class Running:
         device: ``"cpu"``, ``"cuda"`` or ``"auto"``, CUDA where there is one.
         shard: ``"i/n"``, part i of n.
         time_limit: Seconds after which no batch starts.
-        epochs: Steps of a training at the most.
+        epochs: Steps of a training at most.
         resume: Go on where the folder's lines end; else they are an error.
         cuda_graph: Record steps on CUDA and replay them.
         say: Takes lines for people.

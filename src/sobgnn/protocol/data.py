@@ -1,4 +1,4 @@
-"""A data set as the protocol reads it: standardised features and the k-NN graph, made once and kept in a small file."""
+"""A data set as the protocol reads it: standardized features and the k-NN graph, made once and kept in a small file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Prepared:
 
 
 def prepare(name: str) -> Prepared:
-    """Load a data set, standardise it where its columns have units, and build its graph.
+    """Load a data set, standardize it where its columns have units, and build its graph.
 
     The columns' means and deviations are those of all points, as the graph is built on all of them; labels play
     no part.
@@ -96,7 +96,7 @@ def load(name: str, folder: Path | None = None) -> Prepared:
 
 
 def with_k(data: Prepared, k: int) -> Prepared:
-    """The same points with a graph of ``k`` neighbours."""
+    """The same points with a graph of ``k`` neighbors."""
     if k == K:
         return data
     from sobgnn.graphs.knn import knn_graph

@@ -30,7 +30,7 @@ class Limits:
     """How long a training may take.
 
     Args:
-        epochs: Steps at the most.
+        epochs: Steps at most.
         patience: Steps without a better validation accuracy.
         evaluate_every: Steps between validations.
     """

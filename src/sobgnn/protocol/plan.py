@@ -37,7 +37,7 @@ class Cell:
         trials: Settings to search.
         search_seeds: Seeds of each of them.
         seeds: Final seeds.
-        k: Neighbours in the graph.
+        k: Neighbors in the graph.
     """
 
     study: str

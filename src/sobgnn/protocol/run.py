@@ -1,4 +1,4 @@
-"""Fill the cells of a study: search, choose, test; stop and go on at any batch."""
+"""Fill the cells of a study: search, choose, test; stop and resume at any batch."""
 
 from __future__ import annotations
 

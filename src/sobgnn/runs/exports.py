@@ -62,7 +62,7 @@ def _lines(path: Path, fitted: Fitted, checks: Checks) -> None:
 def _label_studio(path: Path, fitted: Fitted, checks: Checks) -> None:
     """Tasks with a choice each: given labels as annotations, predicted ones as predictions.
 
-    For a labelling configuration with ``<Choices name="label" toName="row">`` over ``<Text name="row" value="$text">``.
+    For a labeling configuration with ``<Choices name="label" toName="row">`` over ``<Text name="row" value="$text">``.
     """
     decision = checks.columns(fitted.confidence, given=fitted.given != -1).get("decision")
     labels, confidence = fitted.classifier.transduction_.tolist(), fitted.confidence

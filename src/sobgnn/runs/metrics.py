@@ -74,7 +74,7 @@ def metrics(fitted: Fitted, acceptance: Acceptance | None = None) -> dict[str, A
 
 
 def suggested_rows(fitted: Fitted, most: int) -> npt.NDArray[np.int64]:
-    """Rows whose labels would help most, best first; empty where every row is labelled."""
+    """Rows whose labels would help most, best first; empty where every row is labeled."""
     free = int((fitted.given == -1).sum())
     if not free:
         return np.zeros(0, np.int64)

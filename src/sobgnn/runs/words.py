@@ -85,7 +85,7 @@ def next_steps(measured: dict[str, Any], suggested: Sequence[str] = ()) -> list[
         said.append(f"Label {', '.join(suggested)}: these labels would help most.")
     elif not free and not measured["labels_hidden"]:
         said.append(
-            "Every row is labelled: `sobgnn predict` labels new ones; --labels 0.1 hides most and measures on them."
+            "Every row is labeled: `sobgnn predict` labels new ones; --labels 0.1 hides most and measures on them."
         )
     lopsided = held.get("uneven") and held["balanced_accuracy"] < held["accuracy"] - 0.1
     if (held.get("never_predicted") or lopsided) and measured["settings"].get("class_weight") is None:

@@ -1,4 +1,4 @@
-"""Memory that has been freed, back to the system."""
+"""Returning freed memory to the system."""
 
 from __future__ import annotations
 

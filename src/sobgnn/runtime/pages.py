@@ -1,4 +1,4 @@
-"""Memory for large results on the CPU, used again when their tensors are gone."""
+"""A pool of memory for large CPU results, reused when their tensors are gone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 # filling it costs, and more on some virtual machines. glibc always does from 32 MB, and below that whenever the block
 # lay at the end of its heap; so results reuse their pages from two huge pages.
 SMALLEST = 4 << 20
-# What is kept at the most while no tensor uses it.
+# What is kept at most while no tensor uses it.
 KEPT = 512 << 20
 _PAGE = 2 << 20  # a huge page
 
@@ -24,7 +24,7 @@ _free: list[mmap.mmap] = []
 
 
 def empty(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """An uninitialised tensor like ``x``; large ones on the CPU get the pages of results that are gone."""
+    """An uninitialized tensor like ``x``; large ones on the CPU get the pages of results that are gone."""
     size = math.prod(shape) * x.element_size()
     if x.device.type != "cpu" or size <= SMALLEST or not hasattr(mmap, "MADV_HUGEPAGE"):
         return x.new_empty(shape)

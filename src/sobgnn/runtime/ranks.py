@@ -1,4 +1,4 @@
-"""The processes that work together: joining them, sharing work out among them, and losing one of them."""
+"""Ranks, the processes that share work: joining them, dividing work, and detecting one that exits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _joinings = itertools.count()
 
 
 class LostRankError(RuntimeError):
-    """Another rank is gone, so this one cannot go on."""
+    """Another rank has exited, so this one cannot continue."""
 
 
 def num_ranks() -> int:
@@ -108,7 +108,7 @@ class Ranks:
 
         Args:
             rows: Contiguous.
-            bounds: Where the parts start, if not as :meth:`bounds` says.
+            bounds: Where the parts start; default: those of :meth:`bounds`.
         """
         if self.size == 1:
             return rows

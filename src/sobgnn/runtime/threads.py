@@ -1,4 +1,4 @@
-"""How many threads compute."""
+"""Limits on the number of threads."""
 
 from __future__ import annotations
 

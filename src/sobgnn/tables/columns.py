@@ -1,4 +1,4 @@
-"""What all kinds of columns share: blank cells, names, and the contract of an encoded column."""
+"""Shared by all kinds of columns: blank cells, names, and the contract of an encoded column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import polars as pl
 
-# Cells that hold nothing. A label cell with one of these is an unlabelled row.
+# Cells that hold nothing. A label cell with one of these is an unlabeled row.
 BLANKS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NaT", "null", "NULL", "<NA>", "#N/A", "?")
 # A flag column says which cells were blank, from this share of blank cells.
 COMMON_BLANKS = 0.05

@@ -1,4 +1,4 @@
-"""Tables as people have them, pandas, polars, dictionaries, arrays, to polars frames that every rule can read."""
+"""Conversion of pandas, polars, dictionaries and arrays to polars frames that every rule can read."""
 
 from __future__ import annotations
 

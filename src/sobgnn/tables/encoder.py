@@ -52,7 +52,7 @@ _WEIGHT = {"text": 10.0, "text model": 10.0, "vectors": 10.0, "pictures": 10.0}
 
 @dataclass(frozen=True)
 class Block:
-    """Neighbouring features that came from one column.
+    """Neighboring features that came from one column.
 
     Args:
         column: The fitted column.
@@ -81,7 +81,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     weight: 1 for numbers, dates, categories, sets and short strings; 10 for text of several words, vectors and
     pictures. So a text column counts as much as ten numbers, however many coordinates it has.
 
-    The weights were measured by how many of a row's 10 nearest neighbours share its class
+    The weights were measured by how many of a row's 10 nearest neighbors share its class
     (`benchmarks/tables_scaling.py`, results/tables.md). On 15 mixed tables, where text or numbers or both tell the
     class, a weight of 8 to 16 loses 4 to 6 points against each table's own best, 1 loses 18 and 32 loses 6.
 
@@ -107,6 +107,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         outcomes_: What each column was found to be, by name; ``"id"``, ``"constant"``, ``"empty"``, … are left out.
         notes_: One sentence for each thing that a reader may not expect.
         feature_names_in_: Names of the columns, [n_features_in_].
+
+    Examples:
+        >>> from sobgnn import TableEncoder
+        >>> encoder = TableEncoder()
+        >>> X = encoder.fit_transform({"size": ["1,5 cm", "2,0 cm", "7,5 cm"], "color": ["red", "blue", "red"]})
+        >>> X.shape, encoder.outcomes_
+        ((3, 3), {'size': 'number', 'color': 'categories'})
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""How rows of a file became features: enough to encode another file in the same way."""
+"""The encoding of a file: enough to encode another file in the same way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a text file writes its table, found by looking at it: character encoding, separator, quotes, header."""
+"""The format of a text file, found by looking at it: character encoding, separator, quotes, header."""
 
 from __future__ import annotations
 

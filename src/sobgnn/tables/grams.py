@@ -1,4 +1,4 @@
-"""Counts of word and character n-grams, vectorised: texts to rows of a sparse matrix."""
+"""Counts of word and character n-grams, vectorized: texts to rows of a sparse matrix."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CHUNK_CHARACTERS = 8 * 2**20
 class WordGrams:
     """Words of two or more letters or digits, in lower case.
 
-    Pairs of words were measured and left out: with them, neighbours of newsgroup posts agree less (see TextColumn).
+    Pairs of words were measured and left out: with them, neighbors of newsgroup posts agree less (see TextColumn).
 
     Args:
         words: The vocabulary.

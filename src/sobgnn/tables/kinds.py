@@ -1,4 +1,4 @@
-"""Which kind a column is, found by looking at its cells."""
+"""The kind of a column, found by looking at its cells."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _WHOLE = r"^[+-]?(?:0|[1-9]\d{0,15})(?:\.0*)?$"
 
 
 def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], list[str] | list[int], list[str]]:
-    """Codes [N] with -1 for unlabelled rows, the classes they stand for, and notes.
+    """Codes [N] with -1 for unlabeled rows, the classes they stand for, and notes.
 
     Whole numbers stay numbers, anything else is text: where one label is written 007, all are text. Blank cells are
     unlabelled, and so is -1 among whole numbers, unless only one other class would be left (-1 and 1 are then the two
@@ -46,7 +46,7 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
         )
     if len(distinct) > _MANY and 2 * len(distinct) > known.len():
         raise ValueError(
-            f"The label column {name!r} holds {len(distinct):,} distinct values in {known.len():,} labelled rows, "
+            f"The label column {name!r} holds {len(distinct):,} distinct values in {known.len():,} labeled rows, "
             "which look like ids. Name a column of classes with --label."
         )
     keys = text

@@ -104,7 +104,7 @@ def find_format(text: pl.Series, decimal: str | None = None) -> tuple[NumberForm
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """One number per row, centred and divided by its standard deviation.
+    """One number per row, centered and divided by its standard deviation.
 
     .. math:: z = \\operatorname{clip}((x - m) / s, -c, c)
 

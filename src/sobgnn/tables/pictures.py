@@ -26,12 +26,12 @@ _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class PictureColumn:
     """Pictures named by a column: pixels at 32 × 32 and histograms of oriented gradients, or a model's vectors.
 
-    Both parts are centred and have the same total variance. A picture that cannot be read is the mean.
+    Both parts are centered and have the same total variance. A picture that cannot be read is the mean.
 
     Args:
         name: The column.
         root: Folder that relative names start from.
-        model: File of a TorchScript or exported model, or ``None``. It gets float32 [B, 3, 224, 224], normalised as is
+        model: File of a TorchScript or exported model, or ``None``. It gets float32 [B, 3, 224, 224], normalized as is
             usual for ImageNet, and returns [B, ...].
         center: Mean of the features, [width].
         factors: What features are multiplied with, [width].
@@ -47,7 +47,7 @@ class PictureColumn:
 
     @classmethod
     def fit(cls, series: pl.Series, root: Path, model: str | Path | None = None) -> tuple[PictureColumn, list[str]]:
-        """The column whose features are centred on the pictures given; and what a reader may not expect."""
+        """The column whose features are centered on the pictures given; and what a reader may not expect."""
         empty = np.zeros(0, np.float32)
         bare = cls(series.name, str(root), None if model is None else str(model), empty, empty)
         sample = series[np.linspace(0, series.len() - 1, min(series.len(), 5000)).astype(np.int64)]
@@ -159,7 +159,7 @@ def list_pictures(folder: Path) -> list[str]:
 
 
 def folder_labels(names: Sequence[str]) -> list[str | None]:
-    """The first folder of each name, ``None`` where it has none or one that means unlabelled."""
+    """The first folder of each name, ``None`` where it has none or one that means unlabeled."""
     first = [name.split("/")[0] if "/" in name else None for name in names]
     return [None if label is None or label.lower() in UNLABELLED else label for label in first]
 

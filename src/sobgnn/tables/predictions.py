@@ -1,4 +1,4 @@
-"""Predictions as CSV that a spreadsheet can open without running what the data says."""
+"""Predictions as CSV, without formulas that a spreadsheet would run."""
 
 from __future__ import annotations
 

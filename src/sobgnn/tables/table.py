@@ -1,4 +1,4 @@
-"""Points with what is known of them."""
+"""A table of points: features, labels, ids, cells, and a graph where there is one."""
 
 from __future__ import annotations
 

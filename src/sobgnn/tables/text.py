@@ -35,7 +35,7 @@ class TextColumn:
     A blank text becomes the direction opposite to the mean: at 0 it would be near to every other text.
 
     The number of coordinates is 1.2 √N, between 16 and 128. These choices were measured by how often the 10 nearest
-    neighbours of a newsgroup post share its group (`benchmarks/tables_text.py`, results/tables.md): p = 2 instead of
+    neighbors of a newsgroup post share its group (`benchmarks/tables_text.py`, results/tables.md): p = 2 instead of
     the usual 1 + ln, and words without pairs of words, gain most.
 
     Args:
@@ -79,7 +79,7 @@ class TextColumn:
         return cls(series.name, grams, idf, basis, z.mean(axis=0).astype(np.float32))
 
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
-        """Features float32 [rows, components], centred."""
+        """Features float32 [rows, components], centered."""
         import polars as pl
 
         text = text_values(series)
@@ -150,14 +150,14 @@ class ModelColumn:
 
     @classmethod
     def fit(cls, series: pl.Series, folder: str | Path) -> ModelColumn:
-        """The column whose vectors are centred on those of the texts given."""
+        """The column whose vectors are centered on those of the texts given."""
         bare = cls(series.name, str(folder), 0, np.zeros(0, np.float32), [load_text_model(folder)])
         known = text_values(series).drop_nulls().head(_SAMPLE)
         z = bare._vectors(known.to_list() or [""])
         return cls(series.name, str(folder), z.shape[1], z.mean(axis=0), bare._model)
 
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
-        """Features float32 [rows, width], centred."""
+        """Features float32 [rows, width], centered."""
         texts = text_values(series).to_list()
         out = np.zeros((len(texts), self.width), np.float32)
         held = [i for i, text in enumerate(texts) if text is not None]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VectorColumn:
-    """Vectors of one length, centred; a blank cell, or one of another length, is the mean.
+    """Vectors of one length, centered; a blank cell, or one of another length, is the mean.
 
     Args:
         name: As in the table.

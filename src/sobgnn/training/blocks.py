@@ -47,11 +47,11 @@ class BlockSchedule:
     evaluate_every: int = 5
 
     def batches(self, rows: int) -> int:
-        """Number of batches in a pass over so many rows."""
+        """Number of batches in a pass over the rows."""
         return max(1, math.ceil(rows / self.batch))
 
     def total(self, rows: int) -> int:
-        """Number of steps for so many rows, if nothing ends them early."""
+        """Number of steps in all, if nothing ends training early."""
         return max(self.steps, self.passes * self.batches(rows))
 
 
@@ -125,7 +125,7 @@ def train_blocks(
     The outcome is a function of the arguments; torch's random state is neither read nor changed.
 
     Args:
-        X: [B, L, D], the labelled rows of each block.
+        X: [B, L, D], the labeled rows of each block.
         target: int64 [L], classes.
         weight: [S, L], row l's share in member s's loss, 0 for none; rows sum to 1.
         seeds: One per member, non-negative: its initial weights. All together draw dropout and the order of the rows.

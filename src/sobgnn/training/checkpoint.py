@@ -14,7 +14,7 @@ class FileCheckpoint:
 
     Args:
         path: The file.
-        every: Save every so many calls, to spare the disk; what was not saved is computed again.
+        every: Number of calls between two saves, to spare the disk; steps since the last save are computed again.
         writer: Whether this process writes; over ranks, whose states are equal, one of them does.
     """
 
@@ -37,7 +37,7 @@ class FileCheckpoint:
             raise ValueError(f"{self.path} is not a readable checkpoint: {error}. Delete it to start anew.") from None
 
     def save(self, state: dict[str, Tensor]) -> None:
-        """Keep a state, every so many calls."""
+        """Save the state, once in ``every`` calls."""
         from safetensors.torch import save
 
         self._calls += 1

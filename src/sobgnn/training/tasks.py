@@ -1,4 +1,4 @@
-"""What members learn, and how long and how fast."""
+"""Tasks and schedules: targets and weights of each member, number of steps, learning rate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Schedule:
     """How long and how fast to train.
 
     Args:
-        epochs: Full-batch steps at the most.
+        epochs: Full-batch steps at most.
         lr: Adam's learning rate; a sequence gives each member its own.
         weight_decay: L2 penalty, as torch's Adam takes it; a sequence gives each member its own.
         patience: Steps without a better validation score after which a member counts as done: its best weights

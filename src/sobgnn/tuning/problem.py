@@ -1,4 +1,4 @@
-"""What the trials of a search share: points, folds, and the name they are kept under."""
+"""The problem that all trials of a search share: points, folds, and the name of the study."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search found, from the trials that its storage holds."""
+"""The result of a search, read from the trials in its storage."""
 
 from __future__ import annotations
 

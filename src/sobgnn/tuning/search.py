@@ -1,4 +1,4 @@
-"""Search for the estimator's setting with the least log loss on labels while they are held out."""
+"""Search for the estimator's setting with the lowest out-of-fold log loss."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def tune(
     """Search the estimator's settings on held-out labels; fit nothing that is kept.
 
     Every trial trains all members of a setting as one batch on the same folds and seeds. Features are mapped and
-    neighbours found once, for the largest k. A trial that is behind the median of the others at the same epoch is
+    neighbors found once, for the largest k. A trial that is behind the median of the others at the same epoch is
     pruned. The first trial is ``base`` as it stands.
 
     Args:
@@ -75,8 +75,8 @@ def tune(
         y: Labels [N]; -1, None or NaN where unknown. Labels hidden from y are never seen.
         trials: How many to finish, pruned ones among them.
         sampler: "tpe", or "random" as in the paper.
-        storage: Where trials are kept. A path: a journal file, from which the search goes on after it was ended in
-            any way. A URL (``postgresql://…``): a database, through which any number of processes on any machines
+        storage: Where trials are kept. A path: a journal file, from which the search resumes however it was
+            stopped. A URL (``postgresql://…``): a database, through which any number of processes on any machines
             share the search of the same data, base, space and seed. ``None``: memory.
         seed: Of the folds, of the members, and of the sampler.
         graph: As in :meth:`SobolevClassifier.fit`; then what makes graphs is not searched.
@@ -84,8 +84,19 @@ def tune(
         space: What is searched; ``{**SPACE, "k": OneOf((10,))}`` narrows it.
         members: Networks of each family in a trial, trained as one batch; with 4, each label is held out by one. The
             estimator that is fitted in the end may have more.
-        progress: Called as training goes on; returning True ends the search, with the best so far.
+        progress: Called during training; returning True ends the search, with the best so far.
         pulse: How a process shows that it lives, with a database.
+
+    Examples:
+        >>> import numpy as np
+        >>> from sklearn.datasets import load_iris
+        >>> from sobgnn import SobolevClassifier
+        >>> from sobgnn.tuning import tune
+        >>> X, truth = load_iris(return_X_y=True)
+        >>> y = np.where(np.arange(150) % 5 == 0, truth, -1)
+        >>> quick = SobolevClassifier(families=["sobolev"], epochs=20)
+        >>> found = tune(X, y, trials=2, base=quick, seed=0)
+        >>> model = SobolevClassifier(**found.setting).fit(X, y)
     """
     check_request(trials, sampler, members)
     base = SobolevClassifier() if base is None else base
@@ -113,7 +124,7 @@ def tune(
 
 
 def check_request(trials: int, sampler: str, members: int = MEMBERS) -> None:
-    """Raise where a search cannot be what was asked for."""
+    """Raise on a search that cannot be made."""
     if members < 2:
         raise ValueError(f"`members` must be at least 2, so that every label is held out, but got {members}.")
     if isinstance(trials, bool) or not isinstance(trials, (int, np.integer)) or trials < 1:

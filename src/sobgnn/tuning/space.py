@@ -1,4 +1,4 @@
-"""What a search draws from: a range or a choice for each parameter of the estimator."""
+"""The search space: a range or a choice for each parameter of the estimator."""
 
 from __future__ import annotations
 

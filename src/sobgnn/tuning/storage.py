@@ -1,4 +1,4 @@
-"""Where trials are kept: a journal file for one process at a time, or a database that many share."""
+"""Storage of trials: a journal file for one process at a time, or a database that many share."""
 
 from __future__ import annotations
 
@@ -100,10 +100,10 @@ def _shown(url: str) -> str:
 
 
 def _line(error: BaseException) -> str:
-    """What an error says first, as a sentence; drivers go on for pages."""
+    """The first line of an error's message, as a sentence; database drivers write pages."""
     cause = getattr(error, "orig", None) or error
-    said = str(cause).strip().splitlines()
-    return (said[0].strip() if said else type(cause).__name__).rstrip(".") + "."
+    lines = str(cause).strip().splitlines()
+    return (lines[0].strip() if lines else type(cause).__name__).rstrip(".") + "."
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
 """Trials that any number of processes share through a storage of optuna's, each finished once whatever is killed.
 
 A search of n trials has n slots. The trials that were made first, in the order of their numbers, are the slots; a
-trial that failed is stood in for by the first trial that says it retries it, and so on. Numbers are given by the
+trial that failed is replaced by the first trial that is marked as its retry, and so on. Numbers are given by the
 storage, one at a time, and what a trial retries is written with it, so every process reads the same slots from the
 same trials, and a trial too many, made by two processes at once, is one that nobody runs.
 """
@@ -31,7 +31,7 @@ _POLL_SECONDS = 0.5
 
 
 class StopSearch(Exception):  # noqa: N818 - a request, like StopIteration
-    """Raised by an objective to end the search here; its trial is run again when the search goes on."""
+    """Raised by an objective to end the search here; its trial is run again when the search resumes."""
 
 
 def slots(trials: Sequence[optuna.trial.FrozenTrial], wanted: int) -> list[optuna.trial.FrozenTrial]:

@@ -1,4 +1,4 @@
-"""What a family is: one way to learn from the labels."""
+"""The contract of a family, one way to learn from the labels, and of a fitted one."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sobgnn.estimator.problem import NewPoints, Problem
 
 
 class FittedFamily(Protocol):
-    """A family that has learnt."""
+    """A family that has learned."""
 
     def probabilities(self) -> Tensor:
         """Class probabilities of every point without each fold's labels, and at last with all: [folds + 1, N, C]."""
 
     def predict(self, new: NewPoints) -> Tensor:
-        """Class probabilities of new points by what was learnt from all labels: [M, C]."""
+        """Class probabilities of new points by what was learned from all labels: [M, C]."""
 
     def arrays(self) -> dict[str, Tensor]:
         """Everything that :meth:`predict` needs, by name; :meth:`Family.restore` takes it back."""

@@ -15,10 +15,10 @@ from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.runtime.threads import at_most
 
-# Shares of the pool that are learnt from, round by round. The first is small: what a few labels make sure of is what
+# Shares of the pool that are learned from, round by round. The first is small: what a few labels make sure of is what
 # the next round builds on.
 SHARES = (0.06, 0.2, 0.4, 0.6)
-# Unlabelled points that may get a pseudo-label, at most; and labels that are used.
+# Unlabeled points that may get a pseudo-label, at most; and labels that are used.
 POOL = 3000
 # What the labels weigh against the penalty, and Adam's steps in each round.
 _C, _STEPS, _RATE = 3.0, 30, 0.05
@@ -30,8 +30,8 @@ class SelfTrainedLinear:
 
     .. math:: \min_{W, b} \sum_l w_l \ell(x_l, y_l) + \sum_{p \in S_t} \ell(x_p, \hat{y}_p) + \frac{1}{2C} \|W\|^2
 
-    with S_t the share ``SHARES[t]`` of a sample of the unlabelled points of which round t - 1 was surest, and the class
-    it took them for; points are chosen anew in every round. Not class by class: a class that is not recognised surely
+    with S_t the share ``SHARES[t]`` of a sample of the unlabeled points of which round t - 1 was surest, and the class
+    it took them for; points are chosen anew in every round. Not class by class: a class that is not recognized surely
     has few points to begin with, and gets more once the others are known.
     """
 
@@ -116,7 +116,7 @@ def _probabilities(X: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 class _Fitting:
-    """B logistic regressions on the same rows [R, D], each with its own targets and weights; training goes on."""
+    """B logistic regressions on the same rows [R, D], each with its own targets and weights; training can continue."""
 
     def __init__(self, rows: Tensor, count: int, classes: int) -> None:
         self.rows = rows

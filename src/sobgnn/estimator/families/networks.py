@@ -55,7 +55,7 @@ class SobolevNetworks:
     .. math:: \mathrm{logits} = \sum_b \mathrm{ReLU}(x_b W_{1,b} + b_{1,b}) W_{2,b} + b_2, \qquad
         x_b \in \{x\} \cup \{\hat{A}_\rho^h x : \rho = 1, \dots, \alpha, \; h = 1, 2\}
 
-    so training reads labelled rows alone and costs what an MLP costs. Very many points have one hop.
+    so training reads labeled rows alone and costs what an MLP costs. Very many points have one hop.
     """
 
     name: ClassVar[str] = "sobolev"
@@ -145,7 +145,7 @@ class FittedNetworks:
         networks: Their weights; the first ``folds`` members hold out one fold each, the others learn from all labels.
         blocks: What they read.
         folds: Members that hold out a fold.
-        problem: Points that they learnt on.
+        problem: Points that they learned on.
         history: Training curves, [T] each, by name.
     """
 

@@ -27,7 +27,7 @@ class Trees:
     Args:
         column: int32 [nodes], the column a node looks at; -1 for a leaf.
         threshold: float64 [nodes].
-        left, right: int32 [nodes], where the walk goes on; of a leaf, ``left`` is its row in ``value``.
+        left, right: int32 [nodes], the next node; of a leaf, ``left`` is its row in ``value``.
         value: float32 [leaves, C] of forests, float64 [leaves, 1] of boosting.
         root: int32 [T].
         target: int32 [T], the class whose logit a boosted tree adds to; empty for forests.
@@ -89,7 +89,7 @@ class Trees:
         """The trees that :meth:`arrays` took apart, checked: a walk stays inside and ends.
 
         Raises:
-            ValueError: The arrays are not those of trees over so many columns and classes.
+            ValueError: The arrays are not those of trees over this number of columns and classes.
         """
         trees = cls(**{name: arrays[name].cpu().numpy() for name in cls.__dataclass_fields__})
         _check(trees, columns, classes)

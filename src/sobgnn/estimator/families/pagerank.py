@@ -1,4 +1,4 @@
-"""Logistic regression on features that personalised PageRank has spread over a given graph."""
+"""Logistic regression on features that personalized PageRank has spread over a given graph."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PageRankLinear:
     .. math:: Z = (1 - a) \sum_{k \ge 0} a^k T^k X, \qquad T = D^{-1/2} (A + I) D^{-1/2}, \qquad a = 0.9,
 
     with the edges of A counted alike and rows of X of length 1: words are read as they are, all of them. T is
-    symmetric, so only the labelled rows of Z are ever computed, and the logits are spread once more.
+    symmetric, so only the labeled rows of Z are ever computed, and the logits are spread once more.
     """
 
     name: ClassVar[str] = "pagerank"

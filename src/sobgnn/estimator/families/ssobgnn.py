@@ -86,7 +86,7 @@ class FittedSSobGNNs:
         parameters: Stacked, [S, ...].
         states: What each layer of every member gives at every node: [N, S, h], the last [N, S, C] the logits.
         folds: Members that hold out a fold; they come first.
-        problem: Points that they learnt on.
+        problem: Points that they learned on.
         view: The name of their graph.
         history: Training curves by name.
     """

@@ -30,7 +30,7 @@ _THREADED_WORK, _MOST_THREADS = 200_000, 4
 
 
 class Forests:
-    """Random forests and extremely randomised trees, half of each; the mean of their leaves' class shares.
+    """Random forests and extremely randomized trees, half of each; the mean of their leaves' class shares.
 
     They read columns as they came: classes that follow single columns, heavy tails and units do not matter to them.
     """

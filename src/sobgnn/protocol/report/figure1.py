@@ -1,4 +1,4 @@
-"""Figure 1 of the paper: how powers of the Laplacian, matrix and Hadamard, penalise the frequencies of a graph."""
+"""Figure 1 of the paper: how powers of the Laplacian, matrix and Hadamard, penalize the frequencies of a graph."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RHOS = (1, 2, 3, 4, 5)
-# One colour per power, light to dark; told apart in print and by colour-blind readers.
+# One color per power, light to dark; told apart in print and by color-blind readers.
 _COLORS = ("#fdae61", "#f46d43", "#c2375b", "#7b2382", "#2d1160")
 
 
 def default_graph(n: int = 400, k: int = 10, seed: int = 0) -> Graph:
-    """The k-nearest-neighbour graph, with Gaussian weights, of n points drawn uniformly from the unit square."""
+    """The k-nearest-neighbor graph, with Gaussian weights, of n points drawn uniformly from the unit square."""
     from sobgnn.graphs.knn import knn_graph
 
     points = np.random.default_rng(seed).random((n, 2))

@@ -1,4 +1,4 @@
-"""Class colours for light and dark pages."""
+"""Class colors for light and dark pages."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _CHOSEN = (
 
 
 def class_colors(count: int) -> list[tuple[str, str]]:
-    """``count`` pairs of hex colours, for a light and for a dark page."""
+    """``count`` pairs of hex colors, for a light and for a dark page."""
     if count <= len(_CHOSEN):
         return list(_CHOSEN[:count])
-    # Hues evenly around the circle, neighbours in the list at different lightness.
+    # Hues evenly around the circle, neighbors in the list at different lightness.
     return [
         (_oklch(0.52 + 0.14 * (i % 2), 0.13, 360 * i / count), _oklch(0.70 + 0.12 * (i % 2), 0.12, 360 * i / count))
         for i in range(count)
@@ -31,7 +31,7 @@ def class_colors(count: int) -> list[tuple[str, str]]:
 
 
 def _oklch(lightness: float, chroma: float, hue: float) -> str:
-    """The sRGB colour of OKLCH coordinates (Ottosson 2020), clipped to what screens show."""
+    """The sRGB color of OKLCH coordinates (Ottosson 2020), clipped to what screens show."""
     a, b = chroma * math.cos(math.radians(hue)), chroma * math.sin(math.radians(hue))
     long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
     medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3

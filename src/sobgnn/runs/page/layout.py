@@ -1,4 +1,4 @@
-"""Many-dimensional points to a map: neighbours stay neighbours, clusters come apart."""
+"""Many-dimensional points to a map: neighbors stay neighbors, clusters come apart."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _DIMENSIONS = 8
 
 
 def plane_layout(points: npt.NDArray[Any], seed: int = 0) -> npt.NDArray[np.float32]:
-    r"""Positions [N, 2] of points [N, d]: principal components, then steps that pull neighbours and push strangers.
+    r"""Positions [N, 2] of points [N, d]: principal components, then steps that pull neighbors and push strangers.
 
-    At each step every point i meets one of its neighbours j and some random points r, and moves along the gradient of
+    At each step every point i meets one of its neighbors j and some random points r, and moves along the gradient of
 
     .. math:: \log \frac{1}{1 + \|p_i - p_j\|^2} + \sum_r \log \left(1 - \frac{1}{1 + \|p_i - p_r\|^2}\right)
 
@@ -29,7 +29,7 @@ def plane_layout(points: npt.NDArray[Any], seed: int = 0) -> npt.NDArray[np.floa
     generator = np.random.default_rng(seed)
     spread = float(np.abs(place).max())
     place = (8 / spread * place if spread > 0 else place) + generator.normal(0, 0.01, place.shape).astype(np.float32)
-    if count <= _NEIGHBORS + 1:  # too few for neighbours to tell more than the components do
+    if count <= _NEIGHBORS + 1:  # too few for neighbors to tell more than the components do
         return place
     # In few dimensions a k-d tree finds near points at once, and a map does not need the very nearest.
     slack = 0 if count <= 20_000 else 2
@@ -43,7 +43,7 @@ def plane_layout(points: npt.NDArray[Any], seed: int = 0) -> npt.NDArray[np.floa
         apart = place - place[other]
         pull = np.clip(apart * (2 / (1 + _square(apart)))[:, None], -4, 4)
         move = -pull
-        for axis in (0, 1):  # the neighbour comes half the way
+        for axis in (0, 1):  # the neighbor comes half the way
             move[:, axis] += np.bincount(other, weights=pull[:, axis], minlength=count)
         for _ in range(_STRANGERS):
             apart = place - place[generator.integers(0, count, count)]

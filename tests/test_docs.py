@@ -1,0 +1,101 @@
+"""The site: every page is in its menu, code runs, the picture of the rooms is up to date. Links: test_readme."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+from docs.draw_rooms import direct, imports, out_of_date
+
+ROOT = Path(__file__).parents[1]
+# Pages whose Python blocks run one after another, as a reader would run them. Others show parts of longer programs.
+RUNNABLE = [ROOT / "docs/start.md", *sorted((ROOT / "docs/howto").glob("*.md"))]
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def test_every_page_is_in_the_menu_and_every_entry_of_the_menu_is_a_page():
+    menu = set(re.findall(r"^ +- .*?: ?([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE))
+    outside = {"CONTRIBUTING.md", "CHANGELOG.md"}
+    assert menu - outside == {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    assert outside <= menu
+
+
+def test_the_reference_has_every_public_name():
+    import sobgnn
+
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs/api").glob("*.md"))
+    described = set(re.findall(r"^::: sobgnn\.(\w+)", pages, re.MULTILINE))
+    assert set(sobgnn.__all__) <= described
+    for full in re.findall(r"^::: (\S+)", pages, re.MULTILINE):
+        home, _, last = full.rpartition(".")
+        assert getattr(importlib.import_module(home), last).__doc__
+
+
+def test_the_estimator_page_has_a_row_for_every_family():
+    from sobgnn.estimator.families import FAMILIES
+
+    page = (ROOT / "docs/estimator.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `([\w-]+)` \|", page, re.MULTILINE)) == set(FAMILIES)
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=name)
+def test_code_in_the_pages_runs(page, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    exec(compile("\n".join(blocks), name(page), "exec"), {})
+
+
+def test_examples_in_docstrings_run():
+    tried = 0
+    for path in sorted((ROOT / "src/sobgnn").rglob("*.py")):
+        if ">>>" not in path.read_text(encoding="utf-8"):
+            continue
+        module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
+        outcome = doctest.testmod(importlib.import_module(module), optionflags=doctest.ELLIPSIS)
+        assert outcome.failed == 0, module
+        tried += outcome.attempted
+    assert tried
+
+
+def test_the_picture_of_the_rooms_is_up_to_date():
+    assert not out_of_date(), "Run python -m docs.draw_rooms."
+
+
+def test_the_picture_has_an_arrow_for_every_import_that_does_not_follow_from_others():
+    graph = imports()
+    arrows = direct(graph)
+
+    def reached(room: str) -> set[str]:
+        return arrows[room] | {far for near in arrows[room] for far in reached(near)}
+
+    assert all(graph[room] <= reached(room) for room in graph)
+    assert direct({"a": set(), "b": {"a"}, "c": {"a", "b"}})["c"] == {"b"}
+
+
+def test_the_notes_on_how_docstrings_become_markdown_hold():
+    pytest.importorskip("griffe", reason="needs the extra docs")
+    from docs.docstring_markup import to_markdown
+
+    public = {"Graph": "sobgnn.Graph", "SobolevClassifier": "sobgnn.SobolevClassifier"}
+    own = "sobgnn.SobolevClassifier"
+    assert to_markdown("A :class:`~sobgnn.Graph`.", public) == "A [`Graph`][sobgnn.Graph]."
+    assert to_markdown("See :meth:`fit`.", public, own) == f"See [`fit`][{own}.fit]."
+    assert to_markdown(":func:`sobgnn.neighbors.nearest`", public) == "`sobgnn.neighbors.nearest`"
+    assert to_markdown(".. math:: a = \\\n    b\n\nwith :math:`b`", public) == "$$ a = \\ b $$\n\nwith $b$"
+
+
+def test_a_site_that_loads_from_another_host_is_refused(tmp_path):
+    pytest.importorskip("mkdocs", reason="needs the extra docs")
+    from docs.site_hooks import fetched_from_elsewhere
+
+    (tmp_path / "good.html").write_text('<a href="https://pytorch.org">x</a><script src="own.js"></script>')
+    assert not fetched_from_elsewhere(tmp_path)
+    (tmp_path / "bad.html").write_text('<link rel="stylesheet" href="https://fonts.example/x.css">')
+    (tmp_path / "bad.css").write_text("@font-face { src: url(//cdn.example/f.woff2) }")
+    assert len(fetched_from_elsewhere(tmp_path)) == 2
