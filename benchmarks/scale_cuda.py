@@ -27,7 +27,7 @@ os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 import numpy as np
 import torch
 
-from benchmarks.scale_meter import Meter, metered, mixture, shown
+from benchmarks.scale_meter import Meter, mixture, shown
 from benchmarks.timing import machine
 from sobgnn import Graph, SobolevOperators
 
@@ -46,8 +46,8 @@ def end_to_end(n: int, features: int, k: int) -> dict:
         model = SobolevClassifier(k=k, device=DEVICE, random_state=0)
         y = shown(truth[:n])
         start = time.perf_counter()
-        with metered(meter):
-            model.fit(X[:n], y)
+        meter.begin()
+        model.fit(X[:n], y, progress=meter.reported)
         whole = time.perf_counter() - start
         accuracy = float((model.transduction_ == truth[:n])[y < 0].mean())
         with meter.stage("new points, a tenth"):

@@ -6,11 +6,10 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -61,6 +60,7 @@ class Meter:
         self.peak: dict[str, float] = {}
         self.cuda_peak: dict[str, float] = {}
         self._depth = 0
+        self._last: tuple[float, float] | None = None
         self._high = 0.0
         self._ended = threading.Event()
         threading.Thread(target=self._watch, daemon=True).start()
@@ -90,18 +90,18 @@ class Meter:
         on_device = f"   on the device {self.cuda_peak[name]:6.2f} GiB" if cuda else ""
         print(f"  {name:<20} {spent:9.2f} s   peak {self.peak[name]:6.2f} GiB{on_device}", flush=True)
 
-    def wrap(self, names: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function as a stage; of "first, then" each call has its own name, the last for all further ones."""
-        calls = iter(names.split(", "))
-        name = ""
+    def reported(self, at: Any) -> None:
+        """A hook for ``SobolevClassifier.fit``: what has passed since the last report was spent on this stage."""
+        now = time.perf_counter(), time.process_time()
+        before = self._last or now
+        self.seconds[at.stage] = self.seconds.get(at.stage, 0) + now[0] - before[0]
+        self.cpu[at.stage] = self.cpu.get(at.stage, 0) + now[1] - before[1]
+        self.peak[at.stage] = max(self.peak.get(at.stage, 0), self._high, resident())
+        self._high, self._last = 0.0, now
 
-        def measured(*arguments: Any, **keywords: Any) -> Any:
-            nonlocal name
-            name = next(calls, name)
-            with self.stage(name):
-                return function(*arguments, **keywords)
-
-        return measured
+    def begin(self) -> None:
+        """Count from here on."""
+        self._last = time.perf_counter(), time.process_time()
 
     def _watch(self) -> None:
         while not self._ended.wait(0.02):
@@ -112,36 +112,6 @@ def resident() -> float:
     """GiB of this process in memory, mapped files included."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**30
-
-
-@contextmanager
-def metered(meter: Meter) -> Iterator[None]:
-    """Within, the parts of ``SobolevClassifier.fit`` are stages of ``meter``."""
-    from sobgnn.estimator import classifier, fitting
-    from sobgnn.estimator import placing as inputs
-
-    stages = {
-        "scaling": (classifier, "decide_scales"),
-        "neighbours": (inputs, "nearest"),
-        "graph": (inputs, "graph_from_neighbors"),
-        "operators": (classifier, "SobolevOperators"),
-        "components": (classifier, "connected_components"),
-        "train graph nets": (fitting, "train_graph_members"),
-        "predict graph nets": (fitting, "graph_states"),
-        "strongest edges": (classifier, "strongest"),
-        "train feature nets, train students": (fitting, "train_feature_members"),
-        "predict feature nets, predict students": (fitting, "feature_logits"),
-        "local order": (fitting, "spreading"),
-        "diffuse": (fitting, "_diffused"),
-        "self-training": (fitting, "self_train"),
-        "choose": (fitting, "choose"),
-        "smooth": (fitting, "smoothed"),
-        "embedding": (classifier, "embedding"),
-    }
-    with ExitStack() as stack:
-        for name, (module, attribute) in stages.items():
-            stack.enter_context(patch.object(module, attribute, meter.wrap(name, getattr(module, attribute))))
-        yield
 
 
 def keep(line: dict[str, Any], path: Path = LINES) -> None:

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.scale_meter import Meter, keep, kept, metered, mixture, shown
+from benchmarks.scale_meter import Meter, keep, kept, mixture, shown
 from benchmarks.timing import machine
 
 NEW = 10_000
@@ -44,8 +44,8 @@ def run(n: int, options: argparse.Namespace) -> None:
             k=options.k, method=options.method, device=options.device, n_members=options.members, random_state=0
         )
         start = time.perf_counter()
-        with metered(meter):
-            model.fit(points, y)
+        meter.begin()
+        model.fit(points, y, progress=meter.reported)
         whole = time.perf_counter() - start
         meter.seconds["rest of fit"] = whole - sum(meter.seconds.values())
         accuracy = float((model.transduction_ == truth[:n])[y < 0].mean())
@@ -58,7 +58,7 @@ def run(n: int, options: argparse.Namespace) -> None:
             "members": options.members, "machine": machine(), "load": os.getloadavg()[0], "fit": whole,
             "seconds": meter.seconds, "cpu": meter.cpu, "peak": meter.peak, "cuda_peak": meter.cuda_peak,
             "recall": recall, "accuracy": accuracy, "best": best, "entries": model.graph_.num_edges,
-            "new_accuracy": float((predicted == truth[n:]).mean()), "smoothing": model.smoothing_,
+            "new_accuracy": float((predicted == truth[n:]).mean()), "families": model.family_shares_,
         }  # fmt: skip
         keep(line, options.lines)
         print(f"  whole fit {whole:.1f} s, recall {'exact' if recall is None else f'{recall:.4f}'}")
