@@ -312,6 +312,12 @@ def test_labels_that_cannot_be_learnt_from_are_refused():
         quick().fit(X, ["a", 1, *[None] * 38])
 
 
+def test_families_of_a_given_graph_need_one():
+    X, _, given = blobs(40, labels=5)
+    with pytest.raises(ValueError, match="need a graph that is given"):
+        quick(families=["pagerank"]).fit(X, given)
+
+
 def test_a_graph_of_another_size_is_refused():
     X, _, given = blobs(40, labels=5)
     with pytest.raises(ValueError, match="one node per row"):

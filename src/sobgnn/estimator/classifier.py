@@ -211,9 +211,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             hint = "Label points of another." if not (codes < 0).any() else (
                 "-1, None and NaN mean unlabeled; if -1 is a class, give it another name, such as y = (y == 1) * 1."
             )  # fmt: skip
-            raise ValueError(
-                f"y must hold at least 2 classes, but the only class, 1 class, is {self.classes_[0]!r}. {hint}"
-            )
+            raise ValueError(f"y must hold at least 2 classes, but got 1 class, {str(self.classes_[0])!r}. {hint}")
         threads = 1 if X.shape[0] * X.shape[1] <= _ONE_THREAD_ENTRIES else torch.get_num_threads()
         with at_most(threads), taking_part(_place(self.device, X)) as ranks:
             check_same(X, codes, ranks)

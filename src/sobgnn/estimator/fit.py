@@ -131,6 +131,8 @@ def fit_families(
             kept = probabilities[-1] if smoothing and smoothing.strength else None
             members.append(Member(family, view, fitted, smoothing, kept))
             parts.append(probabilities)
+    if not members:
+        raise ValueError(f"`families` {list(names)} need a graph that is given. Pass graph=, or name other families.")
     problem.tell("blending", 1, 1)
     own_parts = [labels.out_of_fold(part) for part in parts]
     blend = _blended(problem, labels, members, parts, own_parts)
