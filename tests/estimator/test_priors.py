@@ -10,6 +10,7 @@ from sobgnn.estimator.priors import (
     estimate_priors,
     label_frequencies,
     shift_priors,
+    skill,
 )
 
 
@@ -59,3 +60,11 @@ def test_labels_chosen_class_by_class_are_told_from_labels_drawn_at_random():
     assert of(20, 20, 20, 3)
     assert not of(200, 14)
     assert not of(300, 100, 40, 7)
+
+
+def test_skill_is_zero_for_guesses_and_one_for_right_answers_whatever_the_class_sizes():
+    codes = np.repeat([0, 1, 2], [30, 6, 6])
+    labels = Labels(np.arange(42), codes, np.ones(42), np.arange(42) % 4, 3)
+    assert skill(np.eye(3)[codes], labels) == pytest.approx(1)
+    assert skill(np.eye(3)[np.zeros(42, int)], labels) == pytest.approx(0)
+    assert skill(np.zeros((0, 3)), labels) == 0

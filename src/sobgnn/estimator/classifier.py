@@ -25,7 +25,14 @@ from sobgnn.estimator.fit import Fit, Hook, Teller, fit_families, refit_families
 from sobgnn.estimator.labels import Labels, class_weights, encode_labels, with_folds
 from sobgnn.estimator.placing import Attaching, Maps, as_tensor, given_graph, neighbor_graph, view_of
 from sobgnn.estimator.predictor import Predictor
-from sobgnn.estimator.priors import chosen_by_class, decide_priors, learnt_frequencies, shift_priors
+from sobgnn.estimator.priors import (
+    LEAST_SKILL,
+    chosen_by_class,
+    decide_priors,
+    learnt_frequencies,
+    shift_priors,
+    skill,
+)
 from sobgnn.estimator.problem import GIVEN, NEIGHBORS, Problem, View
 from sobgnn.estimator.scaling import ScaleOption, Scales, decide_scales
 from sobgnn.estimator.settings import Networks, check_settings
@@ -321,8 +328,10 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         plain = predictor.finished(fit.distributions)
         free = np.ones(problem.count, dtype=bool)
         free[labels.index] = False
-        # A family by itself is not calibrated: how common classes are cannot be told from its probabilities.
-        others = plain[free].astype(float) if len(fit.members) > 1 else None
+        # How common classes are can be told from probabilities only where these are calibrated, which those of a family
+        # by itself are not, and tell classes apart.
+        telling = len(fit.members) > 1 and skill(fit.out_of_fold, labels) >= LEAST_SKILL
+        others = plain[free].astype(float) if telling else None
         self.class_prior_ = decide_priors(self.class_priors, self.classes_, others, labels)
         ratio = self.class_prior_ * self._odds / learnt_frequencies(labels)
         predictor = replace(predictor, ratio=ratio / ratio.mean())
