@@ -483,7 +483,19 @@ def test_a_warm_start_keeps_the_graph_and_learns_the_new_labels():
     assert (classifier.transduction_[added] == y[added]).all()
     assert (classifier.transduction_ == y).mean() > 0.95
     other = quick().fit(X + 1, more)
-    np.testing.assert_allclose(classifier.fit(X + 1, more).label_distributions_, other.label_distributions_, atol=1e-3)
+    np.testing.assert_allclose(classifier.fit(X + 1, more).label_distributions_, other.label_distributions_, atol=1e-5)
+
+
+def test_decisions_are_made_anew_once_labels_have_grown_by_a_fifth_in_all():
+    X, y, given = blobs(labels=20)
+    classifier = quick(warm_start=True).fit(X, given)
+    more, held = given.copy(), []
+    for _ in range(3):  # five labels at a time, never a fifth at once
+        added = np.flatnonzero(more < 0)[:5]
+        more[added] = y[added]
+        classifier.fit(X, more)
+        held.append(int(np.isfinite(classifier.out_of_fold_probabilities_).all(axis=1).sum()))
+    assert held == [60, 60, 75]  # a refit keeps what is known of the labels before
 
 
 def test_flipped_labels_are_suspect():

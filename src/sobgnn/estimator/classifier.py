@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 import torch
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -40,6 +38,7 @@ from sobgnn.estimator.smoothing import STRENGTHS
 from sobgnn.estimator.suggestion import Strategy, suggest_first, suggest_points
 from sobgnn.estimator.suspicion import Suspect, suspect_labels
 from sobgnn.estimator.temperature import log_loss
+from sobgnn.estimator.warm import Kept, fingerprint, out_of_fold_before
 from sobgnn.graphs.given import as_edges
 from sobgnn.graphs.graph import Symmetrize
 from sobgnn.graphs.knn import Bandwidth
@@ -52,8 +51,6 @@ _GPU_ENTRIES = 2_000_000
 # Entries of X up to which one thread is as quick as many; it is kind to other work on the same cores, and gives the
 # same bits everywhere.
 _ONE_THREAD_ENTRIES = 10_000_000
-# Labels that may change, as a share, before a warm start decides anew how families are blended.
-_WARM_CHANGE = 0.2
 
 
 class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -233,7 +230,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if warm is None:
             maps, places, attaching, problem = self._place(X, codes, graph, generator, tell, ranks)
         else:
-            maps, places, attaching, problem = warm
+            maps, places, attaching, problem = warm.placed
             problem = Problem(
                 problem.points, problem.columns, problem.views, len(self.classes_), problem.networks, problem.rows,
                 problem.seed, ranks, tell,
@@ -244,7 +241,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weight = class_weights(even, self.classes_, given)[given]
         self._odds = class_weights(self.class_weight, self.classes_, given)
         labels = with_folds(codes, weight, len(self.classes_), np.random.default_rng([problem.seed, 1]))
-        before = self._decided(labels)
+        before = None if warm is None else warm.decided(labels)
         if before is not None:
             fit = refit_families(problem, labels, before)
         else:
@@ -252,7 +249,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             fit = fit_families(problem, labels, self._families(problem, labels), strengths)
         self._keep(fit, maps, places, attaching, problem, labels, before)
         if self.warm_start:
-            self._kept = (self._fingerprint(X, graph), (maps, places, attaching, problem), fit, labels)
+            decided_with = labels if warm is None or before is None else warm.labels
+            self._kept = Kept(self._fingerprint(X, graph), (maps, places, attaching, problem), fit, decided_with)
         if self.verbose and ranks.speaks:
             print(self.describe())
 
@@ -293,29 +291,14 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             names = [name for name in names if name != BoostedTrees.name]
         return names
 
-    def _warm(self, X: Any, graph: Any) -> Any:
-        """Points and graphs of the fit before, where nothing that they depend on has changed."""
-        kept = getattr(self, "_kept", None) if self.warm_start else None
-        return kept[1] if kept is not None and kept[0] == self._fingerprint(X, graph) else None
-
-    def _decided(self, labels: Labels) -> Fit | None:
-        """What the fit before decided, where only a few labels have changed since."""
-        kept = getattr(self, "_kept", None) if self.warm_start else None
-        if kept is None or kept[3].classes != labels.classes:
-            return None
-        before = dict(zip(kept[3].index.tolist(), kept[3].codes.tolist(), strict=True))
-        now = dict(zip(labels.index.tolist(), labels.codes.tolist(), strict=True))
-        changed = sum(before.get(row) != code for row, code in now.items()) + sum(row not in now for row in before)
-        return kept[2] if changed <= _WARM_CHANGE * len(before) else None
+    def _warm(self, X: Any, graph: Any) -> Kept | None:
+        """What is kept of the fit before, where nothing but labels has changed since."""
+        kept: Kept | None = getattr(self, "_kept", None) if self.warm_start else None
+        return kept if kept is not None and kept.fingerprint == self._fingerprint(X, graph) else None
 
     def _fingerprint(self, X: Any, graph: Any) -> str:
-        digest = hashlib.blake2b(digest_size=16)
         settings = {name: value for name, value in self.get_params(deep=False).items() if name != "verbose"}
-        digest.update(repr((X.shape, str(X.dtype), sorted(settings.items()), len(self.classes_))).encode())
-        parts = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
-        for part in [*parts, *_arrays_of(graph)]:
-            digest.update(np.ascontiguousarray(part).data.cast("B") if np.size(part) else b"")
-        return digest.hexdigest()
+        return fingerprint(X, graph, settings, len(self.classes_))
 
     def _keep(
         self, fit: Fit, maps: Maps, places: npt.NDArray[np.float32], attaching: Attaching | None, problem: Problem,
@@ -337,10 +320,14 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         predictor = replace(predictor, ratio=ratio / ratio.mean())
         self.predictor_ = replace(predictor, distributions=predictor.finished(fit.distributions))
         self.temperature_ = fit.temperature
-        self.labelled_, self.labelled_codes_, self.folds_ = labels.index, labels.codes, labels.fold
-        self.out_of_fold_probabilities_ = np.full((len(labels.index), labels.classes), np.nan)
+        out_of_fold = np.full((len(labels.index), labels.classes), np.nan)
         if before is None:
-            self.out_of_fold_probabilities_[labels.judged] = shift_priors(fit.out_of_fold, self.predictor_.ratio)
+            out_of_fold[labels.judged] = shift_priors(fit.out_of_fold, self.predictor_.ratio)
+        else:  # nothing was held out this time
+            out_of_fold = out_of_fold_before(self, labels)
+        self.labelled_, self.labelled_codes_, self.folds_ = labels.index, labels.codes, labels.fold
+        self.out_of_fold_probabilities_ = out_of_fold
+        if before is None:
             self.out_of_fold_accuracy_, self.out_of_fold_log_loss_ = self._scores(labels)
         self.family_accuracy_ = fit.alone
         self.history_ = {member.title: getattr(member.fitted, "history", {}) for member in fit.members}
@@ -486,16 +473,3 @@ def _place(device: str | torch.device | None, X: Any) -> str | torch.device:
         return device
     large = X.shape[0] * min(X.shape[1], 256) >= _GPU_ENTRIES
     return "cuda" if large and torch.cuda.is_available() else "cpu"
-
-
-def _arrays_of(graph: Any) -> list[Any]:
-    """What a graph is made of, for comparing it with another."""
-    if graph is None:
-        return []
-    if sp.issparse(graph):
-        csr = sp.csr_array(graph)
-        return [csr.data, csr.indices, csr.indptr]
-    if hasattr(graph, "indptr"):
-        return [part.cpu().numpy() for part in (graph.indptr, graph.indices, graph.weight)]
-    parts = graph if isinstance(graph, tuple) else (graph,)
-    return [np.asarray(part) for part in parts if part is not None]

@@ -1,0 +1,76 @@
+"""What a warm start keeps of one fit for the next."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from sobgnn.estimator.fit import Fit
+from sobgnn.estimator.labels import Labels
+
+# Labels that may change, as a share, before it is decided anew how families are blended.
+_MOST_CHANGED = 0.2
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A fit, and what it was made of.
+
+    Attributes:
+        fingerprint: Of everything but the labels, by :func:`fingerprint`.
+        placed: Points, their maps and graphs.
+        fit: The outcome.
+        labels: Those that its decisions were made with.
+    """
+
+    fingerprint: str
+    placed: Any
+    fit: Fit
+    labels: Labels
+
+    def decided(self, labels: Labels) -> Fit | None:
+        """The fit, where only a few labels have changed since its decisions were made."""
+        if self.labels.classes != labels.classes:
+            return None
+        before = dict(zip(self.labels.index.tolist(), self.labels.codes.tolist(), strict=True))
+        now = dict(zip(labels.index.tolist(), labels.codes.tolist(), strict=True))
+        changed = sum(before.get(row) != code for row, code in now.items()) + sum(row not in now for row in before)
+        return self.fit if changed <= _MOST_CHANGED * len(before) else None
+
+
+def out_of_fold_before(estimator: Any, labels: Labels) -> npt.NDArray[np.float64]:
+    """What an estimator fitted before knows out of fold of labels that have not changed since, [L, C]; NaN elsewhere."""
+    rows, codes, own = estimator.labelled_, estimator.labelled_codes_, estimator.out_of_fold_probabilities_
+    known = dict(zip(zip(rows.tolist(), codes.tolist(), strict=True), own, strict=True))
+    unknown = np.full(labels.classes, np.nan)
+    keys = zip(labels.index.tolist(), labels.codes.tolist(), strict=True)
+    return np.array([known.get(key, unknown) for key in keys])
+
+
+def fingerprint(X: Any, graph: Any, settings: Mapping[str, Any], classes: int) -> str:
+    """A hash of points, graph, parameters and number of classes."""
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(repr((X.shape, str(X.dtype), sorted(settings.items()), classes)).encode())
+    parts = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
+    for part in [*parts, *_arrays_of(graph)]:
+        digest.update(np.ascontiguousarray(part).data.cast("B") if np.size(part) else b"")
+    return digest.hexdigest()
+
+
+def _arrays_of(graph: Any) -> list[Any]:
+    """What a graph is made of, for comparing it with another."""
+    if graph is None:
+        return []
+    if sp.issparse(graph):
+        csr = sp.csr_array(graph)
+        return [csr.data, csr.indices, csr.indptr]
+    if hasattr(graph, "indptr"):
+        return [part.cpu().numpy() for part in (graph.indptr, graph.indices, graph.weight)]
+    parts = graph if isinstance(graph, tuple) else (graph,)
+    return [np.asarray(part) for part in parts if part is not None]
