@@ -45,7 +45,7 @@ class Kept:
 
 
 def out_of_fold_before(estimator: Any, labels: Labels) -> npt.NDArray[np.float64]:
-    """What an estimator fitted before knows out of fold of labels that have not changed since, [L, C]; NaN elsewhere."""
+    """What an estimator knew out of fold of labels that have not changed since, [L, C]; NaN elsewhere."""
     rows, codes, own = estimator.labelled_, estimator.labelled_codes_, estimator.out_of_fold_probabilities_
     known = dict(zip(zip(rows.tolist(), codes.tolist(), strict=True), own, strict=True))
     unknown = np.full(labels.classes, np.nan)
