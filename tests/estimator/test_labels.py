@@ -27,6 +27,14 @@ def test_classes_with_fewer_than_three_labels_are_never_held_out():
     assert known[-1].all()
 
 
+def test_a_signal_sees_every_label_but_those_of_its_fold():
+    made = labels([8, 2, 9])
+    for signal, known in enumerate(made.known()[:-1]):
+        np.testing.assert_array_equal(known, made.fold != signal)
+        assert (made.shares()[signal][made.fold == signal] == 0).all()
+        assert (made.fold == signal).any()
+
+
 def test_without_three_labels_anywhere_nothing_is_held_out():
     assert labels([2, 1]).folds == 0
     assert labels([2, 1]).known().shape == (1, 3)

@@ -31,6 +31,17 @@ def test_new_rows_have_their_own_degrees_and_the_old_ones_keep_theirs(graph30, e
         np.testing.assert_allclose(got[:, rho - 1], rows @ nodes + loop[:, None] * own, atol=1e-5)
 
 
+def test_each_order_of_its_own_signal_is_that_order_of_the_signal_alone(graph30):
+    generator = torch.Generator().manual_seed(0)
+    edges = sp.csr_array(([1.0, 3.0, 2.0], ([0, 0, 1], [4, 9, 7])), shape=(2, 30), dtype=np.float32)
+    joined = attach(SobolevOperators(graph30, 3, 0.5), edges)
+    nodes, own = torch.randn(30, 3, 4, generator=generator), torch.randn(2, 3, 4, generator=generator)
+    got = joined.propagate_each(nodes, own)
+    for order in range(3):
+        alone = joined.propagate(nodes[:, order].contiguous(), own[:, order].contiguous())
+        torch.testing.assert_close(got[:, order], alone[:, order])
+
+
 def test_the_average_of_neighbours_is_by_weight_and_zero_without_any(graph30):
     edges = sp.csr_array(([1.0, 3.0], ([0, 0], [4, 9])), shape=(2, 30), dtype=np.float32)
     nodes = torch.randn(30, 2)

@@ -35,6 +35,14 @@ def test_boosted_trees_predict_as_scikit_learn_does_after_any_number_of_rounds(c
     np.testing.assert_allclose(trees.predict(X), grown[rounds].predict_proba(X), atol=1e-6)
 
 
+def test_a_value_at_the_threshold_goes_left_as_in_scikit_learn():
+    generator = np.random.default_rng(0)
+    X = (2 * generator.integers(0, 3, (80, 4))).astype(np.float32)  # even numbers: thresholds are odd ones
+    forest = RandomForestClassifier(20, random_state=0).fit(X, (X[:, 0] > X[:, 1]).astype(int))
+    between = generator.integers(0, 5, (60, 4)).astype(np.float32)
+    np.testing.assert_allclose(of_forest(forest, 2).predict(between), forest.predict_proba(between), atol=1e-6)
+
+
 def test_a_class_that_was_not_there_has_no_share():
     X, y = table(3)
     forest = RandomForestClassifier(5, random_state=0).fit(X, np.where(y == 1, 2, y))

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
+from sobgnn.runtime.threads import at_most
 from sobgnn.training.blocks import BlockNetworks, BlockProgress, BlockSchedule, train_blocks
 
 # Hops of the decoupled form, and the bytes of propagated features up to which it takes more than one.
@@ -209,11 +210,13 @@ def _fit(
             curve.append(float(value))
         return problem.tell(stage or name, at.step, at.steps, *values[1:])
 
-    networks = train_blocks(
-        blocks.training(index), codes, torch.from_numpy(shares).float().to(device), seeds, hidden, labels.classes,
-        schedule, dropout=settings.dropout, progress=seen,
-        held_out=torch.from_numpy(held_out).float().to(device) if labels.folds else None,
-    )  # fmt: skip
+    # One thread: a product that is split over threads has other bits.
+    with at_most(1):
+        networks = train_blocks(
+            blocks.training(index), codes, torch.from_numpy(shares).float().to(device), seeds, hidden, labels.classes,
+            schedule, dropout=settings.dropout, progress=seen,
+            held_out=torch.from_numpy(held_out).float().to(device) if labels.folds else None,
+        )  # fmt: skip
     return FittedNetworks(networks, blocks, labels.folds, problem, history)
 
 
