@@ -3,7 +3,7 @@
 Every model gets the same number of trials, drawn with one seed from the same space; what is best on the validation
 nodes is trained again with other seeds. The graphs have no weights: S-SobGNN also draws what weights to give them.
 
-Run: SOBGNN_DATA=... python -m benchmarks.planetoid [--data cora] [--trials 20] [--seeds 20]
+Run: SOBGNN_DATA=... python -m benchmarks.planetoid [--data cora] [--trials 20] [--seeds 20] [--device cuda]
 """
 
 from __future__ import annotations
@@ -42,14 +42,16 @@ OWN = {
 class Problem:
     """Features, labels, split and graphs of one data set."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, device: str) -> None:
         data = datasets.load(name)
         self.name, self.classes = name, len(data.class_names)
         self.x = torch.tensor(data.X.toarray() if hasattr(data.X, "toarray") else data.X).float()
         self.x = self.x / self.x.abs().sum(dim=1, keepdim=True).clamp_min(1e-12)
         self.y, split = torch.tensor(data.y), torch.tensor(data.splits[0])
-        self.train, self.validation, self.test = (split == code for code in (1, 2, 3))
         self.graph = sobgnn.Graph.from_edges(data.edge_index, num_nodes=len(self.x), symmetrize="union")
+        self.device, self.words = torch.device(device), self.x.numpy()
+        self.x, self.y, split = self.x.to(device), self.y.to(device), split.to(device)
+        self.train, self.validation, self.test = (split == code for code in (1, 2, 3))
         self._made: dict[Any, Any] = {}
 
     def once(self, key: Any, make: Callable[[], Any]) -> Any:
@@ -62,7 +64,9 @@ class Problem:
         """X, SX, …, S^count X side by side, as PyG's SIGN has them."""
         edge_index, _ = add_self_loops(self.graph.edges()[0], num_nodes=len(self.x))
         root = degree(edge_index[0], len(self.x)).rsqrt()
-        matrix = torch.sparse_coo_tensor(edge_index, root[edge_index[0]] * root[edge_index[1]]).coalesce()
+        matrix = (
+            torch.sparse_coo_tensor(edge_index, root[edge_index[0]] * root[edge_index[1]]).coalesce().to(self.device)
+        )
         blocks = [self.x]
         for _ in range(count):
             blocks.append(matrix @ blocks[-1])
@@ -70,8 +74,8 @@ class Problem:
 
     def operators(self, weights: str, alpha: int, epsilon: float) -> sobgnn.SobolevOperators:
         """S-SobGNN's operators on the graph with these weights."""
-        graph = self.once(weights, lambda: sobgnn.reweight(self.graph, weights, self.x.numpy()))
-        return sobgnn.SobolevOperators(graph, alpha, epsilon)
+        graph = self.once(weights, lambda: sobgnn.reweight(self.graph, weights, self.words))
+        return sobgnn.SobolevOperators(graph, alpha, epsilon).to(self.device)
 
 
 def build(
@@ -79,7 +83,7 @@ def build(
 ) -> tuple[nn.Module, Callable[[nn.Module, Tensor], Tensor], Tensor]:
     """A new network, how it is called, and its input."""
     hidden, rate, classes = setting["hidden"], setting["dropout"], problem.classes
-    edges = problem.once("edges", lambda: problem.graph.edges()[0])
+    edges = problem.once("edges", lambda: problem.graph.edges()[0].to(problem.device))
     x = problem.x
     if model == "GCN":
         return GCN(x.shape[1], hidden, 2, classes, dropout=rate), lambda net, h: net(h, edges), x
@@ -103,6 +107,7 @@ def train(problem: Problem, model: str, setting: dict[str, Any], seed: int, epoc
     """Validation and test accuracy at the epoch that is best on the validation nodes."""
     torch.manual_seed(seed)
     network, call, x = build(problem, model, setting)
+    network = network.to(problem.device)
     optimizer = torch.optim.Adam(network.parameters(), lr=setting["lr"], weight_decay=setting["weight_decay"])
     best, since = (0.0, 0.0), 0
     for _ in range(epochs):
@@ -127,12 +132,13 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--epochs", type=int, default=200)
+    parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     warnings.filterwarnings("ignore", message="All edge weights are 1")
     print(f"{options.trials} trials, {options.seeds} seeds, at most {options.epochs} epochs, torch {torch.__version__}")
     print("| data | model | test accuracy, mean ± sd | validation | chosen | minutes |\n|---|---|---|---|---|---|")
     for name in options.data:
-        problem = Problem(name)
+        problem = Problem(name, options.device)
         for model in options.models:
             start, draw = time.perf_counter(), random.Random(0)
             space = {**SPACE, **OWN[model]}
