@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from sobgnn.tables import Encoding, batches, file_stem, formats, is_file_name, npz, read_table
+from sobgnn.tables import Encoding, batches, file_stem, formats, frames, is_file_name, npz, read_table
 
 
 def write(path, text, encoding="utf-8"):
@@ -241,6 +241,33 @@ def test_a_stray_quote_neither_holds_the_file_nor_joins_its_rows(tmp_path):
     assert table.frame["b"][20] == '"5 inch'
     assert any("nothing closes" in note for note in table.notes)
     assert sum(batch.X.shape[0] for batch in batches(path, table.encoding)) == 50
+
+
+@pytest.mark.parametrize("stray", ['1,"5 inch,v\n', '"1,5,v\n', '1","5,v\n'])
+def test_many_stray_quotes_join_no_rows_and_lines_are_read_a_few_times_at_most(tmp_path, monkeypatch, stray):
+    lines = [stray if i % 3 == 0 else f"{i % 11},{i % 7},{'uv'[i % 2]}\n" for i in range(3000)]
+    path = write(tmp_path / "t.csv", "a,b,y\n" + "".join(lines))
+    read = 0
+    plain = frames._Lines.__next__
+
+    def counted(source):
+        nonlocal read
+        read += 1
+        return plain(source)
+
+    monkeypatch.setattr(frames._Lines, "__next__", counted)
+    monkeypatch.setattr(frames, "_LONGEST_RECORD", 2**12)
+    assert sum(frame.height for frame in frames.csv_frames(path)) == 3000
+    assert read < 10 * 3000
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_column_name_may_hold_a_quoted_line_break(tmp_path, end):
+    text = '"height\n(cm)",width,"label\n"\n1,2,u\n3,4,v\n5,1,u\n'.replace("\n", end)
+    table = read_table(write(tmp_path / "t.csv", text))
+    assert table.frame.columns == ["height\n(cm)", "width", "label"]
+    assert table.frame.height == 3
+    assert [len(batch.X) for batch in batches(tmp_path / "t.csv", table.encoding)] == [3]
 
 
 def test_names_of_files_and_of_data_sets_are_told_apart(tmp_path):

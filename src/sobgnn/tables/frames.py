@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,26 +62,40 @@ class _Runaway(Exception):  # noqa: N818 - a signal, no error
     """A quote was opened that nothing closes."""
 
 
-@dataclass
 class _Lines:
-    """Lines for Python's reader, which remembers those of the record that is being read."""
+    """Lines for Python's reader, which remembers those of the record that is being read and can take them back.
 
-    rest: Iterator[str]
-    fed: list[str] = field(default_factory=list)
-    size: int = 0
-    exhausted: bool = False
+    Args:
+        lines: In order.
+    """
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._rest = iter(lines)
+        self._back: deque[str] = deque()
+        self.begin(0)
+
+    def begin(self, longest: int) -> None:
+        """A new record begins, of at most ``longest`` characters where it has several lines."""
+        self.fed: list[str] = []
+        self.size = 0
+        self.exhausted = False
+        self._longest = longest
+
+    def take_back(self) -> None:
+        """All lines of the record but the first are read again."""
+        self._back.extendleft(reversed(self.fed[1:]))
 
     def __iter__(self) -> _Lines:
         return self
 
     def __next__(self) -> str:
-        line = next(self.rest, None)
+        line = self._back.popleft() if self._back else next(self._rest, None)
         if line is None:
             self.exhausted = True
             raise StopIteration
         self.fed.append(line)
         self.size += len(line)
-        if self.size > _LONGEST_RECORD and len(self.fed) > 1:
+        if self.size > self._longest and len(self.fed) > 1:
             raise _Runaway
         return line
 
@@ -98,6 +113,7 @@ class CsvReader:
         self.repairs = Repairs()
         self._skip = layout.skip
         self._blank = 0  # blank lines that are rows only if another row follows
+        self._patience = _LONGEST_RECORD  # characters that may still be read in vain
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Consecutive rows, in tables of a few million characters."""
@@ -172,7 +188,7 @@ class CsvReader:
 
     def _records(self, before: list[str], block: str, last: bool) -> tuple[list[list[str]], list[str]]:
         """Records of the lines ``before`` and those of the block, and the lines of a record that goes on after it."""
-        layout, width = self.layout, len(self.layout.columns)
+        layout = self.layout
         lines = block.split("\n")
         if not lines[-1]:
             lines.pop()
@@ -183,29 +199,47 @@ class CsvReader:
         limit = csv.field_size_limit(2 * _LONGEST_RECORD)
         try:
             while True:
-                source.fed, source.size = [], 0
-                stray = False
+                source.begin(min(self._patience, _LONGEST_RECORD))
+                row: list[str] | None
                 try:
                     row = next(reader)
                 except StopIteration:
                     return rows, []
                 except (_Runaway, csv.Error):
-                    stray = True
-                if not stray and source.exhausted and not last:
-                    return rows, source.fed
-                if not stray and source.exhausted:  # the file ends inside a quote
-                    stray = True
-                elif not stray and len(source.fed) > 1 and len(row) != width and not self._skip:
-                    # Lines that a stray quote joins have too many or too few cells, where the first alone is right.
-                    stray = len(source.fed[0].rstrip("\n").split(layout.separator)) == width
-                if stray:
+                    row = None
+                if row is not None and source.exhausted:
+                    if not last:
+                        return rows, source.fed
+                    row = None  # the file ends inside a quote
+                elif row is not None and len(rows) >= self._skip and self._is_joined(row, source.fed):
+                    row = None
+                if row is None:
                     self.repairs.stray += 1
                     row = source.fed[0].rstrip("\n").split(layout.separator)
-                    source = _Lines(itertools.chain(source.fed[1:], source.rest))
+                    # What is read again may be at most a few times what is read: time must not grow with its square.
+                    self._patience += 4 * len(source.fed[0]) - source.size
+                    source.take_back()
                     reader = csv.reader(source, **options)  # type: ignore[arg-type]
                 rows.append(row)
         finally:
             csv.field_size_limit(limit)
+
+    def _is_joined(self, row: list[str], lines: list[str]) -> bool:
+        """Whether a stray quote has joined lines to this row: the first alone has the right number of cells.
+
+        The row then has another number of cells, or a quote that closes a cell within it.
+        """
+        layout = self.layout
+        if len(lines) < 2 or len(lines[0].rstrip("\n").split(layout.separator)) != len(layout.columns):
+            return False
+        if len(row) != len(layout.columns):
+            return True
+        options = {"delimiter": layout.separator, "quotechar": layout.quote, "escapechar": layout.escape}
+        try:
+            next(csv.reader(lines, strict=True, **options))  # type: ignore[arg-type]
+        except csv.Error:
+            return True
+        return False
 
 
 def read_frame(
