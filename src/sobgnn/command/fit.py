@@ -62,6 +62,7 @@ def fit(
     from sobgnn.runs import folder as run_folder
     from sobgnn.runs.exports import check_formats
     from sobgnn.runs.run import Fitted, hide_labels
+    from sobgnn.runtime.ranks import check_device
 
     check_accept(accept)
     check_class_weight(class_weight)
@@ -71,7 +72,7 @@ def fit(
     name, table, spent = load(data, label, identity, drop or [], console, **options)
     folder = out or run_folder.free_folder(name)
     run_folder.check_free(folder)
-    run_folder.check_device(device)
+    check_device(device)
     check_neighbors(k, table)
     given = hide_labels(table.codes, labels, seed)
     console.data(name, table, given)

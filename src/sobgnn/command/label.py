@@ -41,7 +41,7 @@ def label(
     """
     from sobgnn.command import terminal
     from sobgnn.labeling import open_page
-    from sobgnn.runs.folder import check_device
+    from sobgnn.runtime.ranks import check_device
 
     console = terminal.Terminal()
     check_device(device)

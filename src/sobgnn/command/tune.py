@@ -51,6 +51,7 @@ def tune(
     from sobgnn.estimator.classifier import SobolevClassifier
     from sobgnn.runs import folder as run_folder
     from sobgnn.runs.run import Fitted, hide_labels
+    from sobgnn.runtime.ranks import check_device
     from sobgnn.tuning.problem import study_name
     from sobgnn.tuning.search import check_request
     from sobgnn.tuning.search import tune as search
@@ -61,7 +62,7 @@ def tune(
     if storage is not None and not is_url(storage):
         raise ValueError(f"--storage must be a URL like postgresql://user@host/name, but got {storage!r}.")
     check_request(trials, sampler)
-    run_folder.check_device(device)
+    check_device(device)
     console = terminal.Terminal()
     name, table, spent = load(data, label, identity, drop or [], console)
     given = hide_labels(table.codes, labels, seed)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.runtime.files import atomic_folder
+from sobgnn.runtime.files import atomic_folder, read_json
 
 FORMAT = "sobgnn.SobolevClassifier"
 FORMAT_VERSION = 4
@@ -29,13 +29,17 @@ def write_folder(folder: str | Path, config: dict[str, Any], arrays: Arrays) -> 
 
     A model that is already there is replaced; a folder that holds anything else is refused.
     """
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     folder = Path(folder)
     if folder.exists() and not (folder.is_dir() and _replaceable(folder)):
         raise ArtifactError(f"{folder} exists and is not a saved model. Give another folder, or remove it.")
     with atomic_folder(folder, replace=True) as temporary:
-        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary / WEIGHTS)
+        try:
+            save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary / WEIGHTS)
+        except SafetensorError as error:  # a full disk, for one
+            raise OSError(f"{folder} cannot be written: {_one_line(error)}") from None
         full = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -59,9 +63,9 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
         if not (folder / name).is_file():
             raise ArtifactError(f"{folder} is not a saved model: it has no {name}.")
     try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-    except (ValueError, OSError, RecursionError) as error:
-        raise ArtifactError(f"{folder / CONFIG} is damaged: {_one_line(error)}") from None
+        config = read_json(folder / CONFIG)
+    except (ValueError, OSError) as error:
+        raise ArtifactError(_one_line(error)) from None
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         raise ArtifactError(f"{folder} is not a saved {FORMAT}: its config.json has another format.")
     version = config.get("format_version")
@@ -85,7 +89,7 @@ def _replaceable(folder: Path) -> bool:
     if not names:
         return True
     try:
-        config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        config = read_json(folder / CONFIG)
     except (ValueError, OSError):
         return False
     return names <= {CONFIG, WEIGHTS} and isinstance(config, dict) and config.get("format") == FORMAT

@@ -42,7 +42,7 @@ from sobgnn.estimator.warm import Kept, fingerprint, out_of_fold_before
 from sobgnn.graphs.given import as_edges
 from sobgnn.graphs.graph import Symmetrize
 from sobgnn.graphs.knn import Bandwidth
-from sobgnn.runtime.ranks import Ranks, check_same, taking_part
+from sobgnn.runtime.ranks import Ranks, check_device, check_same, taking_part
 from sobgnn.runtime.threads import at_most
 
 Auto = Literal["auto"]
@@ -208,6 +208,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if y is None:
             raise ValueError("This estimator requires y to be passed, but the target y is None.")
         check_settings(self.get_params(deep=False), list(FAMILIES))
+        check_device(self.device)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
         self.classes_, codes = encode_labels(y, X.shape[0])
         if len(self.classes_) < 2:
@@ -430,11 +431,12 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Raises:
             ArtifactError: The folder is damaged, was changed, or is of another kind or another format.
         """
+        check_device(device)
         config, arrays = read_folder(folder)
         try:
             return cls._restored(config, arrays, device)
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError, OverflowError) as error:
-            reason = " ".join(str(error).split())[:200]
+        except Exception as error:  # a forged folder raises nearly anything
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
             raise ArtifactError(f"{folder} is not a complete saved model: {reason}") from error
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,6 +152,8 @@ def class_weights(how: Any, classes: npt.NDArray[Any], codes: npt.NDArray[np.int
         if how != "balanced":
             raise ValueError(f'`class_weight` must be None, "balanced" or a dict, but got {how!r}.')
         return np.asarray(len(codes) / (len(classes) * np.bincount(codes, minlength=len(classes))))
+    if not isinstance(how, Mapping):
+        raise ValueError(f'`class_weight` must be None, "balanced" or a dict, but got {how!r:.60}.')
     unknown = [key for key in how if key not in set(classes.tolist())]
     if unknown:
         raise ValueError(f"`class_weight` must name classes of y, but {unknown} are not among them.")

@@ -19,9 +19,10 @@ from sobgnn.estimator.fit import Member
 from sobgnn.estimator.placing import Attaching, Maps, view_of
 from sobgnn.estimator.predictor import Predictor
 from sobgnn.estimator.problem import NEIGHBORS, Problem, View
-from sobgnn.estimator.settings import Networks
+from sobgnn.estimator.settings import Networks, check_settings, check_whole
 from sobgnn.estimator.smoothing import Smoothing
 from sobgnn.graphs.graph import Graph
+from sobgnn.graphs.knn import check_bandwidth
 from sobgnn.runtime.ranks import Ranks
 
 # Fitted values that JSON holds.
@@ -31,6 +32,12 @@ SCALARS = (
 )  # fmt: skip
 # Fitted arrays by their attributes' names.
 ARRAYS = ("labelled_", "labelled_codes_", "folds_", "out_of_fold_probabilities_", "embedding_", "class_prior_")
+# Parts that hold whole numbers, by the last part of their name; all others hold fractions.
+_WHOLE = {
+    "labelled_", "labelled_codes_", "folds_", "indptr", "indices", "num_features", "column", "left", "right", "root",
+    "target",
+}  # fmt: skip
+_INTEGERS, _FLOATS = ("int32", "int64"), ("float32", "float64")
 
 
 def take_apart(estimator: Any) -> tuple[dict[str, Any], Arrays]:
@@ -58,8 +65,9 @@ def settings(stored: dict[str, Any]) -> dict[str, Any]:
 
 def put_together(estimator: Any, config: dict[str, Any], arrays: Arrays, device: str | torch.device) -> None:
     """Give an estimator what :func:`take_apart` took from another, all but what follows from the predictor."""
-    values, kind = config["classes"]["values"], config["classes"]["dtype"]
-    estimator.classes_ = np.array(values, dtype=object if kind == "object" else np.dtype(kind))
+    _check_types(arrays)
+    estimator.classes_ = _classes(config["classes"])
+    _check_scalars(config)
     for name in SCALARS:
         setattr(estimator, name, config["fitted"][name])
     for name in ARRAYS:
@@ -69,10 +77,17 @@ def put_together(estimator: Any, config: dict[str, Any], arrays: Arrays, device:
     estimator.history_ = config["history"]
     estimator.predictor_ = _unpack(config, arrays, torch.device(device))
     codes, count = estimator.labelled_codes_, estimator.predictor_.problem.count
+    known = codes.shape
     fits = (
-        codes.shape == estimator.labelled_.shape
-        and codes.dtype.kind == estimator.labelled_.dtype.kind == "i"
+        len(known) == 1
+        and known == estimator.labelled_.shape == estimator.folds_.shape
+        and estimator.out_of_fold_probabilities_.shape == (*known, len(estimator.classes_))
+        and estimator.class_prior_.shape == (len(estimator.classes_),)
+        and estimator.embedding_.ndim == 2
+        and len(estimator.embedding_) == count
         and len(estimator.classes_) == estimator.predictor_.problem.classes
+        and len(estimator.feature_names_in_ if config["feature_names"] else []) in (0, estimator.n_features_in_)
+        and estimator.n_features_in_ == estimator.predictor_.maps.networks.num_features
         and bool(((codes >= 0) & (codes < len(estimator.classes_))).all())
         and bool(((estimator.labelled_ >= 0) & (estimator.labelled_ < count)).all())
     )
@@ -121,10 +136,12 @@ def _pack(predictor: Predictor) -> tuple[dict[str, Any], Arrays]:
 def _unpack(config: dict[str, Any], arrays: Arrays, device: torch.device) -> Predictor:
     """The predictor that :func:`_pack` took apart."""
     _check_finite(arrays)
+    check_settings({**config["settings"], **_as_settings(config["networks"])}, list(FAMILIES))
     tensors = {name: torch.from_numpy(array).to(device) for name, array in arrays.items() if array.ndim}
     points, networks = tensors["points"], Networks(**config["networks"])
     if points.ndim != 2 or points.dtype != torch.float32:
         raise ValueError("its points are not rows of numbers")
+    classes = _check_distributions(config["classes_count"], arrays, len(points))
     ranks = Ranks(device=device)
     views = {
         name: _view(name, about, tensors, len(points), networks, ranks) for name, about in config["graphs"].items()
@@ -133,28 +150,26 @@ def _unpack(config: dict[str, Any], arrays: Arrays, device: torch.device) -> Pre
     near, trees = _under("maps.neighbors.", arrays), _under("maps.trees.", arrays)
     maps = Maps(own, FeatureMap.from_arrays(near) if near else own, FeatureMap.from_arrays(trees) if trees else None)
     places = tensors["places"] if near else points
-    if own.num_outputs != points.shape[1] or places.shape != (len(points), maps.neighbors.num_outputs):
+    if (
+        own.num_outputs != points.shape[1]
+        or places.shape != (len(points), maps.neighbors.num_outputs)
+        or any(m is not None and m.num_features != own.num_features for m in (maps.neighbors, maps.trees))
+    ):
         raise ValueError("its points and their maps contradict each other")
     # Trees read columns of new points alone, so the training points' own are not kept: one row gives their number.
     columns = np.zeros((1, maps.trees.num_outputs if maps.trees is not None else points.shape[1]), np.float32)
     rows = np.zeros((0, own.num_features), np.float32)
-    problem = Problem(points, columns, views, int(config["classes_count"]), networks, rows, ranks=ranks)
+    problem = Problem(points, columns, views, classes, networks, rows, ranks=ranks)
     blend = Blend(tuple(config["blend"]["shares"]), tuple(config["blend"]["temperatures"]))
     _check_blend(blend, float(config["temperature"]), len(config["members"]))
     members = [_member(number, about, tensors, problem) for number, about in enumerate(config["members"])]
-    attaching = None if config["attaching"] is None else Attaching(**config["attaching"], reach=arrays.get("reach"))
+    attaching = None if config["attaching"] is None else _attaching(config["attaching"], arrays, len(points))
     if (attaching is not None) != (NEIGHBORS in views):
         raise ValueError("its neighbors are missing")
-    distributions, ratio = arrays["distributions"], arrays["ratio"]
-    if (
-        distributions.shape != (len(points), problem.classes)
-        or ratio.shape != (problem.classes,)
-        or not (ratio > 0).all()
-    ):
-        raise ValueError("its probabilities do not fit its points")
     return Predictor(
-        maps, problem, places, attaching, members, blend, float(config["temperature"]), ratio, distributions
-    )
+        maps, problem, places, attaching, members, blend, float(config["temperature"]), arrays["ratio"],
+        arrays["distributions"],
+    )  # fmt: skip
 
 
 def _member(number: int, about: dict[str, Any], tensors: dict[str, Tensor], problem: Problem) -> Member:
@@ -198,6 +213,73 @@ def _check_blend(blend: Blend, temperature: float, count: int) -> None:
     good = len(shares) == len(blend.temperatures) == count > 0 and (shares >= 0).all() and abs(shares.sum() - 1) < 1e-3
     if not (good and np.isfinite(temperatures).all() and (temperatures > 0).all()):
         raise ValueError("its shares or temperatures are not possible")
+
+
+def _check_distributions(classes: Any, arrays: Arrays, count: int) -> int:
+    """The number of classes, as the training points' probabilities have it: whatever else is built has its size."""
+    distributions, ratio = arrays["distributions"], arrays["ratio"]
+    fits = distributions.shape == (count, classes) and ratio.shape == (classes,) and classes > 1
+    if not (fits and (ratio > 0).all() and (distributions >= 0).all()):
+        raise ValueError("its probabilities do not fit its points")
+    return int(classes)
+
+
+def _attaching(about: dict[str, Any], arrays: Arrays, count: int) -> Attaching:
+    how = Attaching(**about, reach=arrays.get("reach"))
+    check_whole("k", how.k, most=max(1, count - 1))
+    known = how.metric in ("euclidean", "cosine") and how.method in ("auto", "exact", "hnsw")
+    if how.reach is None:
+        check_bandwidth(how.bandwidth)
+        known = known and isinstance(how.bandwidth, (int, float))
+    if not known or not 0 < how.recall <= 1 or (how.reach is not None and how.reach.shape != (count,)):
+        raise ValueError("its way to attach new points is not possible")
+    return how
+
+
+def _classes(about: dict[str, Any]) -> npt.NDArray[Any]:
+    values, kind = about["values"], about["dtype"]
+    if kind == "object":
+        if not all(isinstance(value, str) for value in values):
+            raise ValueError("its classes are not all texts")
+        return np.array([*values, None], dtype=object)[:-1]
+    dtype = np.dtype(kind)
+    if dtype.kind not in "iubfU" or dtype.itemsize > 2**20:
+        raise ValueError(f"its classes are of type {dtype}")
+    classes = np.array(values, dtype=dtype)
+    if classes.ndim != 1 or classes.tolist() != values:
+        raise ValueError("its classes are not what they say they are")
+    return classes
+
+
+def _check_scalars(config: dict[str, Any]) -> None:
+    """Raise where a fitted value, a name or a curve is of another kind than a fit leaves."""
+    fitted = {name: config["fitted"][name] for name in SCALARS}
+    for name in ("n_features_in_", "n_iter_"):
+        check_whole(name, fitted[name])
+    numbers = [fitted[name] for name in ("temperature_", "out_of_fold_accuracy_", "out_of_fold_log_loss_")]
+    for name in ("family_accuracy_", "filter_importance_"):
+        numbers += dict(fitted[name]).values()
+    for curves in dict(config["history"]).values():
+        for curve in dict(curves).values():
+            numbers += curve
+    good = all(isinstance(number, (int, float)) for number in numbers)
+    good &= all(fitted[name] is None or isinstance(fitted[name], str) for name in ("scale_", "neighbor_scale_"))
+    if not good or not all(isinstance(name, str) for name in config["feature_names"]):
+        raise ValueError("its fitted values are not numbers")
+
+
+def _check_types(arrays: Arrays) -> None:
+    """Raise where an array is of another type than its name tells: bytes of one type read as another mean nothing."""
+    for name, array in arrays.items():
+        part = name.rsplit(".", 1)[-1]
+        kinds = ("bool",) if part == "unit_rows" else _INTEGERS if part in _WHOLE else _FLOATS
+        if array.dtype.name not in kinds:
+            raise ValueError(f"its array {name[:60]} is of type {array.dtype}")
+
+
+def _as_settings(networks: dict[str, Any]) -> dict[str, Any]:
+    """What networks share, by the names of the estimator's parameters."""
+    return {"n_members" if name == "members" else name: value for name, value in networks.items()}
 
 
 def _check_finite(arrays: Arrays) -> None:

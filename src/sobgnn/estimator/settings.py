@@ -29,6 +29,11 @@ class Networks:
     weight_decay: float = 5e-4
 
 
+# Largest values: what lies beyond is a mistake, or a forged file, and would take all memory.
+_MOST = {"k": 10**6, "hidden_channels": 10**5, "num_layers": 1000, "n_members": 10**4, "epochs": 10**6}
+_MOST_ORDERS = 100
+
+
 def check_settings(settings: Mapping[str, Any], families: Sequence[str]) -> None:
     """Raise on a parameter that :class:`~sobgnn.SobolevClassifier` cannot have, in one line.
 
@@ -36,35 +41,46 @@ def check_settings(settings: Mapping[str, Any], families: Sequence[str]) -> None
         settings: Parameters by name.
         families: The names that ``families`` may hold.
     """
-    for name in ("k", "hidden_channels", "num_layers", "n_members", "epochs"):
-        check_whole(name, settings[name])
+    for name, most in _MOST.items():
+        check_whole(name, settings[name], most=most)
     check_alpha(settings["alpha"])
+    check_whole("alpha", settings["alpha"], most=_MOST_ORDERS)
     check_epsilon(settings["epsilon"])
     check_bandwidth(settings["bandwidth"])
     _check_number("lr", settings["lr"], 0, 1, above=True)
     _check_number("weight_decay", settings["weight_decay"], 0, 1)
     _check_number("dropout", settings["dropout"], 0, 0.99)
-    if settings["smoothing"] != "auto":
+    if not _is(settings["smoothing"], "auto"):
         _check_number("smoothing", settings["smoothing"], 0, 0.999, otherwise='"auto" or ')
     if settings["n_components"] is not None:
-        check_whole("n_components", settings["n_components"], otherwise="None or ")
+        check_whole("n_components", settings["n_components"], most=_MOST["k"], otherwise="None or ")
     scale = settings["scale"]
     known = (None, *get_args(Scale))
     pair = scale if isinstance(scale, tuple) else (scale, scale)
-    if scale != "auto" and not (len(pair) == 2 and all(one in known for one in pair)):
+    if not _is(scale, "auto") and not (len(pair) == 2 and all(one is None or _is(one, *known[1:]) for one in pair)):
         raise ValueError(f"`scale` must be 'auto', one of {known} or a pair of them, but got {scale!r}.")
     for name, choices in (
         ("metric", ("euclidean", "cosine")), ("symmetrize", ("union", "mutual")), ("method", ("auto", "exact", "hnsw")),
     ):  # fmt: skip
-        if settings[name] not in choices:
+        if not _is(settings[name], *choices):
             raise ValueError(f"`{name}` must be one of {', '.join(choices)}, but got {settings[name]!r}.")
     _check_families(settings["families"], families)
+    state = settings["random_state"]
+    if state is not None and not isinstance(state, np.random.RandomState):
+        check_whole("random_state", state, 0, otherwise="None, a RandomState or ")
 
 
-def check_whole(name: str, value: Any, least: int = 1, *, otherwise: str = "") -> None:
-    """Raise unless a value is an integer of at least ``least``; booleans are none."""
+def _is(value: Any, *choices: str) -> bool:
+    """Whether a value is one of some texts; an array is none."""
+    return isinstance(value, str) and value in choices
+
+
+def check_whole(name: str, value: Any, least: int = 1, *, most: int | None = None, otherwise: str = "") -> None:
+    """Raise unless a value is an integer from ``least`` to ``most``; booleans are none."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"`{name}` must be {otherwise}an integer of at least {least}, but got {value!r}.")
+        raise ValueError(f"`{name}` must be {otherwise}an integer of at least {least}, but got {value!r:.60}.")
+    if most is not None and value > most:
+        raise ValueError(f"`{name}` must be {otherwise}an integer of at most {most:,}, but got {value!r:.60}.")
 
 
 def _check_number(name: str, value: Any, low: float, high: float, *, above: bool = False, otherwise: str = "") -> None:
@@ -75,10 +91,10 @@ def _check_number(name: str, value: Any, low: float, high: float, *, above: bool
 
 
 def _check_families(families: Any, known: Sequence[str]) -> None:
-    if families == "auto":
+    if _is(families, "auto"):
         return
-    listed = isinstance(families, (list, tuple)) and len(families) > 0
-    if not listed or len(set(families)) != len(families) or not set(families) <= set(known):
+    listed = isinstance(families, (list, tuple)) and len(families) > 0 and all(_is(name, *known) for name in families)
+    if not listed or len(set(families)) != len(families):
         raise ValueError(
             f'`families` must be "auto" or a list of different names among {", ".join(known)}, but got {families!r}.'
         )

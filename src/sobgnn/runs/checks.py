@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sobgnn.estimator.acceptance import Acceptance, find_acceptance
 from sobgnn.estimator.priors import shift_priors
 from sobgnn.runs.run import Fitted
-from sobgnn.runtime.files import write_text
+from sobgnn.runtime.files import read_json, write_text
 
 FILE = "checks.json"
 # A new point is far where its nearest training point is farther than this many times the distance that 99 % of the
@@ -72,13 +72,13 @@ class Checks:
         if not file.exists():
             return cls()
         try:
-            content = json.loads(file.read_text(encoding="utf-8"))
+            content = read_json(file)
             acceptance = None if content["accept"] is None else Acceptance(**content["accept"])
             far = None if content["far"] is None else float(content["far"])
             numbers = [acceptance.target, acceptance.threshold or 0.0] if acceptance is not None else []
             if not all(math.isfinite(float(value)) for value in [*numbers, far or 0.0]):
                 raise ValueError("a number is not finite")
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             raise ValueError(f"{file} is damaged. Fit the run again.") from None
         return cls(acceptance, far)
 

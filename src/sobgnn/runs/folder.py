@@ -115,18 +115,6 @@ def open_run(folder: Path) -> tuple[Any, Encoding]:
     return classifier, encoding
 
 
-def check_device(device: str | None) -> None:
-    """Raise where torch knows no such device, or has none."""
-    import torch
-
-    if device is None:
-        return
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError):
-        raise ValueError(f"There is no device {device!r} here. Try --device cpu, or leave it out.") from None
-
-
 def check_free(folder: Path) -> None:
     """Raise where a run could not be written later, before time is spent on it."""
     if folder.exists():

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.runtime.files import atomic_file
+from sobgnn.runtime.files import atomic_file, check_regular
 
 _LOCAL_HEADER = 30  # bytes of a zip entry's fixed header; name and extra field follow it
 
@@ -29,20 +30,57 @@ def load_arrays(path: str | Path, needed: Sequence[str], *, mmap: bool = False) 
     written to the array never reaches the file.
     """
     try:
-        # Opened here, since numpy leaves a file that is no archive open.
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            missing = [name for name in needed if name not in archive.files]
+        check_regular(path)
+        with zipfile.ZipFile(path) as archive:
+            held = entry_names(archive)
+            missing = [name for name in needed if name not in held]
             if missing:
-                raise ValueError(
-                    f"{path} lacks {', '.join(missing)}; it holds {', '.join(archive.files) or 'nothing'}."
-                )
+                raise ValueError(f"{path} lacks {', '.join(missing)}; it holds {', '.join(held)[:200] or 'nothing'}.")
             if not mmap:
-                return {name: archive[name] for name in archive.files}
+                return {name: read_entry(archive, name) for name in held}
         return _map(Path(path))
-    except (zipfile.BadZipFile, EOFError, OSError, AttributeError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise FileNotFoundError(f"There is no file {path}.") from None
-        raise ValueError(f"{path} is not a readable npz file: {error}") from None
+    except FileNotFoundError:
+        raise FileNotFoundError(f"There is no file {path}.") from None
+    except Exception as error:  # a damaged archive raises nearly anything
+        if isinstance(error, ValueError) and str(error).startswith(str(path)):
+            raise
+        reason = (" ".join(str(error).split()) or type(error).__name__)[:160]
+        raise ValueError(f"{path} is not a readable npz file: {reason}") from None
+
+
+def entry_names(archive: zipfile.ZipFile) -> list[str]:
+    """Names of an archive's arrays."""
+    return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+
+
+def read_entry(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
+    """An array of an archive, after its header was compared with the size of its data; objects are never unpickled."""
+    info = archive.getinfo(f"{name}.npy")
+    with archive.open(info) as file:
+        read_header(file, entry_size(info))
+    with archive.open(info) as file:
+        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+
+
+def entry_size(info: zipfile.ZipInfo) -> int:
+    """Bytes of an entry as the archive gives them; a ValueError where its compressed data cannot hold so many."""
+    most = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1040}.get(info.compress_type)
+    if most is not None and info.file_size > most * info.compress_size + 64:
+        raise ValueError(f"{info.filename[:60]} is damaged: its data is shorter than the archive says.")
+    return info.file_size
+
+
+def read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Shape, order and type of an array of ``size`` bytes at the start of its file; a ValueError where they lie."""
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    try:
+        shape, fortran, dtype = read(file)
+    except (RecursionError, MemoryError, SyntaxError, TypeError, OverflowError):
+        raise ValueError("An array's header is damaged.") from None
+    if any(n < 0 for n in shape) or (not dtype.hasobject and math.prod(shape) * dtype.itemsize > size):
+        raise ValueError(f"An array's header says shape {list(shape)!s:.60}, but its data is shorter.")
+    return shape, fortran, dtype
 
 
 def _map(path: Path) -> dict[str, npt.NDArray[Any]]:
@@ -51,19 +89,16 @@ def _map(path: Path) -> dict[str, npt.NDArray[Any]]:
         for entry in archive.infolist():
             name = entry.filename.removesuffix(".npy")
             if entry.compress_type != zipfile.ZIP_STORED:
-                with archive.open(entry) as file:
-                    arrays[name] = np.lib.format.read_array(file, allow_pickle=False)
+                arrays[name] = read_entry(archive, name)
                 continue
             raw.seek(entry.header_offset)
             header = raw.read(_LOCAL_HEADER)
             # The local header's name and extra field may differ in length from the directory's.
             raw.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), os.SEEK_CUR)
-            version = np.lib.format.read_magic(raw)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = read(raw)
+            shape, fortran, dtype = read_header(raw, entry.file_size)
             if dtype.hasobject:
                 raise ValueError(f"{path} holds Python objects, which are never loaded.")
-            start, size = raw.tell(), int(np.prod(shape)) * dtype.itemsize
+            start, size = raw.tell(), math.prod(shape) * dtype.itemsize
             if start + size > path.stat().st_size:
                 raise EOFError("it ends early")
             if size == 0 or shape == ():

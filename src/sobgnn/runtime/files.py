@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+# Bytes up to which JSON is read: its values take several times the room of its text.
+_LARGEST_JSON = 64 << 20
 
 
 @contextlib.contextmanager
@@ -33,6 +38,24 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def check_regular(path: str | Path) -> None:
+    """Raise a ValueError where a path is not a regular file: reading a pipe or a device may never end."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError(f"{path} is not a regular file, but a folder, pipe or device.")
+
+
+def read_json(path: str | Path) -> Any:
+    """The value of a JSON file, UTF-8; a ValueError in one line where it is damaged or too large to be one of ours."""
+    check_regular(path)
+    size = os.stat(path).st_size
+    if size > _LARGEST_JSON:
+        raise ValueError(f"{path} is damaged: it has {size:,} bytes, more than {_LARGEST_JSON:,}.")
+    try:
+        return json.loads(Path(path).read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {' '.join(str(error).split())[:160]}.") from None
 
 
 def write_text(path: str | Path, text: str) -> Path:

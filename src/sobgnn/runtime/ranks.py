@@ -179,6 +179,16 @@ def check_same(X: Any, codes: npt.NDArray[np.int64], ranks: Ranks) -> None:
         )
 
 
+def check_device(device: torch.device | str | None) -> None:
+    """Raise where torch knows no such device, or has none; ``None`` and ``"auto"`` are always possible."""
+    if device is None or (isinstance(device, str) and device == "auto"):
+        return
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError):
+        raise ValueError(f"There is no device {device!r:.60} here. Try 'cpu', or leave it out.") from None
+
+
 @contextmanager
 def taking_part(device: torch.device | str) -> Iterator[Ranks]:
     """Within, this process is one of torchrun's ranks where there are several, and by itself elsewhere."""

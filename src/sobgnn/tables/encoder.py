@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from sobgnn.runtime.arrays import load_arrays, save_arrays
-from sobgnn.runtime.files import write_text
+from sobgnn.runtime.files import read_json, write_text
 from sobgnn.tables.categories import CategoryColumn, SetColumn
 from sobgnn.tables.columns import Arrays, Column, distinct_names, is_text, listed, text_values
 from sobgnn.tables.conversion import as_frame
@@ -270,11 +270,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The encoder that :meth:`save` wrote. Nothing is unpickled."""
         folder = Path(folder)
         try:
-            content = json.loads((folder / "encoder.json").read_text(encoding="utf-8"))
+            content = read_json(folder / "encoder.json")
         except FileNotFoundError:
             raise ValueError(f"There is no encoder in {str(folder)!r}: encoder.json is missing.") from None
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-            raise ValueError(f"{folder / 'encoder.json'} is damaged.") from None
         return cls.from_parts(content, load_arrays(folder / "encoder.npz", ()))
 
     def with_picture_folder(self, folder: Path) -> TableEncoder:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sobgnn.runtime.arrays import load_arrays, save_arrays
-from sobgnn.runtime.files import write_text
+from sobgnn.runtime.files import read_json, write_text
 from sobgnn.tables.columns import Arrays, clean_names, is_text, label_names, shortened, text_values
 from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.numbers import LARGEST, NumberColumn, NumberFormat, as_numbers
@@ -133,11 +133,11 @@ class Encoding:
         """The encoding that :meth:`save` wrote; a ValueError where something is missing or damaged."""
         file = folder / _FILE
         try:
-            content = json.loads(file.read_text(encoding="utf-8"))
+            content = read_json(file)
         except FileNotFoundError:
             raise ValueError(f"{folder} is not a run folder: it has no {_FILE}.") from None
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError):
-            raise ValueError(f"{file} is damaged. Fit the run again.") from None
+        except ValueError as error:
+            raise ValueError(f"{error} Fit the run again.") from None
         if not isinstance(content, dict) or not isinstance(content.get("format"), int):
             raise ValueError(f"{file} is damaged. Fit the run again.")
         if content["format"] > FORMAT:

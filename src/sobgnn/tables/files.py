@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from sobgnn.runtime.files import check_regular
 from sobgnn.tables.columns import clean_names, listed, text_values
 from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.encoding import Encoding
@@ -147,6 +148,10 @@ def _one_line_errors(path: Path) -> Iterator[None]:
         raise ValueError(f"{path.name} cannot be read: its compressed data is damaged ({error}).") from error
     except UnicodeError as error:
         raise ValueError(f"{path.name} cannot be read: {str(error)[:120]}.") from None
+    except ValueError as error:
+        if "\n" not in str(error):
+            raise
+        raise ValueError(" ".join(str(error).split())) from error
 
 
 def _kind(path: Path) -> str:
@@ -154,6 +159,8 @@ def _kind(path: Path) -> str:
         if not list_pictures(path):
             raise ValueError(f"{str(path)!r} is a folder without pictures. Give a CSV, Parquet or NPZ file.")
         return "pictures"
+    if path.exists():
+        check_regular(path)
     name = path.name.lower().removesuffix(".gz")
     known = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".npz": "npz", ".npy": "npz"}
     for suffix, kind in known.items():

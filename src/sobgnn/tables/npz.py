@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from sobgnn.runtime.arrays import entry_names, entry_size, read_entry, read_header
+
 _BATCH_BYTES = 16 * 2**20
 _SPARSE = ("X_data", "X_indices", "X_indptr", "X_shape")
 
@@ -42,23 +44,25 @@ def read_arrays(path: Path, label: str, identity: str | None, need_labels: bool 
     """The file's arrays; ``label`` and ``identity`` name those of labels and ids."""
     with _one_kind_of_error(path):
         if path.name.lower().endswith(".npy"):
-            X = _checked(np.load(path, allow_pickle=False))
+            X = _checked(_single(path))
             if need_labels:
                 raise ValueError(f"{path.name} holds a single array, so no labels. Save X and y in one NPZ file.")
             return Arrays(X, None)
         with zipfile.ZipFile(path) as archive:
-            held = _names(archive)
+            held = entry_names(archive)
             sparse = all(name in held for name in _SPARSE)
             labelled = need_labels or label in held
             needed = [*([label] if labelled else []), *([identity] if identity else []), *([] if sparse else ["X"])]
             for name in needed:
                 if name not in held:
                     raise ValueError(f"{path.name} has no array {name!r}; it has {', '.join(held)[:200] or 'none'}.")
-            X = _sparse(archive) if sparse else _checked(_entry(archive, "X"))
-            y = _one_per_row(_entry(archive, label), label, X.shape[0]) if labelled else None
-            ids = None if identity is None else _one_per_row(_entry(archive, identity), identity, X.shape[0])
-            names = [str(name) for name in _entry(archive, "class_names").ravel()] if "class_names" in held else None
-            edges = _entry(archive, "edge_index") if "edge_index" in held else None
+            X = _sparse(archive) if sparse else _checked(read_entry(archive, "X"))
+            y = _one_per_row(read_entry(archive, label), label, X.shape[0]) if labelled else None
+            ids = None if identity is None else _one_per_row(read_entry(archive, identity), identity, X.shape[0])
+            names = (
+                [str(name) for name in read_entry(archive, "class_names").ravel()] if "class_names" in held else None
+            )
+            edges = read_entry(archive, "edge_index") if "edge_index" in held else None
             return Arrays(X, y, ids, names, edges)
 
 
@@ -67,10 +71,10 @@ def row_blocks(path: Path) -> Iterator[Any]:
     with _one_kind_of_error(path):
         if path.name.lower().endswith(".npy"):
             with open(path, "rb") as file:
-                yield from _blocks_of(file, path.stat().st_size, lambda: np.load(path, allow_pickle=False))
+                yield from _blocks_of(file, path.stat().st_size, lambda: _single(path))
             return
         with zipfile.ZipFile(path) as archive:
-            held = _names(archive)
+            held = entry_names(archive)
             if "X" not in held:
                 if not all(name in held for name in _SPARSE):
                     raise ValueError(f"{path.name} has no array 'X'; it has {', '.join(held)[:200] or 'none'}.")
@@ -80,12 +84,12 @@ def row_blocks(path: Path) -> Iterator[Any]:
                     yield X[first : first + step]
                 return
             with archive.open("X.npy") as entry:
-                size = archive.getinfo("X.npy").file_size
-                yield from _blocks_of(entry, size, lambda: _entry(archive, "X"))
+                size = entry_size(archive.getinfo("X.npy"))
+                yield from _blocks_of(entry, size, lambda: read_entry(archive, "X"))
 
 
 def _blocks_of(file: IO[bytes], size: int, whole: Any) -> Iterator[npt.NDArray[Any]]:
-    shape, fortran, dtype = _npy_header(file, size)
+    shape, fortran, dtype = read_header(file, size)
     if dtype.hasobject or dtype.kind not in "fiub" or len(shape) < 2 or fortran or not math.prod(shape):
         # A column-major array's rows are spread over the file: it can only be read whole.
         yield _checked(whole())
@@ -112,29 +116,11 @@ def _one_kind_of_error(path: Path) -> Iterator[None]:
         raise ValueError(f"{path.name} cannot be read: {reason}") from error
 
 
-def _names(archive: zipfile.ZipFile) -> list[str]:
-    return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
-
-
-def _entry(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
-    """An array of the archive, after its header was compared with the size of its data."""
-    info = archive.getinfo(f"{name}.npy")
-    with archive.open(info) as file:
-        _npy_header(file, info.file_size)
-    with archive.open(info) as file:
+def _single(path: Path) -> npt.NDArray[Any]:
+    with open(path, "rb") as file:
+        read_header(file, path.stat().st_size)
+        file.seek(0)
         return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
-
-
-def _npy_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    version = np.lib.format.read_magic(file)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    try:
-        shape, fortran, dtype = read(file)
-    except (RecursionError, MemoryError, SyntaxError, TypeError, OverflowError):
-        raise ValueError("An array's header is damaged.") from None
-    if any(n < 0 for n in shape) or (not dtype.hasobject and math.prod(shape) * dtype.itemsize > size):
-        raise ValueError(f"An array's header says shape {list(shape)!s:.60}, but its data is shorter.")
-    return shape, fortran, dtype
 
 
 def _checked(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -144,7 +130,7 @@ def _checked(X: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _sparse(archive: zipfile.ZipFile) -> Any:
-    data, indices, indptr, shape = (_entry(archive, name) for name in _SPARSE)
+    data, indices, indptr, shape = (read_entry(archive, name) for name in _SPARSE)
     if shape.size != 2 or data.dtype.kind not in "fiub":
         raise ValueError(f"The sparse X must hold numbers in two dimensions, but got {data.dtype} {shape.tolist()}.")
     X = sp.csr_array((data.astype(np.float32), indices, indptr), shape=tuple(int(s) for s in shape))
