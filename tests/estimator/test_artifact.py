@@ -3,8 +3,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,15 @@ import scipy.sparse as sp
 from sklearn.datasets import make_blobs
 
 from sobgnn import SobolevClassifier
-from sobgnn.estimator.artifact import CONFIG, FORMAT_VERSION, WEIGHTS, ArtifactError, _config_digest, read_folder
+from sobgnn.estimator.artifact import (
+    CONFIG,
+    FORMAT_VERSION,
+    WEIGHTS,
+    ArtifactError,
+    _config_digest,
+    _digest,
+    read_folder,
+)
 
 
 def fit(**settings):
@@ -29,6 +39,13 @@ def saved(tmp_path_factory):
     X, classifier = fit()
     classifier.save(folder)
     return X, classifier, folder
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("deep") / "model"
+    fit(families=["s-sobgnn"], epochs=2)[1].save(folder)
+    return folder
 
 
 @pytest.fixture
@@ -219,6 +236,103 @@ def test_foreign_newer_and_contradictory_folders_are_one_clear_error(copy, chang
     edit(copy, change, sign=True)
     with pytest.raises(ArtifactError, match=message):
         SobolevClassifier.load(copy)
+
+
+def forge(folder: Path, change) -> None:
+    """Change arrays of a saved model and sign it anew."""
+    from safetensors.numpy import load_file, save_file
+
+    arrays = load_file(folder / WEIGHTS)
+    change(arrays)
+    save_file(arrays, folder / WEIGHTS)
+    edit(folder, lambda c: c.update(weights_sha256=_digest(folder / WEIGHTS)), sign=True)
+
+
+FORGED = {
+    "NaN weights": lambda a: a.update({"families.0.weight1": np.full_like(a["families.0.weight1"], np.nan)}),
+    "floats called integers": lambda a: a.update({"points": a["points"].view(np.int32)}),
+    "integers called floats": lambda a: a.update({"labelled_": a["labelled_"].view(np.float64)}),
+    "float probabilities called integers": lambda a: a.update(distributions=a["distributions"].view(np.int32)),
+    "halves": lambda a: a.update({"families.0.bias2": a["families.0.bias2"].astype(np.float16)}),
+    "other shapes": lambda a: a.update({"families.0.weight1": a["families.0.weight1"][..., :-1].copy()}),
+    "fewer points": lambda a: a.update(points=a["points"][:-1].copy()),
+    "folds of other labels": lambda a: a.update(folds_=a["folds_"][:-1].copy()),
+    "an embedding of other points": lambda a: a.update(embedding_=a["embedding_"][:-1].copy()),
+    "priors of other classes": lambda a: a.update(class_prior_=a["class_prior_"][:-1].copy()),
+    "held-out labels of others": lambda a: a.update(out_of_fold_probabilities_=a["out_of_fold_probabilities_"][1:]),
+    "labels beyond the points": lambda a: a.update(labelled_=a["labelled_"] + 1000),
+    "edges beyond the points": lambda a: a.update({"graphs.neighbors.indices": a["graphs.neighbors.indices"] + 1000}),
+    "negative probabilities": lambda a: a.update(distributions=-a["distributions"]),
+    "a missing array": lambda a: a.pop("ratio"),
+    "very many features": lambda a: a.update({"maps.trees.num_features": np.array([10**12])}),
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_arrays_are_refused_though_signed(copy, name):
+    forge(copy, FORGED[name])
+    with pytest.raises(ArtifactError, match="not a complete saved model") as error:
+        SobolevClassifier.load(copy)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda c: c["networks"].update(num_layers=10**6),
+        lambda c: c["networks"].update(num_layers=999),
+        lambda c: c["networks"].update(hidden_channels=99_999, alpha=99),
+        lambda c: c["settings"].update(num_layers=10**6),
+        lambda c: c.update(classes_count=10**9),
+        lambda c: c["fitted"].update(n_features_in_=10**12),
+        lambda c: c["fitted"].update(temperature_="hot"),
+        lambda c: c["attaching"].update(k=10**9),
+        lambda c: c["attaching"].update(bandwidth=0.0),
+        lambda c: c["attaching"].update(metric="hamming"),
+        lambda c: c["classes"].update(dtype="<U2000000"),
+        lambda c: c["classes"].update(dtype="M8[s]"),
+    ],
+)
+def test_forged_sizes_are_refused_before_anything_of_that_size_is_made(deep, tmp_path, change):
+    shutil.copytree(deep, tmp_path / "model")
+    edit(tmp_path / "model", change, sign=True)
+    tracemalloc.start()
+    with pytest.raises(ArtifactError, match="not a complete saved model"):
+        SobolevClassifier.load(tmp_path / "model")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 30e6
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", [CONFIG, WEIGHTS])
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "large"])
+def test_files_of_a_model_are_regular_and_not_too_large(copy, name, kind):
+    (copy / name).unlink()
+    if kind == "pipe":
+        os.mkfifo(copy / name)
+    elif kind == "device":
+        (copy / name).symlink_to("/dev/zero")
+    elif kind == "folder":
+        (copy / name).mkdir()
+    else:
+        with open(copy / name, "wb") as file:
+            file.truncate(2**31)  # takes no room on the disk
+    with pytest.raises(ArtifactError) as error:
+        SobolevClassifier.load(copy)
+    assert "\n" not in str(error.value)
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(saved, tmp_path, monkeypatch):
+    from safetensors import SafetensorError
+
+    def full(*arguments, **keywords):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("safetensors.numpy.save_file", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        saved[1].save(tmp_path / "deep" / "model")
+    assert os.listdir(tmp_path) == []
 
 
 def test_an_edited_config_is_noticed_by_its_digest(copy):

@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
 import pytest
 
-from sobgnn.runs.folder import atomic_folder, check_free, free_folder, write_into
+from sobgnn.runs.checks import Checks
+from sobgnn.runs.folder import atomic_folder, check_free, free_folder, open_run, write_into
+from sobgnn.tables import from_arrays
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path):
@@ -51,3 +54,27 @@ def test_a_run_moves_in_beside_what_a_folder_holds_and_leaves_what_is_not_its_ow
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()) == sorted(
         [f".run.{os.getpid()}.run/theirs", "run/labels", "run/model/weights", "run/table.json"]
     )
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["table.json", "table.npz", "checks.json"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "large"])
+def test_files_of_a_run_are_regular_and_not_too_large(tmp_path, name, kind):
+    table = from_arrays(np.eye(4), np.array([0, 1, 0, 1]))
+    table.encoding.save(tmp_path)
+    Checks(None, 1.0).write(tmp_path)
+    target = tmp_path / name
+    target.unlink()
+    if kind == "pipe":
+        os.mkfifo(target)
+    elif kind == "device":
+        target.symlink_to("/dev/zero")
+    elif kind == "folder":
+        target.mkdir()
+    else:
+        with open(target, "wb") as file:
+            file.truncate(2**31)  # takes no room on the disk
+    with pytest.raises(ValueError) as error:
+        Checks.read(tmp_path) if name == "checks.json" else open_run(tmp_path)
+    assert name in str(error.value)
+    assert "\n" not in str(error.value)

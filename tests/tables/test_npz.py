@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 import zipfile
 
 import numpy as np
@@ -78,3 +79,46 @@ def test_a_single_array_has_no_labels_but_can_be_read_for_labelling(tmp_path):
     with pytest.raises(ValueError, match="single array, so no labels"):
         read_table(tmp_path / "t.npy")
     assert read_table(tmp_path / "t.npy", need_labels=False).X.shape == (4, 6)
+
+
+def test_an_archive_that_claims_more_than_it_can_hold_is_refused_before_memory_is_taken(tmp_path):
+    path = archive(
+        tmp_path / "t.npz", X=header("{'descr': '<f8', 'fortran_order': False, 'shape': (10000000, 100), }"), y=Y
+    )
+    data = path.read_bytes()
+    short, long = (len(header("{}"))).to_bytes(4, "little"), (8 * 10**9 % 2**32).to_bytes(4, "little")
+    path.write_bytes(data.replace(short + short, short + long, 2))  # the size before compression, in both places
+    for read in (read_table, lambda path: list(batches(path, Encoding(fill=np.zeros(100))))):
+        with pytest.raises(ValueError, match=r"shorter|cannot be read"):
+            read(path)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "csv.gz", "parquet", "npz", "npy"])
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_a_pipe_or_a_device_is_refused(tmp_path, suffix, kind):
+    path = tmp_path / f"t.{suffix}"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    for read in (read_table, lambda path: list(batches(path, Encoding(fill=np.zeros(2))))):
+        with pytest.raises(ValueError, match="not a regular file"):
+            read(path)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"garbage",
+        header("(" * 100),
+        header("{'descr': '<f8', 'fortran_order': False, 'shape': (" + "9" * 22 + ",), }"),
+        b"\x93NUMPY\x01\x00" + (60000).to_bytes(2, "little") + b"[" * 60000,
+    ],
+)
+def test_a_damaged_single_array_is_one_line_of_error(tmp_path, data):
+    (tmp_path / "t.npy").write_bytes(data)
+    with pytest.raises(ValueError) as caught:
+        read_table(tmp_path / "t.npy", need_labels=False)
+    assert "\n" not in str(caught.value)

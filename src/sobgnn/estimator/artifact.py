@@ -15,6 +15,8 @@ from sobgnn.runtime.files import atomic_folder, read_json
 
 FORMAT = "sobgnn.SobolevClassifier"
 FORMAT_VERSION = 4
+# Bytes of a safetensors file's header, which names its arrays, at most.
+_LARGEST_HEADER = 64 << 20
 WEIGHTS, CONFIG = "weights.safetensors", "config.json"
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -76,8 +78,8 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
         )
     if config.pop("config_sha256", None) != _config_digest(config):
         raise ArtifactError(f"{folder / CONFIG} was changed after it was written: its digest does not match.")
-    if config.get("weights_sha256") != _digest(folder / WEIGHTS):
-        raise ArtifactError(f"{folder / WEIGHTS} is truncated or was changed: its digest does not match.")
+    if not _has_its_length(folder / WEIGHTS) or config.get("weights_sha256") != _digest(folder / WEIGHTS):
+        raise ArtifactError(f"{folder / WEIGHTS} is truncated or was changed: its length or digest does not match.")
     try:
         return config, load_file(folder / WEIGHTS)
     except (SafetensorError, ValueError, KeyError, OSError) as error:
@@ -108,6 +110,22 @@ def _versions() -> dict[str, str]:
 
 def _config_digest(config: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+
+
+def _has_its_length(path: Path) -> bool:
+    """Whether a safetensors file is as long as its header says, so that no more than that is read of it."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > min(size, _LARGEST_HEADER):
+            return False
+        try:
+            parts = json.loads(file.read(length))
+            return (
+                8 + length + max(part["data_offsets"][1] for part in parts.values() if "data_offsets" in part) == size
+            )
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+            return False
 
 
 def _digest(path: Path) -> str:
