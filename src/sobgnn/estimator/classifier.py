@@ -209,7 +209,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("This estimator requires y to be passed, but the target y is None.")
         check_settings(self.get_params(deep=False), list(FAMILIES))
         check_device(self.device)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
+        X = _checked(self, X, ensure_min_samples=2)
         self.classes_, codes = encode_labels(y, X.shape[0])
         if len(self.classes_) < 2:
             # -1 is a common name for a class; here it means that there is none.
@@ -370,7 +370,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         without it they are judged by their features and neighbors.
         """
         check_is_fitted(self, "predictor_")
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        X = _checked(self, X, reset=False)
         edges = None if graph is None else as_edges(graph, X.shape[0], self.graph_.num_nodes)
         return self.predictor_(X, edges)
 
@@ -459,6 +459,20 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         # What a warm start keeps is found again by a fit.
         return {name: value for name, value in super().__getstate__().items() if name != "_kept"}
+
+
+def _checked(estimator: SobolevClassifier, X: Any, **options: Any) -> Any:
+    """X as scikit-learn checks it, dense or CSR; its errors in one line, without the array and other estimators."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError("X has masked entries. Impute or drop them: neighbors are undefined there.")
+    try:
+        return validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
+    except ValueError as error:
+        lines = str(error).splitlines()
+        if len(lines) < 2:
+            raise
+        kept = [lines[0].rstrip(":"), *(line for line in lines[1:] if line.startswith("Reshape"))]
+        raise ValueError(". ".join(kept)) from error
 
 
 def _seed(random_state: Any) -> int | None:

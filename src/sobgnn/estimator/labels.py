@@ -111,10 +111,12 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
     """The classes, sorted, and each point's class as an index into them, -1 where it is unlabeled.
 
     Args:
-        y: [N]. Unlabeled is -1 (a number, not a text), None, NaN, or pandas' NA.
+        y: [N]. Unlabeled is -1 (a number, not a text), None, NaN, pandas' NA, or masked.
         num_points: N.
     """
-    values = np.asarray(y)
+    values = np.asarray(y) if not isinstance(y, np.ma.MaskedArray) else np.array(y.astype(object).filled(None))
+    if values.dtype.kind not in "OUSbiufT":
+        raise ValueError(f"y must hold texts or numbers, but holds {values.dtype}.")
     if values.ndim == 2 and values.shape[1] == 1:
         import warnings
 

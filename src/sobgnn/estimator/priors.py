@@ -106,7 +106,12 @@ def decide_priors(option: object, classes: npt.NDArray[Any], probabilities: _Arr
             f'`class_priors` must be "auto", None or a share for each class of y, but got {option!r} for '
             f"{classes.tolist()}."
         )
-    shares = np.array([float(option[name]) for name in classes.tolist()])
+    try:
+        shares = np.array([float(option[name]) for name in classes.tolist()])
+    except (TypeError, ValueError):
+        raise ValueError(f"`class_priors` must hold numbers, but got {dict(option)!r:.120}.") from None
     if not (np.isfinite(shares).all() and (shares > 0).all()):
         raise ValueError(f"`class_priors` must be positive and finite, but got {dict(option)!r}.")
+    # A share of as good as nothing stays a number in single precision.
+    shares = (shares / shares.max()).clip(min=1e-9)
     return np.asarray(shares / shares.sum())

@@ -42,7 +42,13 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
 
 def check_regular(path: str | Path) -> None:
     """Raise a ValueError where a path is not a regular file: reading a pipe or a device may never end."""
-    if not stat.S_ISREG(os.stat(path).st_mode):
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, PermissionError):
+        raise
+    except OSError as error:  # links that go in circles, names that are too long
+        raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
+    if not stat.S_ISREG(mode):
         raise ValueError(f"{path} is not a regular file, but a folder, pipe or device.")
 
 

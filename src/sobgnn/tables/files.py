@@ -152,6 +152,10 @@ def _one_line_errors(path: Path) -> Iterator[None]:
         if "\n" not in str(error):
             raise
         raise ValueError(" ".join(str(error).split())) from error
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # polars on some damaged files; no Exception to Python
+            raise
+        raise ValueError(f"{path.name} cannot be read: {' '.join(str(error).split())[:160]}") from None
 
 
 def _kind(path: Path) -> str:

@@ -109,7 +109,7 @@ def _one_kind_of_error(path: Path) -> Iterator[None]:
     """What zip files and array headers raise, as a ValueError: damaged ones raise nearly anything."""
     try:
         yield
-    except (ValueError, OSError, GeneratorExit):
+    except (ValueError, FileNotFoundError, PermissionError, GeneratorExit):
         raise
     except Exception as error:
         reason = (" ".join(str(error).split()) or type(error).__name__)[:160]
