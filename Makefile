@@ -5,7 +5,10 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 DOCS   := $(VENV)/.docs
 
-.PHONY: run test test-cpus lint bench dist docs clean
+SEED   ?= 1000000
+TIME   ?= 28800
+
+.PHONY: run test test-cpus fuzz lint bench dist docs clean
 
 run: $(STAMP)
 	$(BIN)/sobgnn fit digits --labels 0.1
@@ -17,6 +20,11 @@ test: $(STAMP)
 # The suite as other processors would run it, and the kernels by every compiler there is. `.ci/cpus --help` says more.
 test-cpus: $(STAMP)
 	BIN=$(BIN) .ci/cpus
+
+# Hostile files, saved models and estimator inputs, from SEED on for TIME seconds: a night by default. Failing seeds are
+# printed; `python -m tests.fuzz KIND --seed S --count 1` repeats one.
+fuzz: $(STAMP)
+	OMP_NUM_THREADS=1 POLARS_MAX_THREADS=1 $(BIN)/python -m tests.fuzz all --seed $(SEED) --time $(TIME)
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -325,6 +325,35 @@ def test_labels_that_cannot_be_learnt_from_are_refused():
         quick().fit(X, ["a", 1, *[None] * 38])
 
 
+def test_what_scikit_learn_refuses_is_said_in_one_line():
+    X, _, given = blobs(40, labels=5)
+    hole = np.where(np.arange(X.size).reshape(X.shape) == 7, np.nan, X)
+    masked = np.ma.masked_array(X, X > 2)
+    for points, message in [(hole, "NaN"), (X + 1j, "Complex"), (X.ravel(), "Reshape"), (masked, "masked")]:
+        with pytest.raises(ValueError, match=message) as error:
+            quick().fit(points, given)
+        assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match="holds complex128") as error:
+        quick().fit(X, given + 0j)
+    assert "\n" not in str(error.value)
+
+
+def test_masked_labels_are_unlabeled():
+    X, _, given = blobs(40, labels=5)
+    plain = quick(families=["diffusion"]).fit(X, given)
+    masked = quick(families=["diffusion"]).fit(X, np.ma.masked_array(given.clip(0), given < 0))
+    np.testing.assert_array_equal(masked.label_distributions_, plain.label_distributions_)
+
+
+def test_priors_of_next_to_nothing_leave_probabilities_finite():
+    X, _, given = blobs(60, labels=20)
+    classifier = quick(families=["mlp"], class_priors={0: 1e-300, 1: 1e300, 2: 1.0}).fit(X, given)
+    assert np.isfinite(classifier.label_distributions_).all()
+    assert np.isfinite(classifier.out_of_fold_log_loss_)
+    with pytest.raises(ValueError, match="`class_priors` must hold numbers"):
+        quick(class_priors={0: "x", 1: 1, 2: 1}).fit(X, given)
+
+
 def test_families_of_a_given_graph_need_one():
     X, _, given = blobs(40, labels=5)
     with pytest.raises(ValueError, match="need a graph that is given"):

@@ -16,6 +16,7 @@ import os
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -31,7 +32,9 @@ import numpy as np
 SECONDS, BYTES = 60, 2**30
 KINDS = ("files", "models", "estimator")
 # Of the files, every n-th goes through the whole command too.
-FIT_EVERY, PREDICT_EVERY = 25, 6
+FIT_EVERY, PREDICT_EVERY = 60, 15
+# Cases to a process, where all kinds are run.
+AT_ONCE = 1000
 
 
 class Wrong(AssertionError):  # noqa: N818 - a verdict
@@ -103,7 +106,7 @@ def _of_memory(text: str) -> bool:
     return any(word in text for word in ("MemoryError", "allocate", "out of memory"))
 
 
-def _quietly(action: Callable[[], Any]) -> Any:
+def quietly(action: Callable[[], Any]) -> Any:
     """What an action gives, or ``None`` where it ends in one line; anything else is wrong."""
     try:
         return action()
@@ -120,23 +123,24 @@ def _left(folder: Path) -> list[str]:
 def files(bench: Bench, seed: int) -> str:
     """A hostile file through the readers and, now and then, through the command."""
     from sobgnn.tables import batches, read_table
-    from tests.fuzz.files import data_file
+    from tests.fuzz.files import CHOSEN, data_file
 
     suffix, data = data_file(seed)
     path = bench.work / f"data.{suffix}"
     path.write_bytes(data)
-    table = _quietly(lambda: read_table(path, need_labels=seed % 3 > 0))
+    table = quietly(lambda: read_table(path, need_labels=seed % 3 > 0))
     if table is not None:
         values = table.X.data if hasattr(table.X, "tocsr") else table.X
         if not np.isfinite(values).all() or len(table.codes) != table.X.shape[0]:
             raise Wrong("features that are not finite, or not one per row")
     name = "array" if suffix.startswith("np") or seed % 4 == 0 else "table"
-    _quietly(lambda: [batch.X for batch in batches(path, bench.encodings[name])])
+    quietly(lambda: [batch.X for batch in batches(path, bench.encodings[name])])
     said = ["no", "yes"][table is not None]
-    if seed % FIT_EVERY == 0 or (seed % PREDICT_EVERY == 0 and table is not None):
+    chosen = seed < len(CHOSEN)
+    if chosen or seed % FIT_EVERY == 0 or (seed % PREDICT_EVERY == 0 and table is not None):
         said += f" fit {bench.command(['fit', str(path), '--out', str(bench.work / 'out')])}"
         shutil.rmtree(bench.work / "out", ignore_errors=True)
-    if seed % PREDICT_EVERY == 1:
+    if chosen or seed % PREDICT_EVERY == 1:
         said += f" predict {bench.command(['predict', str(bench.runs[name]), str(path)])}"
         (bench.work / "data.predictions.csv").unlink(missing_ok=True)
     if _left(bench.work) != [path.name]:
@@ -154,13 +158,13 @@ def models(bench: Bench, seed: int) -> str:
     said = harm(run, seed)
     before = _left(bench.work)
     try:
-        found = _quietly(lambda: open_run(run))
+        found = quietly(lambda: open_run(run))
         if found is not None and found[0].n_features_in_ < 1000:
             X = np.random.default_rng(seed).normal(size=(4, found[0].n_features_in_))
-            probability = _quietly(lambda: found[0].predict_proba(X))
+            probability = quietly(lambda: found[0].predict_proba(X))
             if probability is not None and not np.isfinite(probability).all():
                 raise Wrong("probabilities that are not finite")
-            _quietly(found[0].describe)
+            quietly(found[0].describe)
         if seed % 3 == 0 or found is not None:
             data = bench.made / ("table.csv" if name == "table" else "array.npz")
             bench.command(["predict", str(run), str(data), "--out", str(bench.work / "out.csv")])
@@ -179,10 +183,10 @@ def estimator(bench: Bench, seed: int) -> str:
     from tests.fuzz.inputs import estimator_case
 
     case = estimator_case(seed)
-    made = _quietly(lambda: SobolevClassifier(**case.settings).fit(case.X, case.y, graph=case.graph))
+    made = quietly(lambda: SobolevClassifier(**case.settings).fit(case.X, case.y, graph=case.graph))
     if made is None:
         return "refused"
-    found = [made.label_distributions_, _quietly(lambda: made.predict_proba(case.new))]
+    found = [made.label_distributions_, quietly(lambda: made.predict_proba(case.new))]
     for probability in found:
         if probability is not None and not np.allclose(probability.sum(axis=1), 1, atol=1e-3):
             raise Wrong("probabilities that do not add up to 1")
@@ -250,22 +254,38 @@ def _status(name: str) -> int:
 
 
 def main() -> int:
-    """Run the kinds one after the other until the cases or the time are used up."""
+    """Run cases of one kind, or of all kinds, until they or the time are used up."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.splitlines()[0])
     parser.add_argument("kind", choices=[*KINDS, "all"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=10**9)
     parser.add_argument("--time", type=float, default=3600.0, metavar="SECONDS", help="at most, over all kinds")
     options = parser.parse_args()
+    until = time.monotonic() + options.time
+    if options.kind == "all":
+        return _all(options.seed, options.count, until)
     warnings.simplefilter("ignore")  # what numbers do on the way to an error is not asked here
-    kinds = KINDS if options.kind == "all" else (options.kind,)
-    failed = 0
-    for number, kind in enumerate(kinds):
-        left = options.time / len(kinds) * (number + 1)
-        failed += run(kind, options.seed, options.count, _STARTED + left)
-    return 1 if failed else 0
+    return 1 if run(options.kind, options.seed, options.count, until) else 0
 
 
-_STARTED = time.monotonic()
+def _all(seed: int, count: int, until: float) -> int:
+    """All kinds in turn, some cases to a process: a crash ends only that."""
+    worst, last = 0, seed + count
+    while seed < last and time.monotonic() < until:
+        some = min(AT_ONCE, last - seed)
+        for kind in KINDS:
+            left = until - time.monotonic()
+            if left <= 0:
+                break
+            words = [kind, "--seed", str(seed), "--count", str(some), "--time", str(left)]
+            done = subprocess.run([sys.executable, "-m", "tests.fuzz", *words], capture_output=True, text=True)
+            print(done.stdout, end="", flush=True)
+            if done.returncode not in (0, 1):
+                print(f"CRASHED {kind}, exit {done.returncode}: {' '.join(done.stderr.splitlines()[-3:])}", flush=True)
+            worst = max(worst, 1 if done.returncode else 0)
+        seed += some
+    return worst
+
+
 if __name__ == "__main__":
     sys.exit(main())

@@ -58,7 +58,7 @@ def test_a_run_moves_in_beside_what_a_folder_holds_and_leaves_what_is_not_its_ow
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", ["table.json", "table.npz", "checks.json"])
-@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "large"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "loop", "large"])
 def test_files_of_a_run_are_regular_and_not_too_large(tmp_path, name, kind):
     table = from_arrays(np.eye(4), np.array([0, 1, 0, 1]))
     table.encoding.save(tmp_path)
@@ -71,6 +71,8 @@ def test_files_of_a_run_are_regular_and_not_too_large(tmp_path, name, kind):
         target.symlink_to("/dev/zero")
     elif kind == "folder":
         target.mkdir()
+    elif kind == "loop":
+        target.symlink_to(target)
     else:
         with open(target, "wb") as file:
             file.truncate(2**31)  # takes no room on the disk

@@ -122,3 +122,30 @@ def test_a_damaged_single_array_is_one_line_of_error(tmp_path, data):
     with pytest.raises(ValueError) as caught:
         read_table(tmp_path / "t.npy", need_labels=False)
     assert "\n" not in str(caught.value)
+
+
+def test_a_directory_that_points_outside_the_archive_is_one_line_of_error(tmp_path):
+    path = archive(tmp_path / "t.npz", X=array(np.eye(2)), y=Y)
+    data = bytearray(path.read_bytes())
+    at = data.find(b"PK\x01\x02") + 42  # where the first entry begins
+    data[at : at + 4] = b"\xff\xff\xff\x7f"
+    end = data.find(b"PK\x05\x06") + 16  # where the directory begins
+    data[end : end + 4] = (int.from_bytes(data[end : end + 4], "little") + 900).to_bytes(4, "little")
+    path.write_bytes(bytes(data))
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_table(path)
+
+
+def test_a_panic_of_the_parquet_reader_is_one_line_of_error(tmp_path, monkeypatch):
+    class PanicException(BaseException):  # as polars raises it, which no test can rely on for a given file
+        pass
+
+    def panic(*arguments, **keywords):
+        raise PanicException("called `Option::unwrap()`\non a `None` value")
+
+    (tmp_path / "t.parquet").write_bytes(b"PAR1PAR1")
+    monkeypatch.setattr("polars.read_parquet_schema", panic)
+    monkeypatch.setattr("polars.scan_parquet", panic)
+    for read in (read_table, lambda path: list(batches(path, Encoding(fill=np.zeros(2))))):
+        with pytest.raises(ValueError, match=r"t.parquet cannot be read: called `Option::unwrap\(\)` on a"):
+            read(tmp_path / "t.parquet")

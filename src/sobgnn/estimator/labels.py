@@ -114,7 +114,9 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
         y: [N]. Unlabeled is -1 (a number, not a text), None, NaN, pandas' NA, or masked.
         num_points: N.
     """
-    values = np.asarray(y) if not isinstance(y, np.ma.MaskedArray) else np.array(y.astype(object).filled(None))
+    values = np.asarray(y)
+    if np.ma.is_masked(y):
+        values = np.where(np.ma.getmaskarray(y), None, values.astype(object))
     if values.dtype.kind not in "OUSbiufT":
         raise ValueError(f"y must hold texts or numbers, but holds {values.dtype}.")
     if values.ndim == 2 and values.shape[1] == 1:

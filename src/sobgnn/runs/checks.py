@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ class Checks:
     def read(cls, folder: Path) -> Checks:
         """What :meth:`write` wrote; nothing is checked where the folder has no such file."""
         file = folder / FILE
-        if not file.exists():
+        if not os.path.lexists(file):
             return cls()
         try:
             content = read_json(file)
