@@ -152,6 +152,12 @@ def test_the_folder_names_its_format_versions_and_settings(saved):
     assert sorted(path.name for path in saved[2].iterdir()) == [CONFIG, WEIGHTS]
 
 
+def test_all_files_of_a_model_have_the_permissions_of_a_new_file(saved, tmp_path):
+    (tmp_path / "new").touch()
+    modes = {path.stat().st_mode for path in [tmp_path / "new", *saved[2].iterdir()]}
+    assert len(modes) == 1
+
+
 def test_saving_again_replaces_the_model_and_leaves_nothing_else(tmp_path):
     X, classifier = fit()
     classifier.save(tmp_path / "model")
@@ -218,6 +224,7 @@ def test_any_changed_byte_is_noticed(copy, name):
     ("change", "message"),
     [
         (lambda c: c.update(format_version=FORMAT_VERSION - 1), "format version"),
+        (lambda c: c.update(format_version="4\n"), "format version"),
         (lambda c: c.update(format="other"), "not a saved"),
         (lambda c: c["classes"]["values"].pop(), "not a complete"),
         (lambda c: c.pop("networks"), "not a complete"),
@@ -234,8 +241,9 @@ def test_any_changed_byte_is_noticed(copy, name):
 )
 def test_foreign_newer_and_contradictory_folders_are_one_clear_error(copy, change, message):
     edit(copy, change, sign=True)
-    with pytest.raises(ArtifactError, match=message):
+    with pytest.raises(ArtifactError, match=message) as error:
         SobolevClassifier.load(copy)
+    assert "\n" not in str(error.value)
 
 
 def forge(folder: Path, change) -> None:

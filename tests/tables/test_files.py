@@ -270,6 +270,21 @@ def test_a_column_name_may_hold_a_quoted_line_break(tmp_path, end):
     assert [len(batch.X) for batch in batches(tmp_path / "t.csv", table.encoding)] == [3]
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"identity": "label"}, "'label' holds the labels"),
+        ({"drop": ["label"]}, "'label' holds the labels"),
+        ({"drop": ["height", "color", "flat", "id"]}, "No column is left"),
+        ({"text_model": "nowhere"}, "no file 'nowhere', which --text-model names"),
+        ({"image_model": "nowhere"}, "no file 'nowhere', which --image-model names"),
+    ],
+)
+def test_options_that_leave_nothing_or_name_nothing_are_refused(tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        read_table(write(tmp_path / "t.csv", CSV), **options)
+
+
 def test_names_of_files_and_of_data_sets_are_told_apart(tmp_path):
     assert is_file_name("no/such.csv")
     assert is_file_name(str(tmp_path))

@@ -73,7 +73,7 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
     version = config.get("format_version")
     if version != FORMAT_VERSION:
         raise ArtifactError(
-            f"{folder} has format version {version}, but this version of sobgnn reads {FORMAT_VERSION}. "
+            f"{folder} has format version {version!r:.40}, but this version of sobgnn reads {FORMAT_VERSION}. "
             "Load it with the version that wrote it (config.json names it), or save it again."
         )
     if config.pop("config_sha256", None) != _config_digest(config):
@@ -121,11 +121,10 @@ def _has_its_length(path: Path) -> bool:
             return False
         try:
             parts = json.loads(file.read(length))
-            return (
-                8 + length + max(part["data_offsets"][1] for part in parts.values() if "data_offsets" in part) == size
-            )
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
+            ends = [int(part["data_offsets"][1]) for part in parts.values() if "data_offsets" in part]
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError):
             return False
+    return 8 + length + max(ends, default=0) == size
 
 
 def _digest(path: Path) -> str:

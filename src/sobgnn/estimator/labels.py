@@ -116,7 +116,8 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
     """
     values = np.asarray(y)
     if np.ma.is_masked(y):
-        values = np.where(np.ma.getmaskarray(y), None, values.astype(object))
+        values = values.astype(object)
+        values[np.ma.getmaskarray(y)] = None
     if values.dtype.kind not in "OUSbiufT":
         raise ValueError(f"y must hold texts or numbers, but holds {values.dtype}.")
     if values.ndim == 2 and values.shape[1] == 1:

@@ -73,6 +73,9 @@ def read_table(
     """
     with _one_line_errors(path):
         kind = _kind(path)
+        for option, model in (("--text-model", text_model), ("--image-model", image_model)):
+            if model is not None and not Path(model).exists():
+                raise ValueError(f"There is no file {str(model)!r}, which {option} names.")
         if kind == "npz":
             return _read_npz(path, label, identity, need_labels)
         notes: list[str] = []
@@ -81,6 +84,8 @@ def read_table(
             label, identity = (name if frame[name].null_count() < frame.height or need_labels else None), "image"
         else:
             frame, label, identity, notes = read_frame(path, label, identity, drop, need_labels)
+        if label is not None and (label == identity or label in drop):
+            raise ValueError(f"Column {label!r} holds the labels, so it can be neither the id nor left out.")
         root = path if kind == "pictures" else path.parent
         if identity is not None and kind != "pictures":
             notes.append(f"Rows are named by column {identity!r}.")
@@ -89,8 +94,9 @@ def read_table(
         if wrong:
             raise ValueError(f"--text names {wrong[0]!r}, but the columns of {path.name} are {listed(frame.columns)}.")
         encoder = TableEncoder(tuple(text), (), text_model, root, image_model, random_state=seed)
-        X = encoder.fit_transform(frame.drop([*aside, *(name for name in drop if name not in aside)]))
-        if not encoder.blocks_:
+        rest = frame.drop([*aside, *(name for name in drop if name not in aside)])
+        X = encoder.fit_transform(rest) if rest.width else None
+        if X is None or not encoder.blocks_:
             raise ValueError(
                 f"No column is left to learn from: {listed(frame.columns)} hold labels, ids, constants or nothing. "
                 "Give at least one column of numbers, categories or text."
