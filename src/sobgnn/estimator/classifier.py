@@ -102,14 +102,17 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         label_distributions_: [N, C], probabilities; 1 for given labels.
         labelled_: Rows of X that have a label, [L].
         out_of_fold_probabilities_: [L, C], out-of-fold probabilities of the labeled rows; NaN for rows never held out.
-        out_of_fold_accuracy_, out_of_fold_log_loss_: Of these; NaN where nothing was held out.
+        out_of_fold_accuracy_: Of these; NaN where nothing was held out.
+        out_of_fold_log_loss_: Of these; NaN where nothing was held out.
         class_prior_: [C], how common each class was taken to be among all points.
         family_shares_: Each family's share in the result, by name.
         family_accuracy_: Each family's own out-of-fold accuracy, by name.
         filter_importance_: By how much the Sobolev networks' out-of-fold log loss grows without each order.
         graph_: The :class:`~sobgnn.Graph`.
         component_labelled_: bool [N], whether a point's component of the graph holds a label.
-        scale_, neighbor_scale_, temperature_: What was decided.
+        scale_: How columns are scaled for networks.
+        neighbor_scale_: How columns are scaled for the neighbor search.
+        temperature_: What the logits of the result are divided by.
         history_: Training curves by family.
         embedding_: [N, at most 32], principal components of hidden rows.
         n_iter_: Training steps made.
