@@ -104,7 +104,7 @@ def main() -> None:
 
 
 def accepted(kept: Any, codes: Any, probability: Any, target: float) -> tuple[float, float]:
-    """The share of the unlabelled rows that is accepted, and the share of these that is wrong."""
+    """The share of the unlabeled rows that is accepted, and the share of these that is wrong."""
     shown = shift_priors(probability, kept["ratio"])
     free = kept["given"] < 0
     found = kept["p"][free]

@@ -79,7 +79,7 @@ def condition_number(M: Any) -> float:
 
     Args:
         M: Dense or scipy sparse [N, N]. Sparse ones of more than a few hundred nodes stay sparse: Lanczos gives
-            both ends of the spectrum. An indefinite one is factorised, which costs memory past some 10⁴ nodes.
+            both ends of the spectrum. An indefinite one is factorized, which costs memory past some 10⁴ nodes.
 
     Examples:
         >>> import numpy as np
@@ -198,7 +198,7 @@ def _product_from_spectra(sigma: Array, V: Array, eigenvalues: Array, U: Array) 
 
 
 def _smallest_magnitude(matrix: sp.csr_array, largest: float) -> float:
-    """min |λ|. Of a positive matrix it ends the spectrum, where Lanczos finds it without factorising anything."""
+    """min |λ|. Of a positive matrix it ends the spectrum, where Lanczos finds it without factorizing anything."""
     n = matrix.shape[0]
     try:
         lowest = float(_lanczos(matrix, 1, "SA", ncv=min(n, 60), maxiter=200)[0])

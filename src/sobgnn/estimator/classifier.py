@@ -348,7 +348,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return chosen
 
     def suggest(self, n: int = 10, strategy: Strategy = "auto", *, X: Any = None) -> npt.NDArray[np.int64]:
-        """The n unlabelled training points whose labels would help most, best first, as row numbers of X.
+        """The n unlabeled training points whose labels would help most, best first, as row numbers of X.
 
         They are uncertain, in dense places, and spread over the graph; see
         :func:`sobgnn.estimator.suggestion.suggest_points`. Before there are labels, and so no fit, ``X`` gives the

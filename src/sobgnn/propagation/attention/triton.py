@@ -128,9 +128,9 @@ def _rows(
     level = tl.load(log_sum + here, mask=known, other=0.0)[None, :]
     gradient = tl.load(to_out + own, mask=inside, other=0.0)
     along = tl.load(to_moment + here, mask=known, other=0.0)
-    centre = tl.sum(gradient * tl.load(out + own, mask=inside, other=0.0), axis=1)
-    centre += along * tl.load(moment + here, mask=known, other=0.0)
-    tl.store(average + here, centre, mask=known)
+    center = tl.sum(gradient * tl.load(out + own, mask=inside, other=0.0), axis=1)
+    center += along * tl.load(moment + here, mask=known, other=0.0)
+    tl.store(average + here, center, mask=known)
     if KIND == 0:
         factor = tl.load(edge + head, mask=known, other=0.0)[None, :]
         edges = tl.zeros([E, B], tl.float32)
@@ -160,7 +160,7 @@ def _rows(
             score, slope, gate = _score(product, t, product, w, scale, KIND, SLOPE)
         share = tl.where(read, tl.exp(score - level), 0.0)
         to_share = tl.sum(gradient[None, :, :] * v, axis=2) + along[None, :] * w
-        inner = share * (to_share - centre[None, :]) * slope
+        inner = share * (to_share - center[None, :]) * slope
         if KIND == 0:
             targets += inner
             edges += inner * w
@@ -216,7 +216,7 @@ def _nodes(
         gradient = tl.load(to_out + place, mask=wide, other=0.0)
         t = tl.load(target + there, mask=read, other=0.0)
         level = tl.load(log_sum + there, mask=read, other=0.0)
-        centre = tl.load(average + there, mask=read, other=0.0)
+        center = tl.load(average + there, mask=read, other=0.0)
         along = tl.load(to_moment + there, mask=read, other=0.0)
         if KIND == 0:
             score, slope, gate = _score(t, t, u, w * factor, scale, KIND, SLOPE)
@@ -229,7 +229,7 @@ def _nodes(
                 score, slope, gate = _score(product, t, product, w, scale, KIND, SLOPE)
         share = tl.where(read, tl.exp(score - level), 0.0)
         to_share = tl.sum(gradient * v, axis=2) + along * w
-        inner = share * (to_share - centre) * slope
+        inner = share * (to_share - center) * slope
         values += share[:, :, None] * gradient
         if KIND == 0:
             sources += inner
