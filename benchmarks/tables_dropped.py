@@ -3,8 +3,8 @@
     python -m benchmarks.tables_dropped FOLDER
 
 Each table of FOLDER (CSV) is read as `sobgnn fit` reads it. Each column that is left out, or names the rows, is added
-again as the numbers of its sorted values; a forest of 200 trees is cross-validated with and without it (5 folds, at most
-2,000 rows, 3 seeds). A column that differs in no row cannot help; it is counted, and not measured.
+again as the numbers of its sorted values; a forest of 200 trees is cross-validated with and without it (5 folds, at
+most 2,000 rows, 3 seeds). A column that differs in no row cannot help; it is counted, and not measured.
 """
 
 from __future__ import annotations
