@@ -4,8 +4,9 @@
     python -m benchmarks.suspects --keep DRAWS [--names ...]       # compares; needs cleanlab
 
 FOLDER holds one npz per data set (``python -m benchmarks.suite_sets``), of which at most 3,000 rows are used. Each draw
-labels some rows at random, 5 % of them with another class, and keeps the out-of-fold probabilities of the estimator and
-of a logistic regression whose C is chosen by cross-validation. cleanlab's find_label_issues gets either of them.
+labels some rows at random, 5 % of them (``--rate``) with another class, and keeps the out-of-fold probabilities of the
+estimator and of a logistic regression whose C is chosen by cross-validation. cleanlab's find_label_issues gets either
+of them. With ``--to similar``, a flipped label is that of the class whose mean is nearest, as people confuse them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from benchmarks.cases import load_set, run_cases
 from sobgnn.estimator.suspicion import suspect_labels
 
 ROWS = 3000
-FLIPPED = 0.05
 # Data sets that the rule was chosen on; those that confirm it.
 CHOSEN = ("digits", "segment", "20news")
 CONFIRMED = ("isolet", "har", "cancer", "mnist", "vehicle", "optdigits")
@@ -29,17 +29,20 @@ METHODS = ("suspects()", "cleanlab, ours", "cleanlab, logistic")
 
 
 class Draw(NamedTuple):
-    """One draw: a data set's file, the number of labels, a seed."""
+    """One draw: a data set's file, the number of labels, a seed, the share of wrong labels and which class they get."""
 
     path: str
     labels: int
     seed: int
+    rate: float
+    to: str
     keep: str
 
     @property
     def file(self) -> Path:
         """Where it is kept."""
-        return Path(self.keep) / f"{Path(self.path).stem}.{self.labels}.{self.seed}.npz"
+        special = "" if (self.rate, self.to) == (0.05, "any") else f"-{self.rate:g}-{self.to}"
+        return Path(self.keep) / f"{Path(self.path).stem}.{self.labels}{special}.{self.seed}.npz"
 
 
 def fit(draw: Draw) -> str:
@@ -61,8 +64,11 @@ def fit(draw: Draw) -> str:
     rows = rows[frequent[y[rows]]]
     classes, truth = np.unique(y[rows], return_inverse=True)
     codes = truth.copy()
-    wrong = generator.permutation(len(rows))[: round(FLIPPED * len(rows))]
-    codes[wrong] = (truth[wrong] + generator.integers(1, len(classes), len(wrong))) % len(classes)
+    wrong = generator.permutation(len(rows))[: round(draw.rate * len(rows))]
+    if draw.to == "similar":
+        codes[wrong] = similar_classes(X[rows], truth)[truth[wrong]]
+    else:
+        codes[wrong] = (truth[wrong] + generator.integers(1, len(classes), len(wrong))) % len(classes)
     given = np.full(len(y), -1)
     given[rows] = codes
     fitted = SobolevClassifier(random_state=draw.seed, device="cpu").fit(X, given)
@@ -79,6 +85,15 @@ def fit(draw: Draw) -> str:
         )  # fmt: skip
     unfinished.replace(draw.file)
     return "kept"
+
+
+def similar_classes(X: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    """For each class the one whose mean is nearest, [C]; columns are standardized."""
+    scaled = (X - X.mean(axis=0)) / np.maximum(X.std(axis=0), 1e-9)
+    means = np.stack([scaled[codes == code].mean(axis=0) for code in range(codes.max() + 1)])
+    apart = np.square(means[:, None] - means[None]).sum(axis=2)
+    np.fill_diagonal(apart, np.inf)
+    return apart.argmin(axis=1)
 
 
 def flagged(kept: Any, method: str) -> np.ndarray:
@@ -99,22 +114,24 @@ def flagged(kept: Any, method: str) -> np.ndarray:
 
 def report(keep: Path, names: list[str]) -> None:
     """Print precision, recall and their harmonic mean, pooled over the draws of each data set."""
-    draws: dict[tuple[int, str], list[Any]] = defaultdict(list)
+    draws: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for file in sorted(keep.glob("*.npz")):
-        name, labels, _ = file.stem.rsplit(".", 2)
+        name, rest = file.name.split(".", 1)
+        kind = rest.rsplit(".", 2)[0]
         if name in names:
             with np.load(file) as kept:
-                draws[int(labels), name].append(dict(kept))
-    for labels in sorted({labels for labels, _ in draws}):
-        print(f"\n{labels} labels: precision / recall / F1 in %")
+                draws[kind, name].append(dict(kept))
+    for kind in sorted({kind for kind, _ in draws}):
+        labels, _, special = kind.partition("-")
+        print(f"\n{labels} labels{special and ', flipped ' + special}: precision / recall / F1 in %")
         print("| data set | draws | " + " | ".join(METHODS) + " |")
         print("|---" * (len(METHODS) + 2) + "|")
         scores: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
-        here = [name for name in names if (labels, name) in draws]
+        here = [name for name in names if (kind, name) in draws]
         for name in here:
             for method in METHODS:
                 right = said = wrong = 0
-                for kept in draws[labels, name]:
+                for kept in draws[kind, name]:
                     flipped = kept["truth"] != kept["codes"]
                     found = flagged(kept, method)
                     right, said, wrong = (
@@ -122,9 +139,9 @@ def report(keep: Path, names: list[str]) -> None:
                         said + len(found),
                         wrong + int(flipped.sum()),
                     )
-                scores[method].append((right / max(said, 1), right / wrong, 2 * right / (said + wrong)))
+                scores[method].append((right / max(said, 1), right / max(wrong, 1), 2 * right / max(said + wrong, 1)))
             cells = [" / ".join(f"{100 * value:.0f}" for value in scores[method][-1]) for method in METHODS]
-            print(f"| {name} | {len(draws[labels, name])} | " + " | ".join(cells) + " |")
+            print(f"| {name} | {len(draws[kind, name])} | " + " | ".join(cells) + " |")
         cells = [" / ".join(f"{100 * v:.1f}" for v in np.mean(scores[method], axis=0)) for method in METHODS]
         print("| mean | | " + " | ".join(cells) + " |")
 
@@ -136,6 +153,8 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, required=True)
     parser.add_argument("--labels", default="300,1000")
     parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--rate", type=float, default=0.05)
+    parser.add_argument("--to", choices=("any", "similar"), default="any")
     parser.add_argument("--jobs", type=int)
     parser.add_argument("--limit", type=float, default=1e9, help="seconds")
     asked = parser.parse_args()
@@ -145,7 +164,7 @@ def main() -> None:
         report(asked.keep, names)
         return
     draws = [
-        Draw(str(asked.sets / f"{name}.npz"), int(labels), seed, str(asked.keep))
+        Draw(str(asked.sets / f"{name}.npz"), int(labels), seed, asked.rate, asked.to, str(asked.keep))
         for seed in range(asked.draws)
         for labels in asked.labels.split(",")
         for name in names
