@@ -5,8 +5,8 @@
 
 FOLDER holds one npz per data set (``benchmarks.suite_sets``). Every class in turn, at most 6 of them drawn, has 20, 3
 or 2 labels while the others have 20. Recall of that class, mean recall of the others, and out-of-fold accuracy; beside
-logistic regression with balanced weights. Goals: at least its recall + 5 with 3 labels; the others lose at most 2 points
-against 20 labels; accuracy is still reported with 2.
+logistic regression with balanced weights. Goals: at least its recall + 5 with 3 labels; the others lose at most 2
+points against 20 labels; accuracy is still reported with 2.
 """
 
 from __future__ import annotations
