@@ -236,3 +236,42 @@ def test_a_damaged_checkpoint_is_one_clear_error(tmp_path):
     path.write_bytes(b"not a checkpoint")
     with pytest.raises(ValueError, match="is not a readable checkpoint"):
         FileCheckpoint(path).load()
+
+
+class Keyed(Linear):
+    keyed_dropout = True
+
+    def forward(self, x: Tensor, dropout_key: Tensor | None = None) -> Tensor:
+        return x @ self.weight
+
+
+def test_members_that_are_done_are_dropped_without_a_trace():
+    x, task = problem(4)
+    lr = [0.5, 0.001, 0.02, 0.3]
+    schedule = Schedule(epochs=90, lr=lr, patience=15, evaluate_every=3)
+    sizes: list[int] = []
+
+    class Watched(Keyed):
+        def forward(self, x: Tensor, dropout_key: Tensor | None = None) -> Tensor:
+            return super().forward(x, dropout_key)
+
+        def members(self, stacked: dict[str, Tensor], keys: Tensor | None, *inputs: Tensor) -> None:
+            sizes.append(len(stacked["weight"]))
+
+    want = train_members(Keyed(), (x,), task, [1, 2, 3, 4], schedule)
+    got = train_members(Watched(), (x,), task, [1, 2, 3, 4], schedule, drop_finished=True)
+    assert sizes[0] == 4
+    assert min(sizes) < 4  # else nothing was dropped and the test proves nothing
+    assert_same(got.parameters["weight"], want.parameters["weight"])
+    assert torch.equal(got.best_epoch, want.best_epoch)
+    assert got.epochs == want.epochs
+    assert_same(got.validation_accuracy, want.validation_accuracy)
+    assert {name: curve.shape for name, curve in got.history.items()} == {
+        name: curve.shape for name, curve in want.history.items()
+    }
+
+
+def test_finished_members_are_dropped_only_where_others_do_not_notice():
+    x, task = problem(1)
+    with pytest.raises(ValueError, match="`drop_finished` needs a model with keyed dropout"):
+        train_members(Linear(), (x,), task, [1], Schedule(epochs=1), drop_finished=True)
