@@ -132,6 +132,7 @@ class Laboratory:
             keywords=call.keywords,
             buffers=buffers,
             cuda_graph=self.cuda_graph,
+            drop_finished=baseline.drop_finished,
         )
         tested: Sequence[float | None] = [None] * len(members)
         if batch.stage == "test":
