@@ -18,7 +18,7 @@ from sobgnn.nn.dropout import row_hashes
 from sobgnn.propagation import backend
 from sobgnn.propagation.attention import additive, gated, scaled_dot
 from sobgnn.propagation.attention.layer import Drop, Shape, Weights, attend_members, fits, product_members
-from sobgnn.propagation.attention.registration import ADDITIVE, GATED, SCALED_DOT
+from sobgnn.propagation.attention.terms import ADDITIVE, GATED, SCALED_DOT
 from sobgnn.propagation.drop import column_hashes, thresholds
 
 Kind = Literal["GAT", "SuperGAT", "Transformer"]

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sobgnn.propagation.attention.registration import ADDITIVE, GATED, SCALED_DOT, SLOPE, EdgePattern
+from sobgnn.propagation.attention.terms import ADDITIVE, GATED, SCALED_DOT, SLOPE, EdgePattern
 
 # Edges whose rows are read at once: the fastest of those tried on an H200.
 _LANES = {
@@ -221,21 +221,21 @@ class _Layer(torch.autograd.Function):
         to_maps = make(nodes, shape.members * units * channels, device=value.device)
         to_target = make(nodes, total, device=value.device)
         gradient = value.new_empty(rows, total, shape.padded)
-        level, centre = torch.empty_like(log_sum), torch.empty_like(log_sum)
-        weighted = torch.empty_like(log_sum) if kind == SCALED_DOT else centre
+        level, center = torch.empty_like(log_sum), torch.empty_like(log_sum)
+        weighted = torch.empty_like(log_sum) if kind == SCALED_DOT else center
         along = second if edge is None else edge
         sizes = (total, shape.heads, units, channels**-0.5)
         grid, options = _launch(rows, shape, kind, _LANES.get(("rows", kind), 1))
         kernels.rows[grid](
             *edges[:3], index, to_maps if kept is None else kept, query, key, value, target, source, along,
-            factor if bias is None else bias, factor, out, above, log_sum, to_result, gradient, level, centre, weighted,
+            factor if bias is None else bias, factor, out, above, log_sum, to_result, gradient, level, center, weighted,
             to_target, to_maps, *sizes, SLOPE=SLOPE, HIDDEN=bias is not None, **options,
         )  # fmt: skip
         to_source = to_target if kind == SCALED_DOT else torch.empty_like(to_target)
         to_edge = torch.empty_like(to_target) if kind == ADDITIVE else to_source
         grid, options = _launch(nodes, shape, kind, _LANES["nodes", kind])
         kernels.nodes[grid](
-            *edges[3:], index, query, key, value, target, source, along, first, second, gradient, level, centre,
+            *edges[3:], index, query, key, value, target, source, along, first, second, gradient, level, center,
             weighted, to_target, to_maps, to_source, to_edge, *sizes, SLOPE=SLOPE, SAME=rows == nodes, **options,
         )  # fmt: skip
 

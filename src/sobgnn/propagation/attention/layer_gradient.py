@@ -37,13 +37,13 @@ def _row_gradient(
 @triton.jit(do_not_specialize=SIZES)
 def rows(
     indptr, other, weight, index, maps, query, key, value, target, source, edge, bias, factor, out, above, log_sum,
-    to_result, gradient, level, centre, along, to_target, to_maps, total, heads, units, scale,
+    to_result, gradient, level, center, along, to_target, to_maps, total, heads, units, scale,
     KIND: tl.constexpr, SLOPE: tl.constexpr, c: tl.constexpr, HIDDEN: tl.constexpr,
     E: tl.constexpr, B: tl.constexpr, C: tl.constexpr, TWO: tl.constexpr,
 ):  # fmt: skip
     """What belongs to rows: gradients of targets, queries and skips, and what the pass over nodes gathers.
 
-    A row's gradient is stored divided by its largest entry, to fit float16; ``level`` and ``centre`` make up for it.
+    A row's gradient is stored divided by its largest entry, to fit float16; ``level`` and ``center`` make up for it.
     """
     row = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1) * B + tl.arange(0, B)
@@ -76,7 +76,7 @@ def rows(
     if TWO:
         tl.store(gradient + compact + C, rounded(g2 / size[:, None], gradient.dtype.element_ty), mask=stored)
     tl.store(level + here, log_norm - tl.log(size), mask=known)
-    tl.store(centre + here, middle / size, mask=known)
+    tl.store(center + here, middle / size, mask=known)
     if KIND == 0:
         to = tl.sum(g * tl.load(above + compact, mask=stored, other=0.0).to(tl.float32), axis=1)
         if TWO:
@@ -170,7 +170,7 @@ def _store_value(
 
 @triton.jit(do_not_specialize=SIZES)
 def nodes(
-    indptr, other, weight, index, query, key, value, target, source, edge, first, second, gradient, level, centre,
+    indptr, other, weight, index, query, key, value, target, source, edge, first, second, gradient, level, center,
     along, to_target, to_maps, to_source, to_edge, total, heads, units, scale,
     KIND: tl.constexpr, SLOPE: tl.constexpr, c: tl.constexpr, SAME: tl.constexpr, E: tl.constexpr,
     B: tl.constexpr, C: tl.constexpr, TWO: tl.constexpr,
@@ -226,7 +226,7 @@ def nodes(
         there = (i * total)[None, :] + read_head[:, None]
         t = tl.load(target + (its * total)[None, :] + read_head[:, None])
         height = tl.load(level + there)
-        middle = tl.load(centre + there)
+        middle = tl.load(center + there)
         if KIND == 2:
             weighted = tl.load(along + there) * w
         to_share = tl.sum(g * v, axis=2)
