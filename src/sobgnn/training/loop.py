@@ -68,7 +68,6 @@ def train_members(
     cuda_graph: bool = False,
     sum_over_ranks: Callable[[Sequence[Tensor]], None] | None = None,
     checkpoint: Checkpoint | None = None,
-    drop_finished: bool = False,
 ) -> Members:
     """Train one member per seed, all in one batch, by cross-entropy on each member's own rows.
 
@@ -90,13 +89,7 @@ def train_members(
         sum_over_ranks: Where several processes hold some of the rows each: adds up tensors over them, in place.
         checkpoint: Keeps the state of training after each evaluation, and gives it back after an interruption; with
             keyed dropout the outcome is that of a training that was not interrupted.
-        drop_finished: Compute members that are done no further, once half of those computed are. For models with
-            keyed dropout, whose members do not depend on those beside them but for rounding; without a checkpoint.
     """
-    if drop_finished and (checkpoint is not None or not getattr(model, "keyed_dropout", False)):
-        raise ValueError(
-            "`drop_finished` needs a model with keyed dropout and no checkpoint. Pass drop_finished=False."
-        )
     if task.train_weight.shape[0] != len(seeds):
         raise ValueError(
             f"train_weight must have one row per seed, but got {task.train_weight.shape[0]} for {len(seeds)}."
@@ -111,7 +104,7 @@ def train_members(
         if cuda_graph and device.type == "cuda":
             run.record()
         torch.manual_seed(_mix(seeds))
-        return _train(run, schedule, progress, checkpoint, drop_finished)
+        return _train(run, schedule, progress, checkpoint)
 
 
 def initial_parameters(model: nn.Module, seeds: Sequence[int], device: torch.device) -> dict[str, Tensor]:
@@ -145,10 +138,8 @@ def _train(
     schedule: Schedule,
     progress: Callable[[Progress], bool | None] | None,
     checkpoint: Checkpoint | None,
-    drop_finished: bool,
 ) -> Members:
     validated = run.task.validation is not None
-    whole, places = run, torch.arange(len(run.flat), device=run.flat.device)
     history: dict[str, list[Tensor]] = {"epoch": [], "train_loss": [], "validation_loss": [], "validation_accuracy": []}
     state = None if checkpoint is None else checkpoint.load()
     if state is not None:
@@ -161,31 +152,25 @@ def _train(
         epoch += 1
         if epoch % schedule.evaluate_every and epoch != schedule.epochs:
             continue
+        history["epoch"].append(torch.tensor(epoch))
+        history["train_loss"].append(run.losses.to("cpu", copy=True))
         if validated:
             run.validate()
-        if run is not whole:  # what is known of those dropped stays as it was
-            whole.take(places, run)
-        history["epoch"].append(torch.tensor(epoch))
-        history["train_loss"].append(whole.losses.to("cpu", copy=True))
-        if validated:
-            history["validation_loss"].append(whole.loss.to("cpu", copy=True))
-            history["validation_accuracy"].append(whole.accuracy.to("cpu", copy=True))
+            history["validation_loss"].append(run.loss.to("cpu", copy=True))
+            history["validation_accuracy"].append(run.accuracy.to("cpu", copy=True))
         if checkpoint is not None:
             curves = {f"history.{name}": torch.stack(values) for name, values in history.items() if values}
             checkpoint.save({**run.state(), **curves})
         if progress is not None:
-            held = (float(whole.accuracy.mean()), float(whole.loss.mean())) if validated else (None, None)
-            if progress(Progress(epoch, schedule.epochs, float(whole.losses.mean()), *held)):
+            held = (float(run.accuracy.mean()), float(run.loss.mean())) if validated else (None, None)
+            if progress(Progress(epoch, schedule.epochs, float(run.losses.mean()), *held)):
                 break
         ended = validated and schedule.patience is not None and bool(run.done.all())
-        if drop_finished and not ended and 2 * int(run.done.sum()) >= len(run.done):
-            left = (~run.done).nonzero().squeeze(1)
-            run, places = run.narrowed(left), places[left]
     if not validated:
         run.best = run.flat.detach()
         run.best_epoch.fill_(epoch)
     curves = {name: torch.stack(values) for name, values in history.items() if values}
-    return Members(whole.unflatten(whole.best), curves, whole.best_accuracy, whole.best_epoch, epoch)
+    return Members(run.unflatten(run.best), curves, run.best_accuracy, run.best_epoch, epoch)
 
 
 def _mix(seeds: Sequence[int]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -32,7 +31,7 @@ def forward_members(
     """Logits of every member, [S, R, C].
 
     Args:
-        model: Written for one member; where it has ``members``, that is asked first (see ``AttentionNet``).
+        model: Written for one member.
         parameters: Stacked, [S, ...].
         buffers: Those that differ from member to member, stacked.
         call: Positional and keyword arguments of the model's forward.
@@ -49,10 +48,6 @@ def forward_members(
         return logits
 
     mapped = {**parameters, **buffers}
-    if hasattr(model, "members") and not keywords:
-        at_once: Tensor | None = model.members(mapped, keys, *inputs)  # type: ignore[operator]
-        if at_once is not None:
-            return at_once
     if len(next(iter(mapped.values()))) == 1:  # no batch to map over: half the overhead
         single = {name: value[0] for name, value in mapped.items()}
         return one(single, None if keys is None else keys[0]).unsqueeze(0)
@@ -175,36 +170,6 @@ class Run:
             if name not in state or state[name].shape != value.shape:
                 raise ValueError(f"The checkpoint is of another training: its {name!r} does not fit.")
             value.copy_(state[name])
-
-    def narrowed(self, index: Tensor) -> Run:
-        """The same training of some of the members, int64 [s], from where it is; for models with keyed dropout."""
-        assert self.keys is not None
-        task = Task(
-            self.task.target if self.task.target.ndim == 1 else self.task.target[index],
-            self.task.train_weight[index],
-            None if self.task.validation is None else self.task.validation[index],
-        )
-        lr, decay = self.lr[index].flatten().tolist(), self.decay[index].flatten().tolist()
-        run = Run(
-            self.model,
-            self.unflatten(self.initial[index]),
-            {name: value[index] for name, value in self.buffers.items()},
-            self.call,
-            task,
-            replace(self.schedule, lr=lr, weight_decay=decay),
-            self.keys[index],
-            self.sum_over_ranks,
-        )
-        if self._graphs:
-            run.record()
-        run.restore({name: value if name == "epoch" else value[index] for name, value in self.state().items()})
-        return run
-
-    def take(self, index: Tensor, run: Run) -> None:
-        """Take over the results of some of the members."""
-        self._graphs = []
-        for name in ("losses", "loss", "accuracy", "best", "best_loss", "best_accuracy", "best_epoch", "done"):
-            getattr(self, name)[index] = getattr(run, name)
 
     def record(self) -> None:
         """Make ``step`` and ``validate`` replays of CUDA graphs; the state is as before."""
