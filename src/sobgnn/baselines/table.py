@@ -35,7 +35,6 @@ class Baseline:
         space: What a random search draws from.
         own_rates: Setting entries that members of one batch may differ in: all others fix shapes or inputs.
         width: Floats that a member keeps for each node in a step, about: sizes batches.
-        drop_finished: Members that have stopped leave their batch: their dropout is their own.
     """
 
     build: Callable[[int, int, Setting], nn.Module]
@@ -43,7 +42,6 @@ class Baseline:
     space: Space
     width: Callable[[Setting], int]
     own_rates: tuple[str, ...] = ("lr", "weight_decay", "dropout")
-    drop_finished: bool = False
 
     def shape(self, setting: Setting) -> tuple[tuple[str, Any], ...]:
         """What members of one batch must have in common."""
@@ -153,7 +151,7 @@ def _attention(kind: Kind) -> Baseline:
         heads, layers, hidden = (int(setting[name]) for name in ("heads", "layers", "hidden"))
         return heads * layers * ((24 if kind == "Transformer" else 12) * hidden + 16)
 
-    return Baseline(build, inputs, {**_DEEP, "heads": Choice((1, 2, 3, 4, 5, 6))}, width, drop_finished=True)
+    return Baseline(build, inputs, {**_DEEP, "heads": Choice((1, 2, 3, 4, 5, 6))}, width)
 
 
 # --- Models of constant inputs: D-SobGNN, SIGN, SGC, MLP

@@ -132,7 +132,6 @@ class Laboratory:
             keywords=call.keywords,
             buffers=buffers,
             cuda_graph=self.cuda_graph,
-            drop_finished=baseline.drop_finished,
         )
         tested: Sequence[float | None] = [None] * len(members)
         if batch.stage == "test":
