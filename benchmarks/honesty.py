@@ -91,16 +91,21 @@ def report(keep: Path) -> None:
         with np.load(file) as kept:
             found[int(labels), order].append((name, dict(kept)))
     for (labels, order), draws in sorted(found.items()):
-        verdicts = [(name, judge(kept["codes"].astype(np.int64), kept["oof"]).outcome) for name, kept in draws]
+        verdicts = [(name, judge(kept["codes"].astype(np.int64), kept["oof"]), kept) for name, kept in draws]
         odd = "better" if order == "shuffled" else "guessing"
-        names = [name for name, outcome in verdicts if outcome == odd]
-        counts = {outcome: sum(own == outcome for _, own in verdicts) for outcome in ("guessing", "unknown", "better")}
+        said = [verdict.outcome for _, verdict, _ in verdicts]
+        names = [name for name, verdict, _ in verdicts if verdict.outcome == odd]
+        counts = {outcome: said.count(outcome) for outcome in ("guessing", "unknown", "better")}
         print(
             f"labels={labels:<4} order={order:<8} sets={len({name for name, _ in draws})} draws={len(draws):<4} "
             + "  ".join(f"{outcome} {count}" for outcome, count in counts.items())
             + (f"   {odd}: { {name: names.count(name) for name in sorted(set(names))} }" if names else "")
         )
         if order == "true":
+            for name, verdict, kept in verdicts:
+                if verdict.outcome == odd:
+                    hidden = f"{kept['hidden_right'].mean():.1%} of hidden rows right"
+                    print(f"    {name:<16} p {verdict.p_value:.4f}  {hidden}, largest class {verdict.majority:.1%}")
             for target in TARGETS:
                 report_accepted(labels, target, draws)
 
