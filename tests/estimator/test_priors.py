@@ -68,3 +68,22 @@ def test_skill_is_zero_for_guesses_and_one_for_right_answers_whatever_the_class_
     assert skill(np.eye(3)[codes], labels) == pytest.approx(1)
     assert skill(np.eye(3)[np.zeros(42, int)], labels) == pytest.approx(0)
     assert skill(np.zeros((0, 3)), labels) == 0
+
+
+def test_a_class_with_few_labels_is_not_taken_for_rarer_than_the_others():
+    # Its points are recognized half as often as they should be.
+    truth = np.array([1, 1, 1]) / 3
+    _, p = points(truth, truth)
+    p = shift_priors(p, np.array([1.0, 1.0, 0.2]))
+
+    def found(*counts):
+        codes = np.repeat(np.arange(3), counts)
+        weight = (len(codes) / (3 * np.array(counts)))[codes]
+        return decide_priors(
+            "auto", np.arange(3), p, Labels(np.arange(len(codes)), codes, weight, np.arange(len(codes)) % 4, 3)
+        )
+
+    assert found(20, 20, 20)[2] < 0.25
+    few = found(20, 20, 3)
+    assert few[2] > 0.3
+    assert few.sum() == pytest.approx(1)
