@@ -9,6 +9,7 @@ from sobgnn.estimator.priors import (
     decide_priors,
     estimate_priors,
     label_frequencies,
+    learnt_frequencies,
     shift_priors,
     skill,
 )
@@ -39,6 +40,13 @@ def test_frequencies_that_the_labels_tell_already_are_left():
     truth = np.array([0.6, 0.3, 0.1])
     _, p = points(truth, truth)
     np.testing.assert_allclose(estimate_priors(p, truth), truth, atol=0.01)
+
+
+def test_frequencies_that_families_learn_with_are_those_of_the_weights_not_of_the_numbers():
+    codes, weight = np.array([0, 0, 0, 1]), np.array([0.5, 0.5, 0.5, 1.5])
+    labels = Labels(np.arange(4), codes, weight, np.full(4, -1), 3)
+    np.testing.assert_allclose(learnt_frequencies(labels), [0.5, 0.5, 0])
+    np.testing.assert_allclose(label_frequencies(labels), [0.75, 0.25, 0])
 
 
 def test_shares_that_are_given_are_taken_and_checked():

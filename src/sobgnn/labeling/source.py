@@ -20,7 +20,7 @@ from sobgnn.tables import Table
 
 LONGEST_VALUE = 20_000
 LARGEST_SIDE = 1600
-# Data sets whose features are the grey values of square pictures.
+# Data sets whose features are the gray values of square pictures.
 _PICTURES = ("digits", "mnist")
 
 
@@ -155,7 +155,7 @@ def _read_picture(path: Path) -> tuple[bytes, str] | None:
 
 
 def png(grey: npt.NDArray[np.uint8]) -> bytes:
-    """A grey picture [height, width] as PNG."""
+    """A gray picture [height, width] as PNG."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
