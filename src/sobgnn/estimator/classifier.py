@@ -92,8 +92,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         epochs: Training steps at most.
         lr: Adam's learning rate.
         weight_decay: L2 penalty.
-        warm_start: Keep what does not depend on the labels for the next fit of the same X, and, after a few labels
-            more, what was decided.
+        warm_start: Keep what does not depend on the labels for the next fit of the same X, and, where a few labels
+            have changed, what was decided: networks train further and a part of the trees is grown anew. After a fifth
+            of the labels has changed everything is decided and learned anew.
         device: Where to compute: ``"auto"``, a GPU where there is one and the work is worth its start; or a device.
         verbose: 1 prints what was decided.
         random_state: Seed of everything random: the same seed gives the same predictions.
@@ -226,7 +227,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # The seed sequence draws a seed where there is none.
         seed = ranks.first(np.random.SeedSequence(_seed(self.random_state)).entropy)
         generator = np.random.default_rng(seed)
-        warm = self._warm(X, graph)
+        mark = self._fingerprint(X, graph) if self.warm_start else ""
+        warm = self._warm(mark)
         if warm is None:
             maps, places, attaching, problem = self._place(X, codes, graph, generator, tell, ranks)
         else:
@@ -250,7 +252,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._keep(fit, maps, places, attaching, problem, labels, before)
         if self.warm_start:
             decided_with = labels if warm is None or before is None else warm.labels
-            self._kept = Kept(self._fingerprint(X, graph), (maps, places, attaching, problem), fit, decided_with)
+            self._kept = Kept(mark, (maps, places, attaching, problem), fit, decided_with)
         if self.verbose and ranks.speaks:
             print(self.describe())
 
@@ -291,10 +293,10 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             names = [name for name in names if name != BoostedTrees.name]
         return names
 
-    def _warm(self, X: Any, graph: Any) -> Kept | None:
-        """What is kept of the fit before, where nothing but labels has changed since."""
+    def _warm(self, mark: str) -> Kept | None:
+        """What is kept of the fit before, where nothing but labels has changed since: its fingerprint is the same."""
         kept: Kept | None = getattr(self, "_kept", None) if self.warm_start else None
-        return kept if kept is not None and kept.fingerprint == self._fingerprint(X, graph) else None
+        return kept if kept is not None and kept.fingerprint == mark else None
 
     def _fingerprint(self, X: Any, graph: Any) -> str:
         settings = {name: value for name, value in self.get_params(deep=False).items() if name != "verbose"}
