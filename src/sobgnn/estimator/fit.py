@@ -128,7 +128,8 @@ def fit_families(
                 over = view or (NEIGHBORS if NEIGHBORS in problem.views else next(iter(problem.views)))
                 spread = {over: problem.views[over].spread}
                 smoothing, probabilities = best_smoothing(spread, probabilities, labels, strengths)
-            kept = probabilities[-1] if smoothing and smoothing.strength else None
+            # A copy of its own: new points read it row by row, and the other signals need not be kept.
+            kept = probabilities[-1].contiguous() if smoothing and smoothing.strength else None
             members.append(Member(family, view, fitted, smoothing, kept))
             parts.append(probabilities)
     if not members:
@@ -167,7 +168,7 @@ def refit_families(problem: Problem, labels: Labels, before: Fit) -> Fit:
         if member.smoothing is not None and member.smoothing.strength:
             spread = problem.views[member.smoothing.view].spread
             probabilities = smoothed(spread, probabilities, everything, member.smoothing.strength)
-        around = probabilities[-1] if member.around is not None else None
+        around = probabilities[-1].contiguous() if member.around is not None else None
         members.append(Member(member.family, member.view, fitted, member.smoothing, around))
         parts.append(probabilities[-1])
     return Fit(

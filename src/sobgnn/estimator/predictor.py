@@ -22,8 +22,12 @@ from sobgnn.estimator.temperature import sharpen
 from sobgnn.graphs.knn import gaussian_weights
 from sobgnn.neighbors.held import HeldPoints
 from sobgnn.operators.attached import Attachment, attach
+from sobgnn.runtime.threads import at_most
 
 _POINTS_PER_BATCH = 16384
+# Products of a batch's neighbor search from which more threads than one pay for themselves. A batch below it takes
+# some hundred short operations, in which threads would mostly wait for one another.
+_THREADED_PRODUCTS = 2e10
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,21 @@ class Predictor:
         count = X.shape[0]
         out = np.empty((count, self.problem.classes), np.float32)
         many = self.many is not None and count >= self.many
+        work = float(min(count, _POINTS_PER_BATCH)) * self.places.numel()
+        with at_most(1 if work < _THREADED_PRODUCTS else torch.get_num_threads()):
+            self._fill(out, X, edges, many, progress, nearest)
+        return out
+
+    def _fill(
+        self,
+        out: npt.NDArray[np.float32],
+        X: Any,
+        edges: sp.csr_array | None,
+        many: bool,
+        progress: Callable[[int, int], None] | None,
+        nearest: npt.NDArray[np.float32] | None,
+    ) -> None:
+        count = len(out)
         for start in range(0, count, _POINTS_PER_BATCH):
             rows = slice(start, min(start + _POINTS_PER_BATCH, count))
             out[rows], distance = self._batch(X[rows], None if edges is None else edges[rows], many)
@@ -88,7 +107,6 @@ class Predictor:
                 nearest[rows] = distance
             if progress is not None:
                 progress(rows.stop, count)
-        return out
 
     def _batch(
         self, X: Any, edges: sp.csr_array | None, many: bool
