@@ -71,8 +71,9 @@ class Predictor:
     ) -> npt.NDArray[np.float32]:
         """Class probabilities [M, C] of new points X [M, F], raw, dense or sparse; O(k) for each.
 
-        For at least :attr:`many` new points, neighbors are found by an index, which is built at the first such call
-        and kept; it is the same every time, so predictions depend on X alone.
+        For at least :attr:`many` new points, neighbors are found by an index: the training points' own, where these are
+        very many, or one that is built at the first such call and kept. It is the same every time, so predictions
+        depend on X alone.
 
         Args:
             X: Finite.
@@ -150,7 +151,8 @@ class Predictor:
             return None
         rows = np.unique(np.linspace(0, len(self.places) - 1, most).astype(np.int64))
         chosen = self.places[torch.from_numpy(rows).to(self.places.device)]
-        indices, distances = self._held.nearest(chosen if chosen.is_cuda else chosen.numpy(), 2)
+        queries = chosen if chosen.is_cuda else chosen.numpy()
+        indices, distances = self._held.nearest(queries, 2, approximate=self._held.index is not None)
         # Of equal points any may come first: the other one is at distance 0 then.
         return np.where(indices[:, 0] == rows, distances[:, 1], distances[:, 0])
 
@@ -158,7 +160,7 @@ class Predictor:
     def _held(self) -> HeldPoints:
         how = self.attaching
         assert how is not None  # asked for only where there is a graph of neighbors
-        return HeldPoints(self.places, how.metric, how.recall)
+        return HeldPoints(self.places, how.metric, how.recall, how.index)
 
     @property
     def many(self) -> int | None:
