@@ -35,7 +35,7 @@ class Neighbors(NamedTuple):
         indices: [M, k] int64, rows of X.
         distances: [M, k] float32, in the units of X (euclidean) or 1 - cos (cosine).
         recall: Share of the true neighbors found, measured on a sample; None for an exact search.
-        searched: The index that an approximate search of one process asked; see :class:`~sobgnn.neighbors.held.HeldPoints`.
+        searched: The index that an approximate search of one process asked, for a :class:`.held.HeldPoints`.
     """
 
     indices: npt.NDArray[np.int64]
