@@ -300,7 +300,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fingerprint(self, X: Any, graph: Any) -> str:
         settings = {name: value for name, value in self.get_params(deep=False).items() if name != "verbose"}
-        return fingerprint(X, graph, settings, len(self.classes_))
+        return fingerprint(X, graph, settings)
 
     def _keep(
         self, fit: Fit, maps: Maps, places: npt.NDArray[np.float32], attaching: Attaching | None, problem: Problem,

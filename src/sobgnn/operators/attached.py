@@ -41,28 +41,26 @@ class Attachment:
 
     def propagate(self, nodes: Tensor, own: Tensor) -> Tensor:
         """Every order: node rows [N, h] and the new points' own [M, h] to [M, α, h]."""
-        return self._expand(self.stencil, nodes) + self.loop.unsqueeze(2) * own.unsqueeze(1)
+        return self._run(self.stencil, nodes) + self.loop.unsqueeze(2) * own.unsqueeze(1)
 
     def propagate_each(self, nodes: Tensor, own: Tensor) -> Tensor:
         """Each order of its own signal: node rows [N, α, h] and the new points' own [M, α, h] to [M, α, h]."""
-        return propagation.each(self.stencil, self._read(nodes)) + self.loop.unsqueeze(2) * own
+        return self._run(self.stencil, nodes) + self.loop.unsqueeze(2) * own
 
     def average(self, nodes: Tensor) -> Tensor:
         """The neighbors' mean of node rows [N, h], by weight: [M, h]; zeros for points without edges."""
-        return self._expand(self.walk, nodes)[:, 0]
+        return self._run(self.walk, nodes)[:, 0]
 
-    def _expand(self, stencil: Stencil, nodes: Tensor) -> Tensor:
-        x = self._read(nodes)
+    def _run(self, stencil: Stencil, nodes: Tensor) -> Tensor:
+        """Every order of node rows [N, h], or each order of its own [N, α, h]: [M, α, h]."""
+        x = nodes if self.used is None else nodes.index_select(0, self.used)
+        orders = nodes.ndim == 3
         if torch.is_grad_enabled():
-            return propagation.expand(stencil, x)
+            return propagation.each(stencil, x) if orders else propagation.expand(stencil, x)
         # Without the overhead of a torch operator, which is more than the work of a single point.
-        check(stencil, x, orders=False)
-        return dispatch.run(
-            stencil, x, x.new_empty((len(stencil.scale_out), stencil.scale_out.shape[1] - 1, x.shape[1]))
-        )
-
-    def _read(self, nodes: Tensor) -> Tensor:
-        return nodes if self.used is None else nodes.index_select(0, self.used)
+        check(stencil, x, orders=orders)
+        rows, columns = stencil.scale_out.shape
+        return dispatch.run(stencil, x, x.new_empty((rows, columns - 1, x.shape[-1])))
 
 
 def attach(operators: SobolevOperators, edges: sp.csr_array) -> Attachment:
