@@ -1,141 +1,157 @@
 """Claim: noise is called guessing, knowledge is not, and accepted predictions keep their promise.
 
-Run: SOBGNN_DATA=folder-with-tables python -m benchmarks.honesty --keep FOLDER [--labels 60,150] [--draws 0,1,2]
+    python -m benchmarks.honesty --sets FOLDER --keep DRAWS [--labels 150,300] [--draws 20] [--jobs 16] [--limit 240]
+    python -m benchmarks.honesty --keep DRAWS        # judges the draws that are there, fits none
 
-Each data set is cut to 600 rows; each draw labels some of them at random and fits the estimator with its default
-settings, once with the labels as they are and once with them shuffled. Out-of-fold probabilities and predictions of
-every draw are kept in FOLDER, so that a second run only judges them.
+FOLDER holds one npz per data set (``python -m benchmarks.suite_sets``), of which at most 1,000 rows are used. Each draw
+labels some of them at random and fits the estimator with its default settings, with the labels as they are and, with
+``--order shuffled``, shuffled. What a draw says is kept in DRAWS, so that a stopped run resumes.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import warnings
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.cases import load_set, run_cases
 from sobgnn.estimator.acceptance import find_acceptance
 from sobgnn.estimator.guessing import judge
-from sobgnn.estimator.priors import shift_priors
 
-SETS = (
-    "digits", "wine", "breast_cancer", "iris", "autos", "car", "cmc", "credit-a", "mushroom", "segment", "sick",
-    "spambase", "vehicle", "vowel",
-)  # fmt: skip
-ROWS = 600
+ROWS = 1000
+# Beyond this share of the rows, too few are left to measure on.
+MOST_LABELLED = 0.6
 TARGETS = (0.9, 0.95)
+ORDERS = ("true", "shuffled")
 
 
-def points(name: str) -> tuple[Any, Any]:
-    """At most ``ROWS`` rows of a data set, with the code of each row's class."""
-    import sklearn.datasets
+class Draw(NamedTuple):
+    """One fit: a data set's file, the number of labels, a seed, and the order of the labels."""
 
-    from sobgnn.runs.source import load_table
+    path: str
+    labels: int
+    seed: int
+    order: str
+    keep: str
 
-    if name in ("wine", "breast_cancer", "iris"):
-        X, y = getattr(sklearn.datasets, f"load_{name}")(return_X_y=True)
-    else:
-        place = name if name == "digits" else str(Path(os.environ["SOBGNN_DATA"]) / "tables" / f"{name}.csv")
-        table = load_table(place)[1]
-        X, y = table.X, table.codes
-    rows = np.random.default_rng(0).permutation(np.flatnonzero(y >= 0))[:ROWS]
-    return np.asarray(X[rows]), np.unique(y[rows], return_inverse=True)[1]
+    @property
+    def file(self) -> Path:
+        """Where it is kept."""
+        return Path(self.keep) / f"{Path(self.path).stem}.{self.labels}.{self.seed}.{self.order}.npz"
 
 
-def draw(folder: Path, name: str, labels: int, seed: int, shuffled: bool) -> Any:
-    """What a fit says of one draw, from the folder where it is there; ``None`` where a data set has too few rows."""
-    file = folder / f"{name}.{labels}.{seed}.{int(shuffled)}.npz"
-    if not file.exists():
-        from sobgnn import SobolevClassifier
+def fit(draw: Draw) -> str:
+    """Fit one draw and keep it: out-of-fold labels, and the confidence of every hidden row."""
+    from sobgnn import SobolevClassifier
+    from sobgnn.estimator.priors import shift_priors
 
-        X, y = points(name)
-        if labels > 0.6 * len(y):
-            return None
-        generator = np.random.default_rng([seed, labels, shuffled])
-        chosen = generator.permutation(len(y))[:labels]
-        given = np.full(len(y), -1)
-        given[chosen] = generator.permutation(y[chosen]) if shuffled else y[chosen]
-        fitted = SobolevClassifier(random_state=seed).fit(X, given)
-        np.savez(
-            file, oof=fitted.out_of_fold_probabilities_, codes=fitted.classes_[fitted.labelled_codes_],
-            classes=fitted.classes_, p=fitted.label_distributions_, truth=y, given=given, ratio=fitted.predictor_.ratio,
-            labelled=fitted.labelled_,
+    X, y = load_set(draw.path, ROWS)
+    if draw.labels > MOST_LABELLED * len(y):
+        return "too few rows"
+    generator = np.random.default_rng([draw.seed, draw.labels, ORDERS.index(draw.order)])
+    chosen = generator.permutation(len(y))[: draw.labels]
+    given = np.full(len(y), -1)
+    given[chosen] = generator.permutation(y[chosen]) if draw.order == "shuffled" else y[chosen]
+    if len(np.unique(y[chosen])) < 2:
+        return "one class"
+    fitted = SobolevClassifier(random_state=draw.seed, device="cpu").fit(X, given)
+    held = fitted.out_of_fold_probabilities_
+    judged = np.isfinite(held).all(axis=1)
+    codes = fitted.labelled_codes_[judged]
+    # The same adjustment of class frequencies as in the probabilities that users see.
+    shown = shift_priors(held[judged], fitted.predictor_.ratio)
+    hidden = given < 0
+    p = fitted.label_distributions_[hidden]
+    unfinished = draw.file.with_suffix(".part")
+    with unfinished.open("wb") as file:
+        np.savez_compressed(
+            file, oof=held[judged].astype(np.float32), codes=codes.astype(np.int16),
+            shown=shown.max(axis=1), right=shown.argmax(axis=1) == codes,
+            confidence=p.max(axis=1), hidden_right=fitted.classes_[p.argmax(axis=1)] == y[hidden],
         )  # fmt: skip
-    return np.load(file)
+    unfinished.replace(draw.file)
+    return "kept"
 
 
-def out_of_fold(kept: Any) -> tuple[Any, Any]:
-    """Codes [J] and probabilities [J, C] of the labels that were held out."""
-    judged = np.isfinite(kept["oof"]).all(axis=1)
-    return np.searchsorted(kept["classes"], kept["codes"])[judged], kept["oof"][judged]
+def accepted(kept: Any, target: float) -> tuple[float, float]:
+    """The share of the hidden rows that is accepted, and the share of these that is wrong."""
+    confidence = kept["confidence"]
+    taken = find_acceptance(kept["shown"], kept["right"], target, confidence).accepts(confidence)
+    return float(taken.mean()), float(1 - kept["hidden_right"][taken].mean()) if taken.any() else 0.0
+
+
+def report(keep: Path) -> None:
+    """Print what the kept draws say, by number of labels."""
+    found: dict[tuple[int, str], list[tuple[str, Any]]] = defaultdict(list)
+    for file in sorted(keep.glob("*.npz")):
+        name, labels, _, order = file.stem.rsplit(".", 3)
+        with np.load(file) as kept:
+            found[int(labels), order].append((name, dict(kept)))
+    for (labels, order), draws in sorted(found.items()):
+        verdicts = [(name, judge(kept["codes"].astype(np.int64), kept["oof"]).outcome) for name, kept in draws]
+        odd = "better" if order == "shuffled" else "guessing"
+        names = [name for name, outcome in verdicts if outcome == odd]
+        counts = {outcome: sum(own == outcome for _, own in verdicts) for outcome in ("guessing", "unknown", "better")}
+        print(
+            f"labels={labels:<4} order={order:<8} sets={len({name for name, _ in draws})} draws={len(draws):<4} "
+            + "  ".join(f"{outcome} {count}" for outcome, count in counts.items())
+            + (f"   {odd}: { {name: names.count(name) for name in sorted(set(names))} }" if names else "")
+        )
+        if order == "true":
+            for target in TARGETS:
+                report_accepted(labels, target, draws)
+
+
+def report_accepted(labels: int, target: float, draws: list[tuple[str, Any]]) -> None:
+    """Print how often the error of accepted predictions is what was promised, over all draws and by data set."""
+    rows = [(name, *accepted(kept, target)) for name, kept in draws]
+    kept_by_set: dict[str, list[bool]] = defaultdict(list)
+    share_by_set: dict[str, list[float]] = defaultdict(list)
+    for name, share, wrong in rows:
+        kept_by_set[name].append(wrong <= 1 - target)
+        share_by_set[name].append(share)
+    holds = float(np.mean([wrong <= 1 - target for _, _, wrong in rows]))
+    some = [wrong <= 1 - target for _, share, wrong in rows if share > 0]
+    print(
+        f"labels={labels:<4} accept {target:<5} draws={len(rows):<4} accept any: {len(some)}"
+        f"  mean share accepted {np.mean([share for _, share, _ in rows]):.1%}  promise kept {holds:.1%}"
+        f" (of those that accept any {np.mean(some) if some else 1:.1%}) {'holds' if holds >= 0.9 else 'misses'}"
+    )
+    for name, kept in kept_by_set.items():
+        print(f"    {name:<16} kept {sum(kept)} of {len(kept)}  mean share accepted {np.mean(share_by_set[name]):.1%}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--sets", type=Path, help="folder of npz files; without it, no draw is fitted")
+    parser.add_argument("--names", default="", help="data sets, separated by commas; default: all")
     parser.add_argument("--keep", type=Path, required=True)
-    parser.add_argument("--labels", default="60,150")
-    parser.add_argument("--draws", default="0,1,2")
-    parser.add_argument("--only-kept", action="store_true", help="judge the draws in FOLDER, fit none")
+    parser.add_argument("--labels", default="150,300")
+    parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="first seed")
+    parser.add_argument("--order", default="true", help="true, shuffled, or both with a comma")
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds")
     asked = parser.parse_args()
     asked.keep.mkdir(parents=True, exist_ok=True)
-    warnings.simplefilter("ignore")
     print(__doc__.splitlines()[0])
-    for labels in map(int, asked.labels.split(",")):
-        verdicts: dict[tuple[bool, str], list[str]] = defaultdict(list)
-        kept_promise: dict[float, list[tuple[str, float, float]]] = defaultdict(list)
-        for name in SETS:
-            for seed in map(int, asked.draws.split(",")):
-                for shuffled in (True, False):
-                    if asked.only_kept and not (asked.keep / f"{name}.{labels}.{seed}.{int(shuffled)}.npz").exists():
-                        continue
-                    kept = draw(asked.keep, name, labels, seed, shuffled)
-                    if kept is None:
-                        continue
-                    codes, probability = out_of_fold(kept)
-                    verdicts[shuffled, judge(codes, probability).outcome].append(name)
-                    if not shuffled:
-                        for target in TARGETS:
-                            kept_promise[target].append((name, *accepted(kept, codes, probability, target)))
-        report(labels, verdicts, kept_promise)
-
-
-def accepted(kept: Any, codes: Any, probability: Any, target: float) -> tuple[float, float]:
-    """The share of the unlabelled rows that is accepted, and the share of these that is wrong."""
-    shown = shift_priors(probability, kept["ratio"])
-    free = kept["given"] < 0
-    found = kept["p"][free]
-    confidence = found.max(axis=1)
-    acceptance = find_acceptance(shown.max(axis=1), shown.argmax(axis=1) == codes, target, confidence)
-    taken = acceptance.accepts(confidence)
-    wrong = kept["classes"][found.argmax(axis=1)] != kept["truth"][free]
-    return float(taken.mean()), float(wrong[taken].mean()) if taken.any() else 0.0
-
-
-def report(labels: int, verdicts: Any, kept_promise: Any) -> None:
-    """Print what came out."""
-    for shuffled, said in ((True, "shuffled"), (False, "as they are")):
-        parts = {outcome: verdicts[shuffled, outcome] for outcome in ("guessing", "unknown", "better")}
-        total = sum(map(len, parts.values()))
-        odd = "better" if shuffled else "guessing"
-        named = {name: parts[odd].count(name) for name in sorted(set(parts[odd]))}
-        print(
-            f"labels={labels:<4} {said:<12} draws={total:<4} "
-            + "  ".join(f"{outcome} {len(names)}" for outcome, names in parts.items())
-            + (f"   {odd}: {named}" if named else "")
-        )
-    for target, rows in kept_promise.items():
-        broken = [name for name, _, wrong in rows if wrong > 1 - target]
-        some = sum(share > 0 for _, share, _ in rows)
-        holds = 1 - len(broken) / len(rows)
-        print(
-            f"labels={labels:<4} accept {target:<5} draws={len(rows):<4} with any accepted {some}  mean share accepted "
-            f"{np.mean([share for _, share, _ in rows]):.1%}  promise kept {holds:.1%}"
-            f" {'holds' if holds >= 0.9 else 'misses'}" + (f"   broken: {broken}" if broken else "")
-        )
+    if asked.sets:
+        names = set(asked.names.split(",")) if asked.names else None
+        draws = [
+            Draw(str(path), int(labels), seed, order, str(asked.keep))
+            for seed in range(asked.first, asked.first + asked.draws)
+            for labels in asked.labels.split(",")
+            for order in asked.order.split(",")
+            for path in sorted(asked.sets.glob("*.npz"))
+            if names is None or path.stem in names
+        ]
+        for draw, said in run_cases(fit, [draw for draw in draws if not draw.file.exists()], asked.jobs, asked.limit):
+            if said != "kept":
+                print(f"{draw.file.stem}: {said!r}", flush=True)
+    report(asked.keep)
 
 
 if __name__ == "__main__":

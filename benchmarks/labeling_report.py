@@ -2,7 +2,8 @@
 
     python -m benchmarks.labeling_report results/lines/labeling.jsonl.gz results/labeling.png
 
-Reads what benchmarks/labeling_efficiency.py wrote, prints the tables of results/labeling.md, and draws the plot.
+Reads what benchmarks/labeling_efficiency.py or benchmarks/labeling_estimator.py wrote, prints the tables of
+results/labeling.md, and draws the plot. Of each data set, the draws count that every strategy has.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import gzip
 import itertools
 import json
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from sobgnn.labeling.progress import CHANGED, FEWEST
 
 SIZES = (10, 20, 50, 100, 200)
-ORDER = ("random", "uncertain", "typical", "TypiClust", "auto")
+ORDER = ("random", "uncertain", "core-set", "TypiClust", "typical", "auto")
 # A doubling of the labels that brings at most this much is "hardly help".
 HARDLY = 0.01
 
@@ -30,6 +31,9 @@ def read(path: Path) -> tuple[Curves, list[dict]]:
     content = path.read_bytes()
     content = gzip.decompress(content) if path.suffix == ".gz" else content
     lines = [json.loads(line) for line in content.splitlines()]
+    strategies = {line["strategy"] for line in lines}
+    have = Counter((line["dataset"], line["draw"]) for line in lines)
+    lines = [line for line in lines if have[line["dataset"], line["draw"]] == len(strategies)]
     curves: Curves = defaultdict(lambda: defaultdict(list))
     for line in sorted(lines, key=lambda line: line["draw"]):
         for size, accuracy in line["accuracy"].items():

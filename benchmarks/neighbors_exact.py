@@ -1,4 +1,4 @@
-"""Claim: exact neighbours of MNIST's 70 000 × 784 points, equal to scikit-learn's brute force and faster than it.
+"""Claim: exact neighbors of MNIST's 70 000 × 784 points, equal to scikit-learn's brute force and faster than it.
 
 Run: SOBGNN_DATA=folder-with-mnist.npz python benchmarks/neighbors_exact.py [points, default 70000]
 

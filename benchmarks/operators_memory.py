@@ -51,7 +51,7 @@ def peak_while_building(graph: Graph, alpha: int) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Memory and build time of Sobolev operators.")
     parser.add_argument("--nodes", type=int, default=1_000_000)
-    parser.add_argument("--degree", type=int, default=60, help="neighbours of each node, even")
+    parser.add_argument("--degree", type=int, default=60, help="neighbors of each node, even")
     parser.add_argument("--alpha", type=int, default=6)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()

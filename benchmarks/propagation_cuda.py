@@ -2,7 +2,7 @@
 
 - against cuSPARSE (torch sparse CSR) once per order: 3x and 2.5x forward, 2x forward + backward;
 - against gather-scatter (index_select, index_add_) once per order: 50x;
-- the result is the definition's, in the same bits on every run, with a hub of a million neighbours too.
+- the result is the definition's, in the same bits on every run, with a hub of a million neighbors too.
 
 Run: PYTHONPATH=src python3 -m benchmarks.propagation_cuda [--quick]
 """
@@ -62,16 +62,16 @@ def gather_scatter(rows: Tensor, columns: Tensor, value: Tensor, x: Tensor) -> l
 
 
 def hub() -> None:
-    """A million neighbours in one row: right, and no slower than as many entries spread evenly."""
+    """A million neighbors in one row: right, and no slower than as many entries spread evenly."""
     nodes = 1_000_001
     graph = pattern("random", nodes, 2, device="cuda", hub=nodes - 1)
-    check("hub of 1M neighbours", graph, 16, alpha=2)
+    check("hub of 1M neighbors", graph, 16, alpha=2)
     operators = stencil(graph, ALPHA)
     even = stencil(pattern("random", nodes, 3, device="cuda"), ALPHA)
     x = torch.randn(nodes, 64, device="cuda")
     seconds = medians({"hub": lambda: expand(operators, x), "even": lambda: expand(even, x)})
     ratio = seconds["hub"] / seconds["even"]
-    say(line("hub of 1M neighbours, h=64", "as many entries, no hub", ratio, 2, at_most=True))
+    say(line("hub of 1M neighbors, h=64", "as many entries, no hub", ratio, 2, at_most=True))
 
 
 def compare(kind: str, nodes: int, width: int, bandwidth: float, forward_goal: float, *, rounds: int) -> None:

@@ -1,7 +1,7 @@
 """Claim: on CPUs, a whole training epoch of a 2-layer S-SobGNN (alpha = 3, hidden 64) on Isolet's graph (7 797 nodes,
 617 features, k = 30) is 8x as fast as the same model made of PyG's GCNConv, one for each power and layer.
 
-An epoch is forward, loss on a tenth of the nodes, backward and Adam's step. The peer has its normalised weights ready.
+An epoch is forward, loss on a tenth of the nodes, backward and Adam's step. The peer has its normalized weights ready.
 Both start from the same weights, and their logits are compared before they are timed. Where SOBGNN_DATA names no folder
 with Isolet, random points of its size stand for it: the work is the same.
 """

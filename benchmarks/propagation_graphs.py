@@ -1,4 +1,4 @@
-"""The graphs of the propagation benchmarks: k neighbours near by or anywhere, symmetrised. Torch only."""
+"""The graphs of the propagation benchmarks: k neighbors near by or anywhere, symmetrized. Torch only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sobgnn.propagation import Stencil
 def pattern(
     kind: str, nodes: int, k: int, *, device: str = "cpu", seed: int = 0, hub: int = 0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """CSR of a symmetric graph: ``kind`` "local" draws neighbours within 200 rows, "random" anywhere.
+    """CSR of a symmetric graph: ``kind`` "local" draws neighbors within 200 rows, "random" anywhere.
 
     ``hub`` links node 0 to that many others besides.
     """
@@ -39,7 +39,7 @@ def pattern(
 def stencil(
     graph: tuple[Tensor, Tensor, Tensor], alpha: int, *, epsilon: float = 1.0, dtype: torch.dtype = torch.float32
 ) -> Stencil:
-    """The normalised operators of orders 1 .. alpha on that graph."""
+    """The normalized operators of orders 1 .. alpha on that graph."""
     indptr, _, weight = graph
     nodes = indptr.numel() - 1
     i = torch.arange(nodes, device=indptr.device).repeat_interleave(indptr.diff())

@@ -1,5 +1,5 @@
 """Claim: on CPUs, alpha = 4 orders in one pass are 3x as fast forward, and 2x forward + backward, as torch's sparse CSR
-product (MKL) once per order, its fastest peer, for near-by and for random neighbours.
+product (MKL) once per order, its fastest peer, for near-by and for random neighbors.
 
 The graph is symmetric, so the peer's backward multiplies by the same matrices and transposes nothing.
 """

@@ -1,7 +1,7 @@
 """Claim: where rows gather from all over the graph, reordering its nodes pays; where they do not, it does not.
 
 A k-NN graph of points on a plane (the order of a generator that walks along it, shuffled, and shuffled then undone by
-reverse Cuthill-McKee), and one of points in 32 dimensions, where no order brings neighbours together. Prints the cost
+reverse Cuthill-McKee), and one of points in 32 dimensions, where no order brings neighbors together. Prints the cost
 of a forward and backward pass in each order, and how many passes pay for computing the order.
 """
 
@@ -24,8 +24,8 @@ from sobgnn.propagation import expand, reduce
 WIDTH, ALPHA, K = 32, 4, 30
 
 
-def neighbours(points: np.ndarray) -> sp.csr_array:
-    """The union of the K nearest neighbours of each point, Gaussian weights."""
+def neighbors(points: np.ndarray) -> sp.csr_array:
+    """The union of the K nearest neighbors of each point, Gaussian weights."""
     distance, index = cKDTree(points).query(points, K + 1, workers=-1)
     rows = np.repeat(np.arange(len(points)), K)
     weight = np.exp(-((distance[:, 1:] / distance[:, 1:].mean()) ** 2)).ravel()
@@ -53,7 +53,7 @@ def main() -> None:
     for name, nodes, dimensions in (("plane", 20_000, 2), ("plane", 200_000, 2), ("32 dimensions", 20_000, 32)):
         points = draw.uniform(size=(nodes, dimensions))
         walked = points[np.lexsort((points[:, 1], np.floor(points[:, 0] * np.sqrt(nodes / 50))))]
-        graph = neighbours(walked)
+        graph = neighbors(walked)
         shuffled = permuted(graph, draw.permutation(nodes))
         start = time.perf_counter()
         restored = permuted(shuffled, reverse_cuthill_mckee(sp.csr_matrix(shuffled), symmetric_mode=True))

@@ -1,6 +1,6 @@
 """Claim: on CPUs, alpha = 4 orders in one pass are 100x as fast as PyG's GCNConv on an edge list once per order.
 
-Both have their coefficients ready and no weights to multiply by: GCNConv runs without normalisation and with an
+Both have their coefficients ready and no weights to multiply by: GCNConv runs without normalization and with an
 identity in place of its linear map.
 """
 

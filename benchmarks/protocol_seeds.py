@@ -1,6 +1,6 @@
 """Claim: 50 seeds of S-SobGNN trained as one batch take at most a tenth of the time of 50 trainings one by one.
 
-One by one is the usual way: PyG's layers (for S-SobGNN GCNConv with each order's normalised weights), torch's Adam, a
+One by one is the usual way: PyG's layers (for S-SobGNN GCNConv with each order's normalized weights), torch's Adam, a
 validation every 5 steps. Both sides make the same steps; a few trainings one by one are timed and stand for all.
 --models all prints the factor of every model of the table; for the attention models at least 50 is claimed.
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.scale_cuda [--points 1000000] [--seconds 150]
 
-End to end is SobolevClassifier.fit on the mixture of scale_stages, exact neighbours on the device. The largest graph is
-found by doubling: a ring of N nodes joined to 30 others each at fixed random steps (so that reading a neighbour's row
+End to end is SobolevClassifier.fit on the mixture of scale_stages, exact neighbors on the device. The largest graph is
+found by doubling: a ring of N nodes joined to 30 others each at fixed random steps (so that reading a neighbor's row
 misses the cache, as in a graph of points), 64 features, hidden 64, α = 3, full-graph training with every node
 labelled, until memory ends; then halfway between the last that trained and the first that did not. Prints as it goes.
 """

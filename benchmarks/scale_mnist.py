@@ -3,7 +3,7 @@
     SOBGNN_DATA=FOLDER python -m benchmarks.scale_mnist [--labels 5 100] [--draws 1] [--points 70000]
 
 Each runs in a process of its own, one after the other, on the same labels; memory is what the process takes on top of
-the data, at its peak. Poisson learning is that of the package graphlearning, with its own approximate neighbour search:
+the data, at its peak. Poisson learning is that of the package graphlearning, with its own approximate neighbor search:
 
     pip install --no-deps --target=peers graphlearning annoy && export PYTHONPATH=$PYTHONPATH:peers
 
@@ -76,7 +76,7 @@ def measure(who: str, options: argparse.Namespace, labels: float, draw: int) -> 
 
 
 def new_points(estimator: Any, X: np.ndarray, y: np.ndarray, count: int) -> dict[str, float]:
-    """Noisy copies predicted: the first time, once an index is there, and by exact neighbours."""
+    """Noisy copies predicted: the first time, once an index is there, and by exact neighbors."""
     generator = np.random.default_rng(1)
     copied = generator.integers(0, len(X), count)
     new = X[copied]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scale_meter import LINES, kept
-from benchmarks.scale_stages import slopes
+from benchmarks.scale_stages import NEIGHBORS, slopes
 
 OUT = Path(__file__).parents[1] / "results" / "scale.md"
 
@@ -43,7 +43,7 @@ def stages() -> list[str]:
             + (f" ({line['peak'][name]:.1f})" if name in line["peak"] else "")
             for line in lines
         ]
-        verdict = "" if name == "neighbours" else (" holds" if grows.get(name, 0) <= 1.15 else " misses")
+        verdict = "" if name in NEIGHBORS else (" holds" if grows.get(name, 0) <= 1.15 else " misses")
         both = f"{grows.get(name, float('nan')):.2f}{verdict} | {processor.get(name, float('nan')):.2f}"
         out.append(f"| {name} | {' | '.join(cells)} | {both} |")
     rows = {
@@ -69,9 +69,9 @@ def mnist() -> list[str]:
         "",
         "    SOBGNN_DATA=FOLDER python -m benchmarks.scale_mnist --new 100000",
         "",
-        f"{lines[-1]['machine']}. Each in a process of its own; memory on top of the data. Neighbours: exact for "
+        f"{lines[-1]['machine']}. Each in a process of its own; memory on top of the data. Neighbors: exact for "
         "sobgnn and LabelSpreading, graphlearning's own approximate ones (annoy) for Poisson learning; k = 10. "
-        "New points: the first time, once their index is there, by exact neighbours.",
+        "New points: the first time, once their index is there, by exact neighbors.",
         "",
         "| labels per class | who | seconds | MB | accuracy % | 100 000 new points, s |",
         "|---|---|---|---|---|---|",
@@ -92,7 +92,7 @@ def ranks() -> list[str]:
         if not latest:
             continue
         line = latest[min(latest)]
-        unit = "step" if what == "ranks command" else "fit, neighbours given"
+        unit = "step" if what == "ranks command" else "fit, neighbors given"
         name = "torchrun -m sobgnn.distributed fit" if what == "ranks command" else "A script that fits, under torchrun"
         out += [
             f"## {name}",
@@ -128,7 +128,7 @@ def cuda() -> list[str]:
         "",
         "    PYTHONPATH=src:. python3 -m benchmarks.scale_cuda",
         "",
-        f"{line['machine']}: {line['points']:,} x {line['features']} points, k = {line['k']}, exact neighbours; fit "
+        f"{line['machine']}: {line['points']:,} x {line['features']} points, k = {line['k']}, exact neighbors; fit "
         f"{line['fit']:.1f} s, accuracy {100 * line['accuracy']:.2f} % (best possible {100 * line['best']:.2f} %).",
         "",
         "| stage | seconds | GiB on the device | GiB of the process |",

@@ -1,8 +1,8 @@
-"""Claim: with the weights of TableEncoder, neighbours agree nearly as well as with the best weights of each table.
+"""Claim: with the weights of TableEncoder, neighbors agree nearly as well as with the best weights of each table.
 
 A text column's block has total variance w, a number's 1. Tables are newsgroup posts of six groups with invented
 columns: numbers that tell the group more or less well, or not at all; or with the text of another row. Printed: how
-many of a row's 10 nearest neighbours share its group, for each w.
+many of a row's 10 nearest neighbors share its group, for each w.
 
     SOBGNN_DATA=... python -m benchmarks.tables_scaling
 """
@@ -58,7 +58,7 @@ def main():
         "another's body, 30 weak": other.with_columns(**numbers(y, 30, 0.5, rng)),
         "subject, 10 noise": frame.select("subject").with_columns(**numbers(y, 10, 0.0, rng)),
     }
-    print(f"{'agreement of 10 neighbours':28}" + "".join(f"w={w:<6}" for w in WEIGHTS) + "numbers alone")
+    print(f"{'agreement of 10 neighbors':28}" + "".join(f"w={w:<6}" for w in WEIGHTS) + "numbers alone")
     regret = np.zeros(len(WEIGHTS))
     for name, table in tables.items():
         encoder = TableEncoder()

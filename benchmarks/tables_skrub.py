@@ -1,7 +1,7 @@
 """Claim: on 20 ordinary tables, TableEncoder is level with skrub.TableVectorizer before the same classifier.
 
 At most 1,500 rows of each table are split in halves three times. Both encoders see the whole table without labels.
-skrub's output is standardized for the nearest neighbours, as is usual; the encoder's own is taken as it is. Seconds are
+skrub's output is standardized for the nearest neighbors, as is usual; the encoder's own is taken as it is. Seconds are
 processor time.
 
     python -m benchmarks.tables_skrub FOLDER [kind=weight ...]

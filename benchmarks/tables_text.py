@@ -1,8 +1,8 @@
-"""Claim: words without pairs, with the square of ln(N / N_j), make better neighbours than the usual TF-IDF.
+"""Claim: words without pairs, with the square of ln(N / N_j), make better neighbors than the usual TF-IDF.
 
 Newsgroup posts without headers, signatures and quotes: 3,000 tickets of six groups, and 5,000 posts of all twenty.
 Counts are weighted, projected on the first singular vectors and divided by their length. Printed: how many of the 10
-nearest neighbours share a post's group, for several numbers of coordinates.
+nearest neighbors share a post's group, for several numbers of coordinates.
 
     SOBGNN_DATA=... python -m benchmarks.tables_text
 """

@@ -39,6 +39,13 @@ _FETCHED = re.compile(
     r"""|<link(?![^>]*rel=["']?canonical)[^>]*?\shref=["']?(https?:)?//[^\s>]+""",
     re.IGNORECASE,
 )
+# An option of a command, which must not break after its dashes; and a row of a table, with its cells.
+_OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
+_CODE = re.compile(r"<code>([^<]*)</code>")
+_ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+_CELL = re.compile(r"<(t[hd])([^>]*)>(.*?)</\1>", re.DOTALL)
+# A table of this many columns is wider than a telephone anyway: there a cell of many words is better wide than tall.
+_MANY_COLUMNS, _MANY_CHARACTERS = 4, 40
 _FETCHED_BY_STYLE = re.compile(r"""(?:url\(\s*["']?|@import\s+["'])(?:https?:)?//[^)"']+""", re.IGNORECASE)
 
 
@@ -61,19 +68,37 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 def on_page_content(html: str, **_: Any) -> str:
     """Equations to MathML, which browsers draw themselves."""
-    from latex2mathml.converter import convert
 
     def formula(found: re.Match[str]) -> str:
-        text = unescape(found["formula"]).strip()
-        for word, known in _FORMULA_WORDS.items():
-            text = text.replace(word, known)
-        drawn = str(convert(text, display="block" if found["open"] == "[" else "inline"))
-        if "\\" in unescape(drawn):
-            raise PluginError(f"A formula has a command that cannot be drawn: {text}")
+        drawn = mathml(unescape(found["formula"]), block=found["open"] == "[")
         return f'<div class="formula">{drawn}</div>' if found["open"] == "[" else drawn
 
+    html = _CODE.sub(lambda code: _OPTION.sub(r'<span class="option">\g<0></span>', code[0]), html)
+    html = _ROW.sub(_with_wide_cells, html)
     # A number and its interval stay on one line.
     return _FORMULA.sub(formula, html).replace(" ± ", "\u00a0±\u00a0")
+
+
+def mathml(formula: str, *, block: bool) -> str:
+    """A TeX formula as MathML; refused where a command in it is not known."""
+    from latex2mathml.converter import convert
+
+    for word, known in _FORMULA_WORDS.items():
+        formula = formula.replace(word, known)
+    drawn = str(convert(formula.strip(), display="block" if block else "inline"))
+    if "\\" in unescape(drawn):
+        raise PluginError(f"A formula has a command that cannot be drawn: {formula}")
+    return drawn
+
+
+def _with_wide_cells(row: re.Match[str]) -> str:
+    """A row of a table whose cells of many words are marked, where there are many columns."""
+
+    def cell(found: re.Match[str]) -> str:
+        long = len(re.sub(r"<[^>]*>", "", found[3])) > _MANY_CHARACTERS
+        return f'<{found[1]}{found[2]} class="long">{found[3]}</{found[1]}>' if long else found[0]
+
+    return _CELL.sub(cell, row[0]) if len(_CELL.findall(row[0])) >= _MANY_COLUMNS else row[0]
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:

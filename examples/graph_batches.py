@@ -10,7 +10,7 @@ from sobgnn import SobolevConv, knn_graph
 
 
 def make_graph(label: int) -> Data:
-    # 40 points in the plane, near a line (0) or in a cloud (1), and their neighbours.
+    # 40 points in the plane, near a line (0) or in a cloud (1), and their neighbors.
     points = torch.randn(40, 2)
     points[:, 1] *= 1.0 if label else 0.3
     edge_index, edge_weight = knn_graph(points, k=5).edges()

@@ -1,4 +1,4 @@
-"""Mini-batches of a large graph: NeighborLoader's subgraphs are directed, so the orders are normalised by rows."""
+"""Mini-batches of a large graph: NeighborLoader's subgraphs are directed, so the orders are normalized by rows."""
 
 import importlib.util
 

@@ -1,4 +1,4 @@
-"""Make tickets.csv: 3,000 support tickets of six teams, 150 of them labelled; then `sobgnn fit tickets.csv`.
+"""Make tickets.csv: 3,000 support tickets of six teams, 150 of them labeled; then `sobgnn fit tickets.csv`.
 
 Texts are newsgroup posts without headers and quotes; channel, date and priority are invented and say nothing.
 """
@@ -18,7 +18,7 @@ TEAMS = {"comp.graphics": "graphics", "rec.autos": "fleet", "sci.crypt": "securi
 COLUMNS = ["ticket", "subject", "body", "channel", "opened", "priority", "label"]
 
 
-def tickets(count=3000, labelled=150, seed=0):
+def tickets(count=3000, labeled=150, seed=0):
     """Rows of COLUMNS with a blank label where it is hidden; and every row's true label."""
     path, rng = locate("20news").path, np.random.default_rng(seed)
     posts = fetch_posts() if path is None else read_posts(path.read_bytes())
@@ -30,7 +30,7 @@ def tickets(count=3000, labelled=150, seed=0):
         subject = re.search(r"^Subject:\s*(?:Re:\s*)*(.*)$", posts.texts[i], re.M).group(1)
         opened = datetime(2024, 1, 1) + timedelta(minutes=int(rng.integers(0, 525_600)))
         invented = [rng.choice(["mail", "phone", "web", "chat"]), opened.strftime("%d.%m.%Y %H:%M"), rng.integers(1, 5)]
-        rows.append([f"T-{10_000 + number}", subject, bodies[i], *invented, truth[number] if number < labelled else ""])
+        rows.append([f"T-{10_000 + number}", subject, bodies[i], *invented, truth[number] if number < labeled else ""])
     return rows, truth
 
 

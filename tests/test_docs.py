@@ -90,6 +90,44 @@ def test_the_notes_on_how_docstrings_become_markdown_hold():
     assert to_markdown(".. math:: a = \\\n    b\n\nwith :math:`b`", public) == "$$ a = \\ b $$\n\nwith $b$"
 
 
+PAGES = sorted([*ROOT.glob("*.md"), *(page for place in ("docs", "results") for page in (ROOT / place).rglob("*.md"))])
+FORMULA = re.compile(r"\$\$(?P<block>.*?)\$\$|\$(?P<inline>[^$\n]+)\$", re.DOTALL)
+
+
+def without_code(page: Path) -> str:
+    return re.sub(
+        r"```.*?```|`[^`\n]*`|^    .*?$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_formulas_are_marked_as_such_and_can_be_drawn(page):
+    text = without_code(page)
+    raw = re.search(r".*(\^\{|_\{|\\[a-z]+|Â_).*", FORMULA.sub("", text))
+    assert raw is None, f"not between dollar signs: {raw[0]}"
+    pytest.importorskip("mkdocs", reason="needs the extra docs")
+    from docs.site_hooks import mathml
+
+    for found in FORMULA.finditer(text):
+        assert "<math" in mathml(found["block"] or found["inline"], block=bool(found["block"]))
+
+
+def test_formulas_options_and_wide_tables_become_html_that_fits():
+    pytest.importorskip("mkdocs", reason="needs the extra docs")
+    from docs.site_hooks import PluginError, mathml, on_page_content
+
+    formula = on_page_content(r'<div class="arithmatex">\[x^2\]</div> <span class="arithmatex">\(y\)</span>')
+    assert formula.startswith('<div class="formula"><math')
+    assert formula.count("<math") == 2
+    with pytest.raises(PluginError, match="cannot be drawn"):
+        mathml(r"\nosuchcommand x", block=False)
+    option = on_page_content("<code>sobgnn fit --text-model x-y</code>")
+    assert option == '<code>sobgnn fit <span class="option">--text-model</span> x-y</code>'
+    narrow, wide = ("<tr>" + "<td>short</td>" * count + f"<td>{'long ' * 20}</td></tr>" for count in (2, 3))
+    assert on_page_content(narrow) == narrow
+    assert on_page_content(wide).count('<td class="long">long') == 1 == on_page_content(wide).count("class")
+
+
 def test_a_site_that_loads_from_another_host_is_refused(tmp_path):
     pytest.importorskip("mkdocs", reason="needs the extra docs")
     from docs.site_hooks import fetched_from_elsewhere

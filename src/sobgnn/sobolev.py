@@ -27,7 +27,8 @@ Operator = Literal["adjacency", "laplacian", "normalized_laplacian"]
 def sparse_sobolev_term(graph: Graph, rho: int, epsilon: float, operator: Operator = "laplacian") -> sp.csr_array:
     r"""The sparse Sobolev term :math:`(M + \epsilon I)^{(\rho)}`, float64 CSR [N, N].
 
-    The power is entrywise (Hadamard). M is A, L = D - A or Δ = I - D^{-1/2} A D^{-1/2} by ``operator``.
+    The power is entrywise (Hadamard). M is :math:`A`, :math:`L = D - A` or
+    :math:`\Delta = I - D^{-1/2} A D^{-1/2}` by ``operator``.
 
     Examples:
         >>> import torch
@@ -121,7 +122,9 @@ def sobolev_norm(
 
 
 def matrix_of(graph: Graph, operator: Operator = "laplacian") -> sp.csr_array:
-    """A, L = D - A, or Δ = I - D^{-1/2} A D^{-1/2}, float64 CSR [N, N]; Δ has 0 at isolated nodes.
+    r"""A, :math:`L = D - A` or :math:`\Delta = I - D^{-1/2} A D^{-1/2}`, float64 CSR [N, N].
+
+    Δ has zero rows at isolated nodes.
 
     Examples:
         >>> import torch

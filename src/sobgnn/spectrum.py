@@ -45,7 +45,7 @@ def hadamard_power_from_spectrum(L: Any, rho: int) -> Array:
     .. math:: L^{(\rho)} = P_N^\top (U^{\otimes\rho}) (\Lambda^{\otimes\rho}) (U^{\otimes\rho})^\top P_N
 
     The theorem is applied ρ - 1 times to the pair :math:`S = L^{(\rho-1)} = V \Sigma V^\top` and L:
-    :math:`S \circ L = P_N^\top (V \otimes U)(\Sigma \otimes \Lambda)(V \otimes U)^\top P_N`. What P_N selects
+    :math:`S \circ L = P_N^\top (V \otimes U)(\Sigma \otimes \Lambda)(V \otimes U)^\top P_N`. What :math:`P_N` selects
     from V ⊗ U are the N rows :math:`v_i \otimes u_i` (a row-wise Khatri–Rao product), and they are taken in
     blocks of columns, so nothing of N² × N² is formed.
     """
@@ -75,11 +75,11 @@ def condition_number(M: Any) -> float:
     r"""The condition number :math:`\kappa(M) = \max_i |\lambda_i| / \min_i |\lambda_i|` of a symmetric matrix.
 
     Infinite where the smallest eigenvalue is lost in the rounding of the largest: below N · 2⁻⁵² of it. For
-    L + εI it is (λ_max + ε) / ε.
+    L + εI it is :math:`(\lambda_{\max} + \epsilon) / \epsilon`.
 
     Args:
         M: Dense or scipy sparse [N, N]. Sparse ones of more than a few hundred nodes stay sparse: Lanczos gives
-            both ends of the spectrum. An indefinite one is factorised, which costs memory past some 10⁴ nodes.
+            both ends of the spectrum. An indefinite one is factorized, which costs memory past some 10⁴ nodes.
 
     Examples:
         >>> import numpy as np
@@ -198,7 +198,7 @@ def _product_from_spectra(sigma: Array, V: Array, eigenvalues: Array, U: Array) 
 
 
 def _smallest_magnitude(matrix: sp.csr_array, largest: float) -> float:
-    """min |λ|. Of a positive matrix it ends the spectrum, where Lanczos finds it without factorising anything."""
+    """min |λ|. Of a positive matrix it ends the spectrum, where Lanczos finds it without factorizing anything."""
     n = matrix.shape[0]
     try:
         lowest = float(_lanczos(matrix, 1, "SA", ncv=min(n, 60), maxiter=200)[0])

@@ -105,3 +105,12 @@ def test_the_command_reads_its_options_from_words() -> None:
     app.command()(tune)
     with pytest.raises(ValueError, match="sampler"):
         typer.main.get_command(app)(["digits", "--sampler", "grid", "--trials", "2"], standalone_mode=False)
+
+
+def test_columns_are_read_as_the_options_say(tmp_path: Path) -> None:
+    file = table_file(tmp_path)
+    with pytest.raises(ValueError, match="--text names 'subject'"):
+        tune(str(file), text=["subject"], out=tmp_path / "run")
+    with pytest.raises(ValueError, match="missing"):
+        tune(str(file), text=["p"], text_model=tmp_path / "missing", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

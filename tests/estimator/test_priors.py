@@ -9,6 +9,7 @@ from sobgnn.estimator.priors import (
     decide_priors,
     estimate_priors,
     label_frequencies,
+    learnt_frequencies,
     shift_priors,
     skill,
 )
@@ -41,6 +42,13 @@ def test_frequencies_that_the_labels_tell_already_are_left():
     np.testing.assert_allclose(estimate_priors(p, truth), truth, atol=0.01)
 
 
+def test_frequencies_that_families_learn_with_are_those_of_the_weights_not_of_the_numbers():
+    codes, weight = np.array([0, 0, 0, 1]), np.array([0.5, 0.5, 0.5, 1.5])
+    labels = Labels(np.arange(4), codes, weight, np.full(4, -1), 3)
+    np.testing.assert_allclose(learnt_frequencies(labels), [0.5, 0.5, 0])
+    np.testing.assert_allclose(label_frequencies(labels), [0.75, 0.25, 0])
+
+
 def test_shares_that_are_given_are_taken_and_checked():
     labels = Labels(np.arange(4), np.array([0, 0, 1, 1]), np.ones(4), np.full(4, -1), 2)
     classes, p = np.array(["a", "b"], dtype=object), np.full((5, 2), 0.5)
@@ -68,3 +76,22 @@ def test_skill_is_zero_for_guesses_and_one_for_right_answers_whatever_the_class_
     assert skill(np.eye(3)[codes], labels) == pytest.approx(1)
     assert skill(np.eye(3)[np.zeros(42, int)], labels) == pytest.approx(0)
     assert skill(np.zeros((0, 3)), labels) == 0
+
+
+def test_a_class_with_few_labels_is_not_taken_for_rarer_than_the_others():
+    # Its points are recognized half as often as they should be.
+    truth = np.array([1, 1, 1]) / 3
+    _, p = points(truth, truth)
+    p = shift_priors(p, np.array([1.0, 1.0, 0.2]))
+
+    def found(*counts):
+        codes = np.repeat(np.arange(3), counts)
+        weight = (len(codes) / (3 * np.array(counts)))[codes]
+        return decide_priors(
+            "auto", np.arange(3), p, Labels(np.arange(len(codes)), codes, weight, np.arange(len(codes)) % 4, 3)
+        )
+
+    assert found(20, 20, 20)[2] < 0.25
+    few = found(20, 20, 3)
+    assert few[2] > 0.3
+    assert few.sum() == pytest.approx(1)

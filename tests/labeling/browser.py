@@ -99,7 +99,7 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def until(self, expression: str, seconds: float = 60) -> Any:
+    def until(self, expression: str, seconds: float = 400) -> Any:
         end = time.monotonic() + seconds
         while True:
             answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)

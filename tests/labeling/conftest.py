@@ -45,7 +45,7 @@ class Client:
         status, _, answer = self.raw("POST", f"/{self.token}/api/{what}", json.dumps(body or {}), sent)
         return status, json.loads(answer) if answer[:1] == b"{" else answer.decode()
 
-    def until(self, true, seconds=60):
+    def until(self, true, seconds=400):
         """The first state that fulfills a condition."""
         end = time.monotonic() + seconds
         while True:

@@ -21,7 +21,9 @@ def main() -> None:
     while (message := receive(sys.stdin.buffer)) is not None:
         request, arrays = message
         if request["do"] == "open":
-            rows = open_source(request["data"], request["label"], request["identity"], request["drop"]).rows
+            rows = open_source(
+                request["data"], request["label"], request["identity"], request["drop"], **request["reading"]
+            ).rows
             send(answers, {"what": "ready"})
             angle = 2 * np.pi * np.arange(rows) / rows
             send(answers, {"what": "map"}, {"place": np.stack([np.cos(angle), np.sin(angle)], 1).astype("<f4")})

@@ -94,6 +94,26 @@ def test_a_taken_port_and_a_run_of_unknown_data_are_one_line(tickets, tmp_path, 
     assert "Label the data instead" in capsys.readouterr().err
 
 
+def test_options_of_reading_reach_both_processes_and_are_remembered(tmp_path, capsys):
+    tickets = ticket_file(tmp_path)
+    page = open_page(str(tickets), "team", reading={"text": ["minutes"]}, folder=tmp_path / "run", command=FAKE).start()
+    try:
+        Client(page.url).until(lambda state: state["model"]["version"])
+        assert page.labeling.source.table.encoding.encoder.outcomes_["minutes"].endswith("text")
+    finally:
+        page.close()
+    resumed = open_page(str(tmp_path / "run"), command=FAKE)
+    try:
+        assert resumed.labeling.source.table.encoding.encoder.outcomes_["minutes"].endswith("text")
+    finally:
+        resumed.close()
+    wrong = ["label", str(tickets), "--no-open", "--out", str(tmp_path / "other")]
+    assert main([*wrong, "--text", "subject"]) == 2
+    assert "--text names 'subject'" in capsys.readouterr().err
+    assert main([*wrong, "--text-model", str(tmp_path / "missing")]) == 2
+    assert "missing" in capsys.readouterr().err
+
+
 def test_the_page_listens_to_this_machine_alone(page):
     assert page._listening.getsockname()[0] == "127.0.0.1"
     assert len(page.url.rstrip("/").rsplit("/", 1)[1]) >= 32

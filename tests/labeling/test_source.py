@@ -22,6 +22,12 @@ def test_labels_may_be_empty_or_missing(tmp_path, header):
     assert [source.id_of(row) for row in range(3)] == ["x", "y", "z"]
 
 
+def test_columns_are_read_as_text_where_that_is_asked_for(tmp_path):
+    path = write(tmp_path, "a,b\n" + "".join(f"{row},{'uv'[row % 2]} {'xy'[row // 2 % 2]}\n" for row in range(12)))
+    assert open_source(path).table.encoding.encoder.outcomes_["b"] == "categories"
+    assert open_source(path, text=["b"]).table.encoding.encoder.outcomes_["b"] == "short text"
+
+
 def test_one_class_is_enough_to_begin_with(tmp_path):
     source = open_source(write(tmp_path, "a,b,team\n1,2,red\n2,3,\n3,1,red\n"), "team")
     assert list(source.table.classes) == ["red"]

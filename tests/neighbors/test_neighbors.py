@@ -368,7 +368,7 @@ def test_cuda_gives_the_neighbours_of_float64_distances(name):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_points_and_queries_on_different_devices_are_refused_unless_a_device_is_named():
     X = torch.from_numpy(gaussian())
-    with pytest.raises(ValueError, match="Move one, or say where with `device`"):
+    with pytest.raises(ValueError, match="Move one, or choose with `device`"):
         nearest(X.cuda(), 3, queries=X)
     assert_nearest(nearest(X.cuda(), 3, queries=X, device="cuda"), X, 3, queries=X)
 

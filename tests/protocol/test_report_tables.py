@@ -7,7 +7,7 @@ import pytest
 
 from sobgnn.protocol.__main__ import main
 from sobgnn.protocol.report.published import published
-from sobgnn.protocol.report.summary import summarise
+from sobgnn.protocol.report.summary import summarize
 from sobgnn.protocol.report.tables import verdict
 from sobgnn.protocol.results import Record, Writer
 
@@ -37,7 +37,7 @@ def records() -> list[Record]:
 def test_the_best_mean_validation_chooses_the_setting_whose_seeds_count(records: list[Record]) -> None:
     # A setting that was tested before the search went on must not count.
     stale = [line("test", "S-SobGNN", 0, 1000 + seed, 0.1) for seed in range(4)]
-    ours = summarise([*stale, *records])[0]
+    ours = summarize([*stale, *records])[0]
     assert (ours.model, ours.trial, ours.trials, ours.search_seeds) == ("S-SobGNN", 1, 2, 5)
     assert ours.accuracy.mean == pytest.approx(87.5)
     assert not ours.overtaken
@@ -47,24 +47,24 @@ def test_settings_that_are_equal_stay_equal_in_whatever_order_their_seeds_came()
     scores = (0.1, 0.2, 0.3, 0.4, 0.7)  # added one by one from the other end they are 2e-16 more
     search = [line("search", "GCN", 0, seed, score) for seed, score in enumerate(scores)]
     search += [line("search", "GCN", 1, seed, score) for seed, score in enumerate(reversed(scores))]
-    (cell,) = summarise([*search, line("test", "GCN", 0, 1000, 0.5)])
+    (cell,) = summarize([*search, line("test", "GCN", 0, 1000, 0.5)])
     assert cell.trial == 0
     assert not cell.overtaken
 
 
 def test_a_trial_without_all_its_seeds_is_not_counted(records: list[Record]) -> None:
-    ours = summarise([*records, line("search", "S-SobGNN", 2, 0, 1.0)])[0]
+    ours = summarize([*records, line("search", "S-SobGNN", 2, 0, 1.0)])[0]
     assert (ours.trial, ours.trials) == (1, 2)
 
 
 def test_a_column_names_its_winner_the_next_and_where_ours_stand(records: list[Record]) -> None:
     ahead = [line("test", "D-SobGNN", 0, 1000 + seed, 0.90 + 0.01 * (seed % 2)) for seed in range(4)]
-    said = verdict("isolet", summarise([*records, *ahead]))
+    said = verdict("isolet", summarize([*records, *ahead]))
     assert "D-SobGNN has the highest mean, 90.50 %." in said
     assert "S-SobGNN is next, 3.00 points behind over 4 common seeds [3.00, 3.00]." in said
     behind = [line("test", "D-SobGNN", 0, 1000 + seed, 0.87 + 0.01 * (seed % 2 == 0)) for seed in range(4)]
     best = [line("test", "MLP", 0, 1000 + seed, 0.88) for seed in range(4)]
-    said = verdict("isolet", summarise([*records, *behind, *best]))
+    said = verdict("isolet", summarize([*records, *behind, *best]))
     assert said.startswith("MLP has the highest mean, 88.00 %. D-SobGNN is 0.50 points behind over 4 common seeds [")
     assert "1.33 points above" in said  # S-SobGNN against the paper's
 

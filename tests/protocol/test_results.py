@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,18 @@ def write(path: Path, *records: Record) -> None:
     writer = Writer(path)
     writer.append(records)
     writer.close()
+
+
+def test_records_are_whole_and_on_the_disk_when_append_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[bytes] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: flushed.append((tmp_path / "a.jsonl").read_bytes()))
+    writer = Writer(tmp_path / "a.jsonl")
+    writer.append([ONE, replace(ONE, seed=1)])
+    before_closing = list(flushed)
+    writer.close()
+    assert before_closing
+    assert before_closing[-1] == (tmp_path / "a.jsonl").read_bytes()
+    assert before_closing[-1].count(b"\n") == 2
 
 
 def test_a_last_line_torn_anywhere_is_left_out_and_mended(tmp_path: Path) -> None:

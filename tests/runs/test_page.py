@@ -239,7 +239,8 @@ def test_the_page_says_how_much_each_family_counts():
         assert f"{name}{share}" in said
 
 
-def test_pictures_are_shown_in_the_lists_without_leaving_the_page(tmp_path):
+@pytest.fixture
+def shop(tmp_path):
     from PIL import Image
 
     generator = np.random.default_rng(0)
@@ -250,7 +251,44 @@ def test_pictures_are_shown_in_the_lists_without_leaving_the_page(tmp_path):
         folder.mkdir(parents=True, exist_ok=True)
         pixels = generator.integers(0, 255, (40, 40, 3), dtype=np.uint8)
         Image.fromarray(pixels).save(folder / f"p{number}.png")
-    text = page(table=read_table(tmp_path / "shop", None, None, []), labels=None)
+    return tmp_path / "shop"
+
+
+def test_pictures_are_shown_in_the_lists_without_leaving_the_page(shop):
+    text = page(table=read_table(shop, None, None, []), labels=None)
     rows = re.search(r'id="next-table".*?</table>', text, re.DOTALL).group(0)
     assert rows.count('<img alt="" src="data:image/jpeg;base64,') == 20
     assert not re.search(r'src="(?!data:)', text)
+
+
+def test_the_map_holds_the_picture_of_every_point(shop, monkeypatch):
+    text = page(table=read_table(shop, None, None, []), labels=None)
+    held = page_data(text)["map"]["pictures"]
+    assert held["image"].startswith("data:image/jpeg;base64,")
+    assert held["columns"] == 7
+    assert held["missing"] == []
+    assert "Point at one to see its picture." in shown(text)
+    for module in ("points", "render"):
+        monkeypatch.setattr(f"sobgnn.runs.page.{module}.MOST_TOLD", 39)
+    text = page(table=read_table(shop, None, None, []), labels=None)
+    assert "pictures" not in page_data(text)["map"]
+    assert "Pictures are shown for up to 39 points." in shown(text)
+    assert "pictures" not in page_data(page())["map"]
+
+
+def test_chromium_shows_the_picture_of_the_point_under_the_mouse(shop, chromium, tmp_path):
+    text = page(table=read_table(shop, None, None, []), labels=None)
+    # A report waits for a mouse; here a script moves it over all of the map, and says what the pictures look like.
+    moves = """<script>addEventListener('load', () => setTimeout(() => {
+      const map = document.getElementById('map'), box = map.getBoundingClientRect(), seen = new Set();
+      for (let a = 0; a < box.width; a += 8) for (let b = 0; b < box.height; b += 8) {
+        map.dispatchEvent(new PointerEvent('pointermove', {clientX: box.left + a, clientY: box.top + b}));
+        const part = document.querySelector('#tip canvas');
+        if (part && !document.getElementById('tip').hidden) seen.add(part.toDataURL());
+      }
+      document.documentElement.dataset.seen = seen.size;
+    }, 500));</script>"""
+    (tmp_path / "report.html").write_text(text.replace("</body>", moves + "</body>"))
+    dom = browse(chromium, tmp_path, f"file://{tmp_path / 'report.html'}", "--dump-dom")
+    assert 'data-ready="yes"' in dom
+    assert int(re.search(r'data-seen="(\d+)"', dom).group(1)) >= 30

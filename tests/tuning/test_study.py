@@ -14,6 +14,7 @@ from typing import Any
 
 import optuna
 import pytest
+import sqlalchemy
 from optuna.trial import TrialState
 
 from sobgnn.tuning.storage import Pulse, open_storage
@@ -167,16 +168,13 @@ def say(word, trial):
 def objective(trial):
     x = trial.suggest_float("x", 0, 1)
     say("start", trial)
-    time.sleep(0.4)
+    while not (log.parent / "go").exists():  # until each worker has a trial, and one of them has been killed
+        time.sleep(0.02)
     say("end", trial)
     return (x - 0.3) ** 2
 
-pulse = Pulse(every=1, grace=8)
+pulse = Pulse(every=1, grace=3600)  # however slow this machine is, nobody alive is taken for dead
 with open_storage(url, pulse) as storage:
-    # However long each takes to start, they begin together.
-    (log.parent / f"ready-{os.getpid()}").touch()
-    while len(list(log.parent.glob("ready-*"))) < 3:
-        time.sleep(0.02)
     run_search(storage, "shared", trials, objective, sampler="random", seed=5, pulse=pulse)
 """
 
@@ -185,28 +183,33 @@ def said(log: Path) -> list[list[str]]:
     return [line.split() for line in log.read_text().splitlines()] if log.exists() else []
 
 
+def let_signs_of_life_grow_old(storage: Any, study: str, number: int) -> None:
+    """As if a trial's process had given none for a day."""
+    identity = storage.get_trial_id_from_study_id_trial_number(storage.get_study_id_from_name(study), number)
+    older = "UPDATE trial_heartbeats SET heartbeat = heartbeat - interval '1 day' WHERE trial_id = :identity"
+    with storage.engine.begin() as connection:
+        assert connection.execute(sqlalchemy.text(older), {"identity": identity}).rowcount == 1
+
+
 def test_three_workers_on_postgresql_share_a_search_and_one_may_be_killed(postgres: str, tmp_path: Path) -> None:
     total, log = 14, tmp_path / "log"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", WORKER, postgres, str(total), str(log)]
     workers = [subprocess.Popen(command, env=environment) for _ in range(3)]
     try:
-        until = time.monotonic() + 240
-        killed: list[str] | None = None
-        while killed is None:
+        until = time.monotonic() + 500  # a guard alone
+        while len(said(log)) < 3:
             assert time.monotonic() < until, "the workers did not share the trials"
-            lines = said(log)
-            at_work = {line[1] for line in lines}
-            ended = {(line[1], line[2]) for line in lines if line[0] == "end"}
-            running = [line for line in lines if line[0] == "start" and (line[1], line[2]) not in ended]
-            if len(at_work) == 3 and running:
-                os.kill(int(running[-1][1]), signal.SIGKILL)
-                next(worker for worker in workers if worker.pid == int(running[-1][1])).wait()
-                # It may have ended that trial, and begun another, before the signal came.
-                own = [line for line in said(log) if line[1] == running[-1][1]]
-                killed = own[-1] if own[-1][0] == "start" else []
+            assert all(worker.poll() is None for worker in workers)
             time.sleep(0.02)
-        codes = [worker.wait(240) for worker in workers]
+        _, process, number, setting = said(log)[1]
+        killed = next(worker for worker in workers if worker.pid == int(process))
+        killed.kill()
+        killed.wait()
+        with open_storage(postgres) as storage:
+            let_signs_of_life_grow_old(storage, "shared", int(number))
+        (tmp_path / "go").touch()
+        codes = [worker.wait(500) for worker in workers]
     finally:
         for worker in workers:
             if worker.poll() is None:
@@ -223,10 +226,9 @@ def test_three_workers_on_postgresql_share_a_search_and_one_may_be_killed(postgr
     ended_numbers = Counter(int(line[2]) for line in said(log) if line[0] == "end")
     assert set(ended_numbers.values()) == {1}
     assert {trial.number for trial in done} <= set(ended_numbers)
-    if killed:  # the setting it was at work on was taken up by another
-        again = [line for line in said(log) if line[0] == "end" and line[3] == killed[3]]
-        assert len(again) == 1
-        assert again[0][1] != killed[1]
+    # The setting it was at work on was taken up by another.
+    (again,) = [line for line in said(log) if line[0] == "end" and line[3] == setting]
+    assert again[1] != process
     # The settings are those that one process would have drawn.
     with open_storage(None) as memory:
         alone = run_search(

@@ -3,8 +3,8 @@ r"""Learning by differential equations on the graph: Laplace learning, its mean-
 With W the weights, D its degrees and L = D - W, the functions u [N, C] solve
 
 .. math::
-    \text{Laplace} &: \quad u_i = e_{y_i} \text{ at labelled } i, \qquad (L u)_i = 0 \text{ elsewhere;} \\
-    \text{Poisson} &: \quad L u = \sum_{i \text{ labelled}} (e_{y_i} - \bar{y}) \, \delta_i, \qquad \sum_i d_i u_i = 0 ,
+    \text{Laplace} &: \quad u_i = e_{y_i} \text{ at labeled } i, \qquad (L u)_i = 0 \text{ elsewhere;} \\
+    \text{Poisson} &: \quad L u = \sum_{i \text{ labeled}} (e_{y_i} - \bar{y}) \, \delta_i, \qquad \sum_i d_i u_i = 0 ,
 
 with :math:`\bar{y}` the mean of the labels. With few labels Laplace learning gives nearly the same values everywhere,
 with spikes at the labels; the mean-shifted form subtracts each class's mean over all points and adds its share of the
@@ -52,8 +52,8 @@ def _potential(graph: Graph, y: npt.NDArray[Any], power: float) -> Array:
     source[known] = _one_hot(y)[known]
     source[known] -= source[known].mean(axis=0)
     u = _solve(W, degree * (1 + _DAMPING) + _tiny(degree), source)
-    centred: Array = u - (degree[:, None] * u).sum(axis=0) / max(degree.sum(), 1e-300)
-    return centred
+    centered: Array = u - (degree[:, None] * u).sum(axis=0) / max(degree.sum(), 1e-300)
+    return centered
 
 
 def _harmonic(graph: Graph, y: npt.NDArray[Any], power: float) -> Array:

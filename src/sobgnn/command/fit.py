@@ -27,6 +27,7 @@ from sobgnn.command.options import (
     check_class_weight,
     check_neighbors,
     load,
+    reading_options,
 )
 
 
@@ -67,7 +68,7 @@ def fit(
     check_class_weight(class_weight)
     check_formats(formats or [])
     console = terminal.Terminal()
-    options = {"text": text or [], "text_model": text_model, "image_model": image_model}
+    options = reading_options(text, text_model, image_model)
     name, table, spent = load(data, label, identity, drop or [], console, **options)
     folder = out or run_folder.free_folder(name)
     run_folder.check_free(folder)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sobgnn.command.options import Device, Drop, Identity, Seed
+from sobgnn.command.options import Device, Drop, Identity, ImageModel, Seed, Text, TextModel, reading_options
 
 
 def label(
@@ -24,6 +24,9 @@ def label(
     ] = None,
     identity: Identity = None,
     drop: Drop = None,
+    text: Text = None,
+    text_model: TextModel = None,
+    image_model: ImageModel = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="RUN", help="Run folder; default: runs/<name>-labeled, resumed if it is there."),
@@ -47,7 +50,16 @@ def label(
     check_device(device)
     settings = {"random_state": seed, **({} if device is None else {"device": device})}
     with console.working(f"Reading {data}"):
-        page = open_page(data, label, identity, drop or [], folder=out, port=port, settings=settings)
+        page = open_page(
+            data,
+            label,
+            identity,
+            drop or [],
+            reading=reading_options(text, text_model, image_model),
+            folder=out,
+            port=port,
+            settings=settings,
+        )
     try:
         console.said(f"Label at {page.url}")
         console.said("Ctrl-C ends it and writes the run.")

@@ -64,6 +64,13 @@ Device = Annotated[str | None, typer.Option(help="cpu or cuda; default: whicheve
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same predictions.")]
 
 
+def reading_options(
+    text: Sequence[str] | None, text_model: Path | None, image_model: Path | None
+) -> dict[str, Sequence[str] | Path | None]:
+    """How columns are to be read: the options of ``tables.read_table`` that every command offers."""
+    return {"text": text or [], "text_model": text_model, "image_model": image_model}
+
+
 def load(
     data: str, label: str | None, identity: str | None, drop: Sequence[str], console: Terminal, **options: Any
 ) -> tuple[str, Table, dict[str, float]]:

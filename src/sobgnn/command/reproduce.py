@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,40 +16,87 @@ TIME_UP = 3
 app = typer.Typer(help="The paper's evaluation.", rich_markup_mode=None)
 
 _Datasets = Annotated[str, typer.Option(metavar="A,B", help="Data sets, comma-separated.")]
-_Out = Annotated[Path, typer.Option(metavar="FOLDER", help="JSON lines, one a training, appended to.")]
-_Data = Annotated[
-    Path | None, typer.Option(metavar="FOLDER", help="Data sets that `python -m sobgnn.protocol prepare` wrote.")
-]
-_Device = Annotated[str, typer.Option(help="cpu, cuda or auto.")]
-_Shard = Annotated[str, typer.Option(metavar="I/N", help="Part I of N, for machines or processes side by side.")]
-_Limit = Annotated[float | None, typer.Option(metavar="SECONDS", help="No batch starts after this time.")]
-_Epochs = Annotated[int, typer.Option(help="Steps of a training at most.")]
-_Resume = Annotated[bool, typer.Option(help="Go on where FOLDER's lines end; else they are an error.")]
+_Trials = Annotated[int, typer.Option(help="Settings that each search tries.")]
 _Seeds = Annotated[int, typer.Option(help="Final seeds of each cell.")]
 _LINES = Path("results/lines")
 _FOUR = "isolet,har,20news,cancer"
 
 
-@app.command("table1")
+@contextmanager
+def _running(
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="JSON lines, one a training, appended to.")] = _LINES,
+    data: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Data sets that `python -m sobgnn.protocol prepare` wrote.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
+    shard: Annotated[
+        str, typer.Option(metavar="I/N", help="Part I of N, for machines or processes side by side.")
+    ] = "1/1",
+    time_limit: Annotated[
+        float | None, typer.Option(metavar="SECONDS", help="No batch starts after this time.")
+    ] = None,
+    epochs: Annotated[int, typer.Option(help="Steps of a training at most.")] = 500,
+    resume: Annotated[bool, typer.Option(help="Resume where FOLDER's lines end; else they are an error.")] = True,
+) -> Iterator[Any]:
+    """How to train, with a bar on a terminal and lines elsewhere; the parameters are options of every study."""
+    from sobgnn.protocol.actions import Running, say_now
+
+    def running(say: Callable[[str], None], bar: Callable[[float, float, str], None] | None) -> Running:
+        return Running(out, data, device, shard, time_limit, epochs, resume, say=say, progress=bar)
+
+    if not sys.stdout.isatty():
+        yield running(say_now, None)
+        return
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[left]}"), TextColumn("{task.description}"))
+    with Progress(*columns) as shown:
+        task = shown.add_task("preparing", total=1.0, left="")
+
+        def bar(share: float, left: float, name: str) -> None:
+            shown.update(task, completed=share, left=f"{max(0.0, left) / 60:.1f} min left", description=name)
+
+        yield running(shown.console.print, bar)
+
+
+def _study(name: str) -> Callable[[Callable[..., bool]], None]:
+    """Register a command that trains: its own options are followed by those of :func:`_running`.
+
+    It is called with what these make, and returns whether it was complete.
+    """
+    shared = inspect.signature(_running, eval_str=True).parameters
+
+    def register(study: Callable[..., bool]) -> None:
+        def command(**options: Any) -> None:
+            with _running(**{option: options.pop(option) for option in shared}) as running:
+                complete = study(running, **options)
+            if not complete:
+                raise typer.Exit(TIME_UP)
+
+        _, *own = inspect.signature(study, eval_str=True).parameters.values()
+        parameters = [*own, *shared.values()]
+        command.__doc__ = study.__doc__
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {one.name: one.annotation for one in parameters}
+        app.command(name)(command)
+
+    return register
+
+
+@_study("table1")
 def table1(
+    running: Any,
     models: Annotated[
         str | None,
         typer.Option(metavar="A,B", help="Default: all; on a CPU those without attention, which is slow there."),
     ] = None,
     datasets: _Datasets = _FOUR,
-    trials: Annotated[int, typer.Option(help="Settings that each search tries.")] = 100,
+    trials: _Trials = 100,
     seeds: _Seeds = 50,
     heads: Annotated[
         str, typer.Option(help="plain, paper (ReLU and dropout on the logits), or plain,paper.")
     ] = "plain",
-    out: _Out = _LINES,
-    data: _Data = None,
-    device: _Device = "auto",
-    shard: _Shard = "1/1",
-    time_limit: _Limit = None,
-    epochs: _Epochs = 500,
-    resume: _Resume = True,
-) -> None:
+) -> bool:
     """Table 1 of the paper: random search and final seeds for each model on each data set.
 
     Appends to FOLDER; killed and run again it resumes. `sobgnn reproduce report` makes the tables.
@@ -56,62 +104,47 @@ def table1(
     """
     from sobgnn.protocol import actions
 
-    with _running(out, data, device, shard, time_limit, epochs, resume) as running:
-        names = None if models is None else _names(models)
-        _finish(actions.table1(running, names, _names(datasets), trials, seeds, _names(heads)))
+    names = None if models is None else _names(models)
+    return actions.table1(running, names, _names(datasets), trials, seeds, _names(heads))
 
 
-@app.command("few-labels")
+@_study("few-labels")
 def few_labels(
+    running: Any,
     models: Annotated[
         str, typer.Option(metavar="A,B", help="Models, comma-separated.")
     ] = "S-SobGNN,GCN,SIGN,MLP,SVM,LabelSpreading,SobolevClassifier",
     datasets: _Datasets = _FOUR,
     labels: Annotated[str, typer.Option(help="n/class or 10%, comma-separated.")] = "1/class,5/class,20/class,10%",
-    trials: Annotated[int, typer.Option(help="Settings that each search tries.")] = 10,
+    trials: _Trials = 10,
     seeds: _Seeds = 20,
-    out: _Out = _LINES,
-    data: _Data = None,
-    device: _Device = "auto",
-    shard: _Shard = "1/1",
-    time_limit: _Limit = None,
-    epochs: _Epochs = 500,
-    resume: _Resume = True,
-) -> None:
+) -> bool:
     """Accuracy with 1, 5 and 20 labels per class and with 10 %.
 
     Appends to FOLDER. Exit: 0 done, 2 wrong input, 3 the time limit came first.
     """
     from sobgnn.protocol import actions
 
-    with _running(out, data, device, shard, time_limit, epochs, resume) as running:
-        _finish(actions.few_labels(running, _names(models), _names(datasets), _names(labels), trials, seeds))
+    return actions.few_labels(running, _names(models), _names(datasets), _names(labels), trials, seeds)
 
 
-@app.command("ablations")
+@_study("ablations")
 def ablations(
+    running: Any,
     kinds: Annotated[
         str | None, typer.Option(metavar="A,B", help="What to change, comma-separated; all of the model's if left out.")
     ] = None,
     model: Annotated[str, typer.Option(help="S-SobGNN or D-SobGNN.")] = "S-SobGNN",
     datasets: _Datasets = _FOUR,
     seeds: _Seeds = 20,
-    out: _Out = _LINES,
-    data: _Data = None,
-    device: _Device = "auto",
-    shard: _Shard = "1/1",
-    time_limit: _Limit = None,
-    epochs: _Epochs = 500,
-    resume: _Resume = True,
-) -> None:
+) -> bool:
     """S-SobGNN or D-SobGNN with one thing changed at a time.
 
     Appends to FOLDER. Exit: 0 done, 2 wrong input, 3 the time limit came first.
     """
     from sobgnn.protocol import actions
 
-    with _running(out, data, device, shard, time_limit, epochs, resume) as running:
-        _finish(actions.ablations(running, None if kinds is None else _names(kinds), _names(datasets), seeds, model))
+    return actions.ablations(running, None if kinds is None else _names(kinds), _names(datasets), seeds, model)
 
 
 @app.command("report")
@@ -146,36 +179,6 @@ def settings(
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _finish(complete: bool) -> None:
-    if not complete:
-        raise typer.Exit(TIME_UP)
-
-
-@contextmanager
-def _running(
-    out: Path, data: Path | None, device: str, shard: str, time_limit: float | None, epochs: int, resume: bool
-) -> Iterator[Any]:
-    """How to train, with a bar on a terminal and lines elsewhere."""
-    from sobgnn.protocol.actions import Running, say_now
-
-    def running(say: Callable[[str], None], bar: Callable[[float, float, str], None] | None) -> Running:
-        return Running(out, data, device, shard, time_limit, epochs, resume, say=say, progress=bar)
-
-    if not sys.stdout.isatty():
-        yield running(say_now, None)
-        return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-
-    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[left]}"), TextColumn("{task.description}"))
-    with Progress(*columns) as shown:
-        task = shown.add_task("preparing", total=1.0, left="")
-
-        def bar(share: float, left: float, name: str) -> None:
-            shown.update(task, completed=share, left=f"{max(0.0, left) / 60:.1f} min left", description=name)
-
-        yield running(shown.console.print, bar)
 
 
 @app.command("figure1")

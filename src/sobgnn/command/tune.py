@@ -10,7 +10,21 @@ from typing import Annotated, Any
 
 import typer
 
-from sobgnn.command.options import INTERRUPTED, Data, Device, Drop, Identity, Label, Labels, Seed, load
+from sobgnn.command.options import (
+    INTERRUPTED,
+    Data,
+    Device,
+    Drop,
+    Identity,
+    ImageModel,
+    Label,
+    Labels,
+    Seed,
+    Text,
+    TextModel,
+    load,
+    reading_options,
+)
 
 JOURNAL = "search.journal"
 
@@ -33,6 +47,9 @@ def tune(
     label: Label = None,
     identity: Identity = None,
     drop: Drop = None,
+    text: Text = None,
+    text_model: TextModel = None,
+    image_model: ImageModel = None,
     labels: Labels = None,
     out: Annotated[
         Path | None,
@@ -63,7 +80,8 @@ def tune(
     check_request(trials, sampler)
     run_folder.check_device(device)
     console = terminal.Terminal()
-    name, table, spent = load(data, label, identity, drop or [], console)
+    options = reading_options(text, text_model, image_model)
+    name, table, spent = load(data, label, identity, drop or [], console, **options)
     given = hide_labels(table.codes, labels, seed)
     console.data(name, table, given)
     X, y, base = table.X, table.labels(given), SobolevClassifier(device=device)

@@ -62,14 +62,14 @@ CATALOGUE: dict[str, Entry] = {
         "mnist.npz",
         "8e280be4619b0f149504b5b8304f15932c2126df0a7d523b3b259f3a0103043b",
         "dense",
-        "Handwritten digits, 28 × 28 grey values 0-255, 10 classes (LeCun, Cortes, Burges)",
+        "Handwritten digits, 28 × 28 gray values 0-255, 10 classes (LeCun, Cortes, Burges)",
         "CC BY-SA 3.0, as commonly given",
     ),
     "digits": Entry(
         None,
         "",
         "dense",
-        "Handwritten digits, 8 × 8 grey values 0-16, 10 classes (shipped with scikit-learn)",
+        "Handwritten digits, 8 × 8 gray values 0-16, 10 classes (shipped with scikit-learn)",
         "CC BY 4.0 (UCI ML Repository)",
     ),
     "cora": Entry(
@@ -165,7 +165,7 @@ CATALOGUE: dict[str, Entry] = {
     ),
 }
 
-# sha256 of the grey values as bytes, then the labels as little-endian int64: what scikit-learn must give us.
+# sha256 of the gray values as bytes, then the labels as little-endian int64: what scikit-learn must give us.
 CONTENT = {
     "digits": "65e5b4619795efb40c1082f4c350c049e4ad552200d369b6ae99e21eef5e72c5",
     "mnist": "b3fe36794a3a345d09632e9d79f122d61ca91a07e5a22f8536973655bacf2a78",

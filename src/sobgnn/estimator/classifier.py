@@ -21,7 +21,7 @@ from sobgnn.estimator.families import FAMILIES, default_families
 from sobgnn.estimator.families.trees import BoostedTrees
 from sobgnn.estimator.fit import Fit, Hook, Teller, fit_families, refit_families
 from sobgnn.estimator.labels import Labels, class_weights, encode_labels, with_folds
-from sobgnn.estimator.placing import Attaching, Maps, as_tensor, given_graph, neighbor_graph, view_of
+from sobgnn.estimator.placing import Placed, as_tensor, device_for, place
 from sobgnn.estimator.predictor import Predictor
 from sobgnn.estimator.priors import (
     LEAST_SKILL,
@@ -31,9 +31,9 @@ from sobgnn.estimator.priors import (
     shift_priors,
     skill,
 )
-from sobgnn.estimator.problem import GIVEN, NEIGHBORS, Problem, View
-from sobgnn.estimator.scaling import ScaleOption, Scales, decide_scales
-from sobgnn.estimator.settings import Networks, check_settings
+from sobgnn.estimator.problem import GIVEN, Problem
+from sobgnn.estimator.scaling import ScaleOption
+from sobgnn.estimator.settings import check_settings
 from sobgnn.estimator.smoothing import STRENGTHS
 from sobgnn.estimator.suggestion import Strategy, suggest_first, suggest_points
 from sobgnn.estimator.suspicion import Suspect, suspect_labels
@@ -46,8 +46,6 @@ from sobgnn.runtime.ranks import Ranks, check_same, taking_part
 from sobgnn.runtime.threads import at_most
 
 Auto = Literal["auto"]
-# Entries of X from which a GPU pays for its start, where ``device="auto"``.
-_GPU_ENTRIES = 2_000_000
 # Entries of X up to which one thread is as quick as many; it is kind to other work on the same cores, and gives the
 # same bits everywhere.
 _ONE_THREAD_ENTRIES = 10_000_000
@@ -105,14 +103,17 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         label_distributions_: [N, C], probabilities; 1 for given labels.
         labelled_: Rows of X that have a label, [L].
         out_of_fold_probabilities_: [L, C], out-of-fold probabilities of the labeled rows; NaN for rows never held out.
-        out_of_fold_accuracy_, out_of_fold_log_loss_: Of these; NaN where nothing was held out.
+        out_of_fold_accuracy_: Of these; NaN where nothing was held out.
+        out_of_fold_log_loss_: Of these; NaN where nothing was held out.
         class_prior_: [C], how common each class was taken to be among all points.
         family_shares_: Each family's share in the result, by name.
         family_accuracy_: Each family's own out-of-fold accuracy, by name.
         filter_importance_: By how much the Sobolev networks' out-of-fold log loss grows without each order.
         graph_: The :class:`~sobgnn.Graph`.
         component_labelled_: bool [N], whether a point's component of the graph holds a label.
-        scale_, neighbor_scale_, temperature_: What was decided.
+        scale_: How columns are scaled for networks.
+        neighbor_scale_: How columns are scaled for the neighbor search.
+        temperature_: What the logits of the result are divided by.
         history_: Training curves by family.
         embedding_: [N, at most 32], principal components of hidden rows.
         n_iter_: Training steps made.
@@ -218,7 +219,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )  # fmt: skip
             raise ValueError(f"y must hold at least 2 classes, but got 1 class, {str(self.classes_[0])!r}. {hint}")
         threads = 1 if X.shape[0] * X.shape[1] <= _ONE_THREAD_ENTRIES else torch.get_num_threads()
-        with at_most(threads), taking_part(_place(self.device, X)) as ranks:
+        with at_most(threads), taking_part(device_for(self.device, X)) as ranks:
             check_same(X, codes, ranks)
             self._fit(X, codes, graph, Teller(ranks.decide(progress)), ranks)
         return self
@@ -230,13 +231,12 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         mark = self._fingerprint(X, graph) if self.warm_start else ""
         warm = self._warm(mark)
         if warm is None:
-            maps, places, attaching, problem = self._place(X, codes, graph, generator, tell, ranks)
+            placed = place(self.get_params(deep=False), X, codes, graph, generator, tell, ranks)
+            self.scale_, self.neighbor_scale_ = placed.scales.networks, placed.scales.neighbors
         else:
-            maps, places, attaching, problem = warm.placed
-            problem = Problem(
-                problem.points, problem.columns, problem.views, len(self.classes_), problem.networks, problem.rows,
-                problem.seed, ranks, tell,
-            )  # fmt: skip
+            known = warm.placed.problem
+            placed = replace(warm.placed, problem=replace(known, classes=len(self.classes_), ranks=ranks, tell=tell))
+        problem = placed.problem
         given = codes[codes >= 0]
         # Where labels were chosen class by class, their numbers say nothing: every class counts alike in training.
         even = "balanced" if chosen_by_class(given, len(self.classes_)) else None
@@ -249,41 +249,12 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         else:
             strengths = STRENGTHS if self.smoothing == "auto" else (float(self.smoothing),)
             fit = fit_families(problem, labels, self._families(problem, labels), strengths)
-        self._keep(fit, maps, places, attaching, problem, labels, before)
+        self._keep(fit, placed, labels, before)
         if self.warm_start:
             decided_with = labels if warm is None or before is None else warm.labels
-            self._kept = Kept(mark, (maps, places, attaching, problem), fit, decided_with)
+            self._kept = Kept(mark, placed, fit, decided_with)
         if self.verbose and ranks.speaks:
             print(self.describe())
-
-    def _place(
-        self, X: Any, codes: npt.NDArray[np.int64], graph: Any, generator: np.random.Generator, tell: Teller,
-        ranks: Ranks,
-    ) -> tuple[Maps, npt.NDArray[np.float32], Attaching | None, Problem]:  # fmt: skip
-        """Make points, columns and graphs by the settings; only the choice of scales depends on the labels."""
-        scales = decide_scales(self.scale, X, codes, self.k, self.n_components, generator)
-        self.scale_, self.neighbor_scale_ = scales.networks, scales.neighbors
-        maps = Maps.fit(X, Scales(*scales), self.n_components, int(generator.integers(2**31)))
-        points = maps.networks(X)
-        places = points if maps.neighbors is maps.networks else maps.neighbors(X)
-        views: dict[str, View] = {}
-        if graph is not None:
-            built = given_graph(graph, X.shape[0], self.alpha)
-            views[GIVEN] = view_of(built, self.alpha, self.epsilon, ranks)
-        near, attaching = neighbor_graph(
-            places, self.k, self.metric, self.method, self.bandwidth, self.symmetrize, ranks
-        )
-        views[NEIGHBORS] = view_of(near, self.alpha, self.epsilon, ranks, (self.k + 1) // 2)
-        tell("neighbors", 1, 1)
-        networks = Networks(
-            self.alpha, self.epsilon, self.hidden_channels, self.num_layers, self.dropout, self.n_members, self.epochs,
-            self.lr, self.weight_decay,
-        )  # fmt: skip
-        problem = Problem(
-            as_tensor(points, ranks.device), maps.columns(X, points), views, len(self.classes_), networks,
-            X if graph is not None else None, int(generator.integers(2**31)), ranks, tell,
-        )  # fmt: skip
-        return maps, places, attaching, problem
 
     def _families(self, problem: Problem, labels: Labels) -> Sequence[str]:
         if self.families != "auto":
@@ -302,12 +273,10 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings = {name: value for name, value in self.get_params(deep=False).items() if name != "verbose"}
         return fingerprint(X, graph, settings)
 
-    def _keep(
-        self, fit: Fit, maps: Maps, places: npt.NDArray[np.float32], attaching: Attaching | None, problem: Problem,
-        labels: Labels, before: Fit | None,
-    ) -> None:  # fmt: skip
+    def _keep(self, fit: Fit, placed: Placed, labels: Labels, before: Fit | None) -> None:
+        problem = placed.problem
         predictor = Predictor(
-            maps, problem, as_tensor(places, problem.device) if places is not None else problem.points, attaching,
+            placed.maps, problem, as_tensor(placed.places, problem.device), placed.attaching,
             fit.members, fit.blend, fit.temperature, np.ones(labels.classes), np.zeros((0, 0), np.float32),
         )  # fmt: skip
         plain = predictor.finished(fit.distributions)
@@ -382,7 +351,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return chosen
 
     def suggest(self, n: int = 10, strategy: Strategy = "auto", *, X: Any = None) -> npt.NDArray[np.int64]:
-        """The n unlabelled training points whose labels would help most, best first, as row numbers of X.
+        """The n unlabeled training points whose labels would help most, best first, as row numbers of X.
 
         They are uncertain, in dense places, and spread over the graph; see
         :func:`sobgnn.estimator.suggestion.suggest_points`. Before there are labels, and so no fit, ``X`` gives the
@@ -465,13 +434,3 @@ def _seed(random_state: Any) -> int | None:
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31 - 1))
     return None if random_state is None else int(random_state)
-
-
-def _place(device: str | torch.device | None, X: Any) -> str | torch.device:
-    """The device to compute on: the one given, or a GPU where there is one and X is large enough."""
-    if device is None:
-        return "cpu"
-    if device != "auto":
-        return device
-    large = X.shape[0] * min(X.shape[1], 256) >= _GPU_ENTRIES
-    return "cuda" if large and torch.cuda.is_available() else "cpu"

@@ -102,8 +102,8 @@ def embedding(members: Sequence[Member], points: Tensor, width: int = 32) -> npt
     size = 1 << 14
     products = hidden.new_zeros((hidden.shape[1], hidden.shape[1]), dtype=torch.float64)
     for start in range(0, len(hidden), size):  # a centered copy of all rows would be the largest array of a fit
-        centred = hidden[start : start + size] - mean
-        products += (centred.T @ centred).double()
+        centered = hidden[start : start + size] - mean
+        products += (centered.T @ centered).double()
     _, vectors = torch.linalg.eigh(products)
     basis = vectors[:, -width:].flip(1).float()
     parts = [(hidden[start : start + size] - mean) @ basis for start in range(0, len(hidden), size)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -12,8 +13,9 @@ import torch
 from torch import Tensor
 
 from sobgnn.estimator.features import FeatureMap
-from sobgnn.estimator.problem import View
-from sobgnn.estimator.scaling import Scales
+from sobgnn.estimator.problem import GIVEN, NEIGHBORS, Problem, View
+from sobgnn.estimator.scaling import Scales, decide_scales
+from sobgnn.estimator.settings import Networks
 from sobgnn.graphs.given import as_graph
 from sobgnn.graphs.graph import Graph, Symmetrize
 from sobgnn.graphs.knn import Bandwidth, graph_from_neighbors, mean_distance
@@ -24,6 +26,8 @@ from sobgnn.neighbors.index import Index
 from sobgnn.operators import SobolevOperators
 from sobgnn.runtime.ranks import Ranks
 
+# Entries of X from which a GPU pays for its start, where ``device="auto"``.
+_GPU_ENTRIES = 2_000_000
 # Columns up to which trees read them as they came; wider tables they read as networks do.
 _TREE_COLUMNS = 1024
 
@@ -83,6 +87,82 @@ class Attaching:
     bandwidth: float | None = None
     reach: npt.NDArray[np.float32] | None = None
     index: Index | None = None
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Points and what was made of them; apart from the choice of scales, nothing here depends on the labels.
+
+    Attributes:
+        scales: How X is scaled.
+        maps: Raw features to those that families read.
+        places: float32 [N, D'], the points as neighbors are found by.
+        attaching: How new points find neighbors.
+        problem: What families learn on.
+    """
+
+    scales: Scales
+    maps: Maps
+    places: npt.NDArray[np.float32]
+    attaching: Attaching
+    problem: Problem
+
+
+def place(
+    settings: Mapping[str, Any],
+    X: Any,
+    codes: npt.NDArray[np.int64],
+    graph: Any,
+    generator: np.random.Generator,
+    tell: Callable[..., bool],
+    ranks: Ranks,
+) -> Placed:
+    """Make points, columns and graphs of X [N, F].
+
+    Args:
+        settings: The estimator's parameters by name.
+        X: Raw points, dense or sparse.
+        codes: int64 [N], classes as numbers from 0; -1: unlabeled.
+        graph: A graph of the points in any form that is understood, or ``None``.
+        generator: Random numbers for scales, projections and the families' seed.
+        tell: Told when neighbors are found; families tell it their steps.
+        ranks: Processes that share the work.
+    """
+    k, alpha, epsilon = settings["k"], settings["alpha"], settings["epsilon"]
+    scales = decide_scales(settings["scale"], X, codes, k, settings["n_components"], generator)
+    maps = Maps.fit(X, scales, settings["n_components"], int(generator.integers(2**31)))
+    points = maps.networks(X)
+    places = points if maps.neighbors is maps.networks else maps.neighbors(X)
+    views: dict[str, View] = {}
+    if graph is not None:
+        views[GIVEN] = view_of(given_graph(graph, X.shape[0], alpha), alpha, epsilon, ranks)
+    near, attaching = neighbor_graph(
+        places, k, settings["metric"], settings["method"], settings["bandwidth"], settings["symmetrize"], ranks
+    )
+    views[NEIGHBORS] = view_of(near, alpha, epsilon, ranks, (k + 1) // 2)
+    tell("neighbors", 1, 1)
+    problem = Problem(
+        points=as_tensor(points, ranks.device),
+        columns=maps.columns(X, points),
+        views=views,
+        classes=int(codes.max()) + 1,
+        networks=Networks.of(settings),
+        rows=X if graph is not None else None,
+        seed=int(generator.integers(2**31)),
+        ranks=ranks,
+        tell=tell,
+    )
+    return Placed(scales, maps, places, attaching, problem)
+
+
+def device_for(device: str | torch.device | None, X: Any) -> str | torch.device:
+    """The device to compute on: the one given, or, for "auto", a GPU where there is one and X is large enough."""
+    if device is None:
+        return "cpu"
+    if device != "auto":
+        return device
+    large = X.shape[0] * min(X.shape[1], 256) >= _GPU_ENTRIES
+    return "cuda" if large and torch.cuda.is_available() else "cpu"
 
 
 def given_graph(graph: Any, count: int, alpha: int) -> Graph:

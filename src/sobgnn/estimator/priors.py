@@ -42,7 +42,12 @@ def chosen_by_class(codes: npt.NDArray[np.int64], classes: int) -> bool:
     the largest number: then the number of a class's labels does not tell how common it is.
     """
     counts = np.bincount(codes, minlength=classes)
-    return bool(counts.min() == counts.max() or (len(counts) > 2 and np.mean(counts >= _FULL * counts.max()) >= 0.5))
+    return bool(counts.min() == counts.max() or (len(counts) > 2 and _full(counts).mean() >= 0.5))
+
+
+def _full(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which classes have about as many labels as the one with the most, [C]."""
+    return np.asarray(counts >= _FULL * counts.max())
 
 
 def skill(out_of_fold: _Array, labels: Labels) -> float:
@@ -99,7 +104,13 @@ def decide_priors(option: object, classes: npt.NDArray[Any], probabilities: _Arr
             raise ValueError(f'`class_priors` must be "auto", None or a dict, but got {option!r}.')
         if chosen_by_class(labels.codes, labels.classes):
             learnt = learnt_frequencies(labels)
-            return learnt if probabilities is None or not labels.folds else estimate_priors(probabilities, learnt)
+            if probabilities is None or not labels.folds:
+                return learnt
+            found = estimate_priors(probabilities, learnt)
+            # A class with few labels is recognized too seldom, and so would be taken for rarer than it is.
+            full = _full(np.bincount(labels.codes, minlength=labels.classes))
+            found = np.where(full, found, np.maximum(found, learnt))
+            return np.asarray(found / found.sum())
         return label_frequencies(labels)
     if not isinstance(option, Mapping) or set(option) != set(classes.tolist()):
         raise ValueError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, get_args
 
 import numpy as np
@@ -27,6 +27,12 @@ class Networks:
     epochs: int = 200
     lr: float = 0.01
     weight_decay: float = 5e-4
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Networks:
+        """Those among the estimator's parameters by name."""
+        same = {field.name: settings[field.name] for field in fields(cls) if field.name != "members"}
+        return cls(members=settings["n_members"], **same)
 
 
 def check_settings(settings: Mapping[str, Any], families: Sequence[str]) -> None:

@@ -33,16 +33,16 @@ def suggest_points(
     seed: int = 0,
     walks: sp.csr_array | None = None,
 ) -> npt.NDArray[np.int64]:
-    r"""Unlabelled points whose labels would help most, best first.
+    r"""Unlabeled points whose labels would help most, best first.
 
     Points are chosen one after the other, each the one with the largest gain
 
     .. math:: g_i = u_i \sum_j u_j \max(0, K_{ij} - c_j), \qquad K = I + \hat{A} + \hat{A}^2,
-        \qquad c_j = \max_{l \text{ labelled or chosen}} K_{lj}
+        \qquad c_j = \max_{l \text{ labeled or chosen}} K_{lj}
 
-    where :math:`u` is one minus the gap between the two largest probabilities, and :math:`\hat{A}` the normalised
+    where :math:`u` is one minus the gap between the two largest probabilities, and :math:`\hat{A}` the normalized
     adjacency. The sum is the uncertainty around i that no label covers yet, so that a point is chosen for being
-    uncertain itself, in a dense place, and away from what is labelled. Without probabilities, and with fewer than 3
+    uncertain itself, in a dense place, and away from what is labeled. Without probabilities, and with fewer than 3
     labels per class, u = 1: the first points are typical ones (dense places of the graph) that differ from each other.
     The rule and what it brings are measured in results/labeling.md.
 
@@ -85,7 +85,7 @@ def suggest_first(
     metric: Literal["euclidean", "cosine"] = "euclidean",
     strategy: Strategy = "auto",
 ) -> npt.NDArray[np.int64]:
-    """Points X [N, F], none of them labelled, whose labels would help most; over the k-NN graph of scaled X."""
+    """Points X [N, F], none of them labeled, whose labels would help most; over the k-NN graph of scaled X."""
     from sklearn.utils.validation import check_array
 
     from sobgnn.estimator.features import FeatureMap
@@ -114,10 +114,10 @@ def two_step_walks(graph: Graph) -> sp.csr_array:
         adjacency = _thinned(adjacency)
     degree = np.asarray(adjacency.sum(axis=1)).ravel()
     scale = sp.diags_array(1 / np.sqrt(np.where(degree > 0, degree, 1.0)))
-    normalised = sp.csr_array(scale @ adjacency @ scale, dtype=np.float32)
-    walks = sp.eye_array(graph.num_nodes, dtype=np.float32) + normalised
+    normalized = sp.csr_array(scale @ adjacency @ scale, dtype=np.float32)
+    walks = sp.eye_array(graph.num_nodes, dtype=np.float32) + normalized
     if _two_steps(adjacency) <= _MOST_WALKS:
-        walks = walks + normalised @ normalised
+        walks = walks + normalized @ normalized
     walks = sp.csr_array(walks)
     walks.sort_indices()
     return walks

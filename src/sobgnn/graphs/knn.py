@@ -43,7 +43,8 @@ def knn_graph(
         k: Neighbors of each point, 1 <= k < N.
         metric: Distance d; cosine distance is 1 - cos.
         bandwidth: σ. ``"mean"``: the mean distance to a retained neighbor, so that weights do not change with
-            the units of X; ``"local"``: σ² = σ_i σ_j with σ_i the distance to i's k-th neighbor; or a number.
+            the units of X; ``"local"``: :math:`\sigma^2 = \sigma_i \sigma_j` with
+            :math:`\sigma_i` the distance to i's k-th neighbor; or a number.
         symmetrize: ``"union"`` keeps an edge that either end chose, ``"mutual"`` one that both chose.
         method: ``"exact"``, ``"hnsw"`` (approximate, for many points on a CPU) or ``"auto"``, by size.
         recall: Share of true neighbors that an approximate search has to find.

@@ -8,7 +8,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +118,7 @@ def open_page(
     identity: str | None = None,
     drop: Sequence[str] = (),
     *,
+    reading: Mapping[str, Any] | None = None,
     folder: Path | None = None,
     port: int = 0,
     settings: dict[str, Any] | None = None,
@@ -131,6 +132,7 @@ def open_page(
         label: Column that has labels, or gives the new labels their name.
         identity: Column that names the rows.
         drop: Columns to leave out.
+        reading: ``text``, ``text_model`` and ``image_model`` of ``tables.read_table``.
         folder: The run folder; default ``runs/<name>-labeled``, which is resumed where it is there.
         port: 0 for any free one.
         settings: Parameters of the final fit.
@@ -138,14 +140,16 @@ def open_page(
         command: What to start instead of the model's process, for tests.
     """
     given = Path(data)
+    # As the model's process reads them, and whoever resumes from another folder.
+    reading = {name: _absolute(value) for name, value in (reading or {}).items()}
     if (given / SETTINGS).is_file():
         folder = folder or given
-        data, label, identity, drop = _remembered(given / SETTINGS)
+        data, label, identity, drop, reading = _remembered(given / SETTINGS)
     elif given.is_dir() and (given / "table.json").is_file():
         raise ValueError(
             f"{data} is a run whose data is not known. Label the data instead: sobgnn label DATA --out {data}."
         )
-    source = open_source(data, label, identity, drop)
+    source = open_source(data, label, identity, drop, **reading)
     folder = folder or _default_folder(source.name)
     listening = _listen(port)
     try:
@@ -153,7 +157,7 @@ def open_page(
     except BaseException:
         listening.close()
         raise
-    asked = {"label": label, "identity": identity, "drop": list(drop)}
+    asked = {"label": label, "identity": identity, "drop": list(drop), "reading": reading}
     asked["data"] = str(Path(data).absolute()) if is_file_name(data) else data
     write_text(folder / SETTINGS, json.dumps(asked, indent=1))
     learner = Learner(session, {**asked, "settings": settings or {}}, folder / "model.log", command)
@@ -183,10 +187,15 @@ def label(data: Any, column: str | None = None, *, folder: str | Path = "runs/la
     return open_page(str(folder / "data.parquet"), column, folder=folder, port=port, framed=True).start()
 
 
-def _remembered(path: Path) -> tuple[str, str | None, str | None, list[str]]:
+def _absolute(value: Any) -> Any:
+    return str(value.absolute()) if isinstance(value, Path) else value
+
+
+def _remembered(path: Path) -> tuple[str, str | None, str | None, list[str], dict[str, Any]]:
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
-        return str(held["data"]), held["label"], held["identity"], list(held["drop"])
+        # Folders from before there were options of reading have none.
+        return str(held["data"]), held["label"], held["identity"], list(held["drop"]), dict(held.get("reading", {}))
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(f"{path} is damaged. Give the data again: sobgnn label DATA --out {path.parent}.") from None
 

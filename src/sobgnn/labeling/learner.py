@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sobgnn.labeling.history import History
 from sobgnn.labeling.progress import Measurement
 from sobgnn.labeling.session import Session
 from sobgnn.labeling.wire import Arrays, receive, send
@@ -60,7 +61,8 @@ class Learner:
 
     Args:
         session: Where the labels are.
-        opening: ``data``, ``label``, ``identity``, ``drop`` and ``settings`` for the process to read the points.
+        opening: ``data``, ``label``, ``identity``, ``drop``, ``reading`` and ``settings``, for the process to read the
+            points.
         log: File for what the process prints.
         command: What to start instead of the model's process, for tests.
     """
@@ -69,7 +71,7 @@ class Learner:
         self.session = session
         self.place: npt.NDArray[np.float32] | None = None
         self.guesses: Guesses | None = None
-        self.history: list[Measurement] = []
+        self.history = History(session.folder)
         self.problem = ""
         self.finished: dict[str, Any] | None = None
         self.on_answer: Callable[[], None] = lambda: None
@@ -101,6 +103,7 @@ class Learner:
         self._kill()
         if self._thread.is_alive():
             self._thread.join(10)
+        self.history.close()
 
     def changed(self) -> None:
         """Say that labels have changed."""
@@ -292,14 +295,13 @@ class Learner:
                 self._measure(message, codes[:, 0])
 
     def _measure(self, message: dict[str, Any], first: npt.NDArray[np.int32]) -> None:
-        """Note the fit beside the earlier ones; a fit of as many labels takes the other's place."""
+        """Note the fit beside the earlier ones."""
         if self._sample is None:
             self._sample = np.random.default_rng(0).permutation(len(first))[:SAMPLE]
         measured = Measurement(
             message["labels"], message["accuracy"], message["seconds"], first[self._sample], message["judged"]
         )
-        kept = [other for other in self.history if other.labels != measured.labels]
-        self.history = sorted([*kept, measured], key=lambda other: other.labels)
+        self.history.add(measured)
 
     def _kill(self) -> None:
         process = self._process

@@ -56,7 +56,9 @@ def changed_since_half(history: Sequence[Measurement]) -> tuple[int, float] | No
     if not history:
         return None
     newest = history[-1]
-    earlier = [one for one in history if 2 * one.labels <= newest.labels]
+    # A sample of another size was drawn by another version of this program.
+    same_rows = [one for one in history if one.predicted.shape == newest.predicted.shape]
+    earlier = [one for one in same_rows if 2 * one.labels <= newest.labels]
     if not earlier:
         return None
     return earlier[-1].labels, float((earlier[-1].predicted != newest.predicted).mean())

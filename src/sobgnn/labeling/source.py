@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ from sobgnn.tables import Table
 
 LONGEST_VALUE = 20_000
 LARGEST_SIDE = 1600
-# Data sets whose features are the grey values of square pictures.
+# Data sets whose features are the gray values of square pictures.
 _PICTURES = ("digits", "mnist")
 
 
@@ -104,10 +105,13 @@ class Source:
         return png(np.repeat(np.repeat(grey, 8, axis=0), 8, axis=1) if self.side < 32 else grey), "image/png"
 
 
-def open_source(data: str, label: str | None = None, identity: str | None = None, drop: Sequence[str] = ()) -> Source:
+def open_source(
+    data: str, label: str | None = None, identity: str | None = None, drop: Sequence[str] = (), **options: Any
+) -> Source:
     """Read DATA: a file, a folder of pictures, or a data set by its name.
 
     A column of labels may be missing, empty or have one class. The labels of a data set are not used, only its classes.
+    Options are those of ``tables.read_table``, for files.
     """
     from sobgnn import tables
 
@@ -119,12 +123,12 @@ def open_source(data: str, label: str | None = None, identity: str | None = None
     path = Path(data)
     tables.check_readable(path)
     try:
-        table = tables.read_table(path, label, identity, drop, need_labels=False)
+        table = tables.read_table(path, label, identity, drop, need_labels=False, **options)
     except ValueError as error:
         if label is None or not str(error).startswith("--label names"):
             raise
         # The column is to be made: its name is all that is known of it.
-        table = tables.read_table(path, None, identity, drop, need_labels=False)
+        table = tables.read_table(path, None, identity, drop, need_labels=False, **options)
     content = path.read_bytes() if path.is_file() else b""
     return Source(tables.file_stem(path), table, _fingerprint(content, table))
 
@@ -151,7 +155,7 @@ def _read_picture(path: Path) -> tuple[bytes, str] | None:
 
 
 def png(grey: npt.NDArray[np.uint8]) -> bytes:
-    """A grey picture [height, width] as PNG."""
+    """A gray picture [height, width] as PNG."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

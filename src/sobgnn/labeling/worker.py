@@ -141,7 +141,7 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
         try:
             if request["do"] == "open":
                 asked = (request["data"], request["label"], request["identity"], request["drop"])
-                model = Model(open_source(*asked), request["settings"])
+                model = Model(open_source(*asked, **request["reading"]), request["settings"])
                 answer({"what": "ready"})
                 # Beside the first suggestions: the map of many points takes longer than they do.
                 threading.Thread(target=send_map, args=(model,), daemon=True).start()

@@ -42,7 +42,7 @@ class SobolevConv(nn.Module):
         epsilon: Weight of self-loops, at least 0. Used when operators are built here from edges.
         combine: ``"linear"`` sums the filters with learned scalars μ (the paper); ``"concat"`` puts a linear map
             on their concatenation.
-        self_branch: Add ρ = 0, the graph-free filter σ(H W_0 + b_0).
+        self_branch: Add ρ = 0, the graph-free filter :math:`\sigma(H W_0 + b_0)`.
         activation: Apply σ. Off for a last layer, whose outputs are logits.
         learn_epsilon: Learn ε, which starts at ``epsilon`` > 0. Operators are then built here, from edges or a graph.
         normalize: ``"sym"``, the paper's, for symmetric graphs; ``"row"`` for directed ones and for edges between two

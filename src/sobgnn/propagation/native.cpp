@@ -5,7 +5,7 @@
 //
 // x[j] is one row for all orders (expand) or one row per order (reduce, each). For every row
 //   1. the coefficients of its entries go to a small buffer;
-//   2. each block of columns is summed over the entries with all accumulators in registers. Where neighbours lie
+//   2. each block of columns is summed over the entries with all accumulators in registers. Where neighbors lie
 //      far apart, the rows that the entries after next read are meanwhile called into the cache.
 // A row is summed by one thread in the order of its entries, so the number of threads does not change a bit.
 // Sums run over at most `chunk` entries before they join the total: hubs lose no accuracy to their length.
@@ -485,7 +485,7 @@ TARGET __attribute__((noinline)) void coefficients(const Problem<T> &p, int64_t 
       _mm512_store_si512(position + e, _mm512_mul_epu32(low, step));
       _mm512_store_si512(position + e + 8, _mm512_mul_epu32(high, step));
       const __m512i at = _mm512_mullo_epi32(j, row_length);
-      // Two neighbouring columns of the scales for the price of one: a gather costs by the element.
+      // Two neighboring columns of the scales for the price of one: a gather costs by the element.
       const auto pair = [&](int64_t column, __m512 &even, __m512 &odd) TARGET ALWAYS {
         const __m512d none = _mm512_setzero_pd();
         const float *const from = scale_in + column;

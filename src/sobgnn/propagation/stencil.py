@@ -19,7 +19,7 @@ class Stencil(NamedTuple):
 
     All tensors live on one device. The pattern is trusted: sizes and types are checked at each call, but an
     index outside [0, C), an ``indptr`` that does not end at E or a row whose indices do not ascend is undefined
-    behaviour, as reading E indices to check them would cost as much as the work itself.
+    behavior, as reading E indices to check them would cost as much as the work itself.
 
     Attributes:
         indptr: [R + 1] int64. CSR, rows are outputs.

@@ -1,6 +1,6 @@
 """The fused kernel for CUDA, in Triton.
 
-One program (a warp) sums a few neighbouring rows for one block of columns. It walks their entries in tiles [rows,
+One program (a warp) sums a few neighboring rows for one block of columns. It walks their entries in tiles [rows,
 entries, columns]: each entry's coefficients are made once, by one thread, and handed to those that gather its columns;
 a thread then sums its own entries, so that the loop holds no other exchange between threads.
 

@@ -1,6 +1,7 @@
 """Files and frames to features and labels by written rules, and predictions to CSV."""
 
-from sobgnn.tables.encoder import Block, TableEncoder
+from sobgnn.tables.blocks import Block
+from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.encoding import Encoding
 from sobgnn.tables.files import batches, check_readable, file_stem, is_file_name, read_table
 from sobgnn.tables.predictions import write_predictions

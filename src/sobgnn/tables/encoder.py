@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +16,13 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from sobgnn.runtime.arrays import load_arrays, save_arrays
 from sobgnn.runtime.files import write_text
-from sobgnn.tables.categories import CategoryColumn, SetColumn
-from sobgnn.tables.columns import Arrays, Column, distinct_names, is_text, listed, text_values
+from sobgnn.tables.blocks import block_arrays, blocks_from_json, blocks_to_json, fit_blocks, is_heavy
+from sobgnn.tables.columns import Arrays, distinct_names, is_text, listed, text_values
 from sobgnn.tables.conversion import as_frame
-from sobgnn.tables.dates import DateColumn
-from sobgnn.tables.kinds import Choice, Rules, choose_column
-from sobgnn.tables.numbers import NumberColumn, find_format
+from sobgnn.tables.kinds import Rules, choose_column
+from sobgnn.tables.notes import column_notes
+from sobgnn.tables.numbers import find_format
 from sobgnn.tables.pictures import PictureColumn
-from sobgnn.tables.text import ModelColumn, TextColumn
-from sobgnn.tables.vectors import VectorColumn
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,45 +31,6 @@ FORMAT = 1
 _ROWS_AT_ONCE = 32_768
 # From this many features the result is sparse, where most of them are one-hot.
 _WIDE = 1000
-_KINDS: dict[str, Any] = {
-    kind.kind: kind
-    for kind in (
-        NumberColumn,
-        DateColumn,
-        CategoryColumn,
-        SetColumn,
-        TextColumn,
-        ModelColumn,
-        VectorColumn,
-        PictureColumn,
-    )
-}
-# Total variance of a column's features, by what it is; a number has 1. Measured, see TableEncoder.
-_WEIGHT = {"text": 10.0, "text model": 10.0, "vectors": 10.0, "pictures": 10.0}
-
-
-@dataclass(frozen=True)
-class Block:
-    """Neighboring features that came from one column.
-
-    Args:
-        column: The fitted column.
-        outcome: ``number``, ``date``, ``categories``, ``set``, ``text``, ``short text``, ``text model`` or ``vectors``.
-        start: First feature.
-        stop: One past the last feature.
-        factor: What the column's features are multiplied with.
-    """
-
-    column: Column
-    outcome: str
-    start: int
-    stop: int
-    factor: float
-
-    @property
-    def name(self) -> str:
-        """The column's name."""
-        return self.column.name
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -193,7 +152,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def has_text(self) -> bool:
         """Whether some block's directions matter more than its columns: text and vectors."""
-        return any(block.outcome in _WEIGHT for block in self.blocks_)
+        return any(is_heavy(block) for block in self.blocks_)
 
     @property
     def suggested_scale(self) -> str:
@@ -209,15 +168,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             "outcomes": self.outcomes_,
             "notes": self.notes_,
             "sparse": self._sparse_output(),
-            "blocks": [
-                {"kind": b.column.kind, "outcome": b.outcome, "factor": b.factor, "column": b.column.to_json()}
-                for b in self.blocks_
-            ],
+            "blocks": blocks_to_json(self.blocks_),
         }
 
     def arrays(self) -> Arrays:
         """Arrays of all columns, by ``<number of the block>.<name>``."""
-        return {f"{i}.{name}": part for i, b in enumerate(self.blocks_) for name, part in b.column.arrays().items()}
+        return block_arrays(self.blocks_)
 
     @classmethod
     def from_parts(cls, content: Any, arrays: Arrays) -> TableEncoder:
@@ -232,13 +188,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             made.feature_names_in_, made.n_features_in_ = np.array(names, dtype=object), len(names)
             made.outcomes_ = {str(k): str(v) for k, v in content["outcomes"].items()}
             made.notes_ = [str(note) for note in content["notes"]]
-            made.blocks_ = []
-            for number, entry in enumerate(content["blocks"]):
-                own = {k.split(".", 1)[1]: v for k, v in arrays.items() if k.split(".", 1)[0] == str(number)}
-                column = _KINDS[entry["kind"]].restore(entry["column"], own)
-                start = made.n_features_out_
-                stop = start + len(column.feature_names())
-                made.blocks_.append(Block(column, str(entry["outcome"]), start, stop, float(entry["factor"])))
+            made.blocks_ = blocks_from_json(content["blocks"], arrays)
             # A row of blanks goes through every column, and so through everything that a damaged file could break.
             blank = pl.DataFrame({b.name: pl.Series([None, "x1"], dtype=pl.String) for b in made.blocks_})
             on_disk = any(b.column.kind == "text model" or getattr(b.column, "model", None) for b in made.blocks_)
@@ -308,16 +258,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.feature_names_in_ = np.array(frame.columns, dtype=object)
         self.n_features_in_ = frame.width
         self.outcomes_ = {name: choice.outcome for name, choice in choices.items()}
-        self.notes_ = _notes(choices)
-        self.blocks_: list[Block] = []
-        sample = frame[np.linspace(0, frame.height - 1, min(frame.height, 10_000)).astype(np.int64)]
-        for name, choice in choices.items():
-            if choice.column is None:
-                continue
-            start = self.n_features_out_
-            stop = start + len(choice.column.feature_names())
-            factor = _factor(choice.column, sample[name], _WEIGHT.get(choice.outcome, 1.0))
-            self.blocks_.append(Block(choice.column, choice.outcome, start, stop, factor))
+        self.notes_ = column_notes(choices)
+        self.blocks_ = fit_blocks(frame, choices)
 
     def _sparse_output(self) -> bool:
         if self.sparse != "auto":
@@ -351,48 +293,3 @@ def _with_blank_fields(frame: pl.DataFrame, missing: list[str]) -> tuple[pl.Data
     fields = [name for name in missing if "." in name and name.split(".")[0] in tops]
     blank = [pl.Series(name, [None] * frame.height, dtype=pl.String) for name in fields]
     return frame.with_columns(blank), [name for name in missing if name not in fields]
-
-
-def _factor(column: Column, sample: pl.Series, weight: float) -> float:
-    """What brings the total variance of the column's features to its weight."""
-    held = column.encode(sample)
-    held = held.toarray() if sp.issparse(held) else held
-    variance = float(held.astype(np.float64).var(axis=0).sum())
-    factor = np.sqrt(weight / variance) if variance > 1e-30 else 1.0
-    return float(factor)
-
-
-def _notes(choices: dict[str, Choice]) -> list[str]:
-    by: dict[str, list[str]] = {}
-    for name, choice in choices.items():
-        by.setdefault(choice.outcome, []).append(name)
-    widths = {n: len(c.column.feature_names()) for n, c in choices.items() if c.column is not None}
-    sized = {outcome: [f"{name} ({widths.get(name, 0)})" for name in names] for outcome, names in by.items()}
-    notes = []
-    for outcome, words in (
-        ("text", "Text, by its words"),
-        ("short text", "Short text, by its characters"),
-        ("text model", "Text, by the model"),
-        ("date", "Dates"),
-        ("categories", "One-hot encoded"),
-        ("set", "Lists of values, one feature each"),
-        ("vectors", "Vectors"),
-        ("pictures", "Pictures"),
-    ):
-        if outcome in by:
-            notes.append(f"{words}: {listed(sized[outcome])}.")
-    if "id" in by:
-        notes.append(f"Left out, ids (each row has its own): {listed(by['id'])}.")
-    same = [name for outcome in ("constant", "empty") for name in by.get(outcome, [])]
-    if same:
-        notes.append(f"Left out, constant or empty: {listed(same)}.")
-    for outcome in ("bytes", "vectors of different lengths", "lists of other things"):
-        if outcome in by:
-            notes.append(f"Left out, {outcome}: {listed(by[outcome])}.")
-    filled = [f"{name} ({choice.blank:,})" for name, choice in choices.items() if choice.blank and choice.column]
-    if filled:
-        notes.append(f"Missing values filled with the column's median: {listed(filled)}.")
-    for name, choice in choices.items():
-        if choice.said:
-            notes.append(f"Column {listed([name])}: {'; '.join(choice.said)}.")
-    return notes

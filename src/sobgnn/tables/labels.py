@@ -22,7 +22,7 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
     """Codes [N] with -1 for unlabeled rows, the classes they stand for, and notes.
 
     Whole numbers stay numbers, anything else is text: where one label is written 007, all are text. Blank cells are
-    unlabelled, and so is -1 among whole numbers, unless only one other class would be left (-1 and 1 are then the two
+    unlabeled, and so is -1 among whole numbers, unless only one other class would be left (-1 and 1 are then the two
     classes) or there are other negative numbers (-2, -1, 0, ... are then all classes).
     """
     import polars as pl
@@ -56,7 +56,7 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
         others = [value for value in distinct if value != -1]
         if len(others) < len(distinct):
             if len(others) > 1 and others[0] >= 0:
-                notes.append(f"Rows with label -1 count as unlabelled: {(keys == -1).sum():,}.")
+                notes.append(f"Rows with label -1 count as unlabeled: {(keys == -1).sum():,}.")
                 keys, distinct = keys.replace(-1, None), others
             else:
                 distinct = [str(value) for value in distinct]

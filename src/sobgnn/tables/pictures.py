@@ -14,6 +14,7 @@ from sobgnn.tables.columns import Arrays, is_text, text_values
 
 if TYPE_CHECKING:
     import polars as pl
+    from PIL.Image import Image
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 UNLABELLED = ("unlabelled", "unlabeled", "unknown", "unsorted")
@@ -217,8 +218,11 @@ def _by_model(paths: Sequence[Path | None], model: Any) -> tuple[npt.NDArray[np.
     return np.concatenate(parts), broken
 
 
-def _read(path: Path | None, side: int) -> npt.NDArray[np.float32] | None:
-    """RGB in [0, 1], [side, side, 3]; ``None`` where there is no picture."""
+def open_picture(path: str | Path | None, side: int) -> Image | None:
+    """The picture upright and in RGB, at least about ``side`` pixels wide and high where it has as many.
+
+    ``None`` where there is no picture that can be read.
+    """
     import warnings
 
     from PIL import Image, ImageOps
@@ -235,11 +239,20 @@ def _read(path: Path | None, side: int) -> npt.NDArray[np.float32] | None:
                     values = np.asarray(upright, np.float32)
                     top = float(values.max()) or 1.0
                     upright = Image.fromarray((255 * np.clip(values / top, 0, 1)).astype(np.uint8))
-                small = upright.convert("RGBA" if "transparency" in upright.info else "RGB").convert("RGB")
-                pixels = np.asarray(small.resize((side, side), Image.Resampling.BOX), np.float32)
-                return np.asarray(pixels / 255, dtype=np.float32)
+                return upright.convert("RGBA" if "transparency" in upright.info else "RGB").convert("RGB")
     except Exception:  # a damaged picture makes Pillow raise anything
         return None
+
+
+def _read(path: Path | None, side: int) -> npt.NDArray[np.float32] | None:
+    """RGB in [0, 1], [side, side, 3]; ``None`` where there is no picture."""
+    from PIL.Image import Resampling
+
+    opened = open_picture(path, side)
+    if opened is None:
+        return None
+    pixels = np.asarray(opened.resize((side, side), Resampling.BOX), np.float32)
+    return np.asarray(pixels / 255, dtype=np.float32)
 
 
 def _is_file(path: Path) -> bool:

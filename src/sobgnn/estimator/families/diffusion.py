@@ -21,7 +21,7 @@ STRENGTH = 0.98
 class DiffusedLabels:
     r"""Labels spread over the strongest edges of a graph: label propagation with the labels clamped.
 
-    .. math:: P \leftarrow (1 - a) Y + a D^{-1/2} A D^{-1/2} P, \qquad P_i = Y_i \text{ at labelled points}
+    .. math:: P \leftarrow (1 - a) Y + a D^{-1/2} A D^{-1/2} P, \qquad P_i = Y_i \text{ at labeled points}
 
     with Y one row per label and zeros elsewhere, and a = 0.98.
     """

@@ -6,44 +6,28 @@ import torch
 from torch import Tensor
 
 from sobgnn.propagation import native
-from sobgnn.propagation.attention.registration import SLOPE, EdgePattern, Terms
+from sobgnn.propagation.attention.terms import SLOPE, EdgePattern, Gradients, Outputs, Terms
 
 
-def forward(edges: EdgePattern, kind: int, terms: Terms) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums [R, H, c], mean weights [R, H] and the logarithms of the softmax's sums [R, H]."""
-    value = terms.value
-    rows, (_, heads, channels) = len(edges.indptr) - 1, value.shape
-    out = value.new_empty(rows, heads, channels)
-    moment, log_sum = value.new_empty(rows, heads), value.new_empty(rows, heads)
-    native.call(
-        "sobgnn_attend", value.dtype, (*edges[:3], *terms, out, moment, log_sum), rows, heads, channels, kind, SLOPE
-    )
-    return out, moment, log_sum
+def forward(edges: EdgePattern, kind: int, terms: Terms) -> Outputs:
+    """Sums, mean weights and the logarithms of the softmax's sums."""
+    _, heads, channels = terms.value.shape
+    found = Outputs.empty(edges, terms)
+    size = (len(found.out), heads, channels, kind, SLOPE)
+    native.call("sobgnn_attend", terms.value.dtype, (*edges[:3], *terms, *found), *size)
+    return found
 
 
 def backward(
-    edges: EdgePattern,
-    kind: int,
-    terms: Terms,
-    out: Tensor,
-    moment: Tensor,
-    log_sum: Tensor,
-    to_out: Tensor,
-    to_moment: Tensor,
-) -> tuple[Tensor | None, ...]:
-    """Gradients of the terms, in their order."""
-    rows, (nodes, heads, channels) = len(edges.indptr) - 1, terms.value.shape
+    edges: EdgePattern, kind: int, terms: Terms, found: Outputs, to_out: Tensor, to_moment: Tensor
+) -> Gradients:
+    """Gradients of the terms from those of the sums and of the mean weights."""
+    nodes, heads, channels = terms.value.shape
     dtype, size = terms.value.dtype, (heads, channels, kind, SLOPE)
-    average = torch.empty_like(moment)
-    to_query, to_key, to_target, to_source, _, to_value = (
-        None if term is None else torch.empty_like(term) for term in terms
-    )
-    # Each row's part of the edge factor's gradient; torch adds up the rows.
-    to_edge = None if terms.edge is None else torch.empty_like(moment)
-    saved: tuple[Tensor, ...] = (out, moment, log_sum, to_out, to_moment, average)
-    gradients = (to_query, to_target, to_edge)
-    native.call("sobgnn_attend_rows", dtype, (*edges[:3], *terms, *saved, *gradients), rows, *size)
-    saved = (log_sum, to_out, to_moment, average)
-    gradients = (to_key, to_source, to_value)
-    native.call("sobgnn_attend_nodes", dtype, (*edges[3:], *terms, *saved, *gradients), nodes, *size)
-    return to_query, to_key, to_target, to_source, None if to_edge is None else to_edge.sum(dim=0), to_value
+    to = Gradients.empty(terms)
+    average = torch.empty_like(found.moment)
+    rows = (*edges[:3], *terms, *found, to_out, to_moment, average, to.query, to.target, to.edge)
+    native.call("sobgnn_attend_rows", dtype, rows, len(found.out), *size)
+    columns = (*edges[3:], *terms, found.log_sum, to_out, to_moment, average, to.key, to.source, to.value)
+    native.call("sobgnn_attend_nodes", dtype, columns, nodes, *size)
+    return to.summed()

@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sobgnn.propagation.attention.registration import ADDITIVE, GATED, SLOPE, EdgePattern, Terms
+from sobgnn.propagation.attention.terms import ADDITIVE, GATED, SLOPE, EdgePattern, Gradients, Outputs, Terms
 
 
-def forward(edges: EdgePattern, kind: int, terms: Terms) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums [R, H, c], mean weights [R, H] and the logarithms of the softmax's sums [R, H]."""
+def forward(edges: EdgePattern, kind: int, terms: Terms) -> Outputs:
+    """Sums, mean weights and the logarithms of the softmax's sums."""
     rows, (_, heads, _) = len(edges.indptr) - 1, terms.value.shape
     targets, sources = _ends(edges)
     score = _scores(edges, kind, terms)[0]
@@ -21,26 +21,19 @@ def forward(edges: EdgePattern, kind: int, terms: Terms) -> tuple[Tensor, Tensor
     shares = powers / total[targets]
     out = _weighted(rows, targets, shares, terms.value, sources)
     moment = score.new_zeros(rows, heads).index_add_(0, targets, shares * _weight(edges, shares))
-    return out, moment, highest + total.log()
+    return Outputs(out, moment, highest + total.log())
 
 
 def backward(
-    edges: EdgePattern,
-    kind: int,
-    terms: Terms,
-    out: Tensor,
-    moment: Tensor,
-    log_sum: Tensor,
-    to_out: Tensor,
-    to_moment: Tensor,
-) -> tuple[Tensor | None, ...]:
-    """Gradients of the terms, in their order."""
+    edges: EdgePattern, kind: int, terms: Terms, found: Outputs, to_out: Tensor, to_moment: Tensor
+) -> Gradients:
+    """Gradients of the terms from those of the sums and of the mean weights."""
     rows, (nodes, _, channels) = len(edges.indptr) - 1, terms.value.shape
     targets, sources = _ends(edges)
     score, inner, product = _scores(edges, kind, terms)
     weight = _weight(edges, score)
-    shares = (score - log_sum[targets]).exp()
-    mean = (to_out * out).sum(dim=2) + to_moment * moment
+    shares = (score - found.log_sum[targets]).exp()
+    mean = (to_out * found.out).sum(dim=2) + to_moment * found.moment
     to_share = _products(to_out, targets, terms.value, sources) + to_moment[targets] * weight
     to_score = shares * (to_share - mean[targets])
     to_value = _weighted(nodes, sources, shares, to_out, targets)
@@ -54,11 +47,11 @@ def backward(
         to_score = to_score / channels**0.5
         to_query = _weighted(rows, targets, to_score, terms.key, sources)
         to_key = _weighted(nodes, sources, to_score, terms.query, targets)
-        return to_query, to_key, sums(rows, targets, to_score * weight), None, None, to_value
+        return Gradients(to_query, to_key, sums(rows, targets, to_score * weight), None, None, to_value)
     to_inner = torch.where(inner > 0, to_score, SLOPE * to_score)
     if kind == ADDITIVE:
         ends = sums(rows, targets, to_inner), sums(nodes, sources, to_inner)
-        return None, None, *ends, (to_inner * weight).sum(dim=0), to_value
+        return Gradients(None, None, *ends, (to_inner * weight).sum(dim=0), to_value)
     assert product is not None
     assert terms.query is not None
     assert terms.source is not None
@@ -67,7 +60,7 @@ def backward(
     to_query = _weighted(rows, targets, to_product, terms.value, sources)
     to_value += _weighted(nodes, sources, to_product, terms.query, targets)
     to_sum = to_inner * gate
-    return to_query, None, sums(rows, targets, to_sum), sums(nodes, sources, to_sum), None, to_value
+    return Gradients(to_query, None, sums(rows, targets, to_sum), sums(nodes, sources, to_sum), None, to_value)
 
 
 def _scores(edges: EdgePattern, kind: int, terms: Terms) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -23,55 +23,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from sobgnn.propagation import dispatch
+from sobgnn.propagation.attention.terms import ADDITIVE, GATED, SCALED_DOT, EdgePattern, Gradients, Outputs, Terms
 
-ADDITIVE, GATED, SCALED_DOT = 0, 1, 2
-SLOPE = 0.2  # of the leaky ReLU, PyG's default
-
-
-class EdgePattern(NamedTuple):
-    """The edges into R rows from N nodes, sorted by row, and the same edges sorted by node.
-
-    Attributes:
-        indptr: int64 [R + 1].
-        sources: int32 [E], the node that each edge comes from.
-        weight: float32 [E].
-        t_indptr: int64 [N + 1].
-        t_targets: int32 [E], the row that each edge goes to.
-        t_weight: float32 [E].
-    """
-
-    indptr: Tensor
-    sources: Tensor
-    weight: Tensor
-    t_indptr: Tensor
-    t_targets: Tensor
-    t_weight: Tensor
-
-
-class Terms(NamedTuple):
-    """What scores and sums are made of; ``None`` where a kind of score has no such term.
-
-    Attributes:
-        query: [R, H, c].
-        key: [N, H, c].
-        target: t, [R, H].
-        source: u, [N, H].
-        edge: a, [H].
-        value: [N, H, c].
-    """
-
-    query: Tensor | None
-    key: Tensor | None
-    target: Tensor
-    source: Tensor | None
-    edge: Tensor | None
-    value: Tensor
+__all__ = ["EdgePattern", "additive", "gated", "scaled_dot"]
 
 
 def additive(edges: EdgePattern, target: Tensor, source: Tensor, edge: Tensor, value: Tensor) -> Tensor:
@@ -163,25 +123,23 @@ def _contiguous(terms: Terms) -> Terms:
     return Terms(*(None if value is None else value.contiguous() for value in terms))  # type: ignore[arg-type]
 
 
-def _compute(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _compute(*arguments: Any) -> tuple[Tensor, ...]:
     edges, kind, terms, _ = _split(arguments)
-    result: tuple[Tensor, Tensor, Tensor] = _kernels(terms.value).forward(edges, kind, _contiguous(terms))
-    return result
+    found: Outputs = _kernels(terms.value).forward(edges, kind, _contiguous(terms))
+    return tuple(found)
 
 
 def _compute_backward(*arguments: Any) -> tuple[Tensor, ...]:
     edges, kind, terms, rest = _split(arguments)
-    saved = [value.contiguous() for value in rest]
-    gradients = _kernels(terms.value).backward(edges, kind, _contiguous(terms), *saved)
+    *found, to_out, to_moment = (value.contiguous() for value in rest)
+    backward = _kernels(terms.value).backward
+    gradients: Gradients = backward(edges, kind, _contiguous(terms), Outputs(*found), to_out, to_moment)
     return tuple(terms.value.new_empty(0) if value is None else value for value in gradients)
 
 
-def _fake(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _fake(*arguments: Any) -> tuple[Tensor, ...]:
     edges, _, terms, _ = _split(arguments)
-    _, heads, channels = terms.value.shape
-    rows = edges.indptr.shape[0] - 1
-    sums = terms.value.new_empty(rows, heads, channels)
-    return sums, sums.new_empty(rows, heads), sums.new_empty(rows, heads)
+    return tuple(Outputs.empty(edges, terms))
 
 
 def _fake_backward(*arguments: Any) -> tuple[Tensor, ...]:

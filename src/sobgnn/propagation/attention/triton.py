@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from sobgnn.propagation.attention.registration import ADDITIVE, SCALED_DOT, SLOPE, EdgePattern, Terms
+from sobgnn.propagation.attention.terms import ADDITIVE, SCALED_DOT, SLOPE, EdgePattern, Gradients, Outputs, Terms
 
 # Edges whose rows are read at once, and heads × channels of a program: the fastest of those tried on an H200.
 _SMALL, _LARGE = (4, 64), (8, 128)
@@ -128,9 +128,9 @@ def _rows(
     level = tl.load(log_sum + here, mask=known, other=0.0)[None, :]
     gradient = tl.load(to_out + own, mask=inside, other=0.0)
     along = tl.load(to_moment + here, mask=known, other=0.0)
-    centre = tl.sum(gradient * tl.load(out + own, mask=inside, other=0.0), axis=1)
-    centre += along * tl.load(moment + here, mask=known, other=0.0)
-    tl.store(average + here, centre, mask=known)
+    center = tl.sum(gradient * tl.load(out + own, mask=inside, other=0.0), axis=1)
+    center += along * tl.load(moment + here, mask=known, other=0.0)
+    tl.store(average + here, center, mask=known)
     if KIND == 0:
         factor = tl.load(edge + head, mask=known, other=0.0)[None, :]
         edges = tl.zeros([E, B], tl.float32)
@@ -160,7 +160,7 @@ def _rows(
             score, slope, gate = _score(product, t, product, w, scale, KIND, SLOPE)
         share = tl.where(read, tl.exp(score - level), 0.0)
         to_share = tl.sum(gradient[None, :, :] * v, axis=2) + along[None, :] * w
-        inner = share * (to_share - centre[None, :]) * slope
+        inner = share * (to_share - center[None, :]) * slope
         if KIND == 0:
             targets += inner
             edges += inner * w
@@ -216,7 +216,7 @@ def _nodes(
         gradient = tl.load(to_out + place, mask=wide, other=0.0)
         t = tl.load(target + there, mask=read, other=0.0)
         level = tl.load(log_sum + there, mask=read, other=0.0)
-        centre = tl.load(average + there, mask=read, other=0.0)
+        center = tl.load(average + there, mask=read, other=0.0)
         along = tl.load(to_moment + there, mask=read, other=0.0)
         if KIND == 0:
             score, slope, gate = _score(t, t, u, w * factor, scale, KIND, SLOPE)
@@ -229,7 +229,7 @@ def _nodes(
                 score, slope, gate = _score(product, t, product, w, scale, KIND, SLOPE)
         share = tl.where(read, tl.exp(score - level), 0.0)
         to_share = tl.sum(gradient * v, axis=2) + along * w
-        inner = share * (to_share - centre) * slope
+        inner = share * (to_share - center) * slope
         values += share[:, :, None] * gradient
         if KIND == 0:
             sources += inner
@@ -245,50 +245,34 @@ def _nodes(
         tl.store(to_source + here, tl.sum(sources, axis=0), mask=known)
 
 
-def forward(edges: EdgePattern, kind: int, terms: Terms) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums [R, H, c], mean weights [R, H] and the logarithms of the softmax's sums [R, H]."""
-    value = terms.value
-    rows, (_, heads, channels) = len(edges.indptr) - 1, value.shape
-    out = value.new_empty(rows, heads, channels)
-    moment, log_sum = value.new_empty(rows, heads), value.new_empty(rows, heads)
-    if out.numel():
+def forward(edges: EdgePattern, kind: int, terms: Terms) -> Outputs:
+    """Sums, mean weights and the logarithms of the softmax's sums."""
+    found = Outputs.empty(edges, terms)
+    rows, heads, channels = found.out.shape
+    if found.out.numel():
         grid, options = _launch(rows, heads, channels, kind, _SMALL if kind == SCALED_DOT else _LARGE)
-        _forward[grid](*edges[:3], *_given(terms), out, moment, log_sum, heads, channels**-0.5, **options)
-    return out, moment, log_sum
+        _forward[grid](*edges[:3], *_given(terms), *found, heads, channels**-0.5, **options)
+    return found
 
 
 def backward(
-    edges: EdgePattern,
-    kind: int,
-    terms: Terms,
-    out: Tensor,
-    moment: Tensor,
-    log_sum: Tensor,
-    to_out: Tensor,
-    to_moment: Tensor,
-) -> tuple[Tensor | None, ...]:
-    """Gradients of the terms, in their order."""
-    rows, (nodes, heads, channels) = len(edges.indptr) - 1, terms.value.shape
-    average = torch.empty_like(moment)
-    to_query, to_key, to_target, to_source, _, to_value = (
-        None if term is None else torch.empty_like(term) for term in terms
-    )
-    assert to_value is not None
-    # Each row's part of the edge factor's gradient; torch adds up the rows.
-    to_edge = None if terms.edge is None else torch.empty_like(moment)
-    size = (heads, channels**-0.5)
-    tile = _LARGE if kind == ADDITIVE else _SMALL
-    if out.numel():
+    edges: EdgePattern, kind: int, terms: Terms, found: Outputs, to_out: Tensor, to_moment: Tensor
+) -> Gradients:
+    """Gradients of the terms from those of the sums and of the mean weights."""
+    rows, (nodes, heads, channels) = len(found.out), terms.value.shape
+    size, tile = (heads, channels**-0.5), _LARGE if kind == ADDITIVE else _SMALL
+    to = Gradients.empty(terms)
+    average = torch.empty_like(found.moment)
+    if found.out.numel():
         grid, options = _launch(rows, heads, channels, kind, tile)
-        saved: tuple[Tensor, ...] = (out, moment, log_sum, to_out, to_moment, average)
-        gradients = [average if value is None else value for value in (to_query, to_target, to_edge)]
-        _rows[grid](*edges[:3], *_given(terms), *saved, *gradients, *size, **options)
-    if to_value.numel():
+        gradients = [average if value is None else value for value in (to.query, to.target, to.edge)]
+        _rows[grid](*edges[:3], *_given(terms), *found, to_out, to_moment, average, *gradients, *size, **options)
+    if to.value.numel():
         grid, options = _launch(nodes, heads, channels, kind, tile)
-        saved = (log_sum, to_out, to_moment, average)
-        gradients = [average if value is None else value for value in (to_key, to_source, to_value)]
+        saved = (found.log_sum, to_out, to_moment, average)
+        gradients = [average if value is None else value for value in (to.key, to.source, to.value)]
         _nodes[grid](*edges[3:], *_given(terms), *saved, *gradients, *size, **options)
-    return to_query, to_key, to_target, to_source, None if to_edge is None else to_edge.sum(dim=0), to_value
+    return to.summed()
 
 
 def _given(terms: Terms) -> list[Tensor]:

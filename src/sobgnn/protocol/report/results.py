@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from sobgnn.protocol.report import plots, studies, tables
-from sobgnn.protocol.report.summary import summarise
+from sobgnn.protocol.report.summary import summarize
 from sobgnn.protocol.results import read
 from sobgnn.runtime.files import write_text
 
@@ -23,7 +23,7 @@ def write(lines: Path, out: Path, device_minutes: Mapping[str, float] | None = N
     if not lines.exists():
         raise FileNotFoundError(f"There are no results at {lines}. Make some with `python -m sobgnn.protocol table1`.")
     records = list(read(lines))
-    cells = summarise(records)
+    cells = summarize(records)
     if not cells:
         raise ValueError(f"{lines} holds {len(records)} lines and none of a final stage. Let a cell finish first.")
     out.mkdir(parents=True, exist_ok=True)

@@ -56,7 +56,7 @@ class Summary:
         return bootstrap([100 * self.accuracies[seed] for seed in sorted(self.accuracies)])
 
 
-def summarise(records: Iterable[Record]) -> list[Summary]:
+def summarize(records: Iterable[Record]) -> list[Summary]:
     """One summary for each cell that has final seeds, in the order of the lines."""
     cells: dict[CellKey, list[Record]] = {}
     for record in records:

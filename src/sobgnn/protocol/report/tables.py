@@ -165,7 +165,7 @@ def how_made(
     cells: Sequence[Summary], records: Sequence[Record], made_by: Sequence[str], device_minutes: float | None = None
 ) -> list[str]:
     """Commands, machines, software, minutes and pace."""
-    lines = ["## How it was made", "", "Commands (they go on where they were interrupted; `--shard i/n` divides them):"]
+    lines = ["## How it was made", "", "Commands (they resume after an interruption; `--shard i/n` divides them):"]
     lines += ["", "```", *made_by, "python -m sobgnn.protocol report --lines FOLDER --out results", "```", ""]
     rows = []
     for device in dict.fromkeys(record.device for record in records):

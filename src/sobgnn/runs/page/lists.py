@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +10,7 @@ import numpy as np
 from sobgnn.runs.content import picture_path, row_content
 from sobgnn.runs.metrics import suggested_rows
 from sobgnn.runs.page.charts import text
+from sobgnn.runs.page.pictures import address, thumbnail
 from sobgnn.runs.run import Fitted
 
 _SUGGESTED, _SUSPECTS, _MISTAKES = 20, 30, 30
@@ -111,24 +110,8 @@ def _content(table: Any, row: int, importance: Mapping[str, float]) -> str:
     """The row's picture, where it has one, and a few of its columns."""
     cells = row_content(table, row, importance) if table.encoding.named else {}
     said = " ".join(f'<span class="cell"><i>{text(name)}</i> {text(cell)}</span>' for name, cell in cells.items())
-    return _picture(picture_path(table, row)) + said
-
-
-def _picture(path: str | None) -> str:
-    """A small copy of a picture, in the page itself; nothing where it cannot be read."""
-    if path is None:
-        return ""
-    try:
-        from PIL import Image
-
-        with Image.open(path) as picture:
-            small = picture.convert("RGB")
-            small.thumbnail((_PICTURE, _PICTURE))
-        held = io.BytesIO()
-        small.save(held, "JPEG", quality=70)
-    except (OSError, ValueError, ImportError, SyntaxError):  # Pillow's errors for files that are no pictures
-        return ""
-    return f'<img alt="" src="data:image/jpeg;base64,{base64.b64encode(held.getvalue()).decode()}">'
+    picture = thumbnail(picture_path(table, row), _PICTURE)
+    return ("" if picture is None else f'<img alt="" src="{address(picture)}">') + said
 
 
 def _meter(share: float) -> str:

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.runs.content import row_content, row_name
+from sobgnn.runs.content import picture_path, row_content, row_name
 from sobgnn.runs.page.layout import plane_layout
+from sobgnn.runs.page.pictures import sheet
 from sobgnn.runs.run import Fitted
 
 MOST_POINTS = 100_000
-# Points up to which each carries a few words of its row.
-_MOST_TOLD, _WORDS = 5_000, 70
+# Points up to which each carries a few words of its row, and its picture.
+MOST_TOLD, _WORDS = 5_000, 70
 
 
 def map_points(fitted: Fitted) -> dict[str, Any]:
@@ -41,8 +42,10 @@ def map_points(fitted: Fitted) -> dict[str, Any]:
         "classes": [str(name) for name in table.classes],
         "floor": round(1 / max(2, len(table.classes)), 3),
     }
-    if len(rows) <= _MOST_TOLD and table.encoding.named:
+    if len(rows) <= MOST_TOLD and table.encoding.named:
         result["words"] = [_words(table, int(row)) for row in rows]
+    if len(rows) <= MOST_TOLD and table.encoding.pictures is not None:
+        result["pictures"] = sheet([picture_path(table, int(row)) for row in rows])
     return result
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from sobgnn.runs.page import charts, lists
 from sobgnn.runs.page.charts import figure, text
 from sobgnn.runs.page.colors import class_colors
-from sobgnn.runs.page.points import MOST_POINTS, map_points
+from sobgnn.runs.page.points import MOST_POINTS, MOST_TOLD, map_points
 from sobgnn.runs.page.search import search_section
 from sobgnn.runs.page.template import STYLE, fill
 from sobgnn.runs.words import GUESSING, is_guessing, next_steps, quality
@@ -98,7 +98,11 @@ def _map(fitted: Fitted, measured: dict[str, Any]) -> str:
     )
     sampled = f"{MOST_POINTS:,} of {count:,} points, drawn at random. " if count > MOST_POINTS else ""
     hide = "" if grey else " Click a class to hide it."
-    hint = f"{sampled}Drag to move, scroll to zoom, double-click for all.{hide}"
+    seen = ""
+    if fitted.table.encoding.pictures is not None:
+        many = count > MOST_TOLD
+        seen = f" Pictures are shown for up to {MOST_TOLD:,} points." if many else " Point at one to see its picture."
+    hint = f"{sampled}Drag to move, scroll to zoom, double-click for all.{hide}{seen}"
     over = f'<div class="over">{GUESSING}</div>' if grey else ""
     return _section(
         "The points",

@@ -103,6 +103,17 @@ function nearest(event) {
   return [best, a, b, box];
 }
 
+// All pictures are on one sheet; a point's is cut out and enlarged.
+const sheet = points.pictures ? new Image() : null, unseen = new Set(points.pictures ? points.pictures.missing : []);
+if (sheet) sheet.src = points.pictures.image;
+function picture(i) {
+  const {side, columns} = points.pictures, part = document.createElement('canvas');
+  part.width = part.height = 96;
+  const across = (i % columns) * side, down = Math.floor(i / columns) * side;
+  part.getContext('2d').drawImage(sheet, across, down, side, side, 0, 0, 96, 96);
+  return part;
+}
+
 function tell(event) {
   const [i, a, b, box] = nearest(event);
   tip.hidden = i < 0;
@@ -115,6 +126,7 @@ function tell(event) {
     : 'predicted ' + points.classes[predicted[i]] + ', probability ' + (confidence[i] / 255).toFixed(2));
   if (truth[i] !== UNKNOWN && !given[i]) add('div', 'true label ' + points.classes[truth[i]]);
   if (points.words) add('div', points.words[i]);
+  if (sheet && sheet.complete && !unseen.has(i)) tip.append(picture(i));
   tip.style.left = Math.max(0, Math.min(a + 14, box.width - tip.offsetWidth)) + 'px';
   tip.style.top = (b + 16 + tip.offsetHeight > box.height ? Math.max(0, b - tip.offsetHeight - 10) : b + 16) + 'px';
 }

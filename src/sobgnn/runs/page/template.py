@@ -82,7 +82,7 @@ figcaption b { color: var(--ink); font-weight: 600; }
 #tip { position: absolute; pointer-events: none; background: var(--card); border: 1px solid var(--line);
   font-size: 13px; border-radius: 7px; padding: 6px 10px; max-width: 300px; box-shadow: 0 2px 8px var(--shade);
   overflow-wrap: anywhere; }
-#tip b { font-weight: 600; } #tip div { color: var(--soft); }
+#tip b { font-weight: 600; } #tip div { color: var(--soft); } #tip canvas { display: block; border-radius: 4px; }
 .over { position: absolute; inset: 0; display: flex; align-items: center; justify-content: center; pointer-events: none;
   font-size: clamp(22px, 5vw, 44px); font-weight: 600; color: var(--bad); text-align: center;
   text-shadow: 0 0 6px var(--card), 0 0 12px var(--card); }

@@ -1,0 +1,70 @@
+"""Many independent cases in parallel processes, within a time limit: what benchmarks of thousands of fits share."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+import warnings
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def load_set(path: str | Path, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """At most ``rows`` rows of an npz file with X [N, F] and y [N], the same ones each time; y as codes from 0."""
+    with np.load(path) as data:
+        X, y = data["X"], data["y"]
+    kept = np.random.default_rng(0).permutation(np.flatnonzero(y >= 0))[:rows]
+    return X[kept].astype(np.float64), np.unique(y[kept], return_inverse=True)[1]
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a JSON lines file; a last one that was cut off is left out."""
+    if path.exists():
+        for line in path.read_text().splitlines():
+            if line.endswith("}"):
+                yield json.loads(line)
+
+
+def run_cases(
+    measure: Callable[[Any], Any], cases: Sequence[Hashable], jobs: int | None, limit: float
+) -> Iterator[tuple[Any, Any]]:
+    """Each case with what ``measure`` returned for it, as they finish, until ``limit`` seconds are over.
+
+    A case that raises comes with its exception. Every process computes with one thread.
+    """
+    end = time.monotonic() + limit
+    os.environ["OMP_NUM_THREADS"] = "1"  # read by the processes when they import torch
+    with multiprocessing.get_context("spawn").Pool(jobs or os.cpu_count(), _start) as pool:
+        results = pool.imap_unordered(_Guarded(measure), cases)
+        for done in range(len(cases)):
+            try:
+                yield results.next(max(0.0, end - time.monotonic()))
+            except multiprocessing.TimeoutError:
+                print(f"Time is up after {done} of {len(cases)} cases; the next call measures the others.", flush=True)
+                pool.terminate()
+                return
+
+
+def _start() -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+
+
+class _Guarded:
+    """One case that fails must not end the others."""
+
+    def __init__(self, measure: Callable[[Any], Any]) -> None:
+        self.measure = measure
+
+    def __call__(self, case: Any) -> tuple[Any, Any]:
+        try:
+            return case, self.measure(case)
+        except Exception as error:
+            return case, error

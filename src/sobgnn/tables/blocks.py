@@ -1,0 +1,116 @@
+"""Blocks of features: one per column, each scaled to its weight; as plain values, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sobgnn.tables.categories import CategoryColumn, SetColumn
+from sobgnn.tables.columns import Arrays, Column
+from sobgnn.tables.dates import DateColumn
+from sobgnn.tables.kinds import Choice
+from sobgnn.tables.numbers import NumberColumn
+from sobgnn.tables.pictures import PictureColumn
+from sobgnn.tables.text import ModelColumn, TextColumn
+from sobgnn.tables.vectors import VectorColumn
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_KINDS: dict[str, Any] = {
+    kind.kind: kind
+    for kind in (
+        NumberColumn,
+        DateColumn,
+        CategoryColumn,
+        SetColumn,
+        TextColumn,
+        ModelColumn,
+        VectorColumn,
+        PictureColumn,
+    )
+}
+# Total variance of a column's features, by what it is; a number has 1. Measured, see TableEncoder.
+_WEIGHT = {"text": 10.0, "text model": 10.0, "vectors": 10.0, "pictures": 10.0}
+# Rows from which the variance of a column's features is taken.
+_SAMPLE = 10_000
+
+
+@dataclass(frozen=True)
+class Block:
+    """Neighboring features that came from one column.
+
+    Args:
+        column: The fitted column.
+        outcome: ``number``, ``date``, ``categories``, ``set``, ``text``, ``short text``, ``text model`` or ``vectors``.
+        start: First feature.
+        stop: One past the last feature.
+        factor: What the column's features are multiplied with.
+    """
+
+    column: Column
+    outcome: str
+    start: int
+    stop: int
+    factor: float
+
+    @property
+    def name(self) -> str:
+        """The column's name."""
+        return self.column.name
+
+
+def fit_blocks(frame: pl.DataFrame, choices: Mapping[str, Choice]) -> list[Block]:
+    """The blocks of all columns that are used, in the order of the table, each scaled to its weight."""
+    sample = frame[np.linspace(0, frame.height - 1, min(frame.height, _SAMPLE)).astype(np.int64)]
+    blocks: list[Block] = []
+    for name, choice in choices.items():
+        if choice.column is not None:
+            factor = _factor(choice.column, sample[name], _WEIGHT.get(choice.outcome, 1.0))
+            blocks.append(_next_block(blocks, choice.column, choice.outcome, factor))
+    return blocks
+
+
+def is_heavy(block: Block) -> bool:
+    """Whether a block's directions matter more than its columns: text, vectors and pictures."""
+    return block.outcome in _WEIGHT
+
+
+def blocks_to_json(blocks: Sequence[Block]) -> list[dict[str, Any]]:
+    """Plain values; :func:`block_arrays` holds the rest."""
+    return [
+        {"kind": b.column.kind, "outcome": b.outcome, "factor": b.factor, "column": b.column.to_json()} for b in blocks
+    ]
+
+
+def block_arrays(blocks: Sequence[Block]) -> Arrays:
+    """Arrays of all columns, by ``<number of the block>.<name>``."""
+    return {f"{i}.{name}": part for i, b in enumerate(blocks) for name, part in b.column.arrays().items()}
+
+
+def blocks_from_json(content: Any, arrays: Arrays) -> list[Block]:
+    """The blocks that :func:`blocks_to_json` and :func:`block_arrays` took apart."""
+    blocks: list[Block] = []
+    for number, entry in enumerate(content):
+        own = {k.split(".", 1)[1]: v for k, v in arrays.items() if k.split(".", 1)[0] == str(number)}
+        column = _KINDS[entry["kind"]].restore(entry["column"], own)
+        blocks.append(_next_block(blocks, column, str(entry["outcome"]), float(entry["factor"])))
+    return blocks
+
+
+def _next_block(blocks: Sequence[Block], column: Column, outcome: str, factor: float) -> Block:
+    start = blocks[-1].stop if blocks else 0
+    return Block(column, outcome, start, start + len(column.feature_names()), factor)
+
+
+def _factor(column: Column, sample: pl.Series, weight: float) -> float:
+    """What brings the total variance of the column's features to its weight."""
+    held = column.encode(sample)
+    held = held.toarray() if sp.issparse(held) else held
+    variance = float(held.astype(np.float64).var(axis=0).sum())
+    factor = np.sqrt(weight / variance) if variance > 1e-30 else 1.0
+    return float(factor)

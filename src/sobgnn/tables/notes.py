@@ -1,0 +1,43 @@
+"""Sentences about a table's columns: how each was read, and what was left out."""
+
+from __future__ import annotations
+
+from sobgnn.tables.columns import listed
+from sobgnn.tables.kinds import Choice
+
+
+def column_notes(choices: dict[str, Choice]) -> list[str]:
+    """One sentence for each thing that a reader may not expect, from the choice made for each column by its name."""
+    by: dict[str, list[str]] = {}
+    for name, choice in choices.items():
+        by.setdefault(choice.outcome, []).append(name)
+    widths = {n: len(c.column.feature_names()) for n, c in choices.items() if c.column is not None}
+    sized = {outcome: [f"{name} ({widths.get(name, 0)})" for name in names] for outcome, names in by.items()}
+    notes = []
+    for outcome, words in (
+        ("text", "Text, by its words"),
+        ("short text", "Short text, by its characters"),
+        ("text model", "Text, by the model"),
+        ("date", "Dates"),
+        ("categories", "One-hot encoded"),
+        ("set", "Lists of values, one feature each"),
+        ("vectors", "Vectors"),
+        ("pictures", "Pictures"),
+    ):
+        if outcome in by:
+            notes.append(f"{words}: {listed(sized[outcome])}.")
+    if "id" in by:
+        notes.append(f"Left out, ids (each row has its own): {listed(by['id'])}.")
+    same = [name for outcome in ("constant", "empty") for name in by.get(outcome, [])]
+    if same:
+        notes.append(f"Left out, constant or empty: {listed(same)}.")
+    for outcome in ("bytes", "vectors of different lengths", "lists of other things"):
+        if outcome in by:
+            notes.append(f"Left out, {outcome}: {listed(by[outcome])}.")
+    filled = [f"{name} ({choice.blank:,})" for name, choice in choices.items() if choice.blank and choice.column]
+    if filled:
+        notes.append(f"Missing values filled with the column's median: {listed(filled)}.")
+    for name, choice in choices.items():
+        if choice.said:
+            notes.append(f"Column {listed([name])}: {'; '.join(choice.said)}.")
+    return notes

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from sobgnn.runtime.files import atomic_file, atomic_folder, write_text
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What is put on the disk, as inode numbers, and "rename", in the order in which it happens."""
+    log: list[int | str] = []
+    fsync, replace, rename = os.fsync, os.replace, os.rename
+
+    def logged_fsync(handle):
+        log.append(os.fstat(handle).st_ino)
+        fsync(handle)
+
+    def logged(move):
+        def call(*places):
+            log.append("rename")
+            move(*places)
+
+        return call
+
+    monkeypatch.setattr(os, "fsync", logged_fsync)
+    monkeypatch.setattr(os, "replace", logged(replace))
+    monkeypatch.setattr(os, "rename", logged(rename))
+    return log
+
+
+def inode(path: Path) -> int:
+    return path.stat().st_ino
+
+
+def test_a_file_is_on_the_disk_before_it_gets_its_name_and_its_name_after(tmp_path, calls):
+    write_text(tmp_path / "a.txt", "naïve\n")
+    assert calls == [inode(tmp_path / "a.txt"), "rename", inode(tmp_path)]
+    assert (tmp_path / "a.txt").read_bytes() == "naïve\n".encode()
+
+
+def test_a_folder_and_its_files_are_on_the_disk_before_it_gets_its_name(tmp_path, calls):
+    with atomic_folder(tmp_path / "run") as place:
+        (place / "inner").mkdir()
+        (place / "inner/a").write_text("x")
+    renamed = calls.index("rename")
+    assert set(calls[:renamed]) == {inode(path) for path in [tmp_path / "run", *(tmp_path / "run").rglob("*")]}
+    assert calls[renamed + 1 :] == [inode(tmp_path)]
+
+
+def test_a_file_that_fails_leaves_the_old_one_and_nothing_beside_it(tmp_path):
+    write_text(tmp_path / "a.txt", "old")
+
+    def fail_midway():
+        with atomic_file(tmp_path / "a.txt") as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail_midway()
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+    assert (tmp_path / "a.txt").read_text() == "old"
+
+
+def test_a_folder_appears_whole_or_not_at_all_and_so_do_the_parents_it_needed(tmp_path):
+    def fail_midway():
+        with atomic_folder(tmp_path / "a/b/run") as place:
+            (place / "half").write_text("x")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail_midway()
+    assert list(tmp_path.iterdir()) == []
+    with atomic_folder(tmp_path / "a/b/run") as place:
+        (place / "whole").write_text("x")
+        assert not (tmp_path / "a/b/run").exists()
+    assert [path.name for path in (tmp_path / "a/b").rglob("*")] == ["run", "whole"]
+
+
+def test_a_folder_is_replaced_only_where_that_is_asked_for(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "old").write_text("x")
+    with pytest.raises(ValueError, match="already there"), atomic_folder(folder):
+        pass
+    with atomic_folder(folder, replace=True) as place:
+        (place / "new").write_text("x")
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["run", "run/new"]
+
+
+def test_permissions_are_those_of_any_new_file_and_folder(tmp_path):
+    (tmp_path / "plain.txt").touch()
+    (tmp_path / "plain").mkdir()
+    write_text(tmp_path / "a.txt", "")
+    with atomic_folder(tmp_path / "run"):
+        pass
+    assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "plain.txt").stat().st_mode
+    assert (tmp_path / "run").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_folder_cannot_be_written_as_a_file(tmp_path):
+    with pytest.raises(ValueError, match="is a folder"):
+        write_text(tmp_path, "x")

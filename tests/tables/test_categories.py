@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from sobgnn.tables.categories import CategoryColumn, SetColumn, find_sets
+
+
+def column(*counts: tuple[str | None, int]) -> pl.Series:
+    return pl.Series("c", [value for value, count in counts for _ in range(count)], dtype=pl.String)
+
+
+def test_each_value_that_is_frequent_enough_has_a_feature_and_the_others_share_one():
+    fitted = CategoryColumn.fit(column(("b", 5), ("a", 3), ("x", 2), ("y", 2)), rare_below=3)
+    assert fitted.feature_names() == ["c=a", "c=b", "c (rare)"]
+    encoded = fitted.encode(pl.Series("c", ["a", "b", "x", "y", "never seen", None])).toarray()
+    assert encoded.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1], [0, 0, 1], [0, 0, 0]]
+
+
+def test_values_in_exactly_as_many_rows_as_the_limit_are_frequent():
+    fitted = CategoryColumn.fit(column(("a", 3), ("b", 3), ("d", 9)), rare_below=3)
+    assert fitted.feature_names() == ["c=a", "c=b", "c=d"]
+    assert fitted.encode(pl.Series("c", ["never seen"])).toarray().tolist() == [[0, 0, 0]]
+
+
+def test_a_single_rare_value_keeps_its_own_feature_and_so_do_all_where_all_are_rare():
+    assert CategoryColumn.fit(column(("a", 9), ("b", 1)), rare_below=3).feature_names() == ["c=a", "c=b"]
+    assert CategoryColumn.fit(column(("a", 1), ("b", 1)), rare_below=3).feature_names() == ["c=a", "c=b"]
+
+
+def test_common_blanks_have_a_feature_and_a_column_of_one_value_is_none():
+    fitted = CategoryColumn.fit(column(("a", 5), ("b", 5), (None, 5)), rare_below=1)
+    assert fitted.feature_names() == ["c=a", "c=b", "c (blank)"]
+    assert fitted.encode(pl.Series("c", [None, "b"], dtype=pl.String)).toarray().tolist() == [[0, 0, 1], [0, 1, 0]]
+    assert CategoryColumn.fit(column(("a", 5)), rare_below=1) is None
+
+
+def test_a_set_counts_each_value_once_and_has_length_one():
+    cells = pl.Series("c", ["a; b", "b", "a;b;a", "", "a; other"] * 4)
+    fitted = SetColumn.fit(cells, ";", rare_below=5)
+    assert fitted.values == ("a", "b")
+    encoded = fitted.encode(pl.Series("c", ["a; b", "b;b", None, "a; z"], dtype=pl.String)).toarray()
+    half = np.sqrt(0.5)
+    expected = [[half, half], [0, 1], [0, 0], [1, 0]]
+    np.testing.assert_allclose(encoded, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("sign", [";", "|", ",", "/"])
+def test_sets_are_found_by_the_sign_between_their_values(sign):
+    cells = pl.Series([f"red{sign}blue", f"blue{sign}green", "red", f"green{sign}red{sign}blue"] * 10)
+    assert find_sets(cells) == sign
+    assert find_sets(pl.Series([f"text {i}{sign} never the same {i}" for i in range(40)])) is None
