@@ -22,6 +22,7 @@ from sobgnn.estimator.problem import NEIGHBORS, Problem, View
 from sobgnn.estimator.settings import Networks
 from sobgnn.estimator.smoothing import Smoothing
 from sobgnn.graphs.graph import Graph
+from sobgnn.neighbors.index import Index
 from sobgnn.runtime.ranks import Ranks
 
 # Fitted values that JSON holds.
@@ -105,6 +106,8 @@ def _pack(predictor: Predictor) -> tuple[dict[str, Any], Arrays]:
         attaching = {name: getattr(how, name) for name in ("k", "metric", "method", "recall", "bandwidth")}
         if how.reach is not None:
             arrays["reach"] = np.asarray(how.reach)
+        if how.index is not None:
+            arrays |= {f"index.{name}": part for name, part in how.index.links.items()}
     arrays |= {"points": _numpy(problem.points), "distributions": predictor.distributions, "ratio": predictor.ratio}
     config = {
         "networks": asdict(problem.networks),
@@ -142,7 +145,11 @@ def _unpack(config: dict[str, Any], arrays: Arrays, device: torch.device) -> Pre
     blend = Blend(tuple(config["blend"]["shares"]), tuple(config["blend"]["temperatures"]))
     _check_blend(blend, float(config["temperature"]), len(config["members"]))
     members = [_member(number, about, tensors, problem) for number, about in enumerate(config["members"])]
-    attaching = None if config["attaching"] is None else Attaching(**config["attaching"], reach=arrays.get("reach"))
+    attaching = None
+    if config["attaching"] is not None:
+        links = _under("index.", arrays)
+        index = Index(links=links) if links else None
+        attaching = Attaching(**config["attaching"], reach=arrays.get("reach"), index=index)
     if (attaching is not None) != (NEIGHBORS in views):
         raise ValueError("its neighbors are missing")
     distributions, ratio = arrays["distributions"], arrays["ratio"]
