@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import threading
 import time
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -55,6 +56,14 @@ def _start() -> None:
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """End this process when the one that started it has ended: a killed pool does not end its processes."""
+    while os.getppid() == parent:
+        time.sleep(2)
+    os._exit(1)
 
 
 class _Guarded:

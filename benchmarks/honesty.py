@@ -83,24 +83,31 @@ def accepted(kept: Any, target: float) -> tuple[float, float]:
     return float(taken.mean()), float(1 - kept["hidden_right"][taken].mean()) if taken.any() else 0.0
 
 
-def report(keep: Path) -> None:
-    """Print what the kept draws say, by number of labels."""
+def report(keep: Path, names: set[str] | None = None) -> None:
+    """Print what the kept draws of some or all data sets say, by number of labels."""
     found: dict[tuple[int, str], list[tuple[str, Any]]] = defaultdict(list)
     for file in sorted(keep.glob("*.npz")):
         name, labels, _, order = file.stem.rsplit(".", 3)
+        if names is not None and name not in names:
+            continue
         with np.load(file) as kept:
             found[int(labels), order].append((name, dict(kept)))
     for (labels, order), draws in sorted(found.items()):
-        verdicts = [(name, judge(kept["codes"].astype(np.int64), kept["oof"]).outcome) for name, kept in draws]
+        verdicts = [(name, judge(kept["codes"].astype(np.int64), kept["oof"]), kept) for name, kept in draws]
         odd = "better" if order == "shuffled" else "guessing"
-        names = [name for name, outcome in verdicts if outcome == odd]
-        counts = {outcome: sum(own == outcome for _, own in verdicts) for outcome in ("guessing", "unknown", "better")}
+        said = [verdict.outcome for _, verdict, _ in verdicts]
+        wrong = [name for name, verdict, _ in verdicts if verdict.outcome == odd]
+        counts = {outcome: said.count(outcome) for outcome in ("guessing", "unknown", "better")}
         print(
             f"labels={labels:<4} order={order:<8} sets={len({name for name, _ in draws})} draws={len(draws):<4} "
             + "  ".join(f"{outcome} {count}" for outcome, count in counts.items())
-            + (f"   {odd}: { {name: names.count(name) for name in sorted(set(names))} }" if names else "")
+            + (f"   {odd}: { {name: wrong.count(name) for name in sorted(set(wrong))} }" if wrong else "")
         )
         if order == "true":
+            for name, verdict, kept in verdicts:
+                if verdict.outcome == odd:
+                    hidden = f"{kept['hidden_right'].mean():.1%} of hidden rows right"
+                    print(f"    {name:<16} p {verdict.p_value:.4f}  {hidden}, largest class {verdict.majority:.1%}")
             for target in TARGETS:
                 report_accepted(labels, target, draws)
 
@@ -138,8 +145,8 @@ def main() -> None:
     asked = parser.parse_args()
     asked.keep.mkdir(parents=True, exist_ok=True)
     print(__doc__.splitlines()[0])
+    names = set(asked.names.split(",")) if asked.names else None
     if asked.sets:
-        names = set(asked.names.split(",")) if asked.names else None
         draws = [
             Draw(str(path), int(labels), seed, order, str(asked.keep))
             for seed in range(asked.first, asked.first + asked.draws)
@@ -151,7 +158,7 @@ def main() -> None:
         for draw, said in run_cases(fit, [draw for draw in draws if not draw.file.exists()], asked.jobs, asked.limit):
             if said != "kept":
                 print(f"{draw.file.stem}: {said!r}", flush=True)
-    report(asked.keep)
+    report(asked.keep, names)
 
 
 if __name__ == "__main__":

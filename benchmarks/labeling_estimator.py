@@ -142,8 +142,8 @@ def main() -> None:
     cases = [
         (str(asked.sets / f"{name}.npz"), strategy, draw)
         for draw in range(asked.draws)
-        for strategy in asked.strategies.split(",")
         for name in asked.names.split(",")
+        for strategy in asked.strategies.split(",")
         if (name, strategy, draw) not in done
     ]
     with asked.out.open("a") as file:

@@ -1,6 +1,6 @@
 """Claim: "auto" needs 60 % of random's labels, and "more labels will hardly help now" is right when it is said.
 
-    python -m benchmarks.labeling_report results/lines/labeling.jsonl.gz results/labeling.png
+    python -m benchmarks.labeling_report results/labeling.jsonl.gz results/labeling.png
 
 Reads what benchmarks/labeling_efficiency.py or benchmarks/labeling_estimator.py wrote, prints the tables of
 results/labeling.md, and draws the plot. Of each data set, the draws count that every strategy has.

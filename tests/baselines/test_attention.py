@@ -8,7 +8,10 @@ from torch import Tensor, nn
 from sobgnn import Graph, knn_graph
 from sobgnn.baselines.attention import AttentionConv, AttentionNet, Kind
 from sobgnn.baselines.edges import Edges, edges_of
+from sobgnn.baselines.networks import PaperHead
 from sobgnn.training import Schedule, Task, predict_members, train_members
+from sobgnn.training.loop import initial_parameters
+from sobgnn.training.state import forward_members
 
 pytestmark = pytest.mark.trains
 
@@ -95,6 +98,33 @@ def test_members_mapped_at_once_predict_what_those_trained_one_by_one_do(graph: 
         torch.testing.assert_close(together[s], predict_members(net, alone.parameters, call)[0], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("headed", [False, True], ids=["plain", "head=paper"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_members_dropout_does_not_depend_on_those_beside_it(
+    graph: Graph, x: Tensor, kind: Kind, headed: bool
+) -> None:
+    net: nn.Module = AttentionNet(kind, [F, 4, 4, 3], heads=2, dropout=0.5)
+    net = (PaperHead(net, 0.5) if headed else net).double()
+    edges = edges_of(graph, loops=kind != "Transformer")
+    call = ((x.double(), edges, edges), {})
+    stacked = initial_parameters(net, [3, 4, 5], torch.device("cpu"))
+    keys = torch.tensor([11, 12, 12])
+    rates = {name: torch.tensor([0.3, 0.6, 0.6]) for name, _ in net.named_buffers()}
+    together = forward_members(net, stacked, rates, call, training=True, keys=keys)
+    pick = slice(1, 2)
+    alone = forward_members(
+        net,
+        {name: value[pick] for name, value in stacked.items()},
+        {name: value[pick] for name, value in rates.items()},
+        call,
+        training=True,
+        keys=keys[pick],
+    )
+    torch.testing.assert_close(alone[0], together[1], rtol=1e-12, atol=1e-12)
+    other = forward_members(net, stacked, rates, call, training=True, keys=keys + 1)
+    assert not torch.allclose(other[1], together[1])  # another step drops others
+
+
 def test_self_loops_have_the_mean_weight_of_their_nodes_edges(graph: Graph) -> None:
     edges = edges_of(graph, loops=True)
     dense = graph.to_scipy().toarray()
@@ -114,3 +144,59 @@ def test_layers_on_cuda_are_those_on_the_cpu(graph: Graph, x: Tensor, kind: Kind
     want = net(x, edges, edges)
     got = net.to("cuda")(x.cuda(), there, there)
     torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("precision", ["highest", "high"])
+@pytest.mark.parametrize("headed", [False, True], ids=["plain", "head=paper"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_at_once_on_cuda_are_the_forward_mapped_over_them(
+    graph: Graph, x: Tensor, kind: Kind, headed: bool, precision: str
+) -> None:
+    net: nn.Module = AttentionNet(kind, [F, 16, 8, C], heads=3, dropout=0.5)
+    net = PaperHead(net, 0.5) if headed else net
+    seeds, keys = [3, 4], torch.tensor([12345, 999])
+    start = initial_parameters(net, seeds, torch.device("cpu"))
+    rates = {name: torch.tensor([0.3, 0.6]) for name, _ in net.named_buffers()}
+    results = []
+    for device, dtype in (("cpu", torch.float64), ("cuda", torch.float32)):
+        there = graph.to(device)
+        edges = [edges_of(there, rows, loops=kind != "Transformer") for rows in (None, torch.tensor([39, 3, 20, 7]))]
+        edges = [Edges(e.pattern, None if e.index is None else e.index.to(device)) for e in edges]
+        stacked = {name: value.to(device, dtype).requires_grad_() for name, value in start.items()}
+        buffers = {name: value.to(device) for name, value in rates.items()}
+        call = ((x.to(device, dtype), *edges), {})
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision(precision)
+        try:
+            for training in (True, False):
+                own = keys.to(device) if training else None
+                logits = forward_members(net.to(device), stacked, buffers, call, training=training, keys=own)
+                probe = torch.arange(logits.numel(), device=device).view(logits.shape).sin() * 1e-5
+                to = torch.autograd.grad((logits * probe).sum(), list(stacked.values())) if training else ()
+                results.append([logits.detach(), *to])
+        finally:
+            torch.set_float32_matmul_precision(before)
+    for want, got in zip(results[:2], results[2:], strict=True):
+        for part in (slice(1), slice(1, None)):  # logits; all gradients, some of which are small sums of large terms
+            theirs, ours = (torch.cat([v.flatten().double().cpu() for v in (*side[part], torch.ones(1) * 1e-9)])
+                            for side in (want, got))  # fmt: skip
+            assert (ours - theirs).norm() / theirs.norm() < (1e-5 if precision == "highest" else 5e-3)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_at_once_give_the_same_bits_every_time_and_whoever_trains_beside_them(
+    graph: Graph, x: Tensor, kind: Kind
+) -> None:
+    net = AttentionNet(kind, [F, 16, C], heads=2, dropout=0.5)
+    edges = edges_of(graph.to("cuda"), loops=kind != "Transformer")
+    call = (x.cuda(), edges, edges)
+    target, weight = (torch.arange(N) % C).cuda(), torch.full((2, N), 1 / N, device="cuda")
+    schedule = Schedule(epochs=3, patience=None)
+    first, again = (train_members(net, call, Task(target, weight), [3, 4], schedule).parameters for _ in range(2))
+    assert all(torch.equal(value, again[name]) for name, value in first.items())
+    alone = train_members(net, call, Task(target, weight[:1]), [4], Schedule(epochs=1, patience=None))
+    beside = train_members(net, call, Task(target, weight), [3, 4], Schedule(epochs=1, patience=None))
+    own = predict_members(net.cuda(), alone.parameters, call)[0]
+    torch.testing.assert_close(own, predict_members(net, beside.parameters, call)[1], rtol=1e-3, atol=1e-3)

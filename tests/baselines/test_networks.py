@@ -11,6 +11,7 @@ from torch_geometric.transforms import SIGN
 
 from sobgnn import Graph, knn_graph
 from sobgnn.baselines import MODELS, Choice, Source, Uniform, draw_settings
+from sobgnn.baselines.networks import Dropout
 from sobgnn.baselines.powers import MatrixPowers
 
 SETTING: dict[str, Any] = {
@@ -137,3 +138,15 @@ def test_matrix_powers_serve_s_sobgnn_and_differ_from_hadamard_powers(source: So
     torch.testing.assert_close(net(*some.args, **some.keywords), logits[rows], rtol=1e-5, atol=1e-5)
     sparse = MODELS["S-SobGNN"].inputs(source, SETTING, None)
     assert not torch.allclose(net(*sparse.args, **sparse.keywords), logits, atol=1e-3)
+
+
+def test_keyed_dropout_drops_its_share_and_keeps_the_mean():
+    h = torch.ones(400, 50, dtype=torch.float64)
+    for rate in (0.3, 0.7):
+        layer = Dropout(rate)
+        dropped = layer(h, torch.tensor(5), 1)
+        assert (dropped == 0).double().mean().item() == pytest.approx(rate, abs=0.02)
+        assert dropped.max().item() == pytest.approx(1 / (1 - rate), rel=1e-6)
+        assert torch.equal(dropped, layer(h, torch.tensor(5), 1))
+        assert not torch.equal(dropped, layer(h, torch.tensor(5), 2))  # each layer drops others
+        assert torch.equal(layer.eval()(h, torch.tensor(5), 1), h)

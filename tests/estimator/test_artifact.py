@@ -108,6 +108,22 @@ def test_many_new_points_are_placed_by_an_index_that_is_the_same_after_loading(s
     np.testing.assert_allclose(many[:10], few, atol=0.05)
 
 
+@pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="faiss is not installed")
+def test_the_index_of_very_many_training_points_is_saved_and_serves_any_number_of_new_ones(tmp_path, monkeypatch):
+    monkeypatch.setattr("sobgnn.estimator.placing.MANY_ENTRIES", 0)
+    X, classifier = fit(method="hnsw", families=["sobolev", "diffusion"])
+    assert classifier.predictor_.many == 1
+    whole = classifier.predict_proba(X + 0.1)
+    np.testing.assert_allclose(classifier.predict_proba(X[:1] + 0.1), whole[:1], atol=1e-6)
+    classifier.save(tmp_path / "model")
+    loaded = SobolevClassifier.load(tmp_path / "model")
+    assert loaded.predictor_.many == 1
+    np.testing.assert_array_equal(loaded.predict_proba(X + 0.1), whole)
+    monkeypatch.undo()
+    _, exact = fit(method="exact", families=["sobolev", "diffusion"])
+    np.testing.assert_allclose(whole, exact.predict_proba(X + 0.1), atol=1e-4)
+
+
 def test_loading_needs_nothing_but_the_folder(saved):
     X, classifier, folder = saved
     code = (

@@ -528,6 +528,16 @@ def test_a_warm_start_keeps_the_graph_and_learns_the_new_labels():
     np.testing.assert_allclose(classifier.fit(X + 1, more).label_distributions_, other.label_distributions_, atol=1e-5)
 
 
+def test_a_warm_start_keeps_the_graph_where_a_class_is_new():
+    X, y, given = blobs(labels=20)
+    classifier = quick(warm_start=True, families=["mlp", "diffusion"]).fit(X, np.where(given == 2, -1, given))
+    graph = classifier.graph_
+    classifier.fit(X, given)
+    assert classifier.graph_.weight.data_ptr() == graph.weight.data_ptr()
+    assert classifier.label_distributions_.shape == (300, 3)
+    assert (classifier.transduction_ == y).mean() > 0.9
+
+
 def test_decisions_are_made_anew_once_labels_have_grown_by_a_fifth_in_all():
     X, y, given = blobs(labels=20)
     classifier = quick(warm_start=True).fit(X, given)

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from sobgnn.estimator import guessing
 from sobgnn.estimator.guessing import judge
@@ -35,6 +36,25 @@ def test_knowledge_is_better_and_noise_is_guessing():
         verdict = judge(np.random.default_rng(seed).permutation(codes), probability)
         assert verdict.outcome == "guessing"
         assert verdict.p_value > guessing.GUESSING_LEVEL
+
+
+def test_what_no_permutation_reaches_is_as_unlikely_as_the_normal_distribution_says():
+    codes, probability = drawn(60, 4, 2.0)
+    spread = np.random.default_rng(0)
+    sums = [score(spread.permutation(codes), probability) for _ in range(2000)]
+    away = (score(codes, probability) - np.mean(sums)) / np.std(sums)
+    assert away > 5
+    assert np.log10(judge(codes, probability).p_value) == pytest.approx(np.log10(norm.sf(away)), rel=0.1)
+
+
+def test_chance_of_one_in_ten_thousand_is_not_enough():
+    # Of these 60 labels of two classes 44 are right: a p-value between the levels.
+    codes = np.repeat([0, 1], 30)
+    right = np.tile(np.repeat([True, False], [22, 8]), 2)
+    probability = np.eye(2)[np.where(right, codes, 1 - codes)]
+    verdict = judge(codes, probability)
+    assert guessing.BETTER_LEVEL < verdict.p_value < guessing.GUESSING_LEVEL
+    assert verdict.outcome == "unknown"
 
 
 @pytest.mark.parametrize("constant", [0, 1])

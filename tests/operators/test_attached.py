@@ -48,3 +48,25 @@ def test_the_average_of_neighbours_is_by_weight_and_zero_without_any(graph30):
     got = attach(SobolevOperators(graph30), edges).average(nodes)
     torch.testing.assert_close(got[0], 0.25 * nodes[4] + 0.75 * nodes[9])
     assert (got[1] == 0).all()
+
+
+@pytest.mark.parametrize("count", [3, 60])  # of few edges and of more edges than nodes
+def test_with_and_without_gradients_the_same_rows_are_read(graph30, count):
+    generator = np.random.default_rng(1)
+    edges = sp.random_array((count, 30), density=0.2, random_state=generator, format="csr", dtype=np.float32)
+    joined = attach(SobolevOperators(graph30, 2, 0.5), edges)
+    assert (joined.used is None) == (edges.nnz >= 30)
+    nodes, own = torch.randn(30, 4, requires_grad=True), torch.randn(count, 4)
+    found = joined.propagate(nodes, own)
+    (to_nodes,) = torch.autograd.grad(found.sum(), nodes)
+    with torch.no_grad():
+        torch.testing.assert_close(joined.propagate(nodes, own), found.detach())
+        torch.testing.assert_close(joined.propagate(nodes + 1, own).sum() - found.sum(), to_nodes.sum())
+
+
+def test_points_without_any_edge_keep_their_loops(graph30):
+    joined = attach(SobolevOperators(graph30, 2, 0.5), sp.csr_array((2, 30), dtype=np.float32))
+    own = torch.randn(2, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(joined.propagate(torch.randn(30, 4), own), own.unsqueeze(1).expand(2, 2, 4))
+        assert (joined.average(torch.randn(30, 4)) == 0).all()

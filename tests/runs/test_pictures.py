@@ -40,6 +40,11 @@ def test_each_picture_is_at_its_place_and_keeps_its_shape(folder):
         assert np.abs(np.array(whole.getpixel((left + side // 2, top + 4))) - 128).max() < 12
 
 
+def test_small_pictures_get_no_frame(tmp_path):
+    Image.new("RGB", (20, 10)).save(tmp_path / "small.png")
+    assert sheet([str(tmp_path / "small.png")] * 4)["side"] == 20
+
+
 def test_pictures_that_cannot_be_read_are_named(folder):
     (folder / "broken.png").write_bytes(b"no picture")
     paths = [str(folder / "0.png"), str(folder / "broken.png"), None, str(folder / "gone.png")]

@@ -114,3 +114,14 @@ def test_patience_without_held_out_rows_is_refused():
     X, target, weight, held = problem(1)
     with pytest.raises(ValueError, match="held_out"):
         train_blocks(X, target, weight, [1, 2, 3], 4, 3, BlockSchedule(patience=10), held_out=0 * held)
+
+
+def test_training_starts_from_the_weights_of_given_networks():
+    X, target, weight, _ = problem(2)
+    first = train_blocks(X, target, weight, [1, 2, 3], 4, 3, BlockSchedule(steps=10, passes=1))
+    rest = BlockSchedule(steps=5, passes=1, lr=0.0)
+    again = train_blocks(X, target, weight, [4, 5, 6], 4, 3, rest, start=first)
+    torch.testing.assert_close(again.logits(X), first.logits(X))
+    better = train_blocks(X, target, weight, [4, 5, 6], 4, 3, BlockSchedule(steps=50, passes=1), start=first)
+    losses = [torch.nn.functional.cross_entropy(made.logits(X)[-1], target) for made in (first, better)]
+    assert losses[1] < losses[0]

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sobgnn.baselines.edges import Edges
 from sobgnn.baselines.networks import Dropout, glorot
 from sobgnn.nn.conv import shared_product
+from sobgnn.nn.dropout import row_hashes
+from sobgnn.propagation import backend
 from sobgnn.propagation.attention import additive, gated, scaled_dot
+from sobgnn.propagation.attention.layer import Drop, Shape, Weights, attend_members, fits, product_members
+from sobgnn.propagation.attention.terms import ADDITIVE, GATED, SCALED_DOT
+from sobgnn.propagation.drop import column_hashes, thresholds
 
 Kind = Literal["GAT", "SuperGAT", "Transformer"]
+_SCORES = {"GAT": ADDITIVE, "SuperGAT": GATED, "Transformer": SCALED_DOT}
 
 
 class AttentionConv(nn.Module):
@@ -76,6 +83,43 @@ class AttentionConv(nn.Module):
             mixed = mixed + _product(edges.own(h), self.skip)
         return mixed + self.bias
 
+    def members(self, own: Mapping[str, Tensor], h: Tensor, edges: Edges, drop: Drop | None) -> Tensor:
+        """The layer of S members on CUDA.
+
+        Args:
+            own: The members' parameters by name, stacked [S, ...].
+            h: Their inputs side by side [N, S, in], or [N, in] where they share them.
+            edges: Into R rows.
+            drop: What to drop of ReLU of the result, of heads side by side.
+
+        Returns:
+            Dropout of ReLU of the result [R, S, out] of heads side by side; else their mean [R, S, out].
+        """
+        weight = own["weight"].transpose(1, 2).flatten(2)
+        size = len(weight)
+        if self.kind == "Transformer":
+            first, second, edge = own["map_bias"].flatten(1), own["edge"].flatten(0, 1), None
+            if self.concat:
+                weight = torch.cat([weight, own["skip"].squeeze(1)], dim=2)
+        else:
+            first, second = own["target"].flatten(0, 1), own["source"].flatten(0, 1)
+            edge = own["edge_score"].flatten() if self.kind == "GAT" else None
+        result = attend_members(
+            edges.pattern,
+            edges.nodes,
+            _SCORES[self.kind],
+            Shape(size, self.heads, self.out_channels),
+            product_members(h, weight),
+            Weights(first, second, edge, own["bias"].flatten() if self.concat else None),
+            drop,
+        )
+        if self.concat:
+            return result.view(len(result), size, -1)
+        mixed = result.view(len(result), size, self.heads, -1).mean(dim=2) + own["bias"]
+        if self.kind == "Transformer":
+            mixed = mixed + edges.own(product_members(h, own["skip"].squeeze(1))).view(mixed.shape)
+        return mixed
+
     def _attend(self, h: Tensor, edges: Edges) -> Tensor:
         v = _product(h, self.weight).view(-1, self.heads, self.out_channels)
         # (H W) a is H (W a): a narrow product, instead of passes over all of v.
@@ -105,6 +149,8 @@ class AttentionNet(nn.Module):
         dropout: Share of hidden entries dropped.
     """
 
+    keyed_dropout = True
+
     def __init__(self, kind: Kind, sizes: Sequence[int], heads: int, dropout: float) -> None:
         super().__init__()
         last = len(sizes) - 2
@@ -119,11 +165,38 @@ class AttentionNet(nn.Module):
         for layer in self.layers:
             layer.reset_parameters()  # type: ignore[operator]
 
-    def forward(self, x: Tensor, edges: Edges, last: Edges) -> Tensor:
-        """Logits at the rows of ``last``."""
+    def forward(self, x: Tensor, edges: Edges, last: Edges, dropout_key: Tensor | None = None) -> Tensor:
+        """Logits at the rows of ``last``; with a key, dropout is a function of it, node, layer and column alone."""
         for i, layer in enumerate(self.layers):
-            x = layer(x if i == 0 else self.dropout(x.relu()), last if i == len(self.layers) - 1 else edges)
+            h = x if i == 0 else self.dropout(x.relu(), dropout_key, i)
+            x = layer(h, last if i == len(self.layers) - 1 else edges)
         return x
+
+    def members(
+        self, stacked: Mapping[str, Tensor], keys: Tensor | None, x: Tensor, edges: Edges, last: Edges
+    ) -> Tensor | None:
+        """What the forward gives for S members, [S, R, C], from their stacked parameters and buffers.
+
+        On CUDA every layer is a few kernels for all members; elsewhere, ``None``: map the forward over them.
+        """
+        if x.dtype != torch.float32 or backend(x) != "triton" or (self.training and keys is None):
+            return None
+        size = len(next(iter(stacked.values())))
+        layers = [layer for layer in self.layers if isinstance(layer, AttentionConv)]
+        if not all(fits(len(x), Shape(size, layer.heads, layer.out_channels)) for layer in layers):
+            return None
+        # Rows that begin at multiples of 16 bytes: tensor cores are slow without.
+        h = F.pad(x, (0, -x.shape[1] % 8))
+        for i, layer in enumerate(layers):
+            own = {name: stacked[f"layers.{i}.{name}"] for name, _ in layer.named_parameters()}
+            drop = None
+            if self.training and keys is not None and layer.concat:
+                rate = stacked.get("dropout.p", self.dropout.p).to(x).expand(len(keys))
+                rows = row_hashes(edges.nodes.unsqueeze(1), keys, i + 1)
+                columns = column_hashes(layer.heads * layer.out_channels, x.device)
+                drop = Drop(rows, columns, thresholds(rate), 1 / (1 - rate))
+            h = layer.members(own, h, edges if layer.concat else last, drop)
+        return h.transpose(0, 1)
 
 
 def _product(h: Tensor, weight: Tensor) -> Tensor:

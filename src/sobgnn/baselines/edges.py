@@ -26,6 +26,14 @@ class Edges:
     pattern: EdgePattern
     index: Tensor | None
 
+    @property
+    def nodes(self) -> Tensor:
+        """int64 [R], the nodes of the rows."""
+        if self.index is not None:
+            return self.index
+        indptr = self.pattern.indptr
+        return torch.arange(len(indptr) - 1, device=indptr.device)
+
     def own(self, H: Tensor) -> Tensor:
         """H at the rows."""
         return H if self.index is None else H.index_select(0, self.index)

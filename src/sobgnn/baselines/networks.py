@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import torch
@@ -11,6 +11,8 @@ from torch import Tensor, nn
 
 from sobgnn.baselines.source import Operator
 from sobgnn.nn.conv import shared_product
+from sobgnn.nn.dropout import row_hashes
+from sobgnn.propagation.drop import column_hashes, kept, thresholds
 
 
 class Dropout(nn.Module):
@@ -22,11 +24,22 @@ class Dropout(nn.Module):
         super().__init__()
         self.register_buffer("p", torch.tensor(float(p)))
 
-    def forward(self, h: Tensor) -> Tensor:
-        """Entries dropped with probability p and the others scaled by 1 / (1 - p); all kept in evaluation."""
+    def forward(self, h: Tensor, key: Tensor | None = None, layer: int = 0) -> Tensor:
+        """Entries of h [N, c] dropped with probability p, the others scaled by 1 / (1 - p); all kept in evaluation.
+
+        With a ``key``, a member's own for each step, they are those that :func:`sobgnn.nn.dropout.dropout` drops in
+        ``layer``: a member does not depend on those trained beside it.
+        """
         if not self.training:
             return h
-        return h * ((torch.rand_like(h) >= self.p) / (1 - self.p))
+        if key is None:
+            return h * ((torch.rand_like(h) >= self.p) / (1 - self.p))
+        rows = row_hashes(torch.arange(len(h), device=h.device), key, layer)
+        stay = kept(rows, column_hashes(h.shape[-1], h.device), thresholds(self.p))
+        return h * (stay / (1 - self.p)).to(h.dtype)
+
+
+_HEAD = 1000  # sets the logits' dropout apart from that of layers
 
 
 class PaperHead(nn.Module):
@@ -36,14 +49,29 @@ class PaperHead(nn.Module):
         super().__init__()
         self.model = model
         self.dropout = Dropout(dropout)
+        self.keyed_dropout = getattr(model, "keyed_dropout", False)
 
     def reset_parameters(self) -> None:
         """Draw new weights."""
         self.model.reset_parameters()  # type: ignore[operator]
 
-    def forward(self, *inputs: object) -> Tensor:
+    def forward(self, *inputs: object, dropout_key: Tensor | None = None) -> Tensor:
         """Dropout of ReLU of the model's logits."""
-        return self.dropout(self.model(*inputs).relu())  # type: ignore[no-any-return]
+        own = {} if dropout_key is None else {"dropout_key": dropout_key}
+        return self.dropout(self.model(*inputs, **own).relu(), dropout_key, _HEAD)  # type: ignore[no-any-return]
+
+    def members(self, stacked: Mapping[str, Tensor], keys: Tensor | None, *inputs: object) -> Tensor | None:
+        """The forward of S members [S, R, C], where the model computes them at once; else ``None``."""
+        if not hasattr(self.model, "members"):
+            return None
+        own = {name.removeprefix("model."): value for name, value in stacked.items() if name.startswith("model.")}
+        logits: Tensor | None = self.model.members(own, keys, *inputs)  # type: ignore[operator]
+        if logits is None or not self.training or keys is None:
+            return None if logits is None else logits.relu()
+        rate = stacked.get("dropout.p", self.dropout.p).expand(len(keys))
+        rows = row_hashes(torch.arange(logits.shape[1], device=keys.device), keys.unsqueeze(1), _HEAD)
+        stay = kept(rows, column_hashes(logits.shape[2], keys.device), thresholds(rate).view(-1, 1, 1))
+        return logits.relu() * (stay / (1 - rate).view(-1, 1, 1)).to(logits.dtype)
 
 
 class Linear(nn.Module):

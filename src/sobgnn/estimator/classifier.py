@@ -90,8 +90,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         epochs: Training steps at most.
         lr: Adam's learning rate.
         weight_decay: L2 penalty.
-        warm_start: Keep what does not depend on the labels for the next fit of the same X, and, after a few labels
-            more, what was decided.
+        warm_start: Keep what does not depend on the labels for the next fit of the same X, and, where a few labels
+            have changed, what was decided: networks train further and a part of the trees is grown anew. After a fifth
+            of the labels has changed everything is decided and learned anew.
         device: Where to compute: ``"auto"``, a GPU where there is one and the work is worth its start; or a device.
         verbose: 1 prints what was decided.
         random_state: Seed of everything random: the same seed gives the same predictions.
@@ -228,12 +229,14 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # The seed sequence draws a seed where there is none.
         seed = ranks.first(np.random.SeedSequence(_seed(self.random_state)).entropy)
         generator = np.random.default_rng(seed)
-        warm = self._warm(X, graph)
+        mark = self._fingerprint(X, graph) if self.warm_start else ""
+        warm = self._warm(mark)
         if warm is None:
             placed = place(self.get_params(deep=False), X, codes, graph, generator, tell, ranks)
             self.scale_, self.neighbor_scale_ = placed.scales.networks, placed.scales.neighbors
         else:
-            placed = replace(warm.placed, problem=replace(warm.placed.problem, ranks=ranks, tell=tell))
+            known = warm.placed.problem
+            placed = replace(warm.placed, problem=replace(known, classes=len(self.classes_), ranks=ranks, tell=tell))
         problem = placed.problem
         given = codes[codes >= 0]
         # Where labels were chosen class by class, their numbers say nothing: every class counts alike in training.
@@ -250,7 +253,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._keep(fit, placed, labels, before)
         if self.warm_start:
             decided_with = labels if warm is None or before is None else warm.labels
-            self._kept = Kept(self._fingerprint(X, graph), placed, fit, decided_with)
+            self._kept = Kept(mark, placed, fit, decided_with)
         if self.verbose and ranks.speaks:
             print(self.describe())
 
@@ -262,14 +265,14 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             names = [name for name in names if name != BoostedTrees.name]
         return names
 
-    def _warm(self, X: Any, graph: Any) -> Kept | None:
-        """What is kept of the fit before, where nothing but labels has changed since."""
+    def _warm(self, mark: str) -> Kept | None:
+        """What is kept of the fit before, where nothing but labels has changed since: its fingerprint is the same."""
         kept: Kept | None = getattr(self, "_kept", None) if self.warm_start else None
-        return kept if kept is not None and kept.fingerprint == self._fingerprint(X, graph) else None
+        return kept if kept is not None and kept.fingerprint == mark else None
 
     def _fingerprint(self, X: Any, graph: Any) -> str:
         settings = {name: value for name, value in self.get_params(deep=False).items() if name != "verbose"}
-        return fingerprint(X, graph, settings, len(self.classes_))
+        return fingerprint(X, graph, settings)
 
     def _keep(self, fit: Fit, placed: Placed, labels: Labels, before: Fit | None) -> None:
         problem = placed.problem

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sobgnn.estimator.blending import EVIDENCE, PRIOR_COUNTS, Blend, blend_error, blend_families, blended
 from sobgnn.estimator.families import FAMILIES, FittedFamily, make_family
-from sobgnn.estimator.families.contract import Family
+from sobgnn.estimator.families.contract import Family, Refits
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import GIVEN, NEIGHBORS, Problem
 from sobgnn.estimator.smoothing import STRENGTHS, Smoothing, best_smoothing, smoothed
@@ -128,7 +128,8 @@ def fit_families(
                 over = view or (NEIGHBORS if NEIGHBORS in problem.views else next(iter(problem.views)))
                 spread = {over: problem.views[over].spread}
                 smoothing, probabilities = best_smoothing(spread, probabilities, labels, strengths)
-            kept = probabilities[-1] if smoothing and smoothing.strength else None
+            # A copy of its own: new points read it row by row, and the other signals need not be kept.
+            kept = probabilities[-1].contiguous() if smoothing and smoothing.strength else None
             members.append(Member(family, view, fitted, smoothing, kept))
             parts.append(probabilities)
     if not members:
@@ -151,17 +152,23 @@ def fit_families(
 def refit_families(problem: Problem, labels: Labels, before: Fit) -> Fit:
     """Learn from other labels with what was decided before: smoothing, shares and temperatures.
 
-    Nothing is held out, so this takes a fraction of :func:`fit_families`; out-of-fold scores stay those of before.
+    Nothing is held out, and families that can start from what they learned before, so this takes a fraction of
+    :func:`fit_families`; out-of-fold scores stay those of before.
     """
     everything = Labels(labels.index, labels.codes, labels.weight, np.full(len(labels.fold), -1), labels.classes)
     members, parts = [], []
     for member in before.members:
-        fitted = member.family.fit(problem, everything)
+        family = member.family
+        fitted = (
+            family.refit(problem, everything, member.fitted)
+            if isinstance(family, Refits)
+            else family.fit(problem, everything)
+        )
         probabilities = fitted.probabilities()
         if member.smoothing is not None and member.smoothing.strength:
             spread = problem.views[member.smoothing.view].spread
             probabilities = smoothed(spread, probabilities, everything, member.smoothing.strength)
-        around = probabilities[-1] if member.around is not None else None
+        around = probabilities[-1].contiguous() if member.around is not None else None
         members.append(Member(member.family, member.view, fitted, member.smoothing, around))
         parts.append(probabilities[-1])
     return Fit(

@@ -21,6 +21,8 @@ from sobgnn.graphs.graph import Graph, Symmetrize
 from sobgnn.graphs.knn import Bandwidth, graph_from_neighbors, mean_distance
 from sobgnn.graphs.reweight import reweight
 from sobgnn.neighbors import nearest
+from sobgnn.neighbors.held import MANY_ENTRIES
+from sobgnn.neighbors.index import Index
 from sobgnn.operators import SobolevOperators
 from sobgnn.runtime.ranks import Ranks
 
@@ -74,6 +76,8 @@ class Attaching:
         recall: Share of true neighbors an approximate search has to find.
         bandwidth: σ of the training graph's kernel; ``None`` where it is local.
         reach: Distance of each training point to its k-th neighbor [N], for a local σ.
+        index: The index that the training points' own neighbors were found by, where points are very many: it then
+            finds those of all new points. Where they are fewer, the search for a few new points is exact.
     """
 
     k: int
@@ -82,6 +86,7 @@ class Attaching:
     recall: float = 0.95
     bandwidth: float | None = None
     reach: npt.NDArray[np.float32] | None = None
+    index: Index | None = None
 
 
 @dataclass(frozen=True)
@@ -193,6 +198,7 @@ def neighbor_graph(
         method,
         bandwidth=None if local else float(sigma),
         reach=found.distances[:, -1].copy() if local else None,
+        index=found.searched if places.size >= MANY_ENTRIES else None,
     )
 
 

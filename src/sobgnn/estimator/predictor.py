@@ -22,8 +22,12 @@ from sobgnn.estimator.temperature import sharpen
 from sobgnn.graphs.knn import gaussian_weights
 from sobgnn.neighbors.held import HeldPoints
 from sobgnn.operators.attached import Attachment, attach
+from sobgnn.runtime.threads import at_most
 
 _POINTS_PER_BATCH = 16384
+# Products of a batch's neighbor search from which more threads than one pay for themselves. A batch below it takes
+# some hundred short operations, in which threads would mostly wait for one another.
+_THREADED_PRODUCTS = 2e10
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,9 @@ class Predictor:
     ) -> npt.NDArray[np.float32]:
         """Class probabilities [M, C] of new points X [M, F], raw, dense or sparse; O(k) for each.
 
-        For at least :attr:`many` new points, neighbors are found by an index, which is built at the first such call
-        and kept; it is the same every time, so predictions depend on X alone.
+        For at least :attr:`many` new points, neighbors are found by an index: the training points' own, where these are
+        very many, or one that is built at the first such call and kept. It is the same every time, so predictions
+        depend on X alone.
 
         Args:
             X: Finite.
@@ -81,6 +86,21 @@ class Predictor:
         count = X.shape[0]
         out = np.empty((count, self.problem.classes), np.float32)
         many = self.many is not None and count >= self.many
+        work = float(min(count, _POINTS_PER_BATCH)) * self.places.numel()
+        with at_most(1 if work < _THREADED_PRODUCTS else torch.get_num_threads()):
+            self._fill(out, X, edges, many, progress, nearest)
+        return out
+
+    def _fill(
+        self,
+        out: npt.NDArray[np.float32],
+        X: Any,
+        edges: sp.csr_array | None,
+        many: bool,
+        progress: Callable[[int, int], None] | None,
+        nearest: npt.NDArray[np.float32] | None,
+    ) -> None:
+        count = len(out)
         for start in range(0, count, _POINTS_PER_BATCH):
             rows = slice(start, min(start + _POINTS_PER_BATCH, count))
             out[rows], distance = self._batch(X[rows], None if edges is None else edges[rows], many)
@@ -88,7 +108,6 @@ class Predictor:
                 nearest[rows] = distance
             if progress is not None:
                 progress(rows.stop, count)
-        return out
 
     def _batch(
         self, X: Any, edges: sp.csr_array | None, many: bool
@@ -132,7 +151,8 @@ class Predictor:
             return None
         rows = np.unique(np.linspace(0, len(self.places) - 1, most).astype(np.int64))
         chosen = self.places[torch.from_numpy(rows).to(self.places.device)]
-        indices, distances = self._held.nearest(chosen if chosen.is_cuda else chosen.numpy(), 2)
+        queries = chosen if chosen.is_cuda else chosen.numpy()
+        indices, distances = self._held.nearest(queries, 2, approximate=self._held.index is not None)
         # Of equal points any may come first: the other one is at distance 0 then.
         return np.where(indices[:, 0] == rows, distances[:, 1], distances[:, 0])
 
@@ -140,7 +160,7 @@ class Predictor:
     def _held(self) -> HeldPoints:
         how = self.attaching
         assert how is not None  # asked for only where there is a graph of neighbors
-        return HeldPoints(self.places, how.metric, how.recall)
+        return HeldPoints(self.places, how.metric, how.recall, how.index)
 
     @property
     def many(self) -> int | None:

@@ -35,6 +35,16 @@ class View:
 
     def __init__(self, graph: Graph, operators: SobolevOperators, strongest: int | None, ranks: Ranks) -> None:
         self.graph, self.operators, self.strongest, self.ranks = graph, operators, strongest, ranks
+        self._propagated: list[Tensor] = []
+
+    def propagated(self, points: Tensor, hops: int) -> list[Tensor]:
+        """The points [N, D] and every order of them after each hop, [N, α, D] each; kept for the same points."""
+        if not self._propagated or self._propagated[0] is not points:
+            self._propagated = [points]
+        for hop in range(len(self._propagated) - 1, hops):
+            propagate = self.operators.propagate_each if hop else self.operators.propagate
+            self._propagated.append(propagate(self._propagated[-1]))
+        return self._propagated[: hops + 1]
 
     @cached_property
     def spread(self) -> Spread:

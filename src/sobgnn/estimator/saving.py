@@ -23,6 +23,8 @@ from sobgnn.estimator.settings import Networks, check_settings, check_whole
 from sobgnn.estimator.smoothing import Smoothing
 from sobgnn.graphs.graph import Graph
 from sobgnn.graphs.knn import check_bandwidth
+from sobgnn.neighbors.hnsw import LINKS
+from sobgnn.neighbors.index import Index, check_links
 from sobgnn.runtime.ranks import Ranks
 
 # Fitted values that JSON holds.
@@ -35,7 +37,7 @@ ARRAYS = ("labelled_", "labelled_codes_", "folds_", "out_of_fold_probabilities_"
 # Parts that hold whole numbers, by the last part of their name; all others hold fractions.
 _WHOLE = {
     "labelled_", "labelled_codes_", "folds_", "indptr", "indices", "num_features", "column", "left", "right", "root",
-    "target",
+    "target", "levels", "neighbors", "entry", "effort",
 }  # fmt: skip
 _INTEGERS, _FLOATS = ("int32", "int64"), ("float32", "float64")
 
@@ -120,6 +122,8 @@ def _pack(predictor: Predictor) -> tuple[dict[str, Any], Arrays]:
         attaching = {name: getattr(how, name) for name in ("k", "metric", "method", "recall", "bandwidth")}
         if how.reach is not None:
             arrays["reach"] = np.asarray(how.reach)
+        if how.index is not None:
+            arrays |= {f"index.{name}": part for name, part in how.index.links.items()}
     arrays |= {"points": _numpy(problem.points), "distributions": predictor.distributions, "ratio": predictor.ratio}
     config = {
         "networks": asdict(problem.networks),
@@ -225,7 +229,10 @@ def _check_distributions(classes: Any, arrays: Arrays, count: int) -> int:
 
 
 def _attaching(about: dict[str, Any], arrays: Arrays, count: int) -> Attaching:
-    how = Attaching(**about, reach=arrays.get("reach"))
+    links = _under("index.", arrays)
+    if links:
+        check_links(links, count, LINKS)
+    how = Attaching(**about, reach=arrays.get("reach"), index=Index(links=links) if links else None)
     check_whole("k", how.k, most=max(1, count - 1))
     known = how.metric in ("euclidean", "cosine") and how.method in ("auto", "exact", "hnsw")
     if how.reach is None:

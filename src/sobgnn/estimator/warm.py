@@ -53,10 +53,10 @@ def out_of_fold_before(estimator: Any, labels: Labels) -> npt.NDArray[np.float64
     return np.array([known.get(key, unknown) for key in keys])
 
 
-def fingerprint(X: Any, graph: Any, settings: Mapping[str, Any], classes: int) -> str:
-    """A hash of points, graph, parameters and number of classes."""
+def fingerprint(X: Any, graph: Any, settings: Mapping[str, Any]) -> str:
+    """A hash of points, graph and parameters."""
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(repr((X.shape, str(X.dtype), sorted(settings.items()), classes)).encode())
+    digest.update(repr((X.shape, str(X.dtype), sorted(settings.items()))).encode())
     parts = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
     for part in [*parts, *_arrays_of(graph)]:
         digest.update(np.ascontiguousarray(part).data.cast("B") if np.size(part) else b"")

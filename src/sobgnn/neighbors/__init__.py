@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sobgnn.neighbors.exact import Progress, search_exact
 from sobgnn.neighbors.hnsw import search_hnsw
+from sobgnn.neighbors.index import Index
 from sobgnn.neighbors.points import check_k, check_pair, check_points
 from sobgnn.neighbors.spaces import Sparse, dense_spaces, distances
 from sobgnn.runtime.ranks import Ranks
@@ -34,11 +35,13 @@ class Neighbors(NamedTuple):
         indices: [M, k] int64, rows of X.
         distances: [M, k] float32, in the units of X (euclidean) or 1 - cos (cosine).
         recall: Share of the true neighbors found, measured on a sample; None for an exact search.
+        searched: The index that an approximate search of one process asked, for a :class:`.held.HeldPoints`.
     """
 
     indices: npt.NDArray[np.int64]
     distances: npt.NDArray[np.float32]
     recall: float | None
+    searched: Index | None = None
 
 
 def nearest(
@@ -113,7 +116,8 @@ def nearest(
         method = "hnsw"
     base, query = dense_spaces(points, asked, cosine=cosine, device=place)
     if method == "hnsw":
-        found, squared, reached = search_hnsw(base, query, k, recall, seed, progress, ranks)
-        return Neighbors(found, distances(squared, base), reached)
+        found, squared, reached, made = search_hnsw(base, query, k, recall, seed, progress, ranks)
+        whole = ranks is None or ranks.size == 1
+        return Neighbors(found, distances(squared, base), reached, Index(made) if whole else None)
     found, squared = search_exact(base, query, k, None, progress, ranks)
     return Neighbors(found, distances(squared, base), None)

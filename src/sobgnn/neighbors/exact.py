@@ -9,6 +9,7 @@ the bound is looked at. The answer therefore depends neither on block sizes nor 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +27,8 @@ _CUDA_TILE = 8192
 _BLOCK_BYTES = 2**27  # of float64 products held at once
 _FEW = 256  # rows searched in float64 for which no equal rows are looked for
 _GROUP = 16
+# Query rows, and entries of their products with all points, up to which the points are read once and not copied.
+_FEW_QUERIES, _FEW_PRODUCTS = 64, 2**22
 _FAR = 1e30  # squared distance of the rows that pad a tile; real ones are at most 4 × features
 
 Progress = Callable[[int, int], None]
@@ -119,6 +122,8 @@ def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: 
     the diagonal serves its rows and its columns, and only half of the tiles are computed. Ranks take the tiles in
     turn; each then gets what all of them have found for its part of the rows.
     """
+    if query is not base and at is None and query.n <= _FEW_QUERIES and query.n * base.n <= _FEW_PRODUCTS:
+        return _propose_few(base, query, many)
     symmetric = query is base and at is None
     side = _CUDA_TILE if base.device.type == "cuda" else _TILE
     count = query.n if at is None else len(at)
@@ -158,9 +163,16 @@ def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: 
     return best.amax(1).double(), index
 
 
+def _propose_few(base: Dense, query: Dense, many: int) -> Found:
+    """As :func:`_propose`, for a few query rows that are not among the points."""
+    products = torch.addmm(base.low_sq_32, query.low, base.low.T, alpha=-2).add_(query.low_sq_32.unsqueeze(1))
+    top = products.topk(many, dim=1, largest=False, sorted=False)
+    return top.values.amax(1).double(), top.indices
+
+
 def _augmented(space: Dense, rows: slice | Tensor, *, right: bool) -> Tensor:
     """Rows [x, |x|², 1] or [-2y, 1, |y|²], whose products are |x - y|²; padded to whole groups by far ones."""
-    x, sq = space.low[rows], space.low_sq[rows].float()
+    x, sq = space.low[rows], space.low_sq_32[rows]
     extra = -len(x) % _GROUP
     out = x.new_zeros((len(x) + extra, space.terms + 2))
     torch.mul(x, -2.0 if right else 1.0, out=out[: len(x), : space.terms])
@@ -203,8 +215,14 @@ def _keep_smallest(tile: Tensor, best: Tensor, index: Tensor, rows: slice, start
 
 def _keeps_float32(device: torch.device) -> bool:
     """Whether float32 products are float32 here: TF32 or bfloat16 may be on, by any of several switches."""
-    probe = torch.full((256, 256), 1 + 2.0**-20, device=device)
-    return bool((probe @ torch.eye(256, device=device) == probe).all())
+    probe, unit = _probe(device)
+    return bool(torch.equal(probe @ unit, probe))
+
+
+@functools.cache
+def _probe(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Entries that have fewer digits in other types, [32, 256], and the unit matrix: a product that takes no time."""
+    return torch.full((32, 256), 1 + 2.0**-20, device=device), torch.eye(256, device=device)
 
 
 # ------------------------------------------------------------------------------- float64: the last word

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sobgnn.neighbors.exact import search_exact
 from sobgnn.neighbors.hnsw import ask, build, raise_effort
+from sobgnn.neighbors.index import Index
 from sobgnn.neighbors.points import check_k
 from sobgnn.neighbors.spaces import Dense, beside, dense_spaces, distances, peak
 from sobgnn.runtime.ranks import Ranks
@@ -36,17 +37,25 @@ class HeldPoints:
         points: [N, F], finite; searched where they are. Not copied as they are: they must not change.
         metric: As for :func:`sobgnn.neighbors.nearest`.
         recall: What an index must reach on sampled points.
+        index: Of these points, from a search before, which then serves all queries that ask for an approximate search.
     """
 
     def __init__(
-        self, points: Tensor, metric: Literal["euclidean", "cosine"] = "euclidean", recall: float = 0.95
+        self,
+        points: Tensor,
+        metric: Literal["euclidean", "cosine"] = "euclidean",
+        recall: float = 0.95,
+        index: Index | None = None,
     ) -> None:
         self.points, self.cosine, self.recall = points, metric == "cosine", recall
         self._indexes: dict[int, Any] = {}
+        faiss = importlib.util.find_spec("faiss") is not None
+        self.index = index if points.device.type == "cpu" and faiss else None
 
     def __getstate__(self) -> dict[str, Any]:
         # An index is built again from the points where it is needed, and is the same then.
-        return {"points": self.points, "cosine": self.cosine, "recall": self.recall, "_indexes": {}}
+        kept = {"points": self.points, "cosine": self.cosine, "recall": self.recall, "index": self.index}
+        return {**kept, "_indexes": {}}
 
     @property
     def can_index(self) -> bool:
@@ -57,6 +66,8 @@ class HeldPoints:
     @property
     def index_queries(self) -> int | None:
         """Minimum number of queries at once for which an index is used; ``None``: the search is always exact."""
+        if self.index is not None:
+            return 1
         if not self.can_index:
             return None
         return FEWER_QUERIES if self.points.numel() >= MANY_ENTRIES else INDEX_QUERIES
@@ -81,12 +92,20 @@ class HeldPoints:
         if not approximate:
             found, squared = search_exact(base, query, k)
         else:
-            if k not in self._indexes:
-                self._indexes = {k: build(base, k, Ranks())}
-                most = min(k, base.n - 1)
-                raise_effort(self._indexes[k], base, base, most, self.recall, 0, Ranks(), least=_LEAST_EFFORT)
-            found, squared = ask(self._indexes[k], base, query, k, np.arange(query.n), Ranks())
+            found, squared = ask(self._index(base, k), base, query, k, np.arange(query.n), Ranks())
         return found, distances(squared, base)
+
+    def _index(self, base: Dense, k: int) -> Any:
+        """The index for searches of k, built and measured at the first of them where there is none."""
+        if self.index is not None:
+            made = self.index.of(base)
+            made.hnsw.efSearch = max(made.hnsw.efSearch, _LEAST_EFFORT, k + 1)
+            return made
+        if k not in self._indexes:
+            self._indexes = {k: build(base, k, Ranks())}
+            most = min(k, base.n - 1)
+            raise_effort(self._indexes[k], base, base, most, self.recall, 0, Ranks(), least=_LEAST_EFFORT)
+        return self._indexes[k]
 
     @property
     def _rows(self) -> Any:

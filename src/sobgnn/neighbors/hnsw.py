@@ -15,7 +15,7 @@ from sobgnn.runtime.ranks import Ranks
 
 # Against 32 links and an effort of 100, half the time to build; recall of 15 neighbors at the least effort of
 # searching is 0.986 on mnist's principal components against 0.992.
-_LINKS, _EFFORT = 24, 64
+LINKS, _EFFORT = 24, 64
 _SAMPLE = 1000
 _MOST_EFFORT = 4096
 _BATCH = 16384
@@ -29,8 +29,8 @@ def search_hnsw(
     seed: int,
     progress: Progress | None,
     ranks: Ranks | None = None,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], float]:
-    """Indices and squared distances [M, k], and the recall measured.
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], float, Any]:
+    """Indices and squared distances [M, k], the recall measured, and the index.
 
     Each rank indexes a part of the points, is asked about all queries, and the nearest of all answers are kept: time
     and memory of the building, which cost the most, are shared out.
@@ -45,7 +45,7 @@ def search_hnsw(
         indices[rows], squared[rows] = ask(index, base, query, k, rows, ranks)
         if progress is not None:
             progress(int(rows[-1]) + 1, query.n)
-    return indices, squared, reached
+    return indices, squared, reached, index
 
 
 def build(base: Dense, k: int, ranks: Ranks) -> Any:
@@ -54,7 +54,7 @@ def build(base: Dense, k: int, ranks: Ranks) -> Any:
         import faiss
     except ImportError as error:
         raise ImportError("`method='hnsw'` needs faiss: pip install faiss-cpu. Or use method='exact'.") from error
-    index = faiss.IndexHNSWFlat(base.terms, _LINKS)
+    index = faiss.IndexHNSWFlat(base.terms, LINKS)
     index.hnsw.efConstruction = max(_EFFORT, 2 * k)
     index.add(base.low[ranks.part(base.n)].numpy())
     return index

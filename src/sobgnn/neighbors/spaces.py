@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,11 @@ class Dense:
             self.low[start:end] = self._compared(block).sub_(self.mean)
             self.low_sq[start:end] = self.low[start:end].double().square_().sum(1)
         self.reach = float(self.low_sq.amax().sqrt())
+
+    @cached_property
+    def low_sq_32(self) -> Tensor:
+        """``low_sq`` in float32."""
+        return self.low_sq.float()
 
     def _compared(self, block: Tensor) -> Tensor:
         return unit_rows(block) if self.cosine else block.mul_(self.scale)
@@ -114,6 +120,9 @@ class Dense:
         # Pieces stay in cache and below torch's own threading, whose barriers would cost more than the work.
         pieces = list(_pieces(to, max(1, (_GRAIN - 1) // self.terms)))
         shares = [pieces[start : start + 64] for start in range(0, len(pieces), 64)]
+        if len(shares) == 1 or torch.get_num_threads() == 1:
+            fill_all(pieces)
+            return out
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
             for _ in pool.map(fill_all, shares):
                 pass

@@ -31,6 +31,10 @@ def dropout(h: Tensor, rate: float, training: bool, key: Tensor | None, nodes: T
         return F.dropout(h, rate, training)
     if nodes is None:
         nodes = torch.arange(h.shape[0], device=h.device)
-    rows = mix(nodes.int() * _NODE + key.int() + (layer + 1) * _LAYER)
-    dropped: Tensor = drop(h, rows, rate)
+    dropped: Tensor = drop(h, row_hashes(nodes, key, layer), rate)
     return dropped
+
+
+def row_hashes(nodes: Tensor, key: Tensor, layer: int) -> Tensor:
+    """int32 hashes of nodes [R] in one layer of one step; keys [S] of several members give [R, S] of nodes [R, 1]."""
+    return mix(nodes.int() * _NODE + key.int() + (layer + 1) * _LAYER)

@@ -12,7 +12,8 @@ from torch import Tensor
 from sobgnn import propagation
 from sobgnn.operators.scales import clamp_epsilon, node_scales
 from sobgnn.operators.whole import SobolevOperators
-from sobgnn.propagation import Stencil, csr_tensors
+from sobgnn.propagation import Stencil, csr_tensors, dispatch
+from sobgnn.propagation.stencil import check
 
 
 @dataclass(frozen=True)
@@ -26,39 +27,70 @@ class Attachment:
     as in :class:`~sobgnn.SobolevOperators`, with q and t of node j as they were in training.
 
     Attributes:
-        stencil: The M x N pattern.
+        stencil: The M x U pattern, its columns the U nodes that some edge goes to.
         loop: Â_ρ[i, i], [M, α].
-        walk: w_ij / Σ_j w_ij, M x N, as an operator of one order; zero rows for points without edges.
+        walk: w_ij / Σ_j w_ij, M x U, as an operator of one order; zero rows for points without edges.
+        used: int64 [U], those nodes; ``None``: all N in their order. So a few points on a large graph cost what they
+            read, and not what the graph holds.
     """
 
     stencil: Stencil
     loop: Tensor
     walk: Stencil
+    used: Tensor | None = None
 
     def propagate(self, nodes: Tensor, own: Tensor) -> Tensor:
         """Every order: node rows [N, h] and the new points' own [M, h] to [M, α, h]."""
-        return propagation.expand(self.stencil, nodes) + self.loop.unsqueeze(2) * own.unsqueeze(1)
+        return self._run(self.stencil, nodes) + self.loop.unsqueeze(2) * own.unsqueeze(1)
 
     def propagate_each(self, nodes: Tensor, own: Tensor) -> Tensor:
         """Each order of its own signal: node rows [N, α, h] and the new points' own [M, α, h] to [M, α, h]."""
-        return propagation.each(self.stencil, nodes) + self.loop.unsqueeze(2) * own
+        return self._run(self.stencil, nodes) + self.loop.unsqueeze(2) * own
 
     def average(self, nodes: Tensor) -> Tensor:
         """The neighbors' mean of node rows [N, h], by weight: [M, h]; zeros for points without edges."""
-        return propagation.expand(self.walk, nodes)[:, 0]
+        return self._run(self.walk, nodes)[:, 0]
+
+    def _run(self, stencil: Stencil, nodes: Tensor) -> Tensor:
+        """Every order of node rows [N, h], or each order of its own [N, α, h]: [M, α, h]."""
+        x = nodes if self.used is None else nodes.index_select(0, self.used)
+        orders = nodes.ndim == 3
+        if torch.is_grad_enabled():
+            return propagation.each(stencil, x) if orders else propagation.expand(stencil, x)
+        # Without the overhead of a torch operator, which is more than the work of a single point.
+        check(stencil, x, orders=orders)
+        rows, columns = stencil.scale_out.shape
+        return dispatch.run(stencil, x, x.new_empty((rows, columns - 1, x.shape[-1])))
 
 
 def attach(operators: SobolevOperators, edges: sp.csr_array) -> Attachment:
     """Join new points to a graph by ``edges``, CSR [M, N] of positive float32 weights."""
     edges.sort_indices()
     device, epsilon, alpha = operators.device, clamp_epsilon(operators.epsilon), operators.alpha
+    scale_in, used = operators.scale(), None
+    if edges.nnz < edges.shape[1]:
+        chosen, place = np.unique(edges.indices, return_inverse=True)  # sorted, so rows keep their order
+        used = torch.from_numpy(chosen.astype(np.int64)).to(device)
+        scale_in = scale_in.index_select(0, used)
+        place = place.astype(np.int32)
+        edges = sp.csr_array((edges.data, place, edges.indptr), shape=(edges.shape[0], len(chosen)))
     # The scales of the new points are those they would have in a graph of these edges alone.
     scale = node_scales(edges.indptr, edges.data, alpha, epsilon)
     base = epsilon * scale[:, 0] ** 2
     loop = np.stack([base**rho * scale[:, rho] ** 2 for rho in range(1, alpha + 1)], axis=1)
-    forward, backward = csr_tensors(edges, device), csr_tensors(edges.T.tocsr(), device)
-    stencil = Stencil(*forward, *backward, torch.from_numpy(scale).float().to(device), operators.scale(), 0.0)
-    return Attachment(stencil, torch.from_numpy(loop).float().to(device), random_walk(*forward, backward))
+    forward, backward = csr_tensors(edges, device), _transposed(edges, device)
+    stencil = Stencil(*forward, *backward, torch.from_numpy(scale).float().to(device), scale_in, 0.0)
+    return Attachment(stencil, torch.from_numpy(loop).float().to(device), random_walk(*forward, backward), used)
+
+
+def _transposed(edges: sp.csr_array, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """As :func:`csr_tensors` of the transpose, without the overhead of another matrix."""
+    rows = np.repeat(np.arange(edges.shape[0], dtype=np.int32), np.diff(edges.indptr))
+    order = np.argsort(edges.indices, kind="stable")
+    indptr = np.zeros(edges.shape[1] + 1, np.int64)
+    np.cumsum(np.bincount(edges.indices, minlength=edges.shape[1]), out=indptr[1:])
+    parts = (indptr, rows[order], edges.data[order].astype(np.float32))
+    return tuple(torch.from_numpy(part).to(device) for part in parts)  # type: ignore[return-value]
 
 
 def random_walk(indptr: Tensor, indices: Tensor, weight: Tensor, transposed: tuple[Tensor, Tensor, Tensor]) -> Stencil:

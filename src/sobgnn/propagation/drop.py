@@ -21,13 +21,10 @@ def drop(h: Tensor, rows: Tensor, rate: float) -> Tensor:
 
     ``rows`` [...] are int32 hashes already.
     """
-    columns = mix(torch.arange(1, h.shape[-1] + 1, device=h.device, dtype=torch.int32) * _LAYER)
+    columns = column_hashes(h.shape[-1], h.device)
     if backend(h) == "native" and h.dtype in (torch.float32, torch.float64):
         return native.drop(h.contiguous(), rows.contiguous(), columns, rate)
-    # Both are well mixed; one more round makes the pair's bits depend on each other.
-    draw = (rows.unsqueeze(-1) ^ columns) * _FIRST
-    draw = (draw ^ _shift(draw, 15)) * _SECOND
-    return h * ((draw >= int(rate * 2**32) - 2**31) * (1 / (1 - rate))).to(h.dtype)
+    return h * (kept(rows, columns, int(rate * 2**32) - 2**31) * (1 / (1 - rate))).to(h.dtype)
 
 
 @drop.register_fake
@@ -56,6 +53,24 @@ def _drop_vmap(info: Any, in_dims: tuple[Any, ...], h: Tensor, rows: Tensor, rat
 
 drop.register_autograd(_drop_backward, setup_context=_save)
 drop.register_vmap(_drop_vmap)
+
+
+def column_hashes(width: int, device: torch.device) -> Tensor:
+    """int32 [width], one for each column."""
+    return mix(torch.arange(1, width + 1, device=device, dtype=torch.int32) * _LAYER)
+
+
+def kept(rows: Tensor, columns: Tensor, threshold: Tensor | int) -> Tensor:
+    """Which entries stay, [..., c]: those where a hash of row [...] and column [c] reaches the threshold."""
+    # Both are well mixed; one more round makes the pair's bits depend on each other.
+    draw = (rows.unsqueeze(-1) ^ columns) * _FIRST
+    draw = (draw ^ _shift(draw, 15)) * _SECOND
+    return draw >= threshold
+
+
+def thresholds(rate: Tensor) -> Tensor:
+    """int32, the threshold of each rate in [0, 1)."""
+    return ((rate.double() * 2**32).floor() - 2**31).to(torch.int32)
 
 
 def mix(x: Tensor) -> Tensor:

@@ -116,6 +116,7 @@ def train_blocks(
     *,
     dropout: float = 0.5,
     held_out: Tensor | None = None,
+    start: BlockNetworks | None = None,
     progress: Callable[[BlockProgress], bool | None] | None = None,
 ) -> BlockNetworks:
     """Train one network per seed, all in one batch, by cross-entropy on each member's own rows.
@@ -134,6 +135,7 @@ def train_blocks(
         schedule: How long and how fast.
         dropout: Share of hidden units dropped in training, in [0, 1).
         held_out: [S, L], what row l counts in member s's validation, 0 for nothing. Members that hold out rows first.
+        start: Networks whose weights to start from, instead of drawn ones.
         progress: Called every ``evaluate_every`` steps; returning True ends training there.
     """
     schedule = schedule or BlockSchedule()
@@ -144,6 +146,9 @@ def train_blocks(
     if schedule.patience is not None and (held_out is None or not bool((held_out > 0).any())):
         raise ValueError("`patience` needs rows to validate on. Give `held_out`, or train with patience=None.")
     state = _State(X, target, weight, seeds, hidden, classes, schedule, dropout)
+    if start is not None:
+        for own, given in zip(state.parameters, (start.weight1, start.bias1, start.weight2, start.bias2), strict=True):
+            own.copy_(given)
     validation = None if held_out is None else _Validation(X, target, held_out)
     best, best_step, best_score = state.flat, 0, (-math.inf, -math.inf)
     step, steps = 0, state.steps

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from sobgnn.estimator.families import FAMILIES, make_family
+from sobgnn.estimator.families.contract import Refits
 from sobgnn.estimator.labels import with_folds
 from sobgnn.estimator.placing import neighbor_graph, view_of
 from sobgnn.estimator.problem import NewPoints, Problem
@@ -94,3 +95,51 @@ def test_one_thread_and_two_give_the_same_bits(name):
         finally:
             torch.set_num_threads(before)
     assert torch.equal(*found)
+
+
+REFITS = [name for name in NAMES if isinstance(make_family(name, "neighbors"), Refits)]
+
+
+def without_folds(labels, codes=None):
+    fold = np.full_like(labels.fold, -1)
+    return replace(labels, fold=fold, codes=labels.codes if codes is None else codes)
+
+
+@pytest.mark.parametrize("name", REFITS)
+def test_a_chain_of_refits_forgets_the_labels_of_the_fit(name):
+    problem, labels, y = case()
+    problem = replace(problem, networks=replace(problem.networks, epochs=200, lr=0.03))
+    family = make_family(name, "neighbors")
+    fitted = family.fit(problem, labels)
+    other = without_folds(labels, (labels.codes + 1) % 3)
+    for _ in range(4):
+        fitted = family.refit(problem, other, fitted)
+    probabilities = fitted.probabilities()
+    assert probabilities.shape == (1, 120, 3)
+    np.testing.assert_allclose(probabilities.sum(dim=2), 1, atol=1e-4)
+    assert float((probabilities[-1].argmax(dim=1).numpy() == (y + 1) % 3)[45:].mean()) > 0.7
+
+
+@pytest.mark.parametrize("name", REFITS)
+def test_after_a_refit_new_points_are_predicted_as_the_training_points_are(name):
+    problem, labels, _ = case()
+    family = make_family(name, "neighbors")
+    fitted = family.fit(problem, labels)
+    for _ in range(2):
+        fitted = family.refit(problem, without_folds(labels), fitted)
+    found, expected = fitted.predict(new_points(problem, np.arange(120))), fitted.probabilities()[-1]
+    # A new point joined to the graph reads its neighbors only, not itself through them.
+    np.testing.assert_allclose(found, expected, atol=0.15 if name == "sobolev" else 1e-5)
+
+
+def test_a_refit_of_forests_keeps_three_quarters_of_the_trees():
+    problem, labels, _ = case()
+    family = make_family("forests")
+    fitted = family.fit(problem, labels)
+    again = family.refit(problem, without_folds(labels), fitted)
+    size = len(fitted.trees.root) // 2
+    assert len(again.trees.root) == 2 * size
+    for start in (0, size):
+        old, new = fitted.trees.part(start + size // 4, start + size), again.trees.part(start, start + 3 * size // 4)
+        np.testing.assert_array_equal(new.threshold, old.threshold)
+        np.testing.assert_array_equal(new.value, old.value)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier, RandomForestClassifier
 
-from sobgnn.estimator.families.nodes import Trees, of_boosting, of_forest
+from sobgnn.estimator.families.nodes import Trees, joined, of_boosting, of_forest
 
 
 def table(classes, rows=200, seed=0):
@@ -49,6 +49,15 @@ def test_a_class_that_was_not_there_has_no_share():
     assert (of_forest(forest, 3).predict(X)[:, 1] == 0).all()
     boosting = GradientBoostingClassifier(n_estimators=3, init="zero").fit(X, np.where(y == 1, 2, y))
     assert (of_boosting(boosting, 3).predict(X)[:, 1] < 1e-6).all()
+
+
+def test_a_part_of_the_trees_predicts_as_those_trees_do():
+    X, y = table(4)
+    forest = RandomForestClassifier(9, random_state=0).fit(X[:100], y[:100])
+    expected = np.mean([tree.predict_proba(X) for tree in forest.estimators_[2:7]], axis=0)
+    trees = of_forest(forest, 4)
+    np.testing.assert_allclose(trees.part(2, 7).predict(X), expected, atol=1e-6)
+    np.testing.assert_array_equal(joined([trees.part(0, 2), trees.part(2, 9)]).predict(X), trees.predict(X))
 
 
 def test_arrays_come_back_and_predict_the_same():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -48,3 +48,11 @@ class Family(Protocol):
         Raises:
             ValueError: The arrays contradict each other or the problem.
         """
+
+
+@runtime_checkable
+class Refits(Protocol):
+    """A family that learns from a few labels more, or other ones, for much less than a fit takes."""
+
+    def refit(self, problem: Problem, labels: Labels, before: Any) -> FittedFamily:
+        """Learn from all labels, none held out, starting from what :meth:`Family.fit` or this gave ``before``."""

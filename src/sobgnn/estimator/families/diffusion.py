@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -55,16 +56,21 @@ class FittedDiffusion:
     view: str
     spread: Tensor
 
+    @cached_property
+    def _whole(self) -> Tensor:
+        """Of all labels, [N, C], row by row in memory."""
+        return self.spread[-1].contiguous()
+
     def probabilities(self) -> Tensor:
         """[folds + 1, N, C]."""
         return self.spread
 
     def predict(self, new: NewPoints) -> Tensor:
         """The mean of the neighbors' spread labels, by weight; even where there is no neighbor."""
-        around = new.joined[self.view].average(self.spread[-1])
+        around = new.joined[self.view].average(self._whole)
         total = around.sum(dim=1, keepdim=True)
         return torch.where(total > 0, around / total.clamp(min=1e-30), 1 / around.shape[1])
 
     def arrays(self) -> dict[str, Tensor]:
         """``spread`` [N, C], of all labels."""
-        return {"spread": self.spread[-1].contiguous()}
+        return {"spread": self._whole}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -19,6 +19,8 @@ from sobgnn.training.blocks import BlockNetworks, BlockProgress, BlockSchedule, 
 # Hops of the decoupled form, and the bytes of propagated features up to which it takes more than one.
 HOPS = 2
 _PROPAGATED_BYTES = 2**31
+# Steps, and the rate at first, of training members further, as shares of those of training them.
+_FURTHER_STEPS, _FURTHER_RATE = 0.2, 0.3
 # Rows that are predicted at once: on a GPU as many as keep it busy.
 _ROWS_PER_BLOCK = {"cpu": 1 << 13, "cuda": 1 << 17}
 
@@ -44,6 +46,11 @@ class MLPs:
     def fit(self, problem: Problem, labels: Labels) -> FittedNetworks:
         """Train members without each fold and from all labels, as one batch."""
         return _fit(self.name, PointBlocks(problem.points), problem.networks.hidden_channels, problem, labels)
+
+    def refit(self, problem: Problem, labels: Labels, before: FittedNetworks) -> FittedNetworks:
+        """Train the members further, all of them from all labels."""
+        blocks, width = PointBlocks(problem.points), problem.networks.hidden_channels
+        return _fit(self.name, blocks, width, problem, labels, before=before)
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedNetworks:
         """From the members' weights."""
@@ -74,8 +81,16 @@ class SobolevNetworks:
 
     def fit(self, problem: Problem, labels: Labels) -> FittedNetworks:
         """Propagate once; train members without each fold and from all labels, as one batch."""
+        return self._fit(problem, labels)
+
+    def refit(self, problem: Problem, labels: Labels, before: FittedNetworks) -> FittedNetworks:
+        """Train the members further, all of them from all labels."""
+        return self._fit(problem, labels, before)
+
+    def _fit(self, problem: Problem, labels: Labels, before: FittedNetworks | None = None) -> FittedNetworks:
         width = max(8, problem.networks.hidden_channels // 2)
-        return _fit(f"{self.name} {self.view}", self._blocks(problem), width, problem, labels, stage=self.name)
+        name, blocks = f"{self.name} {self.view}", self._blocks(problem)
+        return _fit(name, blocks, width, problem, labels, stage=self.name, before=before)
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedNetworks:
         """From the members' weights."""
@@ -111,30 +126,21 @@ class SobolevBlocks:
         """B."""
         return 1 + self.hops * self.problem.views[self.view].operators.alpha
 
-    @cached_property
-    def _propagated(self) -> list[Tensor]:
-        """After each hop, [N, α, D]."""
-        operators = self.problem.views[self.view].operators
-        found = [operators.propagate(self.problem.points)]
-        for _ in range(1, self.hops):
-            found.append(operators.propagate_each(found[-1]))
-        return found
-
     def training(self, rows: Tensor) -> Tensor:
         """[B, R, D]."""
-        points = self.problem.points
+        points, view = self.problem.points, self.problem.views[self.view]
         if self.hops == 1 and len(rows) < len(points):  # no copy of all orders of all points
-            own = [self.problem.views[self.view].operators.rows(rows).propagate(points)]
+            own = [view.operators.rows(rows).propagate(points)]
         else:
-            own = [hop[rows] for hop in self._propagated]
+            own = [hop[rows] for hop in view.propagated(points, self.hops)[1:]]
         return torch.cat([points[rows].unsqueeze(0), *(hop.transpose(0, 1) for hop in own)])
 
     def new(self, points: NewPoints) -> Tensor:
         """[B, M, D]: new points read their neighbors, which stay as they are."""
         joined = points.joined[self.view]
         own = [joined.propagate(points.nodes, points.points)]
-        for hop in range(1, self.hops):
-            own.append(joined.propagate_each(self._propagated[hop - 1], own[-1]))
+        for nodes in self.problem.views[self.view].propagated(self.problem.points, self.hops - 1)[1:]:
+            own.append(joined.propagate_each(nodes, own[-1]))
         return torch.cat([points.points.unsqueeze(0), *(hop.transpose(0, 1) for hop in own)])
 
 
@@ -193,14 +199,25 @@ def _row_blocks(problem: Problem, *, shared: bool = True) -> Iterator[Tensor]:
 
 
 def _fit(
-    name: str, blocks: Blocks, hidden: int, problem: Problem, labels: Labels, stage: str | None = None
+    name: str,
+    blocks: Blocks,
+    hidden: int,
+    problem: Problem,
+    labels: Labels,
+    stage: str | None = None,
+    before: FittedNetworks | None = None,
 ) -> FittedNetworks:
+    """Train members without each fold and from all labels; those of ``before``, where there are some, further."""
     settings, device = problem.networks, problem.device
-    members = labels.folds + max(1, settings.members - labels.folds)
+    start = None if before is None else before.networks
+    members = labels.folds + max(1, settings.members - labels.folds) if start is None else len(start.bias2)
     seeds = [int(seed) for seed in problem.generator(name).integers(2**31, size=members)]
     index, codes = labels.tensors(device)
     shares = labels.shares()[np.minimum(np.arange(members), labels.folds)]
     schedule = BlockSchedule(steps=settings.epochs, lr=settings.lr, weight_decay=settings.weight_decay)
+    if start is not None:
+        steps, passes = (math.ceil(_FURTHER_STEPS * part) for part in (schedule.steps, schedule.passes))
+        schedule = replace(schedule, steps=steps, passes=passes, lr=_FURTHER_RATE * schedule.lr)
     history: dict[str, list[float]] = {"epoch": [], "train_loss": [], "validation_loss": [], "validation_accuracy": []}
     held_out = (~labels.known() * labels.weight)[np.minimum(np.arange(members), labels.folds)]
 
@@ -214,7 +231,7 @@ def _fit(
     with at_most(1):
         networks = train_blocks(
             blocks.training(index), codes, torch.from_numpy(shares).float().to(device), seeds, hidden, labels.classes,
-            schedule, dropout=settings.dropout, progress=seen,
+            schedule, dropout=settings.dropout, progress=seen, start=start,
             held_out=torch.from_numpy(held_out).float().to(device) if labels.folds else None,
         )  # fmt: skip
     return FittedNetworks(networks, blocks, labels.folds, problem, history)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-# Rows times trees that are walked at once; what a step reads and writes then stays in the cache.
-_WALKED = 1 << 16
+from sobgnn.propagation.trees import Nodes, tree_sums
 
 
 @dataclass(frozen=True)
@@ -49,40 +49,45 @@ class Trees:
         kept = rounds * per_round
         return self if kept >= len(self.root) else replace(self, root=self.root[:kept], target=self.target[:kept])
 
+    def part(self, first: int, stop: int) -> Trees:
+        """The trees of a forest from ``first`` to before ``stop``; their nodes stand together, tree by tree."""
+        ends = np.append(self.root, len(self.column))
+        nodes = slice(int(ends[first]), int(ends[stop]))
+        leaf = self.column[nodes] < 0
+        # Leaves are numbered in the order of their nodes.
+        row = int((self.column[: nodes.start] < 0).sum())
+        return Trees(
+            self.column[nodes], self.threshold[nodes],
+            self.left[nodes] - np.where(leaf, row, nodes.start).astype(np.int32),
+            np.where(leaf, 0, self.right[nodes] - nodes.start).astype(np.int32),
+            self.value[row : row + int(leaf.sum())], (self.root[first:stop] - nodes.start).astype(np.int32),
+            self.target, self.baseline,
+        )  # fmt: skip
+
     def predict(self, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """Class probabilities [M, C] of rows X [M, F]."""
-        classes = len(self.baseline) if len(self.target) else self.value.shape[1]
-        out = np.empty((len(X), classes), np.float32)
-        step = max(1, _WALKED // max(1, len(self.root)))
-        for start in range(0, len(X), step):
-            rows = slice(start, min(start + step, len(X)))
-            leaves = self.walk(X[rows])
-            out[rows] = self._logits(leaves) if len(self.target) else self.value[leaves].mean(axis=1, dtype=np.float64)
-        return out
-
-    def walk(self, X: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-        """The leaf that each row ends in, in each tree: [M, T]."""
-        rows = np.repeat(np.arange(len(X)), len(self.root))
-        node = np.tile(self.root, len(X)).astype(np.int64)
-        going = np.flatnonzero(self.column[node] >= 0)
-        while going.size:
-            at = node[going]
-            goes_left = X[rows[going], self.column[at]] <= self.threshold[at]
-            node[going] = np.where(goes_left, self.left[at], self.right[at])
-            going = going[self.column[node[going]] >= 0]
-        return self.left[node].astype(np.int64).reshape(len(X), -1)
-
-    def _logits(self, leaves: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        added = self.value[leaves, 0]
-        logits = np.tile(self.baseline, (len(leaves), 1))
-        for code in np.unique(self.target):
-            logits[:, code] += added[:, self.target == code].sum(axis=1)
+        sums = self.sums(X)
+        if not len(self.target):
+            return (sums / len(self.root)).astype(np.float32)
+        logits = sums + self.baseline
         powers: npt.NDArray[np.float64] = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float32)
+
+    def sums(self, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+        """The leaves' values added up over the trees, [M, C], for rows X [M, F]."""
+        classes = len(self.baseline) if len(self.target) else self.value.shape[1]
+        rows = torch.from_numpy(np.ascontiguousarray(X, np.float32))
+        found: npt.NDArray[np.float64] = tree_sums(self._nodes, rows, classes).numpy()
+        return found
+
+    @cached_property
+    def _nodes(self) -> Nodes:
+        parts = (self.column, self.threshold, self.left, self.right, self.value, self.root, self.target)
+        return Nodes(*(torch.from_numpy(np.ascontiguousarray(part)) for part in parts))
 
     def arrays(self) -> dict[str, Tensor]:
         """The parts by name."""
-        return {name: torch.from_numpy(np.ascontiguousarray(part)) for name, part in vars(self).items()}
+        return {name: torch.from_numpy(np.ascontiguousarray(getattr(self, name))) for name in self.__dataclass_fields__}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, Tensor], columns: int, classes: int) -> Trees:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,8 @@ from sobgnn.estimator.problem import NewPoints, Problem
 
 # Trees of each kind that are grown from all labels, and without each fold.
 WHOLE, PER_FOLD = 64, 24
+# The share of its trees that a forest grows anew after a few labels more.
+_ANEW = 0.25
 # Rows times trees that are worth their time; where points are very many, fewer trees are grown.
 _MOST_WORK = 40_000_000
 # Classes, and labels times columns, up to which boosting takes about as long as the forests do.
@@ -58,6 +61,26 @@ class Forests:
             problem.tell("forests", signal + 1, signals)
         return FittedTrees(joined(kept), torch.from_numpy(out).to(problem.device))
 
+    def refit(self, problem: Problem, labels: Labels, before: FittedTrees) -> FittedTrees:
+        """Grow a part of the trees of each kind anew, from all labels, in place of the oldest ones."""
+        X, trees = problem.columns, before.trees
+        # Each refit has random numbers of its own: the same ones would grow the same trees.
+        generator = np.random.default_rng([int(problem.generator(self.name).integers(2**31)), before.age])
+        size = len(trees.root) // 2
+        fewer = math.ceil(_ANEW * size)
+        share = labels.shares()[-1]
+        kept, added, removed = [], [], []
+        for start, kind in ((0, "random"), (size, "extra")):
+            removed.append(trees.part(start, start + fewer))
+            forest = _grown(kind, fewer, X[labels.index], labels.codes, share, generator)
+            added.append(of_forest(forest, labels.classes))
+            kept += [trees.part(start + fewer, start + size), added[-1]]
+        change = torch.from_numpy(joined(added).sums(X) - joined(removed).sums(X)) / len(trees.root)
+        # Sums of leaves are taken away and added: what is left of a share is never below 0 but by rounding.
+        whole = (before.probabilities()[-1] + change.to(problem.device)).clamp(min=0).float()
+        problem.tell("forests", 1, 1)
+        return FittedTrees(joined(kept), whole.unsqueeze(0), before.age + 1)
+
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedTrees:
         """From the trees of all labels."""
         return FittedTrees(Trees.of_arrays(arrays, problem.columns.shape[1], problem.classes))
@@ -80,16 +103,24 @@ class BoostedTrees:
         """Whether boosting is quick enough beside the other families."""
         return classes <= _BOOSTED_CLASSES and labels * columns <= _BOOSTED_WORK
 
+    def refit(self, problem: Problem, labels: Labels, before: FittedTrees) -> FittedTrees:
+        """Boost from all labels, as many rounds as were best before."""
+        rounds = len(before.trees.root) // len(np.unique(before.trees.target))
+        return self._fit(problem, labels, (rounds,))
+
     def fit(self, problem: Problem, labels: Labels) -> FittedTrees:
         """Boost without each fold and from all labels; keep the number of rounds that predicts held-out labels best."""
+        return self._fit(problem, labels, self.rounds)
+
+    def _fit(self, problem: Problem, labels: Labels, choices: Sequence[int]) -> FittedTrees:
         X, seed = problem.columns, int(problem.generator(self.name).integers(2**31))
         signals = labels.folds + 1
-        staged = np.zeros((len(self.rounds), signals, problem.count, labels.classes), np.float32)
+        staged = np.zeros((len(choices), signals, problem.count, labels.classes), np.float32)
         for signal, share in enumerate(labels.shares()):
             used = share > 0
-            boosted = _boosted(X[labels.index[used]], labels.codes[used], share[used], self.rounds[-1], seed)
+            boosted = _boosted(X[labels.index[used]], labels.codes[used], share[used], choices[-1], seed)
             trees = of_boosting(boosted, labels.classes)
-            for place, rounds in enumerate(self.rounds):
+            for place, rounds in enumerate(choices):
                 staged[place, signal] = trees.first_rounds(rounds).predict(X)
             problem.tell("boosting", signal + 1, signals)
         best = 0
@@ -100,7 +131,7 @@ class BoostedTrees:
                 own = labels.out_of_fold(torch.from_numpy(part))
                 errors.append(np.square(own - np.eye(labels.classes)[codes]).sum())
             best = int(np.argmin(errors))
-        return FittedTrees(trees.first_rounds(self.rounds[best]), torch.from_numpy(staged[best]).to(problem.device))
+        return FittedTrees(trees.first_rounds(choices[best]), torch.from_numpy(staged[best]).to(problem.device))
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedTrees:
         """From the trees of all labels."""
@@ -109,10 +140,14 @@ class BoostedTrees:
 
 @dataclass(frozen=True)
 class FittedTrees:
-    """Trees grown from all labels, and every signal's probabilities [folds + 1, N, C] right after growing them."""
+    """Trees grown from all labels, and every signal's probabilities [folds + 1, N, C] right after growing them.
+
+    ``age`` counts refits.
+    """
 
     trees: Trees
     signals: Tensor | None = None
+    age: int = 0
 
     def probabilities(self) -> Tensor:
         """[folds + 1, N, C]."""

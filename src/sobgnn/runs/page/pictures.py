@@ -47,7 +47,8 @@ def sheet(paths: Sequence[str | None], most_bytes: int = _MOST_BYTES) -> dict[st
     if len(missing) == len(paths):
         return None
     columns = math.ceil(math.sqrt(len(paths)))
-    for side in _SIDES:
+    widest = max(max(small.size) for small in largest if small is not None)
+    for side in (widest, *(smaller for smaller in _SIDES if smaller < widest)):
         whole = Image.new("RGB", (columns * side, math.ceil(len(paths) / columns) * side), (128, 128, 128))
         for number, small in enumerate(largest):
             if small is None:

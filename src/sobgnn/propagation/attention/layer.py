@@ -1,0 +1,286 @@
+r"""A whole layer of attention for many members at once, on CUDA: scores, softmax, sum, bias, ReLU and dropout.
+
+The same equations as :mod:`~sobgnn.propagation.attention.registration`, for a caller that has all members' rows side by
+side and follows a hidden layer with bias, ReLU and dropout. Against an operator for each of these it saves passes over
+memory: an entry is written once on its way from one matrix product to the next, and the backward pass finds in the
+layer's output what ReLU and dropout did.
+
+With :func:`torch.set_float32_matmul_precision` at ``"highest"``, torch's default, everything is float32. Otherwise
+the rows that the passes over edges gather are rounded to float16, whose mantissa is that of TF32, in which the matrix
+products that made them are computed; sums stay in float32. A row of gradients is divided by its largest entry first.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from sobgnn.propagation.attention.terms import ADDITIVE, GATED, SCALED_DOT, SLOPE, EdgePattern
+
+# Edges whose rows are read at once: the fastest of those tried on an H200.
+_LANES = {
+    ("forward", ADDITIVE): 8,
+    ("forward", GATED): 4,
+    ("forward", SCALED_DOT): 8,
+    ("rows", GATED): 4,
+    ("rows", SCALED_DOT): 2,
+    ("nodes", ADDITIVE): 4,
+    ("nodes", GATED): 2,
+    ("nodes", SCALED_DOT): 2,
+}
+
+
+class Shape(NamedTuple):
+    """Sizes of a layer.
+
+    Attributes:
+        members: S.
+        heads: H, of each member.
+        channels: c, of each head.
+    """
+
+    members: int
+    heads: int
+    channels: int
+
+    @property
+    def total(self) -> int:
+        """Heads of all members."""
+        return self.members * self.heads
+
+    @property
+    def padded(self) -> int:
+        """Channels to a power of two, at least 8: 16 bytes in float16."""
+        return max(8, 1 << (self.channels - 1).bit_length())
+
+
+class Drop(NamedTuple):
+    """Which entries of a hidden layer are dropped: those where a hash of row and column is below the threshold.
+
+    Attributes:
+        rows: int32 [N, S], see :func:`sobgnn.propagation.drop.kept`.
+        columns: int32 [H · c].
+        threshold: int32 [S].
+        factor: float32 [S], by which the others grow.
+    """
+
+    rows: Tensor
+    columns: Tensor
+    threshold: Tensor
+    factor: Tensor
+
+
+class Weights(NamedTuple):
+    """What a layer learns apart from its maps; all members'.
+
+    Attributes:
+        first: The targets' vectors [S · H, c]; of the scaled dot product the maps' biases [S, 3 · H · c].
+        second: The sources' vectors [S · H, c]; of the scaled dot product the edges' vectors.
+        edge: The factors of edge weights [S · H] of additive scores.
+        bias: [S · H · c] of a hidden layer.
+    """
+
+    first: Tensor
+    second: Tensor
+    edge: Tensor | None
+    bias: Tensor | None
+
+
+def attend_members(
+    edges: EdgePattern, index: Tensor, kind: int, shape: Shape, maps: Tensor, weights: Weights, drop: Drop | None = None
+) -> Tensor:
+    """One layer of attention for S members.
+
+    Args:
+        edges: Into R rows from N nodes.
+        index: int64 [R], the nodes of the rows.
+        kind: ``ADDITIVE``, ``GATED`` or ``SCALED_DOT``.
+        shape: Sizes.
+        maps: float32 [N, S · W]. A member's columns are its heads' values, W = H · c; of the scaled dot product its
+            queries, keys and values, W = 3 · H · c, and in a hidden layer what is added to the result, W = 4 · H · c.
+        weights: With a bias, the layer is a hidden one.
+        drop: Dropout of a hidden layer in training.
+
+    Returns:
+        Of a hidden layer its entries after bias, ReLU and dropout [R, S · H · c]; else each head's sums [R, S · H, c].
+    """
+    result: Tensor = _Layer.apply(edges, index, kind, shape, drop, maps, *weights)  # type: ignore[no-untyped-call]
+    return result
+
+
+def fits(nodes: int, shape: Shape) -> bool:
+    """Whether a layer is small enough for :func:`attend_members`, which counts entries in 32 bits."""
+    return nodes * shape.total * shape.padded < 2**31
+
+
+def product_members(x: Tensor, weight: Tensor) -> Tensor:
+    """x [N, f] of all members, or [N, S, f], times weight [S, F, o], F <= f: [N, S · o].
+
+    Where x is shared, it may be padded with columns of zeros, so that its rows begin at multiples of 16 bytes: tensor
+    cores are slow without.
+    """
+    product: Tensor = _Product.apply(x, weight)  # type: ignore[no-untyped-call]
+    return product
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        members, features, width = weight.shape
+        weight = weight.contiguous()  # each member's begins at a multiple of 16 bytes too
+        if x.ndim == 2:
+            beside = weight.new_zeros(x.shape[1], members, width)
+            beside[:features] = weight.transpose(0, 1)
+            ctx.save_for_backward(x, weight)
+            return x @ beside.flatten(1)
+        out = x.new_empty(len(x), members, width)
+        torch.bmm(x.transpose(0, 1), weight, out=out.transpose(0, 1))
+        ctx.save_for_backward(x, weight)
+        return out.flatten(1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        x, weight = ctx.saved_tensors
+        members, features, width = weight.shape
+        grad = grad.contiguous()
+        if x.ndim == 2:
+            to_weight = (x.t() @ grad)[:features].view(features, members, width).transpose(0, 1)
+            return None, to_weight
+        own = grad.view(len(x), members, width).transpose(0, 1)
+        to_x = torch.empty_like(x)
+        torch.bmm(own, weight.transpose(1, 2), out=to_x.transpose(0, 1))
+        return to_x, torch.bmm(x.permute(1, 2, 0), own)
+
+
+class _Layer(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, edges: EdgePattern, index: Tensor, kind: int, shape: Shape, drop: Drop | None, maps: Tensor,
+        first: Tensor, second: Tensor, edge: Tensor | None, bias: Tensor | None,
+    ) -> Tensor:  # fmt: skip
+        from sobgnn.propagation.attention import layer_triton as kernels
+
+        maps, first, second = maps.contiguous(), first.contiguous(), second.contiguous()
+        edge, bias = (None if value is None else value.contiguous() for value in (edge, bias))
+        nodes, rows, total, channels = len(maps), len(index), shape.total, shape.channels
+        units = maps.shape[1] // (shape.members * channels)
+        storage = torch.float32 if torch.get_float32_matmul_precision() == "highest" else torch.float16
+
+        def compact(length: int) -> Tensor:
+            return maps.new_empty(length, total, shape.padded, dtype=storage)
+
+        value = compact(nodes)
+        query, key = (compact(nodes), compact(nodes)) if kind == SCALED_DOT else (value, value)
+        target = maps.new_empty(nodes, total)
+        source = target if kind == SCALED_DOT else torch.empty_like(target)
+        sizes = (total, shape.heads, units)
+        grid, options = _launch(nodes, shape, kind)
+        kernels.prepare[grid](maps, first, second, query, key, value, target, source, *sizes, **options)
+        hidden = bias is not None
+        out = maps.new_empty((rows, total * channels) if hidden else (rows, total, channels))
+        log_sum = maps.new_empty(rows, total)
+        above = compact(rows) if kind == ADDITIVE else value
+        moment = torch.empty_like(log_sum) if kind == SCALED_DOT else log_sum
+        # The edges' vectors stand where additive scores have their factors: a kernel reads one of the two.
+        along = second if edge is None else edge
+        stand_in = drop if drop is not None else Drop(index, index, index, log_sum)
+        grid, options = _launch(rows, shape, kind, _LANES["forward", kind])
+        kernels.forward[grid](
+            *edges[:3], index, maps, query, key, value, target, source, along, maps if bias is None else bias,
+            *stand_in, out, above, moment, log_sum, *sizes, channels**-0.5,
+            SLOPE=SLOPE, HIDDEN=hidden, DROP=drop is not None, **options,
+        )  # fmt: skip
+        ctx.kind, ctx.shape, ctx.count = kind, shape, len(edges)
+        factor = maps.new_ones(shape.members) if drop is None else drop.factor
+        # Of the maps only what is added to the result is read again.
+        kept = maps if kind == SCALED_DOT and hidden else None
+        ctx.units = units
+        ctx.save_for_backward(
+            *edges, index, factor, kept, query, key, value, target, source, first, second, edge, bias,
+            out, above, moment, log_sum,
+        )  # fmt: skip
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, to_result: Tensor) -> tuple[Tensor | None, ...]:
+        from sobgnn.propagation.attention import layer_gradient as kernels
+
+        kind, shape, units = ctx.kind, ctx.shape, ctx.units
+        edges, saved = EdgePattern(*ctx.saved_tensors[: ctx.count]), ctx.saved_tensors[ctx.count :]
+        (index, factor, kept, query, key, value, target, source, first, second, edge, bias,
+         out, above, moment, log_sum) = saved  # fmt: skip
+        to_result = to_result.contiguous()
+        nodes, rows, total, channels = len(value), len(index), shape.total, shape.channels
+        # Nodes that are no rows have no queries, targets and skips.
+        make = torch.empty if rows == nodes else torch.zeros
+        to_maps = make(nodes, shape.members * units * channels, device=value.device)
+        to_target = make(nodes, total, device=value.device)
+        gradient = value.new_empty(rows, total, shape.padded)
+        level, center = torch.empty_like(log_sum), torch.empty_like(log_sum)
+        weighted = torch.empty_like(log_sum) if kind == SCALED_DOT else center
+        along = second if edge is None else edge
+        sizes = (total, shape.heads, units, channels**-0.5)
+        grid, options = _launch(rows, shape, kind, _LANES.get(("rows", kind), 1))
+        kernels.rows[grid](
+            *edges[:3], index, to_maps if kept is None else kept, query, key, value, target, source, along,
+            factor if bias is None else bias, factor, out, above, log_sum, to_result, gradient, level, center, weighted,
+            to_target, to_maps, *sizes, SLOPE=SLOPE, HIDDEN=bias is not None, **options,
+        )  # fmt: skip
+        to_source = to_target if kind == SCALED_DOT else torch.empty_like(to_target)
+        to_edge = torch.empty_like(to_target) if kind == ADDITIVE else to_source
+        grid, options = _launch(nodes, shape, kind, _LANES["nodes", kind])
+        kernels.nodes[grid](
+            *edges[3:], index, query, key, value, target, source, along, first, second, gradient, level, center,
+            weighted, to_target, to_maps, to_source, to_edge, *sizes, SLOPE=SLOPE, SAME=rows == nodes, **options,
+        )  # fmt: skip
+
+        def sums(factors: Tensor, x: Tensor) -> Tensor:
+            return _weighted_sums(factors, x, channels)
+
+        largest = (log_sum - level).exp_()
+        to_bias = None
+        if kind == SCALED_DOT:
+            columns = to_maps.sum(dim=0).view(shape.members, -1)
+            size = 3 * shape.heads * channels
+            to_first = columns[:, :size]
+            to_second = sums(to_target, query) + sums(moment * largest, gradient)
+            to_bias = None if bias is None else columns[:, size:].reshape(-1)
+        else:
+            to_first, to_second = sums(to_target, value), sums(to_source, value)
+            to_bias = None if bias is None else sums(largest, gradient).view(-1)
+        parts = to_edge.sum(dim=0) if kind == ADDITIVE else None
+        return None, None, None, None, None, to_maps, to_first, to_second, parts, to_bias
+
+
+def _weighted_sums(factors: Tensor, x: Tensor, channels: int) -> Tensor:
+    """Sums over n of factors [n, G] · x [n, G, P]: [G, c]; the same bits every time."""
+    import triton
+
+    from sobgnn.propagation.attention import layer_triton as kernels
+
+    length, total, padded = x.shape
+    lanes, steps = 32, 8
+    chunks = triton.cdiv(length, lanes * steps)
+    out = factors.new_empty(chunks, total, channels)
+    kernels.weighted_sums[(chunks, total)](
+        factors, x, out, length, total, T=lanes, STEPS=steps, c=channels, P=padded, num_warps=2
+    )
+    return out.sum(dim=0)
+
+
+def _launch(rows: int, shape: Shape, kind: int, lanes: int | None = None) -> tuple[tuple[int, int], dict[str, int]]:
+    """The grid and a program's tile; without lanes, of the kernel that walks no edges and no halves."""
+    columns = shape.padded
+    two = lanes is not None and columns >= 32
+    part = columns // 2 if two else columns
+    # A thread reads 16 bytes, 8 channels: so many heads occupy a warp. Fewer are not worth a kernel of their own.
+    block = max(1, 256 // part)
+    options = {"KIND": kind, "c": shape.channels, "B": block, "C": part, "num_warps": 1}
+    if lanes is not None:
+        options |= {"E": lanes, "TWO": two}
+    return (rows, -(-shape.total // block)), options

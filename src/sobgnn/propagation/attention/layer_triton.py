@@ -1,0 +1,252 @@
+"""Kernels of a whole attention layer on CUDA, in Triton: what :mod:`~sobgnn.propagation.attention.layer` launches.
+
+Rows that are gathered are copied to a compact array first, in float16 or float32 and padded to 16 bytes. A program is
+one warp, which walks the edges of one row for a block of heads that is wide enough to occupy its threads, so that sums
+over edges stay within a thread. Heads of 32 channels or more are walked as two halves that share their scores: fewer
+threads then compute the same score. Places in the compact arrays are 32-bit numbers.
+"""
+
+# Kernels are a language of their own: types mean other things in them.
+# mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+# Compiled once for all numbers of heads and members.
+SIZES = ["total", "heads", "units", "length"]
+
+
+@triton.jit
+def rounded(x, dtype: tl.constexpr):
+    """x in the type of the compact arrays; float16 has no room above 65504."""
+    if dtype == tl.float16:
+        x = tl.minimum(tl.maximum(x, -65504.0), 65504.0)
+    return x.to(dtype)
+
+
+@triton.jit
+def member_columns(head, column, heads, units, c: tl.constexpr):
+    """Where a head's columns stand in a row of all members' maps; a member has ``units`` blocks of c columns."""
+    return ((head // heads) * units + head % heads)[:, None] * c + column[None, :]
+
+
+@triton.jit(do_not_specialize=SIZES)
+def prepare(
+    maps, first, second, query, key, value, target, source, total, heads, units,
+    KIND: tl.constexpr, c: tl.constexpr, B: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Compact copies of what is gathered, and what of the scores belongs to single nodes."""
+    node = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1) * B + tl.arange(0, B)
+    column = tl.arange(0, C)
+    known = head < total
+    inside = known[:, None] & (column < c)[None, :]
+    stored = tl.broadcast_to(known[:, None], [B, C])
+    row = maps + node * ((total // heads) * units * c)
+    at = member_columns(head, column, heads, units, c)
+    vector = head[:, None] * c + column[None, :]
+    place = node * total * C + head[:, None] * C + column[None, :]
+    dtype: tl.constexpr = value.dtype.element_ty
+    if KIND == 2:
+        shift = member_columns(head, column, heads, 3 * heads, c)
+        along = tl.load(second + vector, mask=inside, other=0.0)
+        size = heads * c
+        q = tl.load(row + at, mask=inside, other=0.0) + tl.load(first + shift, mask=inside, other=0.0)
+        k = tl.load(row + at + size, mask=inside, other=0.0) + tl.load(first + shift + size, mask=inside, other=0.0)
+        v = tl.load(row + at + 2 * size, mask=inside, other=0.0)
+        v += tl.load(first + shift + 2 * size, mask=inside, other=0.0)
+        tl.store(query + place, rounded(q, dtype), mask=stored)
+        tl.store(key + place, rounded(k, dtype), mask=stored)
+        tl.store(value + place, rounded(v, dtype), mask=stored)
+        tl.store(target + node * total + head, tl.sum(q * along, axis=1), mask=known)
+    else:
+        v = tl.load(row + at, mask=inside, other=0.0)
+        to = tl.load(first + vector, mask=inside, other=0.0)
+        of = tl.load(second + vector, mask=inside, other=0.0)
+        tl.store(value + place, rounded(v, dtype), mask=stored)
+        tl.store(target + node * total + head, tl.sum(v * to, axis=1), mask=known)
+        tl.store(source + node * total + head, tl.sum(v * of, axis=1), mask=known)
+
+
+@triton.jit
+def score_of(product, target, source, along, scale, KIND: tl.constexpr, SLOPE: tl.constexpr):
+    """The score, its derivative by what the leaky ReLU or the scale reads, and the gate; all [E, B]."""
+    gate = product
+    if KIND == 0:
+        inner = target + source + along
+    elif KIND == 1:
+        gate = tl.sigmoid(product)
+        inner = (target + source) * gate
+    else:
+        inner = product + target * along
+    if KIND == 2:
+        score = inner * scale
+        slope = scale
+    else:
+        slope = tl.where(inner > 0, 1.0, SLOPE)
+        score = inner * slope
+    return score, slope, gate
+
+
+@triton.jit
+def share_of(score, level, valid):
+    """exp(score - level), 0 beyond the row's end."""
+    return tl.where(valid, tl.exp(score - level), 0.0)
+
+
+@triton.jit
+def _finish(
+    result, row, node, head, column, maps, edge, bias, row_hash, column_hash, threshold, factor, out, middle, total,
+    heads, units, KIND: tl.constexpr, c: tl.constexpr, HIDDEN: tl.constexpr, DROP: tl.constexpr,
+):  # fmt: skip
+    """What follows the sum: the edges' part, and of a hidden layer skip, bias, ReLU and dropout."""
+    known = head < total
+    inside = known[:, None] & (column < c)[None, :]
+    vector = head[:, None] * c + column[None, :]
+    if KIND == 2:
+        result += middle[:, None] * tl.load(edge + vector, mask=inside, other=0.0)
+    if HIDDEN:
+        member = head // heads
+        result += tl.load(bias + vector, mask=inside, other=0.0)
+        if KIND == 2:
+            skip = member_columns(head, column, heads, units, c) + 3 * heads * c
+            result += tl.load(maps + node * ((total // heads) * units * c) + skip, mask=inside, other=0.0)
+        result = tl.maximum(result, 0.0)
+        if DROP:
+            of_row = tl.load(row_hash + row * (total // heads) + member, mask=known, other=0)
+            at = (head % heads)[:, None] * c + column[None, :]
+            of_column = tl.load(column_hash + at, mask=inside, other=0)
+            draw = (of_row[:, None] ^ of_column).to(tl.uint32, bitcast=True) * 0x7FEB352D
+            draw = (draw ^ (draw >> 15)) * 0x846CA68B
+            limit = tl.load(threshold + member, mask=known, other=0)
+            grown = tl.load(factor + member, mask=known, other=0.0)
+            kept = draw.to(tl.int32, bitcast=True) >= limit[:, None]
+            result = tl.where(kept, result * grown[:, None], 0.0)
+    tl.store(out + row * total * c + vector, result, mask=inside)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def forward(
+    indptr, other, weight, index, maps, query, key, value, target, source, edge, bias, row_hash, column_hash,
+    threshold, factor, out, above, moment, log_sum, total, heads, units, scale,
+    KIND: tl.constexpr, SLOPE: tl.constexpr, c: tl.constexpr, HIDDEN: tl.constexpr,
+    DROP: tl.constexpr, E: tl.constexpr, B: tl.constexpr, C: tl.constexpr, TWO: tl.constexpr,
+):  # fmt: skip
+    """The layer's rows. A hidden layer's pass bias, ReLU and dropout; the last one's are the heads' own sums."""
+    row = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1) * B + tl.arange(0, B)
+    column = tl.arange(0, C)
+    lane = tl.arange(0, E)
+    begin = tl.load(indptr + row)
+    end = tl.load(indptr + row + 1)
+    node = tl.load(index + row)
+    P: tl.constexpr = 2 * C if TWO else C
+    known = head < total
+    here = row * total + head
+    stored = tl.broadcast_to(known[:, None], [B, C])
+    # Reads beyond the last head or edge are of others' rows, and count for nothing.
+    read_head = tl.minimum(head, total - 1)
+    tail = read_head[:, None] * P + column[None, :]
+    stride = total * P
+    t = tl.load(target + node * total + read_head)[:, None]
+    level = tl.full([B], -1e30, tl.float32)
+    whole = tl.zeros([B], tl.float32)
+    mean = tl.zeros([B], tl.float32)  # of weights; for additive scores the part on the leaky ReLU's steep side
+    sums = tl.zeros([B, C], tl.float32)
+    if TWO:
+        sums2 = tl.zeros([B, C], tl.float32)
+    if KIND == 0:
+        slope_of_weight = tl.load(edge + read_head)[:, None]
+        steeps = tl.zeros([B, C], tl.float32)
+        if TWO:
+            steeps2 = tl.zeros([B, C], tl.float32)
+    else:
+        q = tl.load(query + node * stride + tail).to(tl.float32)[:, None, :]
+        if TWO:
+            q2 = tl.load(query + node * stride + tail + C).to(tl.float32)[:, None, :]
+    for start in range(begin, end, E):
+        e = start + lane
+        read = (e < end)[None, :]
+        j = tl.load(other + e, mask=e < end, other=0)
+        w = tl.load(weight + e, mask=e < end, other=0.0)[None, :]
+        place = (j * stride)[None, :, None] + tail[:, None, :]
+        v = tl.load(value + place).to(tl.float32)
+        if TWO:
+            v2 = tl.load(value + place + C).to(tl.float32)
+        if KIND == 2:
+            k = tl.load(key + place).to(tl.float32)
+            if TWO:
+                k2 = tl.load(key + place + C).to(tl.float32)
+        else:
+            u = tl.load(source + (j * total)[None, :] + read_head[:, None])
+        if KIND == 0:
+            score, slope, _ = score_of(u, t, u, w * slope_of_weight, scale, KIND, SLOPE)
+        else:
+            product = tl.sum(q * (k if KIND == 2 else v), axis=2)
+            if TWO:
+                product += tl.sum(q2 * (k2 if KIND == 2 else v2), axis=2)
+            score, slope, _ = score_of(product, t, product if KIND == 2 else u, w, scale, KIND, SLOPE)
+        score = tl.where(read, score, -1e30)
+        top = tl.maximum(level, tl.max(score, axis=1))
+        kept = tl.exp(level - top)
+        level = top
+        power = share_of(score, top[:, None], read)
+        whole = whole * kept + tl.sum(power, axis=1)
+        sums = sums * kept[:, None] + tl.sum(power[:, :, None] * v, axis=1)
+        if TWO:
+            sums2 = sums2 * kept[:, None] + tl.sum(power[:, :, None] * v2, axis=1)
+        if KIND == 0:
+            power = tl.where(slope == 1.0, power, 0.0)
+            mean = mean * kept + tl.sum(power, axis=1)
+            steeps = steeps * kept[:, None] + tl.sum(power[:, :, None] * v, axis=1)
+            if TWO:
+                steeps2 = steeps2 * kept[:, None] + tl.sum(power[:, :, None] * v2, axis=1)
+        elif KIND == 2:
+            mean = mean * kept + tl.sum(power * w, axis=1)
+    share = tl.where(whole > 0, 1.0 / whole, 0.0)
+    middle = mean * share
+    result = sums * share[:, None]
+    tl.store(log_sum + here, tl.where(whole > 0, level + tl.log(tl.where(whole > 0, whole, 1.0)), 0.0), mask=known)
+    if TWO:
+        result2 = sums2 * share[:, None]
+    if KIND == 0:
+        # The targets' gradient is 1 - SLOPE times the sum of this with the output's: no pass over edges for it.
+        difference = steeps * share[:, None] - middle[:, None] * result
+        tl.store(above + row * stride + tail, rounded(difference, above.dtype.element_ty), mask=stored)
+        if TWO:
+            difference = steeps2 * share[:, None] - middle[:, None] * result2
+            tl.store(above + row * stride + tail + C, rounded(difference, above.dtype.element_ty), mask=stored)
+    if KIND == 2:
+        tl.store(moment + here, middle, mask=known)
+    _finish(
+        result, row, node, head, column, maps, edge, bias, row_hash, column_hash, threshold, factor, out, middle, total,
+        heads, units, KIND, c, HIDDEN, DROP,
+    )  # fmt: skip
+    if TWO:
+        _finish(
+            result2, row, node, head, column + C, maps, edge, bias, row_hash, column_hash, threshold, factor, out,
+            middle, total, heads, units, KIND, c, HIDDEN, DROP,
+        )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=SIZES)
+def weighted_sums(
+    factor, x, out, length, total, T: tl.constexpr, STEPS: tl.constexpr, c: tl.constexpr, P: tl.constexpr,
+):  # fmt: skip
+    """Sums over a chunk of rows of factor [n, head] · x [n, head, :]; chunks are added up by the caller."""
+    chunk = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1)
+    column = tl.arange(0, P)
+    lane = tl.arange(0, T)
+    sums = tl.zeros([T, P], tl.float32)
+    for step in range(STEPS):
+        n = (chunk * STEPS + step) * T + lane
+        valid = n < length
+        f = tl.load(factor + n * total + head, mask=valid, other=0.0)
+        place = (n * total + head)[:, None] * P + column[None, :]
+        mask = valid[:, None] & (column < c)[None, :]
+        sums += f[:, None] * tl.load(x + place, mask=mask, other=0.0).to(tl.float32)
+    at = (chunk * total + head) * c + column
+    tl.store(out + at, tl.sum(sums, axis=0), mask=column < c)
