@@ -6,7 +6,7 @@ import scipy.sparse as sp
 import torch
 
 from sobgnn import SobolevClassifier, knn_graph
-from sobgnn.estimator.placing import Placed, device_for, place
+from sobgnn.estimator.placing import Placed, device_for, neighbor_graph, place
 from sobgnn.estimator.problem import GIVEN, NEIGHBORS
 from sobgnn.runtime.ranks import Ranks
 
@@ -22,7 +22,7 @@ def placed(X=POINTS, graph=None, **parameters) -> Placed:
         told.append(step)
         return False
 
-    found = place(settings, X, CODES, graph, np.random.default_rng(1), tell, Ranks())
+    found = place(settings, X, CODES, graph, np.random.default_rng(1), tell, Ranks(), 1)
     assert told == [("neighbors", 1, 1)]
     return found
 
@@ -78,3 +78,11 @@ def test_only_a_large_table_goes_to_a_gpu_by_itself(monkeypatch):
     assert [device_for(option, large) for option in (None, "auto", "cpu")] == ["cpu", "cuda", "cpu"]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert device_for("auto", large) == "cpu"
+
+
+def test_more_threads_find_the_same_neighbors():
+    # Enough products for the threads to be used.
+    X = np.random.default_rng(0).normal(size=(18_000, 32)).astype(np.float32)
+    one, two = (neighbor_graph(X, 5, "euclidean", "exact", "mean", "union", Ranks(), threads)[0] for threads in (1, 2))
+    assert torch.equal(one.indices, two.indices)
+    assert torch.equal(one.weight, two.weight)

@@ -219,20 +219,21 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "-1, None and NaN mean unlabeled; if -1 is a class, give it another name, such as y = (y == 1) * 1."
             )  # fmt: skip
             raise ValueError(f"y must hold at least 2 classes, but got 1 class, {str(self.classes_[0])!r}. {hint}")
-        threads = 1 if X.shape[0] * X.shape[1] <= _ONE_THREAD_ENTRIES else torch.get_num_threads()
+        available = torch.get_num_threads()
+        threads = 1 if X.shape[0] * X.shape[1] <= _ONE_THREAD_ENTRIES else available
         with at_most(threads), taking_part(device_for(self.device, X)) as ranks:
             check_same(X, codes, ranks)
-            self._fit(X, codes, graph, Teller(ranks.decide(progress)), ranks)
+            self._fit(X, codes, graph, Teller(ranks.decide(progress)), ranks, available)
         return self
 
-    def _fit(self, X: Any, codes: npt.NDArray[np.int64], graph: Any, tell: Teller, ranks: Ranks) -> None:
+    def _fit(self, X: Any, codes: npt.NDArray[np.int64], graph: Any, tell: Teller, ranks: Ranks, threads: int) -> None:
         # The seed sequence draws a seed where there is none.
         seed = ranks.first(np.random.SeedSequence(_seed(self.random_state)).entropy)
         generator = np.random.default_rng(seed)
         mark = self._fingerprint(X, graph) if self.warm_start else ""
         warm = self._warm(mark)
         if warm is None:
-            placed = place(self.get_params(deep=False), X, codes, graph, generator, tell, ranks)
+            placed = place(self.get_params(deep=False), X, codes, graph, generator, tell, ranks, threads)
             self.scale_, self.neighbor_scale_ = placed.scales.networks, placed.scales.neighbors
         else:
             known = warm.placed.problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -25,9 +26,12 @@ from sobgnn.neighbors.held import MANY_ENTRIES
 from sobgnn.neighbors.index import Index
 from sobgnn.operators import SobolevOperators
 from sobgnn.runtime.ranks import Ranks
+from sobgnn.runtime.threads import exactly
 
 # Entries of X from which a GPU pays for its start, where ``device="auto"``.
 _GPU_ENTRIES = 2_000_000
+# Products of a neighbor search from which further threads pay for themselves.
+_THREADED_PRODUCTS = 1e10
 # Columns up to which trees read them as they came; wider tables they read as networks do.
 _TREE_COLUMNS = 1024
 
@@ -116,6 +120,7 @@ def place(
     generator: np.random.Generator,
     tell: Callable[..., bool],
     ranks: Ranks,
+    threads: int,
 ) -> Placed:
     """Make points, columns and graphs of X [N, F].
 
@@ -127,6 +132,7 @@ def place(
         generator: Random numbers for scales, projections and the families' seed.
         tell: Told when neighbors are found; families tell it their steps.
         ranks: Processes that share the work.
+        threads: Those that the search for neighbors may use.
     """
     k, alpha, epsilon = settings["k"], settings["alpha"], settings["epsilon"]
     scales = decide_scales(settings["scale"], X, codes, k, settings["n_components"], generator)
@@ -137,7 +143,14 @@ def place(
     if graph is not None:
         views[GIVEN] = view_of(given_graph(graph, X.shape[0], alpha), alpha, epsilon, ranks)
     near, attaching = neighbor_graph(
-        places, k, settings["metric"], settings["method"], settings["bandwidth"], settings["symmetrize"], ranks
+        places,
+        k,
+        settings["metric"],
+        settings["method"],
+        settings["bandwidth"],
+        settings["symmetrize"],
+        ranks,
+        threads,
     )
     views[NEIGHBORS] = view_of(near, alpha, epsilon, ranks, (k + 1) // 2)
     tell("neighbors", 1, 1)
@@ -181,14 +194,18 @@ def neighbor_graph(
     bandwidth: Bandwidth,
     symmetrize: Symmetrize,
     ranks: Ranks,
+    threads: int = 1,
 ) -> tuple[Graph, Attaching]:
     """The graph of each point's k nearest neighbors, or of all others where these are fewer."""
     k = min(k, len(places) - 1)
     device = ranks.device
-    found = nearest(
-        torch.from_numpy(places).to(device) if device.type == "cuda" else places, k,
-        metric=metric, method=method, ranks=ranks,
-    )  # fmt: skip
+    # The neighbors do not depend on the number of threads.
+    large = float(len(places)) * places.size >= _THREADED_PRODUCTS
+    with exactly(threads) if large else contextlib.nullcontext():
+        found = nearest(
+            torch.from_numpy(places).to(device) if device.type == "cuda" else places, k,
+            metric=metric, method=method, ranks=ranks,
+        )  # fmt: skip
     graph = graph_from_neighbors(found.indices, found.distances, bandwidth, symmetrize, neighbor_recall=found.recall)
     local = bandwidth == "local"
     sigma = mean_distance(found.distances) if bandwidth == "mean" else bandwidth

@@ -15,8 +15,15 @@ def at_most(threads: int) -> Iterator[None]:
     Many short operations do not share cores well: threads spend more time waiting for one another than computing, on a
     busy machine a hundred times more, and a sum that is split over threads has other bits than one that is not.
     """
+    with exactly(min(torch.get_num_threads(), threads)):
+        yield
+
+
+@contextlib.contextmanager
+def exactly(threads: int) -> Iterator[None]:
+    """Within, torch computes with this many threads; the number of before is put back."""
     before = torch.get_num_threads()
-    torch.set_num_threads(min(before, threads))
+    torch.set_num_threads(threads)
     try:
         yield
     finally:
