@@ -78,7 +78,7 @@ def test_a_frame_is_labeled_in_a_notebook(tmp_path, monkeypatch):
     again.close()
 
 
-def test_a_taken_port_and_a_run_of_unknown_data_are_one_line(tickets, tmp_path, capsys):
+def test_a_taken_port_a_file_and_a_run_of_unknown_data_are_one_line(tickets, tmp_path, capsys):
     page = open_page(str(tickets), folder=tmp_path / "run", command=FAKE).start()
     port = page.url.split(":")[2].split("/")[0]
     assert main(["label", str(tickets), "--port", port, "--no-open", "--out", str(tmp_path / "b")]) == 2
@@ -92,6 +92,8 @@ def test_a_taken_port_and_a_run_of_unknown_data_are_one_line(tickets, tmp_path, 
     (tmp_path / "fit" / "table.json").write_text("{}")
     assert main(["label", str(tmp_path / "fit"), "--no-open"]) == 2
     assert "Label the data instead" in capsys.readouterr().err
+    assert main(["label", str(tickets), "--no-open", "--out", str(tickets)]) == 2
+    assert capsys.readouterr().err.endswith("is a file. Name a folder for the run.\n")
 
 
 def test_options_of_reading_reach_both_processes_and_are_remembered(tmp_path, capsys):

@@ -149,6 +149,8 @@ def open_page(
         raise ValueError(
             f"{data} is a run whose data is not known. Label the data instead: sobgnn label DATA --out {data}."
         )
+    if folder is not None and folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file. Name a folder for the run.")
     source = open_source(data, label, identity, drop, **reading)
     folder = folder or _default_folder(source.name)
     listening = _listen(port)
