@@ -77,6 +77,7 @@ def edit(folder: Path, change, *, sign: bool) -> None:
         {"families": ["s-sobgnn"], "num_layers": 3},
         {"n_components": 3, "class_weight": {0: 2.0, 2: 0.5}},
         {"scale": None, "metric": "cosine"},
+        {"scale": ("range", "unit"), "class_priors": {0: 2.0, 1: 1.0, 2: 1.0}},
     ],
 )
 def test_predictions_after_loading_are_equal_to_the_last_bit(tmp_path, settings):

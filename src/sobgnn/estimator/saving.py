@@ -140,7 +140,7 @@ def _pack(predictor: Predictor) -> tuple[dict[str, Any], Arrays]:
 def _unpack(config: dict[str, Any], arrays: Arrays, device: torch.device) -> Predictor:
     """The predictor that :func:`_pack` took apart."""
     _check_finite(arrays)
-    check_settings({**config["settings"], **_as_settings(config["networks"])}, list(FAMILIES))
+    check_settings({**settings(config["settings"]), **_as_settings(config["networks"])}, list(FAMILIES))
     tensors = {name: torch.from_numpy(array).to(device) for name, array in arrays.items() if array.ndim}
     points, networks = tensors["points"], Networks(**config["networks"])
     if points.ndim != 2 or points.dtype != torch.float32:

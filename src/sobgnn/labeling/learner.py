@@ -232,7 +232,8 @@ class Learner:
     def _send(self, message: dict[str, Any], arrays: Arrays | None = None) -> None:
         process = self._process
         if process is not None and process.stdin is not None:
-            with contextlib.suppress(OSError):  # it ended; the listener says so
+            # It ended; the listener says so. A pipe that the listener has closed by then is a ValueError.
+            with contextlib.suppress(OSError, ValueError):
                 send(process.stdin, message, arrays)
 
     def _listen(self, process: subprocess.Popen[bytes]) -> None:
