@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from sobgnn import SobolevClassifier
+from sobgnn.estimator.priors import shift_priors
+from sobgnn.estimator.temperature import sharpen
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    generator = np.random.default_rng(0)
+    y = generator.integers(0, 3, 150)
+    X = generator.normal(size=(3, 4))[y] * 2 + generator.normal(size=(150, 4))
+    labels = np.where(np.arange(150) < 45, y, -1)
+    classifier = SobolevClassifier(families=["mlp", "diffusion"], epochs=30, n_members=2, k=5, random_state=0)
+    return classifier.fit(X, labels).predictor_, X, generator.normal(size=(40, 4))
+
+
+def test_a_point_is_predicted_as_it_is_among_others(fitted):
+    predictor, _, new = fitted
+    together = predictor(new)
+    one_by_one = np.concatenate([predictor(new[row : row + 1]) for row in range(len(new))])
+    np.testing.assert_allclose(together, one_by_one, atol=1e-5)
+    np.testing.assert_allclose(together.sum(axis=1), 1, atol=1e-5)
+
+
+def test_the_result_is_sharpened_and_shifted_to_the_class_frequencies(fitted):
+    predictor = fitted[0]
+    ratio, probabilities = np.array([1.5, 1.0, 0.5]), torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]])
+    changed = replace(predictor, temperature=0.5, ratio=ratio)
+    expected = shift_priors(sharpen(probabilities.double().numpy(), 0.5), ratio)
+    np.testing.assert_allclose(changed.finished(probabilities), expected, atol=1e-6)
+    squared = probabilities.double().numpy() ** 2 * ratio
+    np.testing.assert_allclose(changed.finished(probabilities), squared / squared.sum(axis=1, keepdims=True), atol=1e-6)
+
+
+def test_a_family_is_drawn_once_toward_its_smoothed_neighbors(fitted):
+    predictor, _, new = fitted
+    member = next(m for m in predictor.members if m.title == "mlp")
+    even = torch.full((150, 3), 1 / 3)
+    drawn = replace(member, smoothing=member.smoothing._replace(strength=0.5), around=even)
+    alone = replace(member, around=None)
+    plain = replace(predictor.blend, shares=(1.0,), temperatures=(1.0,))
+    bare = {"temperature": 1.0, "ratio": np.ones(3), "blend": plain}
+    own = replace(predictor, members=[alone], **bare)(new)
+    found = replace(predictor, members=[drawn], **bare)(new)
+    np.testing.assert_allclose(found, 0.5 * own + 0.5 / 3, atol=1e-5)
+
+
+def test_the_distance_to_the_nearest_training_point_and_the_progress_are_told(fitted):
+    predictor, X, new = fitted
+    distance, told = np.empty(len(new), np.float32), []
+    predictor(new, progress=lambda done, total: told.append((done, total)), nearest=distance)
+    places = predictor.maps.neighbors
+    expected = np.linalg.norm(places(new)[:, None] - places(X)[None], axis=2).min(axis=1)
+    np.testing.assert_allclose(distance, expected, atol=1e-4)
+    assert told == [(40, 40)]
+
+
+def test_spacing_is_the_distance_to_the_nearest_other_training_point(fitted):
+    predictor, X, _ = fitted
+    places = predictor.maps.neighbors(X)
+    gaps = np.linalg.norm(places[:, None] - places[None], axis=2)
+    np.fill_diagonal(gaps, np.inf)
+    np.testing.assert_allclose(predictor.spacing(), gaps.min(axis=1), atol=1e-4)
