@@ -65,12 +65,10 @@ class Guard:
             await send(message)
 
         refusal = self._refusal(scope)
-        if refusal is not None:
-            await _refuse(answer, *refusal)
-            return
+        # Also of a request that is refused: a body that nobody reads resets the connection before the answer arrives.
         body = await _body(receive)
-        if body is None:
-            await _refuse(answer, 413, f"The body is larger than {LARGEST_BODY} bytes.")
+        if refusal is not None or body is None:
+            await _refuse(answer, *(refusal or (413, f"The body is larger than {LARGEST_BODY} bytes.")))
             return
         given = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -130,6 +128,11 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 async def _refuse(send: Send, status: int, reason: str) -> None:
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
+    body = (reason + "\n").encode()
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),
+    ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": (reason + "\n").encode()})
+    await send({"type": "http.response.body", "body": body})
