@@ -114,4 +114,6 @@ def _matmul(stencil: Stencil, values: Tensor, features: Tensor) -> Tensor:
         matrix = torch.sparse_csr_tensor(
             stencil.indptr.to(stencil.indices.dtype), stencil.indices, values, shape, check_invariants=False
         )
-    return matrix @ features
+    # Under autocast the product would be of float16 or bfloat16, which sparse matrices do not have.
+    with torch.autocast(features.device.type, enabled=False):
+        return matrix @ features

@@ -95,6 +95,16 @@ class BlockNetworks:
         kept = list(blocks)
         return replace(self, weight1=self.weight1[kept], bias1=self.bias1[kept], weight2=self.weight2[kept])
 
+    def double(self) -> BlockNetworks:
+        """The same in float64."""
+        return replace(
+            self,
+            weight1=self.weight1.double(),
+            bias1=self.bias1.double(),
+            weight2=self.weight2.double(),
+            bias2=self.bias2.double(),
+        )
+
     @torch.no_grad()
     def logits(self, X: Tensor) -> Tensor:
         """Logits [S, N, C] of points X [B, N, D]."""

@@ -143,3 +143,14 @@ def test_a_refit_of_forests_keeps_three_quarters_of_the_trees():
         old, new = fitted.trees.part(start + size // 4, start + size), again.trees.part(start, start + 3 * size // 4)
         np.testing.assert_array_equal(new.threshold, old.threshold)
         np.testing.assert_array_equal(new.value, old.value)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_new_point_is_predicted_the_same_wherever_it_stands_among_others(name):
+    problem, labels, _ = case()
+    fitted = make_family(name, "neighbors").fit(problem, labels)
+    rows, order = np.arange(45, 82), np.random.default_rng(0).permutation(37)
+    together, moved = fitted.predict(new_points(problem, rows)), fitted.predict(new_points(problem, rows[order]))
+    # The paper's network and logistic regression are products in float32, whose last bit depends on the place.
+    several = name in ("s-sobgnn", "linear", "pagerank")
+    torch.testing.assert_close(moved, together[torch.from_numpy(order)], rtol=0, atol=1e-6 if several else 2e-8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -21,6 +22,8 @@ HOPS = 2
 _PROPAGATED_BYTES = 2**31
 # Steps, and the rate at first, of training members further, as shares of those of training them.
 _FURTHER_STEPS, _FURTHER_RATE = 0.2, 0.3
+# New points up to which they are predicted in float64.
+_EXACT_ROWS = 1024
 # Rows that are predicted at once: on a GPU as many as keep it busy.
 _ROWS_PER_BLOCK = {"cpu": 1 << 13, "cuda": 1 << 17}
 
@@ -172,8 +175,19 @@ class FittedNetworks:
         return problem.ranks.complete(out).transpose(0, 1)
 
     def predict(self, new: NewPoints) -> Tensor:
-        """The mean of all members, [M, C]."""
-        return self.networks.logits(self.blocks.new(new)).softmax(dim=2).mean(dim=0)
+        """The mean of all members, [M, C].
+
+        A few points in float64: where a product's rows stand decides in which order a processor adds them up, and
+        nobody should see that in a point's probabilities.
+        """
+        x = self.blocks.new(new)
+        if x.shape[1] > _EXACT_ROWS:
+            return self.networks.logits(x).softmax(dim=2).mean(dim=0)
+        return self._exact.logits(x.double()).softmax(dim=2).mean(dim=0).to(x.dtype)
+
+    @cached_property
+    def _exact(self) -> BlockNetworks:
+        return self.networks.double()
 
     def hidden(self) -> Tensor:
         """The last member's hidden rows at every point, [N, B · h]."""
