@@ -12,8 +12,9 @@
 
 #define DECLARE(T, NAME)                                                                                          \
   extern "C" void sobgnn_propagate_##NAME(int, int, int64_t, int64_t, int64_t, int64_t, const int64_t *,          \
-                                          const void *, int, const float *, const int64_t *, const void *, int,   \
-                                          const float *, const T *, const T *, double, const T *, T *, int, int); \
+                                          const void *, int, const void *, const int64_t *, const void *, int,    \
+                                          const void *, int, const T *, const T *, double, const T *, T *,        \
+                                          const T *, T *, int, int);                                              \
   extern "C" void sobgnn_combine_##NAME(T *, const T *, const T *, T *, int64_t, int64_t, int, int, int);         \
   extern "C" void sobgnn_combine_backward_##NAME(const T *, const T *, const T *, T *, T *, T *, int64_t,         \
                                                  int64_t, int, int);                                              \
@@ -60,8 +61,8 @@ int main(int count, char **names) {
     const auto propagate = [&](bool orders_in, bool orders_out, const std::vector<T> &from) {                         \
       std::vector<T> to(rows * (orders_out ? wide : width));                                                          \
       sobgnn_propagate_##NAME(orders_in, orders_out, rows, inputs, alpha, width, indptr.data(), indices.data(), 0,    \
-                              weight.data(), t_indptr.data(), t_indices.data(), 0, t_weight.data(), q.data(),         \
-                              r.data(), epsilon, from.data(), to.data(), threads, 3);                                 \
+                              weight.data(), t_indptr.data(), t_indices.data(), 0, t_weight.data(), 0, q.data(),      \
+                              r.data(), epsilon, from.data(), to.data(), nullptr, nullptr, threads, 3);               \
       write(to);                                                                                                      \
       return to;                                                                                                      \
     };                                                                                                                \

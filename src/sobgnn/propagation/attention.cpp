@@ -38,13 +38,17 @@ template <class T> struct Score {
 
 template <class T> SOBGNN_INLINE T dot(const T *__restrict a, const T *__restrict b, int64_t count) {
   T sum = 0;
+#ifdef _OPENMP
 #pragma omp simd reduction(+ : sum)
+#endif
   for (int64_t c = 0; c < count; ++c) sum += a[c] * b[c];
   return sum;
 }
 
 template <class T> SOBGNN_INLINE void add(T *__restrict sums, T factor, const T *__restrict x, int64_t count) {
+#ifdef _OPENMP
 #pragma omp simd
+#endif
   for (int64_t c = 0; c < count; ++c) sums[c] += factor * x[c];
 }
 

@@ -341,10 +341,8 @@ template <class T>
 void run_dots(const T *x, const T *y, T *out, int64_t rows, int64_t width, int threads, int level) {
   const auto dots = kernel<T>(level).row_dots;
   const int64_t block = 4096, blocks = (rows + block - 1) / block;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(threads) if (blocks > 1)
-#endif
-  for (int64_t b = 0; b < blocks; ++b) dots(x, y, out, width, b * block, std::min((b + 1) * block, rows));
+  const auto body = [&](int64_t b) { dots(x, y, out, width, b * block, std::min((b + 1) * block, rows)); };
+  sobgnn::for_each_part(blocks, blocks > 1 ? threads : 1, body);
 }
 
 }  // namespace

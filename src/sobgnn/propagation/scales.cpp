@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "targets.h"
+
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace {
@@ -85,17 +87,19 @@ void backward(const int64_t *indptr, const T *weight, const T *scale, const T *g
   EXPORT void sobgnn_scales_##NAME(const int64_t *indptr, const T *weight, T *scale, int64_t rows, int64_t alpha,   \
                                    double epsilon, int by_rows, int threads) {                                      \
     const int64_t blocks = (rows + block - 1) / block;                                                              \
-    _Pragma("omp parallel for schedule(dynamic, 1) num_threads(threads) if (blocks > 1)")                           \
-    for (int64_t b = 0; b < blocks; ++b)                                                                            \
+    const auto body = [&](int64_t b) {                                                                              \
       forward(indptr, weight, b * block, std::min((b + 1) * block, rows), alpha, epsilon, by_rows != 0, scale);     \
+    };                                                                                                              \
+    sobgnn::for_each_part(blocks, blocks > 1 ? threads : 1, body);                                                  \
   }                                                                                                                 \
   EXPORT void sobgnn_scales_backward_##NAME(const int64_t *indptr, const T *weight, const T *scale, const T *grad,  \
                                             T *to_weight, int64_t rows, int64_t alpha, int by_rows, int threads) {  \
     const int64_t blocks = (rows + block - 1) / block;                                                              \
-    _Pragma("omp parallel for schedule(dynamic, 1) num_threads(threads) if (blocks > 1)")                           \
-    for (int64_t b = 0; b < blocks; ++b)                                                                            \
+    const auto body = [&](int64_t b) {                                                                              \
       backward(indptr, weight, scale, grad, b * block, std::min((b + 1) * block, rows), alpha, by_rows != 0,        \
                to_weight);                                                                                          \
+    };                                                                                                              \
+    sobgnn::for_each_part(blocks, blocks > 1 ? threads : 1, body);                                                  \
   }
 
 DEFINE(float, f32)
