@@ -39,8 +39,10 @@ SETS = (
 )  # fmt: skip
 PEERS = ("GCN", "GAT", "APPNP", "SIGN")
 METHODS = ("ours", "without", *PEERS)
-HIDDEN, RATES, DECAYS, DROPOUTS = (64,), (0.01,), (5e-4, 5e-3), (0.5, 0.8)
-EPOCHS = 200
+# What the peers' search chooses from: features as they are or rows summing to 1, weight decay, dropout.
+INPUTS, DECAYS, DROPOUTS = ("as they are", "rows of sum 1"), (0.0, 5e-4, 5e-3), (0.5, 0.8)
+HIDDEN, RATE, EPOCHS = 64, 0.01, 200
+Setting = tuple[str, float, float]
 
 
 @cache
@@ -69,18 +71,18 @@ def ours(name: str, seed: int, with_graph: bool) -> float:
 class Network(nn.Module):
     """One of PyG's models with two layers, or SIGN: an MLP on three hops of the features."""
 
-    def __init__(self, kind: str, width: int, classes: int, hidden: int, dropout: float) -> None:
+    def __init__(self, kind: str, width: int, classes: int, dropout: float) -> None:
         super().__init__()
         from torch_geometric.nn import APPNP
         from torch_geometric.nn.models import GAT, GCN, MLP
 
         self.kind, self.rate = kind, dropout
         if kind == "GCN":
-            self.body = GCN(width, hidden, 2, classes, dropout=dropout)
+            self.body = GCN(width, HIDDEN, 2, classes, dropout=dropout)
         elif kind == "GAT":
-            self.body = GAT(width, hidden, 2, classes, dropout=dropout, heads=8)
+            self.body = GAT(width, HIDDEN, 2, classes, dropout=dropout, heads=8)
         else:
-            self.body = MLP([width, hidden, classes], dropout=dropout, norm=None)
+            self.body = MLP([width, HIDDEN, classes], dropout=dropout, norm=None)
             self.walk = APPNP(10, 0.1)
 
     def forward(self, x: Tensor, edges: Tensor) -> Tensor:
@@ -92,13 +94,14 @@ class Network(nn.Module):
 
 
 @cache
-def inputs(name: str, kind: str, device: str) -> tuple[Tensor, Tensor]:
+def inputs(name: str, kind: str, how: str, device: str) -> tuple[Tensor, Tensor]:
     """Features [N, F] and edges [2, E] as PyG's models take them."""
     from torch_geometric.utils import add_self_loops, degree, to_undirected
 
     data = problem(name)
     x = torch.tensor(data.X.toarray() if hasattr(data.X, "toarray") else data.X).float()
-    x = x / x.abs().sum(dim=1, keepdim=True).clamp_min(1e-12)
+    if how != "as they are":
+        x = x / x.abs().sum(dim=1, keepdim=True).clamp_min(1e-12)
     edges = to_undirected(torch.as_tensor(np.asarray(data.edge_index)).long(), num_nodes=len(x))
     if kind == "SIGN":
         looped, _ = add_self_loops(edges, num_nodes=len(x))
@@ -113,16 +116,15 @@ def inputs(name: str, kind: str, device: str) -> tuple[Tensor, Tensor]:
 
 
 def train(
-    name: str, kind: str, setting: tuple[int, float, float, float], rows: np.ndarray, held: np.ndarray, epochs: int,
-    seed: int, device: str,
+    name: str, kind: str, setting: Setting, rows: np.ndarray, held: np.ndarray, epochs: int, seed: int, device: str,
 ) -> tuple[float, int, np.ndarray]:  # fmt: skip
     """Accuracy on the rows held out, the epoch it was best at, and predictions [N] of the last one."""
-    x, edges = inputs(name, kind, device)
+    how, decay, dropout = setting
+    x, edges = inputs(name, kind, how, device)
     y = torch.as_tensor(np.asarray(problem(name).y)).to(device)
-    hidden, rate, decay, dropout = setting
     torch.manual_seed(seed)
-    network = Network(kind, x.shape[1], int(y.max()) + 1, hidden, dropout).to(device)
-    optimizer = torch.optim.Adam(network.parameters(), lr=rate, weight_decay=decay)
+    network = Network(kind, x.shape[1], int(y.max()) + 1, dropout).to(device)
+    optimizer = torch.optim.Adam(network.parameters(), lr=RATE, weight_decay=decay)
     rows_, held_ = (torch.as_tensor(part).to(device) for part in (rows, held))
     best, at = -1.0, epochs
     for epoch in range(1, epochs + 1):
@@ -140,12 +142,12 @@ def train(
 
 
 @cache
-def chosen(name: str, kind: str, device: str) -> tuple[tuple[int, float, float, float], int]:
+def chosen(name: str, kind: str, device: str) -> tuple[Setting, int]:
     """The setting and number of epochs that a quarter of the first seed's labels supports."""
     given, _ = given_labels(name, 0)
     rows = np.random.default_rng(0).permutation(np.flatnonzero(given >= 0))
     held, rest = rows[: len(rows) // 4], rows[len(rows) // 4 :]
-    settings = list(product(HIDDEN, RATES, DECAYS, DROPOUTS))
+    settings = list(product(INPUTS, DECAYS, DROPOUTS))
     tried = [train(name, kind, setting, rest, held, EPOCHS, 0, device)[:2] for setting in settings]
     place = int(np.argmax([score for score, _ in tried]))
     return settings[place], tried[place][1]

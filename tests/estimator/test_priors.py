@@ -8,8 +8,10 @@ from sobgnn.estimator.priors import (
     chosen_by_class,
     decide_priors,
     estimate_priors,
+    few_labelled,
     label_frequencies,
     learnt_frequencies,
+    raise_few_labelled,
     shift_priors,
     skill,
 )
@@ -78,20 +80,50 @@ def test_skill_is_zero_for_guesses_and_one_for_right_answers_whatever_the_class_
     assert skill(np.zeros((0, 3)), labels) == 0
 
 
+def drawn(*counts):
+    """Labels in four folds, so many of each class, classes counting alike."""
+    codes = np.repeat(np.arange(len(counts)), counts)
+    weight = (len(codes) / (len(counts) * np.array(counts)))[codes]
+    return Labels(np.arange(len(codes)), codes, weight, np.arange(len(codes)) % 4, len(counts))
+
+
 def test_a_class_with_few_labels_is_not_taken_for_rarer_than_the_others():
     # Its points are recognized half as often as they should be.
     truth = np.array([1, 1, 1]) / 3
     _, p = points(truth, truth)
     p = shift_priors(p, np.array([1.0, 1.0, 0.2]))
+    assert decide_priors("auto", np.arange(3), p, drawn(20, 20, 20))[2] < 0.25
+    np.testing.assert_allclose(decide_priors("auto", np.arange(3), p, drawn(20, 20, 3)), truth)
 
-    def found(*counts):
-        codes = np.repeat(np.arange(3), counts)
-        weight = (len(codes) / (3 * np.array(counts)))[codes]
-        return decide_priors(
-            "auto", np.arange(3), p, Labels(np.arange(len(codes)), codes, weight, np.arange(len(codes)) % 4, 3)
-        )
 
-    assert found(20, 20, 20)[2] < 0.25
-    few = found(20, 20, 3)
-    assert few[2] > 0.3
-    assert few.sum() == pytest.approx(1)
+def test_a_class_with_few_labels_is_raised_until_it_is_expected_as_often_as_the_others():
+    truth = np.array([1, 1, 1]) / 3
+    y, p = points(truth, truth)
+    p = shift_priors(p, np.array([1.0, 1.0, 0.2]))
+    labels = drawn(20, 20, 3)
+    sure = np.eye(3)[labels.codes] * 0.98 + 0.01  # raising it costs the others nothing
+    factor = raise_few_labelled(p, sure, labels)
+    np.testing.assert_allclose(factor, [1, 1, 5], rtol=0.05)
+    found = shift_priors(p, factor).argmax(axis=1)
+    assert (found == y)[y == 2].mean() > (p.argmax(axis=1) == y)[y == 2].mean() + 0.1
+
+
+def test_a_class_with_few_labels_is_raised_no_further_than_the_others_can_bear():
+    truth = np.array([1, 1, 1]) / 3
+    _, p = points(truth, truth)
+    p = shift_priors(p, np.array([1.0, 1.0, 0.2]))
+    labels = drawn(20, 20, 3)
+    # Three of 40 labels of other classes are lost when the class becomes three times as probable: one more than 3 %.
+    own = np.eye(3)[labels.codes] * 0.98 + 0.01
+    own[[0, 1, 20]] = [[0.74, 0.01, 0.25], [0.74, 0.01, 0.25], [0.01, 0.74, 0.25]]
+    factor = raise_few_labelled(p, own, labels)
+    assert 1 < factor[2] < 3
+    np.testing.assert_array_equal(factor[:2], 1)
+
+
+def test_only_classes_with_few_labels_are_raised():
+    p = np.full((10, 3), 1 / 3)
+    for labels in (drawn(20, 20, 20), drawn(200, 40, 7)):
+        np.testing.assert_array_equal(raise_few_labelled(p, np.eye(3)[labels.codes], labels), 1)
+    np.testing.assert_array_equal(few_labelled(drawn(20, 20, 3).codes, 3), [False, False, True])
+    np.testing.assert_array_equal(raise_few_labelled(p[:0], np.eye(3)[drawn(20, 20, 3).codes], drawn(20, 20, 3)), 1)

@@ -28,6 +28,7 @@ from sobgnn.estimator.priors import (
     chosen_by_class,
     decide_priors,
     learnt_frequencies,
+    raise_few_labelled,
     shift_priors,
     skill,
 )
@@ -288,8 +289,12 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # by itself are not, and tell classes apart.
         telling = len(fit.members) > 1 and skill(fit.out_of_fold, labels) >= LEAST_SKILL
         others = plain[free].astype(float) if telling else None
-        self.class_prior_ = decide_priors(self.class_priors, self.classes_, others, labels)
-        ratio = self.class_prior_ * self._odds / learnt_frequencies(labels)
+        if before is None or self.class_priors != "auto" or not chosen_by_class(labels.codes, labels.classes):
+            self.class_prior_ = decide_priors(self.class_priors, self.classes_, others, labels)
+            self._raised = np.ones(labels.classes)
+            if others is not None and self.class_priors == "auto":
+                self._raised = raise_few_labelled(others, fit.out_of_fold, labels)
+        ratio = self.class_prior_ * self._odds * self._raised / learnt_frequencies(labels)
         predictor = replace(predictor, ratio=ratio / ratio.mean())
         self.predictor_ = replace(predictor, distributions=predictor.finished(fit.distributions))
         self.temperature_ = fit.temperature

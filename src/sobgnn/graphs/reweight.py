@@ -87,8 +87,8 @@ def _pagerank(graph: Graph, teleport: float, top_k: int) -> Graph:
     T = sp.csr_array(graph.to_scipy().astype(np.float64) + sp.eye_array(n))
     rows, columns, weight = _normalized(T)
     T = sp.csr_array((weight, (rows, columns)), shape=(n, n))
-    # x = a e + (1-a) T x by Chebyshev's iteration: T is symmetric with eigenvalues in [-1, 1], so t steps leave an error
-    # of at most 2 rate^t, where adding up the series would leave (1-a)^t.
+    # x = a e + (1-a) T x by Chebyshev's iteration: T is symmetric with eigenvalues in [-1, 1], so t steps leave an
+    # error of at most 2 rate^t, where adding up the series would leave (1-a)^t.
     radius = 1 - teleport
     rate = radius / (1 + np.sqrt(1 - radius**2))
     steps = int(np.ceil(np.log(5e-7) / np.log(rate)))
