@@ -22,6 +22,9 @@ SHARES = (0.06, 0.2, 0.4, 0.6)
 POOL = 3000
 # What the labels weigh against the penalty, and Adam's steps in each round.
 _C, _STEPS, _RATE = 3.0, 30, 0.05
+# Adam divides a step by the size of its gradients, here at least this share of their mean size: where a gradient is
+# nearly nothing, a full step would follow its rounding.
+_LEAST_SIZE = 0.3
 _ROWS_PER_BLOCK = 16384
 
 
@@ -152,5 +155,8 @@ class _Fitting:
             for parameter, gradient, (mean, square) in zip(parameters, gradients, moments, strict=True):
                 mean.lerp_(gradient, 0.1)
                 square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-                bound = (square / (1 - 0.999 ** (step + 1))).sqrt_().add_(1e-8)
-                parameter.addcdiv_(mean, bound, value=-rate / (1 - 0.9 ** (step + 1)))
+                size = (square / (1 - 0.999 ** (step + 1))).sqrt_().add_(1e-8)
+                usual = size.mean(dim=-1, keepdim=True)
+                usual = usual.mean(dim=0, keepdim=True) if size.ndim == 3 else usual
+                size = torch.maximum(size, _LEAST_SIZE * usual)
+                parameter.addcdiv_(mean, size, value=-rate / (1 - 0.9 ** (step + 1)))
