@@ -21,6 +21,8 @@ _MOST = 4.0
 LEAST_SKILL = 0.4
 # A class's number of labels counts as full where it has this share of the largest one.
 _FULL = 0.8
+# Random draws that may look as if numbers had been chosen.
+_BY_CHANCE = 0.15
 # A class with fewer labels is raised at most this many times, and no further than costs the other classes this much
 # out-of-fold recall; in steps, on at most so many points.
 _MOST_RAISED, _COST, _RAISE_STEPS, _RAISE_POINTS = 20.0, 0.03, 20, 20_000
@@ -39,13 +41,26 @@ def learnt_frequencies(labels: Labels) -> _Array:
 
 
 def chosen_by_class(codes: npt.NDArray[np.int64], classes: int) -> bool:
-    """Whether labels look as if a number had been chosen of each class, instead of points at random.
+    r"""Whether labels look as if a number had been chosen of each class, instead of points at random.
 
-    That is the case where all classes have the same number, or, of three and more classes, at least half have nearly
-    the largest number: then the number of a class's labels does not tell how common it is.
+    That is the case where all classes have the same number, or where at least half of them have nearly the largest
+    number n and these differ less than chance would have it: of F classes that are equally common,
+
+    .. math:: \sum_c \frac{(|n_c - \bar{n}| + 1/2)^2}{\bar{n}} \sim \chi^2_{F-1}
+
+    would be as small in fewer than 15 % of random draws. Then a class's number of labels does not tell how common it
+    is.
     """
+    from scipy.special import gammainc
+
     counts = np.bincount(codes, minlength=classes)
-    return bool(counts.min() == counts.max() or (len(counts) > 2 and _full(counts).mean() >= 0.5))
+    if counts.min() == counts.max():
+        return True
+    alike = counts[_full(counts)]
+    if len(alike) < max(2, len(counts) / 2):
+        return False
+    spread = np.square(np.abs(alike - alike.mean()) + 0.5).sum() / alike.mean()
+    return bool(gammainc((len(alike) - 1) / 2, spread / 2) < _BY_CHANCE)
 
 
 def _full(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
