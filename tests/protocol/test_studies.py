@@ -6,7 +6,7 @@ import pytest
 
 from sobgnn.protocol.__main__ import main
 from sobgnn.protocol.results import read
-from sobgnn.protocol.studies import ABLATIONS, FEW_LABELS, FEW_MODELS, ablations, few_labels
+from sobgnn.protocol.studies import ABLATIONS, FEW_LABELS, FEW_MODELS, ablations, few_labels, table1
 
 
 def test_the_few_label_study_has_every_model_at_every_number_of_labels() -> None:
@@ -51,3 +51,12 @@ def test_both_studies_run_and_are_reported(folder: Path, tmp_path: Path) -> None
     told = (tmp_path / "ablations.md").read_text()
     assert "| powers=matrix |" in told
     assert "## D-SobGNN: hops" in told
+
+
+def test_the_estimator_takes_part_in_table_1_without_a_search() -> None:
+    (cell,) = table1(models=["SobolevClassifier"], datasets=["isolet"])
+    assert cell.setting == {}
+    assert len(cell.seeds) == 50
+    (searched,) = table1(models=["GCN"], datasets=["isolet"])
+    assert searched.setting is None
+    assert searched.seeds == cell.seeds

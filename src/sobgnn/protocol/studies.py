@@ -44,6 +44,8 @@ def table1(
                         model,
                         variant=variant,
                         override=override,
+                        # The estimator has nothing to search.
+                        setting={} if model == ESTIMATOR else None,
                         trials=trials,
                         search_seeds=tuple(range(min(SEARCH_SEEDS, seeds))),
                         seeds=final_seeds(seeds),
