@@ -6,8 +6,8 @@
 Planetoid's sets have their public split: its training nodes, its test nodes, and nothing of its validation nodes; seeds
 are the models'. The others have 20 labels per class drawn by the seed, at most 80 % of a class, and are judged on all
 other nodes. PyG's GCN, GAT, APPNP and SIGN get the same labels: the setting and the number of epochs are those that are
-best on average on three random quarters of them (first seed), then all of them train. "without" is the default estimator without the edges. Lines are kept as
-they come; a second run goes on where the first was stopped.
+best on average on three random quarters of them (first seed), then all of them train. "without" is the default
+estimator without the edges. Lines are kept as they come; a second run goes on where the first was stopped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Claim: chosen by "auto", 60 labels bring SobolevClassifier to where 100 random labels bring it (median over sets).
 
     python -m benchmarks.labeling_estimator --sets FOLDER --out lines.jsonl [--draws 10] [--jobs 16] [--limit 240]
-    python -m benchmarks.labeling_report lines.jsonl [plot.png]
+    python -m benchmarks.labeling_report lines.jsonl [--plot plot.png]
 
 FOLDER holds one npz per data set (``python -m benchmarks.suite_sets``), of which at most 1,200 rows are used; a stopped
 run resumes. Points of a test part (30 %) are in the graph but never chosen, and accuracy is measured on them alone. The

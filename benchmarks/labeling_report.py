@@ -1,6 +1,7 @@
 """Claim: "auto" needs 60 % of random's labels, and "more labels will hardly help now" is right when it is said.
 
-    python -m benchmarks.labeling_report results/labeling.jsonl.gz results/labeling.png
+    python -m benchmarks.labeling_report results/labeling.jsonl.gz [--plot results/labeling.png]
+    python -m benchmarks.labeling_report results/labeling_estimator.jsonl.gz --strategies random,auto
 
 Reads what benchmarks/labeling_efficiency.py or benchmarks/labeling_estimator.py wrote, prints the tables of
 results/labeling.md, and draws the plot. Of each data set, the draws count that every strategy has.
@@ -8,10 +9,10 @@ results/labeling.md, and draws the plot. Of each data set, the draws count that 
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import itertools
 import json
-import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -27,11 +28,12 @@ HARDLY = 0.01
 Curves = dict[tuple[str, str], dict[int, list[float]]]
 
 
-def read(path: Path) -> tuple[Curves, list[dict]]:
+def read(path: Path, only: str | None) -> tuple[Curves, list[dict]]:
     content = path.read_bytes()
     content = gzip.decompress(content) if path.suffix == ".gz" else content
     lines = [json.loads(line) for line in content.splitlines()]
-    strategies = {line["strategy"] for line in lines}
+    strategies = set(only.split(",")) if only else {line["strategy"] for line in lines}
+    lines = [line for line in lines if line["strategy"] in strategies]
     have = Counter((line["dataset"], line["draw"]) for line in lines)
     lines = [line for line in lines if have[line["dataset"], line["draw"]] == len(strategies)]
     curves: Curves = defaultdict(lambda: defaultdict(list))
@@ -155,13 +157,18 @@ def draw(curves: Curves, names: list[str], strategies: list[str], path: Path) ->
 
 
 def main() -> None:
-    curves, lines = read(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lines", type=Path)
+    parser.add_argument("--strategies", help="these alone, so that more draws are common to all")
+    parser.add_argument("--plot", type=Path)
+    asked = parser.parse_args()
+    curves, lines = read(asked.lines, asked.strategies)
     names = list(dict.fromkeys(line["dataset"] for line in lines))
     strategies = [name for name in ORDER if any(line["strategy"] == name for line in lines)]
     efficiency(curves, names, strategies)
     stopping(lines)
-    if len(sys.argv) > 2:
-        draw(curves, names, strategies, Path(sys.argv[2]))
+    if asked.plot:
+        draw(curves, names, strategies, asked.plot)
 
 
 if __name__ == "__main__":
