@@ -13,7 +13,7 @@ Outcome = Literal["better", "guessing", "unknown"]
 # say. The first is strict: folds share labels, and shares of families are chosen on the same labels, so that shuffled
 # labels look one and a half times as far from chance, in standard deviations, as the p-value presumes
 # (results/honesty.md).
-BETTER_LEVEL, GUESSING_LEVEL = 1e-5, 5e-3
+BETTER_LEVEL, GUESSING_LEVEL = 1e-5, 5e-4
 # Labels below which a test that does not pass says nothing.
 LEAST_LABELS = 20
 _PERMUTATIONS, _BLOCK = 10_000, 1_000_000
