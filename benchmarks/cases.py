@@ -51,6 +51,19 @@ def run_cases(
                 return
 
 
+def append_cases(
+    path: Path, measure: Callable[[Any], dict[str, Any]], cases: Sequence[Any], jobs: int | None, limit: float
+) -> None:
+    """Run cases and append what each gave to a JSON lines file; one that raises is printed and left for the next run."""
+    with path.open("a") as file:
+        for case, line in run_cases(measure, cases, jobs, limit):
+            if isinstance(line, Exception):
+                print(*case, repr(line), flush=True)
+                continue
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+
+
 def _start() -> None:
     import torch
 

@@ -12,7 +12,6 @@ margin sampling (breaking ties), greedy core-set and TypiClust, written here fro
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cases import load_set, read_lines, run_cases
+from benchmarks.cases import append_cases, load_set, read_lines
 
 NAMES = (
     "digits", "isolet", "har", "cancer", "mnist", "20news",
@@ -146,13 +145,7 @@ def main() -> None:
         for strategy in asked.strategies.split(",")
         if (name, strategy, draw) not in done
     ]
-    with asked.out.open("a") as file:
-        for case, line in run_cases(run, cases, asked.jobs, asked.limit):
-            if isinstance(line, Exception):
-                print(*case, repr(line), flush=True)
-                continue
-            file.write(json.dumps(line) + "\n")
-            file.flush()
+    append_cases(asked.out, run, cases, asked.jobs, asked.limit)
 
 
 if __name__ == "__main__":

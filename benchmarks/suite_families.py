@@ -11,7 +11,6 @@ turn, and each family is judged alone. Prints mean accuracy over the data sets; 
 from __future__ import annotations
 
 import argparse
-import json
 import warnings
 from collections import defaultdict
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.cases import read_lines, run_cases
+from benchmarks.cases import append_cases, read_lines
 from benchmarks.suite import HOW, draw_labels
 from sobgnn import SobolevClassifier
 from sobgnn.estimator.blending import PRIOR_COUNTS, blend_families
@@ -111,13 +110,7 @@ def main() -> None:
             for how in asked.labels.split(",")
             if (path.stem, how, draw) not in done
         ]
-        with asked.lines.open("a") as file:
-            for case, line in run_cases(run, cases, asked.jobs, asked.limit):
-                if isinstance(line, Exception):
-                    print(*case, repr(line), flush=True)
-                    continue
-                file.write(json.dumps(line) + "\n")
-                file.flush()
+        append_cases(asked.lines, run, cases, asked.jobs, asked.limit)
     report(list(read_lines(asked.lines)))
 
 
