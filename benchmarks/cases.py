@@ -54,7 +54,7 @@ def run_cases(
 def append_cases(
     path: Path, measure: Callable[[Any], dict[str, Any]], cases: Sequence[Any], jobs: int | None, limit: float
 ) -> None:
-    """Run cases and append what each gave to a JSON lines file; one that raises is printed and left for the next run."""
+    """Append what each case gave to a JSON lines file; one that raises is printed and left for the next run."""
     with path.open("a") as file:
         for case, line in run_cases(measure, cases, jobs, limit):
             if isinstance(line, Exception):
