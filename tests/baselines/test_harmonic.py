@@ -5,7 +5,16 @@ import pytest
 import scipy.sparse as sp
 
 from sobgnn import Graph, knn_graph
-from sobgnn.baselines.harmonic import _harmonic, _potential, _solve, laplace, poisson, shifted_laplace
+from sobgnn.baselines.harmonic import (
+    _harmonic,
+    _potential,
+    _sized,
+    _solve,
+    laplace,
+    poisson,
+    poisson_mbo,
+    shifted_laplace,
+)
 
 SETTING = {"power": 1.0}
 
@@ -52,7 +61,7 @@ def test_with_one_label_per_class_poisson_finds_the_clouds(blobs: tuple) -> None
     _, truth, graph = blobs
     y = np.full(120, -1)
     y[[3, 70]] = truth[[3, 70]]
-    for method in (poisson, shifted_laplace):
+    for method in (poisson, poisson_mbo, shifted_laplace):
         predicted = method(np.empty(0), graph, y, SETTING)
         assert (predicted == truth).mean() > 0.9
         np.testing.assert_array_equal(predicted[[3, 70]], truth[[3, 70]])
@@ -61,11 +70,37 @@ def test_with_one_label_per_class_poisson_finds_the_clouds(blobs: tuple) -> None
 def test_a_part_of_the_graph_without_labels_or_an_isolated_point_still_gets_labels() -> None:
     graph = Graph.from_edges(np.array([[0, 1, 3], [1, 2, 4]]), np.ones(3), num_nodes=6, symmetrize="union")
     y = np.array([0, -1, 1, -1, -1, -1])
-    for method in (laplace, shifted_laplace, poisson):
+    for method in (laplace, shifted_laplace, poisson, poisson_mbo):
         predicted = method(np.empty(0), graph, y, SETTING)
         assert set(predicted) <= {0, 1}
         assert predicted[0] == 0
         assert predicted[2] == 1
+
+
+def test_classes_get_the_sizes_that_are_asked_for() -> None:
+    u = np.random.default_rng(0).random((3000, 3)) + np.array([0.3, 0.0, 0.0])
+    sizes = np.array([0.3, 0.3, 0.4])
+    assert np.bincount(u.argmax(axis=1))[0] > 1500
+    np.testing.assert_allclose(np.bincount(_sized(u, sizes)) / 3000, sizes, atol=0.02)
+
+
+def test_poisson_mbo_is_its_steps_written_densely(blobs: tuple) -> None:
+    _, truth, graph = blobs
+    y = np.full(120, -1)
+    y[[3, 40, 70]] = truth[[3, 40, 70]]  # the first class has two labels of three, so two thirds of the points
+    W = graph.to_scipy().toarray().astype(np.float64)
+    L = np.diag(W.sum(axis=1)) - W
+    source = np.zeros((120, 2))
+    source[y >= 0] = np.eye(2)[y[y >= 0]] - [2 / 3, 1 / 3]
+    u = _potential(graph, y, 1.0)
+    for _ in range(20):
+        for _ in range(40):
+            u = u - (L @ u - source) / W.sum(axis=1).max()
+        u = np.eye(2)[_sized(u, np.array([2 / 3, 1 / 3]))]
+    got = poisson_mbo(np.empty(0), graph, y, SETTING)
+    # A rounding may decide about a point between two classes.
+    assert (got[y < 0] == u.argmax(axis=1)[y < 0]).mean() > 0.98
+    assert (got == 0).mean() > (poisson(np.empty(0), graph, y, SETTING) == 0).mean() - 0.01
 
 
 def test_conjugate_gradients_solve_every_column() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.baselines.harmonic import laplace, poisson, shifted_laplace
+from sobgnn.baselines.harmonic import laplace, poisson, poisson_mbo, shifted_laplace
 from sobgnn.baselines.space import Setting, Space, Uniform
 from sobgnn.graphs.graph import Graph
 
@@ -70,4 +70,5 @@ CLASSICAL: dict[str, Classical] = {
     "Laplace": Classical(laplace, {"power": _POWER}),
     "ShiftedLaplace": Classical(shifted_laplace, {"power": _POWER}),
     "Poisson": Classical(poisson, {"power": _POWER}),
+    "PoissonMBO": Classical(poisson_mbo, {"power": _POWER}),
 }

@@ -1,4 +1,4 @@
-r"""Learning by differential equations on the graph: Laplace learning, its mean-shifted form, and Poisson learning.
+r"""Learning by differential equations on the graph: Laplace learning, its mean-shifted form, Poisson learning, its MBO.
 
 With W the weights, D its degrees and L = D - W, the functions u [N, C] solve
 
@@ -9,6 +9,8 @@ With W the weights, D its degrees and L = D - W, the functions u [N, C] solve
 with :math:`\bar{y}` the mean of the labels. With few labels Laplace learning gives nearly the same values everywhere,
 with spikes at the labels; the mean-shifted form subtracts each class's mean over all points and adds its share of the
 labels. Poisson learning treats labels as sources and sinks instead (Calder, Cook, Thorpe and Slepčev, ICML 2020).
+PoissonMBO, of the same paper, goes on from its solution: it diffuses, makes every point one of a class again, and keeps
+the classes' sizes while it does.
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ Array = npt.NDArray[np.float64]
 _STEPS, _TOLERANCE = 500, 1e-5
 # Parts of the graph that hold labels of one class alone have sources without sinks; a little damping lets them leak.
 _DAMPING = 1e-6
+# PoissonMBO's outer steps, diffusion steps in each, and at most so many steps, of so large a size, for the factors that
+# keep the sizes, within bounds.
+_OUTER, _INNER, _SIZING, _SIZING_STEP, _FACTORS = 20, 40, 100, 1.0, (0.5, 2.0)
 
 
 def laplace(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: Setting) -> npt.NDArray[Any]:
@@ -45,13 +50,51 @@ def poisson(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: Set
     return _decide(_potential(graph, y, float(setting["power"])), y)
 
 
+def poisson_mbo(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: Setting) -> npt.NDArray[Any]:
+    r"""Labels for all points by PoissonMBO, classes as large as their share of the labels.
+
+    .. math:: u \leftarrow u - \frac{1}{\max_i d_i} (L u - s) \quad \text{40 times, then} \quad
+        u_i \leftarrow e_{c(i)}, \; c(i) = \arg\max_c r_c u_{ic}
+
+    with s the sources of Poisson learning and r such that classes have their sizes; 20 times.
+    """
+    power = float(setting["power"])
+    W, degree = _weights(graph, power)
+    source = _sources(y)
+    u = _potential(graph, y, power)
+    sizes = _one_hot(y)[y >= 0].mean(axis=0)
+    step = 1 / max(float(degree.max(initial=0.0)), 1e-300)
+    for _ in range(_OUTER):
+        for _ in range(_INNER):
+            u = u - step * (degree[:, None] * u - W @ u - source)
+        u = np.eye(len(sizes))[_sized(u, sizes)]
+    return _decide(u, y)
+
+
+def _sized(u: Array, sizes: Array) -> npt.NDArray[np.int64]:
+    """The class of each row's largest r_c u_c, the factors r bringing classes near their sizes, which sum to 1."""
+    factors = np.ones(len(sizes))
+    best, least = u.argmax(axis=1), np.inf
+    for _ in range(_SIZING):
+        found = (u * factors).argmax(axis=1)
+        lacking = sizes - np.bincount(found, minlength=len(sizes)) / len(u)
+        if np.abs(lacking).sum() < least:
+            best, least = found, float(np.abs(lacking).sum())
+        factors = (factors + _SIZING_STEP * lacking).clip(*_FACTORS)
+    return np.asarray(best)
+
+
+def _sources(y: npt.NDArray[Any]) -> Array:
+    """The labels, centered, at labeled points, and 0 elsewhere, [N, C]."""
+    known = y >= 0
+    source = _one_hot(y)
+    source[known] -= source[known].mean(axis=0)
+    return source
+
+
 def _potential(graph: Graph, y: npt.NDArray[Any], power: float) -> Array:
     W, degree = _weights(graph, power)
-    known = y >= 0
-    source = np.zeros((len(y), int(y.max()) + 1))
-    source[known] = _one_hot(y)[known]
-    source[known] -= source[known].mean(axis=0)
-    u = _solve(W, degree * (1 + _DAMPING) + _tiny(degree), source)
+    u = _solve(W, degree * (1 + _DAMPING) + _tiny(degree), _sources(y))
     centered: Array = u - (degree[:, None] * u).sum(axis=0) / max(degree.sum(), 1e-300)
     return centered
 

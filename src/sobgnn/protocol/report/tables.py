@@ -16,7 +16,8 @@ OURS, DECOUPLED = "S-SobGNN", "D-SobGNN"
 TRIALS, SEARCH_SEEDS, SEEDS = 100, 5, 50  # the paper's; a cell with fewer says so
 _MODELS = (
     "Cheby", "GCN", "GAT", "SIGN", "SGC", "ClusterGCN", "SuperGAT", "Transformer", OURS, "S-SobGNN+self", DECOUPLED,
-    "MLP", "LogReg", "SVM", "LabelSpreading", "Laplace", "ShiftedLaplace", "Poisson", "SobolevClassifier",
+    "MLP", "LogReg", "SVM", "LabelSpreading", "Laplace", "ShiftedLaplace", "Poisson", "PoissonMBO",
+    "SobolevClassifier",
 )  # fmt: skip
 _DATASETS = ("cancer", "cancer-binary", "20news", "20news-stripped", "har", "isolet")
 HEAD = "head=paper"
