@@ -141,3 +141,11 @@ def test_only_classes_with_few_labels_are_raised():
         np.testing.assert_array_equal(raise_few_labelled(p, np.eye(3)[labels.codes], labels), 1)
     np.testing.assert_array_equal(few_labelled(drawn(20, 20, 3).codes, 3), [False, False, True])
     np.testing.assert_array_equal(raise_few_labelled(p[:0], np.eye(3)[drawn(20, 20, 3).codes], drawn(20, 20, 3)), 1)
+
+
+def test_a_small_difference_of_frequencies_is_taken_for_the_models_errors():
+    even = np.array([1, 1, 1]) / 3
+    _, near = points(np.array([0.39, 0.31, 0.30]), even)
+    np.testing.assert_allclose(estimate_priors(near, even), even)
+    _, far = points(np.array([0.75, 0.15, 0.1]), even)
+    assert estimate_priors(far, even)[0] > 0.5

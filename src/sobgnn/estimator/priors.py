@@ -16,6 +16,9 @@ _Array = npt.NDArray[np.float64]
 _STRENGTH, _STEPS = 0.5, 20
 # A class is taken to be at most this many times more or less common than was assumed.
 _MOST = 4.0
+# The share of points that would have to change class for the estimate up to which it is taken for the model's errors,
+# and from which it is believed as it is. Chosen on draws 20 to 22 of the suite, 5 labels per class.
+_DOUBTED, _BELIEVED = 0.08, 0.12
 # Skill out of fold from which probabilities tell how common classes are. Below it the estimate follows the errors: on
 # the data set actor, whose classes hardly anything tells apart, it cost 7 points.
 LEAST_SKILL = 0.4
@@ -90,6 +93,8 @@ def estimate_priors(probabilities: _Array, assumed: _Array) -> _Array:
 
     .. math:: \pi \leftarrow \frac{A \pi_0 + \sum_i q_i}{A + N}, \qquad q_{ic} \propto p_{ic} \, \pi_c / \pi_{0,c}
 
+    The result is :math:`\pi_0` where the two differ by less than 8 % of the points, and :math:`\pi` from 12 % on.
+
     Args:
         probabilities: Of points whose class is not known, [N, C], calibrated.
         assumed: π_0, what the probabilities were learned with, [C].
@@ -104,7 +109,11 @@ def estimate_priors(probabilities: _Array, assumed: _Array) -> _Array:
         found = (weight * assumed + shifted.sum(axis=0)) / (weight + count)
         found = found.clip(assumed / _MOST, assumed * _MOST)
         found /= found.sum()
-    return found
+    # A model's errors make even classes look uneven: a small difference is not believed.
+    moved = 0.5 * float(np.abs(found - assumed).sum())
+    trust = min(1.0, max(0.0, (moved - _DOUBTED) / (_BELIEVED - _DOUBTED)))
+    found = assumed * (found / assumed) ** trust
+    return np.asarray(found / found.sum())
 
 
 def shift_priors(probabilities: _Array, ratio: _Array) -> _Array:
