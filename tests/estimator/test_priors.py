@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sobgnn import SobolevClassifier
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.priors import (
     chosen_by_class,
@@ -149,3 +150,25 @@ def test_a_small_difference_of_frequencies_is_taken_for_the_models_errors():
     np.testing.assert_allclose(estimate_priors(near, even), even)
     _, far = points(np.array([0.75, 0.15, 0.1]), even)
     assert estimate_priors(far, even)[0] > 0.5
+
+
+def test_the_estimator_raises_a_class_with_few_labels_says_so_and_keeps_to_it_in_a_refit():
+    generator = np.random.default_rng(0)
+    truth = np.repeat([0, 1, 2], 80)
+    X = generator.normal(size=(240, 2)) + np.array([[0, 0], [5, 0], [2.2, 1.5]])[truth]
+    y = np.full(240, -1)
+    for code, count in enumerate((16, 16, 3)):
+        y[generator.permutation(np.flatnonzero(truth == code))[:count]] = code
+    options = {"families": ("linear", "diffusion"), "random_state": 0, "warm_start": True}
+    estimator = SobolevClassifier(**options).fit(X, y)
+    plain = SobolevClassifier(**options, class_priors={0: 1, 1: 1, 2: 1}).fit(X, y)
+    np.testing.assert_allclose(estimator.class_prior_, [1 / 3] * 3)
+    raised = estimator.predictor_.ratio / plain.predictor_.ratio
+    assert raised[2] > 1.05 * raised[0]
+    np.testing.assert_allclose(raised[0], raised[1])
+    assert "Made more probable, having few labels: 2 " in estimator.describe()
+    assert "having few labels" not in plain.describe()
+    before = estimator.predictor_.ratio.copy()
+    for code in (0, 1):
+        y[np.flatnonzero((y == -1) & (truth == code))[0]] = code
+    np.testing.assert_allclose(estimator.fit(X, y).predictor_.ratio, before, rtol=0.1)
