@@ -32,9 +32,9 @@ from sobgnn.estimator.smoothing import smoothed
 def labels_of(fitted: SobolevClassifier) -> Labels:
     """The labels as the estimator has weighed and folded them."""
     codes, classes = fitted.labelled_codes_, len(fitted.classes_)
-    how = "balanced" if chosen_by_class(codes, classes) else None
-    weight = class_weights(how, fitted.classes_, codes)[codes]
-    return Labels(fitted.labelled_, codes, weight / weight.mean(), fitted.folds_, classes)
+    chosen = chosen_by_class(codes, classes)
+    weight = class_weights("balanced" if chosen else None, fitted.classes_, codes)[codes]
+    return Labels(fitted.labelled_, codes, weight / weight.mean(), fitted.folds_, classes, chosen)
 
 
 def run(case: tuple[str, str, int]) -> dict[str, Any]:

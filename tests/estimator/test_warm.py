@@ -17,14 +17,20 @@ def labels(rows, codes, classes=3):
 
 def test_decisions_are_kept_until_a_fifth_of_the_labels_has_changed():
     before = labels(range(10), [0, 1] * 5)
-    kept = Kept("", None, "decided", before)
-    assert kept.decided(before) == "decided"
-    assert kept.decided(labels(range(12), [0, 1] * 6)) == "decided"  # two more
-    assert kept.decided(labels(range(8), [0, 1] * 4)) == "decided"  # two fewer
-    assert kept.decided(labels(range(10), [1, 0] + [0, 1] * 4)) == "decided"  # two others
-    assert kept.decided(labels(range(13), [0, 1] * 6 + [0])) is None
-    assert kept.decided(labels(range(1, 12), [1, 0] * 5 + [1])) is None  # one gone, two more
-    assert kept.decided(labels(range(10), [0, 1] * 5, classes=4)) is None
+    kept = Kept("", None, None, before, None)
+
+    def holds(rows, codes, classes=3):
+        whole = np.full(20, -1)
+        whole[list(rows)] = codes
+        return kept.holds(whole, classes)
+
+    assert holds(range(10), [0, 1] * 5)
+    assert holds(range(12), [0, 1] * 6)  # two more
+    assert holds(range(8), [0, 1] * 4)  # two fewer
+    assert holds(range(10), [1, 0] + [0, 1] * 4)  # two others
+    assert not holds(range(13), [0, 1] * 6 + [0])
+    assert not holds(range(1, 12), [1, 0] * 5 + [1])  # one gone, two more
+    assert not holds(range(10), [0, 1] * 5, classes=4)
 
 
 def test_what_was_known_out_of_fold_is_kept_for_labels_that_have_not_changed():

@@ -24,13 +24,11 @@ from sobgnn.estimator.labels import Labels, class_weights, encode_labels, with_f
 from sobgnn.estimator.placing import Placed, as_tensor, device_for, place
 from sobgnn.estimator.predictor import Predictor
 from sobgnn.estimator.priors import (
-    LEAST_SKILL,
+    Frequencies,
     chosen_by_class,
-    decide_priors,
+    decide_frequencies,
     learnt_frequencies,
-    raise_few_labelled,
     shift_priors,
-    skill,
 )
 from sobgnn.estimator.problem import GIVEN, Problem
 from sobgnn.estimator.scaling import ScaleOption
@@ -241,21 +239,19 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             placed = replace(warm.placed, problem=replace(known, classes=len(self.classes_), ranks=ranks, tell=tell))
         problem = placed.problem
         given = codes[codes >= 0]
+        before = warm if warm is not None and warm.holds(codes, len(self.classes_)) else None
+        chosen = chosen_by_class(given, len(self.classes_)) if before is None else before.labels.chosen
         # Where labels were chosen class by class, their numbers say nothing: every class counts alike in training.
-        even = "balanced" if chosen_by_class(given, len(self.classes_)) else None
-        weight = class_weights(even, self.classes_, given)[given]
-        self._odds = class_weights(self.class_weight, self.classes_, given)
-        labels = with_folds(codes, weight, len(self.classes_), np.random.default_rng([problem.seed, 1]))
-        before = None if warm is None else warm.decided(labels)
+        weight = class_weights("balanced" if chosen else None, self.classes_, given)[given]
+        labels = with_folds(codes, weight, len(self.classes_), np.random.default_rng([problem.seed, 1]), chosen)
         if before is not None:
-            fit = refit_families(problem, labels, before)
+            fit = refit_families(problem, labels, before.fit)
         else:
             strengths = STRENGTHS if self.smoothing == "auto" else (float(self.smoothing),)
             fit = fit_families(problem, labels, self._families(problem, labels), strengths)
-        self._keep(fit, placed, labels, before)
+        frequencies = self._keep(fit, placed, labels, before)
         if self.warm_start:
-            decided_with = labels if warm is None or before is None else warm.labels
-            self._kept = Kept(mark, placed, fit, decided_with)
+            self._kept = Kept(mark, placed, fit, labels if before is None else before.labels, frequencies)
         if self.verbose and ranks.speaks:
             print(self.describe())
 
@@ -276,7 +272,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings = {name: value for name, value in self.get_params(deep=False).items() if name != "verbose"}
         return fingerprint(X, graph, settings)
 
-    def _keep(self, fit: Fit, placed: Placed, labels: Labels, before: Fit | None) -> None:
+    def _keep(self, fit: Fit, placed: Placed, labels: Labels, before: Kept | None) -> Frequencies:
         problem = placed.problem
         predictor = Predictor(
             placed.maps, problem, as_tensor(placed.places, problem.device), placed.attaching,
@@ -285,16 +281,16 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         plain = predictor.finished(fit.distributions)
         free = np.ones(problem.count, dtype=bool)
         free[labels.index] = False
-        # How common classes are can be told from probabilities only where these are calibrated, which those of a family
-        # by itself are not, and tell classes apart.
-        telling = len(fit.members) > 1 and skill(fit.out_of_fold, labels) >= LEAST_SKILL
-        others = plain[free].astype(float) if telling else None
-        if before is None or self.class_priors != "auto" or not chosen_by_class(labels.codes, labels.classes):
-            self.class_prior_ = decide_priors(self.class_priors, self.classes_, others, labels)
-            self._raised = np.ones(labels.classes)
-            if others is not None and self.class_priors == "auto":
-                self._raised = raise_few_labelled(others, fit.out_of_fold, labels)
-        ratio = self.class_prior_ * self._odds * self._raised / learnt_frequencies(labels)
+        if before is not None and self.class_priors == "auto" and labels.chosen:
+            frequencies = before.frequencies
+        else:
+            frequencies = decide_frequencies(
+                self.class_priors, self.classes_, plain[free].astype(float), fit.out_of_fold, labels,
+                calibrated=len(fit.members) > 1,
+            )  # fmt: skip
+        self.class_prior_ = frequencies.assumed
+        odds = class_weights(self.class_weight, self.classes_, labels.codes)
+        ratio = frequencies.assumed * frequencies.raised * odds / learnt_frequencies(labels)
         predictor = replace(predictor, ratio=ratio / ratio.mean())
         self.predictor_ = replace(predictor, distributions=predictor.finished(fit.distributions))
         self.temperature_ = fit.temperature
@@ -313,6 +309,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.filter_importance_ = filter_importance(fit.members, labels)
         self.embedding_ = embedding(fit.members, problem.points)
         self._label()
+        return frequencies
 
     def _scores(self, labels: Labels) -> tuple[float, float]:
         """Accuracy and log loss of out-of-fold labels, each class counting as much as it is common."""

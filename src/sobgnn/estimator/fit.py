@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -155,7 +155,7 @@ def refit_families(problem: Problem, labels: Labels, before: Fit) -> Fit:
     Nothing is held out, and families that can start from what they learned before, so this takes a fraction of
     :func:`fit_families`; out-of-fold scores stay those of before.
     """
-    everything = Labels(labels.index, labels.codes, labels.weight, np.full(len(labels.fold), -1), labels.classes)
+    everything = replace(labels, fold=np.full(len(labels.fold), -1))
     members, parts = [], []
     for member in before.members:
         family = member.family

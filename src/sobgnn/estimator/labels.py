@@ -32,6 +32,7 @@ class Labels:
         weight: float64 [L], what each label counts; 1 on average.
         fold: int64 [L], in [0, folds), or -1 for a label that is never held out.
         classes: C.
+        chosen: Whether a number of labels was chosen of each class, so that it does not tell how common the class is.
     """
 
     index: npt.NDArray[np.int64]
@@ -39,6 +40,7 @@ class Labels:
     weight: npt.NDArray[np.float64]
     fold: npt.NDArray[np.int64]
     classes: int
+    chosen: bool = False
 
     @property
     def folds(self) -> int:
@@ -82,7 +84,11 @@ class Labels:
 
 
 def with_folds(
-    codes: npt.NDArray[np.int64], weight: npt.NDArray[np.float64], classes: int, generator: np.random.Generator
+    codes: npt.NDArray[np.int64],
+    weight: npt.NDArray[np.float64],
+    classes: int,
+    generator: np.random.Generator,
+    chosen: bool = False,
 ) -> Labels:
     """Labels of points [N] (-1: none) in stratified folds; classes of fewer than 3 labels are never held out."""
     index = np.flatnonzero(codes >= 0)
@@ -92,7 +98,7 @@ def with_folds(
     fold = np.full(len(given), -1)
     if enough.any():
         fold[enough] = stratified_folds(given[enough], min(FOLDS, int(counts.max())), generator)
-    return Labels(index, given, weight / weight.mean(), fold, classes)
+    return Labels(index, given, weight / weight.mean(), fold, classes, chosen)
 
 
 def stratified_folds(codes: npt.NDArray[np.int64], folds: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:

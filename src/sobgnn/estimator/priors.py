@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ _MOST = 4.0
 _DOUBTED, _BELIEVED = 0.08, 0.12
 # Skill out of fold from which probabilities tell how common classes are. Below it the estimate follows the errors: on
 # the data set actor, whose classes hardly anything tells apart, it cost 7 points.
-LEAST_SKILL = 0.4
+_LEAST_SKILL = 0.4
 # A class's number of labels counts as full where it has this share of the largest one.
 _FULL = 0.8
 # Random draws that may look as if numbers had been chosen.
@@ -29,6 +30,19 @@ _BY_CHANCE = 0.15
 # A class with fewer labels is raised at most this many times, and no further than costs the other classes this much
 # out-of-fold recall; in steps, on at most so many points.
 _MOST_RAISED, _COST, _RAISE_STEPS, _RAISE_POINTS = 20.0, 0.03, 20, 20_000
+
+
+@dataclass(frozen=True)
+class Frequencies:
+    """How common classes are taken to be.
+
+    Attributes:
+        assumed: Their frequencies among all points, [C].
+        raised: How many times as probable classes with few labels are made, [C]; 1 for all others.
+    """
+
+    assumed: _Array
+    raised: _Array
 
 
 def label_frequencies(labels: Labels) -> _Array:
@@ -59,23 +73,22 @@ def chosen_by_class(codes: npt.NDArray[np.int64], classes: int) -> bool:
     counts = np.bincount(codes, minlength=classes)
     if counts.min() == counts.max():
         return True
-    alike = counts[_full(counts)]
+    alike = counts[fully_labelled(codes, classes)]
     if len(alike) < max(2, len(counts) / 2):
         return False
     spread = np.square(np.abs(alike - alike.mean()) + 0.5).sum() / alike.mean()
     return bool(gammainc((len(alike) - 1) / 2, spread / 2) < _BY_CHANCE)
 
 
-def _full(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def fully_labelled(codes: npt.NDArray[np.int64], classes: int) -> npt.NDArray[np.bool_]:
     """Which classes have about as many labels as the one with the most, [C]."""
+    counts = np.bincount(codes, minlength=classes)
     return np.asarray(counts >= _FULL * counts.max())
 
 
-def few_labelled(codes: npt.NDArray[np.int64], classes: int) -> npt.NDArray[np.bool_]:
+def few_labelled(labels: Labels) -> npt.NDArray[np.bool_]:
     """Which classes have far fewer labels than others whose number was chosen, [C]."""
-    if not chosen_by_class(codes, classes):
-        return np.zeros(classes, bool)
-    return ~_full(np.bincount(codes, minlength=classes))
+    return ~fully_labelled(labels.codes, labels.classes) & labels.chosen
 
 
 def skill(out_of_fold: _Array, labels: Labels) -> float:
@@ -134,7 +147,7 @@ def raise_few_labelled(probabilities: _Array, out_of_fold: _Array, labels: Label
         out_of_fold: Of the judged labels, while they were held out, [J, C].
         labels: The labels.
     """
-    few = few_labelled(labels.codes, labels.classes)
+    few = few_labelled(labels)
     even = np.ones(labels.classes)
     if not few.any() or not len(probabilities) or not labels.folds:
         return even
@@ -158,6 +171,32 @@ def raise_few_labelled(probabilities: _Array, out_of_fold: _Array, labels: Label
     return np.asarray(factor)
 
 
+def decide_frequencies(
+    option: object,
+    classes: npt.NDArray[Any],
+    probabilities: _Array,
+    out_of_fold: _Array,
+    labels: Labels,
+    *,
+    calibrated: bool = True,
+) -> Frequencies:
+    """How common classes are among all points, and which of them are raised for their few labels.
+
+    Args:
+        option: ``"auto"``, ``None``, or shares by class, as :class:`~sobgnn.SobolevClassifier` takes them.
+        classes: [C].
+        probabilities: Of the unlabeled points, as learned, [M, C].
+        out_of_fold: Of the judged labels, while they were held out, [J, C].
+        labels: The labels.
+        calibrated: Whether probabilities are as sure as they are right; those of one family by itself are not.
+    """
+    telling = calibrated and skill(out_of_fold, labels) >= _LEAST_SKILL
+    assumed = decide_priors(option, classes, probabilities if telling else None, labels)
+    if not telling or option != "auto":
+        return Frequencies(assumed, np.ones(labels.classes))
+    return Frequencies(assumed, raise_few_labelled(probabilities, out_of_fold, labels))
+
+
 def decide_priors(option: object, classes: npt.NDArray[Any], probabilities: _Array | None, labels: Labels) -> _Array:
     """Class frequencies among all points, [C]: as given, each class's share of the labels, or estimated.
 
@@ -172,10 +211,10 @@ def decide_priors(option: object, classes: npt.NDArray[Any], probabilities: _Arr
     if isinstance(option, str):
         if option != "auto":
             raise ValueError(f'`class_priors` must be "auto", None or a dict, but got {option!r}.')
-        if chosen_by_class(labels.codes, labels.classes):
+        if labels.chosen:
             learnt = learnt_frequencies(labels)
             # A class with few labels is recognized too seldom, and would be taken for rarer than it is.
-            if probabilities is None or not labels.folds or few_labelled(labels.codes, labels.classes).any():
+            if probabilities is None or not labels.folds or few_labelled(labels).any():
                 return learnt
             return estimate_priors(probabilities, learnt)
         return label_frequencies(labels)

@@ -12,7 +12,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sobgnn.estimator.fit import Fit
-from sobgnn.estimator.labels import Labels
+from sobgnn.estimator.labels import UNLABELLED, Labels
+from sobgnn.estimator.priors import Frequencies
 
 # Labels that may change, as a share, before it is decided anew how families are blended.
 _MOST_CHANGED = 0.2
@@ -27,21 +28,27 @@ class Kept:
         placed: Points, their maps and graphs.
         fit: The outcome.
         labels: Those that its decisions were made with.
+        frequencies: How common classes were taken to be.
     """
 
     fingerprint: str
     placed: Any
     fit: Fit
     labels: Labels
+    frequencies: Frequencies
 
-    def decided(self, labels: Labels) -> Fit | None:
-        """The fit, where only a few labels have changed since its decisions were made."""
-        if self.labels.classes != labels.classes:
-            return None
-        before = dict(zip(self.labels.index.tolist(), self.labels.codes.tolist(), strict=True))
-        now = dict(zip(labels.index.tolist(), labels.codes.tolist(), strict=True))
-        changed = sum(before.get(row) != code for row, code in now.items()) + sum(row not in now for row in before)
-        return self.fit if changed <= _MOST_CHANGED * len(before) else None
+    def holds(self, codes: npt.NDArray[np.int64], classes: int) -> bool:
+        """Whether only a few labels have changed since its decisions were made.
+
+        Args:
+            codes: Classes of all points, [N], -1 where unknown.
+            classes: C.
+        """
+        if self.labels.classes != classes:
+            return False
+        before = np.full(len(codes), UNLABELLED)
+        before[self.labels.index] = self.labels.codes
+        return int((before != codes).sum()) <= _MOST_CHANGED * len(self.labels.index)
 
 
 def out_of_fold_before(estimator: Any, labels: Labels) -> npt.NDArray[np.float64]:
