@@ -7,11 +7,14 @@ from sobgnn import SobolevClassifier
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.priors import (
     chosen_by_class,
-    decide_priors,
+    decide_frequencies,
+    estimate_frequencies,
     estimate_priors,
     few_labelled,
+    given_frequencies,
     label_frequencies,
     learnt_frequencies,
+    matching,
     raise_few_labelled,
     shift_priors,
     skill,
@@ -54,12 +57,12 @@ def test_frequencies_that_families_learn_with_are_those_of_the_weights_not_of_th
 
 def test_shares_that_are_given_are_taken_and_checked():
     labels = Labels(np.arange(4), np.array([0, 0, 1, 1]), np.ones(4), np.full(4, -1), 2)
-    classes, p = np.array(["a", "b"], dtype=object), np.full((5, 2), 0.5)
-    np.testing.assert_allclose(decide_priors({"a": 3, "b": 1}, classes, p, labels), [0.75, 0.25])
-    np.testing.assert_allclose(decide_priors(None, classes, p, labels), label_frequencies(labels))
+    classes = np.array(["a", "b"], dtype=object)
+    np.testing.assert_allclose(given_frequencies({"a": 3, "b": 1}, classes, labels), [0.75, 0.25])
+    np.testing.assert_allclose(given_frequencies(None, classes, labels), label_frequencies(labels))
     for wrong in ({"a": 1}, {"a": 0, "b": 1}, {"a": float("nan"), "b": 1}, "even", [0.5, 0.5]):
         with pytest.raises(ValueError, match="class_priors"):
-            decide_priors(wrong, classes, p, labels)
+            given_frequencies(wrong, classes, labels)
 
 
 def test_labels_chosen_class_by_class_are_told_from_labels_drawn_at_random():
@@ -108,8 +111,9 @@ def test_a_class_with_few_labels_is_not_taken_for_rarer_than_the_others():
     truth = np.array([1, 1, 1]) / 3
     _, p = points(truth, truth)
     p = shift_priors(p, np.array([1.0, 1.0, 0.2]))
-    assert decide_priors("auto", np.arange(3), p, drawn(20, 20, 20))[2] < 0.25
-    np.testing.assert_allclose(decide_priors("auto", np.arange(3), p, drawn(20, 20, 3)), truth)
+    for labels, rarer in ((drawn(20, 20, 20), True), (drawn(20, 20, 3), False)):
+        own = np.eye(3)[labels.codes] * 0.98 + 0.01
+        assert (decide_frequencies("auto", np.arange(3), p, own, labels).assumed[2] < 0.25) == rarer
 
 
 def test_a_class_with_few_labels_is_raised_until_it_is_expected_as_often_as_the_others():
@@ -145,12 +149,58 @@ def test_only_classes_with_few_labels_are_raised():
     np.testing.assert_array_equal(raise_few_labelled(p[:0], np.eye(3)[drawn(20, 20, 3).codes], drawn(20, 20, 3)), 1)
 
 
+def test_factors_make_classes_expected_as_often_as_wanted():
+    _, p = points(np.array([0.6, 0.3, 0.1]), np.array([1, 1, 1]) / 3, count=500)
+    wanted, weight = np.array([0.2, 0.3, 0.5]), np.linspace(1, 2, 500)
+    found = np.average(shift_priors(p, matching(p, wanted, weight)), axis=0, weights=weight)
+    np.testing.assert_allclose(found, wanted, atol=0.01)
+    np.testing.assert_array_equal(matching(p[:0], wanted), 1)
+
+
 def test_a_small_difference_of_frequencies_is_taken_for_the_models_errors():
-    even = np.array([1, 1, 1]) / 3
+    labels, even = drawn(4, 4, 4), np.array([1, 1, 1]) / 3
+    sure = np.eye(3)[labels.codes] * 0.98 + 0.01
     _, near = points(np.array([0.39, 0.31, 0.30]), even)
-    np.testing.assert_allclose(estimate_priors(near, even), even)
+    found = estimate_frequencies(near, sure, labels)
+    np.testing.assert_allclose(found.assumed, even)
+    np.testing.assert_allclose(shift_priors(near, found.factor).mean(axis=0), even, atol=0.01)
     _, far = points(np.array([0.75, 0.15, 0.1]), even)
-    assert estimate_priors(far, even)[0] > 0.5
+    found = estimate_frequencies(far, sure, labels)
+    assert found.assumed[0] > 0.5
+    np.testing.assert_allclose(found.factor, found.assumed / even)
+
+
+def test_what_a_model_leans_toward_out_of_fold_is_not_taken_for_a_frequency():
+    even = np.array([1, 1, 1]) / 3
+    labels = drawn(4, 4, 4)
+    _, p = points(even, even)
+    leaning = np.array([5.0, 1.0, 1.0])
+    own = np.eye(3)[labels.codes] * 0.4 + 0.2
+    frequent = estimate_frequencies(shift_priors(p, leaning), own, labels).assumed[0]
+    leant = estimate_frequencies(shift_priors(p, leaning), shift_priors(own, leaning), labels).assumed[0]
+    assert abs(leant - 1 / 3) < 0.7 * abs(frequent - 1 / 3)
+
+
+def test_many_labels_leave_less_of_a_leaning_to_be_taken_out():
+    even = np.array([1, 1, 1]) / 3
+    _, p = points(np.array([0.36, 0.33, 0.31]), even)
+    few, many = (
+        estimate_frequencies(p, np.eye(3)[own.codes], own).factor for own in (drawn(4, 4, 4), drawn(16, 16, 16))
+    )
+    np.testing.assert_allclose(many, np.sqrt(few))
+
+
+def test_with_one_label_of_each_class_nothing_is_held_out_and_classes_are_evened():
+    labels = Labels(np.arange(3), np.arange(3), np.ones(3), np.full(3, -1), 3, chosen=True)
+    even = np.array([1, 1, 1]) / 3
+    for frequencies, evened in (([0.45, 0.30, 0.25], True), ([0.9, 0.05, 0.05], False)):
+        _, p = points(np.array(frequencies), even)
+        found = decide_frequencies("auto", np.arange(3), p, np.zeros((0, 3)), labels)
+        np.testing.assert_allclose(found.assumed, even)
+        assert np.allclose(shift_priors(p, found.factor).mean(axis=0), even, atol=0.01) == evened
+        assert np.allclose(found.factor, 1) != evened
+    alone = decide_frequencies("auto", np.arange(3), p, np.zeros((0, 3)), labels, calibrated=False)
+    np.testing.assert_array_equal(alone.factor, 1)
 
 
 def test_the_estimator_raises_a_class_with_few_labels_says_so_and_keeps_to_it_in_a_refit():

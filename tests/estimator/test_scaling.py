@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sobgnn import SobolevClassifier
-from sobgnn.estimator.scaling import CANDIDATES, choose_scales, decide_scales
+from sobgnn.estimator.scaling import CANDIDATES, choose_scales, decide_scales, looks_embedded
 
 pytestmark = pytest.mark.trains
 
@@ -75,3 +75,37 @@ def test_neighbours_and_networks_of_different_scalings_predict_and_are_saved(tmp
     loaded = SobolevClassifier.load(tmp_path / "model")
     assert loaded.get_params() == fitted.get_params()
     np.testing.assert_array_equal(loaded.predict_proba(X[250:]), fitted.predict_proba(X[250:]))
+
+
+def embedded(points=200, columns=48, seed=0):
+    """Singular vectors: centered columns in one unit, some wider than others."""
+    generator = np.random.default_rng(seed)
+    return generator.normal(size=(points, columns)) * np.linspace(3, 1, columns)
+
+
+def test_what_looks_like_embeddings_is_taken_for_directions_where_labels_are_few():
+    X = embedded()
+    codes = np.full(len(X), -1)
+    codes[:3] = range(3)
+    assert choose_scales(X, codes, 5, None, np.random.default_rng(0)) == ("unit", "unit")
+    codes[:12] = np.arange(12) % 3
+    assert choose_scales(X, codes, 5, None, np.random.default_rng(0)).neighbors == "unit"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda X: X[:, :20],  # few columns
+        lambda X: np.abs(X),  # pixels, counts
+        lambda X: X + 5,  # not centered
+        lambda X: (X - X.mean(axis=0)) / X.std(axis=0),  # standardized
+        lambda X: X * np.logspace(0, 3, X.shape[1]),  # units of their own
+        lambda X: X * np.logspace(-1, 1, len(X))[:, None],  # lengths that may tell something
+        lambda X: np.zeros_like(X),
+        lambda X: X[:1],
+    ],
+)
+def test_other_columns_are_not_taken_for_embeddings(other):
+    assert looks_embedded(embedded())
+    assert looks_embedded(1e300 * embedded())
+    assert not looks_embedded(other(embedded()))

@@ -23,13 +23,7 @@ from sobgnn.estimator.fit import Fit, Hook, Teller, fit_families, refit_families
 from sobgnn.estimator.labels import Labels, class_weights, encode_labels, with_folds
 from sobgnn.estimator.placing import Placed, as_tensor, device_for, place
 from sobgnn.estimator.predictor import Predictor
-from sobgnn.estimator.priors import (
-    Frequencies,
-    chosen_by_class,
-    decide_frequencies,
-    learnt_frequencies,
-    shift_priors,
-)
+from sobgnn.estimator.priors import Frequencies, chosen_by_class, decide_frequencies, shift_priors
 from sobgnn.estimator.problem import GIVEN, Problem
 from sobgnn.estimator.scaling import ScaleOption
 from sobgnn.estimator.settings import check_settings
@@ -285,12 +279,12 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             frequencies = before.frequencies
         else:
             frequencies = decide_frequencies(
-                self.class_priors, self.classes_, plain[free].astype(float), fit.out_of_fold, labels,
+                self.class_priors, self.classes_, plain[free], fit.out_of_fold, labels,
                 calibrated=len(fit.members) > 1,
             )  # fmt: skip
         self.class_prior_ = frequencies.assumed
         odds = class_weights(self.class_weight, self.classes_, labels.codes)
-        ratio = frequencies.assumed * frequencies.raised * odds / learnt_frequencies(labels)
+        ratio = frequencies.factor * odds
         predictor = replace(predictor, ratio=ratio / ratio.mean())
         self.predictor_ = replace(predictor, distributions=predictor.finished(fit.distributions))
         self.temperature_ = fit.temperature

@@ -29,7 +29,7 @@ PRIOR = {"sobolev": 2.0, "mlp": 1.0, "diffusion": 2.0, "linear": 2.0, "forests":
 # are trusted; and by how much they must be better out of fold where they are not.
 GIVEN_TRUST = {"pagerank": 30.0, "sobolev": 10.0}
 _TRUSTED, _GUARD = 0.2, 3.0
-FEW_LABELS_PRIOR = {"sobolev": 3.0, "mlp": 0.3, "diffusion": 6.0, "linear": 0.5, "forests": 0.5}
+FEW_LABELS_PRIOR = {"sobolev": 1.0, "mlp": 1.0, "diffusion": 6.0, "linear": 1.0, "forests": 4.0}
 
 
 @dataclass(frozen=True)

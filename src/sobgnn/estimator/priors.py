@@ -17,19 +17,25 @@ _Array = npt.NDArray[np.float64]
 _STRENGTH, _STEPS = 0.5, 20
 # A class is taken to be at most this many times more or less common than was assumed.
 _MOST = 4.0
-# The share of points that would have to change class for the estimate up to which it is taken for the model's errors,
-# and from which it is believed as it is. Chosen on draws 20 to 22 of the suite, 5 labels per class.
-_DOUBTED, _BELIEVED = 0.08, 0.12
+# The share of points that would have to change class for the estimate up to which it is taken for the model's errors:
+# with 3 labels per class or more, and with 1; and how much more it takes to be believed as it is.
+_DOUBTED, _DOUBTED_ONE, _BELIEVED = 0.08, 0.18, 0.04
+# How much of what a model leans toward classes out of fold is taken for what it leans among the unlabeled points.
+_LEANING = 0.5
+# Labels per class up to which a model's leaning is taken out whole, where classes are taken to be equally common.
+_WHOLE = 4
 # Skill out of fold from which probabilities tell how common classes are. Below it the estimate follows the errors: on
 # the data set actor, whose classes hardly anything tells apart, it cost 7 points.
-_LEAST_SKILL = 0.4
+_LEAST_SKILL = 0.3
 # A class's number of labels counts as full where it has this share of the largest one.
 _FULL = 0.8
 # Random draws that may look as if numbers had been chosen.
 _BY_CHANCE = 0.15
 # A class with fewer labels is raised at most this many times, and no further than costs the other classes this much
-# out-of-fold recall; in steps, on at most so many points.
-_MOST_RAISED, _COST, _RAISE_STEPS, _RAISE_POINTS = 20.0, 0.03, 20, 20_000
+# out-of-fold recall; in steps.
+_MOST_RAISED, _COST, _RAISE_STEPS = 20.0, 0.03, 20
+# Points at most that frequencies are told from.
+_POINTS = 20_000
 
 
 @dataclass(frozen=True)
@@ -38,11 +44,11 @@ class Frequencies:
 
     Attributes:
         assumed: Their frequencies among all points, [C].
-        raised: How many times as probable classes with few labels are made, [C]; 1 for all others.
+        factor: What the probabilities, as learned, are multiplied by for it, [C].
     """
 
     assumed: _Array
-    raised: _Array
+    factor: _Array
 
 
 def label_frequencies(labels: Labels) -> _Array:
@@ -106,8 +112,6 @@ def estimate_priors(probabilities: _Array, assumed: _Array) -> _Array:
 
     .. math:: \pi \leftarrow \frac{A \pi_0 + \sum_i q_i}{A + N}, \qquad q_{ic} \propto p_{ic} \, \pi_c / \pi_{0,c}
 
-    The result is :math:`\pi_0` where the two differ by less than 8 % of the points, and :math:`\pi` from 12 % on.
-
     Args:
         probabilities: Of points whose class is not known, [N, C], calibrated.
         assumed: π_0, what the probabilities were learned with, [C].
@@ -122,17 +126,62 @@ def estimate_priors(probabilities: _Array, assumed: _Array) -> _Array:
         found = (weight * assumed + shifted.sum(axis=0)) / (weight + count)
         found = found.clip(assumed / _MOST, assumed * _MOST)
         found /= found.sum()
-    # A model's errors make even classes look uneven: a small difference is not believed.
-    moved = 0.5 * float(np.abs(found - assumed).sum())
-    trust = min(1.0, max(0.0, (moved - _DOUBTED) / (_BELIEVED - _DOUBTED)))
-    found = assumed * (found / assumed) ** trust
-    return np.asarray(found / found.sum())
+    return np.asarray(found)
 
 
 def shift_priors(probabilities: _Array, ratio: _Array) -> _Array:
     """Probabilities [N, C] under class frequencies that are ``ratio`` [C] times those they were learned with."""
     shifted = probabilities * ratio
     return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
+
+
+def matching(probabilities: _Array, frequencies: _Array, weight: _Array | None = None) -> _Array:
+    r"""Factors r, [C], of mean 1, by which classes are expected as often as wanted: the mean of :math:`q_i` is π.
+
+    .. math:: q_{ic} \propto r_c \, p_{ic}
+
+    Args:
+        probabilities: p, [N, C].
+        frequencies: π, [C].
+        weight: What each row counts, [N].
+    """
+    factor = np.ones(len(frequencies))
+    for _ in range(_STEPS if len(probabilities) else 0):
+        expected = np.average(shift_priors(probabilities, factor), axis=0, weights=weight)
+        factor *= frequencies / expected.clip(min=1e-9)
+        factor /= factor.mean()
+    return factor
+
+
+def estimate_frequencies(probabilities: _Array, out_of_fold: _Array, labels: Labels) -> Frequencies:
+    r"""How common classes are where a number of labels was chosen of each, from the points without a label.
+
+    Such labels do not tell how common classes are; the unlabeled points may, but a model's errors make classes that are
+    equally common look as if they were not. Its leaning shows out of fold, where it is known that all classes count
+    alike. With half of it taken out, expectation-maximization (:func:`estimate_priors`) moves a share of the points
+    to other classes. Where this is little, less than 8 % or, with n labels per class, 18 % / n, classes are taken to be
+    equally common, and probabilities are made to expect each class equally often (:func:`matching`), up to the power
+    :math:`\min(1, 2 / \sqrt{n})` since more labels leave less of a leaning. From 4 % more on the estimate
+    is taken, or, where nothing is held out, nothing changed; in between lies what is between.
+
+    Args:
+        probabilities: Of the unlabeled points, as learned, [M, C].
+        out_of_fold: Of the judged labels, while they were held out, [J, C].
+        labels: The labels.
+    """
+    learnt = learnt_frequencies(labels)
+    per_class = len(labels.codes) / labels.classes
+    if labels.folds:
+        leaning = matching(out_of_fold, learnt, labels.weight[labels.judged]) ** _LEANING
+        found = estimate_priors(shift_priors(probabilities, leaning), learnt)
+        estimate = estimate_priors(probabilities, learnt)
+    else:
+        found, estimate = probabilities.mean(axis=0), learnt
+    moved = 0.5 * float(np.abs(found - learnt).sum())
+    believed = float(np.clip((moved - max(_DOUBTED, _DOUBTED_ONE / per_class)) / _BELIEVED, 0, 1))
+    evened = matching(probabilities, learnt) ** min(1.0, (_WHOLE / per_class) ** 0.5)
+    assumed = learnt * (estimate / learnt) ** believed
+    return Frequencies(assumed / assumed.sum(), (estimate / learnt) ** believed * evened ** (1 - believed))
 
 
 def raise_few_labelled(probabilities: _Array, out_of_fold: _Array, labels: Labels) -> _Array:
@@ -151,10 +200,9 @@ def raise_few_labelled(probabilities: _Array, out_of_fold: _Array, labels: Label
     even = np.ones(labels.classes)
     if not few.any() or not len(probabilities) or not labels.folds:
         return even
-    some = probabilities[:: -(-len(probabilities) // _RAISE_POINTS)]
     raised = even.copy()
     for _ in range(_RAISE_STEPS):
-        expected = shift_priors(some, raised).mean(axis=0)
+        expected = shift_priors(probabilities, raised).mean(axis=0)
         raised[few] = (raised[few] / (labels.classes * expected[few]).clip(min=1e-9)).clip(1, _MOST_RAISED)
     codes = labels.codes[labels.judged]
 
@@ -174,7 +222,7 @@ def raise_few_labelled(probabilities: _Array, out_of_fold: _Array, labels: Label
 def decide_frequencies(
     option: object,
     classes: npt.NDArray[Any],
-    probabilities: _Array,
+    probabilities: npt.NDArray[np.floating[Any]],
     out_of_fold: _Array,
     labels: Labels,
     *,
@@ -190,34 +238,26 @@ def decide_frequencies(
         labels: The labels.
         calibrated: Whether probabilities are as sure as they are right; those of one family by itself are not.
     """
-    telling = calibrated and skill(out_of_fold, labels) >= _LEAST_SKILL
-    assumed = decide_priors(option, classes, probabilities if telling else None, labels)
-    if not telling or option != "auto":
-        return Frequencies(assumed, np.ones(labels.classes))
-    return Frequencies(assumed, raise_few_labelled(probabilities, out_of_fold, labels))
+    learnt = learnt_frequencies(labels)
+    if option != "auto" or not labels.chosen:
+        assumed = label_frequencies(labels) if option == "auto" else given_frequencies(option, classes, labels)
+        return Frequencies(assumed, assumed / learnt)
+    telling = calibrated and (not labels.folds or skill(out_of_fold, labels) >= _LEAST_SKILL)
+    some = probabilities[:: 1 + len(probabilities) // _POINTS].astype(np.float64)
+    if not telling or not len(some):
+        return Frequencies(learnt, np.ones(labels.classes))
+    # A class with few labels is recognized too seldom, and would be taken for rarer than it is.
+    if few_labelled(labels).any():
+        return Frequencies(learnt, raise_few_labelled(some, out_of_fold, labels))
+    return estimate_frequencies(some, out_of_fold, labels)
 
 
-def decide_priors(option: object, classes: npt.NDArray[Any], probabilities: _Array | None, labels: Labels) -> _Array:
-    """Class frequencies among all points, [C]: as given, each class's share of the labels, or estimated.
-
-    Args:
-        option: ``"auto"``, ``None``, or shares by class, as :class:`~sobgnn.SobolevClassifier` takes them.
-        classes: [C].
-        probabilities: Of the unlabeled points, as learned, [M, C], calibrated; ``None`` where they are not.
-        labels: The labels.
-    """
+def given_frequencies(option: object, classes: npt.NDArray[Any], labels: Labels) -> _Array:
+    """Class frequencies among all points, [C]: as a dict gives them; for ``None`` each class's share of the labels."""
     if option is None:
         return label_frequencies(labels)
     if isinstance(option, str):
-        if option != "auto":
-            raise ValueError(f'`class_priors` must be "auto", None or a dict, but got {option!r}.')
-        if labels.chosen:
-            learnt = learnt_frequencies(labels)
-            # A class with few labels is recognized too seldom, and would be taken for rarer than it is.
-            if probabilities is None or not labels.folds or few_labelled(labels).any():
-                return learnt
-            return estimate_priors(probabilities, learnt)
-        return label_frequencies(labels)
+        raise ValueError(f'`class_priors` must be "auto", None or a dict, but got {option!r}.')
     if not isinstance(option, Mapping) or set(option) != set(classes.tolist()):
         raise ValueError(
             f'`class_priors` must be "auto", None or a share for each class of y, but got {option!r} for '

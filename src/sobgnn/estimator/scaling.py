@@ -27,6 +27,10 @@ _ALL_COLUMNS = 1024
 _MANY_PER_CLASS = 10
 # A column has heavy tails where its extent is more than this many times its middle half; a normal one has 5 to 6.
 _HEAVY = 20.0
+# Rows are taken for directions, as embeddings are, with at least so many columns, nearly all of both signs, means below
+# this share of a standard deviation, deviations that differ, but by less than this factor, and row lengths that spread
+# by less than this share of their mean.
+_DIRECTIONS, _BOTH_SIGNS, _CENTERED, _ALIKE, _LENGTHS = 32, 0.98, 0.3, (1.3, 10.0), 0.5
 # Penalties of the ridge regression, in units of the kernel's mean eigenvalue.
 _PENALTIES = 10.0 ** np.arange(-3, 3)
 
@@ -67,10 +71,10 @@ def choose_scales(
 
     On a sample of the points where there are many. Neighbors are judged by diffusion of the other folds' labels over
     their graph, by log loss at the best temperature; columns by the leave-one-out error of kernel ridge regression with
-    the kernel of wide ReLU networks, :func:`relu_kernel_errors`. The usual scaling, ``"rank"`` where most columns have
-    heavy tails and ``"range"`` elsewhere, is left for neighbors where another has a smaller loss (``"range"`` or
-    ``"rank"`` alone where labels are few), and what neighbors have is left for networks only where the mean of the
-    paired differences is above twice its standard error.
+    the kernel of wide ReLU networks, :func:`relu_kernel_errors`. The usual scaling, ``"unit"`` where rows look like
+    embeddings, ``"rank"`` where most columns have heavy tails and ``"range"`` elsewhere, is left for neighbors where
+    another has a smaller loss (where labels are few ``"range"`` and ``"rank"`` alone for one another), and what
+    neighbors have is left for networks only where the mean of the paired differences is above twice its standard error.
 
     Args:
         X: Points [N, F].
@@ -83,7 +87,7 @@ def choose_scales(
     labelled = generator.permutation(index)[:_LABELS]
     others = generator.permutation(np.flatnonzero(codes < 0))[: max(0, _POINTS - len(labelled))]
     sample = X[np.concatenate([labelled, others])]
-    usual = 3 if heavy_tailed(sample) else 0
+    usual = 2 if looks_embedded(sample) else 3 if heavy_tailed(sample) else 0
     folds = min(_FOLDS, int(np.bincount(codes[index]).max()))
     if folds < 2:
         return Scales(CANDIDATES[usual], CANDIDATES[usual])
@@ -99,10 +103,34 @@ def choose_scales(
         by_neighbors.append(_diffusion_losses(z, labels, k))
         by_columns.append(relu_kernel_errors(z[: len(target)], target, classes))
     # With few labels the scalings of rows are chosen by chance as often as not.
-    offered = range(len(CANDIDATES)) if len(target) >= _MANY_PER_CLASS * classes else (0, 3)
-    neighbors = _best([by_neighbors[place] for place in offered], list(offered).index(usual), errors=0)
-    neighbors = list(offered)[neighbors]
+    few = len(target) < _MANY_PER_CLASS * classes
+    offered = [*range(len(CANDIDATES))] if not few else [2] if usual == 2 else [0, 3]
+    neighbors = offered[_best([by_neighbors[place] for place in offered], offered.index(usual), errors=0)]
     return Scales(CANDIDATES[neighbors], CANDIDATES[_best(by_columns, neighbors, errors=2)])
+
+
+def looks_embedded(X: Any) -> bool:
+    """Whether rows look like embeddings: many centered columns in one unit, whose lengths tell little.
+
+    Their directions are what counts. Singular vectors of texts, and what networks make of texts and pictures, look like
+    this; measured columns do not, having units of their own, nor do standardized ones, which are all equally wide.
+    """
+    if X.shape[1] < _DIRECTIONS or X.shape[0] < 2:
+        return False
+    dense = X.toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+    largest = np.abs(dense).max()
+    if not 0 < largest < np.inf:
+        return False
+    dense = dense / largest
+    width, lengths = dense.std(axis=0), np.linalg.norm(dense, axis=1)
+    narrow, wide = np.quantile(width, (0.1, 0.9))
+    both = ((dense.min(axis=0) < 0) & (dense.max(axis=0) > 0)).mean()
+    return bool(
+        both >= _BOTH_SIGNS
+        and np.median(np.abs(dense.mean(axis=0))) < _CENTERED * np.median(width)
+        and _ALIKE[0] * narrow < wide < _ALIKE[1] * narrow
+        and lengths.std() < _LENGTHS * lengths.mean()
+    )
 
 
 def heavy_tailed(X: Any) -> bool:
