@@ -18,8 +18,10 @@ from sobgnn.runtime.threads import at_most
 # Shares of the pool that are learned from, round by round. The first is small: what a few labels make sure of is what
 # the next round builds on.
 SHARES = (0.06, 0.2, 0.4, 0.6)
-# Unlabeled points that may get a pseudo-label, at most; and labels that are used.
+# Unlabeled points that may get a pseudo-label, at most; and labels that are used. With fewer labels per class than
+# these, what the unlabeled points tell is worth reading twice as many.
 POOL = 3000
+_FEW_PER_CLASS = 10
 # What the labels weigh against the penalty, and Adam's steps in each round.
 _C, _STEPS, _RATE = 3.0, 30, 0.05
 # Adam divides a step by the size of its gradients, here at least this share of their mean size: where a gradient is
@@ -53,7 +55,8 @@ class SelfTrainedLinear:
         X, ranks = problem.points, problem.ranks
         free = np.ones(len(X), dtype=bool)
         free[labels.index] = False
-        pool = np.sort(problem.generator(self.name).permutation(np.flatnonzero(free))[:POOL])
+        most = POOL if len(labels.index) >= _FEW_PER_CLASS * labels.classes else 2 * POOL
+        pool = np.sort(problem.generator(self.name).permutation(np.flatnonzero(free))[:most])
         some = slice(None, None, 1 + (len(labels.index) - 1) // POOL)
         index, codes = (part[some] for part in labels.tensors(X.device))
         rows = torch.cat([X[index], X[torch.from_numpy(pool).to(X.device)]])
