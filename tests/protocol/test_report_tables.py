@@ -7,6 +7,7 @@ import pytest
 
 from sobgnn.protocol.__main__ import main
 from sobgnn.protocol.report.published import published
+from sobgnn.protocol.report.studies import few_labels_markdown
 from sobgnn.protocol.report.summary import summarize
 from sobgnn.protocol.report.tables import verdict
 from sobgnn.protocol.results import Record, Writer
@@ -67,6 +68,24 @@ def test_a_column_names_its_winner_the_next_and_where_ours_stand(records: list[R
     said = verdict("isolet", summarize([*records, *behind, *best]))
     assert said.startswith("MLP has the highest mean, 88.00 %. D-SobGNN is 0.50 points behind over 4 common seeds [")
     assert "1.33 points above" in said  # S-SobGNN against the paper's
+
+
+def test_few_labels_come_in_order_and_say_who_leads_with_each_number() -> None:
+    scores = {
+        ("Poisson", "5/class"): 0.6,
+        ("GCN", "5/class"): 0.7,
+        ("Poisson", "1/class"): 0.5,
+        ("GCN", "2/class"): 0.4,
+    }
+    lines = [
+        line("test", model, 0, 1000 + seed, score, study="few-labels", labels=labels)
+        for (model, labels), score in scores.items()
+        for seed in range(3)
+    ]
+    text = few_labels_markdown(summarize(lines), lines)
+    assert "|  | 1/class | 2/class | 5/class |" in text
+    leaders = "5/class: GCN, +10.00 [+10.00, +10.00] (3 seeds) ahead of Poisson."
+    assert f"1/class: Poisson. 2/class: GCN. {leaders}" in text
 
 
 def test_the_report_holds_ours_beside_the_papers_and_says_what_is_short(records: list[Record], tmp_path: Path) -> None:

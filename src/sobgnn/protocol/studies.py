@@ -55,9 +55,10 @@ def table1(
 
 
 FEW_MODELS = (
-    "S-SobGNN", "GCN", "SIGN", "MLP", "SVM", "LabelSpreading", "Laplace", "ShiftedLaplace", "Poisson", ESTIMATOR
+    "S-SobGNN", "GCN", "SIGN", "MLP", "SVM", "LabelSpreading", "Laplace", "ShiftedLaplace", "Poisson", "PoissonMBO",
+    ESTIMATOR,
 )  # fmt: skip
-FEW_LABELS = ("1/class", "5/class", "20/class", "10%")
+FEW_LABELS = ("1/class", "2/class", "5/class", "20/class", "10%")
 
 
 def few_labels(

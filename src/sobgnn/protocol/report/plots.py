@@ -9,6 +9,7 @@ from typing import Any
 from sobgnn.protocol.report.published import published
 from sobgnn.protocol.report.summary import Summary
 from sobgnn.protocol.report.tables import HEAD, datasets_of, models_of
+from sobgnn.protocol.studies import FEW_LABELS
 
 
 def draw_table1(cells: Sequence[Summary], folder: Path) -> list[Path]:
@@ -43,7 +44,7 @@ def draw_few_labels(cells: Sequence[Summary], folder: Path) -> list[Path]:
     from matplotlib.figure import Figure
 
     datasets, models = datasets_of(cells), models_of(cells)
-    labels = [x for x in ("1/class", "5/class", "20/class", "10%") if any(c.labels == x for c in cells)]
+    labels = [x for x in FEW_LABELS if any(c.labels == x for c in cells)]
     figure = Figure(figsize=(3.2 * len(datasets) + 0.6, 3.6), layout="constrained")
     FigureCanvasAgg(figure)
     panels: Any = figure.subplots(1, len(datasets), squeeze=False)[0]

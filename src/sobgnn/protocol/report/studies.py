@@ -16,16 +16,16 @@ from sobgnn.protocol.report.tables import (
     models_of,
 )
 from sobgnn.protocol.results import Record
+from sobgnn.protocol.studies import FEW_LABELS
 
 STUDY_SEEDS, STUDY_TRIALS = 20, 10
-_LABELS = ("1/class", "5/class", "20/class", "10%")
 
 
 def few_labels_markdown(
     cells: Sequence[Summary], records: Sequence[Record], device_minutes: float | None = None
 ) -> str:
     """A table for each data set: models by number of labels."""
-    labels = in_order((cell.labels for cell in cells), _LABELS)
+    labels = in_order((cell.labels for cell in cells), FEW_LABELS)
     lines = [
         "# Few labels",
         "",
@@ -44,10 +44,18 @@ def few_labels_markdown(
             if m != OURS
         ]
         lines += [f"## {dataset}", "", *markdown_table(["", *labels], rows), ""]
+        lines += [" ".join(_leader(x, [cell for cell in find.values() if cell.labels == x]) for x in labels), ""]
         lines += [f"{OURS} minus each, over the same seeds:", "", *markdown_table(["", *labels], gaps), ""]
     return (
         "\n".join([*lines, *how_made(cells, records, ["python -m sobgnn.protocol few-labels"], device_minutes)]) + "\n"
     )
+
+
+def _leader(labels: str, cells: Sequence[Summary]) -> str:
+    """Who has the highest mean with some labels, and how far ahead of the next it is over their common seeds."""
+    first, *others = sorted(cells, key=lambda cell: -cell.accuracy.mean)
+    ahead = f", {difference(first, others[0], STUDY_SEEDS)} ahead of {others[0].model}" if others else ""
+    return f"{labels}: {first.model}{ahead}."
 
 
 def ablations_markdown(cells: Sequence[Summary], records: Sequence[Record], device_minutes: float | None = None) -> str:
