@@ -82,7 +82,9 @@ def test_few_labels_come_in_order_and_say_who_leads_with_each_number() -> None:
         for (model, labels), score in scores.items()
         for seed in range(3)
     ]
+    lines.append(line("test", "GCN", 0, 1000, 0.5, study="few-labels", labels="2/class", dataset="har"))
     text = few_labels_markdown(summarize(lines), lines)
+    assert "\n2/class: GCN.\n" in text
     assert "|  | 1/class | 2/class | 5/class |" in text
     leaders = "5/class: GCN, +10.00 [+10.00, +10.00] (3 seeds) ahead of Poisson."
     assert f"1/class: Poisson. 2/class: GCN. {leaders}" in text

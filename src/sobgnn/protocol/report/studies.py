@@ -44,7 +44,8 @@ def few_labels_markdown(
             if m != OURS
         ]
         lines += [f"## {dataset}", "", *markdown_table(["", *labels], rows), ""]
-        lines += [" ".join(_leader(x, [cell for cell in find.values() if cell.labels == x]) for x in labels), ""]
+        leaders = (_leader(x, [cell for cell in find.values() if cell.labels == x]) for x in labels)
+        lines += [" ".join(filter(None, leaders)), ""]
         lines += [f"{OURS} minus each, over the same seeds:", "", *markdown_table(["", *labels], gaps), ""]
     return (
         "\n".join([*lines, *how_made(cells, records, ["python -m sobgnn.protocol few-labels"], device_minutes)]) + "\n"
@@ -53,6 +54,8 @@ def few_labels_markdown(
 
 def _leader(labels: str, cells: Sequence[Summary]) -> str:
     """Who has the highest mean with some labels, and how far ahead of the next it is over their common seeds."""
+    if not cells:
+        return ""
     first, *others = sorted(cells, key=lambda cell: -cell.accuracy.mean)
     ahead = f", {difference(first, others[0], STUDY_SEEDS)} ahead of {others[0].model}" if others else ""
     return f"{labels}: {first.model}{ahead}."
