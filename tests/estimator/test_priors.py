@@ -75,6 +75,7 @@ def test_labels_chosen_class_by_class_are_told_from_labels_drawn_at_random():
     assert of(20, 20, 3)
     assert of(5, 5, 5, 1)
     assert of(19, 20, 20, 20, 2, 3)
+    assert of(20, 20, 20, 16, 8)
     assert not of(200, 14)
     assert not of(20, 20, 3, 4, 5)
     assert not of(300, 100, 40, 7)
@@ -146,6 +147,8 @@ def test_only_classes_with_few_labels_are_raised():
     for labels in (drawn(20, 20, 20), drawn(200, 40, 7)):
         np.testing.assert_array_equal(raise_few_labelled(p, np.eye(3)[labels.codes], labels), 1)
     np.testing.assert_array_equal(few_labelled(drawn(20, 20, 3)), [False, False, True])
+    # A class that had no more than 12 points to label may well be rarer.
+    np.testing.assert_array_equal(few_labelled(drawn(20, 20, 12)), False)
     np.testing.assert_array_equal(raise_few_labelled(p[:0], np.eye(3)[drawn(20, 20, 3).codes], drawn(20, 20, 3)), 1)
 
 

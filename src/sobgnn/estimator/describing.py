@@ -13,7 +13,7 @@ from torch import Tensor
 from sobgnn.estimator.families.networks import FittedNetworks
 from sobgnn.estimator.fit import Member
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.priors import fully_labelled
+from sobgnn.estimator.priors import much_fewer
 
 # What each family is, for people.
 TITLES = {
@@ -62,7 +62,7 @@ def described(estimator: Any) -> str:
             f"{name} {share:.1%}" for name, share in zip(estimator.classes_, estimator.class_prior_, strict=True)
         )
         lines.append(f"Class frequencies assumed: {shares}.")
-        few = ~fully_labelled(estimator.labelled_codes_, len(estimator.classes_))
+        few = much_fewer(estimator.labelled_codes_, len(estimator.classes_))
         times = predictor.ratio / np.median(predictor.ratio[~few])
         raised = [f"{estimator.classes_[c]} {times[c]:.1f} times" for c in np.flatnonzero(few & (times > 1.05))]
         if raised and estimator.class_priors == "auto":

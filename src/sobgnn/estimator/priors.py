@@ -27,8 +27,8 @@ _WHOLE = 4
 # Skill out of fold from which probabilities tell how common classes are. Below it the estimate follows the errors: on
 # the data set actor, whose classes hardly anything tells apart, it cost 7 points.
 _LEAST_SKILL = 0.3
-# A class's number of labels counts as full where it has this share of the largest one.
-_FULL = 0.8
+# Numbers of labels are alike where they are at least this share of the largest one, and few below this share.
+_ALIKE, _FEW = 0.9, 1 / 3
 # Random draws that may look as if numbers had been chosen.
 _BY_CHANCE = 0.15
 # A class with fewer labels is raised at most this many times, and no further than costs the other classes this much
@@ -79,22 +79,22 @@ def chosen_by_class(codes: npt.NDArray[np.int64], classes: int) -> bool:
     counts = np.bincount(codes, minlength=classes)
     if counts.min() == counts.max():
         return True
-    alike = counts[fully_labelled(codes, classes)]
+    alike = counts[counts >= _ALIKE * counts.max()]
     if len(alike) < max(2, len(counts) / 2):
         return False
     spread = np.square(np.abs(alike - alike.mean()) + 0.5).sum() / alike.mean()
     return bool(gammainc((len(alike) - 1) / 2, spread / 2) < _BY_CHANCE)
 
 
-def fully_labelled(codes: npt.NDArray[np.int64], classes: int) -> npt.NDArray[np.bool_]:
-    """Which classes have about as many labels as the one with the most, [C]."""
+def much_fewer(codes: npt.NDArray[np.int64], classes: int) -> npt.NDArray[np.bool_]:
+    """Which classes have less than a third as many labels as the one with the most, [C]."""
     counts = np.bincount(codes, minlength=classes)
-    return np.asarray(counts >= _FULL * counts.max())
+    return np.asarray(counts < _FEW * counts.max())
 
 
 def few_labelled(labels: Labels) -> npt.NDArray[np.bool_]:
     """Which classes have far fewer labels than others whose number was chosen, [C]."""
-    return ~fully_labelled(labels.codes, labels.classes) & labels.chosen
+    return much_fewer(labels.codes, labels.classes) & labels.chosen
 
 
 def skill(out_of_fold: _Array, labels: Labels) -> float:
