@@ -154,10 +154,17 @@ def test_only_classes_with_few_labels_are_raised():
 
 def test_factors_make_classes_expected_as_often_as_wanted():
     _, p = points(np.array([0.6, 0.3, 0.1]), np.array([1, 1, 1]) / 3, count=500)
-    wanted, weight = np.array([0.2, 0.3, 0.5]), np.linspace(1, 2, 500)
+    wanted, weight = np.array([0.45, 0.35, 0.2]), np.linspace(1, 2, 500)
     found = np.average(shift_priors(p, matching(p, wanted, weight)), axis=0, weights=weight)
     np.testing.assert_allclose(found, wanted, atol=0.01)
     np.testing.assert_array_equal(matching(p[:0], wanted), 1)
+
+
+def test_a_class_without_points_is_not_conjured_up():
+    p = np.full((50, 20), 1.0)
+    p[:, 0] = 1e-12
+    found = shift_priors(p, matching(p / p.sum(axis=1, keepdims=True), np.full(20, 1 / 20)))
+    assert found[:, 0].max() < 1e-9
 
 
 def test_a_small_difference_of_frequencies_is_taken_for_the_models_errors():
