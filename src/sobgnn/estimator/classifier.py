@@ -272,14 +272,12 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             placed.maps, problem, as_tensor(placed.places, problem.device), placed.attaching,
             fit.members, fit.blend, fit.temperature, np.ones(labels.classes), np.zeros((0, 0), np.float32),
         )  # fmt: skip
-        plain = predictor.finished(fit.distributions)
-        free = np.ones(problem.count, dtype=bool)
-        free[labels.index] = False
         if before is not None and self.class_priors == "auto" and labels.chosen:
             frequencies = before.frequencies
         else:
+            unlabelled = np.delete(predictor.finished(fit.distributions), labels.index, axis=0)
             frequencies = decide_frequencies(
-                self.class_priors, self.classes_, plain[free], fit.out_of_fold, labels,
+                self.class_priors, self.classes_, unlabelled, fit.out_of_fold, labels,
                 calibrated=len(fit.members) > 1,
             )  # fmt: skip
         self.class_prior_ = frequencies.assumed

@@ -18,9 +18,9 @@ from sobgnn.runtime.threads import at_most
 # Shares of the pool that are learned from, round by round. The first is small: what a few labels make sure of is what
 # the next round builds on.
 SHARES = (0.06, 0.2, 0.4, 0.6)
-# Unlabeled points that may get a pseudo-label, at most; and labels that are used. With fewer labels per class than
-# these, what the unlabeled points tell is worth reading twice as many.
+# Unlabeled points that may get a pseudo-label, at most; and labels that are used.
 POOL = 3000
+# Labels per class below which twice as many unlabeled points are read: they have more to add then.
 _FEW_PER_CLASS = 10
 # What the labels weigh against the penalty, and Adam's steps in each round.
 _C, _STEPS, _RATE = 3.0, 30, 0.05
