@@ -35,6 +35,11 @@ def test_a_signal_sees_every_label_but_those_of_its_fold():
         assert (made.fold == signal).any()
 
 
+def test_with_fewer_than_two_labels_per_class_on_average_nothing_is_held_out():
+    assert labels([4, 1, 1, 1]).folds == 0
+    assert labels([5, 1, 1, 1]).folds == 4
+
+
 def test_without_three_labels_anywhere_nothing_is_held_out():
     assert labels([2, 1]).folds == 0
     assert labels([2, 1]).known().shape == (1, 3)

@@ -10,7 +10,9 @@ from sobgnn.estimator.priors import (
     decide_frequencies,
     estimate_frequencies,
     estimate_priors,
+    evenness,
     few_labelled,
+    frequencies_of_sample,
     given_frequencies,
     label_frequencies,
     learnt_frequencies,
@@ -19,6 +21,12 @@ from sobgnn.estimator.priors import (
     shift_priors,
     skill,
 )
+
+
+def sampled(*counts):
+    """Labels of points at random, none of them held out."""
+    codes = np.repeat(np.arange(len(counts)), counts)
+    return Labels(np.arange(len(codes)), codes, np.ones(len(codes)), np.full(len(codes), -1), len(counts))
 
 
 def points(frequencies, learnt, count=20_000, seed=0):
@@ -234,3 +242,38 @@ def test_the_estimator_raises_a_class_with_few_labels_says_so_and_keeps_to_it_in
     assert not chosen_by_class(y[y >= 0], 3)  # 17, 16 and 3 may well be a random draw; what was decided stays
     np.testing.assert_allclose(estimator.fit(X, y).predictor_.ratio, before, rtol=0.1)
     assert "Made more probable, having few labels: 2 " in estimator.describe()
+
+
+def test_labels_say_how_probable_it_is_that_classes_are_equally_common():
+    def even(*counts):
+        return evenness(np.repeat(np.arange(len(counts)), counts), len(counts))
+
+    # Two classes, three labels: with equal frequencies 2^-3, with others 1 / 12 on average, whose ratio is 1.5.
+    assert even(2, 1) == pytest.approx(1.5**2 / (1.5**2 + 36))
+    assert even(4, 3, 2, 2, 1, 3, 2, 1, 1, 2) > 0.9
+    assert even(20, 1) < 0.01
+    assert even(330, 210, 240) < 0.01
+    assert even(330, 320, 350) > 0.9
+
+
+def test_classes_that_are_probably_even_are_expected_equally_often_whatever_the_labels_of_a_sample():
+    counts = (4, 1, 2, 3, 1, 2, 3, 2, 1, 2)
+    shares = np.array(counts) / sum(counts)
+    _, p = points(np.full(10, 0.1), shares, count=2000)
+    found = frequencies_of_sample(p, sampled(*counts))
+    assert np.abs(found.assumed - 0.1).max() < 0.3 * np.abs(shares - 0.1).max()
+    left = shift_priors(p, found.factor).mean(axis=0) - 0.1
+    assert np.abs(left).max() < 0.5 * np.abs(p.mean(axis=0) - 0.1).max()
+
+
+def test_classes_that_are_not_even_keep_their_share_of_the_labels():
+    counts = (40, 5, 3)
+    _, p = points(np.array(counts) / 48, np.array(counts) / 48, count=2000)
+    found = frequencies_of_sample(p, sampled(*counts))
+    np.testing.assert_allclose(found.assumed, np.array(counts) / 48, atol=1e-3)
+    np.testing.assert_allclose(found.factor, 1, atol=0.02)
+    # Nothing can be told without points, or from a family's own probabilities.
+    np.testing.assert_array_equal(frequencies_of_sample(p[:0], sampled(2, 3, 2)).factor, 1)
+    alone = decide_frequencies("auto", np.arange(3), p, np.zeros((0, 3)), sampled(2, 3, 4), calibrated=False)
+    np.testing.assert_array_equal(alone.factor, 1)
+    np.testing.assert_allclose(alone.assumed, np.array([2, 3, 4]) / 9)

@@ -17,6 +17,8 @@ UNLABELLED = -1
 FOLDS = 4
 # A class with fewer labels than this keeps all of them in every fold: holding one out would leave too little.
 LEAST_PER_CLASS = 3
+# With fewer labels than this per class on average none is held out: the few that could be are of some classes alone.
+LEAST_ON_AVERAGE = 2
 
 
 @dataclass(frozen=True)
@@ -90,13 +92,16 @@ def with_folds(
     generator: np.random.Generator,
     chosen: bool = False,
 ) -> Labels:
-    """Labels of points [N] (-1: none) in stratified folds; classes of fewer than 3 labels are never held out."""
+    """Labels of points [N] (-1: none) in stratified folds.
+
+    Classes of fewer than 3 labels are never held out, and with fewer than 2 labels per class on average none is.
+    """
     index = np.flatnonzero(codes >= 0)
     given = codes[index]
     counts = np.bincount(given, minlength=classes)
     enough = counts[given] >= LEAST_PER_CLASS
     fold = np.full(len(given), -1)
-    if enough.any():
+    if enough.any() and len(given) >= LEAST_ON_AVERAGE * classes:
         fold[enough] = stratified_folds(given[enough], min(FOLDS, int(counts.max())), generator)
     return Labels(index, given, weight / weight.mean(), fold, classes, chosen)
 

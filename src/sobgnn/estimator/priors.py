@@ -27,6 +27,8 @@ _LEANING = 0.5
 _MOST_EVENED = 100.0
 # Labels per class up to which a model's leaning is taken out whole, where classes are taken to be equally common.
 _WHOLE = 4
+# How many times more probable labels must be with equal class frequencies than with others to be half believed in them.
+_HALF_EVEN = 6.0
 # Skill out of fold from which probabilities tell how common classes are. Below it the estimate follows the errors: on
 # the data set actor, whose classes hardly anything tells apart, it cost 7 points.
 _LEAST_SKILL = 0.3
@@ -87,6 +89,21 @@ def chosen_by_class(codes: npt.NDArray[np.int64], classes: int) -> bool:
         return False
     spread = np.square(np.abs(alike - alike.mean()) + 0.5).sum() / alike.mean()
     return bool(gammainc((len(alike) - 1) / 2, spread / 2) < _BY_CHANCE)
+
+
+def evenness(codes: npt.NDArray[np.int64], classes: int) -> float:
+    r"""How far labels of points drawn at random speak for classes that are equally common, from 0 to 1.
+
+    .. math:: \frac{B^2}{B^2 + 6^2}, \qquad B = \frac{C^{-n} \, (n + C - 1)!}{(C - 1)! \, \prod_c n_c!}
+
+    with B how many times more probable their numbers :math:`n_c`, n in all, are with equal frequencies than with
+    others, all of which are taken to be equally probable.
+    """
+    from scipy.special import expit, gammaln
+
+    counts, total = np.bincount(codes, minlength=classes), len(codes)
+    ratio = gammaln(total + classes) - gammaln(classes) - gammaln(counts + 1).sum() - total * np.log(classes)
+    return float(expit(2 * (ratio - np.log(_HALF_EVEN))))
 
 
 def much_fewer(codes: npt.NDArray[np.int64], classes: int) -> npt.NDArray[np.bool_]:
@@ -189,6 +206,23 @@ def estimate_frequencies(probabilities: _Array, out_of_fold: _Array, labels: Lab
     return Frequencies(assumed / assumed.sum(), (estimate / learnt) ** believed * evened ** (1 - believed))
 
 
+def frequencies_of_sample(probabilities: _Array, labels: Labels) -> Frequencies:
+    """How common classes are where the labeled points were drawn at random.
+
+    Of classes that are equally common some have more labels than others by chance, and a model that has learned from
+    them expects those too often. As far as labels speak for equal frequencies (:func:`evenness`, a power), classes are
+    made to be expected equally often (:func:`matching`); as far as they do not, their shares of the labels are taken.
+
+    Args:
+        probabilities: Of the unlabeled points, as learned, [M, C].
+        labels: The labels.
+    """
+    even = evenness(labels.codes, labels.classes) if len(probabilities) else 0.0
+    uniform = np.full(labels.classes, 1 / labels.classes)
+    assumed = even * uniform + (1 - even) * label_frequencies(labels)
+    return Frequencies(assumed, matching(probabilities, uniform) ** even)
+
+
 def raise_few_labelled(probabilities: _Array, out_of_fold: _Array, labels: Labels) -> _Array:
     """How many times more probable classes with few labels are made, [C]; 1 for all others.
 
@@ -244,11 +278,13 @@ def decide_frequencies(
         calibrated: Whether probabilities are as sure as they are right; those of one family by itself are not.
     """
     learnt = learnt_frequencies(labels)
-    if option != "auto" or not labels.chosen:
-        assumed = label_frequencies(labels) if option == "auto" else given_frequencies(option, classes, labels)
-        return Frequencies(assumed, assumed / learnt)
-    telling = calibrated and (not labels.folds or skill(out_of_fold, labels) >= _LEAST_SKILL)
     some = probabilities[:: 1 + len(probabilities) // _POINTS].astype(np.float64)
+    if option != "auto":
+        assumed = given_frequencies(option, classes, labels)
+        return Frequencies(assumed, assumed / learnt)
+    if not labels.chosen:
+        return frequencies_of_sample(some if calibrated else some[:0], labels)
+    telling = calibrated and (not labels.folds or skill(out_of_fold, labels) >= _LEAST_SKILL)
     if not telling or not len(some):
         return Frequencies(learnt, np.ones(labels.classes))
     # A class with few labels is recognized too seldom, and would be taken for rarer than it is.
