@@ -574,3 +574,95 @@ def test_new_points_are_predicted_as_training_points_with_a_given_graph_too():
     classifier = quick().fit(X, given, graph=graph)
     assert "(given)" in " ".join(classifier.family_shares_)
     assert (classifier.predict(X, graph=graph.to_scipy()) == y).mean() > 0.9
+
+
+def test_what_a_warm_start_keeps_does_not_outlive_a_cold_fit():
+    (X, _, given), (other, _, labels) = blobs(), blobs(120, 6, classes=2, seed=3)
+    alone = quick(warm_start=True).fit(X, given)
+    mixed = quick(warm_start=True).fit(X, given)
+    mixed.set_params(warm_start=False).fit(other, labels)
+    mixed.set_params(warm_start=True).fit(X, given)
+    np.testing.assert_array_equal(mixed.predict_proba(X), alone.predict_proba(X))
+    np.testing.assert_array_equal(mixed.out_of_fold_probabilities_, alone.out_of_fold_probabilities_)
+    assert mixed.describe() == alone.describe()
+
+
+def test_a_fit_that_fails_or_is_interrupted_changes_nothing(fitted):
+    X, _, given, model = fitted
+    model = clone(model).fit(X, given)
+    before, said = model.predict_proba(X[:5]), model.describe()
+
+    def interrupt(at):
+        raise KeyboardInterrupt
+
+    names = np.where(given < 0, None, np.array(["a", "b", "c"], dtype=object)[given])
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:, :3], names, progress=interrupt)
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        model.fit(X, np.zeros(len(X)))
+    np.testing.assert_array_equal(model.predict_proba(X[:5]), before)
+    np.testing.assert_array_equal(model.classes_, [0, 1, 2])
+    assert model.n_features_in_ == 5
+    assert model.describe() == said
+
+
+def test_a_fit_that_was_stopped_is_not_where_a_warm_start_begins():
+    X, _, given = blobs()
+    model = quick(warm_start=True, families=["mlp"])
+    model.fit(X, given, progress=lambda at: at.stage == "mlp")
+    whole = model.fit(X, given)
+    np.testing.assert_array_equal(whole.predict_proba(X), quick(families=["mlp"]).fit(X, given).predict_proba(X))
+
+
+def test_a_warm_start_decides_on_scales_anew_when_labels_have_become_many():
+    generator = np.random.default_rng(0)
+    y = np.arange(240) % 2
+    # Directions tell the classes apart, lengths do not.
+    angle = np.where(y, 0.9, 0.4) + generator.normal(scale=0.08, size=240)
+    X = np.stack([np.cos(angle), np.sin(angle)], axis=1) * generator.lognormal(0, 1.5, size=(240, 1))
+    few, many = (np.where(np.arange(240) < count, y, -1) for count in (2, 80))
+    warm = quick(warm_start=True, families=["mlp", "diffusion"]).fit(X, few)
+    warm.fit(X, many)
+    cold = quick(families=["mlp", "diffusion"]).fit(X, many)
+    assert (warm.neighbor_scale_, warm.scale_) == (cold.neighbor_scale_, cold.scale_)
+    np.testing.assert_array_equal(warm.predict_proba(X), cold.predict_proba(X))
+
+
+@pytest.mark.parametrize("family", ["mlp", "sobolev", "s-sobgnn"])
+def test_one_member_is_the_network_that_learns_from_all_labels(family, tmp_path):
+    X, _, given = blobs(120)
+    model = quick(families=[family], n_members=1, smoothing=0.0).fit(X, given)
+    fitted = model.predictor_.members[0].fitted
+    more = quick(families=[family], n_members=5, smoothing=0.0).fit(X, given).predictor_.members[0].fitted
+    np.testing.assert_array_equal(fitted.probabilities()[:-1], more.probabilities()[:-1])
+    assert not np.allclose(fitted.probabilities()[-1], more.probabilities()[-1], atol=1e-4)
+    model.save(tmp_path / "one")
+    again = SobolevClassifier.load(tmp_path / "one")
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+def test_numbers_of_numpy_are_saved_as_those_of_python_are(tmp_path):
+    X, _, given = blobs(120)
+    numbers = {"k": np.int64(7), "hidden_channels": np.int32(8), "alpha": np.int64(2), "lr": np.float32(0.02),
+               "epsilon": np.float64(1.5), "dropout": np.float32(0.25), "n_members": np.int64(2)}  # fmt: skip
+    model = quick(**numbers).fit(X, given)
+    model.save(tmp_path / "model")
+    np.testing.assert_array_equal(SobolevClassifier.load(tmp_path / "model").predict_proba(X), model.predict_proba(X))
+
+
+def test_after_a_warm_refit_the_accuracy_is_not_said_to_be_of_the_labels_now():
+    X, _, given = blobs()
+    wrong = given.copy()
+    changed = np.flatnonzero(given >= 0)[:4]
+    wrong[changed] = (wrong[changed] + 1) % 3
+    model = quick(warm_start=True).fit(X, wrong)
+    assert "on 30 labels" in model.describe()
+    model.fit(X, given)
+    assert "when labels were last held out" in model.describe()
+
+
+def test_families_without_a_share_still_have_an_accuracy_of_their_own():
+    X, _, given = blobs()
+    nothing = sp.triu(sp.random_array((len(X), len(X)), density=0.02, rng=np.random.default_rng(0)), k=1)
+    model = quick().fit(X, given, graph=nothing + nothing.T)
+    assert set(model.family_shares_) < set(model.family_accuracy_)

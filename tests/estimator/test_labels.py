@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -66,3 +67,11 @@ def test_weights_by_class_are_checked():
     for wrong in ({"a": float("nan")}, {"a": -1}, {"a": 0, "b": 0}, {"a": "x"}):
         with pytest.raises(ValueError, match="class_weight"):
             class_weights(wrong, classes, given)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), pd.NA])
+def test_large_numbers_beside_missing_ones_stay_apart(missing):
+    given = np.array([2**53, 2**53 + 1, missing, 2**53 + 2], dtype=object)
+    classes, codes = encode_labels(given, 4)
+    np.testing.assert_array_equal(classes, [2**53, 2**53 + 1, 2**53 + 2])
+    np.testing.assert_array_equal(codes, [0, 1, -1, 2])

@@ -266,6 +266,15 @@ def test_classes_that_are_probably_even_are_expected_equally_often_whatever_the_
     assert np.abs(left).max() < 0.5 * np.abs(p.mean(axis=0) - 0.1).max()
 
 
+def test_a_model_that_has_seen_much_and_expects_other_frequencies_is_believed():
+    # As many labels of each class as there were to be had: the rest is of two classes alone.
+    counts = (20, 16, 18, 20, 15)
+    _, p = points(np.array([0.5, 0.0, 0.0, 0.5, 0.0]), np.full(5, 0.2), count=2000)
+    found = frequencies_of_sample(p, sampled(*counts))
+    np.testing.assert_allclose(found.factor, 1)
+    np.testing.assert_allclose(found.assumed, np.array(counts) / sum(counts))
+
+
 def test_classes_that_are_not_even_keep_their_share_of_the_labels():
     counts = (40, 5, 3)
     _, p = points(np.array(counts) / 48, np.array(counts) / 48, count=2000)
@@ -277,3 +286,16 @@ def test_classes_that_are_not_even_keep_their_share_of_the_labels():
     alone = decide_frequencies("auto", np.arange(3), p, np.zeros((0, 3)), sampled(2, 3, 4), calibrated=False)
     np.testing.assert_array_equal(alone.factor, 1)
     np.testing.assert_allclose(alone.assumed, np.array([2, 3, 4]) / 9)
+
+
+def test_a_class_that_is_never_held_out_does_not_lift_the_bound_on_raising():
+    codes = np.repeat(np.arange(5), (6, 6, 6, 2, 1))
+    fold = np.where(codes < 3, np.arange(len(codes)) % 3, -1)
+    labels = Labels(np.arange(len(codes)), codes, np.ones(len(codes)), fold, 5, chosen=True)
+    # Half of the other classes' labels are nearly taken for the last class.
+    own = np.full((18, 5), 0.01)
+    own[np.arange(18), codes[:18]] = 0.5
+    own[::2, 4] = 0.4
+    factor = raise_few_labelled(np.full((50, 5), [0.33, 0.33, 0.3, 0.03, 0.01]), own, labels)
+    right = shift_priors(own, factor).argmax(axis=1) == codes[:18]
+    assert right.mean() >= 0.97

@@ -64,13 +64,15 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         hidden_channels: Size of hidden rows.
         num_layers: Layers of the paper's network.
         dropout: Share of hidden entries dropped in training.
-        n_members: Networks per family, of which four hold out a fold each.
+        n_members: Networks of a family that are averaged. At least five are trained: four hold out a fold each, to
+            judge, and one learns from all labels, which is always among them.
         smoothing: Strength in [0, 1) of smoothing probabilities over the graph; ``"auto"`` decides for each family.
         class_weight: What a class's probability is multiplied by: ``None``, ``"balanced"`` (inversely to its number of
             labels) or numbers by class.
         class_priors: How common classes are among all points: ``None`` takes each class's share of the labels, a dict
             gives shares by class, ``"auto"`` estimates them where labels were chosen class by class (see
-            :func:`~sobgnn.estimator.priors.chosen_by_class`) and takes their shares elsewhere.
+            :func:`~sobgnn.estimator.priors.chosen_by_class`), takes equal ones where labels at random speak for them
+            (:func:`~sobgnn.estimator.priors.evenness`) and their shares of the labels elsewhere.
         scale: How dense X is scaled: ``"range"``, ``"standard"``, ``"range-unit"``, ``"unit"``, ``"rank"`` or ``None``,
             see :class:`~sobgnn.estimator.features.FeatureMap`; a pair: for the neighbor search, and for the networks.
             ``"auto"`` decides for each, ``neighbor_scale_`` and ``scale_``.
@@ -96,8 +98,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         label_distributions_: [N, C], probabilities; 1 for given labels.
         labelled_: Rows of X that have a label, [L].
         out_of_fold_probabilities_: [L, C], out-of-fold probabilities of the labeled rows; NaN for rows never held out.
-        out_of_fold_accuracy_: Of these; NaN where nothing was held out.
-        out_of_fold_log_loss_: Of these; NaN where nothing was held out.
+        out_of_fold_accuracy_: Of these; NaN where nothing was held out. A warm refit holds nothing out and keeps it.
+        out_of_fold_log_loss_: Likewise.
         class_prior_: [C], how common each class was taken to be among all points.
         family_shares_: Each family's share in the result, by name.
         family_accuracy_: Each family's own out-of-fold accuracy, by name.
@@ -204,6 +206,15 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("This estimator requires y to be passed, but the target y is None.")
         check_settings(self.get_params(deep=False), list(FAMILIES))
         check_device(self.device)
+        as_it_was = dict(self.__dict__)
+        try:
+            return self._fit_checked(X, y, graph, progress)
+        except BaseException:  # an interruption too leaves the model that was there
+            self.__dict__.clear()
+            self.__dict__.update(as_it_was)
+            raise
+
+    def _fit_checked(self, X: Any, y: Any, graph: Any, progress: Hook | None) -> SobolevClassifier:
         X = _checked(self, X, ensure_min_samples=2)
         self.classes_, codes = encode_labels(y, X.shape[0])
         if len(self.classes_) < 2:
@@ -225,15 +236,15 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         generator = np.random.default_rng(seed)
         mark = self._fingerprint(X, graph) if self.warm_start else ""
         warm = self._warm(mark)
-        if warm is None:
-            placed = place(self.get_params(deep=False), X, codes, graph, generator, tell, ranks, threads)
+        before = warm if warm is not None and warm.holds(codes, len(self.classes_)) else None
+        if before is None:
+            known = None if warm is None else warm.placed
+            placed = place(self.get_params(deep=False), X, codes, graph, generator, tell, ranks, threads, known)
             self.scale_, self.neighbor_scale_ = placed.scales.networks, placed.scales.neighbors
         else:
-            known = warm.placed.problem
-            placed = replace(warm.placed, problem=replace(known, classes=len(self.classes_), ranks=ranks, tell=tell))
+            placed = replace(before.placed, problem=replace(before.placed.problem, ranks=ranks, tell=tell))
         problem = placed.problem
         given = codes[codes >= 0]
-        before = warm if warm is not None and warm.holds(codes, len(self.classes_)) else None
         chosen = chosen_by_class(given, len(self.classes_)) if before is None else before.labels.chosen
         # Where labels were chosen class by class, their numbers say nothing: every class counts alike in training.
         weight = class_weights("balanced" if chosen else None, self.classes_, given)[given]
@@ -244,7 +255,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             strengths = STRENGTHS if self.smoothing == "auto" else (float(self.smoothing),)
             fit = fit_families(problem, labels, self._families(problem, labels), strengths)
         frequencies = self._keep(fit, placed, labels, before)
-        if self.warm_start:
+        self._kept = None
+        if self.warm_start and not tell.stopped:
             self._kept = Kept(mark, placed, fit, labels if before is None else before.labels, frequencies)
         if self.verbose and ranks.speaks:
             print(self.describe())

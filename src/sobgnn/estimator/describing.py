@@ -14,6 +14,7 @@ from sobgnn.estimator.families.networks import FittedNetworks
 from sobgnn.estimator.fit import Member
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.priors import much_fewer
+from sobgnn.estimator.problem import GIVEN
 
 # What each family is, for people.
 TITLES = {
@@ -36,13 +37,16 @@ def described(estimator: Any) -> str:
         f"on {problem.device.type}."
     ]
     if judged:
+        # A warm refit holds nothing out: its accuracy is that of a fit before, which had other labels.
+        current = judged == int((estimator.folds_ >= 0).sum())
+        where = f"on {judged:,} labels" if current else "when labels were last held out"
         largest = np.bincount(estimator.labelled_codes_).max() / len(estimator.labelled_codes_)
         lines.append(
-            f"Out-of-fold accuracy {estimator.out_of_fold_accuracy_:.1%} on {judged:,} labels; the largest class has "
+            f"Out-of-fold accuracy {estimator.out_of_fold_accuracy_:.1%} {where}; the largest class has "
             f"{largest:.1%} of the labels."
         )
     else:
-        lines.append("No class has 3 labels, so nothing was held out: how good the result is, is not known.")
+        lines.append("Labels are too few to hold any out: how good the result is, is not known.")
     for member, share in zip(predictor.members, predictor.blend.shares, strict=True):
         name = TITLES.get(member.family.name, member.family.name)
         where = f" on the {member.view} graph" if member.view and len(problem.views) > 1 else ""
@@ -69,7 +73,8 @@ def described(estimator: Any) -> str:
             lines.append(f"Made more probable, having few labels: {', '.join(raised)}.")
     unreached = int((~estimator.component_labelled_).sum())
     if unreached:
-        lines.append(f"{unreached:,} points reach no label through the graph; their features alone decide.")
+        graph = "given graph" if GIVEN in problem.views else "graph"
+        lines.append(f"{unreached:,} points reach no label through the {graph}.")
     return "\n".join(lines)
 
 

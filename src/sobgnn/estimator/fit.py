@@ -137,15 +137,15 @@ def fit_families(
     problem.tell("blending", 1, 1)
     own_parts = [labels.out_of_fold(part) for part in parts]
     blend = _blended(problem, labels, members, parts, own_parts)
-    members, parts, own_parts, blend = _with_share(members, parts, own_parts, blend)
-    mixed = blended(blend, own_parts) if labels.folds else np.zeros((0, labels.classes))
     codes, weight = labels.codes[labels.judged], labels.weight[labels.judged]
-    temperature = fit_temperature(mixed, codes, weight) if len(codes) >= CALIBRATION_LABELS else 1.0
-    mixed = sharpen(mixed, temperature)
     alone = {
         member.title: float((part.argmax(axis=1) == codes).mean()) if len(codes) else float("nan")
         for member, part in zip(members, own_parts, strict=True)
     }
+    members, parts, own_parts, blend = _with_share(members, parts, own_parts, blend)
+    mixed = blended(blend, own_parts) if labels.folds else np.zeros((0, labels.classes))
+    temperature = fit_temperature(mixed, codes, weight) if len(codes) >= CALIBRATION_LABELS else 1.0
+    mixed = sharpen(mixed, temperature)
     return Fit(members, blend, temperature, blend([part[-1] for part in parts]), mixed, alone)
 
 

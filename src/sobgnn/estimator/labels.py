@@ -214,6 +214,8 @@ def _uniform(given: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return np.array([str(value) for value in given] + [None], dtype=object)[:-1]
     if all(isinstance(value, (bool, np.bool_)) for value in given):
         return given.astype(bool)
+    if all(isinstance(value, (int, np.integer)) and abs(int(value)) < 2**63 for value in given):
+        return given.astype(np.int64)
     if all(isinstance(value, (int, float, np.integer, np.floating)) for value in given):
         return _uniform(given.astype(np.float64))
     kinds = sorted({type(value).__name__ for value in given})

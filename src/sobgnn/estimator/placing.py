@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -121,6 +121,7 @@ def place(
     tell: Callable[..., bool],
     ranks: Ranks,
     threads: int,
+    known: Placed | None = None,
 ) -> Placed:
     """Make points, columns and graphs of X [N, F].
 
@@ -133,9 +134,12 @@ def place(
         tell: Told when neighbors are found; families tell it their steps.
         ranks: Processes that share the work.
         threads: Those that the search for neighbors may use.
+        known: What was made of the same X and graph with other labels: it is taken where these decide on its scales.
     """
     k, alpha, epsilon = settings["k"], settings["alpha"], settings["epsilon"]
     scales = decide_scales(settings["scale"], X, codes, k, settings["n_components"], generator)
+    if known is not None and scales == known.scales:
+        return replace(known, problem=replace(known.problem, classes=int(codes.max()) + 1, ranks=ranks, tell=tell))
     maps = Maps.fit(X, scales, settings["n_components"], int(generator.integers(2**31)))
     points = maps.networks(X)
     places = points if maps.neighbors is maps.networks else maps.neighbors(X)
@@ -197,7 +201,7 @@ def neighbor_graph(
     threads: int = 1,
 ) -> tuple[Graph, Attaching]:
     """The graph of each point's k nearest neighbors, or of all others where these are fewer."""
-    k = min(k, len(places) - 1)
+    k = min(int(k), len(places) - 1)
     device = ranks.device
     # The neighbors do not depend on the number of threads.
     large = float(len(places)) * places.size >= _THREADED_PRODUCTS

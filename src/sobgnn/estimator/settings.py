@@ -31,8 +31,9 @@ class Networks:
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Networks:
         """Those among the estimator's parameters by name."""
-        same = {field.name: settings[field.name] for field in fields(cls) if field.name != "members"}
-        return cls(members=settings["n_members"], **same)
+        named = {field.name: settings["n_members" if field.name == "members" else field.name] for field in fields(cls)}
+        # A numpy number is as good as one of Python's, but JSON does not take it.
+        return cls(**{name: value.item() if isinstance(value, np.generic) else value for name, value in named.items()})
 
 
 # Largest values: what lies beyond is a mistake, or a forged file, and would take all memory.

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from sobgnn.runtime.randomness import own_random_state
 from sobgnn.training.state import Run, forward_members
 from sobgnn.training.tasks import Schedule, Task
 
@@ -95,8 +96,7 @@ def train_members(
             f"train_weight must have one row per seed, but got {task.train_weight.shape[0]} for {len(seeds)}."
         )
     device = task.train_weight.device
-    # The random state is the caller's: it is put back as it was found.
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    with own_random_state(device):
         parameters = initial_parameters(model, seeds, device)
         call = (tuple(inputs), dict(keywords or {}))
         keys = torch.tensor([_mix([seed]) % 2**31 for seed in seeds], device=device)
@@ -112,7 +112,7 @@ def initial_parameters(model: nn.Module, seeds: Sequence[int], device: torch.dev
     member = copy.deepcopy(model).cpu()
     drawn: dict[int, dict[str, Tensor]] = {}
     for seed in set(seeds):
-        with torch.random.fork_rng(devices=[]):
+        with own_random_state():
             torch.manual_seed(seed)
             member.reset_parameters()  # type: ignore[operator]
         drawn[seed] = {name: value.detach().clone() for name, value in member.named_parameters()}

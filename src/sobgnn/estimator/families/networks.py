@@ -153,6 +153,7 @@ class FittedNetworks:
 
     Attributes:
         networks: Their weights; the first ``folds`` members hold out one fold each, the others learn from all labels.
+            The last ``n_members`` of them, all where these are more than the folds, count in predictions.
         blocks: What they read.
         folds: Members that hold out a fold.
         problem: Points that they learned on.
@@ -166,24 +167,25 @@ class FittedNetworks:
     history: dict[str, list[float]] = field(default_factory=dict)
 
     def probabilities(self) -> Tensor:
-        """Each fold's member, and at last the mean of all members: [folds + 1, N, C]; ranks share the points."""
+        """Each fold's member, and at last the mean of those that count: [folds + 1, N, C]; ranks share the points."""
         problem = self.problem
         out = problem.points.new_empty((problem.count, self.folds + 1, problem.classes))
         for rows in _row_blocks(problem):
             own = self.networks.logits(self.blocks.training(rows)).softmax(dim=2)
-            out[rows] = torch.cat([own[: self.folds], own.mean(dim=0, keepdim=True)]).transpose(0, 1)
+            mean = own[-problem.networks.members :].mean(dim=0, keepdim=True)
+            out[rows] = torch.cat([own[: self.folds], mean]).transpose(0, 1)
         return problem.ranks.complete(out).transpose(0, 1)
 
     def predict(self, new: NewPoints) -> Tensor:
-        """The mean of all members, [M, C].
+        """The mean of the members that count, [M, C].
 
         A few points in float64: where a product's rows stand decides in which order a processor adds them up, and
         nobody should see that in a point's probabilities.
         """
         x = self.blocks.new(new)
-        if x.shape[1] > _EXACT_ROWS:
-            return self.networks.logits(x).softmax(dim=2).mean(dim=0)
-        return self._exact.logits(x.double()).softmax(dim=2).mean(dim=0).to(x.dtype)
+        exact = x.shape[1] <= _EXACT_ROWS
+        own = (self._exact.logits(x.double()) if exact else self.networks.logits(x)).softmax(dim=2)
+        return own[-self.problem.networks.members :].mean(dim=0).to(x.dtype)
 
     @cached_property
     def _exact(self) -> BlockNetworks:

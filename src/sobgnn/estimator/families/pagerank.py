@@ -140,7 +140,8 @@ def spread(step: sp.csr_array, signal: npt.NDArray[np.float64]) -> npt.NDArray[n
 def unit_rows(X: Any) -> Any:
     """Rows of length 1, dense or sparse; rows of zeros stay."""
     if sp.issparse(X):
-        length = np.sqrt(np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64)).ravel()
+        X = sp.csr_array(X, dtype=np.float64)
+        length = np.sqrt(np.asarray(X.multiply(X).sum(axis=1))).ravel()
         return sp.csr_array(sp.diags_array(1 / np.where(length > 0, length, 1.0)) @ X)
     dense = np.asarray(X, dtype=np.float64)
     length = np.sqrt(np.square(dense).sum(axis=1, keepdims=True))

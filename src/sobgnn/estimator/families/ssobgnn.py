@@ -16,6 +16,7 @@ from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.estimator.settings import Networks
 from sobgnn.nn.conv import SobolevConv
 from sobgnn.nn.model import SSobGNN
+from sobgnn.runtime.randomness import own_random_state
 from sobgnn.training import Progress, Schedule, Task, train_members
 
 # Steps without a better validation after which training ends, and between two validations.
@@ -90,7 +91,7 @@ class FittedSSobGNNs:
     """Trained members.
 
     Attributes:
-        parameters: Stacked, [S, ...].
+        parameters: Stacked, [S, ...]; the last ``n_members`` of them, or all, count in predictions.
         states: What each layer of every member gives at every node: [N, S, h], the last [N, S, C] the logits.
         folds: Members that hold out a fold; they come first.
         problem: Points that they learned on.
@@ -106,17 +107,17 @@ class FittedSSobGNNs:
     history: dict[str, list[float]] = field(default_factory=dict)
 
     def probabilities(self) -> Tensor:
-        """Each fold's member, and at last the mean of all members: [folds + 1, N, C]."""
+        """Each fold's member, and at last the mean of the members that count: [folds + 1, N, C]."""
         own = self.states[-1].transpose(0, 1).softmax(dim=2)
-        return torch.cat([own[: self.folds], own.mean(dim=0, keepdim=True)])
+        return torch.cat([own[: self.folds], own[-self.problem.networks.members :].mean(dim=0, keepdim=True)])
 
     def predict(self, new: NewPoints) -> Tensor:
-        """The mean of all members, [M, C]; new points read their neighbors, which stay as they are."""
+        """The mean of the members that count, [M, C]; new points read their neighbors, which stay as they are."""
         nodes, own, joined = new.nodes, new.points, new.joined[self.view]
         for number, layer in enumerate(_model(self.problem.networks, self.problem).eval().layers):
             out = _apply_layer(layer, _of_layer(self.parameters, number), own, joined.propagate(nodes, own))
             nodes, own = self.states[number].flatten(1), out.flatten(1)
-        return out.softmax(dim=2).mean(dim=1)
+        return out.softmax(dim=2)[:, -self.problem.networks.members :].mean(dim=1)
 
     def hidden(self) -> Tensor:
         """The members' last hidden rows, [N, S · h]."""
@@ -129,7 +130,7 @@ class FittedSSobGNNs:
 
 def _model(settings: Networks, problem: Problem) -> SSobGNN:
     """A network of these settings where the points are; torch's random state is left alone."""
-    with torch.random.fork_rng(devices=[]):
+    with own_random_state():
         return _network(settings, problem).to(problem.device)
 
 
