@@ -208,6 +208,26 @@ def test_wrong_input_is_one_line_and_code_two_and_leaves_no_file(here, trees, ca
     assert files(here) == ["trees.csv"]
 
 
+def test_predict_never_writes_over_its_input_nor_into_a_folder_that_is_not_there(here, trees, capsys):
+    assert cli.main(["fit", str(trees), "--out", "run"]) == 0
+    before = trees.read_bytes()
+    for out in (trees, here / "." / trees.name, here / "nowhere" / "x.csv"):
+        capsys.readouterr()
+        assert cli.main(["predict", "run", str(trees), "--out", str(out)]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    assert trees.read_bytes() == before
+
+
+def test_cells_that_do_not_fit_are_counted_when_predicting(here, trees, capsys):
+    assert cli.main(["fit", str(trees), "--out", "run"]) == 0
+    frame = pl.read_csv(trees, infer_schema=False).head(30)
+    wrong = frame.with_columns(height=pl.when(pl.int_range(30) < 9).then(pl.lit("tall")).otherwise("height"))
+    wrong.write_csv("new.csv")
+    capsys.readouterr()
+    assert cli.main(["predict", "run", "new.csv"]) == 0
+    assert "count as blank: height (9)." in capsys.readouterr().out
+
+
 def test_debug_shows_the_traceback(here, capsys):
     assert cli.main(["fit", "nothing.csv", "--debug"]) == 2
     assert "Traceback" in capsys.readouterr().err

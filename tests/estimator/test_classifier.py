@@ -415,7 +415,7 @@ def test_very_few_labels_fit_with_nothing_held_out_and_it_is_said(labels, capsys
     for code in range(2):
         given[np.flatnonzero(y == code)[:labels]] = code
     classifier = quick(verbose=1).fit(X, given)
-    assert "nothing was held out" in capsys.readouterr().out
+    assert "too few to hold any out" in capsys.readouterr().out
     assert np.isnan(classifier.out_of_fold_accuracy_)
     assert np.isnan(classifier.out_of_fold_probabilities_).all()
 
@@ -530,7 +530,8 @@ def test_a_warm_start_keeps_the_graph_and_learns_the_new_labels():
 
 def test_a_warm_start_keeps_the_graph_where_a_class_is_new():
     X, y, given = blobs(labels=20)
-    classifier = quick(warm_start=True, families=["mlp", "diffusion"]).fit(X, np.where(given == 2, -1, given))
+    settings = {"warm_start": True, "families": ["mlp", "diffusion"], "scale": "range"}
+    classifier = quick(**settings).fit(X, np.where(given == 2, -1, given))
     graph = classifier.graph_
     classifier.fit(X, given)
     assert classifier.graph_.weight.data_ptr() == graph.weight.data_ptr()
@@ -666,3 +667,26 @@ def test_families_without_a_share_still_have_an_accuracy_of_their_own():
     nothing = sp.triu(sp.random_array((len(X), len(X)), density=0.02, rng=np.random.default_rng(0)), k=1)
     model = quick().fit(X, given, graph=nothing + nothing.T)
     assert set(model.family_shares_) < set(model.family_accuracy_)
+
+
+@pytest.mark.parametrize("unknown", [-1, None, float("nan")])
+def test_unlabeled_rows_take_no_part_in_scores(fitted, unknown):
+    X, y, given, model = fitted
+    right = model.predict(X[given >= 0]) == given[given >= 0]
+    labels = np.where(given < 0, unknown, given) if unknown == -1 else np.where(given < 0, np.array(unknown), given)
+    assert model.score(X, labels) == pytest.approx(right.mean())
+    assert model.score(pd.DataFrame(X), pd.Series(labels)) == pytest.approx(right.mean())
+    assert model.score(X, y, sample_weight=(np.arange(300) < 50)) == pytest.approx(
+        (model.predict(X[:50]) == y[:50]).mean()
+    )
+    with pytest.raises(ValueError, match="no label to compare with"):
+        model.score(X, np.full(300, -1))
+
+
+def test_text_in_x_and_shares_in_an_array_are_one_line(fitted):
+    X, _, given, _ = fitted
+    frame = pd.DataFrame(X).assign(name="T-1")
+    with pytest.raises(ValueError, match=r"X must hold numbers, but holds 'T-1'\. sobgnn\.tables\.TableEncoder"):
+        quick().fit(frame.to_numpy(), given)
+    with pytest.raises(ValueError, match="`class_priors` must be"):
+        quick(class_priors=np.array([0.3, 0.3, 0.4])).fit(X, given)

@@ -75,3 +75,10 @@ def test_large_numbers_beside_missing_ones_stay_apart(missing):
     classes, codes = encode_labels(given, 4)
     np.testing.assert_array_equal(classes, [2**53, 2**53 + 1, 2**53 + 2])
     np.testing.assert_array_equal(codes, [0, 1, -1, 2])
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), -1, pd.NA])
+def test_a_list_of_texts_keeps_what_is_unknown_unknown(missing):
+    classes, codes = encode_labels(["a", missing, "b", "-1"], 4)
+    assert classes.tolist() == ["-1", "a", "b"]
+    np.testing.assert_array_equal(codes, [1, -1, 2, 0])

@@ -23,6 +23,14 @@ def test_numbers_of_a_graph_made_by_hand(islands):
     assert report.neighbor_recall is None
 
 
+@pytest.mark.parametrize("unknown", [None, float("nan"), -1])
+def test_unknown_labels_beside_text_take_no_part_in_the_agreement(islands, unknown):
+    numbers = islands.describe([0, 0, 1, -1, 1, 0]).agreement
+    texts = ["a", "a", "b", unknown, "b", "a"]
+    assert islands.describe(texts).agreement == numbers
+    assert islands.describe(np.array(texts, dtype=object)).agreement == numbers
+
+
 def test_agreement_is_the_share_of_powered_weight_between_equal_labels(islands):
     # Equal: 0-1 (0.5) and 3-4 (2); unequal: 1-2 (0.25) and 0-2 (1).
     agreement = islands.describe([0, 0, 1, 1, 1, 0], orders=3).agreement

@@ -78,6 +78,27 @@ def test_a_frame_is_labeled_in_a_notebook(tmp_path, monkeypatch):
     again.close()
 
 
+def test_another_frame_for_a_folder_is_refused_and_leaves_what_is_there(tmp_path, monkeypatch):
+    from sobgnn.labeling import learner
+
+    monkeypatch.setattr(learner, "WORKER", FAKE)
+    frame = pl.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": [4.0, 1.0, 3.0, 2.0], "kind": ["x", None, None, "y"]})
+    sobgnn.label(frame, "kind", folder=tmp_path / "run").close()
+    for other in (frame.head(3), frame.with_columns(a=pl.col("b"))):
+        with pytest.raises(ValueError, match="holds labels of another table"):
+            sobgnn.label(other, "kind", folder=tmp_path / "run")
+    again = sobgnn.label(frame, "kind", folder=tmp_path / "run")
+    assert again.labels() == ["x", None, None, "y"]
+    again.close()
+
+
+def test_a_label_column_of_another_case_is_not_made_anew(tickets, tmp_path, capsys):
+    words = ["label", str(tickets), "--no-open", "--out", str(tmp_path / "run"), "--label"]
+    assert main([*words, "Team"]) == 2
+    assert "there is 'team'" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_taken_port_a_file_and_a_run_of_unknown_data_are_one_line(tickets, tmp_path, capsys):
     page = open_page(str(tickets), folder=tmp_path / "run", command=FAKE).start()
     port = page.url.split(":")[2].split("/")[0]
@@ -91,7 +112,12 @@ def test_a_taken_port_a_file_and_a_run_of_unknown_data_are_one_line(tickets, tmp
     (tmp_path / "fit").mkdir()
     (tmp_path / "fit" / "table.json").write_text("{}")
     assert main(["label", str(tmp_path / "fit"), "--no-open"]) == 2
-    assert "Label the data instead" in capsys.readouterr().err
+    assert "does not hold its data" in capsys.readouterr().err
+    # Neither a run nor any other folder is written into.
+    before = sorted(path.name for path in (tmp_path / "fit").iterdir())
+    assert main(["label", str(tickets), "--no-open", "--out", str(tmp_path / "fit")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert sorted(path.name for path in (tmp_path / "fit").iterdir()) == before
     assert main(["label", str(tickets), "--no-open", "--out", str(tickets)]) == 2
     assert capsys.readouterr().err.endswith("is a file. Name a folder for the run.\n")
 

@@ -25,3 +25,9 @@ def test_other_seeds_hide_other_labels_and_none_asked_hides_none():
 def test_shares_and_numbers_that_make_no_sense_are_refused(labels):
     with pytest.raises(ValueError, match="--labels must be"):
         hide_labels(np.array([0, 1]), labels, seed=0)
+
+
+def test_hiding_nothing_is_refused():
+    with pytest.raises(ValueError, match="would hide nothing"):
+        hide_labels(np.array([0, 0, 1, -1]), 2, 0)
+    np.testing.assert_array_equal(np.bincount(hide_labels(np.array([0, 0, 1, -1]), 1, 0) + 1), [2, 1, 1])

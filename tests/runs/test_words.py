@@ -50,3 +50,20 @@ def test_next_steps_name_rows_and_suspects():
     said = next_steps(measured, ["row 3", "row 5"])
     assert "Label row 3, row 5: these labels would help most." in said
     assert any(line.startswith(f"Check {measured['suspects']:,} given label") for line in said)
+
+
+def test_classes_that_were_not_held_out_are_named():
+    assert any("Not held out" in line and "'rare'" in line for line in quality(held(not_held_out=["rare"])))
+    assert not any("Not held out" in line for line in quality(held(not_held_out=[])))
+
+
+def test_accepting_is_advised_only_where_labels_are_enough_for_it():
+    for labels, advised in ((100, True), (76, False)):
+        measured = held(labels=labels, verdict="better") | {"rows": 10_000}
+        assert any("--accept" in line for line in next_steps(measured)) == advised
+
+
+def test_hidden_labels_tell_how_good_it_is_where_none_could_be_held_out():
+    measured = metrics(fitted_run(labels=0.3))
+    said = quality(measured | {"held_out": {"labels": 0, "verdict": "unknown"}})
+    assert said[0].startswith("Right for")

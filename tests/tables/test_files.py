@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
+from sobgnn import tables
 from sobgnn.tables import Encoding, batches, file_stem, formats, frames, is_file_name, npz, read_table
 
 
@@ -107,7 +108,7 @@ def test_the_label_column_is_found_by_name_and_its_absence_is_said(tmp_path):
         read_table(write(tmp_path / "t.csv", "a,b\n1,u\n2,v\n"))
     with pytest.raises(ValueError, match="--label names 'z'"):
         read_table(write(tmp_path / "t.csv", "a,y\n1,u\n2,v\n"), label="z")
-    with pytest.raises(ValueError, match="numbers only"):
+    with pytest.raises(ValueError, match="looks like data"):
         read_table(write(tmp_path / "t.csv", "1,2\n1,2\n"))
 
 
@@ -303,3 +304,39 @@ def test_a_label_with_a_zero_character_and_one_very_long_label_stay_what_they_ar
     tracemalloc.stop()
     assert set(given.tolist()) == {"a\0", "a", "b", "x" * 20_000}
     assert peak < 20e6
+
+
+def test_a_column_that_came_with_the_labels_is_left_out(tmp_path):
+    generator = np.random.default_rng(0)
+    team = ["red" if value else "blue" for value in generator.random(60) < 0.5]
+    known = np.arange(60) < 25
+    frame = pl.DataFrame(
+        {
+            "size": generator.normal(size=60),
+            "reviewed_as": [name if given else "" for name, given in zip(team, known, strict=True)],
+            "note": ["seen" if given else "" for given in generator.random(60) < 0.5],
+            "team": [name if given else "" for name, given in zip(team, known, strict=True)],
+        }
+    )
+    frame.write_csv(tmp_path / "a.csv")
+    table = tables.read_table(tmp_path / "a.csv", "team")
+    assert {block.name for block in table.encoding.encoder.blocks_} == {"size", "note"}
+    assert any("filled where there is a label and hardly elsewhere: reviewed_as" in note for note in table.notes)
+    # Where every row has its label, a full column tells nothing of how it came there.
+    frame.with_columns(team=pl.Series(team), reviewed_as=pl.Series(team)).write_csv(tmp_path / "b.csv")
+    table = tables.read_table(tmp_path / "b.csv", "team")
+    assert "reviewed_as" in {block.name for block in table.encoding.encoder.blocks_}
+
+
+def test_an_id_that_does_not_tell_rows_apart_is_refused(tmp_path):
+    pl.DataFrame({"a": range(12), "land": ["DE", "FR"] * 6, "label": ["x", "y"] * 6}).write_csv(tmp_path / "a.csv")
+    with pytest.raises(ValueError, match="its 2 values do not tell 12 rows apart"):
+        tables.read_table(tmp_path / "a.csv", identity="land")
+
+
+def test_another_decimal_sign_than_the_models_is_named(tmp_path):
+    (tmp_path / "a.csv").write_text("x;label\n" + "".join(f"{i},5;{'uv'[i % 2]}\n" for i in range(40)))
+    table = tables.read_table(tmp_path / "a.csv")
+    (tmp_path / "b.csv").write_text("x;label\n" + "".join(f"{i}.25;u\n" for i in range(40)))
+    with pytest.raises(ValueError, match="had a decimal comma where the model was fitted, and has a decimal point"):
+        list(tables.batches(tmp_path / "b.csv", table.encoding))

@@ -47,3 +47,9 @@ def test_minus_one_among_other_negative_numbers_is_a_class():
     assert classes == ["-2", "-1", "0", "3"]
     assert codes.tolist() == [0, 1, 2, 3, -1]
     assert not notes
+
+
+def test_a_class_whose_name_may_mean_no_label_is_mentioned():
+    _, classes, notes = parse_labels(pl.Series(["a", "None", "b", None]), "label")
+    assert classes == ["None", "a", "b"]
+    assert any("Taken for a class: 'None'" in note for note in notes)

@@ -48,9 +48,9 @@ def fit(
     accept: Accept = None,
     class_weight: ClassWeight = None,
     formats: Export = None,
-    k: Annotated[int | None, typer.Option(help="Neighbors of each point.")] = None,
-    alpha: Annotated[int | None, typer.Option(help="Number of Hadamard powers.")] = None,
-    epsilon: Annotated[float | None, typer.Option(help="Weight of self-loops.")] = None,
+    k: Annotated[int | None, typer.Option(min=1, help="Neighbors of each point.")] = None,
+    alpha: Annotated[int | None, typer.Option(min=1, help="Number of Hadamard powers.")] = None,
+    epsilon: Annotated[float | None, typer.Option(min=0, help="Weight of self-loops.")] = None,
     paper: Annotated[bool, typer.Option("--paper", help="The paper's own settings instead of the defaults.")] = False,
 ) -> None:
     """Labels for every row of DATA from those that have one.

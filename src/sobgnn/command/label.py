@@ -15,7 +15,8 @@ def label(
     data: Annotated[
         str,
         typer.Argument(
-            metavar="DATA", help="CSV, Parquet or NPZ file, a data set's name, or a run folder that was labeled before."
+            metavar="DATA",
+            help="CSV, Parquet or NPZ file, a folder of pictures, a data set's name, or a run that was labeled before.",
         ),
     ],
     label: Annotated[
@@ -61,6 +62,9 @@ def label(
             settings=settings,
         )
     try:
+        table = page.labeling.source.table
+        if label is not None and table.frame is not None and table.encoding.label is None:
+            console.said(f"There is no column {label!r}; labels begin from none.")
         console.said(f"Label at {page.url}")
         console.said("Ctrl-C ends it and writes the run.")
         if not no_open:
@@ -76,3 +80,5 @@ def label(
     console.wrote(page.folder / "labels.csv", sum(name is not None for name in page.labels()))
     if (page.folder / "report.html").exists():
         console.wrote(page.folder / "report.html")
+    elif not page.problem:
+        console.said("A report and predictions need labels of two classes.")

@@ -37,6 +37,10 @@ def predict(
     console = terminal.Terminal()
     target = out or data.with_name(tables.file_stem(data) + ".predictions.csv")
     tables.check_readable(data)
+    if target.exists() and target.samefile(data):
+        raise ValueError(f"--out names {target}, the file to predict. Name another one: DATA is never changed.")
+    if not target.parent.is_dir():
+        raise ValueError(f"There is no folder {str(target.parent)!r}, which --out names.")
     classifier, encoding = run_folder.open_run(run)
     checks = Checks.read(run)
     notes: list[str] = []

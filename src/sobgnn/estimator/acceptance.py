@@ -40,6 +40,11 @@ class Acceptance:
         return np.asarray(confidence >= self.threshold)
 
 
+def least_labels(target: float, risk: float = RISK) -> int:
+    """How many labels, all predicted right, a threshold takes at least."""
+    return int(np.ceil(np.log(risk / _SEQUENCES) / np.log(target)))
+
+
 def find_acceptance(
     confidence: npt.NDArray[np.floating],
     right: npt.NDArray[np.bool_],
@@ -71,7 +76,7 @@ def find_acceptance(
     if not 0 < target < 1:
         raise ValueError(f"The share to be right must be between 0 and 1, but got {target:g}. Try 0.95.")
     level = risk / _SEQUENCES
-    needed = int(np.ceil(np.log(level) / np.log(target)))
+    needed = least_labels(target, risk)
     values = np.sort(np.asarray(confidence, dtype=np.float64))[::-1]
     order = np.argsort(-np.asarray(confidence, dtype=np.float64), kind="stable")
     wrong = np.cumsum(~np.asarray(right, dtype=bool)[order])

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sobgnn.estimator import saving
@@ -37,6 +38,7 @@ from sobgnn.graphs.graph import Symmetrize
 from sobgnn.graphs.knn import Bandwidth
 from sobgnn.runtime.ranks import Ranks, check_device, check_same, taking_part
 from sobgnn.runtime.threads import at_most
+from sobgnn.runtime.unknown import label_values, unknown_labels
 
 Auto = Literal["auto"]
 # Entries of X up to which one thread is as quick as many; it is kind to other work on the same cores, and gives the
@@ -358,12 +360,21 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen: npt.NDArray[Any] = self.classes_[self.predict_proba(X, graph=graph).argmax(axis=1)]
         return chosen
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy on the rows of X [M, F] whose label in y [M] is known; -1, None and NaN are not."""
+        values = label_values(y)
+        known = np.flatnonzero(~unknown_labels(values))
+        if not len(known):
+            raise ValueError("y has no label to compare with: all entries are -1, None or NaN.")
+        right = self.predict(_safe_indexing(X, known)) == values[known]
+        return float(np.average(right, weights=None if sample_weight is None else np.asarray(sample_weight)[known]))
+
     def suggest(self, n: int = 10, strategy: Strategy = "auto", *, X: Any = None) -> npt.NDArray[np.int64]:
         """The n unlabeled training points whose labels would help most, best first, as row numbers of X.
 
         They are uncertain, in dense places, and spread over the graph; see
         :func:`sobgnn.estimator.suggestion.suggest_points`. Before there are labels, and so no fit, ``X`` gives the
-        points: the first suggestions are typical ones that differ from each other.
+        points: the first suggestions are typical ones that differ from each other, and no fit is looked at.
         """
         if n < 1:
             raise ValueError(f"`n` must be at least 1, but got {n}.")
@@ -447,6 +458,11 @@ def _checked(estimator: SobolevClassifier, X: Any, **options: Any) -> Any:
         return validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
     except ValueError as error:
         lines = str(error).splitlines()
+        if str(error).startswith("could not convert string to float"):
+            held = lines[0].partition(": ")[2]
+            raise ValueError(
+                f"X must hold numbers, but holds {held[:60]}. sobgnn.tables.TableEncoder makes numbers of a table."
+            ) from error
         if len(lines) < 2:
             raise
         kept = [lines[0].rstrip(":"), *(line for line in lines[1:] if line.startswith("Reshape"))]

@@ -12,6 +12,8 @@ import torch
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
+from sobgnn.runtime.unknown import label_values, unknown_labels
+
 UNLABELLED = -1
 # Parts of the labels that are held out in turn.
 FOLDS = 4
@@ -125,10 +127,7 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
         y: [N]. Unlabeled is -1 (a number, not a text), None, NaN, pandas' NA, or masked.
         num_points: N.
     """
-    values = np.asarray(y)
-    if np.ma.is_masked(y):
-        values = values.astype(object)
-        values[np.ma.getmaskarray(y)] = None
+    values = label_values(y)
     if values.dtype.kind not in "OUSbiufT":
         raise ValueError(f"y must hold texts or numbers, but holds {values.dtype}.")
     if values.ndim == 2 and values.shape[1] == 1:
@@ -146,7 +145,7 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
         raise ValueError(f"y should be a 1d array, got an array of shape {values.shape} instead.")
     if values.size != num_points:
         raise ValueError(f"y must have one entry per row of X, but got {values.size} for {num_points} rows.")
-    known = ~_missing(values)
+    known = ~unknown_labels(values)
     if not known.any():
         raise ValueError(
             f"y has no labelled sample: all {values.size} entries are -1, None or NaN. Give at least one sample of "
@@ -181,24 +180,6 @@ def class_weights(how: Any, classes: npt.NDArray[Any], codes: npt.NDArray[np.int
         raise ValueError(f"`class_weight` must be finite, at least 0 and not all 0, but got {dict(how)!r}.")
     # A class without any weight is as good as impossible, but its probability stays a number.
     return values.clip(min=1e-9 * values.max())
-
-
-def _missing(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    if values.dtype.kind == "f":
-        return np.asarray(np.isnan(values) | (values == UNLABELLED))
-    if values.dtype.kind in "iu":
-        return np.asarray(values == UNLABELLED)
-    if values.dtype.kind != "O":
-        return np.zeros(values.shape, bool)
-    return np.array([_is_missing(value) for value in values], dtype=bool)
-
-
-def _is_missing(value: Any) -> bool:
-    if value is None or type(value).__name__ == "NAType":
-        return True
-    if isinstance(value, (float, np.floating)) and np.isnan(value):
-        return True
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool) and value == -1
 
 
 def _uniform(given: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -32,6 +32,8 @@ from sobgnn.runtime.threads import exactly
 _GPU_ENTRIES = 2_000_000
 # Products of a neighbor search from which further threads pay for themselves.
 _THREADED_PRODUCTS = 1e10
+# Times as many labels as decided on the scales, from which it is decided anew.
+_MANY_MORE = 2
 # Columns up to which trees read them as they came; wider tables they read as networks do.
 _TREE_COLUMNS = 1024
 
@@ -98,6 +100,7 @@ class Placed:
     """Points and what was made of them; apart from the choice of scales, nothing here depends on the labels.
 
     Attributes:
+        labels: Number of labels that the scales were decided by.
         scales: How X is scaled.
         maps: Raw features to those that families read.
         places: float32 [N, D'], the points as neighbors are found by.
@@ -105,6 +108,7 @@ class Placed:
         problem: What families learn on.
     """
 
+    labels: int
     scales: Scales
     maps: Maps
     places: npt.NDArray[np.float32]
@@ -134,12 +138,20 @@ def place(
         tell: Told when neighbors are found; families tell it their steps.
         ranks: Processes that share the work.
         threads: Those that the search for neighbors may use.
-        known: What was made of the same X and graph with other labels: it is taken where these decide on its scales.
+        known: What was made of the same X and graph with other labels. It is taken where these decide on its scales,
+            which is asked when there are twice as many as were asked last.
     """
     k, alpha, epsilon = settings["k"], settings["alpha"], settings["epsilon"]
+    count = int((codes >= 0).sum())
+
+    def problem_of(before: Placed) -> Problem:
+        return replace(before.problem, classes=int(codes.max()) + 1, ranks=ranks, tell=tell)
+
+    if known is not None and count < _MANY_MORE * known.labels:
+        return replace(known, problem=problem_of(known))
     scales = decide_scales(settings["scale"], X, codes, k, settings["n_components"], generator)
     if known is not None and scales == known.scales:
-        return replace(known, problem=replace(known.problem, classes=int(codes.max()) + 1, ranks=ranks, tell=tell))
+        return replace(known, labels=count, problem=problem_of(known))
     maps = Maps.fit(X, scales, settings["n_components"], int(generator.integers(2**31)))
     points = maps.networks(X)
     places = points if maps.neighbors is maps.networks else maps.neighbors(X)
@@ -169,7 +181,7 @@ def place(
         ranks=ranks,
         tell=tell,
     )
-    return Placed(scales, maps, places, attaching, problem)
+    return Placed(count, scales, maps, places, attaching, problem)
 
 
 def device_for(device: str | torch.device | None, X: Any) -> str | torch.device:

@@ -71,6 +71,9 @@ def check_settings(settings: Mapping[str, Any], families: Sequence[str]) -> None
     ):  # fmt: skip
         if not _is(settings[name], *choices):
             raise ValueError(f"`{name}` must be one of {', '.join(choices)}, but got {settings[name]!r}.")
+    priors = settings["class_priors"]
+    if priors is not None and not _is(priors, "auto") and not isinstance(priors, Mapping):
+        raise ValueError(f'`class_priors` must be "auto", None or a dict, but got {priors!r:.60}.')
     _check_families(settings["families"], families)
     state = settings["random_state"]
     if state is not None and not isinstance(state, np.random.RandomState):

@@ -15,6 +15,7 @@ from torch import Tensor
 from sobgnn.graphs.directions import symmetrize_edges
 from sobgnn.graphs.summary import GraphReport, report_adjacency
 from sobgnn.runtime.arrays import load_arrays, save_arrays
+from sobgnn.runtime.unknown import label_values
 
 Symmetrize = Literal["union", "mutual"]
 
@@ -251,13 +252,16 @@ class Graph:
         return cls(*tensors, neighbor_recall=None if recall is None else float(recall))
 
     def describe(self, y: npt.ArrayLike | Tensor | None = None, orders: int = 6) -> GraphReport:
-        """Degrees, weights, components and, for labels ``y`` [N] (-1: unknown), their agreement per power."""
+        """Degrees, weights, components and, for labels ``y`` [N], their agreement per power.
+
+        Labels may be text or numbers; -1, None and NaN are unknown.
+        """
         return report_adjacency(self.to_scipy(), None if y is None else _numpy(y), orders, self.neighbor_recall)
 
 
 def _numpy(values: Any) -> npt.NDArray[Any]:
     if not isinstance(values, Tensor):
-        return np.asarray(values)
+        return label_values(values)
     values = values.detach().cpu()
     array: npt.NDArray[Any] = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
     return array

@@ -10,6 +10,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from sobgnn.runtime.unknown import unknown_labels
+
 _QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -59,7 +61,7 @@ class GraphReport:
 def report_adjacency(
     csr: sp.csr_array, y: npt.NDArray[Any] | None, orders: int, neighbor_recall: float | None
 ) -> GraphReport:
-    """The report of a symmetric adjacency matrix [N, N], and of labels ``y`` [N] where -1 is unknown."""
+    """The report of a symmetric adjacency matrix [N, N], and of labels ``y`` [N]; -1, None and NaN are unknown."""
     n = csr.shape[0]
     degree = np.diff(csr.indptr)
     components, member = connected_components(csr, directed=False) if n else (0, np.zeros(0, dtype=int))
@@ -84,7 +86,8 @@ def _agreement(csr: sp.csr_array, y: npt.NDArray[Any], orders: int) -> tuple[flo
     if y.shape != (csr.shape[0],):
         raise ValueError(f"y must have one label per node, but got shape {y.shape} for {csr.shape[0]} nodes.")
     rows = np.repeat(np.arange(csr.shape[0]), np.diff(csr.indptr))
-    known = (y[rows] != -1) & (y[csr.indices] != -1)
+    have = ~unknown_labels(y)
+    known = have[rows] & have[csr.indices]
     equal = y[rows[known]] == y[csr.indices[known]]
     weight = csr.data[known].astype(np.float64)
     if not weight.size:

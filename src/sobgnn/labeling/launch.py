@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import secrets
 import socket
@@ -24,6 +25,8 @@ from sobgnn.tables import is_file_name
 from sobgnn.tables.conversion import as_frame
 
 SETTINGS = "labeling.json"
+# The copy of a frame that a notebook labels.
+COPY = "data.parquet"
 
 
 class Page:
@@ -147,12 +150,13 @@ def open_page(
         data, label, identity, drop, reading = _remembered(given / SETTINGS)
     elif given.is_dir() and (given / "table.json").is_file():
         raise ValueError(
-            f"{data} is a run whose data is not known. Label the data instead: sobgnn label DATA --out {data}."
+            f"{data} is a run that `sobgnn fit` made, and does not hold its data. Label the data: sobgnn label DATA."
         )
     if folder is not None and folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file. Name a folder for the run.")
     source = open_source(data, label, identity, drop, **reading)
     folder = folder or _default_folder(source.name)
+    _check_own(folder)
     listening = _listen(port)
     try:
         session = Session(folder, source.rows, source.fingerprint, source.table.classes, source.table.codes.tolist())
@@ -181,12 +185,22 @@ def label(data: Any, column: str | None = None, *, folder: str | Path = "runs/la
     """
     if isinstance(data, str | Path):
         return open_page(str(data), column, folder=Path(folder), port=port, framed=True).start()
-    frame = as_frame(data)
-    folder = Path(folder)
+    folder, held = Path(folder), io.BytesIO()
+    as_frame(data).write_parquet(held)
+    copy = folder / COPY
+    if (folder / SETTINGS).exists() and (not copy.exists() or copy.read_bytes() != held.getvalue()):
+        raise ValueError(f"{folder} holds labels of another table. Name another folder: sobgnn.label(…, folder=…).")
+    _check_own(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    with atomic_file(folder / "data.parquet") as file:
-        frame.write_parquet(file)
-    return open_page(str(folder / "data.parquet"), column, folder=folder, port=port, framed=True).start()
+    with atomic_file(copy) as file:
+        file.write(held.getvalue())
+    return open_page(str(copy), column, folder=folder, port=port, framed=True).start()
+
+
+def _check_own(folder: Path) -> None:
+    """Raise where a folder holds something else than a labeling that could be resumed."""
+    if folder.is_dir() and not (folder / SETTINGS).exists() and any(path.name != COPY for path in folder.iterdir()):
+        raise ValueError(f"{folder} is already there, and holds other files. Name another folder with --out.")
 
 
 def _absolute(value: Any) -> Any:

@@ -119,9 +119,11 @@ class Session:
             self._write({"what": "start", "rows": self.rows, "data": fingerprint})
         started = self._journal.events[0]
         if started.get("rows") != self.rows or started.get("data") != fingerprint:
+            had = started.get("rows")
+            changed = f": it had {had} rows and now has {self.rows}" if had != self.rows else ""
             raise ValueError(
-                f"{self.folder} holds labels of other data, or the data has changed: it had {started.get('rows')} "
-                f"rows and now has {self.rows}. Name another folder with --out."
+                f"{self.folder} holds labels of other data, or the data has changed{changed}. Name another folder with "
+                "--out."
             )
         # A start that was interrupted is completed: classes of the file come first, in the file's order.
         had = sum(event["what"] == "class" and event["by"] == "file" for event in events)

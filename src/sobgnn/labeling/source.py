@@ -129,6 +129,11 @@ def open_source(
             raise
         # The column is to be made: its name is all that is known of it.
         table = tables.read_table(path, None, identity, drop, need_labels=False, **options)
+        alike = [] if table.frame is None else [n for n in table.frame.columns if n.lower() == label.strip().lower()]
+        if alike:
+            raise ValueError(
+                f"There is no column {label!r}, but there is {alike[0]!r}. Name that, or call the new labels otherwise."
+            ) from None
     content = path.read_bytes() if path.is_file() else b""
     return Source(tables.file_stem(path), table, _fingerprint(content, table))
 

@@ -111,6 +111,9 @@ def held_out(fitted: Fitted) -> dict[str, Any]:
         "never_predicted": [
             fitted.table.classes[code] for code in np.flatnonzero((have > 0) & (counts.sum(axis=0) == 0)).tolist()
         ],
+        "not_held_out": [
+            fitted.table.classes[code] for code in np.unique(own[classifier.labelled_codes_]).tolist() if not have[code]
+        ],
     }
 
 

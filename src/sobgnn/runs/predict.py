@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import scipy.sparse as sp
 
 from sobgnn.runs.checks import Checks
 from sobgnn.tables import Batch, write_predictions
+from sobgnn.tables.columns import listed
 
 # Rows of a file wait for one another up to this size, where a model answers many at once faster.
 _JOINED_BYTES = 2**28
@@ -29,6 +31,7 @@ def predict_batches(
     """
     checks = checks or Checks()
     done = rows = taken = distant = formulas = 0
+    unread: Counter[str] = Counter()
     for batch in _joined(batches, classifier.predictor_.many):
         count = batch.X.shape[0]
         if not count:
@@ -49,13 +52,14 @@ def predict_batches(
         )
         taken += extra.get("decision", []).count("accept")
         distant += extra.get("far", []).count("far")
+        unread += batch.unread
         rows += count
         done = batch.first_row + count
         yield done
     if not done:
         raise ValueError("The file has no rows, so there is nothing to predict.")
     if notes is not None:
-        notes += _notes(checks, rows, taken, distant) + formula_notes(formulas)
+        notes += _unread_notes(unread) + _notes(checks, rows, taken, distant) + formula_notes(formulas)
 
 
 def formula_notes(count: int) -> list[str]:
@@ -63,6 +67,13 @@ def formula_notes(count: int) -> list[str]:
     if not count:
         return []
     return [f"Cells that a spreadsheet would run as formulas were written with ' before them: {count:,}."]
+
+
+def _unread_notes(unread: Counter[str]) -> list[str]:
+    if not unread:
+        return []
+    columns = [f"{name} ({count:,})" for name, count in unread.most_common()]
+    return [f"Cells that are no number, or no date, where there should be one, count as blank: {listed(columns)}."]
 
 
 def _notes(checks: Checks, rows: int, taken: int, distant: int) -> list[str]:
@@ -98,4 +109,5 @@ def _as_one(parts: list[Batch]) -> Batch:
         return parts[0]
     stack: Any = sp.vstack if sp.issparse(parts[0].X) else np.concatenate
     ids = [part.ids for part in parts if part.ids is not None]
-    return Batch(parts[0].first_row, stack([part.X for part in parts]), np.concatenate(ids) if ids else None)
+    unread = sum((part.unread for part in parts), Counter())
+    return Batch(parts[0].first_row, stack([part.X for part in parts]), np.concatenate(ids) if ids else None, unread)

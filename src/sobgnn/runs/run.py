@@ -80,4 +80,6 @@ def hide_labels(codes: npt.NDArray[np.int64], labels: float | None, seed: int) -
             keep = int(labels) if labels >= 1 else max(1, round(labels * rows.size))
             chosen = generator.permutation(rows)[:keep]
             given[chosen] = code
+    if labels >= 1 and bool((given == codes).all()):
+        raise ValueError(f"--labels {labels:g} would hide nothing: no class has more labels.")
     return given

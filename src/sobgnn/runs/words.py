@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from sobgnn.estimator.acceptance import least_labels
+
 GUESSING = "No better than guessing"
+# Labels held out from which a threshold for --accept 0.95 can be found at all.
+ACCEPT_LABELS = least_labels(0.95)
 
 
 def is_guessing(measured: dict[str, Any]) -> bool:
@@ -16,11 +20,12 @@ def is_guessing(measured: dict[str, Any]) -> bool:
 def quality(measured: dict[str, Any]) -> list[str]:
     """How good the predictions probably are. ``measured`` is what ``metrics`` gives."""
     held, said = measured["held_out"], []
-    if not held["labels"]:
+    if not held["labels"] and "accuracy" not in measured:
         said.append(
-            "How good it is, is not known: no class has 3 labels, so none could be held out. Label at least 3 rows of "
-            "each class."
+            "How good it is, is not known: labels are too few to hold any out. Label at least 3 rows of each class."
         )
+    elif not held["labels"]:
+        pass  # hidden labels tell
     else:
         low, high = held["interval"]
         score = f"{held['accuracy']:.1%} of {held['labels']:,} labels, each predicted while it was held out"
@@ -37,6 +42,11 @@ def quality(measured: dict[str, Any]) -> list[str]:
             said.append(f"Classes are uneven: the mean recall of the classes (balanced accuracy) is {balanced:.1%}.")
         if held["never_predicted"]:
             said.append(f"Never predicted, which accuracy hides: {_listed(held['never_predicted'])}.")
+        if held["not_held_out"]:
+            said.append(
+                f"Not held out, having fewer than 3 labels, so nothing is known of how well they are found: "
+                f"{_listed(held['not_held_out'])}."
+            )
     if "accuracy" in measured:
         low, high = measured["accuracy_interval"]
         said.append(
@@ -90,7 +100,7 @@ def next_steps(measured: dict[str, Any], suggested: Sequence[str] = ()) -> list[
     lopsided = held.get("uneven") and held["balanced_accuracy"] < held["accuracy"] - 0.1
     if (held.get("never_predicted") or lopsided) and measured["settings"].get("class_weight") is None:
         said.append("Try --class-weight balanced, which lets rare classes count as much as common ones.")
-    if free and held["verdict"] == "better" and "accept" not in measured:
+    if free and held["verdict"] == "better" and held["labels"] >= ACCEPT_LABELS and "accept" not in measured:
         said.append("--accept 0.95 marks the predictions that need no look.")
     return said
 

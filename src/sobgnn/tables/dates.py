@@ -150,6 +150,10 @@ class DateColumn:
         center, scale = standardized(known / _DAY)
         return cls(series.name, day_first, center, scale, cycles, bool(known.min() < known.max()), flag), said
 
+    def reads(self, series: pl.Series) -> npt.NDArray[np.bool_]:
+        """Which cells hold a date, [rows]."""
+        return np.asarray(~np.isnan(_moments(series, self.day_first)[0].seconds))
+
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
         """Features float32 [rows, width]; those of a blank cell are 0."""
         seconds = _moments(series, self.day_first)[0].seconds

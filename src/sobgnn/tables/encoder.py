@@ -123,8 +123,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             frame, missing = _with_blank_fields(frame, missing)
         if missing:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+            columns, them = ("column", "it") if len(missing) == 1 else ("columns", "them")
             raise ValueError(
-                f"Missing column {', '.join(map(repr, missing[:3]))}{more}: the model was fitted with it. "
+                f"Missing {columns} {', '.join(map(repr, missing[:3]))}{more}: the model was fitted with {them}. "
                 f"The file has {listed(frame.columns)}."
             )
         if self._sparse_output():

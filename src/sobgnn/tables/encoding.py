@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from sobgnn.runtime.arrays import load_arrays, save_arrays
 from sobgnn.runtime.files import read_json, write_text
 from sobgnn.tables.columns import Arrays, clean_names, is_text, label_names, shortened, text_values
+from sobgnn.tables.dates import DateColumn
 from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.numbers import LARGEST, NumberColumn, NumberFormat, as_numbers
 from sobgnn.tables.pictures import PictureColumn
@@ -81,6 +83,18 @@ class Encoding:
             if first_row == 0 and isinstance(block.column, NumberColumn) and block.name in frame.columns:
                 check_numbers(frame[block.name], block.column.style)
         return self.encoder.encode(frame)
+
+    def unread(self, frame: pl.DataFrame) -> Counter[str]:
+        """How many cells of each column are not blank, but no number or no date where one should be."""
+        count: Counter[str] = Counter()
+        for block in [] if self.encoder is None else self.encoder.blocks_:
+            column = block.column
+            if not isinstance(column, NumberColumn | DateColumn) or block.name not in frame.columns:
+                continue
+            series = frame[block.name]
+            if is_text(series):
+                count[block.name] = int((~column.reads(series) & text_values(series).is_not_null().to_numpy()).sum())
+        return +count
 
     def _in_order(self, frame: pl.DataFrame, first_row: int) -> npt.NDArray[np.float32]:
         """The table's columns in order, for a model fitted on an array."""
@@ -161,6 +175,13 @@ def check_numbers(series: pl.Series, style: NumberFormat) -> None:
     wrong = (text.is_not_null() & as_numbers(series, style).is_null()).arg_true()
     if wrong.len() and 2 * wrong.len() >= text.len() - text.null_count():
         row = int(wrong[0])
+        other = NumberFormat("," if style.decimal == "." else ".", style.unit, plain=False)
+        if as_numbers(series, other).null_count() == text.null_count():
+            sign = {".": "point", ",": "comma"}
+            raise ValueError(
+                f"Column {series.name!r} had a decimal {sign[style.decimal]} where the model was fitted, and has a "
+                f"decimal {sign[other.decimal]} here, as in {shortened(text[row])}. Write it as it was."
+            )
         raise ValueError(
             f"Column {series.name!r} must hold numbers, but row {row} holds {shortened(text[row])}. "
             "Correct it, or leave the cell empty."

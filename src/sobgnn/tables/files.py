@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".parquet", ".npz", ".npy")
 _PICTURES_AT_ONCE = 1024
+# A column came with the labels where, of at least so many rows with and without one, it is blank for at most this share
+# of those with a label, and filled for at most this share of those without.
+_FEWEST_ROWS, _MOST_BLANK, _MOST_FILLED = 10, 0.1, 0.02
 
 
 def is_file_name(data: str) -> bool:
@@ -78,7 +81,7 @@ def read_table(
                 raise ValueError(f"There is no file {str(model)!r}, which {option} names.")
         if kind == "npz":
             return _read_npz(path, label, identity, need_labels)
-        notes: list[str] = []
+        asked, notes = identity, []  # type: tuple[str | None, list[str]]
         if kind == "pictures":
             frame, name = _picture_frame(path), label or "label"
             label, identity = (name if frame[name].null_count() < frame.height or need_labels else None), "image"
@@ -93,8 +96,15 @@ def read_table(
         wrong = [name for name in text if name not in frame.columns or name in aside]
         if wrong:
             raise ValueError(f"--text names {wrong[0]!r}, but the columns of {path.name} are {listed(frame.columns)}.")
+        codes, classes, said = np.full(frame.height, -1), [], []  # type: tuple[Any, Any, list[str]]
+        if label is not None:
+            codes, classes, said = _labels(frame[label], label, need_labels)
         encoder = TableEncoder(tuple(text), (), text_model, root, image_model, random_state=seed)
         rest = frame.drop([*aside, *(name for name in drop if name not in aside)])
+        told = _filled_with_labels(rest, codes >= 0)
+        if told:
+            rest = rest.drop(told)
+            notes.append(f"Left out, filled where there is a label and hardly elsewhere: {listed(told)}.")
         X = encoder.fit_transform(rest) if rest.width else None
         if X is None or not encoder.blocks_:
             raise ValueError(
@@ -102,12 +112,13 @@ def read_table(
                 "Give at least one column of numbers, categories or text."
             )
         encoding = Encoding(encoder, None, label, identity)
-        codes, classes, said = np.full(frame.height, -1), [], []  # type: tuple[Any, Any, list[str]]
-        if label is not None:
-            codes, classes, said = _labels(frame[label], label, need_labels)
         if encoding.pictures is not None and identity is None:
             identity = encoding.pictures.name
         ids = None if identity is None else _ids(frame[identity])
+        if asked is not None and ids is not None and 2 * len(set(ids.tolist())) < len(ids):
+            raise ValueError(
+                f"--id names {asked!r}, but its {len(set(ids.tolist())):,} values do not tell {len(ids):,} rows apart."
+            )
         encoding = Encoding(encoder, None, label, identity)
         said += _formulas(classes, ids)
         return Table(X, codes, classes, encoding, ids, None, notes + encoder.notes_ + said, frame)
@@ -134,7 +145,7 @@ def batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
             X = encoding.features(frame, row)
             named = clean_names(frame)
             ids = _ids(named[encoding.id]) if encoding.id in named.columns else None
-            yield Batch(row, X, ids)
+            yield Batch(row, X, ids, encoding.unread(named))
             row += frame.height
 
 
@@ -188,6 +199,20 @@ def _labels(series: pl.Series, label: str, needed: bool) -> tuple[npt.NDArray[np
         known = text_values(series)
         return np.where(known.is_null().to_numpy(), -1, 0), known.drop_nulls().unique().to_list(), []
     return parse_labels(series, label)
+
+
+def _filled_with_labels(frame: pl.DataFrame, labeled: npt.NDArray[np.bool_]) -> list[str]:
+    """Columns that came with the labels: of rows without one they tell nothing, of those with one perhaps the label."""
+    import polars as pl
+
+    if min(int(labeled.sum()), int((~labeled).sum())) < _FEWEST_ROWS:
+        return []
+    found = []
+    for series in frame.get_columns():
+        blank = (text_values(series) if series.dtype == pl.String else series).is_null().to_numpy()
+        if blank[labeled].mean() <= _MOST_BLANK and (~blank[~labeled]).mean() <= _MOST_FILLED:
+            found.append(series.name)
+    return found
 
 
 def _formulas(classes: Sequence[Any], ids: npt.NDArray[Any] | None) -> list[str]:

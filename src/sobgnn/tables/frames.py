@@ -298,7 +298,7 @@ def _find_label(columns: Sequence[str], label: str | None, file: str, needed: bo
         return None
     if headless:
         raise ValueError(
-            f"The first line of {file} holds data (where a header should be, numbers only), so its columns are called "
+            f"The first line of {file} looks like data, not like names of columns, which are therefore called "
             f"column_1 to column_{len(columns)}. Name the label column with --label."
         )
     raise ValueError(

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # A column of more distinct values than this, most of them in a single row, holds no classes.
 _MANY = 20
+# Names that may stand for no label, but may be classes too.
+_UNSAID = ("none", "-", "unlabeled", "unlabelled", "unknown")
 # Whole numbers as programs write them. 007 and 01 are names: their zeros would be lost.
 _WHOLE = r"^[+-]?(?:0|[1-9]\d{0,15})(?:\.0*)?$"
 
@@ -64,6 +66,9 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
         elif distinct[0] < 0:  # the estimator keeps negative whole numbers for itself
             distinct = [str(value) for value in distinct]
             keys = keys.cast(pl.String)
+    unsaid = [value for value in distinct if str(value).lower() in _UNSAID]
+    if unsaid:
+        notes.append(f"Taken for a class: {str(unsaid[0])!r}. Leave the cell empty where a label is not known.")
     if len(distinct) < 2:
         raise ValueError(
             f"The label column {name!r} holds a single class, {distinct[0]!r:.60}. At least two are needed."

@@ -154,6 +154,10 @@ class NumberColumn:
         center, scale = standardized(known)
         return cls(series.name, style, float(np.median(known)), center, scale, 1e4, flag, sentinels), said, blank
 
+    def reads(self, series: pl.Series) -> npt.NDArray[np.bool_]:
+        """Which cells hold a number, [rows]."""
+        return np.asarray(as_numbers(series, self.style).is_not_null().to_numpy())
+
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
         """Features float32 [rows, 1 or 2]."""
         number, _ = _finite(as_numbers(series, self.style))

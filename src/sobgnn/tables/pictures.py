@@ -66,7 +66,11 @@ class PictureColumn:
         for part in (slice(0, pixels), slice(pixels, None)):
             total = float(variance[part].sum())
             factors[part] = 1 / np.sqrt(total) if total > 0 else 0.0
-        said = [f"{int(broken.sum()):,} pictures that cannot be read, set to the mean"] if broken.any() else []
+        said = []
+        if broken.any():
+            first = str(sample[int(np.flatnonzero(broken)[0])])[:100]
+            number = int(broken.sum())
+            said.append(f"{number:,} picture{'s' if number > 1 else ''} cannot be read ({first!r}), set to the mean")
         center = good.mean(axis=0, dtype=np.float64)
         return replace(bare, center=center.astype(np.float32), factors=factors.astype(np.float32)), said
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -74,11 +75,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive rows of a file: the first row's number, features float32 [rows, F], and ids where there are."""
+    """Consecutive rows of a file: the first row's number, features float32 [rows, F], and ids where there are.
+
+    ``unread`` counts by column the cells that are not blank, but are no number or no date where one should be.
+    """
 
     first_row: int
     X: Any
     ids: npt.NDArray[Any] | None
+    unread: Counter[str] = field(default_factory=Counter)
 
 
 def from_arrays(

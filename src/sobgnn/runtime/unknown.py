@@ -1,0 +1,39 @@
+"""Labels as people give them: which of them are unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def label_values(y: Any) -> npt.NDArray[Any]:
+    """Labels as an array that keeps None, NaN and -1 apart from text, and masked entries as None."""
+    values = np.asarray(y)
+    if values.dtype.kind in "US" and not hasattr(y, "dtype"):
+        # numpy makes text of whatever stands beside text in a list.
+        values = np.array([*y, None], dtype=object)[:-1] if values.ndim == 1 else values
+    if np.ma.is_masked(y):
+        values = values.astype(object)
+        values[np.ma.getmaskarray(y)] = None
+    return values
+
+
+def unknown_labels(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which labels are unknown, [N]: -1 (a number, not a text), None, NaN and pandas' NA."""
+    if values.dtype.kind == "f":
+        return np.asarray(np.isnan(values) | (values == -1))
+    if values.dtype.kind in "iu":
+        return np.asarray(values == -1)
+    if values.dtype.kind != "O":
+        return np.zeros(values.shape, bool)
+    return np.array([_is_unknown(value) for value in values.ravel()], dtype=bool).reshape(values.shape)
+
+
+def _is_unknown(value: Any) -> bool:
+    if value is None or type(value).__name__ == "NAType":
+        return True
+    if isinstance(value, (float, np.floating)) and np.isnan(value):
+        return True
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool) and value == -1
