@@ -42,7 +42,7 @@ def test_subfolders_are_classes_and_file_names_are_ids(folder):
     assert table.ids[0] == "across/0.png"
     assert table.content(0) == {"image": str(folder / "across/0.png")}
     assert np.isfinite(table.X).all()
-    assert any("1 pictures that cannot be read" in note for note in table.notes)
+    assert any("1 picture cannot be read" in note for note in table.notes)
     assert not table.X[table.ids.tolist().index("across/broken.png")].any()
     X, near = table.X.astype(float), []
     known = np.flatnonzero((table.codes >= 0) & table.X.any(axis=1))
