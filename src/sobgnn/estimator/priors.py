@@ -29,9 +29,9 @@ _MOST_EVENED = 100.0
 _WHOLE = 4
 # How many times more probable labels must be with equal class frequencies than with others to be half believed in them.
 _HALF_EVEN = 6.0
-# The share of points, times the labels per class, that a model may expect in other classes than if all were equally
-# common, and still be taken to err; from twice that on it is believed.
-_ERRING = 2.0
+# The share of points that a model may expect in other classes than if all were equally common, and still be taken to
+# err: times the root of the labels per class, and times their number. From twice the smaller share on it is believed.
+_ERRING_ROOT, _ERRING = 0.5, 2.0
 # Skill out of fold from which probabilities tell how common classes are. Below it the estimate follows the errors: on
 # the data set actor, whose classes hardly anything tells apart, it cost 7 points.
 _LEAST_SKILL = 0.3
@@ -215,8 +215,8 @@ def frequencies_of_sample(probabilities: _Array, labels: Labels) -> Frequencies:
     Of classes that are equally common some have more labels than others by chance, and a model that has learned from
     them expects those too often. As far as labels speak for equal frequencies (:func:`evenness`, a power), classes are
     made to be expected equally often (:func:`matching`); as far as they do not, their shares of the labels are taken.
-    With n labels per class a model errs by up to 2 / n of the points in this; one that expects more of them in other
-    classes than equal frequencies would have it is believed by and by, and from twice as many on.
+    With n labels per class a model errs by up to 0.5 / √n of the points in this, and up to 2 / n; one that expects more
+    of them in other classes than equal frequencies would have it is believed by and by, and from twice as many on.
 
     Args:
         probabilities: Of the unlabeled points, as learned, [M, C].
@@ -226,7 +226,8 @@ def frequencies_of_sample(probabilities: _Array, labels: Labels) -> Frequencies:
     if not len(probabilities):
         return Frequencies(shares, np.ones(labels.classes))
     moved = 0.5 * float(np.abs(probabilities.mean(axis=0) - even).sum())
-    erring = float(np.clip(2 - moved * len(labels.codes) / labels.classes / _ERRING, 0, 1))
+    per_class = len(labels.codes) / labels.classes
+    erring = float(np.clip(2 - moved / min(_ERRING_ROOT / per_class**0.5, _ERRING / per_class), 0, 1))
     power = evenness(labels.codes, labels.classes) * erring
     return Frequencies(power * even + (1 - power) * shares, matching(probabilities, even) ** power)
 
