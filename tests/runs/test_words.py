@@ -67,3 +67,8 @@ def test_hidden_labels_tell_how_good_it_is_where_none_could_be_held_out():
     measured = metrics(fitted_run(labels=0.3))
     said = quality(measured | {"held_out": {"labels": 0, "verdict": "unknown"}})
     assert said[0].startswith("Right for")
+
+
+def test_held_out_labels_of_one_class_are_said_to_be_so():
+    said = quality(held(majority_share=1.0, largest_class="tech", verdict="unknown"))[0]
+    assert "all of them are of the class 'tech'" in said

@@ -155,7 +155,7 @@ class Terminal:
         lines.append(("families", ", ".join(f"{name} {share:.0%}" for name, share in shares)))
         if metrics.get("columns"):
             top = [f"{name} {drop:.3f}" for name, drop in list(metrics["columns"].items())[:5] if drop > 0]
-            said = ", ".join(top) + " of the right label's probability are lost without it"
+            said = ", ".join(top) + ": what the right label's probability loses without it"
             lines.append(("columns", said if top else "none helps on held-out labels"))
         graph = metrics["graph"]
         pieces = "in one piece" if graph["components"] == 1 else f"in {graph['components']:,} pieces"

@@ -31,6 +31,8 @@ def quality(measured: dict[str, Any]) -> list[str]:
         score = f"{held['accuracy']:.1%} of {held['labels']:,} labels, each predicted while it was held out"
         score += f" (95% interval {low:.1%} to {high:.1%})"
         constant = f"the largest class, {held['largest_class']!r}, has {held['majority_share']:.1%}"
+        if held["majority_share"] == 1:
+            constant = f"all of them are of the class {held['largest_class']!r}, the only one with enough labels"
         if held["verdict"] == "guessing":
             said.append(f"{GUESSING}: right for {score}; {constant}. Do not rely on these predictions.")
         elif held["verdict"] == "unknown":
