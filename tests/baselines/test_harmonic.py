@@ -84,6 +84,15 @@ def test_classes_get_the_sizes_that_are_asked_for() -> None:
     np.testing.assert_allclose(np.bincount(_sized(u, sizes)) / 3000, sizes, atol=0.02)
 
 
+def test_sizes_that_are_told_count_more_than_those_of_the_labels(blobs: tuple) -> None:
+    _, truth, graph = blobs
+    y = np.full(120, -1)
+    y[[3, 40, 41, 42, 70]] = truth[[3, 40, 41, 42, 70]]
+    labels, told = (poisson_mbo(np.empty(0), graph, y, SETTING, sizes) for sizes in (None, np.array([0.5, 0.5])))
+    assert abs(told.mean() - 0.5) < abs(labels.mean() - 0.5)
+    assert (told == truth).mean() > (labels == truth).mean()
+
+
 def test_poisson_mbo_is_its_steps_written_densely(blobs: tuple) -> None:
     _, truth, graph = blobs
     y = np.full(120, -1)

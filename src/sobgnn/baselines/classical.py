@@ -22,10 +22,12 @@ class Classical:
     Args:
         predict: (X [N, F], graph, y [N] with -1 where unknown, setting) -> a label for every point [N].
         space: What a random search draws from.
+        sizes: Whether it is told, as ``sizes`` [C], how common classes are, which no other model is.
     """
 
-    predict: Callable[[npt.NDArray[Any], Graph, npt.NDArray[Any], Setting], npt.NDArray[Any]]
+    predict: Callable[..., npt.NDArray[Any]]
     space: Space
+    sizes: bool = False
 
 
 def _logistic(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: Setting) -> npt.NDArray[Any]:
@@ -71,4 +73,5 @@ CLASSICAL: dict[str, Classical] = {
     "ShiftedLaplace": Classical(shifted_laplace, {"power": _POWER}),
     "Poisson": Classical(poisson, {"power": _POWER}),
     "PoissonMBO": Classical(poisson_mbo, {"power": _POWER}),
+    "PoissonMBO+sizes": Classical(poisson_mbo, {"power": _POWER}, sizes=True),
 }

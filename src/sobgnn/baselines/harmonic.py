@@ -50,8 +50,10 @@ def poisson(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: Set
     return _decide(_potential(graph, y, float(setting["power"])), y)
 
 
-def poisson_mbo(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: Setting) -> npt.NDArray[Any]:
-    r"""Labels for all points by PoissonMBO, classes as large as their share of the labels.
+def poisson_mbo(
+    X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: Setting, sizes: Array | None = None
+) -> npt.NDArray[Any]:
+    r"""Labels for all points by PoissonMBO, classes of the given sizes [C], or as large as their share of the labels.
 
     .. math:: u \leftarrow u - \frac{1}{\max_i d_i} (L u - s) \quad \text{40 times, then} \quad
         u_i \leftarrow e_{c(i)}, \; c(i) = \arg\max_c r_c u_{ic}
@@ -62,7 +64,7 @@ def poisson_mbo(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting:
     W, degree = _weights(graph, power)
     source = _sources(y)
     u = _potential(graph, y, power)
-    sizes = _one_hot(y)[y >= 0].mean(axis=0)
+    sizes = _one_hot(y)[y >= 0].mean(axis=0) if sizes is None else sizes
     step = 1 / max(float(degree.max(initial=0.0)), 1e-300)
     for _ in range(_OUTER):
         for _ in range(_INNER):

@@ -185,8 +185,9 @@ class Laboratory:
             if batch.cell.model == ESTIMATOR:
                 predicted = self._estimate(known, member.seed)
             else:
-                predict = CLASSICAL[batch.cell.model].predict
-                predicted = predict(self.data.X, self.data.graph, known, member.setting)
+                row = CLASSICAL[batch.cell.model]
+                told = {"sizes": self._sizes()} if row.sizes else {}
+                predicted = row.predict(self.data.X, self.data.graph, known, member.setting, **told)
             scores.append(
                 {
                     "validation_accuracy": accuracy(predicted, self.data.y, split.validation),
@@ -196,6 +197,11 @@ class Laboratory:
                 }
             )
         return scores
+
+    def _sizes(self) -> npt.NDArray[np.float64]:
+        """How common classes are among the development points, [C]; test labels are not read."""
+        counts = np.bincount(self.data.y[self.development], minlength=self.data.num_classes)
+        return np.asarray(counts / counts.sum())
 
     def _estimate(self, known: npt.NDArray[Any], seed: int) -> npt.NDArray[Any]:
         """What the library's estimator makes of the features and some labels, with its default arguments."""

@@ -17,6 +17,7 @@ TRIALS, SEARCH_SEEDS, SEEDS = 100, 5, 50  # the paper's; a cell with fewer says 
 _MODELS = (
     "Cheby", "GCN", "GAT", "SIGN", "SGC", "ClusterGCN", "SuperGAT", "Transformer", OURS, "S-SobGNN+self", DECOUPLED,
     "MLP", "LogReg", "SVM", "LabelSpreading", "Laplace", "ShiftedLaplace", "Poisson", "PoissonMBO",
+    "PoissonMBO+sizes",
     "SobolevClassifier",
 )  # fmt: skip
 _DATASETS = ("cancer", "cancer-binary", "20news", "20news-stripped", "har", "isolet")
