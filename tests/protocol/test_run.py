@@ -74,7 +74,8 @@ def test_lines_that_were_lost_come_back_as_they_were(folder: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("labels", ["10%", "5/class"])
 @pytest.mark.parametrize(
-    "model", ["S-SobGNN", "D-SobGNN", "GCN", "SIGN", "SuperGAT", "Poisson", "LabelSpreading", "SVM"]
+    "model",
+    ["S-SobGNN", "D-SobGNN", "GCN", "SIGN", "SuperGAT", "Poisson", "PoissonMBO+sizes", "LabelSpreading", "SVM"],
 )
 def test_no_number_of_the_search_depends_on_test_labels(toy: Prepared, model: str, labels: str) -> None:
     cell = Cell("table1", "toy", model, labels, trials=2, search_seeds=(0, 1), seeds=(7,))
