@@ -15,7 +15,7 @@ _Array = npt.NDArray[np.float64]
 
 # Points' worth of the frequencies that were assumed, as a share of the points; and steps of EM.
 _STRENGTH, _STEPS = 0.5, 20
-# A class is taken to be at most this many times more or less common than was assumed.
+# A class is taken to be at most this many times more or less common than was assumed, before all are made to sum to 1.
 _MOST = 4.0
 # The share of points that would have to change class for the estimate up to which it is taken for the model's errors:
 # with 3 labels per class or more, and with 1; and how much more it takes to be believed as it is.
