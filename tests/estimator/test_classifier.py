@@ -623,9 +623,10 @@ def test_a_warm_start_decides_on_scales_anew_when_labels_have_become_many():
     X = np.stack([np.cos(angle), np.sin(angle)], axis=1) * generator.lognormal(0, 1.5, size=(240, 1))
     few, many = (np.where(np.arange(240) < count, y, -1) for count in (2, 80))
     warm = quick(warm_start=True, families=["mlp", "diffusion"]).fit(X, few)
+    before = (warm.neighbor_scale_, warm.scale_)
     warm.fit(X, many)
     cold = quick(families=["mlp", "diffusion"]).fit(X, many)
-    assert (warm.neighbor_scale_, warm.scale_) == (cold.neighbor_scale_, cold.scale_)
+    assert (warm.neighbor_scale_, warm.scale_) == (cold.neighbor_scale_, cold.scale_) != before
     np.testing.assert_array_equal(warm.predict_proba(X), cold.predict_proba(X))
 
 

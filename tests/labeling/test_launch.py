@@ -163,3 +163,10 @@ def test_a_missing_extra_is_one_line(missing):
     assert ended.returncode == 2
     assert "pip install 'sobgnn[label]'" in ended.stderr
     assert ended.stderr.count("\n") == 1
+
+
+def test_a_start_that_was_killed_before_it_wrote_its_settings_is_resumed(tickets, tmp_path):
+    open_page(str(tickets), folder=tmp_path / "run", command=FAKE).close()
+    (tmp_path / "run" / "labeling.json").unlink()
+    open_page(str(tickets), folder=tmp_path / "run", command=FAKE).close()
+    assert (tmp_path / "run" / "labeling.json").exists()

@@ -12,7 +12,6 @@ import numpy.typing as npt
 import torch
 from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sobgnn.estimator import saving
@@ -366,7 +365,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         known = np.flatnonzero(~unknown_labels(values))
         if not len(known):
             raise ValueError("y has no label to compare with: all entries are -1, None or NaN.")
-        right = self.predict(_safe_indexing(X, known)) == values[known]
+        right = self.predict(X)[known] == values[known]
         return float(np.average(right, weights=None if sample_weight is None else np.asarray(sample_weight)[known]))
 
     def suggest(self, n: int = 10, strategy: Strategy = "auto", *, X: Any = None) -> npt.NDArray[np.int64]:

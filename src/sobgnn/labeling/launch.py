@@ -18,7 +18,7 @@ import uvicorn
 from sobgnn.labeling.guard import Guard
 from sobgnn.labeling.learner import Learner
 from sobgnn.labeling.server import Labeling, routes
-from sobgnn.labeling.session import Session
+from sobgnn.labeling.session import JOURNAL, Session
 from sobgnn.labeling.source import open_source
 from sobgnn.runtime.files import atomic_file, write_text
 from sobgnn.tables import is_file_name
@@ -198,8 +198,9 @@ def label(data: Any, column: str | None = None, *, folder: str | Path = "runs/la
 
 
 def _check_own(folder: Path) -> None:
-    """Raise where a folder holds something else than a labeling that could be resumed."""
-    if folder.is_dir() and not (folder / SETTINGS).exists() and any(path.name != COPY for path in folder.iterdir()):
+    """Raise where a folder holds something else than a labeling that could be resumed, if only just begun."""
+    held = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if held - {COPY} and not held & {SETTINGS, JOURNAL}:
         raise ValueError(f"{folder} is already there, and holds other files. Name another folder with --out.")
 
 

@@ -20,12 +20,11 @@ def is_guessing(measured: dict[str, Any]) -> bool:
 def quality(measured: dict[str, Any]) -> list[str]:
     """How good the predictions probably are. ``measured`` is what ``metrics`` gives."""
     held, said = measured["held_out"], []
-    if not held["labels"] and "accuracy" not in measured:
-        said.append(
-            "How good it is, is not known: labels are too few to hold any out. Label at least 3 rows of each class."
-        )
-    elif not held["labels"]:
-        pass  # hidden labels tell
+    if not held["labels"]:
+        if "accuracy" not in measured:  # hidden labels tell it
+            said.append(
+                "How good it is, is not known: labels are too few to hold any out. Label at least 3 rows of each class."
+            )
     else:
         low, high = held["interval"]
         score = f"{held['accuracy']:.1%} of {held['labels']:,} labels, each predicted while it was held out"
