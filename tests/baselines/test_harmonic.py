@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
+import torch
 
 from sobgnn import Graph, knn_graph
 from sobgnn.baselines.harmonic import (
@@ -81,7 +81,8 @@ def test_classes_get_the_sizes_that_are_asked_for() -> None:
     u = np.random.default_rng(0).random((3000, 3)) + np.array([0.3, 0.0, 0.0])
     sizes = np.array([0.3, 0.3, 0.4])
     assert np.bincount(u.argmax(axis=1))[0] > 1500
-    np.testing.assert_allclose(np.bincount(_sized(u, sizes)) / 3000, sizes, atol=0.02)
+    found = _sized(torch.from_numpy(u), torch.from_numpy(sizes))
+    np.testing.assert_allclose(np.bincount(found) / 3000, sizes, atol=0.02)
 
 
 def test_sizes_that_are_told_count_more_than_those_of_the_labels(blobs: tuple) -> None:
@@ -101,11 +102,11 @@ def test_poisson_mbo_is_its_steps_written_densely(blobs: tuple) -> None:
     L = np.diag(W.sum(axis=1)) - W
     source = np.zeros((120, 2))
     source[y >= 0] = np.eye(2)[y[y >= 0]] - [2 / 3, 1 / 3]
-    u = _potential(graph, y, 1.0)
+    u = _potential(graph, y, 1.0).numpy()
     for _ in range(20):
         for _ in range(40):
             u = u - (L @ u - source) / W.sum(axis=1).max()
-        u = np.eye(2)[_sized(u, np.array([2 / 3, 1 / 3]))]
+        u = np.eye(2)[_sized(torch.from_numpy(u), torch.tensor([2 / 3, 1 / 3], dtype=torch.float64))]
     got = poisson_mbo(np.empty(0), graph, y, SETTING)
     # A rounding may decide about a point between two classes.
     assert (got[y < 0] == u.argmax(axis=1)[y < 0]).mean() > 0.98
@@ -119,4 +120,5 @@ def test_conjugate_gradients_solve_every_column() -> None:
     diagonal = W.sum(axis=1) * 1.1
     right = generator.normal(size=(20, 3))
     want = np.linalg.solve(np.diag(diagonal) - W, right)
-    np.testing.assert_allclose(_solve(sp.csr_array(W), diagonal, right), want, atol=1e-4)
+    W, diagonal, right = (torch.from_numpy(a) for a in (W, diagonal, right))
+    np.testing.assert_allclose(_solve(W, diagonal, right), want, atol=1e-4)

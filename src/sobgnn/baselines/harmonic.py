@@ -10,21 +10,21 @@ with :math:`\bar{y}` the mean of the labels. With few labels Laplace learning gi
 with spikes at the labels; the mean-shifted form subtracts each class's mean over all points and adds its share of the
 labels. Poisson learning treats labels as sources and sinks instead (Calder, Cook, Thorpe and Slepčev, ICML 2020).
 PoissonMBO, of the same paper, goes on from its solution: it diffuses, makes every point one of a class again, and keeps
-the classes' sizes while it does.
+the classes' sizes while it does. All of it is computed in float64, on the device that the graph is on.
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
+import torch
+from torch import Tensor
 
 from sobgnn.baselines.space import Setting
 from sobgnn.graphs.graph import Graph
-
-Array = npt.NDArray[np.float64]
 
 _STEPS, _TOLERANCE = 500, 1e-5
 # Parts of the graph that hold labels of one class alone have sources without sinks; a little damping lets them leak.
@@ -42,7 +42,7 @@ def laplace(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: Set
 def shifted_laplace(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: Setting) -> npt.NDArray[Any]:
     """Labels for all points by Laplace learning, each class's values shifted to the mean that its labels have."""
     u = _harmonic(graph, y, float(setting["power"]))
-    return _decide(u - u.mean(axis=0) + _one_hot(y)[y >= 0].mean(axis=0), y)
+    return _decide(u - u.mean(dim=0) + _shares(y, u.device), y)
 
 
 def poisson(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: Setting) -> npt.NDArray[Any]:
@@ -51,7 +51,11 @@ def poisson(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: Set
 
 
 def poisson_mbo(
-    X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: Setting, sizes: Array | None = None
+    X: npt.NDArray[Any],
+    graph: Graph,
+    y: npt.NDArray[Any],
+    setting: Setting,
+    sizes: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[Any]:
     r"""Labels for all points by PoissonMBO, classes of the given sizes [C], or as large as their share of the labels.
 
@@ -62,96 +66,110 @@ def poisson_mbo(
     """
     power = float(setting["power"])
     W, degree = _weights(graph, power)
-    source = _sources(y)
+    source = _sources(y, W.device)
     u = _potential(graph, y, power)
-    sizes = _one_hot(y)[y >= 0].mean(axis=0) if sizes is None else sizes
-    step = 1 / max(float(degree.max(initial=0.0)), 1e-300)
+    wanted = _shares(y, W.device) if sizes is None else torch.from_numpy(sizes).to(W.device)
+    step = 1 / max(float(degree.max()), 1e-300)
     for _ in range(_OUTER):
         for _ in range(_INNER):
             u = u - step * (degree[:, None] * u - W @ u - source)
-        u = np.eye(len(sizes))[_sized(u, sizes)]
+        u = torch.eye(len(wanted), dtype=u.dtype, device=u.device)[_sized(u, wanted)]
     return _decide(u, y)
 
 
-def _sized(u: Array, sizes: Array) -> npt.NDArray[np.int64]:
+def _sized(u: Tensor, sizes: Tensor) -> Tensor:
     """The class of each row's largest r_c u_c, the factors r bringing classes near their sizes, which sum to 1."""
-    factors = np.ones(len(sizes))
-    best, least = u.argmax(axis=1), np.inf
+    factors = torch.ones_like(sizes)
+    classes = torch.arange(len(sizes), device=u.device)
+    best, least = u.argmax(dim=1), torch.tensor(torch.inf, dtype=u.dtype, device=u.device)
     for _ in range(_SIZING):
-        found = (u * factors).argmax(axis=1)
-        lacking = sizes - np.bincount(found, minlength=len(sizes)) / len(u)
-        if np.abs(lacking).sum() < least:
-            best, least = found, float(np.abs(lacking).sum())
+        found = (u * factors).argmax(dim=1)
+        lacking = sizes - (found[:, None] == classes).sum(dim=0) / len(u)
+        missed = lacking.abs().sum()
+        best, least = torch.where(missed < least, found, best), torch.minimum(missed, least)
         factors = (factors + _SIZING_STEP * lacking).clip(*_FACTORS)
-    return np.asarray(best)
+    return best
 
 
-def _sources(y: npt.NDArray[Any]) -> Array:
+def _sources(y: npt.NDArray[Any], device: torch.device) -> Tensor:
     """The labels, centered, at labeled points, and 0 elsewhere, [N, C]."""
-    known = y >= 0
-    source = _one_hot(y)
-    source[known] -= source[known].mean(axis=0)
+    source = _one_hot(y, device)
+    known = torch.from_numpy(y >= 0).to(device)
+    source[known] -= _shares(y, device)
     return source
 
 
-def _potential(graph: Graph, y: npt.NDArray[Any], power: float) -> Array:
+def _potential(graph: Graph, y: npt.NDArray[Any], power: float) -> Tensor:
     W, degree = _weights(graph, power)
-    u = _solve(W, degree * (1 + _DAMPING) + _tiny(degree), _sources(y))
-    centered: Array = u - (degree[:, None] * u).sum(axis=0) / max(degree.sum(), 1e-300)
+    u = _solve(W, degree * (1 + _DAMPING) + _tiny(degree), _sources(y, W.device))
+    centered: Tensor = u - (degree[:, None] * u).sum(dim=0) / max(float(degree.sum()), 1e-300)
     return centered
 
 
-def _harmonic(graph: Graph, y: npt.NDArray[Any], power: float) -> Array:
+def _harmonic(graph: Graph, y: npt.NDArray[Any], power: float) -> Tensor:
     W, degree = _weights(graph, power)
-    known = y >= 0
-    u = _one_hot(y)
-    rest = ~known
-    right = W[rest][:, known] @ u[known]
+    labels = _one_hot(y, W.device)
+    rest = torch.from_numpy(y < 0).to(W.device)[:, None]
     # Points that no label reaches have no values of their own: damping gives them 0.
-    u[rest] = _solve(W[rest][:, rest], degree[rest] * (1 + _DAMPING) + _tiny(degree), right)
-    return u
+    return labels + _solve(W, degree * (1 + _DAMPING) + _tiny(degree), rest * (W @ labels), rest)
 
 
-def _weights(graph: Graph, power: float) -> tuple[sp.csr_array, Array]:
-    """The graph's weights raised to a power, and their sums."""
-    W = graph.to_scipy().astype(np.float64).power(power)
-    return W, np.asarray(W.sum(axis=1)).ravel()
+def _weights(graph: Graph, power: float) -> tuple[Tensor, Tensor]:
+    """The graph's weights raised to a power, sparse [N, N], and their sums [N]."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+        powers = Graph(graph.indptr, graph.indices, graph.weight.double().pow(power)).to_torch()
+    ones = torch.ones((graph.num_nodes, 1), dtype=powers.dtype, device=graph.device)
+    return powers, (powers @ ones)[:, 0]
 
 
-def _tiny(degree: Array) -> float:
-    return 1e-12 * max(float(degree.max(initial=0.0)), 1e-300)
+def _tiny(degree: Tensor) -> float:
+    return 1e-12 * max(float(degree.max()), 1e-300)
 
 
-def _one_hot(y: npt.NDArray[Any]) -> Array:
+def _one_hot(y: npt.NDArray[Any], device: torch.device) -> Tensor:
     table = np.zeros((len(y), int(y.max()) + 1))
     table[np.flatnonzero(y >= 0), y[y >= 0]] = 1.0
-    return table
+    return torch.from_numpy(table).to(device)
 
 
-def _decide(u: Array, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _shares(y: npt.NDArray[Any], device: torch.device) -> Tensor:
+    """Each class's share of the labels, [C]."""
+    counts = np.bincount(y[y >= 0])
+    return torch.from_numpy(counts / counts.sum()).to(device)
+
+
+def _decide(u: Tensor, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The class of the highest value; labeled points keep theirs."""
-    labels: npt.NDArray[Any] = np.where(y >= 0, y, u.argmax(axis=1))
+    labels: npt.NDArray[Any] = np.where(y >= 0, y, u.argmax(dim=1).cpu().numpy())
     return labels
 
 
-def _solve(W: sp.csr_array, diagonal: Array, right: Array) -> Array:
-    """(diag - W) u = right for every column, by conjugate gradients with the diagonal as preconditioner."""
-    u = np.zeros_like(right)
-    residual = right.copy()
-    z = residual / diagonal[:, None]
-    direction = z.copy()
-    rho = (residual * z).sum(axis=0)
-    first = rho.copy()
+def _solve(W: Tensor, diagonal: Tensor, right: Tensor, rows: Tensor | None = None) -> Tensor:
+    """(diag - W) u = right for every column, by conjugate gradients with the diagonal as preconditioner.
+
+    Where ``rows`` [N, 1] are given, u is 0 outside of them and the equations there are left out, as is ``right``.
+    """
+    diagonal = diagonal[:, None]
+    u = torch.zeros_like(right)
+    residual = right.clone()
+    z = residual / diagonal
+    direction = z.clone()
+    rho = (residual * z).sum(dim=0)
+    first = rho.clone()
+    zero = torch.zeros_like(rho)
     for _ in range(_STEPS):
-        if (rho <= _TOLERANCE**2 * first).all():
+        if bool((rho <= _TOLERANCE**2 * first).all()):
             break
-        image = diagonal[:, None] * direction - W @ direction
-        curve = (direction * image).sum(axis=0)
-        step = np.divide(rho, curve, out=np.zeros_like(rho), where=curve > 0)
+        image = diagonal * direction - W @ direction
+        if rows is not None:
+            image = rows * image
+        curve = (direction * image).sum(dim=0)
+        step = torch.where(curve > 0, rho / curve, zero)
         u += step * direction
         residual -= step * image
-        z = residual / diagonal[:, None]
-        after = (residual * z).sum(axis=0)
-        direction = z + np.divide(after, rho, out=np.zeros_like(rho), where=rho > 0) * direction
+        z = residual / diagonal
+        after = (residual * z).sum(dim=0)
+        direction = z + torch.where(rho > 0, after / rho, zero) * direction
         rho = after
     return u

@@ -187,7 +187,7 @@ class Laboratory:
             else:
                 row = CLASSICAL[batch.cell.model]
                 told = {"sizes": self._sizes()} if row.sizes else {}
-                predicted = row.predict(self.data.X, self.data.graph, known, member.setting, **told)
+                predicted = row.predict(self.data.X, self.source.graph, known, member.setting, **told)
             scores.append(
                 {
                     "validation_accuracy": accuracy(predicted, self.data.y, split.validation),
