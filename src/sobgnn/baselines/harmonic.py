@@ -15,7 +15,6 @@ the classes' sizes while it does. All of it is computed in float64, on the devic
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -116,9 +115,7 @@ def _harmonic(graph: Graph, y: npt.NDArray[Any], power: float) -> Tensor:
 
 def _weights(graph: Graph, power: float) -> tuple[Tensor, Tensor]:
     """The graph's weights raised to a power, sparse [N, N], and their sums [N]."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-        powers = Graph(graph.indptr, graph.indices, graph.weight.double().pow(power)).to_torch()
+    powers = Graph(graph.indptr, graph.indices, graph.weight.double().pow(power)).to_torch()
     ones = torch.ones((graph.num_nodes, 1), dtype=powers.dtype, device=graph.device)
     return powers, (powers @ ones)[:, 0]
 

@@ -18,13 +18,11 @@ from sobgnn.estimator import saving
 from sobgnn.estimator.artifact import Arrays, ArtifactError, read_folder, write_folder
 from sobgnn.estimator.describing import described, embedding, filter_importance
 from sobgnn.estimator.families import FAMILIES, default_families
-from sobgnn.estimator.families.trees import BoostedTrees
 from sobgnn.estimator.fit import Fit, Hook, Teller, fit_families, refit_families
 from sobgnn.estimator.labels import Labels, class_weights, encode_labels, with_folds
 from sobgnn.estimator.placing import Placed, as_tensor, device_for, place
 from sobgnn.estimator.predictor import Predictor
 from sobgnn.estimator.priors import Frequencies, chosen_by_class, decide_frequencies, shift_priors
-from sobgnn.estimator.problem import GIVEN, Problem
 from sobgnn.estimator.scaling import ScaleOption
 from sobgnn.estimator.settings import check_settings
 from sobgnn.estimator.smoothing import STRENGTHS
@@ -51,7 +49,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     .. math:: P = \sum_f w_f \, P_f^{1/T_f}
 
     Each family f predicts every point: decoupled Sobolev networks and diffused labels on the graph, MLPs, a
-    self-trained linear classifier and forests on the features, boosted trees where there are labels enough. Four folds
+    self-trained linear classifier and forests on the features, Poisson learning where labels are few and points form
+    clusters, boosted trees where there are labels enough. Four folds
     of the labels are held out in turn; out-of-fold labels decide how far each family's probabilities are smoothed over
     the graph, the shares w, and how sure the result may be. See :mod:`sobgnn.estimator.families` for the contract, and
     :func:`~sobgnn.estimator.blending.blend_families` for the rule. A class with fewer than 3 labels is never held out.
@@ -60,8 +59,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         k: Neighbors of each point; at most one less than there are points.
         alpha: Orders: Hadamard powers of the graph.
         epsilon: Weight of self-loops.
-        families: ``"auto"``, or names among ``"sobolev"``, ``"mlp"``, ``"diffusion"``, ``"linear"``, ``"forests"``,
-            ``"boosting"`` and ``"s-sobgnn"``, the paper's network.
+        families: ``"auto"``, or names among ``"sobolev"``, ``"mlp"``, ``"diffusion"``, ``"poisson"``, ``"linear"``,
+            ``"forests"``, ``"boosting"`` and ``"s-sobgnn"``, the paper's network.
         hidden_channels: Size of hidden rows.
         num_layers: Layers of the paper's network.
         dropout: Share of hidden entries dropped in training.
@@ -254,21 +253,14 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             fit = refit_families(problem, labels, before.fit)
         else:
             strengths = STRENGTHS if self.smoothing == "auto" else (float(self.smoothing),)
-            fit = fit_families(problem, labels, self._families(problem, labels), strengths)
+            names = default_families(problem, labels) if self.families == "auto" else self.families
+            fit = fit_families(problem, labels, names, strengths)
         frequencies = self._keep(fit, placed, labels, before)
         self._kept = None
         if self.warm_start and not tell.stopped:
             self._kept = Kept(mark, placed, fit, labels if before is None else before.labels, frequencies)
         if self.verbose and ranks.speaks:
             print(self.describe())
-
-    def _families(self, problem: Problem, labels: Labels) -> Sequence[str]:
-        if self.families != "auto":
-            return self.families
-        names = default_families(len(labels.index) / labels.classes, given=GIVEN in problem.views)
-        if not BoostedTrees.worth_it(len(labels.index), problem.columns.shape[1], labels.classes):
-            names = [name for name in names if name != BoostedTrees.name]
-        return names
 
     def _warm(self, mark: str) -> Kept | None:
         """What is kept of the fit before, where nothing but labels has changed since: its fingerprint is the same."""

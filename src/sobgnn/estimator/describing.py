@@ -21,6 +21,7 @@ TITLES = {
     "sobolev": "Sobolev networks",
     "mlp": "MLPs",
     "diffusion": "diffused labels",
+    "poisson": "Poisson learning",
     "linear": "self-trained linear classifier",
     "forests": "forests",
     "boosting": "boosted trees",

@@ -24,12 +24,14 @@ CALIBRATION_LABELS = 50
 # A family with a smaller share than this is left out: new points need not wait for it.
 _LEAST_SHARE = 0.02
 # What is expected of each family before any label was held out, and where none can be.
-PRIOR = {"sobolev": 2.0, "mlp": 1.0, "diffusion": 2.0, "linear": 2.0, "forests": 5.0, "boosting": 1.0}
+PRIOR = {"sobolev": 2.0, "mlp": 1.0, "diffusion": 2.0, "poisson": 2.0, "linear": 2.0, "forests": 5.0, "boosting": 1.0}
 # How many labels' worth families on a given graph gain with the assortativity of its edges; the value from which they
 # are trusted; and by how much they must be better out of fold where they are not.
 GIVEN_TRUST = {"pagerank": 30.0, "sobolev": 10.0}
 _TRUSTED, _GUARD = 0.2, 3.0
-FEW_LABELS_PRIOR = {"sobolev": 1.0, "mlp": 1.0, "diffusion": 6.0, "linear": 1.0, "forests": 4.0}
+FEW_LABELS_PRIOR = {"sobolev": 1.0, "mlp": 1.0, "diffusion": 6.0, "poisson": 12.0, "linear": 1.0, "forests": 4.0}
+# Assortativity of the classes that Poisson learning finds from which it is trusted, and from which it is wholly.
+_CLUSTERED, _LEAST_TRUST = (0.77, 0.82), 1e-3
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,7 @@ def _blended(
     """The blend of all members, or without those of a given graph where out-of-fold labels do not support them."""
     expected = PRIOR if labels.folds else FEW_LABELS_PRIOR
     weights = np.array([expected.get(member.family.name, 1.0) for member in members])
+    weights *= [_clusters(problem, member, part) for member, part in zip(members, parts, strict=True)]
     given = np.array([member.view == GIVEN for member in members])
     if not given.any() or given.all():
         return blend_families(own, labels, PRIOR_COUNTS * weights / weights.sum())
@@ -215,6 +218,14 @@ def _blended(
     shares, temperatures = np.zeros(len(members)), np.ones(len(members))
     shares[some], temperatures[some] = fewer.shares, fewer.temperatures
     return Blend(tuple(shares.tolist()), tuple(temperatures.tolist()))
+
+
+def _clusters(problem: Problem, member: Member, part: Tensor) -> float:
+    """How far a family is trusted for the clusters of its graph: 1 for all but Poisson learning, which needs them."""
+    if member.family.name != "poisson" or member.view is None:
+        return 1.0
+    found = assortativity(problem.views[member.view].graph, part[-1].argmax(dim=1).cpu().numpy(), np.zeros(0, np.int64))
+    return float(np.clip((found - _CLUSTERED[0]) / (_CLUSTERED[1] - _CLUSTERED[0]), _LEAST_TRUST, 1.0))
 
 
 def assortativity(graph: Graph, classes: npt.NDArray[np.int64], without: npt.NDArray[np.int64]) -> float:

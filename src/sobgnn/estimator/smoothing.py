@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.temperature import fit_temperature, sharpen
-from sobgnn.graphs.graph import Graph
+from sobgnn.graphs.graph import SMALLEST_WEIGHT, Graph
 from sobgnn.graphs.locality import locality_order
 from sobgnn.operators import SobolevOperators
 from sobgnn.propagation import dispatch
@@ -23,6 +23,8 @@ from sobgnn.runtime.ranks import Ranks
 
 # The iteration ends where what is left of its start is below this share, or after this many steps.
 _REST, _MOST_STEPS = 1e-3, 100
+# What a potential loses on the way over an edge.
+_LEAK = 1e-4
 # Number of nodes from which rows of a signal are not in the cache when they are read.
 _MANY_NODES = 20_000
 # Strengths that a family's probabilities may be smoothed with, and the one that is used where nothing is held out.
@@ -46,6 +48,14 @@ class Spread(SobolevOperators):
             order = locality_order(graph)
             graph, self.order = graph.permute(order), torch.from_numpy(order)
         super().__init__(graph, alpha=1, epsilon=0.0)
+
+    def powered(self, power: int) -> Spread:
+        """That of the graph's Hadamard power, in the same order."""
+        weight = self.graph.weight.pow(power).clamp(min=SMALLEST_WEIGHT)
+        other = object.__new__(Spread)
+        other.ranks, other.order = self.ranks, self.order
+        SobolevOperators.__init__(other, Graph(self.graph.indptr, self.graph.indices, weight), alpha=1, epsilon=0.0)
+        return other
 
     def to(self, device: torch.device | str) -> Spread:
         """The same on another device, in the same order, shared by the same ranks."""
@@ -164,6 +174,50 @@ def diffuse(spread: Spread, strength: float, index: Tensor, codes: Tensor, class
     fixed[index[label], signal] = True
     out = smooth(spread, start, strength, fixed)
     return out if codes.ndim == 2 else out[:, 0]
+
+
+@torch.no_grad()
+def poisson_potential(spread: Spread, index: Tensor, sources: Tensor) -> Tensor:
+    r"""The potential u, [N, C], of sources [L, C] at the nodes ``index`` [L], whose columns sum to 0.
+
+    .. math:: (D - a A) \, u = s, \qquad a = 1 - 10^{-4},
+
+    which lets parts of the graph leak whose sources do not sum to 0. It is solved as
+    :math:`(I - a D^{-1/2} A D^{-1/2}) \, D^{1/2} u = D^{-1/2} s` by conjugate gradients, each column by itself.
+    """
+    root = spread.scale().prod(dim=1, keepdim=True)  # D^{-1/2}; 0 at isolated nodes
+    place = index
+    if spread.order is not None:
+        where = torch.empty_like(spread.order)
+        where[spread.order] = torch.arange(len(where), device=where.device)
+        place = where[index]
+    right = torch.zeros(spread.num_nodes, sources.shape[1], device=sources.device)
+    right[place] = sources * root[place]
+    by_column = right.new_empty(right.shape[1], len(right))
+    columns = spread.ranks.part(right.shape[1])
+    if columns.stop > columns.start:
+        by_column[columns] = _conjugate_gradients(spread, right[:, columns].contiguous()).T
+    u = root * spread.ranks.complete(by_column).T
+    return u if spread.order is None else torch.empty_like(u).index_copy_(0, spread.order, u)
+
+
+def _conjugate_gradients(spread: Spread, right: Tensor) -> Tensor:
+    """(I - a D^{-1/2} A D^{-1/2}) v = right, [N, h], by a number of steps that does not depend on other columns."""
+    stencil, moved = spread.stencil(right.dtype), torch.empty_like(right).unsqueeze(1)
+    v, residual, direction = torch.zeros_like(right), right.clone(), right.clone()
+    size = residual.square().sum(dim=0)
+    zero = torch.zeros_like(size)
+    for _ in range(_MOST_STEPS):
+        dispatch.run(stencil, direction, moved)
+        image = torch.sub(direction, moved[:, 0], alpha=1 - _LEAK)
+        curve = (direction * image).sum(dim=0)
+        step = torch.where(curve > 0, size / curve, zero)
+        v.addcmul_(direction, step)
+        residual.addcmul_(image, step, value=-1)
+        after = residual.square().sum(dim=0)
+        direction = torch.addcmul(residual, direction, torch.where(size > 0, after / size, zero))
+        size = after
+    return v
 
 
 def with_labels(probabilities: Tensor, index: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,15 +6,16 @@ name here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from sobgnn.estimator.families.contract import Family, FittedFamily
+from sobgnn.estimator.families.contract import Family, FittedFamily, Sometimes
 from sobgnn.estimator.families.diffusion import DiffusedLabels
 from sobgnn.estimator.families.linear import SelfTrainedLinear
 from sobgnn.estimator.families.networks import MLPs, SobolevNetworks
 from sobgnn.estimator.families.pagerank import PageRankLinear
+from sobgnn.estimator.families.poisson import PoissonLabels
 from sobgnn.estimator.families.ssobgnn import SSobGNNs
 from sobgnn.estimator.families.trees import BoostedTrees, Forests
+from sobgnn.estimator.labels import Labels
+from sobgnn.estimator.problem import Problem
 
 __all__ = ["FAMILIES", "Family", "FittedFamily", "default_families", "make_family"]
 
@@ -25,6 +26,7 @@ FAMILIES: dict[str, type[Family]] = {
         SobolevNetworks,
         MLPs,
         DiffusedLabels,
+        PoissonLabels,
         SelfTrainedLinear,
         Forests,
         BoostedTrees,
@@ -39,13 +41,11 @@ def make_family(name: str, view: str | None = None) -> Family:
     return FAMILIES[name](view) if FAMILIES[name].on_graph else FAMILIES[name]()  # type: ignore[call-arg]
 
 
-def default_families(labels_per_class: float, *, given: bool = False) -> Sequence[str]:
-    """The families that take part, by the mean number of labels of a class, and whether a graph was given.
+def default_families(problem: Problem, labels: Labels) -> list[str]:
+    """The families that take part.
 
-    Boosted trees join from 20 labels per class: with fewer they cost more than they gain, by out-of-fold labels that
-    are too few to tell (see the estimator's page in the documentation).
+    A family that gains only under some conditions says so itself: ``worth_it(problem, labels)``.
     """
-    names = ["sobolev", "mlp", "diffusion", "linear", "forests"]
-    if given:
-        names.append("pagerank")
-    return [*names, "boosting"] if labels_per_class >= 20 else names
+    names = ["sobolev", "mlp", "diffusion", "poisson", "linear", "forests", "pagerank", "boosting"]
+    kinds: dict[str, object] = {name: FAMILIES[name] for name in names}
+    return [name for name, kind in kinds.items() if not isinstance(kind, Sometimes) or kind.worth_it(problem, labels)]

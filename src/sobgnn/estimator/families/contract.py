@@ -56,3 +56,12 @@ class Refits(Protocol):
 
     def refit(self, problem: Problem, labels: Labels, before: Any) -> FittedFamily:
         """Learn from all labels, none held out, starting from what :meth:`Family.fit` or this gave ``before``."""
+
+
+@runtime_checkable
+class Sometimes(Protocol):
+    """A family that takes part by default under some conditions only."""
+
+    @staticmethod
+    def worth_it(problem: Problem, labels: Labels) -> bool:
+        """Whether it gains more than it costs there."""

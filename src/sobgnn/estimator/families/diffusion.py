@@ -43,10 +43,7 @@ class DiffusedLabels:
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedDiffusion:
         """From the spread labels of the training points."""
-        spread = arrays["spread"]
-        if spread.shape != (problem.count, problem.classes):
-            raise ValueError("its diffused labels do not fit its points")
-        return FittedDiffusion(self.view, spread.unsqueeze(0))
+        return restore_spread(self.view, arrays, problem)
 
 
 @dataclass(frozen=True)
@@ -74,3 +71,11 @@ class FittedDiffusion:
     def arrays(self) -> dict[str, Tensor]:
         """``spread`` [N, C], of all labels."""
         return {"spread": self._whole}
+
+
+def restore_spread(view: str, arrays: Mapping[str, Tensor], problem: Problem) -> FittedDiffusion:
+    """The fitted family whose :meth:`FittedDiffusion.arrays` these are."""
+    spread = arrays["spread"]
+    if spread.shape != (problem.count, problem.classes):
+        raise ValueError("its diffused labels do not fit its points")
+    return FittedDiffusion(view, spread.unsqueeze(0))

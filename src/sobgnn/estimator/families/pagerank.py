@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.problem import NewPoints, Problem
+from sobgnn.estimator.problem import GIVEN, NewPoints, Problem
 from sobgnn.graphs.graph import Graph
 
 # How far features spread, the steps after which the rest is below a hundredth, and what labels weigh against |W|²/2.
@@ -37,6 +37,11 @@ class PageRankLinear:
 
     def __init__(self, view: str) -> None:
         self.view = view
+
+    @staticmethod
+    def worth_it(problem: Problem, labels: Labels) -> bool:
+        """Whether a graph was given."""
+        return GIVEN in problem.views
 
     def fit(self, problem: Problem, labels: Labels) -> FittedPageRank:
         """Train one classifier for each signal."""

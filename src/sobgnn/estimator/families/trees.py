@@ -25,7 +25,7 @@ _ANEW = 0.25
 # Rows times trees that are worth their time; where points are very many, fewer trees are grown.
 _MOST_WORK = 40_000_000
 # Classes, and labels times columns, up to which boosting takes about as long as the forests do.
-_BOOSTED_CLASSES, _BOOSTED_WORK = 8, 150_000
+_BOOSTED_CLASSES, _BOOSTED_WORK, _BOOSTED_LABELS = 8, 150_000, 20
 # Columns that a split is chosen among: half of them, where that is not too many.
 _MOST_TRIED = 24
 # Labels times columns from which further threads pay for themselves in growing a forest, and threads at most.
@@ -99,9 +99,14 @@ class BoostedTrees:
     rounds: ClassVar[tuple[int, ...]] = (20, 60)
 
     @staticmethod
-    def worth_it(labels: int, columns: int, classes: int) -> bool:
-        """Whether boosting is quick enough beside the other families."""
-        return classes <= _BOOSTED_CLASSES and labels * columns <= _BOOSTED_WORK
+    def worth_it(problem: Problem, labels: Labels) -> bool:
+        """Whether there are labels enough, 20 per class, and boosting is quick enough beside the other families.
+
+        With fewer it costs more than it gains, by out-of-fold labels that are too few to tell.
+        """
+        count = len(labels.index)
+        quick = labels.classes <= _BOOSTED_CLASSES and count * problem.columns.shape[1] <= _BOOSTED_WORK
+        return quick and count >= _BOOSTED_LABELS * labels.classes
 
     def refit(self, problem: Problem, labels: Labels, before: FittedTrees) -> FittedTrees:
         """Boost from all labels, as many rounds as were best before."""

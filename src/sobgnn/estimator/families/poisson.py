@@ -1,0 +1,98 @@
+"""Poisson learning: labels as sources of what flows over the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sobgnn.estimator.families.diffusion import FittedDiffusion, restore_spread
+from sobgnn.estimator.labels import Labels
+from sobgnn.estimator.priors import evenness
+from sobgnn.estimator.problem import GIVEN, Problem
+from sobgnn.estimator.smoothing import Spread, poisson_potential
+
+# The Hadamard power of the graph, and how sure the class with the highest potential is.
+POWER, SHARPNESS = 3, 8.0
+# Columns that make distances tell more than single columns do: at least so many with more than two values, and at least
+# this share of those that vary.
+_COLUMNS, _SHARE, _ROWS = 32, 0.75, 1000
+# Labels per class, on average, from which other families have learned what this one knows.
+_FEW_LABELS = 10
+# Numbers that the solution may hold: points times classes times signals.
+_MOST_ENTRIES = 100_000_000
+# Sizes of classes: points that they are judged by, steps, and how soft the border between two classes is.
+_POINTS, _STEPS, _SOFT = 5000, 100, 0.1
+# The most that is added to a class: enough to even out what chance does to one label, too little to make a rare class a
+# common one; more where labels are held out, which show whether that was right.
+_ADDED, _ADDED_BLINDLY = 0.3, 0.1
+
+
+class PoissonLabels:
+    r"""Labels as sources of what flows over the graph (Calder, Cook, Thorpe and Slepčev, ICML 2020).
+
+    .. math:: (D_3 - A^{(3)}) \, u = \sum_l v_l (e_{y_l} - \bar{y}) \, \delta_{i_l}, \qquad
+        P_i = \mathrm{softmax}\Big( 8 \, \frac{u_i + b}{\max_c |u_{ic} + b_c|} \Big)
+
+    with :math:`A^{(3)}` the graph's third Hadamard power, v the labels' weights and :math:`\bar{y}` their mean, and a
+    small b, [C], that brings classes toward their shares of the labels, or toward equal ones as far as the labels speak
+    for these (:func:`~sobgnn.estimator.priors.evenness`). A label reaches the whole of its cluster, however large;
+    :class:`~sobgnn.estimator.families.diffusion.DiffusedLabels` fade on the way.
+    """
+
+    name: ClassVar[str] = "poisson"
+    on_graph: ClassVar[bool] = True
+    given_only: ClassVar[bool] = False
+    smooths: ClassVar[bool] = False
+
+    def __init__(self, view: str) -> None:
+        self.view = view
+
+    @staticmethod
+    def worth_it(problem: Problem, labels: Labels) -> bool:
+        """Whether labels are few, columns of numbers many, no graph was given, and the solution fits in memory.
+
+        Where columns are few, or say yes or no, points form clusters that have little to do with classes.
+        """
+        few = len(labels.index) < _FEW_LABELS * labels.classes
+        if GIVEN in problem.views or not few or problem.count * labels.classes * (labels.folds + 1) > _MOST_ENTRIES:
+            return False
+        some = problem.columns[:: 1 + problem.count // _ROWS]
+        values = 1 + (np.diff(np.sort(some, axis=0), axis=0) > 0).sum(axis=0)
+        return int((values > 2).sum()) >= max(_COLUMNS, _SHARE * int((values > 1).sum()))
+
+    def fit(self, problem: Problem, labels: Labels) -> FittedDiffusion:
+        """Solve the equation for every signal."""
+        spread: Spread = problem.views[self.view].spread.powered(POWER)
+        of_class = np.eye(labels.classes)[labels.codes]
+        power = 0.0 if labels.chosen else evenness(labels.codes, labels.classes)
+        signals = []
+        for share in labels.shares():
+            mean = share @ of_class
+            sources = torch.from_numpy(share[:, None] * (of_class - mean)).float().to(problem.device)
+            index = torch.from_numpy(labels.index).to(problem.device)
+            u = poisson_potential(spread, index, sources)
+            sizes = torch.from_numpy(power / labels.classes + (1 - power) * mean).float().to(problem.device)
+            u = sized(u, sizes, _ADDED if labels.folds else _ADDED_BLINDLY)
+            largest = u.abs().amax(dim=1, keepdim=True)
+            signals.append((SHARPNESS * u / largest.clamp(min=torch.finfo(u.dtype).tiny)).softmax(dim=1))
+        problem.tell(self.name, 1, 1)
+        return FittedDiffusion(self.view, torch.stack(signals))
+
+    def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedDiffusion:
+        """From the probabilities of the training points."""
+        return restore_spread(self.view, arrays, problem)
+
+
+def sized(u: Tensor, sizes: Tensor, most: float) -> Tensor:
+    """u [N, C] in units of its usual size, at most ``most`` added to each column, to bring classes to sizes [C]."""
+    some = u[:: 1 + len(u) // _POINTS]
+    unit = some.abs().amax(dim=1).median().clamp(min=torch.finfo(u.dtype).tiny)
+    logits, added = some / unit / _SOFT, torch.zeros_like(sizes)
+    for _ in range(_STEPS):
+        found = (logits + added).softmax(dim=1).mean(dim=0)
+        added += 0.5 * (sizes.clamp(min=1e-6) / found.clamp(min=1e-6)).log()
+    return u / unit + (_SOFT * (added - added.mean())).clamp(-most, most)
