@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from sobgnn import knn_graph
 from sobgnn.estimator import smoothing
-from sobgnn.estimator.smoothing import Spread, diffuse, smooth, strongest, with_labels
+from sobgnn.estimator.smoothing import Spread, diffuse, poisson_potential, smooth, strongest, with_labels
 from sobgnn.runtime.ranks import Ranks
 from tests.oracle import adjacency, normalized_adjacency
 
@@ -118,3 +119,19 @@ def test_on_another_device_an_operator_keeps_its_order_and_its_ranks(graph30, mo
     moved = spread.to("cpu")
     assert moved.ranks is ranks
     torch.testing.assert_close(smooth(moved, start, 0.6), smooth(spread, start, 0.6))
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_the_potential_of_sources_solves_the_poisson_equation(in_order, monkeypatch):
+    if in_order:
+        monkeypatch.setattr("sobgnn.estimator.smoothing._MANY_NODES", 10)
+    graph = knn_graph(np.random.default_rng(0).normal(size=(60, 3)), k=6)
+    sources = torch.tensor([[1.0, -0.5, -0.5], [-1.0, 0.5, 0.5]])
+    spread = Spread(graph).powered(2)
+    assert (spread.order is not None) is in_order
+    u = poisson_potential(spread, torch.tensor([4, 50]), sources)
+    A = graph.to_scipy().toarray().astype(np.float64) ** 2
+    right = np.zeros((60, 3))
+    right[[4, 50]] = sources
+    want = np.linalg.solve(np.diag(A.sum(axis=1)) - (1 - 1e-4) * A, right)
+    np.testing.assert_allclose(u, want, atol=2e-4 * np.abs(want).max())

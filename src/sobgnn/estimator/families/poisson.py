@@ -88,11 +88,18 @@ class PoissonLabels:
 
 
 def sized(u: Tensor, sizes: Tensor, most: float) -> Tensor:
-    """u [N, C] in units of its usual size, at most ``most`` added to each column, to bring classes to sizes [C]."""
-    some = u[:: 1 + len(u) // _POINTS]
-    unit = some.abs().amax(dim=1).median().clamp(min=torch.finfo(u.dtype).tiny)
+    """u [N, C] in units of its usual size, at most ``most`` added to each column, to bring classes to sizes [C].
+
+    Rows of zeros, which no label reaches, stay.
+    """
+    reached = u.abs().amax(dim=1, keepdim=True) > 0
+    some = u[reached[:, 0]]
+    if not len(some):
+        return u
+    some = some[:: 1 + len(some) // _POINTS]
+    unit = some.abs().amax(dim=1).median()
     logits, added = some / unit / _SOFT, torch.zeros_like(sizes)
     for _ in range(_STEPS):
         found = (logits + added).softmax(dim=1).mean(dim=0)
         added += 0.5 * (sizes.clamp(min=1e-6) / found.clamp(min=1e-6)).log()
-    return u / unit + (_SOFT * (added - added.mean())).clamp(-most, most)
+    return u / unit + reached * (_SOFT * (added - added.mean())).clamp(-most, most)

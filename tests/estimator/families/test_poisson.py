@@ -1,0 +1,93 @@
+"""Poisson learning: its equation, how far a label reaches, sizes of classes, and when it takes part."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from sobgnn import Graph
+from sobgnn.estimator.families import default_families, make_family
+from sobgnn.estimator.families.poisson import PoissonLabels, sized
+from sobgnn.estimator.fit import fit_families
+from sobgnn.estimator.labels import with_folds
+from sobgnn.estimator.placing import neighbor_graph, view_of
+from sobgnn.estimator.problem import Problem
+from sobgnn.runtime.ranks import Ranks
+
+
+def problem_of(X, graph=None):
+    X = np.asarray(X, np.float32)
+    if graph is None:
+        graph, _ = neighbor_graph(X, 8, "euclidean", "exact", "mean", "union", Ranks())
+    return Problem(torch.from_numpy(X), X, {"neighbors": view_of(graph, 2, 0.5, Ranks())}, 2, seed=1)
+
+
+def labels_at(index, codes, count, chosen=True):
+    y = np.full(count, -1)
+    y[index] = codes
+    return with_folds(y, np.ones(len(index)), int(max(codes)) + 1, np.random.default_rng(0), chosen)
+
+
+def clouds(count=300, columns=40, apart=1.5, seed=0):
+    """Two clouds in many columns, their truth, and the row of one label each."""
+    generator = np.random.default_rng(seed)
+    truth = np.arange(count) % 2
+    return generator.normal(size=(count, columns)) + apart * truth[:, None], truth
+
+
+def test_a_label_reaches_the_end_of_its_cluster_where_diffused_labels_fade():
+    # Two chains of 40 nodes, each labeled at its first one, which a weak edge joins to the last one of the other.
+    edges = np.array([[i, i + 1] for i in range(79)]).T
+    graph = Graph.from_edges(edges, np.where(edges[0] == 39, 0.2, 1.0), num_nodes=80, symmetrize="union")
+    problem = problem_of(np.arange(80.0)[:, None], graph)
+    labels, truth = labels_at([0, 40], [0, 1], 80), np.repeat([0, 1], 40)
+    found = make_family("poisson", "neighbors").fit(problem, labels).probabilities()[-1].argmax(dim=1).numpy()
+    faded = make_family("diffusion", "neighbors").fit(problem, labels).probabilities()[-1].argmax(dim=1).numpy()
+    assert (found == truth).mean() > 0.95
+    assert (faded == truth).mean() < 0.85
+
+
+def test_what_is_added_to_a_class_brings_sizes_as_far_as_it_may():
+    u = torch.from_numpy(np.random.default_rng(0).normal(size=(4000, 3))).float() + torch.tensor([1.0, 0.0, 0.0])
+    wanted = torch.tensor([0.2, 0.3, 0.5])
+    np.testing.assert_allclose(np.bincount(sized(u, wanted, 9.0).argmax(dim=1)) / 4000, wanted, atol=0.03)
+    unit = u.abs().amax(dim=1).median()
+    assert float((sized(u, wanted, 0.1) - u / unit).abs().max()) <= 0.1 + 1e-6
+    np.testing.assert_array_equal(sized(torch.zeros(5, 2), torch.tensor([0.5, 0.5]), 0.1), np.zeros((5, 2)))
+
+
+def test_it_takes_part_where_labels_are_few_and_columns_of_numbers_many():
+    X, truth = clouds()
+    few = labels_at([0, 1, 2, 3], truth[:4], 300)
+    assert PoissonLabels.worth_it(problem_of(X), few)
+    assert "poisson" in default_families(problem_of(X), few)
+    assert not PoissonLabels.worth_it(problem_of(X[:, :20]), few)
+    assert not PoissonLabels.worth_it(problem_of(X > 0.5), few)
+    many = labels_at(np.arange(40), truth[:40], 300)
+    assert not PoissonLabels.worth_it(problem_of(X), many)
+    given = problem_of(X)
+    assert not PoissonLabels.worth_it(replace(given, views={**given.views, "given": given.views["neighbors"]}), few)
+    constant = np.concatenate([X, np.zeros((300, 60))], axis=1)
+    assert PoissonLabels.worth_it(problem_of(constant), few)
+
+
+@pytest.mark.parametrize(("apart", "trusted"), [(1.5, True), (0.0, False)])
+def test_it_has_a_share_where_points_form_clusters(apart, trusted):
+    X, truth = clouds(apart=apart)
+    fit = fit_families(problem_of(X), labels_at([0, 1], truth[:2], 300), ["diffusion", "poisson", "forests"], (0.6,))
+    shares = dict(zip([member.family.name for member in fit.members], fit.blend.shares, strict=True))
+    assert (shares.get("poisson", 0) > 0.4) is trusted
+    if trusted:
+        assert (fit.distributions.argmax(dim=1).numpy() == truth).mean() > 0.95
+
+
+def test_an_isolated_point_and_a_part_without_labels_are_even():
+    graph = Graph.from_edges(np.array([[0, 1, 3], [1, 2, 4]]), np.full(3, 0.5), num_nodes=6, symmetrize="union")
+    found = make_family("poisson", "neighbors").fit(problem_of(np.zeros((6, 1)), graph), labels_at([0, 2], [0, 1], 6))
+    probabilities = found.probabilities()[-1].numpy()
+    assert np.isfinite(probabilities).all()
+    np.testing.assert_array_equal(probabilities[[0, 2]].argmax(axis=1), [0, 1])
+    np.testing.assert_allclose(probabilities[3:], 0.5, atol=1e-3)
