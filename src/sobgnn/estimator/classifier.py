@@ -10,26 +10,24 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.sparse.csgraph import connected_components
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from sobgnn.estimator import saving
 from sobgnn.estimator.artifact import Arrays, ArtifactError, read_folder, write_folder
-from sobgnn.estimator.describing import described, embedding, filter_importance
+from sobgnn.estimator.describing import described
 from sobgnn.estimator.families import FAMILIES, default_families
-from sobgnn.estimator.fit import Fit, Hook, Teller, fit_families, refit_families
-from sobgnn.estimator.labels import Labels, class_weights, encode_labels, with_folds
-from sobgnn.estimator.placing import Placed, as_tensor, device_for, place
-from sobgnn.estimator.predictor import Predictor
-from sobgnn.estimator.priors import Frequencies, chosen_by_class, decide_frequencies, shift_priors
+from sobgnn.estimator.fit import Hook, Teller, fit_families, refit_families
+from sobgnn.estimator.labels import class_weights, encode_labels, with_folds
+from sobgnn.estimator.outcome import keep_outcome, label_points
+from sobgnn.estimator.placing import device_for, place
+from sobgnn.estimator.priors import chosen_by_class
 from sobgnn.estimator.scaling import ScaleOption
 from sobgnn.estimator.settings import check_settings
 from sobgnn.estimator.smoothing import STRENGTHS
 from sobgnn.estimator.suggestion import Strategy, suggest_first, suggest_points
 from sobgnn.estimator.suspicion import Suspect, suspect_labels
-from sobgnn.estimator.temperature import log_loss
-from sobgnn.estimator.warm import Kept, fingerprint, out_of_fold_before
+from sobgnn.estimator.warm import Kept, fingerprint
 from sobgnn.graphs.given import as_edges
 from sobgnn.graphs.graph import Symmetrize
 from sobgnn.graphs.knn import Bandwidth
@@ -255,7 +253,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             strengths = STRENGTHS if self.smoothing == "auto" else (float(self.smoothing),)
             names = default_families(problem, labels) if self.families == "auto" else self.families
             fit = fit_families(problem, labels, names, strengths)
-        frequencies = self._keep(fit, placed, labels, before)
+        frequencies = keep_outcome(self, fit, placed, labels, before)
         self._kept = None
         if self.warm_start and not tell.stopped:
             self._kept = Kept(mark, placed, fit, labels if before is None else before.labels, frequencies)
@@ -271,68 +269,6 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         settings = {name: value for name, value in self.get_params(deep=False).items() if name != "verbose"}
         return fingerprint(X, graph, settings)
 
-    def _keep(self, fit: Fit, placed: Placed, labels: Labels, before: Kept | None) -> Frequencies:
-        problem = placed.problem
-        predictor = Predictor(
-            placed.maps, problem, as_tensor(placed.places, problem.device), placed.attaching,
-            fit.members, fit.blend, fit.temperature, np.ones(labels.classes), np.zeros((0, 0), np.float32),
-        )  # fmt: skip
-        if before is not None and self.class_priors == "auto" and labels.chosen:
-            frequencies = before.frequencies
-        else:
-            unlabelled = np.delete(predictor.finished(fit.distributions), labels.index, axis=0)
-            frequencies = decide_frequencies(
-                self.class_priors, self.classes_, unlabelled, fit.out_of_fold, labels,
-                calibrated=len(fit.members) > 1,
-            )  # fmt: skip
-        self.class_prior_ = frequencies.assumed
-        odds = class_weights(self.class_weight, self.classes_, labels.codes)
-        ratio = frequencies.factor * odds
-        predictor = replace(predictor, ratio=ratio / ratio.mean())
-        self.predictor_ = replace(predictor, distributions=predictor.finished(fit.distributions))
-        self.temperature_ = fit.temperature
-        out_of_fold = np.full((len(labels.index), labels.classes), np.nan)
-        if before is None:
-            out_of_fold[labels.judged] = shift_priors(fit.out_of_fold, self.predictor_.ratio)
-        else:  # nothing was held out this time
-            out_of_fold = out_of_fold_before(self, labels)
-        self.labelled_, self.labelled_codes_, self.folds_ = labels.index, labels.codes, labels.fold
-        self.out_of_fold_probabilities_ = out_of_fold
-        if before is None:
-            self.out_of_fold_accuracy_, self.out_of_fold_log_loss_ = self._scores(labels)
-        self.family_accuracy_ = fit.alone
-        self.history_ = {member.title: getattr(member.fitted, "history", {}) for member in fit.members}
-        self.n_iter_ = max([1, *(int(curves["epoch"][-1]) for curves in self.history_.values() if curves.get("epoch"))])
-        self.filter_importance_ = filter_importance(fit.members, labels)
-        self.embedding_ = embedding(fit.members, problem.points)
-        self._label()
-        return frequencies
-
-    def _scores(self, labels: Labels) -> tuple[float, float]:
-        """Accuracy and log loss of out-of-fold labels, each class counting as much as it is common."""
-        if not labels.folds:
-            return float("nan"), float("nan")
-        own, codes = self.out_of_fold_probabilities_[labels.judged], labels.codes[labels.judged]
-        weight = (self.class_prior_ / np.bincount(codes, minlength=labels.classes).clip(min=1))[codes]
-        return (
-            float(np.average(own.argmax(axis=1) == codes, weights=weight)),
-            float(np.average(log_loss(own, codes), weights=weight)),
-        )
-
-    def _label(self) -> None:
-        """Everything that follows from the predictor and the given labels."""
-        views = self.predictor_.problem.views
-        self.graph_ = next(iter(views.values())).graph.to("cpu")
-        # Strong and weak components of a symmetric graph are the same; the strong ones need no transposed copy.
-        _, component = connected_components(self.graph_.to_scipy(), connection="strong")
-        self.component_labelled_ = np.isin(component, component[self.labelled_])
-        distributions = self.predictor_.distributions.copy()
-        distributions[self.labelled_] = np.eye(len(self.classes_), dtype=distributions.dtype)[self.labelled_codes_]
-        self.label_distributions_ = distributions
-        self.transduction_ = self.classes_[distributions.argmax(axis=1)]
-        members, blend = self.predictor_.members, self.predictor_.blend
-        self.family_shares_ = {m.title: share for m, share in zip(members, blend.shares, strict=True)}
-
     def predict_proba(self, X: Any, *, graph: Any = None) -> npt.NDArray[np.float32]:
         """Predict class probabilities [M, C] of new points X [M, F], columns in the order of ``classes_``.
 
@@ -343,7 +279,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "predictor_")
         X = _checked(self, X, reset=False)
         edges = None if graph is None else as_edges(graph, X.shape[0], self.graph_.num_nodes)
-        return self.predictor_(X, edges)
+        found: npt.NDArray[np.float32] = self.predictor_(X, edges)
+        return found
 
     def predict(self, X: Any, *, graph: Any = None) -> npt.NDArray[Any]:
         """Predict the most probable class of new points X [M, F]; see :meth:`predict_proba`."""
@@ -424,7 +361,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self = cls(**saving.settings(config["settings"]))
         check_settings(self.get_params(deep=False), list(FAMILIES))
         saving.put_together(self, config, arrays, device)
-        self._label()
+        label_points(self)
         # Parts that contradict each other show when they are used: better here than at the first prediction.
         found = self.predictor_(np.zeros((1, self.n_features_in_)))
         if found.shape != (1, len(self.classes_)) or not np.isfinite(found).all():

@@ -25,7 +25,6 @@ def few_labels_markdown(
     cells: Sequence[Summary], records: Sequence[Record], device_minutes: float | None = None
 ) -> str:
     """A table for each data set: models by number of labels."""
-    labels = in_order((cell.labels for cell in cells), FEW_LABELS)
     lines = [
         "# Few labels",
         "",
@@ -36,17 +35,20 @@ def few_labels_markdown(
         "",
     ]
     for dataset in datasets_of(cells):
-        find = {(cell.model, cell.labels): cell for cell in cells if cell.dataset == dataset}
-        rows = [[m, *(entry(find.get((m, x)), STUDY_SEEDS, STUDY_TRIALS) for x in labels)] for m in models_of(cells)]
-        gaps = [
-            [m, *(difference(find.get((OURS, x)), find.get((m, x)), STUDY_SEEDS) for x in labels)]
-            for m in models_of(cells)
-            if m != OURS
-        ]
+        own = [cell for cell in cells if cell.dataset == dataset]
+        labels, models = in_order((cell.labels for cell in own), FEW_LABELS), models_of(own)
+        find = {(cell.model, cell.labels): cell for cell in own}
+        rows = [[m, *(entry(find.get((m, x)), STUDY_SEEDS, STUDY_TRIALS) for x in labels)] for m in models]
         lines += [f"## {dataset}", "", *markdown_table(["", *labels], rows), ""]
-        leaders = (_leader(x, [cell for cell in find.values() if cell.labels == x]) for x in labels)
+        leaders = (_leader(x, [cell for cell in own if cell.labels == x]) for x in labels)
         lines += [" ".join(filter(None, leaders)), ""]
-        lines += [f"{OURS} minus each, over the same seeds:", "", *markdown_table(["", *labels], gaps), ""]
+        if OURS in models:
+            gaps = [
+                [m, *(difference(find.get((OURS, x)), find.get((m, x)), STUDY_SEEDS) for x in labels)]
+                for m in models
+                if m != OURS
+            ]
+            lines += [f"{OURS} minus each, over the same seeds:", "", *markdown_table(["", *labels], gaps), ""]
     return (
         "\n".join([*lines, *how_made(cells, records, ["python -m sobgnn.protocol few-labels"], device_minutes)]) + "\n"
     )

@@ -1,0 +1,96 @@
+"""What a fit leaves on the estimator: its predictor, its out-of-fold scores, and a label for every point."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.sparse.csgraph import connected_components
+
+from sobgnn.estimator.describing import embedding, filter_importance
+from sobgnn.estimator.fit import Fit
+from sobgnn.estimator.labels import Labels, class_weights
+from sobgnn.estimator.placing import Placed, as_tensor
+from sobgnn.estimator.predictor import Predictor
+from sobgnn.estimator.priors import Frequencies, decide_frequencies, shift_priors
+from sobgnn.estimator.temperature import log_loss
+from sobgnn.estimator.warm import Kept, out_of_fold_before
+
+
+def keep_outcome(estimator: Any, fit: Fit, placed: Placed, labels: Labels, before: Kept | None) -> Frequencies:
+    """Give the estimator its fitted attributes, and say which class frequencies were taken.
+
+    Args:
+        estimator: A :class:`~sobgnn.SobolevClassifier` that has its classes.
+        fit: What its families learned.
+        placed: The points they learned on.
+        labels: The labels they learned from.
+        before: The fit that this one went on from; nothing was held out then.
+    """
+    problem = placed.problem
+    predictor = Predictor(
+        placed.maps, problem, as_tensor(placed.places, problem.device), placed.attaching,
+        fit.members, fit.blend, fit.temperature, np.ones(labels.classes), np.zeros((0, 0), np.float32),
+    )  # fmt: skip
+    if before is not None and estimator.class_priors == "auto" and labels.chosen:
+        frequencies = before.frequencies
+    else:
+        unlabelled = np.delete(predictor.finished(fit.distributions), labels.index, axis=0)
+        frequencies = decide_frequencies(
+            estimator.class_priors, estimator.classes_, unlabelled, fit.out_of_fold, labels,
+            calibrated=len(fit.members) > 1,
+        )  # fmt: skip
+    estimator.class_prior_ = frequencies.assumed
+    odds = class_weights(estimator.class_weight, estimator.classes_, labels.codes)
+    ratio = frequencies.factor * odds
+    predictor = replace(predictor, ratio=ratio / ratio.mean())
+    estimator.predictor_ = replace(predictor, distributions=predictor.finished(fit.distributions))
+    estimator.temperature_ = fit.temperature
+    out_of_fold = np.full((len(labels.index), labels.classes), np.nan)
+    if before is None:
+        out_of_fold[labels.judged] = shift_priors(fit.out_of_fold, estimator.predictor_.ratio)
+    else:  # nothing was held out this time
+        out_of_fold = out_of_fold_before(estimator, labels)
+    estimator.labelled_, estimator.labelled_codes_, estimator.folds_ = labels.index, labels.codes, labels.fold
+    estimator.out_of_fold_probabilities_ = out_of_fold
+    if before is None:
+        estimator.out_of_fold_accuracy_, estimator.out_of_fold_log_loss_ = _scores(estimator, labels)
+    estimator.family_accuracy_ = fit.alone
+    estimator.history_ = {member.title: getattr(member.fitted, "history", {}) for member in fit.members}
+    estimator.n_iter_ = max(
+        [1, *(int(curves["epoch"][-1]) for curves in estimator.history_.values() if curves.get("epoch"))]
+    )
+    estimator.filter_importance_ = filter_importance(fit.members, labels)
+    estimator.embedding_ = embedding(fit.members, problem.points)
+    label_points(estimator)
+    return frequencies
+
+
+def _scores(estimator: Any, labels: Labels) -> tuple[float, float]:
+    """Accuracy and log loss of out-of-fold labels, each class counting as much as it is common."""
+    if not labels.folds:
+        return float("nan"), float("nan")
+    own, codes = estimator.out_of_fold_probabilities_[labels.judged], labels.codes[labels.judged]
+    weight = (estimator.class_prior_ / np.bincount(codes, minlength=labels.classes).clip(min=1))[codes]
+    return (
+        float(np.average(own.argmax(axis=1) == codes, weights=weight)),
+        float(np.average(log_loss(own, codes), weights=weight)),
+    )
+
+
+def label_points(estimator: Any) -> None:
+    """Give the estimator everything that follows from its predictor and the given labels."""
+    views = estimator.predictor_.problem.views
+    estimator.graph_ = next(iter(views.values())).graph.to("cpu")
+    # Strong and weak components of a symmetric graph are the same; the strong ones need no transposed copy.
+    _, component = connected_components(estimator.graph_.to_scipy(), connection="strong")
+    estimator.component_labelled_ = np.isin(component, component[estimator.labelled_])
+    distributions = estimator.predictor_.distributions.copy()
+    distributions[estimator.labelled_] = np.eye(len(estimator.classes_), dtype=distributions.dtype)[
+        estimator.labelled_codes_
+    ]
+    estimator.label_distributions_ = distributions
+    estimator.transduction_ = estimator.classes_[distributions.argmax(axis=1)]
+    members, blend = estimator.predictor_.members, estimator.predictor_.blend
+    estimator.family_shares_ = {m.title: share for m, share in zip(members, blend.shares, strict=True)}

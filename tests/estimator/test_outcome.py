@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from sobgnn import SobolevClassifier
+from sobgnn.estimator.labels import with_folds
+from sobgnn.estimator.outcome import _scores, label_points
+
+
+def quick(**options):
+    return SobolevClassifier(families=["mlp", "diffusion"], epochs=20, k=4, scale="range", random_state=0, **options)
+
+
+def clouds(count=60):
+    generator = np.random.default_rng(0)
+    truth = np.arange(count) % 2
+    X = generator.normal(size=(count, 3)) + 8 * truth[:, None]
+    return X, truth, np.where(np.arange(count) < 20, truth, -1)
+
+
+def test_a_class_counts_in_the_scores_as_much_as_it_is_common():
+    codes = np.array([0] * 12 + [1] * 12)
+    labels = with_folds(codes, np.ones(24), 2, np.random.default_rng(0))
+    right = np.eye(2)[np.where(codes == 0, 0, 0)] * 0.8 + 0.1  # class 0 always right, class 1 never
+    estimator = SimpleNamespace(out_of_fold_probabilities_=right, class_prior_=np.array([0.9, 0.1]))
+    accuracy, loss = _scores(estimator, labels)
+    np.testing.assert_allclose(accuracy, 0.9)
+    np.testing.assert_allclose(loss, -0.9 * np.log(0.9) - 0.1 * np.log(0.1))
+
+
+def test_points_have_their_given_labels_and_the_others_the_most_probable_one():
+    X, truth, given = clouds()
+    fitted = quick().fit(X, given)
+    np.testing.assert_array_equal(fitted.transduction_[:20], truth[:20])
+    np.testing.assert_array_equal(fitted.label_distributions_[:20], np.eye(2)[truth[:20]])
+    np.testing.assert_array_equal(fitted.transduction_, fitted.classes_[fitted.label_distributions_.argmax(axis=1)])
+
+
+def test_labels_are_found_again_from_the_predictor_alone():
+    X, _, given = clouds()
+    fitted = quick().fit(X, given)
+    names = ("graph_", "component_labelled_", "label_distributions_", "transduction_", "family_shares_")
+    before = {name: fitted.__dict__.pop(name) for name in names}
+    label_points(fitted)
+    for name in names[1:-1]:
+        np.testing.assert_array_equal(getattr(fitted, name), before[name])
+    assert fitted.family_shares_ == before["family_shares_"]
+
+
+def test_a_component_without_a_label_is_marked():
+    X, truth, given = clouds()
+    given[truth == 1] = -1
+    given[:4] = [0, -1, 2, -1]  # both labels in the first cloud
+    fitted = quick().fit(X, given)
+    np.testing.assert_array_equal(fitted.component_labelled_, truth == 0)
