@@ -228,6 +228,17 @@ def test_cells_that_do_not_fit_are_counted_when_predicting(here, trees, capsys):
     assert "count as blank: height (9)." in capsys.readouterr().out
 
 
+def test_categories_that_were_never_seen_are_counted_when_predicting(here, trees, capsys):
+    generator = np.random.default_rng(0)
+    frame = pl.read_csv(trees, infer_schema=False)
+    frame.with_columns(country=pl.Series(generator.choice(["no", "se"], frame.height))).write_csv("north.csv")
+    assert cli.main(["fit", "north.csv", "--out", "run"]) == 0
+    frame.head(30).with_columns(country=pl.Series(["fi"] * 4 + ["no"] * 26)).write_csv("new.csv")
+    capsys.readouterr()
+    assert cli.main(["predict", "run", "new.csv"]) == 0
+    assert "count as blank: country (4)." in capsys.readouterr().out
+
+
 def test_debug_shows_the_traceback(here, capsys):
     assert cli.main(["fit", "nothing.csv", "--debug"]) == 2
     assert "Traceback" in capsys.readouterr().err

@@ -24,6 +24,13 @@ def test_values_in_exactly_as_many_rows_as_the_limit_are_frequent():
     assert fitted.encode(pl.Series("c", ["never seen"])).toarray().tolist() == [[0, 0, 0]]
 
 
+def test_a_value_that_was_never_seen_is_read_only_where_it_can_be_a_rare_one():
+    cells = pl.Series("c", ["a", "never seen", None], dtype=pl.String)
+    assert CategoryColumn.fit(column(("a", 3), ("b", 3)), rare_below=3).reads(cells).tolist() == [True, False, False]
+    rare = CategoryColumn.fit(column(("a", 5), ("x", 2), ("y", 2)), rare_below=3)
+    assert rare.reads(cells).tolist() == [True, True, False]
+
+
 def test_a_single_rare_value_keeps_its_own_feature_and_so_do_all_where_all_are_rare():
     assert CategoryColumn.fit(column(("a", 9), ("b", 1)), rare_below=3).feature_names() == ["c=a", "c=b"]
     assert CategoryColumn.fit(column(("a", 1), ("b", 1)), rare_below=3).feature_names() == ["c=a", "c=b"]

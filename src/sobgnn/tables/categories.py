@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from sobgnn.tables.columns import COMMON_BLANKS, Arrays, is_text, shortened, text_values
@@ -68,6 +69,12 @@ class CategoryColumn:
         rows = np.flatnonzero(found >= 0)
         ones = np.ones(rows.size, np.float32)
         return sp.csr_array((ones, (rows, found[rows])), shape=(series.len(), len(self.feature_names())))
+
+    def reads(self, series: pl.Series) -> npt.NDArray[np.bool_]:
+        """Which cells have a feature: all but blank ones and, without rare values, those never seen."""
+        text = text_values(series)
+        read: npt.NDArray[np.bool_] = (text.is_not_null() & (text.is_in(list(self.values)) | self.rare)).to_numpy()
+        return read
 
     def feature_names(self) -> list[str]:
         """The column's name with each value."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from sobgnn.runtime.arrays import load_arrays, save_arrays
 from sobgnn.runtime.files import read_json, write_text
+from sobgnn.tables.categories import CategoryColumn
 from sobgnn.tables.columns import Arrays, clean_names, is_text, label_names, shortened, text_values
 from sobgnn.tables.dates import DateColumn
 from sobgnn.tables.encoder import TableEncoder
@@ -85,14 +86,14 @@ class Encoding:
         return self.encoder.encode(frame)
 
     def unread(self, frame: pl.DataFrame) -> Counter[str]:
-        """How many cells of each column are not blank, but no number or no date where one should be."""
+        """How many cells of each column count as blank, but are not: no number, date or known category."""
         count: Counter[str] = Counter()
         for block in [] if self.encoder is None else self.encoder.blocks_:
             column = block.column
-            if not isinstance(column, NumberColumn | DateColumn) or block.name not in frame.columns:
+            if not isinstance(column, NumberColumn | DateColumn | CategoryColumn) or block.name not in frame.columns:
                 continue
             series = frame[block.name]
-            if is_text(series):
+            if is_text(series) or isinstance(column, CategoryColumn):
                 count[block.name] = int((~column.reads(series) & text_values(series).is_not_null().to_numpy()).sum())
         return +count
 

@@ -77,7 +77,7 @@ class Table:
 class Batch:
     """Consecutive rows of a file: the first row's number, features float32 [rows, F], and ids where there are.
 
-    ``unread`` counts by column the cells that are not blank, but are no number or no date where one should be.
+    ``unread`` counts by column the cells that count as blank, but are not: no number, no date, or no known category.
     """
 
     first_row: int
