@@ -126,7 +126,7 @@ def test_the_potential_of_sources_solves_the_poisson_equation(in_order, monkeypa
     if in_order:
         monkeypatch.setattr("sobgnn.estimator.smoothing._MANY_NODES", 10)
     graph = knn_graph(np.random.default_rng(0).normal(size=(60, 3)), k=6)
-    sources = torch.tensor([[1.0, -0.5, -0.5], [-1.0, 0.5, 0.5]])
+    sources = torch.tensor([[1.0, -0.5, -0.5], [-1.0, 0.5, 0.5]], dtype=torch.float64)
     spread = Spread(graph).powered(2)
     assert (spread.order is not None) is in_order
     u = poisson_potential(spread, torch.tensor([4, 50]), sources)

@@ -183,21 +183,22 @@ def poisson_potential(spread: Spread, index: Tensor, sources: Tensor) -> Tensor:
     .. math:: (D - a A) \, u = s, \qquad a = 1 - 10^{-4},
 
     which lets parts of the graph leak whose sources do not sum to 0. It is solved as
-    :math:`(I - a D^{-1/2} A D^{-1/2}) \, D^{1/2} u = D^{-1/2} s` by conjugate gradients, each column by itself.
+    :math:`(I - a D^{-1/2} A D^{-1/2}) \, D^{1/2} u = D^{-1/2} s` by conjugate gradients, each column by itself, in
+    float64: single precision would leave differences of a thousandth between processors.
     """
-    root = spread.scale().prod(dim=1, keepdim=True)  # D^{-1/2}; 0 at isolated nodes
+    root = spread.scale(torch.float64).prod(dim=1, keepdim=True)  # D^{-1/2}; 0 at isolated nodes
     place = index
     if spread.order is not None:
         where = torch.empty_like(spread.order)
         where[spread.order] = torch.arange(len(where), device=where.device)
         place = where[index]
-    right = torch.zeros(spread.num_nodes, sources.shape[1], device=sources.device)
+    right = torch.zeros(spread.num_nodes, sources.shape[1], dtype=torch.float64, device=sources.device)
     right[place] = sources * root[place]
     by_column = right.new_empty(right.shape[1], len(right))
     columns = spread.ranks.part(right.shape[1])
     if columns.stop > columns.start:
         by_column[columns] = _conjugate_gradients(spread, right[:, columns].contiguous()).T
-    u = root * spread.ranks.complete(by_column).T
+    u = (root * spread.ranks.complete(by_column).T).float()
     return u if spread.order is None else torch.empty_like(u).index_copy_(0, spread.order, u)
 
 

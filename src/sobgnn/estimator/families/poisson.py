@@ -72,7 +72,7 @@ class PoissonLabels:
         signals = []
         for share in labels.shares():
             mean = share @ of_class
-            sources = torch.from_numpy(share[:, None] * (of_class - mean)).float().to(problem.device)
+            sources = torch.from_numpy(share[:, None] * (of_class - mean)).to(problem.device)
             index = torch.from_numpy(labels.index).to(problem.device)
             u = poisson_potential(spread, index, sources)
             sizes = torch.from_numpy(power / labels.classes + (1 - power) * mean).float().to(problem.device)
