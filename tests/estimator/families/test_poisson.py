@@ -91,3 +91,19 @@ def test_an_isolated_point_and_a_part_without_labels_are_even():
     assert np.isfinite(probabilities).all()
     np.testing.assert_array_equal(probabilities[[0, 2]].argmax(axis=1), [0, 1])
     np.testing.assert_allclose(probabilities[3:], 0.5, atol=1e-3)
+
+
+def test_a_class_with_many_labels_by_chance_reaches_no_farther(monkeypatch):
+    # A chain of 90 nodes with five labels, three of them of one class.
+    monkeypatch.setattr("sobgnn.estimator.families.poisson.evenness", lambda *_: 1.0)
+    edges = np.array([[i, i + 1] for i in range(89)]).T
+    graph = Graph.from_edges(edges, np.full(89, 0.5), num_nodes=90, symmetrize="union")
+    labels = labels_at([5, 10, 15, 45, 75], [0, 0, 0, 1, 2], 90, chosen=False)
+
+    def size(labels):
+        family = make_family("poisson", "neighbors")
+        found = family.fit(problem_of(np.arange(90.0)[:, None], graph), labels).probabilities()[-1].argmax(dim=1)
+        return int((found == 0).sum())
+
+    alike = replace(labels, weight=np.array([1, 1, 1, 3, 3.0]), chosen=True)
+    assert size(alike) == size(labels) < size(replace(labels, chosen=True))

@@ -37,9 +37,9 @@ class PoissonLabels:
     .. math:: (D_3 - A^{(3)}) \, u = \sum_l v_l (e_{y_l} - \bar{y}) \, \delta_{i_l}, \qquad
         P_i = \mathrm{softmax}\Big( 8 \, \frac{u_i + b}{\max_c |u_{ic} + b_c|} \Big)
 
-    with :math:`A^{(3)}` the graph's third Hadamard power, v the labels' weights and :math:`\bar{y}` their mean, and a
-    small b, [C], that brings classes toward their shares of the labels, or toward equal ones as far as the labels speak
-    for these (:func:`~sobgnn.estimator.priors.evenness`). A label reaches the whole of its cluster, however large;
+    with :math:`A^{(3)}` the graph's third Hadamard power, v the labels' weights, :math:`\bar{y}` the labels' mean by
+    these, and a small b, [C], that brings classes toward it. Weights make classes count alike as far as labels speak
+    for that (:func:`~sobgnn.estimator.priors.evenness`). A label reaches the whole of its cluster, however large;
     :class:`~sobgnn.estimator.families.diffusion.DiffusedLabels` fade on the way.
     """
 
@@ -71,11 +71,14 @@ class PoissonLabels:
         power = 0.0 if labels.chosen else evenness(labels.codes, labels.classes)
         signals = []
         for share in labels.shares():
-            mean = share @ of_class
-            sources = torch.from_numpy(share[:, None] * (of_class - mean)).to(problem.device)
+            # Of classes that may be equally common, one that has many labels by chance is not to reach farther for it.
+            weight = share * (of_class @ (share @ of_class)).clip(min=1e-12) ** -power
+            weight /= weight.sum()
+            mean = weight @ of_class
+            sources = torch.from_numpy(weight[:, None] * (of_class - mean)).to(problem.device)
             index = torch.from_numpy(labels.index).to(problem.device)
             u = poisson_potential(spread, index, sources)
-            sizes = torch.from_numpy(power / labels.classes + (1 - power) * mean).float().to(problem.device)
+            sizes = torch.from_numpy(mean).float().to(problem.device)
             u = sized(u, sizes, _ADDED if labels.folds else _ADDED_BLINDLY)
             largest = u.abs().amax(dim=1, keepdim=True)
             signals.append((SHARPNESS * u / largest.clamp(min=torch.finfo(u.dtype).tiny)).softmax(dim=1))
