@@ -8,7 +8,7 @@ import torch
 
 from sobgnn import Graph
 from sobgnn.estimator.blending import blended
-from sobgnn.estimator.fit import Teller, assortativity, fit_families, refit_families
+from sobgnn.estimator.fit import Teller, fit_families, refit_families
 from sobgnn.estimator.labels import Labels, with_folds
 from sobgnn.estimator.placing import view_of
 from sobgnn.estimator.problem import GIVEN
@@ -20,19 +20,6 @@ from tests.estimator.families.test_contract import case
 def joined(pairs, count):
     edges = torch.tensor(pairs).T
     return Graph.from_edges(edges, torch.linspace(0.5, 1.0, edges.shape[1]), num_nodes=count, symmetrize="union")
-
-
-def test_assortativity_is_newmans_over_the_edges_between_points_that_are_left():
-    # Two triangles, one edge between them, and a point that is left out.
-    graph = joined([(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5), (2, 3), (5, 6)], 7)
-    classes, left_out = np.array([0, 0, 0, 1, 1, 1, 0]), np.array([6])
-    e = np.array([[6, 1], [1, 6]]) / 14
-    a = e.sum(axis=1)
-    expected = (np.trace(e) - np.square(a).sum()) / (1 - np.square(a).sum())
-    assert assortativity(graph, classes, left_out) == pytest.approx(expected)
-    assert assortativity(graph, np.arange(7), left_out) < 0
-    assert assortativity(graph, np.zeros(7, int), left_out) == 0
-    assert assortativity(graph, classes, np.arange(7)) == 0
 
 
 def test_the_result_is_the_blend_of_the_families_that_have_a_share():

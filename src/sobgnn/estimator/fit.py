@@ -17,7 +17,7 @@ from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import GIVEN, NEIGHBORS, Problem
 from sobgnn.estimator.smoothing import STRENGTHS, Smoothing, best_smoothing, smoothed
 from sobgnn.estimator.temperature import fit_temperature, sharpen
-from sobgnn.graphs.graph import Graph
+from sobgnn.graphs.assortativity import assortativity
 
 # Out-of-fold labels from which a temperature is fitted to the result.
 CALIBRATION_LABELS = 50
@@ -30,8 +30,6 @@ PRIOR = {"sobolev": 2.0, "mlp": 1.0, "diffusion": 2.0, "poisson": 2.0, "linear":
 GIVEN_TRUST = {"pagerank": 30.0, "sobolev": 10.0}
 _TRUSTED, _GUARD = 0.2, 3.0
 FEW_LABELS_PRIOR = {"sobolev": 1.0, "mlp": 1.0, "diffusion": 6.0, "poisson": 12.0, "linear": 1.0, "forests": 4.0}
-# Assortativity of the classes that Poisson learning finds from which it is trusted, and from which it is wholly.
-_CLUSTERED, _LEAST_TRUST = (0.77, 0.82), 1e-3
 
 
 @dataclass(frozen=True)
@@ -196,7 +194,7 @@ def _blended(
     """The blend of all members, or without those of a given graph where out-of-fold labels do not support them."""
     expected = PRIOR if labels.folds else FEW_LABELS_PRIOR
     weights = np.array([expected.get(member.family.name, 1.0) for member in members])
-    weights *= [_clusters(problem, member, part) for member, part in zip(members, parts, strict=True)]
+    weights *= [getattr(member.fitted, "trust", 1.0) for member in members]
     given = np.array([member.view == GIVEN for member in members])
     if not given.any() or given.all():
         return blend_families(own, labels, PRIOR_COUNTS * weights / weights.sum())
@@ -218,34 +216,6 @@ def _blended(
     shares, temperatures = np.zeros(len(members)), np.ones(len(members))
     shares[some], temperatures[some] = fewer.shares, fewer.temperatures
     return Blend(tuple(shares.tolist()), tuple(temperatures.tolist()))
-
-
-def _clusters(problem: Problem, member: Member, part: Tensor) -> float:
-    """How far a family is trusted for the clusters of its graph: 1 for all but Poisson learning, which needs them."""
-    if member.family.name != "poisson" or member.view is None:
-        return 1.0
-    found = assortativity(problem.views[member.view].graph, part[-1].argmax(dim=1).cpu().numpy(), np.zeros(0, np.int64))
-    return float(np.clip((found - _CLUSTERED[0]) / (_CLUSTERED[1] - _CLUSTERED[0]), _LEAST_TRUST, 1.0))
-
-
-def assortativity(graph: Graph, classes: npt.NDArray[np.int64], without: npt.NDArray[np.int64]) -> float:
-    r"""Newman's assortativity of classes over the edges of a graph, those at the points ``without`` left out.
-
-    .. math:: r = \frac{\mathrm{tr}\, e - \sum_c a_c^2}{1 - \sum_c a_c^2}
-
-    with e the shares of edges between classes and a its row sums: 1 where edges join equal classes only, 0 where they
-    join classes by chance.
-    """
-    edges = graph.to("cpu").to_scipy().tocoo()
-    free = np.ones(graph.num_nodes, dtype=bool)
-    free[without] = False
-    kept = free[edges.row] & free[edges.col]
-    first, second = classes[edges.row[kept]], classes[edges.col[kept]]
-    if not len(first):
-        return 0.0
-    shares = np.bincount(first, minlength=int(classes.max()) + 1) / len(first)
-    chance = float(np.square(shares).sum())
-    return float(((first == second).mean() - chance) / (1 - chance)) if chance < 1 else 0.0
 
 
 def _with_share(

@@ -106,4 +106,6 @@ def test_a_class_with_many_labels_by_chance_reaches_no_farther(monkeypatch):
         return int((found == 0).sum())
 
     alike = replace(labels, weight=np.array([1, 1, 1, 3, 3.0]), chosen=True)
-    assert size(alike) == size(labels) < size(replace(labels, chosen=True))
+    # A rounding may decide about a node between two classes.
+    assert abs(size(alike) - size(labels)) <= 1
+    assert size(labels) + 2 < size(replace(labels, chosen=True))

@@ -12,7 +12,11 @@ from sobgnn.estimator.problem import NewPoints, Problem
 
 
 class FittedFamily(Protocol):
-    """A family that has learned."""
+    """A family that has learned.
+
+    One that needs more of the data than others has a number ``trust``, above 0 and up to 1, by which its prior in the
+    blend is multiplied.
+    """
 
     def probabilities(self) -> Tensor:
         """Class probabilities of every point without each fold's labels, and at last with all: [folds + 1, N, C]."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -14,12 +15,15 @@ from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.priors import evenness
 from sobgnn.estimator.problem import GIVEN, Problem
 from sobgnn.estimator.smoothing import Spread, poisson_potential
+from sobgnn.graphs.assortativity import assortativity
 
 # The Hadamard power of the graph, and how sure the class with the highest potential is.
 POWER, SHARPNESS = 3, 8.0
 # Columns that make distances tell more than single columns do: at least so many with more than two values, and at least
 # this share of those that vary.
 _COLUMNS, _SHARE, _ROWS = 32, 0.75, 1000
+# Assortativity of the classes found from which they are trusted to be clusters, from which wholly, and the least trust.
+_CLUSTERED, _LEAST_TRUST = (0.77, 0.82), 1e-3
 # Labels per class, on average, from which other families have learned what this one knows.
 _FEW_LABELS = 10
 # Numbers that the solution may hold: points times classes times signals.
@@ -64,7 +68,7 @@ class PoissonLabels:
         values = 1 + (np.diff(np.sort(some, axis=0), axis=0) > 0).sum(axis=0)
         return int((values > 2).sum()) >= max(_COLUMNS, _SHARE * int((values > 1).sum()))
 
-    def fit(self, problem: Problem, labels: Labels) -> FittedDiffusion:
+    def fit(self, problem: Problem, labels: Labels) -> FittedPoisson:
         """Solve the equation for every signal."""
         spread: Spread = problem.views[self.view].spread.powered(POWER)
         of_class = np.eye(labels.classes)[labels.codes]
@@ -83,11 +87,25 @@ class PoissonLabels:
             largest = u.abs().amax(dim=1, keepdim=True)
             signals.append((SHARPNESS * u / largest.clamp(min=torch.finfo(u.dtype).tiny)).softmax(dim=1))
         problem.tell(self.name, 1, 1)
-        return FittedDiffusion(self.view, torch.stack(signals))
+        found = signals[-1].argmax(dim=1).cpu().numpy()
+        clustered = assortativity(problem.views[self.view].graph, found)
+        trust = float(np.clip((clustered - _CLUSTERED[0]) / (_CLUSTERED[1] - _CLUSTERED[0]), _LEAST_TRUST, 1.0))
+        return FittedPoisson(self.view, torch.stack(signals), trust)
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedDiffusion:
         """From the probabilities of the training points."""
         return restore_spread(self.view, arrays, problem)
+
+
+@dataclass(frozen=True)
+class FittedPoisson(FittedDiffusion):
+    """Potentials as probabilities, [folds + 1, N, C].
+
+    Attributes:
+        trust: How far the classes that were found form clusters, above 0 and up to 1.
+    """
+
+    trust: float = 1.0
 
 
 def sized(u: Tensor, sizes: Tensor, most: float) -> Tensor:
