@@ -240,3 +240,19 @@ def test_a_damaged_checkpoint_is_one_clear_error(tmp_path):
     path.write_bytes(b"not a checkpoint")
     with pytest.raises(ValueError, match="is not a readable checkpoint"):
         FileCheckpoint(path).load()
+
+
+def test_a_model_that_computes_all_members_at_once_is_asked_to():
+    class AtOnce(Linear):
+        def members(self, stacked: dict[str, Tensor], keys: Tensor | None, x: Tensor) -> Tensor:
+            calls.append(len(stacked["weight"]))
+            return x @ stacked["weight"]
+
+    calls: list[int] = []
+    x, task = problem(3)
+    schedule = Schedule(epochs=2, lr=0.05)
+    at_once = train_members(AtOnce(), (x,), task, [1, 2, 3], schedule)
+    assert calls == [3] * 4  # two steps, two validations
+    assert_same(
+        at_once.parameters["weight"], train_members(Linear(), (x,), task, [1, 2, 3], schedule).parameters["weight"]
+    )

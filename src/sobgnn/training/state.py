@@ -31,7 +31,7 @@ def forward_members(
     """Logits of every member, [S, R, C].
 
     Args:
-        model: Written for one member.
+        model: Written for one member; where it has ``members``, that is asked first (see ``AttentionNet``).
         parameters: Stacked, [S, ...].
         buffers: Those that differ from member to member, stacked.
         call: Positional and keyword arguments of the model's forward.
@@ -48,6 +48,10 @@ def forward_members(
         return logits
 
     mapped = {**parameters, **buffers}
+    if hasattr(model, "members") and not keywords:
+        at_once: Tensor | None = model.members(mapped, keys, *inputs)  # type: ignore[operator]
+        if at_once is not None:
+            return at_once
     if len(next(iter(mapped.values()))) == 1:  # no batch to map over: half the overhead
         single = {name: value[0] for name, value in mapped.items()}
         return one(single, None if keys is None else keys[0]).unsqueeze(0)
