@@ -110,9 +110,9 @@ def test_a_members_dropout_does_not_depend_on_those_beside_it(
     stacked = initial_parameters(net, [3, 4, 5], torch.device("cpu"))
     keys = torch.tensor([11, 12, 12])
     rates = {name: torch.tensor([0.3, 0.6, 0.6]) for name, _ in net.named_buffers()}
-    together = forward_members(net, stacked, rates, call, training=True, keys=keys)
+    together, _ = forward_members(net, stacked, rates, call, training=True, keys=keys)
     pick = slice(1, 2)
-    alone = forward_members(
+    alone, _ = forward_members(
         net,
         {name: value[pick] for name, value in stacked.items()},
         {name: value[pick] for name, value in rates.items()},
@@ -121,7 +121,7 @@ def test_a_members_dropout_does_not_depend_on_those_beside_it(
         keys=keys[pick],
     )
     torch.testing.assert_close(alone[0], together[1], rtol=1e-12, atol=1e-12)
-    other = forward_members(net, stacked, rates, call, training=True, keys=keys + 1)
+    other, _ = forward_members(net, stacked, rates, call, training=True, keys=keys + 1)
     assert not torch.allclose(other[1], together[1])  # another step drops others
 
 
@@ -171,7 +171,7 @@ def test_members_at_once_on_cuda_are_the_forward_mapped_over_them(
         try:
             for training in (True, False):
                 own = keys.to(device) if training else None
-                logits = forward_members(net.to(device), stacked, buffers, call, training=training, keys=own)
+                logits, _ = forward_members(net.to(device), stacked, buffers, call, training=training, keys=own)
                 probe = torch.arange(logits.numel(), device=device).view(logits.shape).sin() * 1e-5
                 to = torch.autograd.grad((logits * probe).sum(), list(stacked.values())) if training else ()
                 results.append([logits.detach(), *to])

@@ -12,16 +12,19 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sobgnn.baselines.edges import Edges
+from sobgnn.baselines.links import Links
 from sobgnn.baselines.networks import Dropout, glorot
 from sobgnn.nn.conv import shared_product
 from sobgnn.nn.dropout import row_hashes
 from sobgnn.propagation import backend
 from sobgnn.propagation.attention import additive, gated, scaled_dot
 from sobgnn.propagation.attention.layer import Drop, Shape, Weights, attend_members, fits, product_members
+from sobgnn.propagation.attention.links import link_losses
 from sobgnn.propagation.attention.terms import ADDITIVE, GATED, SCALED_DOT
 from sobgnn.propagation.drop import column_hashes, thresholds
 
 Kind = Literal["GAT", "SuperGAT", "Transformer"]
+LINK_WEIGHT = 4.0  # of SuperGAT's loss of link prediction, beside cross-entropy
 _SCORES = {"GAT": ADDITIVE, "SuperGAT": GATED, "Transformer": SCALED_DOT}
 
 
@@ -35,7 +38,8 @@ class AttentionConv(nn.Module):
     - GAT: :math:`s = \mathrm{LeakyReLU}(a_t \cdot v_i + a_s \cdot v_j + w \, a_w)`, v = H W, self-loops added:
       GATConv with the weights as its one edge feature.
     - SuperGAT: :math:`s = \mathrm{LeakyReLU}((a_t \cdot v_i + a_s \cdot v_j) \, \sigma(v_i \cdot v_j))`, self-loops
-      added: SuperGATConv (MX), which takes no edge features; its loss of link prediction is not used.
+      added: SuperGATConv (MX), which takes no edge features; for its loss of link prediction see
+      :class:`AttentionNet`.
     - Transformer: :math:`s = q_i \cdot (k_j + w u) / \sqrt{c}`, values :math:`v_j + w u`, plus :math:`H_i W_0`:
       TransformerConv with the weights as its one edge feature.
 
@@ -77,30 +81,39 @@ class AttentionConv(nn.Module):
 
     def forward(self, h: Tensor, edges: Edges) -> Tensor:
         """Rows of h [N, in] to [R, out]."""
-        mixed = self._transformer(h, edges) if self.kind == "Transformer" else self._attend(h, edges)
+        mixed = self._transformer(h, edges) if self.kind == "Transformer" else self._attend(h, self.values(h), edges)
         mixed = mixed.flatten(1) if self.concat else mixed.mean(dim=1)
         if self.kind == "Transformer":
             mixed = mixed + _product(edges.own(h), self.skip)
         return mixed + self.bias
 
-    def members(self, own: Mapping[str, Tensor], h: Tensor, edges: Edges, drop: Drop | None) -> Tensor:
+    def values(self, h: Tensor) -> Tensor:
+        """v = H W [N, H, c] of GAT and SuperGAT."""
+        return _product(h, self.weight).view(-1, self.heads, self.out_channels)
+
+    def maps(self, own: Mapping[str, Tensor], h: Tensor) -> Tensor:
+        """What :func:`attend_members` reads of S members, from h [N, S, in], or [N, in] where they share it."""
+        weight = own["weight"].transpose(1, 2).flatten(2)
+        if self.kind == "Transformer" and self.concat:
+            weight = torch.cat([weight, own["skip"].squeeze(1)], dim=2)
+        return product_members(h, weight)
+
+    def members(self, own: Mapping[str, Tensor], h: Tensor, maps: Tensor, edges: Edges, drop: Drop | None) -> Tensor:
         """The layer of S members on CUDA.
 
         Args:
             own: The members' parameters by name, stacked [S, ...].
             h: Their inputs side by side [N, S, in], or [N, in] where they share them.
+            maps: What :meth:`maps` makes of h.
             edges: Into R rows.
             drop: What to drop of ReLU of the result, of heads side by side.
 
         Returns:
             Dropout of ReLU of the result [R, S, out] of heads side by side; else their mean [R, S, out].
         """
-        weight = own["weight"].transpose(1, 2).flatten(2)
-        size = len(weight)
+        size = len(own["weight"])
         if self.kind == "Transformer":
             first, second, edge = own["map_bias"].flatten(1), own["edge"].flatten(0, 1), None
-            if self.concat:
-                weight = torch.cat([weight, own["skip"].squeeze(1)], dim=2)
         else:
             first, second = own["target"].flatten(0, 1), own["source"].flatten(0, 1)
             edge = own["edge_score"].flatten() if self.kind == "GAT" else None
@@ -109,7 +122,7 @@ class AttentionConv(nn.Module):
             edges.nodes,
             _SCORES[self.kind],
             Shape(size, self.heads, self.out_channels),
-            product_members(h, weight),
+            maps,
             Weights(first, second, edge, own["bias"].flatten() if self.concat else None),
             drop,
         )
@@ -120,8 +133,7 @@ class AttentionConv(nn.Module):
             mixed = mixed + edges.own(product_members(h, own["skip"].squeeze(1))).view(mixed.shape)
         return mixed
 
-    def _attend(self, h: Tensor, edges: Edges) -> Tensor:
-        v = _product(h, self.weight).view(-1, self.heads, self.out_channels)
+    def _attend(self, h: Tensor, v: Tensor, edges: Edges) -> Tensor:
         # (H W) a is H (W a): a narrow product, instead of passes over all of v.
         ends = torch.stack([self.target, self.source])
         maps = torch.einsum("ihc,ehc->ieh", self.weight.view(-1, self.heads, self.out_channels), ends)
@@ -147,6 +159,9 @@ class AttentionNet(nn.Module):
         sizes: Features, size of each head in each hidden layer, classes.
         heads: Of every layer.
         dropout: Share of hidden entries dropped.
+
+    SuperGAT may also learn to tell edges from other pairs (``links``): its loss of link prediction, added up over the
+    layers and times 4, the factor of PyG's example, is then given beside the logits in training.
     """
 
     keyed_dropout = True
@@ -165,28 +180,40 @@ class AttentionNet(nn.Module):
         for layer in self.layers:
             layer.reset_parameters()  # type: ignore[operator]
 
-    def forward(self, x: Tensor, edges: Edges, last: Edges, dropout_key: Tensor | None = None) -> Tensor:
-        """Logits at the rows of ``last``; with a key, dropout is a function of it, node, layer and column alone."""
-        for i, layer in enumerate(self.layers):
+    def forward(
+        self, x: Tensor, edges: Edges, last: Edges, links: Links | None = None, dropout_key: Tensor | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Logits at the rows of ``last``; with a key, what is random is a function of it, node, layer and column."""
+        losses = []
+        for i, layer in enumerate(self._convs()):
             h = x if i == 0 else self.dropout(x.relu(), dropout_key, i)
-            x = layer(h, last if i == len(self.layers) - 1 else edges)
-        return x
+            if links is not None and self.training and dropout_key is not None:
+                losses.append(links.loss(layer.values(h), links.others(dropout_key, i)))
+            x = layer(h, edges if layer.concat else last)
+        return (x, LINK_WEIGHT * torch.stack(losses).sum(dim=0)) if losses else x
 
     def members(
-        self, stacked: Mapping[str, Tensor], keys: Tensor | None, x: Tensor, edges: Edges, last: Edges
-    ) -> Tensor | None:
-        """What the forward gives for S members, [S, R, C], from their stacked parameters and buffers.
+        self,
+        stacked: Mapping[str, Tensor],
+        keys: Tensor | None,
+        x: Tensor,
+        edges: Edges,
+        last: Edges,
+        links: Links | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor] | None:
+        """What the forward gives for S members, logits [S, R, C], from their stacked parameters and buffers.
 
         On CUDA every layer is a few kernels for all members; elsewhere, ``None``: map the forward over them.
         """
         if x.dtype != torch.float32 or backend(x) != "triton" or (self.training and keys is None):
             return None
         size = len(next(iter(stacked.values())))
-        layers = [layer for layer in self.layers if isinstance(layer, AttentionConv)]
+        layers = self._convs()
         if not all(fits(len(x), Shape(size, layer.heads, layer.out_channels)) for layer in layers):
             return None
         # Rows that begin at multiples of 16 bytes: tensor cores are slow without.
         h = F.pad(x, (0, -x.shape[1] % 8))
+        losses = []
         for i, layer in enumerate(layers):
             own = {name: stacked[f"layers.{i}.{name}"] for name, _ in layer.named_parameters()}
             drop = None
@@ -195,8 +222,16 @@ class AttentionNet(nn.Module):
                 rows = row_hashes(edges.nodes.unsqueeze(1), keys, i + 1)
                 columns = column_hashes(layer.heads * layer.out_channels, x.device)
                 drop = Drop(rows, columns, thresholds(rate), 1 / (1 - rate))
-            h = layer.members(own, h, edges if layer.concat else last, drop)
-        return h.transpose(0, 1)
+            maps = layer.maps(own, h)
+            if links is not None and self.training and keys is not None:
+                shape = Shape(size, layer.heads, layer.out_channels)
+                losses.append(link_losses(edges.pattern, links.others(keys, i).int(), shape, maps))
+            h = layer.members(own, h, maps, edges if layer.concat else last, drop)
+        logits = h.transpose(0, 1)
+        return (logits, LINK_WEIGHT * torch.stack(losses).sum(dim=0)) if losses else logits
+
+    def _convs(self) -> list[AttentionConv]:
+        return [layer for layer in self.layers if isinstance(layer, AttentionConv)]
 
 
 def _product(h: Tensor, weight: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from sobgnn import propagation
 from sobgnn.baselines.edges import Edges, edges_of
+from sobgnn.baselines.links import Links
 from sobgnn.baselines.powers import MatrixPowers
 from sobgnn.graphs.graph import Graph
 from sobgnn.operators import SobolevOperators
@@ -103,6 +105,11 @@ class Source:
         if key not in self._edges:
             self._edges[key] = (index, edges_of(self.graph, index, loops=loops))
         return self._edges[key][1]
+
+    @cached_property
+    def links(self) -> Links:
+        """The edges with self-loops, and the pairs that are none, for SuperGAT's loss of link prediction."""
+        return Links(self.edges(loops=True))
 
     def powers(self, kind: Kind, highest: int) -> list[Tensor]:
         """X, S X, …, S^highest X."""

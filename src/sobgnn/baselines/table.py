@@ -137,7 +137,7 @@ def _filters(model: str, **extra: Uniform | Choice) -> Baseline:
 # --- Attention: GAT, SuperGAT, Transformer
 
 
-def _attention(kind: Kind) -> Baseline:
+def _attention(kind: Kind, *, links: bool = False) -> Baseline:
     def build(features: int, classes: int, setting: Setting) -> nn.Module:
         sizes = _sizes(features, classes, setting)
         return _headed(AttentionNet(kind, sizes, int(setting["heads"]), float(setting["dropout"])), setting)
@@ -145,11 +145,12 @@ def _attention(kind: Kind) -> Baseline:
     def inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
         loops = kind != "Transformer"
         full = source.edges(loops=loops)
-        return Call((source.X, full, full if rows is None else source.edges(rows, loops=loops)))
+        last = full if rows is None else source.edges(rows, loops=loops)
+        return Call((source.X, full, last, source.links) if links else (source.X, full, last))
 
     def width(setting: Setting) -> int:
         heads, layers, hidden = (int(setting[name]) for name in ("heads", "layers", "hidden"))
-        return heads * layers * ((24 if kind == "Transformer" else 12) * hidden + 16)
+        return heads * layers * ((24 if kind == "Transformer" else 14 if links else 12) * hidden + 16)
 
     return Baseline(build, inputs, {**_DEEP, "heads": Choice((1, 2, 3, 4, 5, 6))}, width)
 
@@ -249,5 +250,6 @@ MODELS: dict[str, Baseline] = {
     "ClusterGCN": _filters("ClusterGCN"),
     "GAT": _attention("GAT"),
     "SuperGAT": _attention("SuperGAT"),
+    "SuperGAT+links": _attention("SuperGAT", links=True),
     "Transformer": _attention("Transformer"),
 }

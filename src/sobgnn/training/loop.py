@@ -77,7 +77,8 @@ def train_members(
 
     Args:
         model: A module with ``reset_parameters``, written for one member; its own weights are not used or changed.
-        inputs: Positional arguments of the model's forward, which gives logits [R, C].
+        inputs: Positional arguments of the model's forward, which gives logits [R, C]; in training it may give a loss
+            of its own beside them, which is added to cross-entropy.
         task: Rows, targets and validation.
         seeds: One per member. A member's initial weights depend on its seed alone, and so does its dropout where the
             model takes a ``dropout_key`` (its ``keyed_dropout`` is true); else dropout depends on all the seeds.
@@ -130,7 +131,7 @@ def predict_members(
 ) -> Tensor:
     """Logits of every member in evaluation mode, [S, R, C]."""
     call = (tuple(inputs), dict(keywords or {}))
-    return forward_members(model, dict(parameters), dict(buffers or {}), call, training=False)
+    return forward_members(model, dict(parameters), dict(buffers or {}), call, training=False)[0]
 
 
 def _train(

@@ -27,11 +27,12 @@ def forward_members(
     *,
     training: bool,
     keys: Tensor | None = None,
-) -> Tensor:
-    """Logits of every member, [S, R, C].
+) -> tuple[Tensor, Tensor | None]:
+    """Logits of every member [S, R, C], and the loss that a model adds to cross-entropy in training [S], if any.
 
     Args:
-        model: Written for one member; where it has ``members``, that is asked first (see ``AttentionNet``).
+        model: Written for one member; its forward gives logits, or logits and such a loss. Where it has ``members``,
+            that is asked first (see ``AttentionNet``).
         parameters: Stacked, [S, ...].
         buffers: Those that differ from member to member, stacked.
         call: Positional and keyword arguments of the model's forward.
@@ -42,21 +43,21 @@ def forward_members(
     shared = {name: value for name, value in model.named_buffers() if name not in buffers}
     model.train(training)
 
-    def one(member: dict[str, Tensor], key: Tensor | None) -> Tensor:
+    def one(member: dict[str, Tensor], key: Tensor | None) -> Any:
         own = keywords if key is None else {**keywords, "dropout_key": key}
-        logits: Tensor = functional_call(model, (member, shared), inputs, own)
-        return logits
+        return functional_call(model, (member, shared), inputs, own)
 
     mapped = {**parameters, **buffers}
     if hasattr(model, "members") and not keywords:
-        at_once: Tensor | None = model.members(mapped, keys, *inputs)  # type: ignore[operator]
+        at_once = model.members(mapped, keys, *inputs)  # type: ignore[operator]
         if at_once is not None:
-            return at_once
+            return at_once if isinstance(at_once, tuple) else (at_once, None)
     if len(next(iter(mapped.values()))) == 1:  # no batch to map over: half the overhead
         single = {name: value[0] for name, value in mapped.items()}
-        return one(single, None if keys is None else keys[0]).unsqueeze(0)
-    logits: Tensor = vmap(one, (0, None if keys is None else 0), randomness="different")(mapped, keys)
-    return logits
+        alone = one(single, None if keys is None else keys[0])
+        return tuple(value.unsqueeze(0) for value in alone) if isinstance(alone, tuple) else (alone.unsqueeze(0), None)
+    found = vmap(one, (0, None if keys is None else 0), randomness="different")(mapped, keys)
+    return found if isinstance(found, tuple) else (found, None)
 
 
 class Run:
@@ -124,10 +125,12 @@ class Run:
 
     def _step(self) -> None:
         keys = None if self.keys is None else (self.keys + self.epoch * _STEP) % 2**31
-        logits = forward_members(
+        logits, own = forward_members(
             self.model, self.unflatten(self.flat), self.buffers, self.call, training=True, keys=keys
         )
         losses = _losses(logits, self.task.target, self.task.train_weight)
+        if own is not None:
+            losses = losses + own
         # Each member's gradient comes from its own loss alone, so the sum trains each as if it were by itself.
         (gradient,) = torch.autograd.grad(losses.sum(), self.flat)
         with torch.no_grad():
@@ -143,7 +146,7 @@ class Run:
 
     @torch.no_grad()
     def _validate(self) -> None:
-        logits = forward_members(self.model, self.unflatten(self.flat), self.buffers, self.call, training=False)
+        logits, _ = forward_members(self.model, self.unflatten(self.flat), self.buffers, self.call, training=False)
         scores = _scores(logits, self.task)
         self.sum_over_ranks((scores,))
         if self.schedule.together:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from sobgnn import Graph
+from sobgnn import Graph, SobolevClassifier
 from sobgnn.estimator.families import default_families, make_family
 from sobgnn.estimator.families.poisson import PoissonLabels, sized
 from sobgnn.estimator.fit import fit_families
@@ -109,3 +109,15 @@ def test_a_class_with_many_labels_by_chance_reaches_no_farther(monkeypatch):
     # A rounding may decide about a node between two classes.
     assert abs(size(alike) - size(labels)) <= 1
     assert size(labels) + 2 < size(replace(labels, chosen=True))
+
+
+@pytest.mark.cuda
+def test_a_gpu_gives_what_the_cpu_gives_and_the_same_bits_every_time():
+    X, truth = clouds()
+    given = np.full(300, -1)
+    given[:4] = truth[:4]
+    cpu = SobolevClassifier(random_state=0, device="cpu").fit(X, given)
+    gpu, again = (SobolevClassifier(random_state=0, device="cuda").fit(X, given) for _ in range(2))
+    assert gpu.family_shares_["poisson"] > 0.1
+    assert (cpu.transduction_ == gpu.transduction_).mean() > 0.98
+    np.testing.assert_array_equal(gpu.label_distributions_, again.label_distributions_)

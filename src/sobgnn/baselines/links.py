@@ -1,0 +1,66 @@
+"""Pairs for SuperGAT's loss of link prediction: the edges, and others drawn anew at every step."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sobgnn.baselines.edges import Edges
+from sobgnn.nn.dropout import row_hashes
+from sobgnn.propagation.attention.links import EDGE_SHARE, OTHER_SHARE
+
+# Other pairs drawn for every edge: PyG's SuperGATConv takes half as many as it samples edges, 0.8 of them.
+_OTHERS = 0.4
+_LAYER = 2000  # sets the draws apart from those of dropout
+
+
+class Links:
+    """The edges of a graph, in both directions, and the pairs of nodes that are none.
+
+    Others are drawn by stepping along a fixed random circle of all nodes, some random distances forth and back, so
+    that every node has equally many and they too come in both directions; a pair that has an edge does not count.
+
+    Args:
+        edges: Into all N nodes, with self-loops.
+    """
+
+    def __init__(self, edges: Edges) -> None:
+        indptr, self.targets = edges.pattern.indptr, edges.pattern.sources.long()
+        nodes, device = len(indptr) - 1, indptr.device
+        self.rows = torch.arange(nodes, device=device).repeat_interleave(indptr.diff())
+        self.keys = self.rows * nodes + self.targets
+        order = torch.randperm(nodes, generator=torch.Generator().manual_seed(0))
+        self.circle, self.place = order.to(device), order.argsort().to(device)
+        self.distances = torch.arange(max(1, round(_OTHERS / 2 * len(self.keys) / nodes)), device=device)
+
+    def others(self, key: Tensor, layer: int) -> Tensor:
+        """int64 [N, T], drawn partners of every node, -1 where a pair has an edge; keys [S] give [S, N, T].
+
+        Args:
+            key: int64, of a member and a step.
+            layer: Tells the layers of one step apart.
+        """
+        nodes = len(self.circle)
+        hashed = row_hashes(self.distances, key.unsqueeze(-1), _LAYER + layer).long() % 2**31
+        distance = 1 + hashed % max(1, nodes - 1)
+        distance = torch.cat([distance, nodes - distance], dim=-1).unsqueeze(-2)
+        partner = self.circle[(self.place.unsqueeze(1) + distance) % nodes]
+        pair = torch.arange(nodes, device=key.device).unsqueeze(1) * nodes + partner
+        found = torch.searchsorted(self.keys, pair).clamp_max(len(self.keys) - 1)
+        return torch.where(self.keys[found] == pair, -1, partner)
+
+    def loss(self, value: Tensor, others: Tensor) -> Tensor:
+        """The loss of one member: see :mod:`sobgnn.propagation.attention.links`.
+
+        Args:
+            value: [N, H, c].
+            others: int64 [N, T].
+        """
+        rows, known = value.flatten(1), others >= 0
+        edge = (rows.index_select(0, self.rows) * rows.index_select(0, self.targets)).sum(dim=1)
+        partners = rows.index_select(0, others.clamp_min(0).flatten()).view(*others.shape, -1)
+        other = torch.einsum("nd,ntd->nt", rows, partners)
+        heads = value.shape[1]
+        others_loss = torch.where(known, F.softplus(other / heads), 0.0).sum() / known.sum().clamp_min(1)
+        return EDGE_SHARE * F.softplus(-edge / heads).mean() + OTHER_SHARE * others_loss

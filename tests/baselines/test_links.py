@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torch_geometric.nn as pyg
+from torch import Tensor
+
+from sobgnn import Graph, knn_graph
+from sobgnn.baselines.attention import LINK_WEIGHT, AttentionConv, AttentionNet
+from sobgnn.baselines.edges import edges_of
+from sobgnn.baselines.links import Links
+from sobgnn.propagation.attention.layer import Shape
+from sobgnn.propagation.attention.links import link_losses
+from sobgnn.training import Schedule, Task, initial_parameters, predict_members, train_members
+from sobgnn.training.state import forward_members
+
+pytestmark = pytest.mark.trains
+
+N, COLUMNS, C, H = 40, 6, 5, 3
+
+
+@pytest.fixture
+def graph() -> Graph:
+    X = torch.randn(N - 1, COLUMNS, generator=torch.Generator().manual_seed(0))
+    return Graph.from_edges(*knn_graph(X, k=4).edges(), num_nodes=N)  # the last node is isolated
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.randn(N, COLUMNS, generator=torch.Generator().manual_seed(1))
+
+
+def test_the_loss_is_that_of_pygs_layer_on_the_same_pairs(graph: Graph, x: Tensor) -> None:
+    torch.manual_seed(0)
+    ours = AttentionConv("SuperGAT", COLUMNS, C, H, concat=True)
+    theirs = pyg.SuperGATConv(COLUMNS, C, H, attention_type="MX", edge_sample_ratio=1.0)
+    theirs.lin.weight.data.copy_(ours.weight[0].T)
+    links = Links(edges_of(graph, loops=True))
+    others = links.others(torch.tensor(7), 0)
+    row, column = (others >= 0).nonzero().unbind(dim=1)
+    theirs.train()
+    theirs(x, graph.edges()[0], neg_edge_index=torch.stack([others[row, column], row]))
+    edge = theirs.att_y == 1
+    assert int(edge.sum()) == graph.num_edges + N
+    parts = [
+        F.binary_cross_entropy_with_logits(theirs.att_x.mean(dim=1)[is_one], theirs.att_y[is_one])
+        for is_one in (edge, ~edge)
+    ]
+    torch.testing.assert_close(links.loss(ours.values(x), others), 2 / 3 * parts[0] + 1 / 3 * parts[1])
+
+
+def test_other_pairs_have_no_edges_and_come_in_both_directions(graph: Graph) -> None:
+    links = Links(edges_of(graph, loops=True))
+    adjacent = torch.from_numpy(graph.to_scipy().toarray() > 0) | torch.eye(N, dtype=torch.bool)
+    seen = torch.zeros(N, N)
+    for key in range(200):
+        others = links.others(torch.tensor(key), 1)
+        drawn = torch.zeros(N, N)
+        row, column = (others >= 0).nonzero().unbind(dim=1)
+        drawn.index_put_((row, others[row, column]), torch.ones(len(row)), accumulate=True)
+        assert torch.equal(drawn, drawn.T)
+        seen += drawn
+    assert not bool((seen.bool() & adjacent).any())
+    assert bool((seen.bool() | adjacent).all())  # and none is left out for good
+    assert not torch.equal(links.others(torch.tensor(1), 1), links.others(torch.tensor(1), 2))
+    keys = torch.tensor([1, 2])
+    both = links.others(keys, 1)
+    assert torch.equal(both[1], links.others(keys[1], 1))
+    assert others.shape[1] == 2 * round(0.2 * (graph.num_edges + N) / N)
+
+
+def test_a_graph_that_has_every_edge_has_no_other_pairs() -> None:
+    index = (1 - torch.eye(5)).nonzero().T
+    links = Links(edges_of(Graph.from_edges(index, torch.ones(20), num_nodes=5), loops=True))
+    others = links.others(torch.tensor(3), 0)
+    assert bool((others == -1).all())
+    value = torch.ones(5, 2, 3)
+    torch.testing.assert_close(links.loss(value, others), 2 / 3 * F.softplus(torch.tensor(-3.0)))
+
+
+def test_members_trained_together_are_those_trained_one_by_one(graph: Graph, x: Tensor) -> None:
+    net = AttentionNet("SuperGAT", [COLUMNS, 4, 3], heads=2, dropout=0.5).double()
+    edges = edges_of(graph, loops=True)
+    call = (x.double(), edges, edges, Links(edges))
+    target, weight = torch.arange(N) % 3, torch.full((2, N), 1 / N)
+    schedule = Schedule(epochs=4, lr=0.1, patience=None)
+    both = train_members(net, call, Task(target, weight), [3, 4], schedule)
+    together = predict_members(net, both.parameters, call)
+    alone = train_members(net, call, Task(target, weight[:1]), [4], schedule)
+    torch.testing.assert_close(together[1], predict_members(net, alone.parameters, call)[0], rtol=1e-9, atol=1e-9)
+    without = train_members(net, call[:3], Task(target, weight), [3, 4], schedule)
+    assert (together - predict_members(net, without.parameters, call)).abs().max() > 0.01
+    assert float(both.history["train_loss"].min()) > float(without.history["train_loss"].max())
+
+
+def test_the_loss_is_given_in_training_alone_and_is_of_all_layers(graph: Graph, x: Tensor) -> None:
+    net = AttentionNet("SuperGAT", [COLUMNS, 4, 3], heads=2, dropout=0.5)
+    edges = edges_of(graph, loops=True)
+    links, key = Links(edges), torch.tensor(5)
+    logits, loss = net.train()(x, edges, edges, links, dropout_key=key)
+    first, second = net._convs()
+    hidden = net.dropout(first(x, edges).relu(), key, 1)
+    want = links.loss(first.values(x), links.others(key, 0)) + links.loss(second.values(hidden), links.others(key, 1))
+    torch.testing.assert_close(loss, LINK_WEIGHT * want)
+    torch.testing.assert_close(logits, net(x, edges, edges, dropout_key=key))
+    assert isinstance(net.eval()(x, edges, edges, links, dropout_key=key), Tensor)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("shape", [(2, 3, 5), (1, 6, 64), (3, 1, 16)], ids=str)
+def test_the_kernel_is_the_loss_and_its_gradient(graph: Graph, shape: tuple[int, int, int]) -> None:
+    members, heads, channels = shape
+    edges = edges_of(graph.to("cuda"), loops=True)
+    links = Links(edges)
+    others = links.others(torch.arange(members, device="cuda"), 0)
+    maps = torch.randn(N, members * heads * channels, generator=torch.Generator().manual_seed(0)).cuda() * 0.3
+    probe = torch.arange(1.0, members + 1, device="cuda")
+
+    def found(maps: Tensor) -> tuple[Tensor, Tensor]:
+        maps = maps.clone().requires_grad_()
+        losses = link_losses(edges.pattern, others.int(), Shape(*shape), maps)
+        return losses.detach(), torch.autograd.grad((losses * probe).sum(), maps)[0]
+
+    double = maps.double().requires_grad_()
+    parts = double.view(N, members, heads, channels)
+    want = torch.stack([links.loss(parts[:, s], others[s]) for s in range(members)])
+    to_maps = torch.autograd.grad((want * probe).sum(), double)[0]
+    losses, gradient = found(maps)
+    torch.testing.assert_close(losses.double(), want.detach(), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(gradient.double(), to_maps, rtol=1e-4, atol=1e-6)
+    again = found(maps)
+    assert torch.equal(losses, again[0])
+    assert torch.equal(gradient, again[1])
+
+
+@pytest.mark.cuda
+def test_members_at_once_on_cuda_are_the_forward_mapped_over_them(graph: Graph, x: Tensor) -> None:
+    net = AttentionNet("SuperGAT", [COLUMNS, 16, 8, C], heads=3, dropout=0.5)
+    start = initial_parameters(net, [3, 4], torch.device("cpu"))
+    results = []
+    for device, dtype in (("cpu", torch.float64), ("cuda", torch.float32)):
+        edges = edges_of(graph.to(device), loops=True)
+        stacked = {name: value.to(device, dtype).requires_grad_() for name, value in start.items()}
+        call = ((x.to(device, dtype), edges, edges, Links(edges)), {})
+        keys = torch.tensor([12345, 999], device=device)
+        logits, own = forward_members(net.to(device), stacked, {}, call, training=True, keys=keys)
+        assert own is not None
+        total = own.sum() + logits.square().mean()
+        results.append([own.detach(), logits.detach(), *torch.autograd.grad(total, list(stacked.values()))])
+    for want, got in zip(*results, strict=True):
+        assert (got.cpu().double() - want).norm() <= 1e-4 * want.norm() + 1e-7
