@@ -110,7 +110,7 @@ def _matmul(stencil: Stencil, values: Tensor, features: Tensor) -> Tensor:
     if values.numel() == 0 or features.shape[1] == 0:
         return features.new_zeros(shape[0], features.shape[1])
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta|invariant checks)")
         matrix = torch.sparse_csr_tensor(
             stencil.indptr.to(stencil.indices.dtype), stencil.indices, values, shape, check_invariants=False
         )

@@ -120,7 +120,7 @@ def train(running: Running, study: str, cells: Sequence[Cell]) -> bool:
     if not running.resume and any(running.out.glob(f"{study}*.jsonl*")):
         raise ValueError(f"{running.out} already holds results of {study}. Resume them, or pass another folder.")
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta|invariant checks)")
         return run(
             part_of(cells, index, count),
             running.out,
