@@ -18,8 +18,10 @@ from sobgnn.estimator.families.nodes import Trees, joined, of_boosting, of_fores
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
 
-# Trees of each kind that are grown from all labels, and without each fold.
-WHOLE, PER_FOLD = 64, 24
+# Trees of each kind that are grown from all labels, and without each fold where that many would take too long: labels
+# times columns from which they would. Fewer trees are noisier, so that out of fold smoothing seems to help forests more
+# than it does with all trees.
+WHOLE, PER_FOLD, _FEWER_FROM = 64, 24, 12_000
 # The share of its trees that a forest grows anew after a few labels more.
 _ANEW = 0.25
 # Rows times trees that are worth their time; where points are very many, fewer trees are grown.
@@ -47,11 +49,12 @@ class Forests:
         """Grow trees without each fold, and from all labels."""
         X, generator = problem.columns, problem.generator(self.name)
         signals = labels.folds + 1
-        fewer = min(1.0, _MOST_WORK / (problem.count * 2 * (WHOLE + PER_FOLD * labels.folds)))
+        per_fold = PER_FOLD if len(labels.index) * X.shape[1] > _FEWER_FROM else WHOLE
+        fewer = min(1.0, _MOST_WORK / (problem.count * 2 * (WHOLE + per_fold * labels.folds)))
         out = np.zeros((signals, problem.count, labels.classes), np.float32)
         kept = []
         for signal, share in enumerate(labels.shares()):
-            size = max(4, round(fewer * (WHOLE if signal == labels.folds else PER_FOLD)))
+            size = max(4, round(fewer * (WHOLE if signal == labels.folds else per_fold)))
             used = share > 0
             for kind in ("random", "extra"):
                 forest = _grown(kind, size, X[labels.index[used]], labels.codes[used], share[used], generator)
