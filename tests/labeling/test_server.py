@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sobgnn.labeling import server
 from sobgnn.labeling.launch import open_page
 from sobgnn.labeling.session import Session
 from tests.labeling.conftest import FAKE, Client
@@ -200,3 +201,19 @@ def test_what_cannot_be_read_is_one_line(tmp_path):
     with pytest.raises(ValueError, match="no file"):
         open_page(str(Path(tmp_path) / "missing.csv"), folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_rows_drawn_at_random_are_shown_where_the_first_suggestions_take_long(tickets, tmp_path, monkeypatch):
+    silent = [sys.executable, "-c", "import time; time.sleep(600)"]
+    page = open_page(str(tickets), "team", folder=tmp_path / "run", command=silent).start()
+    try:
+        client = Client(page.url)
+        assert client.json("api/next")["upcoming"] == []
+        monkeypatch.setattr(server, "MOST_WAIT", 0.0)
+        found = client.json("api/next")
+        assert found["state"]["model"]["starting"]
+        assert [point["why"] for point in found["upcoming"]] == ["random"] * server.UPCOMING
+        add_classes(client, "a")
+        assert client.post("label", {"rows": [found["upcoming"][0]["row"]], "class": 0})[0] == 200
+    finally:
+        page.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from importlib import resources
 from typing import Any
@@ -32,6 +33,9 @@ STATIC = {
     "curve.js": ("curve.js", "text/javascript; charset=utf-8"),
 }
 UPCOMING = 4
+# Seconds that a person waits for the first suggestions; after them rows drawn at random are shown. Where points are very
+# many, their graph takes minutes.
+MOST_WAIT = 8.0
 
 
 class Labeling:
@@ -48,6 +52,7 @@ class Labeling:
         self.session = session
         self.learner = learner
         self.picker = Picker(source.rows)
+        self._opened = time.monotonic()
         self._written = -1
         self._writing = threading.Lock()
         learner.on_answer = self.write_labels
@@ -81,8 +86,8 @@ class Labeling:
         }
 
     def upcoming(self, without: set[int] = frozenset()) -> list[dict[str, Any]]:  # type: ignore[assignment]
-        """The next points to label, best first; none while the first suggestions are being made."""
-        if self.learner.status()["starting"]:
+        """The next points to label, best first; none while the first suggestions are awaited, which is not for long."""
+        if self.learner.status()["starting"] and time.monotonic() < self._opened + MOST_WAIT:
             return []
         _, _, labels, skipped = self.session.snapshot()
         chosen = self.picker.next(self.learner.guesses, labels, skipped, UPCOMING, without)

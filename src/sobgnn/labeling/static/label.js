@@ -203,7 +203,7 @@ function showPoint() {
   $("guess").textContent = text;
   document.documentElement.dataset.row = current.row;
   if (state) showClasses(matchMedia("(prefers-color-scheme: dark)").matches);
-  map.draw();
+  map.draw(false);
 }
 
 function showProgress() {
@@ -232,7 +232,7 @@ async function refreshMap() {
     if (now !== seen.marks) {
       seen.marks = now;
       map.setMarks(await (await get("api/marks")).arrayBuffer());
-    } else map.draw();
+    } else map.draw(false);
   } catch {
     seen.marks = "";
   }

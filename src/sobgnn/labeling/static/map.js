@@ -15,6 +15,8 @@ class PointMap {
     this.lasso = [];
     this.view = { x: 0, y: 0, scale: 1 };
     this.pending = false;
+    this.points = document.createElement("canvas"); // all points as they were last drawn: a lasso moves above them
+    this.stale = true;
     canvas.addEventListener("pointerdown", (event) => this.down(event));
     canvas.addEventListener("pointermove", (event) => this.move(event));
     canvas.addEventListener("pointerup", (event) => this.up(event));
@@ -92,7 +94,7 @@ class PointMap {
       const last = this.lasso[this.lasso.length - 1];
       if (Math.hypot(here[0] - last[0], here[1] - last[1]) > 3) this.lasso.push(here);
     }
-    this.draw();
+    this.draw(this.panning);
   }
   up(event) {
     if (!this.start) return;
@@ -132,7 +134,8 @@ class PointMap {
     }
     return rows;
   }
-  draw() {
+  draw(points = true) {
+    this.stale = this.stale || points;
     if (this.pending) return;
     this.pending = true;
     requestAnimationFrame(() => { this.pending = false; this.paint(); });
@@ -141,13 +144,34 @@ class PointMap {
     const brush = this.canvas.getContext("2d");
     const style = getComputedStyle(this.canvas);
     const ink = style.getPropertyValue("--ink").trim(), soft = style.getPropertyValue("--soft").trim();
-    brush.globalAlpha = 1;
     brush.clearRect(0, 0, this.canvas.width, this.canvas.height);
     if (!this.place) return;
     const count = this.place.length / 2;
     const size = (count > 20000 ? 2 : count > 3000 ? 3 : 5) * (devicePixelRatio || 1);
+    if (this.stale) this.paintPoints(size, ink, soft);
+    this.stale = false;
+    if (this.points.width && this.points.height) brush.drawImage(this.points, 0, 0);
+    brush.strokeStyle = ink;
+    brush.lineWidth = 2;
+    if (this.current >= 0 && this.current < count) {
+      const [x, y] = this.screen(this.current);
+      brush.beginPath();
+      brush.arc(x, y, 3 + size, 0, 2 * Math.PI);
+      brush.stroke();
+    }
+    if (this.lasso.length > 1) {
+      brush.beginPath();
+      this.lasso.forEach(([x, y], i) => (i ? brush.lineTo(x, y) : brush.moveTo(x, y)));
+      brush.closePath();
+      brush.stroke();
+    }
+  }
+  paintPoints(size, ink, soft) {
+    this.points.width = this.canvas.width; // which also clears it
+    this.points.height = this.canvas.height;
+    const brush = this.points.getContext("2d");
     const groups = new Map();
-    for (let row = 0; row < count; row++) {
+    for (let row = 0; row < this.place.length / 2; row++) {
       const labeled = this.given && this.given[row] >= 0;
       const code = labeled ? this.given[row] : this.guess ? this.guess[row] : -1;
       const strength = labeled ? 4 : code < 0 ? 1 : this.sure[row] > 200 ? 2 : 1;
@@ -171,18 +195,6 @@ class PointMap {
     for (const row of this.selected) {
       const [x, y] = this.screen(row);
       brush.strokeRect(x - size / 2 - 1, y - size / 2 - 1, size + 2, size + 2);
-    }
-    if (this.current >= 0 && this.current < count) {
-      const [x, y] = this.screen(this.current);
-      brush.beginPath();
-      brush.arc(x, y, 3 + size, 0, 2 * Math.PI);
-      brush.stroke();
-    }
-    if (this.lasso.length > 1) {
-      brush.beginPath();
-      this.lasso.forEach(([x, y], i) => (i ? brush.lineTo(x, y) : brush.moveTo(x, y)));
-      brush.closePath();
-      brush.stroke();
     }
   }
 }
