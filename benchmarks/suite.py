@@ -236,10 +236,11 @@ def report(lines: Path) -> str:
             "|---|---|---|---|---|---|---|---|",
         ]
         for j, m in enumerate(methods):
-            mean = {
-                key: np.nanmean([table[s, m][key] for s in sets if (s, m) in table])
-                for key in ("balanced", "log_loss", "ece", "seconds")
-            }
+            own = [table[s, m] for s in sets if (s, m) in table]
+            mean = {}
+            for key in ("balanced", "log_loss", "ece", "seconds"):
+                known = [each[key] for each in own if not np.isnan(each[key])]
+                mean[key] = np.mean(known) if known else np.nan
             first = (accuracy[:, j] >= np.nanmax(accuracy, axis=1)).sum()
             text.append(
                 f"| {m} | {np.nanmean(accuracy[:, j]):.2f} | {ranks[:, j].mean():.2f} | {first} | "
