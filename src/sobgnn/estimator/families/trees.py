@@ -21,7 +21,7 @@ from sobgnn.estimator.problem import NewPoints, Problem
 # Trees of each kind that are grown from all labels, and without each fold where that many would take too long: labels
 # times columns from which they would. Fewer trees are noisier, so that out of fold smoothing seems to help forests more
 # than it does with all trees.
-WHOLE, PER_FOLD, _FEWER_FROM = 64, 24, 12_000
+WHOLE, PER_FOLD, _FEWER_FROM = 64, 24, 8_000
 # The share of its trees that a forest grows anew after a few labels more.
 _ANEW = 0.25
 # Rows times trees that are worth their time; where points are very many, fewer trees are grown.
