@@ -57,6 +57,18 @@ def test_the_command_writes_a_run_with_its_search_and_goes_on_with_more_trials(t
 
 
 @pytest.mark.usefixtures("quick")
+def test_the_run_of_another_search_is_never_written_over(tmp_path: Path) -> None:
+    file, run = table_file(tmp_path), tmp_path / "run"
+    tune(str(file), trials=1, out=run, drop=[])
+    before = (run / "metrics.json").read_bytes()
+    other = tmp_path / "others.csv"
+    other.write_text(file.read_text().replace(".", ".9"))
+    with pytest.raises(ValueError, match="already there"):
+        tune(str(other), trials=1, out=run, drop=[])
+    assert (run / "metrics.json").read_bytes() == before
+
+
+@pytest.mark.usefixtures("quick")
 def test_the_same_command_goes_on_in_the_folder_of_a_search_that_wrote_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -47,10 +47,10 @@ class KnownPredictor:
         return np.column_stack([1 - X[:, 0], X[:, 0]])
 
 
-def predicted(checks, X):
+def predicted(checks, X, beyond=None):
     file, notes = io.BytesIO(), []
     classifier = SimpleNamespace(classes_=np.array(["a", "b"], dtype=object), predictor_=KnownPredictor())
-    list(run_predict.predict_batches(classifier, iter([Batch(0, X, None)]), file, notes, checks))
+    list(run_predict.predict_batches(classifier, iter([Batch(0, X, None, beyond=beyond)]), file, notes, checks))
     return pl.read_csv(file.getvalue()), notes
 
 
@@ -63,6 +63,14 @@ def test_new_points_are_accepted_by_the_runs_threshold_and_never_where_they_are_
     assert found["far"].to_list() == ["", "", "", "far"]
     assert "2 of 4 rows (50.0%)" in notes[0]
     assert "1 of 4 rows" in notes[1]
+
+
+def test_a_number_far_beyond_the_fitted_ones_is_far_whatever_the_distance():
+    X = np.array([[0.99, 0.1], [0.99, 0.1]], np.float32)
+    checks = Checks(Acceptance(0.95, 0.9, 100, 60, 1, 59), far=2.0)
+    found, _ = predicted(checks, X, np.array([False, True]))
+    assert found["far"].to_list() == ["", "far"]
+    assert found["decision"].to_list() == ["accept", "review"]
 
 
 def test_without_accept_there_is_no_decision():

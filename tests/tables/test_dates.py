@@ -77,3 +77,15 @@ def test_cycles_are_of_those_parts_that_vary():
 def test_whole_numbers_are_dates_only_where_all_of_them_are():
     assert looks_like_dates(pl.Series(["20240131", "20231224", "19991231"]))
     assert not looks_like_dates(pl.Series(["20240131", "20241399", "12345678"]))
+
+
+def test_a_cell_is_read_alike_whatever_stands_beside_it():
+    clock, _ = DateColumn.fit(pl.Series("t", ["07:30", "12:00", "18:45"]))
+    days, _ = DateColumn.fit(pl.Series("d", ["2024-01-15 07:30", "2024-02-15", "2024-05-01 09:00"]))
+    cells = pl.Series("t", ["07:30", "2024-05-01 09:00"])
+    assert clock.reads(cells).tolist() == [True, False]
+    assert days.reads(cells).tolist() == [False, True]
+    for column in (clock, days):
+        for row in range(2):
+            np.testing.assert_array_equal(column.encode(cells[row : row + 1]), column.encode(cells)[row : row + 1])
+    assert not days.reads(pl.Series("d", ["07:30"]).str.to_time("%H:%M")).any()

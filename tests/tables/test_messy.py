@@ -71,7 +71,14 @@ FILES = {
     "a column without a name": (rows(NUMBERS, header=""), {"column_1": NUMBERS}, None),
     "row names as R writes them": (
         "x,label\n" + "".join(f"r{i},{v},{y}\n" for i, (v, y) in enumerate(zip(NUMBERS, LABELS, strict=True))),
-        {"x": NUMBERS}, None,
+        {"x": NUMBERS}, "called 'row name'",
+    ),
+    "a separator at the end of rows": (
+        "label,x\n" + "".join(f"{y},{v},\n" for v, y in zip(NUMBERS, LABELS, strict=True)), {"x": NUMBERS}, None,
+    ),
+    "a comment with a comma": (
+        "# made by foo, bar\nz,x,label\n" + "".join(f"7,{v},{y}\n" for v, y in zip(NUMBERS, LABELS, strict=True)),
+        {"x": NUMBERS}, "above the header",
     ),
     "names twice": ("x,x,label\n" + "".join(f"{v},{v * 2},{y}\n" for v, y in zip(NUMBERS, LABELS, strict=True)),
                     {"x": NUMBERS, "x_2": NUMBERS}, "numbered: x_2"),

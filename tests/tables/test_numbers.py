@@ -26,6 +26,10 @@ from sobgnn.tables.numbers import NumberColumn, NumberFormat, find_format, find_
         (["(5)", "7-", "−9"], None, [-5, -7, -9]),
         ([".5", "5."], None, [0.5, 5]),
         (["1e-3", "2E5"], None, [1e-3, 2e5]),
+        (["-$5.00", "$7", "($9.50)", "+$1"], None, [-5, 7, -9.5, 1]),
+        (["1.2k", "350", "2M"], None, [1200, 350, 2e6]),
+        (["300 K", "310 K"], None, [300, 310]),  # all of them alike: a unit
+        (["$5 per kg", "$7 per kg"], None, [5, 7]),
     ],
 )
 def test_numbers_are_read_as_people_write_them(cells, hint, numbers):
@@ -55,3 +59,32 @@ def test_features_are_standardized_and_blanks_the_median():
     expected = (np.array([1, 3, 3, 8]) - known.mean()) / known.std()
     np.testing.assert_allclose(column.encode(series), np.stack([expected, [0, 1, 0, 0]], axis=1), rtol=1e-6)
     assert blank == 1
+
+
+@pytest.mark.parametrize(
+    ("fitted", "others"),
+    [(["5 kg", "7 kg"], ["5 g", "5 lb", "5 ‰"]), (["€5", "€7"], ["$5", "5 kg"]), (["1,5", "2,5"], ["1,5 kg"])],
+)
+def test_a_number_in_another_unit_is_none(fitted, others):
+    style, _ = find_format(pl.Series(fitted))
+    assert parse_numbers(pl.Series(others), style).is_null().all()
+    assert not parse_numbers(pl.Series([*fitted, "5"]), style).null_count()  # a bare number has the column's unit
+
+
+def test_a_few_huge_cells_do_not_hide_all_others():
+    values = np.arange(100.0)
+    for huge in (1e9, 1e30):
+        series = pl.Series("x", [*values, huge])
+        column, said, _ = NumberColumn.fit(series, NumberFormat())
+        X = column.encode(series)[:, 0]
+        assert len(np.unique(X)) == 101
+        assert X.std() < 3
+        assert f"1 cell far beyond all others ({huge:g})" in said[0]
+    heavy = pl.Series("x", np.exp(2 * np.random.default_rng(0).normal(size=300)))
+    assert NumberColumn.fit(heavy, NumberFormat())[0].scale == pytest.approx(heavy.std(ddof=0))
+
+
+def test_beyond_is_farther_from_the_fitted_values_than_these_are_from_one_another():
+    column, _, _ = NumberColumn.fit(pl.Series("x", [0.0, 4, 10, -999, -999]), NumberFormat())
+    cells = pl.Series("x", [-10.0, -10.1, 20.0, 20.1, None, -999, float("inf")])
+    assert column.beyond(cells).tolist() == [False, True, False, True, False, False, True]

@@ -88,7 +88,7 @@ def tune(
     X, y, base = table.X, table.labels(given), SobolevClassifier(device=device)
     study = None if storage else study_name(X, y, graph=table.graph, base=base, seed=seed)
     folder = None if worker else out or _folder(name, study)
-    with _journal(folder, storage) as place, console.training() as progress:
+    with _journal(folder, storage, study) as place, console.training() as progress:
         if storage is None:
             console.out.print(f"  Search kept in {place}; the same command resumes it.", style="dim")
         started = time.perf_counter()
@@ -136,12 +136,17 @@ def _folder(name: str, study: str | None, under: Path = Path("runs")) -> Path:
 
 
 @contextlib.contextmanager
-def _journal(folder: Path | None, storage: str | None) -> Iterator[str | Path | None]:
+def _journal(folder: Path | None, storage: str | None, study: str | None) -> Iterator[str | Path | None]:
     """Where trials are kept; a folder made for it that holds none when the block fails is removed."""
     from sobgnn.runs.folder import check_free
 
-    if folder is not None and not (folder / JOURNAL).exists():
-        check_free(folder)
+    if folder is not None:
+        # A folder's search may be resumed; the run of another one is never written over.
+        journal = folder / JOURNAL
+        kept = journal.read_text(encoding="utf-8", errors="replace") if journal.is_file() else ""
+        other = (folder / "table.json").exists() and (study is None or study not in kept)
+        if other or not journal.exists():
+            check_free(folder)
     if folder is None or storage is not None:
         yield storage
         return

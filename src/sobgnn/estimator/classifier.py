@@ -96,11 +96,12 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         label_distributions_: [N, C], probabilities; 1 for given labels.
         labelled_: Rows of X that have a label, [L].
         out_of_fold_probabilities_: [L, C], out-of-fold probabilities of the labeled rows; NaN for rows never held out.
-        out_of_fold_accuracy_: Of these; NaN where nothing was held out. A warm refit holds nothing out and keeps it.
+        out_of_fold_accuracy_: Of these, classes counting as much as ``class_prior_`` says; NaN where nothing was held
+            out. A warm refit holds nothing out and keeps it.
         out_of_fold_log_loss_: Likewise.
         class_prior_: [C], how common each class was taken to be among all points.
         family_shares_: Each family's share in the result, by name.
-        family_accuracy_: Each family's own out-of-fold accuracy, by name.
+        family_accuracy_: Each family's own out-of-fold accuracy, by name, every label counting alike.
         filter_importance_: By how much the Sobolev networks' out-of-fold log loss grows without each order.
         graph_: The :class:`~sobgnn.Graph`.
         component_labelled_: bool [N], whether a point's component of the graph holds a label.

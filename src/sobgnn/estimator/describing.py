@@ -42,8 +42,9 @@ def described(estimator: Any) -> str:
         current = judged == int((estimator.folds_ >= 0).sum())
         where = f"on {judged:,} labels" if current else "when labels were last held out"
         largest = np.bincount(estimator.labelled_codes_).max() / len(estimator.labelled_codes_)
+        weighted = "" if np.allclose(predictor.ratio, 1) else ", each class counting as often as is assumed below"
         lines.append(
-            f"Out-of-fold accuracy {estimator.out_of_fold_accuracy_:.1%} {where}; the largest class has "
+            f"Out-of-fold accuracy {estimator.out_of_fold_accuracy_:.1%} {where}{weighted}; the largest class has "
             f"{largest:.1%} of the labels."
         )
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -237,7 +238,11 @@ def neighbor_graph(
 
 def view_of(graph: Graph, alpha: int, epsilon: float, ranks: Ranks, strongest: int | None = None) -> View:
     """A graph as families use it; labels diffuse over each point's ``strongest`` edges, or over all of them."""
-    return View(graph, SobolevOperators(graph.to(ranks.device), alpha, epsilon), strongest, ranks)
+    with warnings.catch_warnings():
+        # Points on few places, as whole numbers in one column are, have edges of one weight: nobody can change that.
+        warnings.filterwarnings("ignore", message="All edge weights are 1")
+        operators = SobolevOperators(graph.to(ranks.device), alpha, epsilon)
+    return View(graph, operators, strongest, ranks)
 
 
 def as_tensor(array: npt.NDArray[np.float32], device: torch.device) -> Tensor:

@@ -33,8 +33,8 @@ STATIC = {
     "curve.js": ("curve.js", "text/javascript; charset=utf-8"),
 }
 UPCOMING = 4
-# Seconds that a person waits for the first suggestions; after them rows drawn at random are shown. Where points are very
-# many, their graph takes minutes.
+# Seconds that a person waits for the first suggestions; after them rows drawn at random are shown. Where points are
+# very many, their graph takes minutes.
 MOST_WAIT = 8.0
 
 

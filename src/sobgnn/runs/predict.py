@@ -38,6 +38,8 @@ def predict_batches(
             continue
         nearest = np.zeros(count, np.float32)
         probability = classifier.predictor_(batch.X, nearest=nearest)
+        if batch.beyond is not None:  # scales may hide it from the distance: rows of unit length, ranks
+            nearest[batch.beyond] = np.inf
         extra = checks.columns(probability.max(axis=1), nearest)
         label = classifier.classes_[probability.argmax(axis=1)]
         formulas += write_predictions(
@@ -110,4 +112,6 @@ def _as_one(parts: list[Batch]) -> Batch:
     stack: Any = sp.vstack if sp.issparse(parts[0].X) else np.concatenate
     ids = [part.ids for part in parts if part.ids is not None]
     unread = sum((part.unread for part in parts), Counter())
-    return Batch(parts[0].first_row, stack([part.X for part in parts]), np.concatenate(ids) if ids else None, unread)
+    beyond = [part.beyond for part in parts if part.beyond is not None]
+    joined_ids, joined_beyond = (np.concatenate(each) if each else None for each in (ids, beyond))
+    return Batch(parts[0].first_row, stack([part.X for part in parts]), joined_ids, unread, joined_beyond)

@@ -20,19 +20,25 @@ def label_values(y: Any) -> npt.NDArray[Any]:
     return values
 
 
+# What numpy and pandas make of a missing label among texts.
+_BLANK = ("", "nan")
+
+
 def unknown_labels(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which labels are unknown, [N]: -1 (a number, not a text), None, NaN and pandas' NA."""
+    """Which labels are unknown, [N]: -1 (a number, not a text), None, NaN, pandas' NA, and the texts "" and "nan"."""
     if values.dtype.kind == "f":
         return np.asarray(np.isnan(values) | (values == -1))
     if values.dtype.kind in "iu":
         return np.asarray(values == -1)
+    if values.dtype.kind in "US":
+        return np.asarray(np.isin(values, np.array(_BLANK, dtype=values.dtype.kind)))
     if values.dtype.kind != "O":
         return np.zeros(values.shape, bool)
     return np.array([_is_unknown(value) for value in values.ravel()], dtype=bool).reshape(values.shape)
 
 
 def _is_unknown(value: Any) -> bool:
-    if value is None or type(value).__name__ == "NAType":
+    if value is None or type(value).__name__ == "NAType" or (isinstance(value, str) and value in _BLANK):
         return True
     if isinstance(value, (float, np.floating)) and np.isnan(value):
         return True

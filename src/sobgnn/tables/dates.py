@@ -45,11 +45,11 @@ class Moments:
     ambiguous: bool = False
 
 
-def parse_dates(text: pl.Series, day_first: bool | None = None) -> tuple[Moments, bool]:
+def parse_dates(text: pl.Series, day_first: bool | None = None, has_date: bool | None = None) -> tuple[Moments, bool]:
     """Moments of a text column, and whether 1/2/2024 is read with the day first.
 
     ``None`` decides by looking: a part above 12 is a day; where no cell has one, a slash means the month comes first,
-    a dot or hyphen the day.
+    a dot or hyphen the day. Cells are dates where one is, and else times of a day; those of the other kind are none.
     """
     import polars as pl
 
@@ -81,10 +81,9 @@ def parse_dates(text: pl.Series, day_first: bool | None = None) -> tuple[Moments
     days = np.where(np.isnan(days), paired, days)
     only_time = (day == "").fill_null(False).to_numpy() & ~np.isnan(clock)
     has_time = bool((~np.isnan(clock)).any())
-    has_date = not bool(only_time.any()) or bool((~np.isnan(days)).any())
-    seconds = days * _DAY + np.nan_to_num(clock)
-    if not has_date:
-        seconds = clock
+    if has_date is None:
+        has_date = not bool(only_time.any()) or bool((~np.isnan(days)).any())
+    seconds = days * _DAY + np.nan_to_num(clock) if has_date else np.where(only_time, clock, np.nan)
     table = pl.DataFrame({"text": unique, "seconds": seconds})
     whole = pl.DataFrame({"text": text}).join(table, on="text", how="left", nulls_equal=True, maintain_order="left")
     values = whole["seconds"].fill_null(float("nan")).to_numpy().astype(np.float64)
@@ -117,6 +116,7 @@ class DateColumn:
         cycles: Of ``month``, ``weekday`` and ``hour`` those that vary.
         number: Whether days themselves vary.
         flag: Whether a feature says which cells were blank.
+        dated: Whether cells are dates, with or without a time; else times of a day.
     """
 
     kind: ClassVar[str] = "date"
@@ -127,6 +127,7 @@ class DateColumn:
     cycles: tuple[str, ...]
     number: bool
     flag: bool
+    dated: bool = True
 
     @classmethod
     def fit(cls, series: pl.Series) -> tuple[DateColumn | None, list[str]]:
@@ -148,15 +149,20 @@ class DateColumn:
             and np.unique(_phase(known, name).astype(np.int64)).size > 2
         )
         center, scale = standardized(known / _DAY)
-        return cls(series.name, day_first, center, scale, cycles, bool(known.min() < known.max()), flag), said
+        varies = bool(known.min() < known.max())
+        return cls(series.name, day_first, center, scale, cycles, varies, flag, moments.has_date), said
 
     def reads(self, series: pl.Series) -> npt.NDArray[np.bool_]:
         """Which cells hold a date, [rows]."""
-        return np.asarray(~np.isnan(_moments(series, self.day_first)[0].seconds))
+        return np.asarray(~np.isnan(self._seconds(series)))
+
+    def _seconds(self, series: pl.Series) -> npt.NDArray[np.float64]:
+        moments, _ = _moments(series, self.day_first, self.dated)
+        return moments.seconds if moments.has_date == self.dated else np.full(series.len(), np.nan)
 
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
         """Features float32 [rows, width]; those of a blank cell are 0."""
-        seconds = _moments(series, self.day_first)[0].seconds
+        seconds = self._seconds(series)
         hole = np.isnan(seconds)
         parts = [(seconds / _DAY - self.center) / self.scale] if self.number else []
         for name in self.cycles:
@@ -183,17 +189,17 @@ class DateColumn:
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> DateColumn:
         """The column that :meth:`to_json` wrote."""
-        flags = {key: bool(content[key]) for key in ("day_first", "number", "flag")}
+        flags = {key: bool(content[key]) for key in ("day_first", "number", "flag", "dated")}
         cycles = tuple(name for name in _CYCLES if name in content["cycles"])
         return cls(str(content["name"]), center=float(content["center"]), scale=float(content["scale"]), cycles=cycles,
                    **flags)  # fmt: skip
 
 
-def _moments(series: pl.Series, day_first: bool | None) -> tuple[Moments, bool]:
+def _moments(series: pl.Series, day_first: bool | None, has_date: bool | None = None) -> tuple[Moments, bool]:
     import polars as pl
 
     if is_text(series) or series.dtype.is_integer():
-        return parse_dates(text_values(series), day_first)
+        return parse_dates(text_values(series), day_first, has_date)
     if series.dtype == pl.Time:
         seconds = series.cast(pl.Int64).cast(pl.Float64) / 1e9
         return Moments(seconds.fill_null(float("nan")).to_numpy().astype(np.float64), True, False), True

@@ -27,7 +27,7 @@ from sobgnn.tables.pictures import PictureColumn
 if TYPE_CHECKING:
     import polars as pl
 
-FORMAT = 1
+FORMAT = 2
 _ROWS_AT_ONCE = 32_768
 # From this many features the result is sparse, where most of them are one-hot.
 _WIDE = 1000
@@ -182,8 +182,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         import polars as pl
 
         try:
-            if content["format"] > FORMAT:
-                raise ValueError(f"format {content['format']}, which a newer version wrote")
+            if content["format"] != FORMAT:
+                which = "a newer" if content["format"] > FORMAT else "an older"
+                raise ValueError(f"format {content['format']}, which {which} version wrote")
             names = [str(name) for name in content["columns"]]
             made = cls(sparse=bool(content["sparse"]))
             made.feature_names_in_, made.n_features_in_ = np.array(names, dtype=object), len(names)

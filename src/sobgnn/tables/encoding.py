@@ -24,7 +24,7 @@ from sobgnn.tables.pictures import PictureColumn
 if TYPE_CHECKING:
     import polars as pl
 
-FORMAT = 2
+FORMAT = 3
 _FILE, _ARRAYS = "table.json", "table.npz"
 
 
@@ -96,6 +96,14 @@ class Encoding:
             if is_text(series) or isinstance(column, CategoryColumn):
                 count[block.name] = int((~column.reads(series) & text_values(series).is_not_null().to_numpy()).sum())
         return +count
+
+    def beyond(self, frame: pl.DataFrame) -> npt.NDArray[np.bool_]:
+        """Rows with a number that is farther from the fitted ones than these are from one another."""
+        out = np.zeros(frame.height, dtype=bool)
+        for block in [] if self.encoder is None else self.encoder.blocks_:
+            if isinstance(block.column, NumberColumn) and block.name in frame.columns:
+                out |= block.column.beyond(frame[block.name])
+        return out
 
     def _in_order(self, frame: pl.DataFrame, first_row: int) -> npt.NDArray[np.float32]:
         """The table's columns in order, for a model fitted on an array."""
@@ -176,14 +184,15 @@ def check_numbers(series: pl.Series, style: NumberFormat) -> None:
     wrong = (text.is_not_null() & as_numbers(series, style).is_null()).arg_true()
     if wrong.len() and 2 * wrong.len() >= text.len() - text.null_count():
         row = int(wrong[0])
-        other = NumberFormat("," if style.decimal == "." else ".", style.unit, plain=False)
+        other = dataclasses.replace(style, decimal="," if style.decimal == "." else ".", plain=False)
         if as_numbers(series, other).null_count() == text.null_count():
             sign = {".": "point", ",": "comma"}
             raise ValueError(
                 f"Column {series.name!r} had a decimal {sign[style.decimal]} where the model was fitted, and has a "
                 f"decimal {sign[other.decimal]} here, as in {shortened(text[row])}. Write it as it was."
             )
+        unit = style.unit or style.currency
         raise ValueError(
-            f"Column {series.name!r} must hold numbers, but row {row} holds {shortened(text[row])}. "
-            "Correct it, or leave the cell empty."
+            f"Column {series.name!r} must hold numbers{f' in {unit!r}' if unit else ''}, but row {row} holds "
+            f"{shortened(text[row])}. Correct it, or leave the cell empty."
         )

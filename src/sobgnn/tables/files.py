@@ -145,7 +145,7 @@ def batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
             X = encoding.features(frame, row)
             named = clean_names(frame)
             ids = _ids(named[encoding.id]) if encoding.id in named.columns else None
-            yield Batch(row, X, ids, encoding.unread(named))
+            yield Batch(row, X, ids, encoding.unread(named), encoding.beyond(named))
             row += frame.height
 
 

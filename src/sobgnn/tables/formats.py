@@ -138,6 +138,8 @@ def find_layout(path: Path, label: str | None = None) -> Layout:
     width = Counter(len(records[i]) for i in filled[1:]).most_common(1)[0][0] if len(filled) > 1 else 0
     head = filled[0]
     for i in filled[:10]:  # titles and comments above the header have fewer cells
+        if records[i][0].lstrip().startswith("#") and len(records[i]) != width:
+            continue
         if len(records[i]) >= max(width, 1) or sum(1 for cell in records[i] if cell.strip()) > 1:
             head = i
             break
@@ -150,7 +152,11 @@ def find_layout(path: Path, label: str | None = None) -> Layout:
         notes.append(f"Cells are separated by {_SPOKEN.get(separator, repr(separator))}.")
     names: Sequence[str | None] = first if header else [None] * max(width, len(first))
     if header and len(first) >= 2 and width == len(first) + 1 and first[-1]:
-        names = ["row name", *first]  # as R writes it
+        if all(not row[-1].strip() for row in rows if len(row) == width):
+            names = [*first, None]  # rows end in a separator, the header does not
+        else:
+            names = ["row name", *first]  # as R writes it
+            notes.append("Rows have a cell more than the header: the first one is called 'row name'.")
     if not header:
         notes.append(f"The first line holds data, so columns are called column_1 to column_{len(names)}.")
     columns = distinct_names(names)

@@ -167,8 +167,10 @@ def _number(series: pl.Series, style: NumberFormat) -> Choice:
     column, said, blank = NumberColumn.fit(series, style)
     if column is not None and style.decimal == "," and not style.plain and text_values(series).str.contains(",").any():
         said = ["decimal commas", *said]
-    if column is not None and style.unit:
-        said = [f"unit {style.unit!r} taken off", *said]
+    if column is not None and (style.unit or style.currency):
+        said = [f"unit {style.unit or style.currency!r} taken off", *said]
+    if column is not None and style.multiples:
+        said = ["k, M and the like multiply numbers", *said]
     return Choice(column, "number" if column else "constant", said, blank)
 
 

@@ -17,7 +17,8 @@ _MANY = 20
 # Names that may stand for no label, but may be classes too.
 _UNSAID = ("none", "-", "unlabeled", "unlabelled", "unknown")
 # Whole numbers as programs write them. 007 and 01 are names: their zeros would be lost.
-_WHOLE = r"^[+-]?(?:0|[1-9]\d{0,15})(?:\.0*)?$"
+_WHOLE = r"^[+-]?(?:0|[1-9]\d{0,14})(?:\.0*)?$"
+_FRACTION = r"^[+-]?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?$"
 
 
 def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], list[str] | list[int], list[str]]:
@@ -52,6 +53,12 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
             "which look like ids. Name a column of classes with --label."
         )
     keys = text
+    if numbers and not whole and bool(values.str.contains(_FRACTION).all()):
+        # 1 and 1.0 are one class beside 1.5 too: the shorter spelling stands for it.
+        spelled = {float(value): value for value in sorted(distinct, key=len, reverse=True)}
+        if len(spelled) < len(distinct):
+            keys = text.replace({value: spelled[float(value)] for value in distinct})
+            distinct = sorted(spelled.values())
     if whole:
         keys = text.cast(pl.Float64).cast(pl.Int64)
         distinct = keys.drop_nulls().unique().sort().to_list()

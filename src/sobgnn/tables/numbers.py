@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -21,6 +21,14 @@ _CURRENCY = r"€|\$|£|¥|₹|EUR|USD|CHF|GBP|JPY|Fr\.|kr|R\$|US\$|ca\.|~|<|>|�
 _BODY = r"[\d.,](?:[\d.,'’_\s]*[\d.,])?(?:[eE][+-]?\d+)?"
 _SHAPE = rf"^((?i:{_CURRENCY})?)\s*(\(?[+\-−]?\s*{_BODY}\)?-?)\s*([^\d\s.,()'+\-−][^\d]*)?$"
 _GROUP = {".": r"[,'’_\s]", ",": r"[.'’_\s]"}
+# A sign or bracket before the currency, as in -$5 and ($5), which is brought behind it.
+_SIGNED = rf"^([+\-−(])\s*((?i:{_CURRENCY}))\s*"
+# What a number is multiplied with, where some numbers of a column have it and others not.
+_MULTIPLES = {"k": 1e3, "K": 1e3, "Tsd": 1e3, "M": 1e6, "Mio": 1e6, "B": 1e9, "bn": 1e9, "Mrd": 1e9}
+_COMPARED = "<>≤≥~<=>="
+# Standard deviations, as multiples of the distance between quartiles, from which a few cells hide all others; and the
+# largest feature of such a column.
+_HIDING, _NEAR = 1e4, 20.0
 # At least this share of the cells must be numbers; a few words among them count as blank.
 _NUMBERS_SHARE, _MOST_WORDS = 0.9, 5
 
@@ -31,13 +39,17 @@ class NumberFormat:
 
     Args:
         decimal: ``"."`` or ``","``.
-        unit: What stands before or after every number, such as ``"kg"``, ``"%"`` or ``"€"``; empty for none.
+        unit: What stands after numbers, such as ``"kg"`` or ``"%"``; empty for none. A cell with another is no number.
         plain: Whether every cell is a number as programs write it.
+        currency: What stands before numbers, such as ``"€"``; empty for none. A cell with another is no number.
+        multiples: Whether k, M and others like them multiply numbers.
     """
 
     decimal: str = "."
     unit: str = ""
     plain: bool = True
+    currency: str = ""
+    multiples: bool = False
 
 
 def parse_numbers(text: pl.Series, style: NumberFormat) -> pl.Series:
@@ -48,8 +60,8 @@ def parse_numbers(text: pl.Series, style: NumberFormat) -> pl.Series:
     if style.plain:
         number = text.cast(pl.Float64, strict=False)
         return number
-    parts = text.str.extract_groups(_SHAPE).struct.unnest()
-    body = parts[parts.columns[1]].str.replace_all(r"\s+", " ").str.strip_chars()
+    before, body, after = _parts(text)
+    body = body.str.replace_all(r"\s+", " ").str.strip_chars()
     negative = body.str.contains(r"^\(.*\)$|^[-−]|-$").fill_null(False)
     body = body.str.strip_chars("()+-− ")
     group, decimal = _GROUP[style.decimal], re.escape(style.decimal)
@@ -59,10 +71,23 @@ def parse_numbers(text: pl.Series, style: NumberFormat) -> pl.Series:
     body = body.str.replace_all(group, "").str.replace(",", ".", literal=True)
     number = body.cast(pl.Float64, strict=False)
     number = number.zip_with(~negative, -number)
+    if style.multiples:
+        number = number * after.replace_strict(_MULTIPLES, default=1.0, return_dtype=pl.Float64)
+        valid &= after.is_in(["", *_MULTIPLES])
+    else:
+        valid &= after.str.to_lowercase().is_in(["", style.unit.lower()])
+    valid &= before.is_in(["", style.currency, *_COMPARED, "<=", ">=", "ca."])
     infinite = text.str.contains(r"^(?i:[+-]?inf(?:inity)?)$").fill_null(False)
     number = number.zip_with(valid.fill_null(False), pl.Series([None], dtype=pl.Float64))
     number = number.zip_with(~infinite, text.cast(pl.Float64, strict=False))
     return number
+
+
+def _parts(text: pl.Series) -> tuple[pl.Series, pl.Series, pl.Series]:
+    """What stands before the numbers, the numbers as written, and what stands after them."""
+    parts = text.str.replace(_SIGNED, "${2}${1}").str.extract_groups(_SHAPE).struct.unnest()
+    before, body, after = (parts[name] for name in parts.columns)
+    return before.fill_null("").str.strip_chars(), body, after.fill_null("").str.strip_chars()
 
 
 def find_format(text: pl.Series, decimal: str | None = None) -> tuple[NumberFormat, bool] | None:
@@ -80,26 +105,30 @@ def find_format(text: pl.Series, decimal: str | None = None) -> tuple[NumberForm
     if not plain.null_count() and not ambiguous:
         return NumberFormat(), bool(known.str.contains(r"\.\d{1,2}$|\.\d{4,}$").any())
     weight = text.drop_nulls().len()
-    parts = known.str.extract_groups(_SHAPE).struct.unnest()
-    fits = known.str.contains(_SHAPE) | known.str.contains(r"^(?i:[+-]?inf(?:inity)?)$")
+    before, body, after = _parts(known)
+    fits = body.is_not_null() | known.str.contains(r"^(?i:[+-]?inf(?:inity)?)$")
     words = known.filter(~fits)
     if words.len() > _MOST_WORDS or text.is_in(words.to_list()).sum() > (1 - _NUMBERS_SHARE) * weight:
         return None
-    before, after = (parts[parts.columns[i]].fill_null("").str.strip_chars() for i in (0, 2))
-    unit = {u.lower() for u in after.unique().to_list() if u}
-    currency = {u for u in before.unique().to_list() if u and u not in "<>≤≥~<=>="}
-    if len(unit) > 1 or len(currency) > 1 or any(len(u) > 12 or len(u.split()) > 2 for u in unit):
+    written = {u for u in after.unique(maintain_order=True).to_list() if u}
+    unit = {u.lower() for u in written}
+    currency = {u for u in before.unique().to_list() if u and u not in _COMPARED and u != "ca."}
+    bare = bool(((after == "") & body.is_not_null()).any())
+    multiples = bool(written) and written <= set(_MULTIPLES) and (bare or len(written) > 1)
+    several = len(unit) > 1 and not multiples
+    if several or len(currency) > 1 or any(len(u) > 12 or len(u.split()) > 2 for u in unit):
         return None
-    said = next((u for u in after.unique(maintain_order=True).to_list() if u), "") or next(iter(currency), "")
-    share = {sign: parse_numbers(known, NumberFormat(sign, said, False)).is_not_null().sum() for sign in (".", ",")}
+    said = "" if multiples else next((u for u in after.unique(maintain_order=True).to_list() if u), "")
+    style = NumberFormat(".", said, False, next(iter(currency), ""), multiples)
+    share = {sign: parse_numbers(known, replace(style, decimal=sign)).is_not_null().sum() for sign in (".", ",")}
     certain = share["."] != share[","]
     sign = max(share, key=lambda s: share[s]) if certain else decimal or "."
     if share[sign] < _NUMBERS_SHARE * known.len() and share[sign] + _MOST_WORDS < known.len():
         return None
-    found = parse_numbers(text, NumberFormat(sign, said, False))
-    if found.is_not_null().sum() < _NUMBERS_SHARE * weight:
+    style = replace(style, decimal=sign)
+    if parse_numbers(text, style).is_not_null().sum() < _NUMBERS_SHARE * weight:
         return None
-    return NumberFormat(sign, said, False), certain
+    return style, certain
 
 
 @dataclass(frozen=True)
@@ -108,7 +137,8 @@ class NumberColumn:
 
     .. math:: z = \\operatorname{clip}((x - m) / s, -c, c)
 
-    with m, s the mean and standard deviation of the fitted values that are not blank. Blank cells, infinities,
+    with m, s the mean and standard deviation of the fitted values that are not blank; where a few of them are so large
+    that all others would look alike, the median and the distance between quartiles over 1.35. Blank cells, infinities,
     sentinels and words get the median; where they are common, a second feature flags them.
 
     Args:
@@ -119,6 +149,8 @@ class NumberColumn:
         scale: s.
         clip: c, the largest absolute value of a feature.
         flag: Whether a second feature says which cells had no number.
+        low: The smallest of the fitted values.
+        high: The largest.
         sentinels: Values that count as blank.
     """
 
@@ -130,6 +162,8 @@ class NumberColumn:
     scale: float
     clip: float
     flag: bool
+    low: float
+    high: float
     sentinels: tuple[float, ...] = ()
 
     @classmethod
@@ -152,11 +186,26 @@ class NumberColumn:
         if not known.size or (known.min() == known.max() and not flag):
             return None, said, blank
         center, scale = standardized(known)
-        return cls(series.name, style, float(np.median(known)), center, scale, 1e4, flag, sentinels), said, blank
+        low, middle, high = (float(q) for q in np.quantile(known, (0.25, 0.5, 0.75)))
+        clip = 1e4
+        if float(known.std()) > _HIDING * (high - low) > 0:
+            center, scale, clip = middle, (high - low) / 1.35, _NEAR
+            beyond = known[np.abs(known - center) > clip * scale]
+            cells = "1 cell" if beyond.size == 1 else f"{beyond.size:,} cells"
+            said.append(f"{cells} far beyond all others ({beyond[np.abs(beyond).argmax()]:g}) cut off")
+        ends = (float(known.min()), float(known.max()))
+        return cls(series.name, style, middle, center, scale, clip, flag, *ends, sentinels), said, blank
 
     def reads(self, series: pl.Series) -> npt.NDArray[np.bool_]:
         """Which cells hold a number, [rows]."""
         return np.asarray(as_numbers(series, self.style).is_not_null().to_numpy())
+
+    def beyond(self, series: pl.Series) -> npt.NDArray[np.bool_]:
+        """Which cells are farther from the fitted values than these are from one another, [rows]."""
+        number = as_numbers(series, self.style).fill_null(float("nan")).to_numpy().astype(np.float64)
+        span = self.high - self.low
+        out = (number < self.low - span) | (number > self.high + span)
+        return np.asarray(out & ~np.isin(number, self.sentinels))
 
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
         """Features float32 [rows, 1 or 2]."""
@@ -186,7 +235,7 @@ class NumberColumn:
         style = NumberFormat(**content["style"])
         if style.decimal not in (".", ","):
             raise ValueError("decimal")
-        fields = {key: float(content[key]) for key in ("fill", "center", "scale", "clip")}
+        fields = {key: float(content[key]) for key in ("fill", "center", "scale", "clip", "low", "high")}
         sentinels = tuple(float(v) for v in content["sentinels"])
         return cls(str(content["name"]), style, **fields, flag=bool(content["flag"]), sentinels=sentinels)
 

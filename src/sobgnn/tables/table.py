@@ -77,13 +77,15 @@ class Table:
 class Batch:
     """Consecutive rows of a file: the first row's number, features float32 [rows, F], and ids where there are.
 
-    ``unread`` counts by column the cells that count as blank, but are not: no number, no date, or no known category.
+    ``unread`` counts by column the cells that count as blank, but are not: no number, no date, or no known category;
+    ``beyond`` says which rows hold a number far beyond the fitted ones, [rows], where that is known.
     """
 
     first_row: int
     X: Any
     ids: npt.NDArray[Any] | None
     unread: Counter[str] = field(default_factory=Counter)
+    beyond: npt.NDArray[np.bool_] | None = None
 
 
 def from_arrays(
