@@ -250,3 +250,16 @@ def test_the_callers_matrix_is_not_changed():
     is_positive_definite(matrix)
     hadamard_power_from_spectrum(matrix, 3)
     np.testing.assert_array_equal(matrix.toarray(), before.toarray())
+
+
+@pytest.mark.parametrize("rho", [2, 3])
+def test_null_vectors_of_isolated_nodes_and_pairs_are_found_in_large_graphs(rho):
+    ring = np.arange(320)
+    edges = np.stack([ring, (ring + 1) % 320])
+    weight = np.random.default_rng(0).uniform(0.5, 1.5, 320)
+    alone = sparse_sobolev_term(Graph.from_edges(edges, weight, 321, symmetrize="union"), rho, 0.0)
+    pair = np.concatenate([edges, [[320], [321]]], axis=1)
+    paired = sparse_sobolev_term(Graph.from_edges(pair, np.append(weight, 0.7), 322, symmetrize="union"), rho, 0.0)
+    assert condition_number(alone) == np.inf
+    assert not is_positive_definite(alone)
+    assert np.isinf(condition_number(paired)) == (np.linalg.eigvalsh(paired.toarray())[0] < 1e-12)

@@ -217,6 +217,15 @@ def _smallest_magnitude(matrix: sp.csr_array, largest: float) -> float:
 
 def _lanczos(matrix: Any, k: int, which: str, **options: Any) -> Array:
     """k eigenvalues of a sparse symmetric matrix, ascending; the same bits every time."""
+    if which == "SA":
+        # The first step multiplies with the matrix, which would wipe out a null vector: isolated nodes have some.
+        shift = float(np.abs(matrix).sum(axis=1).max()) / 16
+        shifted = matrix + shift * sp.eye_array(matrix.shape[0], format="csr")
+        return _lanczos_ends(shifted, k, which, **options) - shift
+    return _lanczos_ends(matrix, k, which, **options)
+
+
+def _lanczos_ends(matrix: Any, k: int, which: str, **options: Any) -> Array:
     n = matrix.shape[0]
     v0 = np.random.default_rng(0).standard_normal(n)
     arguments = {"k": k, "which": which, "v0": v0, "return_eigenvectors": False}

@@ -85,7 +85,7 @@ def test_another_frame_for_a_folder_is_refused_and_leaves_what_is_there(tmp_path
     frame = pl.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": [4.0, 1.0, 3.0, 2.0], "kind": ["x", None, None, "y"]})
     sobgnn.label(frame, "kind", folder=tmp_path / "run").close()
     for other in (frame.head(3), frame.with_columns(a=pl.col("b"))):
-        with pytest.raises(ValueError, match="holds labels of another table"):
+        with pytest.raises(ValueError, match="holds another table or its labels"):
             sobgnn.label(other, "kind", folder=tmp_path / "run")
     again = sobgnn.label(frame, "kind", folder=tmp_path / "run")
     assert again.labels() == ["x", None, None, "y"]
@@ -170,3 +170,26 @@ def test_a_start_that_was_killed_before_it_wrote_its_settings_is_resumed(tickets
     (tmp_path / "run" / "labeling.json").unlink()
     open_page(str(tickets), folder=tmp_path / "run", command=FAKE).close()
     assert (tmp_path / "run" / "labeling.json").exists()
+
+
+def test_a_folder_with_a_table_of_ones_own_is_left_alone(tmp_path):
+    pl.DataFrame({"precious": [1]}).write_parquet(tmp_path / "data.parquet")
+    before = (tmp_path / "data.parquet").read_bytes()
+    with pytest.raises(ValueError, match="holds another table"):
+        sobgnn.label(pl.DataFrame({"a": [1.0, 2.0]}), folder=tmp_path)
+    assert (tmp_path / "data.parquet").read_bytes() == before
+
+
+def test_a_labeling_goes_on_with_the_options_that_it_began_with(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text("a,b,team\n" + "".join(f"{i},{i % 7},{'x' if i % 2 else 'y'}\n" for i in range(40)))
+    open_page(str(file), "team", drop=["b"], folder=tmp_path / "run", command=FAKE).close()
+    page = open_page(str(file), folder=tmp_path / "run", command=FAKE)
+    try:
+        assert page.labeling.source.table.encoding.encoder.feature_names_in_.tolist() == [
+            "a"
+        ]  # no label, nothing dropped
+    finally:
+        page.close()
+    with pytest.raises(ValueError, match="labeled with another --label: team"):
+        open_page(str(file), "b", folder=tmp_path / "run", command=FAKE)

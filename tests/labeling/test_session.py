@@ -142,3 +142,10 @@ def test_the_state_is_always_what_a_replay_gives(tmp_path_factory, steps):
             session.undo()
         assert session.state == replay(session._journal.events)
     session.close()
+
+
+def test_a_class_cannot_be_called_what_means_no_label(tmp_path):
+    session = Session(tmp_path, 3, "f")
+    with pytest.raises(ValueError, match="means no label"):
+        session.add_class("nan")
+    session.close()

@@ -63,4 +63,12 @@ def test_learned_weights_are_never_kept(graph30, monkeypatch):
 def test_a_copy_keeps_nothing(graph30):
     layer = SobolevConv(4, 3, cached=True)
     layer(torch.randn(30, 4), *graph30.edges())
-    assert copy.deepcopy(layer)._cache._operators is None
+    assert copy.deepcopy(layer)._cache._kept is None
+
+
+def test_what_was_kept_in_inference_serves_training(graph30):
+    layer, x = SobolevConv(4, 3, cached=True), torch.randn(30, 4)
+    with torch.inference_mode():
+        layer(x, *graph30.edges())
+    layer(x.requires_grad_(), *graph30.edges()).sum().backward()
+    assert x.grad is not None

@@ -98,3 +98,17 @@ def test_one_thread_and_two_give_the_same() -> None:
 def test_no_rows_give_no_rows() -> None:
     out = cascade(None, torch.empty(0, 2, 3), torch.ones(2, 3, 4), torch.ones(2, 4), torch.ones(2), relu=True)
     assert out.shape == (0, 4)
+
+
+def test_gradients_of_gradients_are_refused_and_nothing_passes_as_nothing() -> None:
+    tensors, _ = draw((), True, shared=True)
+    own, *rest = tensors
+    assert own is not None
+    out = cascade(own, *rest, relu=True)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="create_graph"):
+        torch.autograd.grad(out.sum(), own, create_graph=True)
+    empty = torch.zeros(0, 5, dtype=torch.float64, requires_grad=True)
+    out = cascade(empty, torch.zeros(0, 3, 5, dtype=torch.float64), *rest[1:], relu=True)  # type: ignore[arg-type]
+    out.sum().backward()
+    assert empty.grad is not None
+    assert empty.grad.shape == (0, 5)

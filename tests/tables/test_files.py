@@ -340,3 +340,14 @@ def test_another_decimal_sign_than_the_models_is_named(tmp_path):
     (tmp_path / "b.csv").write_text("x;label\n" + "".join(f"{i}.25;u\n" for i in range(40)))
     with pytest.raises(ValueError, match="had a decimal comma where the model was fitted, and has a decimal point"):
         list(tables.batches(tmp_path / "b.csv", table.encoding))
+
+
+def test_structs_and_durations_in_parquet_are_encoded_alike_by_fit_and_predict(tmp_path):
+    frame = pl.DataFrame({
+        "s": [{"k": float(i), "kind": "abc"[i % 3]} for i in range(30)],
+        "took": pl.Series([i * 1000 for i in range(30)]).cast(pl.Duration("ms")),
+        "label": ["u", "v", "w"] * 10,
+    })  # fmt: skip
+    frame.write_parquet(tmp_path / "rows.parquet")
+    table = read_table(tmp_path / "rows.parquet")
+    np.testing.assert_array_equal(all_rows(tmp_path / "rows.parquet", table.encoding), table.X)

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from sobgnn.tables.labels import parse_labels
+from sobgnn.tables.labels import begun_labels, parse_labels
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,19 @@ def test_a_class_whose_name_may_mean_no_label_is_mentioned():
     _, classes, notes = parse_labels(pl.Series(["a", "None", "b", None]), "label")
     assert classes == ["None", "a", "b"]
     assert any("Taken for a class: 'None'" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("values", "codes", "classes"),
+    [
+        (["-1", "-1", "-1"], [-1, -1, -1], []),
+        ([2, 2, -1], [0, 0, -1], ["2"]),
+        ([1.0, None, -1.0], [0, -1, -1], ["1.0"]),
+        ([1, -1, 1], [1, 0, 1], ["-1", "1"]),  # two classes, as there is nothing to label
+        ([None, None], [-1, -1], []),
+        ([0, 1, -1], [0, 1, -1], [0, 1]),
+    ],
+)
+def test_labels_that_are_only_begun(values, codes, classes):
+    found, names, _ = begun_labels(pl.Series("y", values, strict=False), "y")
+    assert (found.tolist(), list(names)) == (codes, classes)

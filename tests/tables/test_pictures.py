@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from sobgnn.tables import Encoding, batches, read_table
-from sobgnn.tables.pictures import folder_labels, oriented_gradients, see
+from sobgnn.tables.pictures import folder_labels, list_pictures, oriented_gradients, see
 
 
 def stripes(path, vertical, shade, side=40):
@@ -127,3 +127,28 @@ def test_a_model_on_disk_gives_the_features(folder, tmp_path):
     (tmp_path / "bad.pt").write_bytes(b"nothing")
     with pytest.raises(ValueError, match="no TorchScript or exported model"):
         read_table(folder, image_model=tmp_path / "bad.pt")
+
+
+def test_pictures_that_cannot_be_read_are_counted_and_far(folder, tmp_path):
+    table = read_table(folder)
+    new = tmp_path / "new"
+    new.mkdir()
+    for i in range(4):
+        stripes(new / f"{i}.png", i % 2, 200)
+    (new / "broken.png").write_text("junk")
+    (batch,) = batches(new, table.encoding)
+    assert batch.unread == {"image": 1}
+    assert batch.beyond.tolist() == [False, False, False, False, True]
+    for i in range(4):
+        (new / f"{i}.png").write_text("junk")
+    with pytest.raises(ValueError, match="5 of the first 5 pictures cannot be read"):
+        list(batches(new, table.encoding))
+
+
+def test_folders_behind_links_are_read_once(folder, tmp_path):
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    for place in folder.iterdir():
+        (linked / place.name).symlink_to(place)
+    (linked / "loop").symlink_to(linked)
+    assert list_pictures(linked) == list_pictures(folder)

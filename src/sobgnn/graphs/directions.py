@@ -19,6 +19,8 @@ def symmetrize_edges(edge_index: Tensor, edge_weight: Tensor, how: str) -> tuple
     """
     if how not in ("union", "mutual"):
         raise ValueError(f'`symmetrize` must be "union" or "mutual", but got {how!r}.')
+    if not bool((edge_weight.detach() > 0).logical_and(edge_weight.detach().isfinite()).all()):
+        raise ValueError("Edge weights must be finite and positive.")
     size = int(edge_index.max()) + 1 if edge_index.numel() else 1
     forward, weight = _coalesced(edge_index[0] * size + edge_index[1], edge_weight)
     both = torch.cat([forward, forward % size * size + forward // size])

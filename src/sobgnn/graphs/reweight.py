@@ -67,6 +67,10 @@ def _similarity(graph: Graph, X: Any) -> tuple[Any, Any, Any]:
         got = None if X is None else X.shape
         raise ValueError(f'how="features" needs X with {graph.num_nodes} rows, one per node, but got {got}.')
     X = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+    if not np.isfinite(X.data if sp.issparse(X) else X).all():
+        raise ValueError('how="features" needs finite X, but got NaN or infinite entries.')
+    largest = float(abs(X).max()) if X.size else 0.0
+    X = X / largest if largest > 0 else X  # squares neither vanish nor overflow
     coo = graph.to_scipy().tocoo()
     length = np.sqrt((X * X).sum(axis=1))
     product = np.empty(coo.nnz)

@@ -21,7 +21,7 @@ from sobgnn.labeling.server import Labeling, routes
 from sobgnn.labeling.session import JOURNAL, Session
 from sobgnn.labeling.source import open_source
 from sobgnn.runtime.files import atomic_file, write_text
-from sobgnn.tables import is_file_name
+from sobgnn.tables import file_stem, is_file_name
 from sobgnn.tables.conversion import as_frame
 
 SETTINGS = "labeling.json"
@@ -154,8 +154,10 @@ def open_page(
         )
     if folder is not None and folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file. Name a folder for the run.")
+    folder = folder or _default_folder(file_stem(given) if is_file_name(data) else data)
+    if folder != given:
+        label, identity, drop, reading = _as_before(folder, label, identity, list(drop), reading)
     source = open_source(data, label, identity, drop, **reading)
-    folder = folder or _default_folder(source.name)
     _check_own(folder)
     listening = _listen(port)
     try:
@@ -188,8 +190,9 @@ def label(data: Any, column: str | None = None, *, folder: str | Path = "runs/la
     folder, held = Path(folder), io.BytesIO()
     as_frame(data).write_parquet(held)
     copy = folder / COPY
-    if (folder / SETTINGS).exists() and (not copy.exists() or copy.read_bytes() != held.getvalue()):
-        raise ValueError(f"{folder} holds labels of another table. Name another folder: sobgnn.label(…, folder=…).")
+    same = copy.exists() and copy.read_bytes() == held.getvalue()
+    if not same and ((folder / SETTINGS).exists() or copy.exists()):
+        raise ValueError(f"{folder} holds another table or its labels. Name another folder: sobgnn.label(…, folder=…).")
     _check_own(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(copy) as file:
@@ -215,6 +218,26 @@ def _remembered(path: Path) -> tuple[str, str | None, str | None, list[str], dic
         return str(held["data"]), held["label"], held["identity"], list(held["drop"]), dict(held.get("reading", {}))
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(f"{path} is damaged. Give the data again: sobgnn label DATA --out {path.parent}.") from None
+
+
+def _as_before(
+    folder: Path, label: str | None, identity: str | None, drop: list[str], reading: dict[str, Any]
+) -> tuple[str | None, str | None, list[str], dict[str, Any]]:
+    """The options that a folder's labels were given with; others would make other features, or labels features."""
+    try:
+        _, known_label, known_identity, known_drop, known_reading = _remembered(folder / SETTINGS)
+    except ValueError:
+        return label, identity, drop, reading
+    asked = {"label": label, "id": identity, "drop": drop, **reading}
+    known = {"label": known_label, "id": known_identity, "drop": known_drop, **known_reading}
+    for name, value in asked.items():
+        if value and value != known.get(name):
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(
+                f"{folder} was labeled with another {option}: {known.get(name) or 'none'}. Leave {option} out to go "
+                "on, or name another folder with --out."
+            )
+    return known_label, known_identity, known_drop, known_reading
 
 
 def _default_folder(name: str) -> Path:

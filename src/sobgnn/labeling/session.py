@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sobgnn.labeling.journal import Event, Journal
+from sobgnn.runtime.unknown import BLANK_TEXTS
 
 JOURNAL = "labels.journal"
 LONGEST_NAME = 200
@@ -237,6 +238,8 @@ class Session:
         name = " ".join("".join(c if c.isprintable() else " " for c in name).split())
         if not 0 < len(name) <= LONGEST_NAME:
             raise ValueError(f"A class's name must have 1 to {LONGEST_NAME} characters, but got {len(name)}.")
+        if name in BLANK_TEXTS:
+            raise ValueError(f"A class cannot be called {name!r}, which means no label. Choose another name.")
         if any(other == name for number, other in self.state.classes.items() if number != code):
             raise ValueError(f"There already is a class {name!r}. Choose another name.")
         return name

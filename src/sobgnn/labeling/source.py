@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from sobgnn.runs.source import dataset_table
 from sobgnn.tables import Table
+from sobgnn.tables.pictures import open_picture
 
 LONGEST_VALUE = 20_000
 LARGEST_SIDE = 1600
@@ -122,6 +123,7 @@ def open_source(
         return Source(data, unlabeled, _fingerprint(data.encode(), unlabeled), side)
     path = Path(data)
     tables.check_readable(path)
+    label = None if path.is_dir() else label  # pictures have no columns: folders are their labels
     try:
         table = tables.read_table(path, label, identity, drop, need_labels=False, **options)
     except ValueError as error:
@@ -151,9 +153,12 @@ def _read_picture(path: Path) -> tuple[bytes, str] | None:
         with Image.open(path) as image:
             if image.format in ("PNG", "JPEG") and max(image.size) <= LARGEST_SIDE:
                 return path.read_bytes(), f"image/{image.format.lower()}"
-            image.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
-            held = io.BytesIO()
-            image.convert("RGB").save(held, "PNG")
+        opened = open_picture(path, LARGEST_SIDE)  # upright and with the gray values that the model sees
+        if opened is None:
+            return None
+        opened.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
+        held = io.BytesIO()
+        opened.save(held, "PNG")
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         return None
     return held.getvalue(), "image/png"

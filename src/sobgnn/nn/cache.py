@@ -20,9 +20,8 @@ class Cache:
     """
 
     def __init__(self) -> None:
-        self._key: tuple[Any, ...] | None = None
-        self._tensors: list[Tensor] = []
-        self._operators: Any = None
+        # Key, tensors and operators, always of one graph: threads that share a layer replace all of it at once.
+        self._kept: tuple[tuple[Any, ...], list[Tensor], Any] | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Cache:
         return Cache()
@@ -43,11 +42,14 @@ class Cache:
         double = parts[0].dtype == torch.float64
         key = (wanted, double, weight is None, tuple(part.shape[0] for part in parts))
         tensors = [edges] if weight is None else [edges, weight]
-        if key == self._key and all(map(_same, tensors, self._tensors)):
-            return self._operators
-        self._operators = build()
-        self._key, self._tensors = key, [tensor.detach().clone() for tensor in tensors]
-        return self._operators
+        kept = self._kept
+        if kept is not None and kept[0] == key and all(map(_same, tensors, kept[1])):
+            return kept[2]
+        with torch.inference_mode(False):  # what is kept serves training too
+            copies = [tensor.detach().clone() for tensor in tensors]
+            operators = build()
+        self._kept = (key, copies, operators)
+        return operators
 
 
 def _same(tensor: Tensor, kept: Tensor) -> bool:

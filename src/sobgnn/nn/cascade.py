@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from sobgnn.propagation import combine
 
@@ -50,8 +49,8 @@ class _Cascade(torch.autograd.Function):
         ctx.save_for_backward(own, filtered, weight, mu, *output[1:])
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        _refuse_second_order()
         own, filtered, weight, mu, *products = ctx.saved_tensors
         gradients = _backward(ctx, own, filtered, weight[None], mu[None], products, grad)
         return *gradients[:2], *(gradient.squeeze(0) for gradient in gradients[2:]), None
@@ -86,10 +85,18 @@ class _Members(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        _refuse_second_order()
         own, filtered, weight, mu, *products = ctx.saved_tensors
         return *_backward(ctx, own, filtered, weight, mu, products, grad), None
+
+
+def _refuse_second_order() -> None:
+    """Raise where gradients of this gradient are asked for: it would count as a constant in them."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            'A layer with combine="linear" has no gradients of its gradients (create_graph=True). Use combine="concat".'
+        )
 
 
 def _forward(
@@ -112,7 +119,7 @@ def _backward(
 ) -> tuple[Tensor | None, Tensor | None, Tensor, Tensor, Tensor]:
     """Gradients of own, filtered, weight, bias and mu."""
     members, branches, _, width = weight.shape
-    grad = grad.reshape(len(grad), -1).contiguous()
+    grad = grad.reshape(len(grad), members * width).contiguous()
     scale = _columns(mu, width)
     to_own = torch.empty_like(own) if own is not None and ctx.needs_input_grad[0] else None
     to_filtered = torch.empty_like(filtered) if ctx.needs_input_grad[1] else None

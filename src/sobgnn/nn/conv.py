@@ -214,7 +214,8 @@ class SobolevConv(nn.Module):
     def _rows(self, x: Any) -> tuple[Tensor, Tensor | None]:
         """Input rows, and the targets' own where there are two sets of nodes."""
         if not isinstance(x, tuple):
-            rows, targets = x, None
+            # As PyG reads it: nodes that are sources and targets.
+            rows, targets = x, x if self.weight_dst is not None else None
         else:
             rows, targets = x
             if targets is None:
@@ -223,8 +224,6 @@ class SobolevConv(nn.Module):
         for name, part, channels in (("x", rows, sizes[0]), ("x of the targets", targets, sizes[1])):
             if part is not None and (part.ndim != 2 or channels not in (-1, part.shape[1])):
                 raise ValueError(f"{name} must have shape [N, {channels}], but got {list(part.shape)}.")
-        if targets is None and self.weight_dst is not None:
-            raise ValueError("A layer with two in_channels needs x = (sources, targets), but got one tensor.")
         return rows, targets
 
     def _operators(

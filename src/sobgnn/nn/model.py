@@ -148,6 +148,8 @@ class SSobGNN(nn.Module):
             at = list(rows)
         if rows is not None and self.jump is not None:
             raise ValueError("Jumping knowledge reads every layer at every row. Leave `rows` out.")
+        if rows is not None and not isinstance(rows, SobolevRows) and any(map(mixes_rows, self.norms or ())):
+            raise ValueError("The norm reads all rows of a layer, and some are not computed. Leave `rows` out.")
         h, seen = x, []
         for i, (layer, where) in enumerate(zip(self.layers, at, strict=True)):
             if i > 0:
@@ -178,6 +180,15 @@ class SSobGNN(nn.Module):
         See :meth:`sobgnn.SobolevConv.filter_weights`.
         """
         return torch.stack([layer.filter_weights() for layer in self.layers])
+
+
+def mixes_rows(norm: nn.Module) -> bool:
+    """Whether a norm of PyG reads other rows too: all but batch norm in evaluation and those of single nodes do."""
+    kind = type(norm).__name__
+    if kind == "BatchNorm":
+        return norm.training
+    by_node = kind == "LayerNorm" and getattr(norm, "mode", "node") == "node"
+    return type(norm).__module__.startswith("torch_geometric") and not by_node and kind != "MessageNorm"
 
 
 def activation(act: str | Callable[[Tensor], Tensor] | None) -> Callable[[Tensor], Tensor] | None:

@@ -75,7 +75,9 @@ def _unread_notes(unread: Counter[str]) -> list[str]:
     if not unread:
         return []
     columns = [f"{name} ({count:,})" for name, count in unread.most_common()]
-    return [f"Cells that are no number, date or category that the model knows count as blank: {listed(columns)}."]
+    return [
+        f"Cells that are no number, date, category or picture known to the model count as blank: {listed(columns)}."
+    ]
 
 
 def _notes(checks: Checks, rows: int, taken: int, distant: int) -> list[str]:

@@ -21,7 +21,7 @@ def label_values(y: Any) -> npt.NDArray[Any]:
 
 
 # What numpy and pandas make of a missing label among texts.
-_BLANK = ("", "nan")
+BLANK_TEXTS = ("", "nan")
 
 
 def unknown_labels(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -31,14 +31,14 @@ def unknown_labels(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     if values.dtype.kind in "iu":
         return np.asarray(values == -1)
     if values.dtype.kind in "US":
-        return np.asarray(np.isin(values, np.array(_BLANK, dtype=values.dtype.kind)))
+        return np.asarray(np.isin(values, np.array(BLANK_TEXTS, dtype=values.dtype.kind)))
     if values.dtype.kind != "O":
         return np.zeros(values.shape, bool)
     return np.array([_is_unknown(value) for value in values.ravel()], dtype=bool).reshape(values.shape)
 
 
 def _is_unknown(value: Any) -> bool:
-    if value is None or type(value).__name__ == "NAType" or (isinstance(value, str) and value in _BLANK):
+    if value is None or type(value).__name__ == "NAType" or (isinstance(value, str) and value in BLANK_TEXTS):
         return True
     if isinstance(value, (float, np.floating)) and np.isnan(value):
         return True

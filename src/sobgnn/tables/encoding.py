@@ -85,25 +85,38 @@ class Encoding:
                 check_numbers(frame[block.name], block.column.style)
         return self.encoder.encode(frame)
 
-    def unread(self, frame: pl.DataFrame) -> Counter[str]:
-        """How many cells of each column count as blank, but are not: no number, date or known category."""
+    def doubts(self, frame: pl.DataFrame, X: Any, first_row: int) -> tuple[Counter[str], npt.NDArray[np.bool_]]:
+        """What is doubtful of some rows whose features are X.
+
+        Raises where at least half of the pictures in a file's first rows cannot be read.
+
+        Returns:
+            How many cells of each column count as blank, but are not: no number, date, known category or picture. And
+            which rows have a number far beyond the fitted ones, or no picture, [rows].
+        """
         count: Counter[str] = Counter()
+        far = np.zeros(frame.height, dtype=bool)
         for block in [] if self.encoder is None else self.encoder.blocks_:
             column = block.column
-            if not isinstance(column, NumberColumn | DateColumn | CategoryColumn) or block.name not in frame.columns:
+            if block.name not in frame.columns:
                 continue
             series = frame[block.name]
-            if is_text(series) or isinstance(column, CategoryColumn):
+            if isinstance(column, PictureColumn):
+                # What cannot be read is the mean, 0 everywhere, which no picture is.
+                unseen = abs(X[:, block.start : block.stop]).sum(axis=1) == 0
+                count[block.name], far = int(unseen.sum()), far | unseen
+                if first_row == 0 and 2 * count[block.name] >= frame.height > 0:
+                    raise ValueError(
+                        f"{count[block.name]:,} of the first {frame.height:,} pictures cannot be read, such as "
+                        f"{shortened(series[int(unseen.argmax())])}. Names start from {column.root}."
+                    )
+                continue
+            if isinstance(column, NumberColumn):
+                far |= column.beyond(series)
+            typed = isinstance(column, NumberColumn | DateColumn) and not is_text(series)
+            if isinstance(column, NumberColumn | DateColumn | CategoryColumn) and not typed:
                 count[block.name] = int((~column.reads(series) & text_values(series).is_not_null().to_numpy()).sum())
-        return +count
-
-    def beyond(self, frame: pl.DataFrame) -> npt.NDArray[np.bool_]:
-        """Rows with a number that is farther from the fitted ones than these are from one another."""
-        out = np.zeros(frame.height, dtype=bool)
-        for block in [] if self.encoder is None else self.encoder.blocks_:
-            if isinstance(block.column, NumberColumn) and block.name in frame.columns:
-                out |= block.column.beyond(frame[block.name])
-        return out
+        return +count, far
 
     def _in_order(self, frame: pl.DataFrame, first_row: int) -> npt.NDArray[np.float32]:
         """The table's columns in order, for a model fitted on an array."""
@@ -177,7 +190,9 @@ class Encoding:
 def check_numbers(series: pl.Series, style: NumberFormat) -> None:
     """Raise where a column that must hold numbers holds something else in half of its cells or more."""
     if not is_text(series):
-        if series.dtype.is_nested() or series.dtype.is_temporal():
+        import polars as pl
+
+        if series.dtype.is_nested() or (series.dtype.is_temporal() and series.dtype != pl.Duration):
             raise ValueError(f"Column {series.name!r} must hold numbers, but holds {series.dtype}.")
         return
     text = text_values(series)

@@ -17,10 +17,11 @@ import scipy.sparse as sp
 
 from sobgnn.runtime.files import check_regular
 from sobgnn.tables.columns import clean_names, listed, text_values
+from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.encoding import Encoding
 from sobgnn.tables.frames import csv_frames, parquet_frames, read_frame
-from sobgnn.tables.labels import parse_labels
+from sobgnn.tables.labels import begun_labels, parse_labels
 from sobgnn.tables.npz import read_arrays, row_blocks
 from sobgnn.tables.pictures import folder_labels, list_pictures
 from sobgnn.tables.predictions import is_formula
@@ -98,7 +99,7 @@ def read_table(
             raise ValueError(f"--text names {wrong[0]!r}, but the columns of {path.name} are {listed(frame.columns)}.")
         codes, classes, said = np.full(frame.height, -1), [], []  # type: tuple[Any, Any, list[str]]
         if label is not None:
-            codes, classes, said = _labels(frame[label], label, need_labels)
+            codes, classes, said = (parse_labels if need_labels else begun_labels)(frame[label], label)
         encoder = TableEncoder(tuple(text), (), text_model, root, image_model, random_state=seed)
         rest = frame.drop([*aside, *(name for name in drop if name not in aside)])
         told = _filled_with_labels(rest, codes >= 0)
@@ -142,10 +143,10 @@ def batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
         readers = {"csv": csv_frames, "parquet": parquet_frames, "pictures": _picture_frames}
         row = 0
         for frame in readers[kind](path):
-            X = encoding.features(frame, row)
-            named = clean_names(frame)
+            named = clean_names(as_frame(frame))
+            X = encoding.features(named, row)
             ids = _ids(named[encoding.id]) if encoding.id in named.columns else None
-            yield Batch(row, X, ids, encoding.unread(named), encoding.beyond(named))
+            yield Batch(row, X, ids, *encoding.doubts(named, X, row))
             row += frame.height
 
 
@@ -182,23 +183,16 @@ def _kind(path: Path) -> str:
         return "pictures"
     if path.exists():
         check_regular(path)
-    name = path.name.lower().removesuffix(".gz")
+    name = path.name.lower()
     known = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".npz": "npz", ".npy": "npz"}
     for suffix, kind in known.items():
-        if name.endswith(suffix):
+        if (name.removesuffix(".gz") if kind == "csv" else name).endswith(suffix):
             return kind
     raise ValueError(f"The file's name must end in {', '.join(SUFFIXES)}, but got {path.name!r}.")
 
 
 def _ids(series: pl.Series) -> npt.NDArray[Any]:
     return np.array([*text_values(series).fill_null("").to_list(), None], dtype=object)[:-1]
-
-
-def _labels(series: pl.Series, label: str, needed: bool) -> tuple[npt.NDArray[np.int64], Any, list[str]]:
-    if not needed and text_values(series).drop_nulls().n_unique() < 2:  # a page to label in begins like that
-        known = text_values(series)
-        return np.where(known.is_null().to_numpy(), -1, 0), known.drop_nulls().unique().to_list(), []
-    return parse_labels(series, label)
 
 
 def _filled_with_labels(frame: pl.DataFrame, labeled: npt.NDArray[np.bool_]) -> list[str]:
@@ -239,7 +233,15 @@ def _picture_frames(folder: Path) -> Iterator[pl.DataFrame]:
 def _read_npz(path: Path, label: str | None, identity: str | None, need_labels: bool) -> Table:
     held = read_arrays(path, label or "y", identity, need_labels)
     graph = graph_of(held.edge_index, held.X.shape[0])
-    return from_arrays(held.X, held.y, label=label or "y", ids=held.ids, class_names=held.class_names, graph=graph)
+    return from_arrays(
+        held.X,
+        held.y,
+        label=label or "y",
+        ids=held.ids,
+        class_names=held.class_names,
+        graph=graph,
+        need_labels=need_labels,
+    )
 
 
 def _npz_batches(path: Path, encoding: Encoding) -> Iterator[Batch]:

@@ -21,6 +21,23 @@ _WHOLE = r"^[+-]?(?:0|[1-9]\d{0,14})(?:\.0*)?$"
 _FRACTION = r"^[+-]?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?$"
 
 
+def begun_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], list[str] | list[int], list[str]]:
+    """:func:`parse_labels` of a column that a person goes on to fill: it may be empty or hold one class.
+
+    -1 is unlabeled, unless there is no other class than 1 and no cell is blank.
+    """
+    import polars as pl
+
+    text = text_values(series)
+    minus = text.str.contains(r"^-1(?:\.0*)?$").fill_null(False)
+    others = text.filter(~minus).drop_nulls().unique().to_list()
+    if text.null_count() or set(others) - {"1", "1.0"} or not others:
+        text = text.zip_with(~minus, pl.Series([None], dtype=pl.String))
+    if text.drop_nulls().n_unique() < 2:
+        return np.where(text.is_null().to_numpy(), -1, 0), text.drop_nulls().unique().to_list(), []
+    return parse_labels(text.rename(series.name), name)
+
+
 def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], list[str] | list[int], list[str]]:
     """Codes [N] with -1 for unlabeled rows, the classes they stand for, and notes.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -159,8 +160,15 @@ def oriented_gradients(grey: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]
 
 def list_pictures(folder: Path) -> list[str]:
     """Names of all pictures under a folder, relative to it, sorted; hidden ones are left out."""
-    found = [p.relative_to(folder) for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file()]
-    return sorted(p.as_posix() for p in found if not any(part.startswith(".") for part in p.parts))
+    found, seen = [], set()
+    for place, folders, names in os.walk(folder, followlinks=True):
+        own = os.path.realpath(place)
+        folders[:] = [] if own in seen else [name for name in folders if not name.startswith(".")]
+        if own not in seen:  # a link may lead back to where it came from
+            pictures = [Path(place) / n for n in names if not n.startswith(".") and n.lower().endswith(SUFFIXES)]
+            found += [path.relative_to(folder).as_posix() for path in pictures if path.is_file()]
+        seen.add(own)
+    return sorted(found)
 
 
 def folder_labels(names: Sequence[str]) -> list[str | None]:
@@ -239,7 +247,7 @@ def open_picture(path: str | Path | None, side: int) -> Image | None:
             with Image.open(path) as image:
                 image.draft("RGB", (2 * side, 2 * side))
                 upright = ImageOps.exif_transpose(image)
-                if upright.mode in ("I", "I;16", "F"):
+                if upright.mode in ("I", "F") or upright.mode.startswith("I;16"):
                     values = np.asarray(upright, np.float32)
                     top = float(values.max()) or 1.0
                     upright = Image.fromarray((255 * np.clip(values / top, 0, 1)).astype(np.uint8))

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from sobgnn.runtime.unknown import BLANK_TEXTS
 from sobgnn.tables.encoding import Encoding
-from sobgnn.tables.labels import parse_labels
+from sobgnn.tables.labels import begun_labels, parse_labels
 
 if TYPE_CHECKING:
     import polars as pl
@@ -96,18 +97,23 @@ def from_arrays(
     ids: npt.NDArray[Any] | None = None,
     class_names: Sequence[str] | None = None,
     graph: Any = None,
+    need_labels: bool = True,
 ) -> Table:
     """Points [N, F] and labels [N] as a table: missing features filled with medians, classes by their names.
 
-    ``y=None`` means that no label is known yet: all codes are -1, and there are no classes.
+    ``y=None`` means that no label is known yet: all codes are -1, and there are no classes. Unless labels are needed, y
+    may hold none, or one class.
     """
     import polars as pl
 
     codes, classes, notes = np.full(X.shape[0], -1), [], []  # type: tuple[Any, Any, list[str]]
     if y is not None:
-        codes, classes, notes = parse_labels(pl.Series(label, y.tolist(), strict=False), label)
+        parse = parse_labels if need_labels else begun_labels
+        codes, classes, notes = parse(pl.Series(label, y.tolist(), strict=False), label)
     if classes and class_names is not None and not isinstance(classes[0], str) and int(classes[-1]) < len(class_names):
         named = [str(class_names[int(code)]) for code in classes]
+        if any(name in BLANK_TEXTS for name in named):
+            raise ValueError("A class cannot be called 'nan' or '', which mean no label. Rename it in class_names.")
         classes = named if len(set(named)) == len(named) else classes
     fill = np.zeros(X.shape[1])
     if not sp.issparse(X):
