@@ -178,3 +178,9 @@ def test_symmetrised_weights_have_gradients_in_the_direction_that_counts():
     assert gradient.tolist() == [0.0, 2.0, 2.0]
     mutual = Graph.from_edges(edge_index, weight, 3, symmetrize="mutual")
     assert mutual.weight.tolist() == [0.5, 0.5]
+
+
+def test_a_sparse_matrix_of_other_nodes_is_refused():
+    small = torch.eye(2).to_sparse_coo()
+    with pytest.raises(ValueError, match=r"\[12, 12\], but got \[2, 2\]"):
+        SobolevConv(4, 3)(torch.randn(12, 4), small)

@@ -49,6 +49,13 @@ def as_operators(
             return _of_graph(given, wanted.alpha, float(wanted.epsilon))
         given, edge_weight = given.edges()
     if isinstance(given, Tensor):
+        if given.layout != torch.strided:
+            sources, targets = x if isinstance(x, tuple) else (x, x)
+            if tuple(given.shape) != (targets.shape[0], sources.shape[0]):
+                raise ValueError(
+                    f"A sparse matrix must have a row for each target and a column for each source, "
+                    f"{[targets.shape[0], sources.shape[0]]}, but got {list(given.shape)}."
+                )
         edge_index, edge_weight = as_edges(given, edge_weight)
         return _from_edges(edge_index, edge_weight, x, wanted, size)
     if edge_weight is not None:

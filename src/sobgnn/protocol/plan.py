@@ -52,6 +52,10 @@ class Cell:
     seeds: tuple[int, ...] = tuple(range(FIRST_TEST_SEED, FIRST_TEST_SEED + 50))
     k: int = 30
 
+    def __post_init__(self) -> None:
+        if self.trials < 1:
+            raise ValueError(f"--trials must be at least 1, but got {self.trials}.")
+
     @property
     def name(self) -> str:
         """For people."""

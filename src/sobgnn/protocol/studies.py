@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,6 +71,9 @@ def few_labels(
 ) -> list[Cell]:
     """Each model, searched at each number of labels; S-SobGNN in the paper's form, its filters summed."""
     check_names(models)
+    for count in labels:
+        if not re.fullmatch(r"10%|[1-9]\d*/class", count):
+            raise ValueError(f"--labels must be like 5/class or 10%, but got {count!r}.")
     return [
         Cell(
             "few-labels",
@@ -154,6 +158,8 @@ def ablations(
 
 def final_seeds(count: int) -> tuple[int, ...]:
     """The seeds of the final stage."""
+    if count < 1:
+        raise ValueError(f"--seeds must be at least 1, but got {count}.")
     return tuple(range(FIRST_TEST_SEED, FIRST_TEST_SEED + count))
 
 
