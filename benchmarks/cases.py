@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import multiprocessing
 import os
@@ -90,3 +91,40 @@ class _Guarded:
             return case, self.measure(case)
         except Exception as error:
             return case, error
+
+
+def run_by_labels(
+    about: str | None,
+    per_class: str,
+    number: Callable[[str], Any],
+    measure: Callable[[Any], dict[str, Any]],
+    report: Callable[[list[dict[str, Any]]], None],
+) -> None:
+    """The command of a benchmark of data sets, labels per class and draws: measures what is missing, then reports.
+
+    Args:
+        about: The benchmark's docstring.
+        per_class: Numbers of labels by default, with commas.
+        number: What a number of labels is read as.
+        measure: From (path, number of labels, draw) to a line with ``set``, ``per_class`` and ``draw``.
+        report: Prints all lines.
+    """
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sets", type=Path, help="folder of npz files; without it, nothing is fitted")
+    parser.add_argument("--lines", type=Path, required=True)
+    parser.add_argument("--per-class", default=per_class)
+    parser.add_argument("--draws", type=int, default=2)
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds")
+    asked = parser.parse_args()
+    if asked.sets is not None:
+        done = {(line["set"], line["per_class"], line["draw"]) for line in read_lines(asked.lines)}
+        cases = [
+            (str(path), number(count), draw)
+            for draw in range(asked.draws)
+            for count in asked.per_class.split(",")
+            for path in sorted(asked.sets.glob("*.npz"))
+            if (path.stem, number(count), draw) not in done
+        ]
+        append_cases(asked.lines, measure, cases, asked.jobs, asked.limit)
+    report(list(read_lines(asked.lines)))

@@ -10,14 +10,13 @@ points by data set; a stopped run resumes.
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.cases import append_cases, read_lines
+from benchmarks.cases import run_by_labels
 from benchmarks.suite import draw_labels
 
 PER_CLASS = "1,2,3,5"
@@ -64,25 +63,7 @@ def report(lines: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", type=Path, help="folder of npz files; without it, nothing is fitted")
-    parser.add_argument("--lines", type=Path, required=True)
-    parser.add_argument("--per-class", default=PER_CLASS)
-    parser.add_argument("--draws", type=int, default=2)
-    parser.add_argument("--jobs", type=int)
-    parser.add_argument("--limit", type=float, default=1e9, help="seconds")
-    asked = parser.parse_args()
-    if asked.sets is not None:
-        done = {(line["set"], line["per_class"], line["draw"]) for line in read_lines(asked.lines)}
-        cases = [
-            (str(path), per_class, draw)
-            for draw in range(asked.draws)
-            for per_class in asked.per_class.split(",")
-            for path in sorted(asked.sets.glob("*.npz"))
-            if (path.stem, per_class, draw) not in done
-        ]
-        append_cases(asked.lines, run, cases, asked.jobs, asked.limit)
-    report(list(read_lines(asked.lines)))
+    run_by_labels(__doc__, PER_CLASS, str, run, report)
 
 
 if __name__ == "__main__":

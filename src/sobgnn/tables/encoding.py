@@ -111,11 +111,13 @@ class Encoding:
                         f"{shortened(series[int(unseen.argmax())])}. Names start from {column.root}."
                     )
                 continue
+            read = series
             if isinstance(column, NumberColumn):
-                far |= column.beyond(series)
+                read = as_numbers(series, column.style)  # once: text takes a while
+                far |= column.beyond(read)
             typed = isinstance(column, NumberColumn | DateColumn) and not is_text(series)
             if isinstance(column, NumberColumn | DateColumn | CategoryColumn) and not typed:
-                count[block.name] = int((~column.reads(series) & text_values(series).is_not_null().to_numpy()).sum())
+                count[block.name] = int((~column.reads(read) & text_values(series).is_not_null().to_numpy()).sum())
         return +count, far
 
     def _in_order(self, frame: pl.DataFrame, first_row: int) -> npt.NDArray[np.float32]:
