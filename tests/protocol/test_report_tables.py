@@ -111,6 +111,16 @@ def test_the_report_holds_ours_beside_the_papers_and_says_what_is_short(records:
     assert (out / "table1.png").stat().st_size > 1000
 
 
+def test_the_same_lines_draw_the_same_files(records: list[Record], tmp_path: Path) -> None:
+    Writer(tmp_path / "lines" / "table1.jsonl").append(records)
+    for out in ("one", "two"):
+        assert main(["report", "--lines", str(tmp_path / "lines"), "--out", str(tmp_path / out)]) == 0
+    names = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert "table1.svg" in names
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+
+
 def test_a_report_without_lines_says_where_to_get_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "--lines", str(tmp_path / "none"), "--out", str(tmp_path)]) == 2
     assert "protocol table1" in capsys.readouterr().err

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from sobgnn.protocol import bench
 from sobgnn.protocol import data as datafiles
 from sobgnn.protocol.__main__ import main
 from sobgnn.protocol.data import Prepared
 from sobgnn.protocol.evaluate import Laboratory, Limits
-from sobgnn.protocol.plan import Cell, search_batches
+from sobgnn.protocol.plan import Batch, Cell, search_batches
 from sobgnn.protocol.plan import test_batches as final_batches
 from sobgnn.protocol.results import Record, read
 
@@ -109,3 +110,35 @@ def test_a_prepared_file_gives_back_the_graph_and_nearly_the_features(toy: Prepa
 def test_an_unknown_model_is_named_with_those_there_are(folder: Path, tmp_path: Path, capsys: object) -> None:
     assert table(folder, tmp_path, models="GCM") == 2
     assert "no model 'GCM'" in capsys.readouterr().err  # type: ignore[attr-defined]
+
+
+def test_workers_write_the_lines_of_one_process(folder: Path, tmp_path: Path) -> None:
+    assert table(folder, tmp_path / "one", models="S-SobGNN,SGC,SVM") == 0
+    assert table(folder, tmp_path / "two", "--workers", "2", "--time-limit", "0", models="S-SobGNN,SGC,SVM") == 3
+    assert timeless(tmp_path / "two") == []
+    assert table(folder, tmp_path / "two", "--workers", "2", models="S-SobGNN,SGC,SVM") == 0
+    assert timeless(tmp_path / "two") == timeless(tmp_path / "one")
+
+
+def test_a_worker_that_ends_is_one_line_and_nothing_is_lost(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(bench, "_train", _train_or_end)
+        assert table(folder, tmp_path, "--workers", "2") == 2
+    assert "One of 2 workers ended" in capsys.readouterr().err
+    some = timeless(tmp_path)
+    assert table(folder, tmp_path) == 0
+    assert {record.key for record in some} < {record.key for record in timeless(tmp_path)}
+
+
+def _train_or_end(batch: Batch) -> bench.Trained:
+    if batch.stage == "test":
+        os._exit(1)
+    return bench._bench.train(batch)
+
+
+def test_no_workers_at_all_is_one_line(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert table(folder, tmp_path / "out", "--workers", "0") == 2
+    assert "`workers` must be at least 1, but got 0." in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

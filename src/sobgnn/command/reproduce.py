@@ -32,6 +32,7 @@ def _running(
     shard: Annotated[
         str, typer.Option(metavar="I/N", help="Part I of N, for machines or processes side by side.")
     ] = "1/1",
+    workers: Annotated[int, typer.Option(help="Processes on one device that share the batches.")] = 1,
     time_limit: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="No batch starts after this time.")
     ] = None,
@@ -42,7 +43,7 @@ def _running(
     from sobgnn.protocol.actions import Running, say_now
 
     def running(say: Callable[[str], None], bar: Callable[[float, float, str], None] | None) -> Running:
-        return Running(out, data, device, shard, time_limit, epochs, resume, say=say, progress=bar)
+        return Running(out, data, device, shard, time_limit, epochs, resume, workers=workers, say=say, progress=bar)
 
     if not sys.stdout.isatty():
         yield running(say_now, None)

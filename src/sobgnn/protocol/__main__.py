@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         how = {field.name: chosen.pop(field.name) for field in fields(Running) if field.name in chosen}
         return 0 if action(Running(**how), **chosen) else 3
-    except (ValueError, TypeError, FileNotFoundError) as error:
+    except (ValueError, TypeError, FileNotFoundError, ChildProcessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
@@ -69,6 +69,7 @@ def _running(parser: argparse.ArgumentParser, trials: int | None, seeds: int) ->
     parser.add_argument("--data", type=Path, default=None, help="folder of prepared data sets")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--shard", default="1/1", help="i/n: part i of n, for machines or processes side by side")
+    parser.add_argument("--workers", type=int, default=1, help="processes on one device that share the batches")
     parser.add_argument("--time-limit", type=float, default=None, help="seconds after which no batch starts")
     parser.add_argument("--epochs", type=int, default=500)
     parser.add_argument("--cuda-graph", action=argparse.BooleanOptionalAction, default=True)

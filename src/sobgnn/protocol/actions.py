@@ -37,6 +37,7 @@ class Running:
         epochs: Steps of a training at most.
         resume: Go on where the folder's lines end; else they are an error.
         cuda_graph: Record steps on CUDA and replay them.
+        workers: Processes that share the batches.
         say: Takes lines for people.
         progress: Takes the share done, the seconds left and what is being trained, instead of a line for each batch.
     """
@@ -49,6 +50,7 @@ class Running:
     epochs: int = 500
     resume: bool = True
     cuda_graph: bool = True
+    workers: int = 1
     say: Callable[[str], None] = say_now
     progress: Callable[[float, float, str], None] | None = None
 
@@ -130,6 +132,7 @@ def train(running: Running, study: str, cells: Sequence[Cell]) -> bool:
             limits=Limits(running.epochs),
             time_limit=running.time_limit,
             cuda_graph=running.cuda_graph,
+            workers=running.workers,
             say=running.say,
             progress=running.progress,
         )

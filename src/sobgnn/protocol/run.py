@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,8 @@ from typing import Any
 import torch
 
 from sobgnn.protocol import data as datafiles
-from sobgnn.protocol.data import with_k
-from sobgnn.protocol.evaluate import Laboratory, Limits
+from sobgnn.protocol.bench import Bench, Trained, at_work
+from sobgnn.protocol.evaluate import Limits
 from sobgnn.protocol.plan import Batch, Cell, search_batches, test_batches
 from sobgnn.protocol.results import Key, Record, Writer, read
 from sobgnn.protocol.statistics import exact_mean
@@ -75,6 +78,7 @@ def run(
     limits: Limits | None = None,
     time_limit: float | None = None,
     cuda_graph: bool = True,
+    workers: int = 1,
     say: Callable[[str], None] = print,
     progress: Callable[[float, float, str], None] | None = None,
 ) -> bool:
@@ -89,61 +93,122 @@ def run(
         limits: How long a training may take.
         time_limit: Seconds after which to stop between two batches.
         cuda_graph: Record steps on CUDA and replay them.
+        workers: Processes that share the batches; the lines are the same, in another order.
         say: Takes lines for people.
         progress: Takes the share done, the seconds left and the cell's name after each batch, instead of a line.
     """
-    limits = limits or Limits()
+    if workers < 1:
+        raise ValueError(f"`workers` must be at least 1, but got {workers}.")
     clock = Clock(time_limit)
     # First: a name that is not known must leave no folder behind.
     data = {name: datafiles.load(name, folder) for name in dict.fromkeys(cell.dataset for cell in cells)}
     writer = Writer(out / file)
     known = {record.key: record for record in read(out)}
-    sizes = {name: len(loaded.y) for name, loaded in data.items()}
-    clock.cost_total = sum(_left(cell, sizes[cell.dataset], known) for cell in cells)
-    bench: tuple[tuple[str, int], Laboratory] | None = None
-    precision = torch.get_float32_matmul_precision()
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")  # TF32: recorded with every result
-    try:
-        for cell in cells:
-            n = sizes[cell.dataset]
+    fillings = [Filling(cell, len(data[cell.dataset].y), known) for cell in cells]
+    clock.cost_total = sum(filling.left() for filling in fillings)
+    fresh, ready = deque(fillings), deque[tuple[Filling, Batch]]()
+    running: dict[Future[Trained], tuple[Filling, Batch]] = {}
 
-            def fill(batches: Iterable[Batch]) -> bool:
-                nonlocal bench
-                for batch in batches:
-                    missing = [member for member in batch.members if batch.key(member) not in known]
-                    if not missing:
-                        continue
-                    if clock.spent:
-                        return False
-                    place = (batch.cell.dataset, batch.cell.k)
-                    if bench is None or bench[0] != place:
-                        bench = (place, Laboratory(with_k(data[place[0]], place[1]), device, limits, cuda_graph))
-                    begin = time.perf_counter()
-                    # The whole batch runs, also where some of it is known: its draws depend on all its members.
-                    records = [r for r in bench[1].run(batch) if r.key not in known]
+    def advance(filling: Filling) -> None:
+        """Put what a cell can train next before everything else."""
+        batches = filling.advance()
+        ready.extendleft((filling, batch) for batch in reversed(batches))
+        if not batches:
+            say(filling.line())
+
+    def take() -> tuple[Filling, Batch] | None:
+        while fresh and not ready:
+            advance(fresh.popleft())
+        return ready.popleft() if ready else None
+
+    late = False
+    try:
+        with at_work(Bench(data, device, limits or Limits(), cuda_graph), workers) as start:
+            while True:
+                while not late and len(running) < workers and (taken := take()) is not None:
+                    late = clock.spent
+                    if not late:
+                        running[start(taken[1])] = taken
+                if not running:
+                    return not late
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    filling, batch = running.pop(future)
+                    trained, seconds = future.result()
+                    records = [record for record in trained if record.key not in known]
                     writer.append(records)
                     known.update((record.key, record) for record in records)
-                    clock.add(batch.cell.model, len(records), time.perf_counter() - begin, batch.cost)
+                    clock.add(batch.cell.model, len(records), seconds / workers, batch.cost)
                     if progress is None:
                         say(_line(clock, batch))
                     else:
                         progress(clock.share, clock.left(), batch.cell.name)
-                return True
-
-            if not fill(search_batches(cell, n)):
-                return False
-            trial, setting = choose(cell, known)
-            if not fill(test_batches(cell, trial, setting, n)):
-                return False
-            say(_cell_line(cell, trial, known))
+                    filling.waiting -= 1
+                    if not filling.waiting:
+                        advance(filling)
+    except BrokenProcessPool as error:
+        raise ChildProcessError(
+            f"One of {workers} workers ended, for want of memory perhaps. Go on with fewer: {out} holds what is done."
+        ) from error
     finally:
         writer.close()
-        torch.set_float32_matmul_precision(precision)
         for model, rate in clock.rates().items():
             say(f"{model}: {clock.counts[model]} trainings, {rate:.0f} per minute")
         say(f"{clock.trainings} trainings in {clock.elapsed:.0f} s")
-    return True
+
+
+@dataclass
+class Filling:
+    """A cell that is being filled: its search, then its final seeds.
+
+    Args:
+        cell: Which.
+        num_nodes: Of its data set.
+        known: All records there are, kept up to date by others.
+        waiting: Batches that were given out and are not known yet.
+    """
+
+    cell: Cell
+    num_nodes: int
+    known: dict[Key, Record]
+    waiting: int = 0
+    _searched: bool = False
+    _trial: int = -1
+
+    def advance(self) -> list[Batch]:
+        """What is missing of the search or, once that is known, of the final seeds."""
+        missing: list[Batch] = []
+        if not self._searched:
+            missing = self._missing(search_batches(self.cell, self.num_nodes))
+            self._searched = True
+        if not missing:
+            self._trial, setting = choose(self.cell, self.known)
+            missing = self._missing(test_batches(self.cell, self._trial, setting, self.num_nodes))
+        self.waiting = len(missing)
+        return missing
+
+    def left(self) -> float:
+        """What is still to be paid."""
+        cell = self.cell
+        batches = search_batches(cell, self.num_nodes)
+        cost = sum(batch.cost for batch in self._missing(batches))
+        # The final setting is not known yet: the mean of those searched stands for it.
+        asked = batches or test_batches(cell, -1, cell.setting or {}, self.num_nodes)
+        each = sum(batch.cost for batch in asked) / max(1, sum(len(batch.members) for batch in asked))
+        return cost + each * max(0, len(cell.seeds) - len(self._tested()))
+
+    def line(self) -> str:
+        """For people, once the cell is filled."""
+        values = [record.test_accuracy for record in self._tested() if record.test_accuracy is not None]
+        mean = 100 * sum(values) / max(1, len(values))
+        return f"{self.cell.name}: setting {self._trial}, test accuracy {mean:.2f} % over {len(values)} seeds"
+
+    def _missing(self, batches: Iterable[Batch]) -> list[Batch]:
+        return [batch for batch in batches if any(batch.key(member) not in self.known for member in batch.members)]
+
+    def _tested(self) -> list[Record]:
+        cell = self.cell
+        prefix = (cell.study, "test", cell.dataset, cell.labels, cell.model, cell.variant)
+        return [record for key, record in self.known.items() if key[:6] == prefix]
 
 
 def choose(cell: Cell, known: dict[Key, Record]) -> tuple[int, dict[str, Any]]:
@@ -162,19 +227,6 @@ def choose(cell: Cell, known: dict[Key, Record]) -> tuple[int, dict[str, Any]]:
     return best, settings[best]
 
 
-def _left(cell: Cell, num_nodes: int, known: dict[Key, Record]) -> float:
-    """What of a cell is still to be paid."""
-    batches = search_batches(cell, num_nodes)
-    cost = sum(b.cost for b in batches if any(b.key(member) not in known for member in b.members))
-    # The final setting is not known yet: the mean of those searched stands for it.
-    asked = batches or test_batches(cell, -1, cell.setting or {}, num_nodes)
-    each = sum(b.cost for b in asked) / max(1, sum(len(b.members) for b in asked))
-    done = sum(
-        1 for key in known if key[:6] == (cell.study, "test", cell.dataset, cell.labels, cell.model, cell.variant)
-    )
-    return cost + each * max(0, len(cell.seeds) - done)
-
-
 def _line(clock: Clock, batch: Batch) -> str:
     minutes = max(0.0, clock.left()) / 60
     rate = clock.rates()[batch.cell.model]
@@ -182,10 +234,3 @@ def _line(clock: Clock, batch: Batch) -> str:
         f"{clock.share:6.1%}  {minutes:5.1f} min left  {batch.cell.name}, {batch.stage}: "
         f"{len(batch.members)} at once, {rate:.0f} trainings per minute"
     )
-
-
-def _cell_line(cell: Cell, trial: int, known: dict[Key, Record]) -> str:
-    prefix = (cell.study, "test", cell.dataset, cell.labels, cell.model, cell.variant)
-    values = [r.test_accuracy for key, r in known.items() if key[:6] == prefix and r.test_accuracy is not None]
-    mean = 100 * sum(values) / max(1, len(values))
-    return f"{cell.name}: setting {trial}, test accuracy {mean:.2f} % over {len(values)} seeds"

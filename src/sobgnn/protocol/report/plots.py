@@ -80,9 +80,12 @@ def _points(
 
 
 def _save(figure: Any, folder: Path, name: str) -> list[Path]:
+    import matplotlib
+
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
-    for path in paths:
-        # No date inside: the same lines draw the same file.
-        metadata = {"Date": None} if path.suffix == ".svg" else {}
-        figure.savefig(path, dpi=160, metadata=metadata)
+    # No date inside, and ids that are no random ones: the same lines draw the same file.
+    with matplotlib.rc_context({"svg.hashsalt": name}):
+        for path in paths:
+            metadata = {"Date": None} if path.suffix == ".svg" else {}
+            figure.savefig(path, dpi=160, metadata=metadata)
     return paths

@@ -1,0 +1,98 @@
+"""Where batches are trained: in this process, or in several side by side."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import torch
+
+from sobgnn.protocol.data import Prepared, with_k
+from sobgnn.protocol.evaluate import Laboratory, Limits
+from sobgnn.protocol.plan import Batch
+from sobgnn.protocol.results import Record
+
+Trained: TypeAlias = tuple[list[Record], float]  # and the seconds it took
+
+
+@dataclass
+class Bench:
+    """Trains any batch of a study, keeping the laboratory of the last one.
+
+    Args:
+        data: Data sets by name.
+        device: Where to train.
+        limits: How long a training may take.
+        cuda_graph: Record steps on CUDA and replay them.
+    """
+
+    data: dict[str, Prepared]
+    device: torch.device
+    limits: Limits
+    cuda_graph: bool = True
+    _laboratory: tuple[tuple[str, int], Laboratory] | None = field(default=None, init=False)
+
+    def train(self, batch: Batch) -> Trained:
+        """All of a batch, also where some of it is known: its draws depend on all its members."""
+        begin = time.perf_counter()
+        place = (batch.cell.dataset, batch.cell.k)
+        if self._laboratory is None or self._laboratory[0] != place:
+            data = with_k(self.data[place[0]], place[1])
+            self._laboratory = (place, Laboratory(data, self.device, self.limits, self.cuda_graph))
+        with precision(self.device):
+            return self._laboratory[1].run(batch), time.perf_counter() - begin
+
+
+@contextmanager
+def precision(device: torch.device) -> Iterator[None]:
+    """Matrix products on CUDA in TF32, which is recorded with every result."""
+    before = torch.get_float32_matmul_precision()
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def at_work(bench: Bench, workers: int) -> Iterator[Callable[[Batch], Future[Trained]]]:
+    """A function that starts a batch: here, returning when it is done, or in one of ``workers`` processes."""
+    if workers == 1:
+        yield lambda batch: _finished(bench.train(batch))
+        return
+    threads = max(1, torch.get_num_threads() // workers)
+    # Spawned: a process that was forked from one with threads or CUDA in use may hang.
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (bench, threads))
+    try:
+        yield lambda batch: pool.submit(_train, batch)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _finished(trained: Trained) -> Future[Trained]:
+    future: Future[Trained] = Future()
+    future.set_result(trained)
+    return future
+
+
+_bench: Bench  # of a worker process
+
+
+def _begin(bench: Bench, threads: int) -> None:
+    global _bench
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a word
+    warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta|invariant checks)")
+    torch.set_num_threads(threads)
+    _bench = bench
+
+
+def _train(batch: Batch) -> Trained:
+    return _bench.train(batch)
