@@ -112,7 +112,9 @@ def test_the_report_holds_ours_beside_the_papers_and_says_what_is_short(records:
 
 
 def test_the_same_lines_draw_the_same_files(records: list[Record], tmp_path: Path) -> None:
-    Writer(tmp_path / "lines" / "table1.jsonl").append(records)
+    writer = Writer(tmp_path / "lines" / "table1.jsonl")
+    writer.append(records)
+    writer.close()
     for out in ("one", "two"):
         assert main(["report", "--lines", str(tmp_path / "lines"), "--out", str(tmp_path / out)]) == 0
     names = sorted(path.name for path in (tmp_path / "one").iterdir())
