@@ -22,11 +22,12 @@ import torch
 from benchmarks.cases import append_cases, read_lines
 from benchmarks.suite import HOW, draw_labels
 from sobgnn import SobolevClassifier
-from sobgnn.estimator.blending import PRIOR_COUNTS, blend_families
+from sobgnn.estimator.blending import PRIOR_COUNTS, Blend, blend_families
 from sobgnn.estimator.fit import FEW_LABELS_PRIOR, PRIOR
 from sobgnn.estimator.labels import Labels, class_weights
 from sobgnn.estimator.priors import chosen_by_class, shift_priors
 from sobgnn.estimator.smoothing import smoothed
+from sobgnn.estimator.temperature import fit_temperature
 
 
 def labels_of(fitted: SobolevClassifier) -> Labels:
@@ -55,12 +56,17 @@ def run(case: tuple[str, str, int]) -> dict[str, Any]:
             spread = predictor.problem.views[member.smoothing.view].spread
             part = smoothed(spread, part, labels, member.smoothing.strength)
         parts[member.title] = part
-        weights[member.title] = (PRIOR if labels.folds else FEW_LABELS_PRIOR).get(member.family.name, 1.0)
+        expected = (PRIOR if labels.folds else FEW_LABELS_PRIOR).get(member.family.name, 1.0)
+        weights[member.title] = expected * getattr(member.fitted, "trust", 1.0)
 
     def accuracy(names: list[str]) -> float:
         prior = np.array([weights[name] for name in names])
         own = [labels.out_of_fold(parts[name]) for name in names]
         blend = blend_families(own, labels, PRIOR_COUNTS * prior / prior.sum())
+        if len(names) == 1 and labels.folds:
+            # As sure as it is in a blend: the class frequencies below were found for that.
+            judged = labels.judged
+            blend = Blend((1.0,), (fit_temperature(own[0], labels.codes[judged], labels.weight[judged]),))
         found = shift_priors(blend([parts[name][-1] for name in names]).double().numpy(), predictor.ratio)
         return float((fitted.classes_[found.argmax(axis=1)] == y)[hidden].mean())
 

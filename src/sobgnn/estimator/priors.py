@@ -37,8 +37,8 @@ _ERRING_ROOT, _ERRING = 0.5, 2.0
 _LEAST_SKILL = 0.3
 # Numbers of labels are alike where they are at least this share of the largest one, and few below this share.
 _ALIKE, _FEW = 0.9, 1 / 3
-# Random draws that may look as if numbers had been chosen.
-_BY_CHANCE = 0.15
+# Random draws that may look as if numbers had been chosen: where these are the same, and where they are nearly so.
+_BY_CHANCE, _NEARLY_BY_CHANCE = 0.15, 0.02
 # A class with fewer labels is raised at most this many times, and no further than costs the other classes this much
 # out-of-fold recall; in steps.
 _MOST_RAISED, _COST, _RAISE_STEPS = 20.0, 0.03, 20
@@ -79,8 +79,8 @@ def chosen_by_class(codes: npt.NDArray[np.int64], classes: int) -> bool:
 
     .. math:: \sum_c \frac{(|n_c - \bar{n}| + 1/2)^2}{\bar{n}} \sim \chi^2_{F-1}
 
-    would be as small in fewer than 15 % of random draws. Then a class's number of labels does not tell how common it
-    is.
+    would be as small in fewer than 2 % of random draws, or 15 % where their numbers are the same: who chooses numbers
+    mostly chooses one. Then a class's number of labels does not tell how common it is.
     """
     from scipy.special import gammainc
 
@@ -91,7 +91,8 @@ def chosen_by_class(codes: npt.NDArray[np.int64], classes: int) -> bool:
     if len(alike) < max(2, len(counts) / 2):
         return False
     spread = np.square(np.abs(alike - alike.mean()) + 0.5).sum() / alike.mean()
-    return bool(gammainc((len(alike) - 1) / 2, spread / 2) < _BY_CHANCE)
+    limit = _BY_CHANCE if alike.min() == alike.max() else _NEARLY_BY_CHANCE
+    return bool(gammainc((len(alike) - 1) / 2, spread / 2) < limit)
 
 
 def evenness(codes: npt.NDArray[np.int64], classes: int) -> float:
