@@ -172,7 +172,7 @@ def test_moving_keeps_every_field(path5):
 # ---------------------------------------------------------------------------------------------- bad input
 
 
-@pytest.mark.parametrize("weight", [-1.0, 0.0, np.nan, np.inf, -np.inf, 1e-40, 1e39])
+@pytest.mark.parametrize("weight", [-1.0, 0.0, np.nan, np.inf, -np.inf, 1e-40, 1e38, 1e39])
 def test_weights_outside_the_positive_floats_are_refused(weight):
     with pytest.raises(ValueError, match=r"finite and at least 1\.18e-38"):
         Graph.from_edges(EDGE, [weight, weight])

@@ -103,6 +103,7 @@ def test_edges_between_two_sets_of_nodes_read_sources_and_their_targets(x, self_
         (lambda conv, x, i, w: conv(x, i, w[1:]), "one entry per edge"),
         (lambda conv, x, i, w: conv(x, i, -w), "finite and at least"),
         (lambda conv, x, i, w: conv(x, i, w * float("nan")), "finite and at least"),
+        (lambda conv, x, i, w: conv(x, i, w / w.max() * 1e38), r"at most 8\.51e\+37"),
         (lambda conv, x, i, w: conv((x, x), i, w), 'normalize="row"'),
         (lambda conv, x, i, w: conv((x, None), i, w), "rows of the targets"),
     ],

@@ -19,8 +19,9 @@ from sobgnn.runtime.unknown import label_values
 
 Symmetrize = Literal["union", "mutual"]
 
-# The smallest weight a graph holds: float32's smallest normal number. Below it arithmetic is slow and inexact.
+# The weights a graph holds are float32's normal numbers whose reciprocal is one too: past them arithmetic is inexact.
 SMALLEST_WEIGHT = float(np.finfo(np.float32).tiny)
+LARGEST_WEIGHT = float(np.finfo(np.float32).max) / 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +127,7 @@ class Graph:
                 )
             if weight.dtype == np.float16:  # which scipy does not know
                 weight = weight.astype(np.float32)
-            _check_weights(weight)
+            check_weights(weight)
         least = int(index.max()) + 1 if index.size else 0
         if num_nodes is None:
             num_nodes = least
@@ -159,12 +160,12 @@ class Graph:
             raise ValueError(f"An adjacency matrix must be square, but got shape {matrix.shape}.")
         if matrix.format not in ("csr", "csc", "coo"):
             matrix = matrix.tocoo()
-        _check_weights(matrix.data)
+        check_weights(matrix.data)
         csr = _canonical(matrix, sum_duplicates)
         if csr.data.dtype != np.float32:
             with np.errstate(over="ignore"):
                 csr = csr.astype(np.float32)
-            _check_weights(csr.data)
+            check_weights(csr.data)
         loops = int(np.count_nonzero(csr.diagonal()))
         if loops:
             raise ValueError(
@@ -289,15 +290,16 @@ def _learned(
     return Graph(graph.indptr, graph.indices, kept)
 
 
-def _check_weights(weight: npt.NDArray[Any]) -> None:
+def check_weights(weight: npt.NDArray[Any]) -> None:
+    """Raise unless all weights [E] are real numbers in the range that a graph holds."""
     if weight.dtype.kind not in "fiub":
         raise TypeError(f"Edge weights must be real numbers, but got {weight.dtype}.")
-    good = np.isfinite(weight) & (weight >= SMALLEST_WEIGHT)
+    good = (weight >= SMALLEST_WEIGHT) & (weight <= LARGEST_WEIGHT)
     bad = np.flatnonzero(~good)
     if bad.size:
         raise ValueError(
-            f"Edge weights must be finite and at least {SMALLEST_WEIGHT:.3g} in float32, but {bad.size} are not "
-            f"(first: {weight[bad[0]]} at entry {bad[0]}). Drop those edges or rescale the weights."
+            f"Edge weights must be finite and at least {SMALLEST_WEIGHT:.3g}, at most {LARGEST_WEIGHT:.3g}, but "
+            f"{bad.size} are not (first: {weight[bad[0]]} at entry {bad[0]}). Drop those edges or rescale the weights."
         )
 
 
@@ -314,7 +316,7 @@ def _canonical(matrix: Any, sum_duplicates: bool) -> Any:
             "sum_duplicates=True to add them up."
         )
     if csr.nnz != before:
-        _check_weights(csr.data)  # sums may leave the range of their terms
+        check_weights(csr.data)  # sums may leave the range of their terms
     return csr
 
 

@@ -133,12 +133,12 @@ class SobolevConv(nn.Module):
     @property
     def epsilon(self) -> float:
         """Weight of self-loops."""
-        return self.start_epsilon if self.log_epsilon is None else float(self.log_epsilon.detach().exp())
+        return self.start_epsilon if self.log_epsilon is None else float(_bounded_exp(self.log_epsilon.detach()))
 
     @property
     def wanted(self) -> Wanted:
         """What this layer asks of its operators."""
-        epsilon = self.start_epsilon if self.log_epsilon is None else self.log_epsilon.exp()
+        epsilon = self.start_epsilon if self.log_epsilon is None else _bounded_exp(self.log_epsilon)
         # An explainer's mask need not be the same in both directions of an edge.
         return Wanted(self.alpha, epsilon, self.normalize, self.symmetrize, directed=bool(self.explain))
 
@@ -322,6 +322,11 @@ class SobolevConv(nn.Module):
             f"SobolevConv({self.in_channels}, {self.out_channels}, alpha={self.alpha}, epsilon={self.epsilon}, "
             f"combine={self.combine!r}{extra})"
         )
+
+
+def _bounded_exp(log_epsilon: Tensor) -> Tensor:
+    """ε within the range of edge weights, 1.2e-38 to 8.5e37; bounded before exp, which has no gradient at infinity."""
+    return log_epsilon.clamp(-87.0, 87.0).exp()
 
 
 def _in_its_type(propagate: Any, x: Tensor) -> Tensor:

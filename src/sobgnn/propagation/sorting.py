@@ -73,11 +73,12 @@ def _check(row: Tensor, column: Tensor, weight: Tensor, rows: int, columns: int)
             raise ValueError(
                 f"edge_index must lie in [0, num_nodes), but got {name} from {low} to {high} for num_nodes={size}."
             )
-    bad = torch.nonzero(~(torch.isfinite(weight) & (weight >= _SMALLEST))).flatten()
+    largest = torch.finfo(weight.dtype).max / 4  # beyond it the reciprocal is no normal number
+    bad = torch.nonzero(~((weight >= _SMALLEST) & (weight <= largest))).flatten()
     if bad.numel():
         raise ValueError(
-            f"Edge weights must be finite and at least {_SMALLEST:.3g}, but {bad.numel()} are not (first: "
-            f"{float(weight[bad[0]])} at entry {int(bad[0])}). Drop those edges or rescale the weights."
+            f"Edge weights must be finite and at least {_SMALLEST:.3g}, at most {largest:.3g}, but {bad.numel()} are "
+            f"not (first: {float(weight[bad[0]])} at entry {int(bad[0])}). Drop those edges or rescale the weights."
         )
 
 
