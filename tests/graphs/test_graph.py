@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from hypothesis import given
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_scipy_sparse_matrix
 
 from sobgnn.graphs.graph import Graph
@@ -105,6 +106,19 @@ def test_one_way_edges_are_symmetrised_on_request(how, expected):
     graph = Graph.from_edges([[0, 1, 0], [1, 0, 2]], [1.0, 3.0, 2.0], 3, symmetrize=how)
     np.testing.assert_array_equal(adjacency(graph), expected)
     assert_sound(graph)
+
+
+def test_weights_that_rounding_alone_tells_apart_are_symmetric(graph30):
+    edge_index, edge_weight = gcn_norm(*graph30.edges(), add_self_loops=False)
+    given = sp.coo_array((edge_weight.numpy(), edge_index.numpy())).toarray()
+    assert not np.array_equal(given, given.T)  # else the test proves nothing
+    graph = Graph.from_edges(edge_index, edge_weight)
+    assert_sound(graph)
+    np.testing.assert_array_equal(adjacency(graph), np.maximum(given, given.T))
+    assert_sound(graph30.with_weight(edge_weight))
+    edge_weight[0] *= 1 + 1e-6
+    with pytest.raises(ValueError, match="must be symmetric"):
+        Graph.from_edges(edge_index, edge_weight)
 
 
 def test_duplicates_are_summed_on_request():

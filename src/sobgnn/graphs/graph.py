@@ -22,6 +22,8 @@ Symmetrize = Literal["union", "mutual"]
 # The weights a graph holds are float32's normal numbers whose reciprocal is one too: past them arithmetic is inexact.
 SMALLEST_WEIGHT = float(np.finfo(np.float32).tiny)
 LARGEST_WEIGHT = float(np.finfo(np.float32).max) / 4
+# How far the weights of an edge's two directions may be apart: normalizing them in float32 rounds each a few times.
+_ROUNDING = 4 * float(np.finfo(np.float32).eps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +98,9 @@ class Graph:
             edge_index: Each undirected edge in both directions, unless ``symmetrize`` is given.
             edge_weight: Positive and finite. Every weight is 1 if left out.
             num_nodes: Number of nodes, where isolated ones at the end would go unseen.
-            symmetrize: What to do with edges present or heavier in one direction only. ``None`` refuses them,
-                ``"union"`` keeps the larger weight, ``"mutual"`` the smaller, dropping one-way edges.
+            symmetrize: What to do with edges present or heavier in one direction only. ``None`` refuses them (weights
+                that only rounding tells apart become the larger one), ``"union"`` keeps the larger weight,
+                ``"mutual"`` the smaller, dropping one-way edges.
             sum_duplicates: Add up edges listed more than once, instead of refusing them.
 
         Where ``edge_weight`` requires gradients, so do the graph's weights, which are then what
@@ -171,14 +174,7 @@ class Graph:
             raise ValueError(
                 f"A graph has no self-loops, but got {loops}. Remove them: operators add their own through epsilon."
             )
-        if symmetrize is not None:
-            csr = symmetrize_csr(csr, symmetrize)
-        elif not _is_symmetric(csr):
-            raise ValueError(
-                "A graph must be symmetric, but some edges differ between their two directions. Pass "
-                'symmetrize="union" to keep the larger weight or "mutual" the smaller.'
-            )
-        return graph_from_csr(csr)
+        return graph_from_csr(_symmetric(csr) if symmetrize is None else symmetrize_csr(csr, symmetrize))
 
     def to_scipy(self) -> sp.csr_array:
         """The adjacency matrix as float32 CSR, sharing memory with a graph on the CPU."""
@@ -332,12 +328,18 @@ def symmetrize_csr(csr: Any, how: str) -> Any:
     raise ValueError(f'`symmetrize` must be "union" or "mutual", but got {how!r}.')
 
 
-def _is_symmetric(csr: Any) -> bool:
+def _symmetric(csr: Any) -> Any:
+    """The matrix if it is symmetric; of two weights that only rounding tells apart the larger."""
     other = csr.T.tocsr()
-    return (
-        np.array_equal(csr.indptr, other.indptr)
-        and np.array_equal(csr.indices, other.indices)
-        and np.array_equal(csr.data, other.data)
+    if np.array_equal(csr.indptr, other.indptr) and np.array_equal(csr.indices, other.indices):
+        apart = np.abs(csr.data - other.data)
+        if not apart.any():
+            return csr
+        if np.all(apart <= _ROUNDING * csr.data):
+            return csr.maximum(other)
+    raise ValueError(
+        "A graph must be symmetric, but some edges differ between their two directions. Pass "
+        'symmetrize="union" to keep the larger weight or "mutual" the smaller.'
     )
 
 
