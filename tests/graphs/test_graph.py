@@ -63,6 +63,17 @@ def test_any_sparse_format_is_read_and_left_as_it_was(path5, form, dtype):
     np.testing.assert_array_equal(matrix.toarray(), before)
 
 
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_matrices_of_float16_and_for_reading_alone_are_read(path5, form):
+    matrix = path5.to_scipy().asformat(form)
+    expected = matrix.toarray()
+    matrix.data = matrix.data.astype(np.float32)
+    matrix.data.setflags(write=False)
+    np.testing.assert_array_equal(adjacency(Graph.from_scipy(matrix)), expected)
+    matrix.data = matrix.data.astype(np.float16)
+    np.testing.assert_allclose(adjacency(Graph.from_scipy(matrix)), expected, rtol=1e-3)
+
+
 def test_unsorted_rows_are_sorted_in_a_copy():
     matrix = sp.csr_array((np.float32([2, 1, 1, 2]), [2, 1, 0, 0], [0, 2, 3, 4]), shape=(3, 3))
     graph = Graph.from_scipy(matrix)
@@ -154,6 +165,12 @@ def test_an_order_that_is_no_permutation_is_refused(path5, order):
         path5.permute(order)
 
 
+@pytest.mark.parametrize("order", [[0.0, 1.7, 2.0, 3.0, 4.0], ["0", "1", "2", "3", "4"], [None] * 5])
+def test_an_order_of_no_integers_is_refused(path5, order):
+    with pytest.raises(TypeError, match="order must hold integers, but got"):
+        path5.permute(order)
+
+
 def test_other_weights_on_the_same_pattern_are_checked(path5):
     doubled = path5.with_weight(path5.weight * 2)
     np.testing.assert_array_equal(adjacency(doubled), 2 * adjacency(path5))
@@ -163,6 +180,8 @@ def test_other_weights_on_the_same_pattern_are_checked(path5):
         path5.with_weight(torch.arange(1.0, 9.0))
     with pytest.raises(ValueError, match="finite and at least"):
         path5.with_weight(torch.zeros(8))
+    searched = Graph(path5.indptr, path5.indices, path5.weight, neighbor_recall=0.9)
+    assert searched.with_weight([2.0] * 8).neighbor_recall == 0.9
 
 
 def test_a_saved_graph_comes_back_the_same(path5, tmp_path):
@@ -210,12 +229,35 @@ def test_weights_outside_the_positive_floats_are_refused(weight):
         ([[0, 1], [1, 0], [0, 0]], None, {}, ValueError, r"shape \[2, E\], but got \[3, 2\]"),
         ([0, 1], None, {}, ValueError, r"shape \[2, E\], but got \[2\]"),
         (EDGE, None, {"symmetrize": "both"}, ValueError, "`symmetrize` must be .*, but got 'both'"),
+        ([[0, 1], [1]], None, {}, ValueError, "edge_index must be one array"),
+        (EDGE, [[1.0], [1.0, 2.0]], {}, ValueError, "edge_weight must be one array"),
+        (sp.eye_array(2), None, {}, TypeError, "edge_index must be dense"),
+        (torch.eye(2).to_sparse(), None, {}, TypeError, "edge_index must be dense"),
+        (EDGE, None, {"num_nodes": 2.0}, ValueError, r"`num_nodes` must be an integer .* 2\.0"),
+        (EDGE, None, {"num_nodes": "2"}, ValueError, "`num_nodes` must be an integer .* '2'"),
+        (np.empty((2, 0)), None, {"num_nodes": -1}, ValueError, "`num_nodes` must be an integer .* -1"),
     ],
 )
 def test_bad_edges_are_refused(edges, weight, options, error, message):
     with pytest.raises(error, match=message) as caught:
         Graph.from_edges(edges, weight, **options)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("symmetrize", [None, "union"])
+@pytest.mark.parametrize(
+    ("edges", "error", "message"),
+    [
+        ([[0, 1], [1]], ValueError, "edge_index must be one array"),
+        ([[0, 1]], ValueError, r"shape \[2, E\]"),
+        (EDGE.astype(float), TypeError, "must hold integers"),
+        ([[0, 0], [1, 1]], ValueError, "1 are repeated"),
+        ([[0], [1]], ValueError, "one entry per edge, but got 2 for 1 edges"),
+    ],
+)
+def test_bad_edges_of_learned_weights_are_refused(edges, error, message, symmetrize):
+    with pytest.raises(error, match=message):
+        Graph.from_edges(edges, torch.ones(2, requires_grad=True), symmetrize=symmetrize)
 
 
 def test_self_loops_of_any_weight_are_refused_before_anything_is_summed():
