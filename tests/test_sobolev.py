@@ -51,7 +51,7 @@ def test_terms_agree_with_the_dense_definition_and_keep_the_pattern(graph, rho, 
 
 def test_powers_past_float64_are_refused_instead_of_infinite():
     graph = graph_of([[0, 1e30], [1e30, 0]])
-    with pytest.raises(ValueError, match=r"leave the range of float64\. Rescale the weights to at most 1"):
+    with pytest.raises(ValueError, match=r"leave the range of float64\. Rescale weights and epsilon to at most 1"):
         sparse_sobolev_term(graph, 64, 1.0)
     with pytest.raises(ValueError, match="leave the range of float64"):
         sobolev_norm(np.ones(2), graph, 64, 1.0)
@@ -94,6 +94,36 @@ def test_epsilon_zero_is_a_semi_norm_that_does_not_see_constants(graph30, operat
     flat = np.ones(30) if operator == "laplacian" else np.sqrt(adjacency(graph30).sum(axis=1))
     assert sobolev_norm(flat, graph30, 1, 0.0, operator) == pytest.approx(0, abs=1e-6)
     assert sobolev_norm(flat, graph30, 1, 0.5, operator) == pytest.approx(np.sqrt(0.5 * flat @ flat))
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense"])
+def test_norms_of_huge_and_of_tiny_signals_are_those_of_their_scale(path5, kind):
+    x = two_signals(5)[0]
+    norm = sobolev_norm(x, path5, 2, 0.5, kind=kind)
+    scales = np.array([1.0, 1e-300, 1e-200, 1e200, 1e300, 0.0])
+    np.testing.assert_allclose(sobolev_norm(x[:, None] * scales, path5, 2, 0.5, kind=kind), norm * scales, rtol=1e-12)
+    for epsilon in (1e-300, 1e-40, 0.0):
+        assert sobolev_norm(x, path5, 2, epsilon, kind=kind) == pytest.approx(sobolev_norm(x, path5, 2, 0.0, kind=kind))
+    assert sobolev_norm(x, path5, 2, 1e100, kind=kind) == pytest.approx(1e100 * np.linalg.norm(x))
+
+
+@pytest.mark.parametrize("kind", ["sparse", "dense"])
+def test_products_past_float64_are_refused_instead_of_infinite(path5, kind):
+    for rho, epsilon, x in ((2, 1e200, np.ones(5)), (1, 1e308, np.ones(5)), (1, 1.0, np.full(5, 1e200))):
+        with pytest.raises(ValueError, match=r"the range of float64\. Rescale"):
+            sobolev_inner(x, x, path5, rho, epsilon, kind=kind)
+    for rho in (np.nan, np.inf, "2"):
+        with pytest.raises(ValueError, match="`rho` must be a finite number"):
+            sobolev_norm(np.ones(5), path5, rho, 1.0, kind=kind)
+
+
+def test_signals_of_16_bits_are_read_and_those_of_no_numbers_refused(path5):
+    x = torch.tensor([1.0, 2.0, -1.0, 0.5, 3.0])
+    for dtype in (torch.float16, torch.bfloat16, torch.float64):
+        assert sobolev_norm(x.to(dtype), path5, 2, 1.0) == sobolev_norm(x, path5, 2, 1.0)
+    for wrong in (["a"] * 5, [1j] * 5, [None] * 5):
+        with pytest.raises(TypeError, match="A graph signal must hold real numbers, but got"):
+            sobolev_norm(wrong, path5, 2, 1.0)
 
 
 @pytest.mark.parametrize("rho", [0.5, 1, 1.7, 3, -1])
@@ -189,6 +219,8 @@ def test_a_form_that_is_no_norm_is_refused_where_it_is_negative():
     assert sobolev_norm([1.0, 1.0], graph, 1, 0.5, "adjacency") == pytest.approx(np.sqrt(3))
     with pytest.raises(ValueError, match=r"negative squared length .* Raise epsilon or use a Laplacian"):
         sobolev_norm([1.0, -1.0], graph, 1, 0.5, "adjacency")
+    with pytest.raises(ValueError, match="negative squared length"):  # beside a column that is much larger
+        sobolev_norm([[1e9, 1.0], [1e9, -1.0]], graph, 1, 0.5, "adjacency")
 
 
 def test_dense_powers_of_large_graphs_and_of_singular_matrices_are_refused(path5):

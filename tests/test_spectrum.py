@@ -155,6 +155,36 @@ def test_condition_number_of_a_singular_matrix_is_infinite(ring8, large):
     assert condition_number(laplacian(ring8)) == np.inf
     assert condition_number(sp.csr_array(laplacian(large))) == np.inf
     assert condition_number(sp.csr_array((4, 4))) == np.inf
+    assert condition_number(sp.csr_array((np.zeros(1), ([0], [0])), shape=(400, 400))) == np.inf
+
+
+@pytest.mark.parametrize("edges", ["star", "bipartite", "random"])
+def test_condition_number_of_a_large_singular_adjacency_is_infinite(edges):
+    """Indefinite matrices are factorized, which fails in several ways on those without an inverse."""
+    rng = np.random.default_rng(0)
+    row, column = {
+        "star": (np.zeros(399, int), np.arange(1, 400)),
+        "bipartite": np.nonzero(np.triu(rng.random((500, 500)) < 0.05, k=300)),
+        "random": (np.arange(399), rng.integers(399, size=399) // 2 + 200),
+    }[edges]
+    upper = sp.csr_array((rng.uniform(0.5, 1.0, len(row)), (row, column)), shape=(600, 600))
+    assert condition_number(upper + upper.T) == np.inf
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e300])
+def test_condition_number_does_not_depend_on_the_scale(large, scale):
+    matrix = sp.csr_array(normalized_adjacency(large)) + 0.2 * sp.eye_array(600)
+    assert condition_number(matrix * scale) == pytest.approx(condition_number(matrix), rel=1e-6)
+
+
+def test_matrices_symmetric_up_to_float32_are_symmetric():
+    matrix = np.array([[1.0, 0.3], [0.3, 2.0]], np.float32)
+    expected = condition_number(matrix)
+    matrix[0, 1] = np.nextafter(matrix[0, 1], np.float32(1.0))
+    assert condition_number(matrix) == pytest.approx(expected, rel=1e-6)
+    assert is_positive_definite(matrix)
+    with pytest.raises(ValueError, match="must be symmetric"):
+        condition_number(matrix.astype(np.float64))
 
 
 @pytest.mark.parametrize("n", [1, 5, 700])
@@ -219,10 +249,13 @@ def test_the_largest_eigenvalues_alone_are_the_end_of_the_whole_curve(large):
         (np.array([[1.0, 2.0], [0.0, 1.0]]), "must be symmetric"),
         (np.array([[1.0, np.nan], [np.nan, 1.0]]), "must be finite"),
         (np.array([[np.inf, 0.0], [0.0, 1.0]]), "must be finite"),
+        (np.ones((2, 2, 2)), "square matrix"),
+        (None, "square matrix"),
+        (np.array([[1.0, 2j], [-2j, 1.0]]), "real numbers, but got complex128"),
     ],
 )
 def test_matrices_without_a_real_spectrum_are_refused(function, matrix, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         function(matrix)
 
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+import torch
 from torch import Tensor
 
 from sobgnn.graphs.graph import Graph
@@ -44,7 +45,7 @@ def sparse_sobolev_term(graph: Graph, rho: int, epsilon: float, operator: Operat
             term.data **= rho
         except FloatingPointError:
             raise ValueError(
-                f"Entries to the power rho={rho} leave the range of float64. Rescale the weights to at most 1."
+                f"Entries to the power rho={rho} leave the range of float64. Rescale weights and epsilon to at most 1."
             ) from None
     return term
 
@@ -77,15 +78,22 @@ def sobolev_inner(
     x, y = (_signal(v, graph) for v in (x, y))
     if x.shape != y.shape:
         raise ValueError(f"Both signals must have one shape, but got {x.shape} and {y.shape}.")
-    if kind == "sparse":
-        if rho != int(rho):
-            raise ValueError(f"`rho` must be an integer for the sparse kind, but got {rho}.")
-        image = sparse_sobolev_term(graph, int(rho), epsilon, operator) @ y
-    elif kind == "dense":
-        image = _spectral_power(graph, rho, check_epsilon(epsilon), operator) @ y
-    else:
-        raise ValueError(f'`kind` must be "sparse" or "dense", but got {kind!r}.')
-    product = (x * image).sum(axis=0)
+    if not isinstance(rho, (int, float, np.integer, np.floating)) or not np.isfinite(rho):
+        raise ValueError(f"`rho` must be a finite number, but got {rho!r}.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        if kind == "sparse":
+            if rho != int(rho):
+                raise ValueError(f"`rho` must be an integer for the sparse kind, but got {rho}.")
+            image = sparse_sobolev_term(graph, int(rho), epsilon, operator) @ y
+        elif kind == "dense":
+            image = _spectral_power(graph, rho, check_epsilon(epsilon), operator) @ y
+        else:
+            raise ValueError(f'`kind` must be "sparse" or "dense", but got {kind!r}.')
+        product = (x * image).sum(axis=0)
+    if not np.isfinite(product).all() and np.isfinite(x).all() and np.isfinite(y).all():
+        raise ValueError(
+            f"The product for rho={rho} leaves the range of float64. Rescale signals, weights and epsilon."
+        )
     return float(product) if product.ndim == 0 else product
 
 
@@ -109,15 +117,20 @@ def sobolev_norm(
         >>> sobolev.sobolev_norm([1.0, 0.0], pair, rho=2, epsilon=1.0)
         1.5
     """
+    x = _signal(x, graph)
+    # Signals of about 1, by a power of two that changes no digit: squares neither vanish nor overflow.
+    unit = np.ldexp(1.0, np.frexp(np.abs(x).max(axis=0, initial=0.0))[1] - 1)
+    x = x / unit
     square = np.asarray(sobolev_inner(x, x, graph, rho, epsilon, operator, kind))
     # What rounding alone could have produced is zero; anything lower is a form that is not a norm.
-    slack = 1e-12 * float(np.square(_signal(x, graph)).sum()) * max(1.0, _largest(graph, rho, epsilon, operator))
+    slack = 1e-12 * np.square(x).sum(axis=0) * max(1.0, _largest(graph, rho, epsilon, operator))
     if np.any(square < -slack):
         raise ValueError(
             f"x has a negative squared length ({square.min():.3g}) under {operator!r} with epsilon={epsilon}: the "
             "form is not positive. Raise epsilon or use a Laplacian."
         )
-    norm = np.sqrt(np.maximum(square, 0.0))
+    with np.errstate(over="ignore"):
+        norm = np.sqrt(np.maximum(square, 0.0)) * unit
     return float(norm) if norm.ndim == 0 else norm
 
 
@@ -155,7 +168,13 @@ def check_order(rho: int) -> int:
 
 
 def _signal(x: npt.ArrayLike, graph: Graph) -> npt.NDArray[np.float64]:
-    values = np.asarray(x.detach().cpu() if isinstance(x, Tensor) else x, dtype=np.float64)
+    if isinstance(x, Tensor):
+        x = x.detach().cpu()
+        x = x.float() if x.dtype == torch.bfloat16 else x  # which numpy does not know
+    values = np.asarray(x)
+    if values.dtype.kind not in "fiub":
+        raise TypeError(f"A graph signal must hold real numbers, but got {values.dtype}.")
+    values = values.astype(np.float64, copy=False)
     if values.ndim not in (1, 2) or values.shape[0] != graph.num_nodes:
         raise ValueError(
             f"A graph signal must have shape [N] or [N, h], but got {list(values.shape)} for {graph.num_nodes} nodes."
@@ -182,4 +201,5 @@ def _spectral_power(graph: Graph, rho: float, epsilon: float, operator: Operator
 
 def _largest(graph: Graph, rho: float, epsilon: float, operator: Operator) -> float:
     term = shift_diagonal(matrix_of(graph, operator), epsilon)
-    return float(np.abs(term).sum(axis=1).max()) ** rho if term.nnz else 0.0
+    with np.errstate(over="ignore"):
+        return float(np.abs(term).sum(axis=1).max() ** rho) if term.nnz else 0.0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, eigsh
 
 from sobgnn.graphs.graph import Graph
 from sobgnn.sobolev import check_order, matrix_of
@@ -88,9 +88,12 @@ def condition_number(M: Any) -> float:
         4.0
     """
     matrix = _symmetric(M, "M")
-    n = matrix.shape[0]
-    if matrix.nnz == 0:
+    n, most = matrix.shape[0], np.abs(matrix.data).max(initial=0.0)
+    if most == 0:
         return float("inf")
+    # Entries of at most 1, by a power of two that changes no digit: no sum overflows and no product vanishes.
+    scaled = np.ldexp(matrix.data, -np.frexp(most)[1])
+    matrix = sp.csr_array((scaled, matrix.indices, matrix.indptr), shape=matrix.shape)
     if n <= _DENSE_NODES:
         magnitudes = np.abs(np.linalg.eigvalsh(_dense(matrix)))
         largest, smallest = float(magnitudes.max()), float(magnitudes.min())
@@ -206,12 +209,13 @@ def _smallest_magnitude(matrix: sp.csr_array, largest: float) -> float:
             return max(lowest, 0.0)
     except ArpackNoConvergence:
         pass  # eigenvalues crowd at 0, as on long paths: there the factors are thin
-    # An indefinite matrix has its smallest magnitude inside the spectrum, where only an inverse looks.
+    # An indefinite matrix has its smallest magnitude inside the spectrum, where only an inverse looks: not at 0 but a
+    # rounding beside it, since a singular matrix has no inverse there and SuperLU cannot be trusted to say so.
     try:
-        return abs(float(_lanczos(matrix.tocsc(), 1, "LM", sigma=0.0)[0]))
-    except RuntimeError as error:
-        if "singular" not in str(error):
-            raise
+        return abs(float(_lanczos(matrix.tocsc(), 1, "LM", sigma=np.finfo(np.float64).eps * largest)[0]))
+    except ArpackError:
+        raise
+    except RuntimeError:  # not to be factorized even so
         return 0.0
 
 
@@ -258,13 +262,17 @@ def _over_maximum(values: Array) -> Array:
 
 def _symmetric(M: Any, name: str) -> sp.csr_array:
     """M as float64 CSR, checked to be square, finite and symmetric; the caller's matrix is left as it is."""
+    M = M if sp.issparse(M) else np.asarray(M)
+    if M.ndim != 2 or M.shape[0] != M.shape[1] or M.shape[0] == 0:
+        raise ValueError(f"{name} must be a square matrix of at least one row, but got shape {M.shape}.")
+    if M.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, but got {M.dtype}.")
+    rounding = np.finfo(M.dtype).eps if M.dtype.kind == "f" else 0.0
     matrix = sp.csr_array(M, dtype=np.float64)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
-        raise ValueError(f"{name} must be a square matrix of at least one row, but got shape {np.shape(M)}.")
     if not np.all(np.isfinite(matrix.data)):
         raise ValueError(f"{name} must be finite, but has NaN or infinite entries.")
     gap = np.abs(matrix - matrix.T)
-    if gap.nnz and gap.data.max() > 1e-12 * np.abs(matrix.data).max():
+    if gap.nnz and gap.data.max() > max(1e-12, 4 * rounding) * np.abs(matrix.data).max():
         raise ValueError(f"{name} must be symmetric, but differs from its transpose by up to {gap.data.max():.3g}.")
     return matrix
 

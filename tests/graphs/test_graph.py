@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from hypothesis import given
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_scipy_sparse_matrix
 
 from sobgnn.graphs.graph import Graph
@@ -62,6 +63,17 @@ def test_any_sparse_format_is_read_and_left_as_it_was(path5, form, dtype):
     np.testing.assert_array_equal(matrix.toarray(), before)
 
 
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_matrices_of_float16_and_for_reading_alone_are_read(path5, form):
+    matrix = path5.to_scipy().asformat(form)
+    expected = matrix.toarray()
+    matrix.data = matrix.data.astype(np.float32)
+    matrix.data.setflags(write=False)
+    np.testing.assert_array_equal(adjacency(Graph.from_scipy(matrix)), expected)
+    matrix.data = matrix.data.astype(np.float16)
+    np.testing.assert_allclose(adjacency(Graph.from_scipy(matrix)), expected, rtol=1e-3)
+
+
 def test_unsorted_rows_are_sorted_in_a_copy():
     matrix = sp.csr_array((np.float32([2, 1, 1, 2]), [2, 1, 0, 0], [0, 2, 3, 4]), shape=(3, 3))
     graph = Graph.from_scipy(matrix)
@@ -107,6 +119,19 @@ def test_one_way_edges_are_symmetrised_on_request(how, expected):
     assert_sound(graph)
 
 
+def test_weights_that_rounding_alone_tells_apart_are_symmetric(graph30):
+    edge_index, edge_weight = gcn_norm(*graph30.edges(), add_self_loops=False)
+    given = sp.coo_array((edge_weight.numpy(), edge_index.numpy())).toarray()
+    assert not np.array_equal(given, given.T)  # else the test proves nothing
+    graph = Graph.from_edges(edge_index, edge_weight)
+    assert_sound(graph)
+    np.testing.assert_array_equal(adjacency(graph), np.maximum(given, given.T))
+    assert_sound(graph30.with_weight(edge_weight))
+    edge_weight[0] *= 1 + 1e-6
+    with pytest.raises(ValueError, match="must be symmetric"):
+        Graph.from_edges(edge_index, edge_weight)
+
+
 def test_duplicates_are_summed_on_request():
     graph = Graph.from_edges([[0, 0, 1, 1], [1, 1, 0, 0]], [1.0, 2.0, 1.5, 1.5], sum_duplicates=True)
     assert adjacency(graph).tolist() == [[0, 3], [3, 0]]
@@ -140,6 +165,12 @@ def test_an_order_that_is_no_permutation_is_refused(path5, order):
         path5.permute(order)
 
 
+@pytest.mark.parametrize("order", [[0.0, 1.7, 2.0, 3.0, 4.0], ["0", "1", "2", "3", "4"], [None] * 5])
+def test_an_order_of_no_integers_is_refused(path5, order):
+    with pytest.raises(TypeError, match="order must hold integers, but got"):
+        path5.permute(order)
+
+
 def test_other_weights_on_the_same_pattern_are_checked(path5):
     doubled = path5.with_weight(path5.weight * 2)
     np.testing.assert_array_equal(adjacency(doubled), 2 * adjacency(path5))
@@ -149,6 +180,8 @@ def test_other_weights_on_the_same_pattern_are_checked(path5):
         path5.with_weight(torch.arange(1.0, 9.0))
     with pytest.raises(ValueError, match="finite and at least"):
         path5.with_weight(torch.zeros(8))
+    searched = Graph(path5.indptr, path5.indices, path5.weight, neighbor_recall=0.9)
+    assert searched.with_weight([2.0] * 8).neighbor_recall == 0.9
 
 
 def test_a_saved_graph_comes_back_the_same(path5, tmp_path):
@@ -172,7 +205,7 @@ def test_moving_keeps_every_field(path5):
 # ---------------------------------------------------------------------------------------------- bad input
 
 
-@pytest.mark.parametrize("weight", [-1.0, 0.0, np.nan, np.inf, -np.inf, 1e-40, 1e39])
+@pytest.mark.parametrize("weight", [-1.0, 0.0, np.nan, np.inf, -np.inf, 1e-40, 1e38, 1e39])
 def test_weights_outside_the_positive_floats_are_refused(weight):
     with pytest.raises(ValueError, match=r"finite and at least 1\.18e-38"):
         Graph.from_edges(EDGE, [weight, weight])
@@ -196,12 +229,35 @@ def test_weights_outside_the_positive_floats_are_refused(weight):
         ([[0, 1], [1, 0], [0, 0]], None, {}, ValueError, r"shape \[2, E\], but got \[3, 2\]"),
         ([0, 1], None, {}, ValueError, r"shape \[2, E\], but got \[2\]"),
         (EDGE, None, {"symmetrize": "both"}, ValueError, "`symmetrize` must be .*, but got 'both'"),
+        ([[0, 1], [1]], None, {}, ValueError, "edge_index must be one array"),
+        (EDGE, [[1.0], [1.0, 2.0]], {}, ValueError, "edge_weight must be one array"),
+        (sp.eye_array(2), None, {}, TypeError, "edge_index must be dense"),
+        (torch.eye(2).to_sparse(), None, {}, TypeError, "edge_index must be dense"),
+        (EDGE, None, {"num_nodes": 2.0}, ValueError, r"`num_nodes` must be an integer .* 2\.0"),
+        (EDGE, None, {"num_nodes": "2"}, ValueError, "`num_nodes` must be an integer .* '2'"),
+        (np.empty((2, 0)), None, {"num_nodes": -1}, ValueError, "`num_nodes` must be an integer .* -1"),
     ],
 )
 def test_bad_edges_are_refused(edges, weight, options, error, message):
     with pytest.raises(error, match=message) as caught:
         Graph.from_edges(edges, weight, **options)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("symmetrize", [None, "union"])
+@pytest.mark.parametrize(
+    ("edges", "error", "message"),
+    [
+        ([[0, 1], [1]], ValueError, "edge_index must be one array"),
+        ([[0, 1]], ValueError, r"shape \[2, E\]"),
+        (EDGE.astype(float), TypeError, "must hold integers"),
+        ([[0, 0], [1, 1]], ValueError, "1 are repeated"),
+        ([[0], [1]], ValueError, "one entry per edge, but got 2 for 1 edges"),
+    ],
+)
+def test_bad_edges_of_learned_weights_are_refused(edges, error, message, symmetrize):
+    with pytest.raises(error, match=message):
+        Graph.from_edges(edges, torch.ones(2, requires_grad=True), symmetrize=symmetrize)
 
 
 def test_self_loops_of_any_weight_are_refused_before_anything_is_summed():

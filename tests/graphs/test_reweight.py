@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
+import torch
 
 from sobgnn import Graph, reweight
 from tests.oracle import adjacency, normalized_adjacency
@@ -52,11 +54,30 @@ def test_reweighted_graph_of_ones_has_different_weights():
         (("spectral",), "how"),
         (("features",), "needs X with 5 rows"),
         (("features", np.ones((4, 2))), "needs X with 5 rows"),
+        (("features", np.ones(5)), "needs X with 5 rows"),
+        (("features", np.ones((5, 2, 2))), "needs X with 5 rows"),
+        (("features", [["a"]] * 5), "real numbers"),
+        (("features", np.full((5, 1), np.nan)), "finite X"),
     ],
 )
 def test_wrong_arguments_say_what_is_wrong(path5, arguments, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         reweight(path5, *arguments)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, np.ndarray.tolist, torch.tensor, sp.csr_array])
+def test_features_may_have_rows_of_any_size_and_be_of_any_kind(path5, kind):
+    X = np.random.default_rng(0).normal(size=(5, 3))
+    scale = np.array([[1.0], [1e-300], [1e300], [1e-10], [0.0]])
+    expected = reweight(path5, "features", X * (scale > 0)).weight
+    torch.testing.assert_close(reweight(path5, "features", kind(X * scale)).weight, expected)
+
+
+@pytest.mark.parametrize("nodes", [0, 1, 3])
+@pytest.mark.parametrize("how", ["normalized", "pagerank", "features"])
+def test_graphs_without_edges_stay_without(nodes, how):
+    graph = reweight(Graph.from_edges(np.empty((2, 0)), num_nodes=nodes), how, np.ones((nodes, 2)))
+    assert (graph.num_nodes, graph.num_edges) == (nodes, 0)
 
 
 def test_teleport_and_top_k_are_checked(path5):
@@ -64,3 +85,6 @@ def test_teleport_and_top_k_are_checked(path5):
         reweight(path5, "pagerank", teleport=1.0)
     with pytest.raises(ValueError, match="top_k"):
         reweight(path5, "pagerank", top_k=0)
+    for wrong in ({"teleport": "0.1"}, {"top_k": 1.5}, {"top_k": None}):
+        with pytest.raises(ValueError, match="must be"):
+            reweight(path5, "pagerank", **wrong)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn import GCNConv
 
 from sobgnn import Graph, SobolevConv, SobolevOperators
@@ -114,11 +115,53 @@ def test_filter_weights_are_shares_and_follow_the_filter_that_counts(combine):
         (lambda layer, ops: layer(torch.randn(30, 4), SobolevOperators(ops.graph, 3)), "alpha=2"),
         (lambda layer, ops: layer(torch.randn(30, 4), ops, ops.graph.weight), "edge_weight"),
         (lambda layer, ops: layer(torch.randn(30, 4), None), "propagated"),
+        (lambda layer, ops: layer(torch.randn(30, 4), ops, propagated=torch.randn(29, 2, 4)), r"\[30, 2, 4\], but got"),
+        (
+            lambda layer, ops: layer(torch.randn(31, 4), None, propagated=torch.randn(30, 2, 4)),
+            r"\[31, 2, 4\], but got",
+        ),
+        (lambda layer, ops: layer(torch.randn(30, 4), ops, propagated=torch.randn(30, 1, 4)), r"\[30, 2, 4\], but got"),
+        (lambda layer, ops: layer(torch.randn(30, 4), ops, propagated=torch.randn(30, 4)), r"\[30, 2, 4\], but got"),
+        (lambda layer, ops: layer(torch.randn(30, 4), ops, size=(30, 31)), r"size must be .* \(30, 30\), but got"),
+        (lambda layer, ops: layer(torch.randn(30, 4), ops.graph, size=30), "a pair"),
+        (lambda layer, ops: layer((torch.randn(15, 4), torch.randn(15, 4)), ops), "the edges between them"),
     ],
 )
-def test_wrong_calls_say_what_is_wrong(graph30, call, message):
+@pytest.mark.parametrize("self_branch", [False, True])
+def test_wrong_calls_say_what_is_wrong(graph30, call, message, self_branch):
     with pytest.raises(ValueError, match=message):
-        call(SobolevConv(4, 3, alpha=2), SobolevOperators(graph30, 2))
+        call(SobolevConv(4, 3, alpha=2, self_branch=self_branch), SobolevOperators(graph30, 2))
+
+
+@pytest.mark.parametrize(
+    "kind", [lambda graph: graph.to_scipy(), lambda graph: graph.edges()[0].numpy(), lambda graph: 1]
+)
+def test_what_is_no_graph_at_all_is_refused(graph30, kind):
+    with pytest.raises(TypeError, match=r"edge_index must be a tensor, a sobgnn\.Graph or operators, but got"):
+        SobolevConv(4, 3)(torch.randn(30, 4), kind(graph30))
+
+
+@pytest.mark.parametrize("options", [{"learn_epsilon": True}, {"normalize": "row"}])
+def test_a_graph_of_other_nodes_is_refused_where_its_edges_are_read(graph30, options):
+    with pytest.raises(ValueError, match="one row per node, but got 31 for 30 nodes"):
+        SobolevConv(4, 3, **options)(torch.randn(31, 4), graph30)
+
+
+def test_a_layer_of_unknown_size_saves_and_loads_as_pygs_do(graph30):
+    x = torch.randn(30, 7)
+    unknown = {name: type(value) for name, value in SobolevConv(-1, 3).state_dict().items()}
+    assert unknown == {"weight": UninitializedParameter, "bias": torch.Tensor, "mu": torch.Tensor}
+    for channels, lazy in ((7, -1), ((7, 7), (-1, -1))):
+        options = {"normalize": "row"}
+        full = SobolevConv(channels, 3, **options)
+        layer = SobolevConv(lazy, 3, **options)
+        layer.load_state_dict(full.state_dict())
+        assert layer.in_channels == channels
+        torch.testing.assert_close(layer(x, graph30), full(x, graph30))
+        for other in (layer, SobolevConv(lazy, 3, **options)):  # what is unknown is so again
+            other.load_state_dict(SobolevConv(lazy, 3, **options).state_dict())
+            assert other.in_channels == lazy
+            assert other(x[:, :5], graph30).shape == (30, 3)
 
 
 def test_unknown_combination_is_refused():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 
 import sobgnn
@@ -63,6 +64,7 @@ def test_the_model_reads_each_block_by_its_own_map_and_learns(graph30):
         (lambda g: SobolevFeatures()(torch.randn(30, 2)), "need a graph"),
         (lambda g: SobolevFeatures()(torch.randn(29, 2), g), "29 for 30 nodes"),
         (lambda g: SobolevFeatures(alpha=2)(torch.randn(30, 2), SobolevOperators(g, 3)), "alpha=2"),
+        (lambda g: SobolevFeatures()(torch.randn(30, 2), EdgeIndex(g.edges()[0], sparse_size=(31, 31))), "sparse_size"),
         (lambda g: DecoupledSobolev(2, 2, 2, dropout=1.0), "dropout"),
     ],
 )

@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch_geometric import EdgeIndex
 from torch_geometric.nn import GCNConv
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from sobgnn import Graph, SobolevConv, SobolevOperators, SSobGNN
+from sobgnn.operators import EdgeOperators
 
 
 def layer(**options):
@@ -47,6 +49,27 @@ def test_sparse_features_give_what_dense_ones_give(graph30):
         torch.testing.assert_close(conv(x.to_sparse_csr(), graph30), dense)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+@pytest.mark.parametrize("sparse", [torch.Tensor.to_sparse, torch.Tensor.to_sparse_csr])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_sparse_features_of_any_type_and_under_autocast_give_what_dense_ones_give(graph30, dtype, sparse):
+    x = torch.randn(30, 4, generator=torch.Generator().manual_seed(0)).relu().to(dtype)
+    for options in ({}, {"self_branch": True, "combine": "concat"}):
+        conv = layer(**options)
+        close = {"rtol": 0.02, "atol": 0.02}
+        if dtype != torch.float64:
+            with torch.autocast("cpu", dtype):
+                torch.testing.assert_close(conv(sparse(x.float()), graph30), conv(x.float(), graph30), **close)
+        conv = conv.to(dtype)
+        torch.testing.assert_close(conv(sparse(x), graph30), conv(x, graph30), **close)
+
+
+def test_autocast_leaves_float64_alone(graph30, x):
+    conv = layer().double()
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(conv(x.double(), *graph30.edges()), conv(x.double(), graph30))
+
+
 def test_one_way_edges_are_refused_with_the_ways_out_and_taken_by_both(graph30, x):
     edge_index, edge_weight = graph30.edges()
     one_way = edge_index[0] < edge_index[1]
@@ -56,6 +79,20 @@ def test_one_way_edges_are_refused_with_the_ways_out_and_taken_by_both(graph30, 
     whole = layer()(x, graph30)
     torch.testing.assert_close(layer(symmetrize="union")(x, half, weight), whole)
     assert layer(normalize="row")(x, half, weight).shape == (30, 3)
+
+
+@pytest.mark.parametrize("options", [{}, {"learn_epsilon": True}])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_weights_that_rounding_alone_tells_apart_are_symmetric(graph30, x, options, dtype):
+    edge_index, edge_weight = gcn_norm(*graph30.edges(), add_self_loops=False)
+    conv = layer(**options).to(dtype)
+    graph = Graph.from_edges(edge_index, edge_weight)
+    torch.testing.assert_close(
+        conv(x.to(dtype), edge_index, edge_weight), conv(x.to(dtype), graph), rtol=1e-5, atol=1e-6
+    )
+    edge_weight[0] *= 1 + 1e-6
+    with pytest.raises(ValueError, match="must be symmetric"):
+        conv(x.to(dtype), edge_index, edge_weight)
 
 
 def test_row_normalised_orders_are_averages_over_incoming_edges(graph30, x):
@@ -90,8 +127,20 @@ def test_edges_between_two_sets_of_nodes_read_sources_and_their_targets(x, self_
         moved = adjacency**order @ x @ conv.weight[branch] + 0.5**order * targets @ own[branch]
         expected = expected + conv.mu[branch] * (moved / degree + conv.bias[branch])
     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+    edge_index = torch.stack([source, target])
+    for pair in ((x.to_sparse(), targets), (x, targets.to_sparse()), (x.to_sparse(), targets.to_sparse())):
+        torch.testing.assert_close(conv(pair, edge_index, weight, size=(None, 5)), got)
+        with torch.autocast("cpu", torch.float16):
+            torch.testing.assert_close(conv(pair, edge_index, weight), got.half(), rtol=0.01, atol=0.01)
     with pytest.raises(ValueError, match="numbers of sources and targets"):
-        conv((x, targets), torch.stack([source, target]), weight, size=(30, 6))
+        conv((x, targets), edge_index, weight, size=(30, 6))
+    with pytest.raises(ValueError, match=r"sparse_size of edge_index must be .* \(30, 5\), but got \(30, 6\)"):
+        conv((x, targets), EdgeIndex(edge_index, sparse_size=(30, 6)), weight)
+    operators = EdgeOperators(edge_index, weight, (30, 5), 2, 0.5, normalize="row")
+    torch.testing.assert_close(conv((x, targets), operators), got)
+    if sizes == 4:
+        with pytest.raises(ValueError, match=r"\(30, 5\), but got \(5, 30\)"):
+            conv((targets, x), operators)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +152,7 @@ def test_edges_between_two_sets_of_nodes_read_sources_and_their_targets(x, self_
         (lambda conv, x, i, w: conv(x, i, w[1:]), "one entry per edge"),
         (lambda conv, x, i, w: conv(x, i, -w), "finite and at least"),
         (lambda conv, x, i, w: conv(x, i, w * float("nan")), "finite and at least"),
+        (lambda conv, x, i, w: conv(x, i, w / w.max() * 1e38), r"at most 8\.51e\+37"),
         (lambda conv, x, i, w: conv((x, x), i, w), 'normalize="row"'),
         (lambda conv, x, i, w: conv((x, None), i, w), "rows of the targets"),
     ],
@@ -184,3 +234,18 @@ def test_a_sparse_matrix_of_other_nodes_is_refused():
     small = torch.eye(2).to_sparse_coo()
     with pytest.raises(ValueError, match=r"\[12, 12\], but got \[2, 2\]"):
         SobolevConv(4, 3)(torch.randn(12, 4), small)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_an_edge_index_of_other_sizes_is_refused(graph30, x, cached):
+    edge_index, edge_weight = graph30.edges()
+    conv = layer(cached=cached)
+    conv(x, EdgeIndex(edge_index, sparse_size=(30, None)), edge_weight)
+    with pytest.raises(ValueError, match=r"sparse_size of edge_index must be .* \(30, 30\), but got \(31, 31\)"):
+        conv(x, EdgeIndex(edge_index, sparse_size=(31, 31)), edge_weight)
+
+
+def test_weights_that_are_no_tensor_are_refused(graph30, x):
+    edge_index, edge_weight = graph30.edges()
+    with pytest.raises(TypeError, match="edge_weight must be a tensor, but got ndarray"):
+        layer()(x, edge_index, edge_weight.numpy())

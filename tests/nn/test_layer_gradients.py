@@ -10,7 +10,7 @@ from sobgnn import Graph, SobolevConv, SobolevOperators
 
 def layer(**options):
     torch.manual_seed(3)
-    conv = SobolevConv(3, 4, 2, 0.7, **options).double()
+    conv = SobolevConv(3, 4, 2, **{"epsilon": 0.7, **options}).double()
     with torch.no_grad():
         for parameter in conv.parameters():
             if parameter.ndim:
@@ -58,3 +58,16 @@ def test_a_learned_epsilon_passes_gradcheck_and_starts_where_it_was_told(path5, 
     torch.testing.assert_close(conv(x, SobolevOperators(path5, 2, 5.0)), plain(x, path5))  # its epsilon, not theirs
     with pytest.raises(ValueError, match="above 0"):
         SobolevConv(3, 4, epsilon=0.0, learn_epsilon=True)
+
+
+@pytest.mark.parametrize("normalize", ["sym", "row"])
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-40, 1e38, 1e300])
+def test_an_epsilon_learned_past_float32_acts_as_its_bound(path5, x, epsilon, normalize):
+    """A huge loop leaves each node by itself, and the layer is one without a graph; a tiny one is none at all."""
+    edges = path5.edges()
+    conv = layer(epsilon=epsilon, learn_epsilon=True, normalize=normalize).float()
+    plain = layer(epsilon=0.0 if epsilon < 1 else 1e30, normalize=normalize).float()
+    result = conv(x.float(), *edges)
+    torch.testing.assert_close(result, plain(x.float(), *edges))
+    result.sum().backward()
+    assert conv.log_epsilon.grad == 0

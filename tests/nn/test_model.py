@@ -18,6 +18,8 @@ def test_some_rows_are_rows_of_the_whole(graph30, layers):
     torch.testing.assert_close(model(x[field[0].columns], operators, rows=field), whole[index])
     known = field[0].propagate(x[field[0].columns])
     torch.testing.assert_close(model(x[field[0].columns], operators, rows=field, propagated=known), whole[index])
+    with pytest.raises(ValueError, match=f"one entry per layer, {layers}, but got {layers + 1}"):
+        model(x, operators, rows=[*field, field[-1]])
 
 
 def test_one_order_with_unit_loops_is_a_gcn_network(graph30):

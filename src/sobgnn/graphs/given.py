@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sobgnn.graphs.graph import Graph
+from sobgnn.graphs.graph import Graph, check_weights
 
 
 def as_graph(given: Any, n: int) -> Graph:
@@ -31,8 +31,8 @@ def as_edges(given: Any, m: int, n: int) -> sp.csr_array:
     if not sp.issparse(given) or given.shape != (m, n):
         shape = getattr(given, "shape", type(given).__name__)
         raise ValueError(f"graph must be scipy sparse with shape {(m, n)}: new points by training points; got {shape}.")
-    edges = sp.csr_array(given, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        edges = sp.csr_array(given, dtype=np.float32, copy=True)  # the caller's stays as it is
     edges.sum_duplicates()
-    if not (np.isfinite(edges.data).all() and (edges.data > 0).all()):
-        raise ValueError("The weights of new points' edges must be positive and finite.")
+    check_weights(edges.data)
     return edges

@@ -19,8 +19,11 @@ from sobgnn.runtime.unknown import label_values
 
 Symmetrize = Literal["union", "mutual"]
 
-# The smallest weight a graph holds: float32's smallest normal number. Below it arithmetic is slow and inexact.
+# The weights a graph holds are float32's normal numbers whose reciprocal is one too: past them arithmetic is inexact.
 SMALLEST_WEIGHT = float(np.finfo(np.float32).tiny)
+LARGEST_WEIGHT = float(np.finfo(np.float32).max) / 4
+# How far the weights of an edge's two directions may be apart: normalizing them in float32 rounds each a few times.
+_ROUNDING = 4 * float(np.finfo(np.float32).eps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +98,9 @@ class Graph:
             edge_index: Each undirected edge in both directions, unless ``symmetrize`` is given.
             edge_weight: Positive and finite. Every weight is 1 if left out.
             num_nodes: Number of nodes, where isolated ones at the end would go unseen.
-            symmetrize: What to do with edges present or heavier in one direction only. ``None`` refuses them,
-                ``"union"`` keeps the larger weight, ``"mutual"`` the smaller, dropping one-way edges.
+            symmetrize: What to do with edges present or heavier in one direction only. ``None`` refuses them (weights
+                that only rounding tells apart become the larger one), ``"union"`` keeps the larger weight,
+                ``"mutual"`` the smaller, dropping one-way edges.
             sum_duplicates: Add up edges listed more than once, instead of refusing them.
 
         Where ``edge_weight`` requires gradients, so do the graph's weights, which are then what
@@ -110,7 +114,7 @@ class Graph:
                 f"edge_index and edge_weight must be on one device, but got {device} and {edge_weight.device}. "
                 "Move one with .to()."
             )
-        index = _numpy(edge_index)
+        index = _numpy(edge_index, "edge_index")
         if index.ndim != 2 or index.shape[0] != 2:
             raise ValueError(f"edge_index must have shape [2, E], but got {list(index.shape)}.")
         if index.size and not np.issubdtype(index.dtype, np.integer):
@@ -119,17 +123,18 @@ class Graph:
         if edge_weight is None:
             weight = np.ones(index.shape[1], dtype=np.float32)
         else:
-            weight = _numpy(edge_weight).reshape(-1)
+            weight = _numpy(edge_weight, "edge_weight").reshape(-1)
             if weight.size != index.shape[1]:
                 raise ValueError(
                     f"edge_weight must have one entry per edge, but got {weight.size} for {index.shape[1]} edges."
                 )
-            if weight.dtype == np.float16:  # which scipy does not know
-                weight = weight.astype(np.float32)
-            _check_weights(weight)
+            weight = weight.astype(np.float32) if weight.dtype == np.float16 else weight  # which scipy does not know
+            check_weights(weight)
         least = int(index.max()) + 1 if index.size else 0
         if num_nodes is None:
             num_nodes = least
+        elif not hasattr(num_nodes, "__index__") or num_nodes < 0:
+            raise ValueError(f"`num_nodes` must be an integer of at least 0, but got {num_nodes!r}.")
         if num_nodes < least or (index.size and index.min() < 0):
             raise ValueError(
                 f"edge_index must lie in [0, num_nodes), but got entries from {index.min()} to {index.max()} "
@@ -159,25 +164,20 @@ class Graph:
             raise ValueError(f"An adjacency matrix must be square, but got shape {matrix.shape}.")
         if matrix.format not in ("csr", "csc", "coo"):
             matrix = matrix.tocoo()
-        _check_weights(matrix.data)
+        if matrix.dtype == np.float16:  # which scipy does not convert between its formats
+            matrix = matrix.astype(np.float32)
+        check_weights(matrix.data)
         csr = _canonical(matrix, sum_duplicates)
         if csr.data.dtype != np.float32:
             with np.errstate(over="ignore"):
                 csr = csr.astype(np.float32)
-            _check_weights(csr.data)
+            check_weights(csr.data)
         loops = int(np.count_nonzero(csr.diagonal()))
         if loops:
             raise ValueError(
                 f"A graph has no self-loops, but got {loops}. Remove them: operators add their own through epsilon."
             )
-        if symmetrize is not None:
-            csr = symmetrize_csr(csr, symmetrize)
-        elif not _is_symmetric(csr):
-            raise ValueError(
-                "A graph must be symmetric, but some edges differ between their two directions. Pass "
-                'symmetrize="union" to keep the larger weight or "mutual" the smaller.'
-            )
-        return graph_from_csr(csr)
+        return graph_from_csr(_symmetric(csr) if symmetrize is None else symmetrize_csr(csr, symmetrize))
 
     def to_scipy(self) -> sp.csr_array:
         """The adjacency matrix as float32 CSR, sharing memory with a graph on the CPU."""
@@ -202,23 +202,26 @@ class Graph:
         moved = (self.indptr.to(device), self.indices.to(device), self.weight.to(device))
         return Graph(*moved, neighbor_recall=self.neighbor_recall)
 
-    def with_weight(self, weight: Tensor) -> Graph:
+    def with_weight(self, weight: Tensor | npt.ArrayLike) -> Graph:
         """The same pattern with other weights, float32 [E], which must be positive, finite and symmetric.
 
         Weights that require gradients are taken as they are.
         """
         n = self.num_nodes
+        weight = torch.as_tensor(weight)
         if weight.shape != self.weight.shape:
             raise ValueError(f"weight must have shape {list(self.weight.shape)}, but got {list(weight.shape)}.")
         csr = sp.csr_array((_numpy(weight), _numpy(self.indices), _numpy(self.indptr)), shape=(n, n))
         checked = Graph.from_scipy(csr).to(self.device)
-        if isinstance(weight, Tensor) and weight.requires_grad:  # gradients go through it
-            return Graph(self.indptr, self.indices, weight, neighbor_recall=self.neighbor_recall)
-        return checked
+        kept = weight if weight.requires_grad else checked.weight  # gradients go through it
+        return Graph(self.indptr, self.indices, kept, neighbor_recall=self.neighbor_recall)
 
     def permute(self, order: npt.ArrayLike | Tensor) -> Graph:
         """The graph whose node i is this one's node ``order[i]``."""
-        rank = _numpy(order).astype(np.int64, copy=False)
+        rank = _numpy(order, "order")
+        if rank.size and not np.issubdtype(rank.dtype, np.integer):
+            raise TypeError(f"order must hold integers, but got {rank.dtype}. Cast it to int64.")
+        rank = rank.astype(np.int64, copy=False)
         if not np.array_equal(np.sort(rank), np.arange(self.num_nodes)):
             raise ValueError(f"order must be a permutation of 0..{self.num_nodes - 1}.")
         csr = self.to_scipy()[rank][:, rank]
@@ -256,12 +259,17 @@ class Graph:
 
         Labels may be text or numbers; -1, None and NaN are unknown.
         """
-        return report_adjacency(self.to_scipy(), None if y is None else _numpy(y), orders, self.neighbor_recall)
+        return report_adjacency(self.to_scipy(), None if y is None else _numpy(y, "y"), orders, self.neighbor_recall)
 
 
-def _numpy(values: Any) -> npt.NDArray[Any]:
+def _numpy(values: Any, name: str = "values") -> npt.NDArray[Any]:
+    if sp.issparse(values) or (isinstance(values, Tensor) and values.layout != torch.strided):
+        raise TypeError(f"{name} must be dense, but got a sparse matrix. Pass Graph.from_scipy the matrix of a graph.")
     if not isinstance(values, Tensor):
-        return label_values(values)
+        try:
+            return label_values(values)
+        except ValueError:
+            raise ValueError(f"{name} must be one array, but its rows differ in length.") from None
     values = values.detach().cpu()
     array: npt.NDArray[Any] = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
     return array
@@ -277,27 +285,25 @@ def _learned(
     """The graph of edges whose weights require gradients: a permutation of them."""
     if sum_duplicates:
         raise ValueError("sum_duplicates does not go with weights that require gradients. Add the edges up first.")
-    edge_index = torch.as_tensor(edge_index)
+    graph = Graph.from_edges(edge_index, edge_weight.detach(), num_nodes, symmetrize=symmetrize)
+    index, weight = torch.as_tensor(edge_index).long(), edge_weight.reshape(-1)
     if symmetrize is not None:
-        size = int(edge_index.max()) + 1 if edge_index.numel() else 0
-        num_nodes = size if num_nodes is None else num_nodes
-        edge_index, edge_weight = symmetrize_edges(edge_index.long(), edge_weight, symmetrize)
-    graph = Graph.from_edges(edge_index, edge_weight.detach(), num_nodes)
-    order = torch.argsort(edge_index[0].long() * graph.num_nodes + edge_index[1].long())
-    weight = edge_weight.reshape(-1)[order]
+        index, weight = symmetrize_edges(index, weight, symmetrize)
+    weight = weight[torch.argsort(index[0] * graph.num_nodes + index[1])]
     kept = weight if weight.dtype == torch.float64 else weight.float()
     return Graph(graph.indptr, graph.indices, kept)
 
 
-def _check_weights(weight: npt.NDArray[Any]) -> None:
+def check_weights(weight: npt.NDArray[Any]) -> None:
+    """Raise unless all weights [E] are real numbers in the range that a graph holds."""
     if weight.dtype.kind not in "fiub":
         raise TypeError(f"Edge weights must be real numbers, but got {weight.dtype}.")
-    good = np.isfinite(weight) & (weight >= SMALLEST_WEIGHT)
+    good = (weight >= SMALLEST_WEIGHT) & (weight <= LARGEST_WEIGHT)
     bad = np.flatnonzero(~good)
     if bad.size:
         raise ValueError(
-            f"Edge weights must be finite and at least {SMALLEST_WEIGHT:.3g} in float32, but {bad.size} are not "
-            f"(first: {weight[bad[0]]} at entry {bad[0]}). Drop those edges or rescale the weights."
+            f"Edge weights must be finite and at least {SMALLEST_WEIGHT:.3g}, at most {LARGEST_WEIGHT:.3g}, but "
+            f"{bad.size} are not (first: {weight[bad[0]]} at entry {bad[0]}). Drop those edges or rescale the weights."
         )
 
 
@@ -314,7 +320,7 @@ def _canonical(matrix: Any, sum_duplicates: bool) -> Any:
             "sum_duplicates=True to add them up."
         )
     if csr.nnz != before:
-        _check_weights(csr.data)  # sums may leave the range of their terms
+        check_weights(csr.data)  # sums may leave the range of their terms
     return csr
 
 
@@ -330,12 +336,18 @@ def symmetrize_csr(csr: Any, how: str) -> Any:
     raise ValueError(f'`symmetrize` must be "union" or "mutual", but got {how!r}.')
 
 
-def _is_symmetric(csr: Any) -> bool:
+def _symmetric(csr: Any) -> Any:
+    """The matrix if it is symmetric; of two weights that only rounding tells apart the larger."""
     other = csr.T.tocsr()
-    return (
-        np.array_equal(csr.indptr, other.indptr)
-        and np.array_equal(csr.indices, other.indices)
-        and np.array_equal(csr.data, other.data)
+    if np.array_equal(csr.indptr, other.indptr) and np.array_equal(csr.indices, other.indices):
+        apart = np.abs(csr.data - other.data)
+        if not apart.any():
+            return csr
+        if np.all(apart <= _ROUNDING * csr.data):
+            return csr.maximum(other)
+    raise ValueError(
+        "A graph must be symmetric, but some edges differ between their two directions. Pass "
+        'symmetrize="union" to keep the larger weight or "mutual" the smaller.'
     )
 
 
@@ -347,6 +359,6 @@ def graph_from_csr(csr: Any, neighbor_recall: float | None = None) -> Graph:
     return Graph(
         torch.from_numpy(csr.indptr.astype(np.int64)),
         torch.from_numpy(indices),
-        torch.from_numpy(csr.data),
+        torch.from_numpy(np.require(csr.data, requirements="W")),  # a copy of what is mapped for reading alone
         neighbor_recall=neighbor_recall,
     )

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
+from torch import Tensor
 
 from sobgnn.graphs.graph import SMALLEST_WEIGHT, Graph
 
@@ -63,14 +64,18 @@ def _normalized(A: sp.csr_array) -> tuple[Any, Any, Any]:
 
 
 def _similarity(graph: Graph, X: Any) -> tuple[Any, Any, Any]:
-    if X is None or X.shape[0] != graph.num_nodes:
-        got = None if X is None else X.shape
+    if isinstance(X, Tensor):
+        X = X.detach().cpu().double()
+    X = X if sp.issparse(X) else np.asarray(X)
+    if X.ndim != 2 or X.shape[0] != graph.num_nodes:
+        got = X.shape if X.ndim else X.item()
         raise ValueError(f'how="features" needs X with {graph.num_nodes} rows, one per node, but got {got}.')
-    X = sp.csr_array(X, dtype=np.float64) if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+    if X.dtype.kind not in "fiub":
+        raise TypeError(f'how="features" needs X of real numbers, but got {X.dtype}.')
+    X = sp.csr_array(X, dtype=np.float64, copy=True) if sp.issparse(X) else np.asarray(X, dtype=np.float64)
     if not np.isfinite(X.data if sp.issparse(X) else X).all():
         raise ValueError('how="features" needs finite X, but got NaN or infinite entries.')
-    largest = float(abs(X).max()) if X.size else 0.0
-    X = X / largest if largest > 0 else X  # squares neither vanish nor overflow
+    X = _scaled_rows(X)
     coo = graph.to_scipy().tocoo()
     length = np.sqrt((X * X).sum(axis=1))
     product = np.empty(coo.nnz)
@@ -82,12 +87,26 @@ def _similarity(graph: Graph, X: Any) -> tuple[Any, Any, Any]:
     return coo.row, coo.col, (1 + cosine) / 2
 
 
+def _scaled_rows(X: Any) -> Any:
+    """Rows over their largest magnitude, whose squares neither vanish nor overflow; a sparse X in place."""
+    if X.size == 0:
+        return X
+    largest = abs(X).max(axis=1)
+    if not sp.issparse(X):
+        return X / np.where(largest > 0, largest, 1.0)[:, None]
+    largest = largest.toarray()
+    X.data /= np.repeat(np.where(largest > 0, largest, 1.0), np.diff(X.indptr))
+    return X
+
+
 def _pagerank(graph: Graph, teleport: float, top_k: int) -> Graph:
-    if not 0 < teleport < 1:
-        raise ValueError(f"`teleport` must be in (0, 1), but got {teleport}.")
-    if top_k < 1:
-        raise ValueError(f"`top_k` must be at least 1, but got {top_k}.")
+    if not (isinstance(teleport, (float, np.floating)) and 0 < teleport < 1):
+        raise ValueError(f"`teleport` must be in (0, 1), but got {teleport!r}.")
+    if not (isinstance(top_k, (int, np.integer)) and top_k >= 1):
+        raise ValueError(f"`top_k` must be an integer of at least 1, but got {top_k!r}.")
     n = graph.num_nodes
+    if n == 0:
+        return graph
     T = sp.csr_array(graph.to_scipy().astype(np.float64) + sp.eye_array(n))
     rows, columns, weight = _normalized(T)
     T = sp.csr_array((weight, (rows, columns)), shape=(n, n))

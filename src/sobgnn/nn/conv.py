@@ -12,8 +12,8 @@ from torch.nn.parameter import UninitializedParameter
 
 from sobgnn.nn.cache import Cache
 from sobgnn.nn.cascade import cascade, shared_product
-from sobgnn.nn.inputs import Size, Wanted, as_operators
-from sobgnn.operators import Normalize, SobolevRows, check_alpha, check_epsilon
+from sobgnn.nn.inputs import Size, Wanted, as_operators, check_size
+from sobgnn.operators import EdgeOperators, Normalize, SobolevRows, check_alpha, check_epsilon
 
 Combine = Literal["linear", "concat"]
 
@@ -133,12 +133,12 @@ class SobolevConv(nn.Module):
     @property
     def epsilon(self) -> float:
         """Weight of self-loops."""
-        return self.start_epsilon if self.log_epsilon is None else float(self.log_epsilon.detach().exp())
+        return self.start_epsilon if self.log_epsilon is None else float(_bounded_exp(self.log_epsilon.detach()))
 
     @property
     def wanted(self) -> Wanted:
         """What this layer asks of its operators."""
-        epsilon = self.start_epsilon if self.log_epsilon is None else self.log_epsilon.exp()
+        epsilon = self.start_epsilon if self.log_epsilon is None else _bounded_exp(self.log_epsilon)
         # An explainer's mask need not be the same in both directions of an edge.
         return Wanted(self.alpha, epsilon, self.normalize, self.symmetrize, directed=bool(self.explain))
 
@@ -174,7 +174,7 @@ class SobolevConv(nn.Module):
                 from j to i), a :class:`~sobgnn.Graph`. Where the graph stays the same, build them once, or use
                 ``cached=True``. ``None`` where ``propagated`` holds all that is needed of them.
             edge_weight: Weights of ``edge_index``.
-            size: Number of sources and of targets, checked against ``x``.
+            size: Number of sources and of targets, each or ``None``, checked against ``x``.
             propagated: ``operators.propagate(x)`` [N, α, in_channels], where x never changes and it is at hand.
         """
         rows, targets = self._rows(x)
@@ -182,18 +182,21 @@ class SobolevConv(nn.Module):
         operators = edge_index
         if operators is not None:
             operators = self._operators(operators, edge_weight, rows, targets, size)
+        if propagated is not None:
+            self._check_propagated(propagated, rows, operators)
         if targets is not None:
             return self._between(rows, targets, operators)
         if rows.layout != torch.strided:
             return self._finish(self._sparse(rows, operators))
-        if torch.is_autocast_enabled(rows.device.type):
-            rows = rows.to(torch.get_autocast_dtype(rows.device.type))
+        dtype = _autocast_dtype(rows)
+        if dtype is not None:
+            rows = rows.to(dtype)
         own = None
         if self.self_branch:
             own = rows[operators.own] if isinstance(operators, SobolevRows) else rows
         if propagated is None and operators is not None and self._aggregates_first():
             propagated = _in_its_type(operators.propagate, rows)
-        weight = self.weight.to(rows.dtype) if torch.is_autocast_enabled(rows.device.type) else self.weight
+        weight = self.weight if dtype is None else self.weight.to(dtype)
         if propagated is not None and self.combine == "linear" and weight is self.weight:
             return cascade(own, propagated, self.weight, self.bias, self.mu, relu=self.activation)
         filtered = self._filter(rows, operators, propagated, weight)
@@ -231,9 +234,18 @@ class SobolevConv(nn.Module):
     ) -> Any:
         x = rows if targets is None else (rows, targets)
         wanted = self.wanted
+        check_size(given, x, size)
         if self._cache is None or not isinstance(given, Tensor) or torch.compiler.is_compiling():
-            return as_operators(given, edge_weight, x, wanted, size)
-        return self._cache.get(given, edge_weight, x, wanted, lambda: as_operators(given, edge_weight, x, wanted, size))
+            return as_operators(given, edge_weight, x, wanted)
+        return self._cache.get(given, edge_weight, x, wanted, lambda: as_operators(given, edge_weight, x, wanted))
+
+    def _check_propagated(self, propagated: Tensor, x: Tensor, operators: Any) -> None:
+        nodes = None if operators is None else operators.nodes
+        shape = (x.shape[0] if nodes is None else nodes.shape[0], self.alpha, x.shape[1])
+        if tuple(propagated.shape) != shape:
+            raise ValueError(
+                f"propagated must be what the operators make of x, {list(shape)}, but got {list(propagated.shape)}."
+            )
 
     @property
     def shares_operators(self) -> bool:
@@ -255,16 +267,15 @@ class SobolevConv(nn.Module):
         if propagated is None:
             if operators is None:
                 raise ValueError("Without operators the layer needs `propagated`, what they make of x.")
-            return _in_its_type(operators.propagate_each, torch.einsum("ni,aio->nao", x, weight))
+            return _in_its_type(operators.propagate_each, _product(x, weight))
         return shared_product(propagated.to(weight.dtype), weight)
 
     def _sparse(self, x: Tensor, operators: Any) -> Tensor:
         """All branches of sparse rows: the product with x first, since what it gives is dense."""
         if operators is None:
             raise ValueError("Sparse x needs a graph or operators.")
-        beside = self.weight.transpose(0, 1).flatten(1)
-        product = torch.sparse.mm(x, beside).view(x.shape[0], -1, self.out_channels)
-        filtered: Tensor = operators.propagate_each(product[:, int(self.self_branch) :].contiguous())
+        product = _product(x, self.weight)
+        filtered = _in_its_type(operators.propagate_each, product[:, int(self.self_branch) :].contiguous())
         if not self.self_branch:
             return filtered
         own = product[:, :1]
@@ -272,10 +283,17 @@ class SobolevConv(nn.Module):
 
     def _between(self, sources: Tensor, targets: Tensor, operators: Any) -> Tensor:
         """Edges from one set of nodes to another: inputs are the sources, then the targets for their self-loops."""
-        weight, weight_dst = self.weight, self.weight if self.weight_dst is None else self.weight_dst
+        if not isinstance(operators, EdgeOperators):
+            raise ValueError("Sources and targets need the edges between them, or EdgeOperators of those.")
+        known = (operators.num_inputs - operators.num_nodes, operators.num_nodes)
+        if known != (sources.shape[0], targets.shape[0]):
+            raise ValueError(
+                f"x must have the sources and targets of the operators, {known}, but got "
+                f"{(sources.shape[0], targets.shape[0])}."
+            )
         skip = int(self.self_branch)
-        from_sources = torch.einsum("ni,aio->nao", sources, weight[skip:])
-        from_targets = torch.einsum("ni,aio->nao", targets, weight_dst)
+        from_sources = _product(sources, self.weight[skip:])
+        from_targets = _product(targets, self.weight if self.weight_dst is None else self.weight_dst)
         inputs = torch.cat([from_sources, from_targets[:, skip:]])
         filtered = _in_its_type(operators.propagate_each, inputs)
         return self._finish(torch.cat([from_targets[:, :skip], filtered], dim=1) if skip else filtered)
@@ -291,16 +309,33 @@ class SobolevConv(nn.Module):
 
     def _give_shape(self, name: str, channels: int) -> None:
         getattr(self, name).materialize((self.alpha + self.self_branch, channels, self.out_channels))
+        self._set_channels(name, channels)
+
+    def _set_channels(self, name: str, channels: int) -> None:
         if isinstance(self.in_channels, tuple):
             sources, targets = self.in_channels
             self.in_channels = (channels, targets) if name == "weight" else (sources, channels)
         else:
             self.in_channels = channels
 
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, True)  # parameters of unknown shape cannot be detached
+        for name, parameter in self._parameters.items():
+            if parameter is not None and not keep_vars and not isinstance(parameter, UninitializedParameter):
+                destination[prefix + name] = parameter.detach()
+
     def _before_loading(self, state: dict[str, Tensor], prefix: str, *_: Any) -> None:
+        """Take the shape that is loaded, or that it is unknown yet, as PyG's layers do."""
         for name in ("weight", "weight_dst"):
-            if isinstance(getattr(self, name), UninitializedParameter) and prefix + name in state:
-                self._give_shape(name, state[prefix + name].shape[1])
+            own, loaded = getattr(self, name), state.get(prefix + name)
+            if own is None or loaded is None:
+                continue
+            if isinstance(loaded, UninitializedParameter):
+                unknown = UninitializedParameter(device=own.device, dtype=own.dtype)  # type: ignore[call-arg]
+                setattr(self, name, unknown)
+                self._set_channels(name, -1)
+            elif isinstance(own, UninitializedParameter):
+                self._give_shape(name, loaded.shape[1])
 
     @torch.no_grad()
     def filter_weights(self) -> Tensor:
@@ -322,6 +357,31 @@ class SobolevConv(nn.Module):
             f"SobolevConv({self.in_channels}, {self.out_channels}, alpha={self.alpha}, epsilon={self.epsilon}, "
             f"combine={self.combine!r}{extra})"
         )
+
+
+def _autocast_dtype(x: Tensor) -> torch.dtype | None:
+    """The type that autocast, where it is on, gives products with x; as in torch, it leaves float64 alone."""
+    if x.dtype == torch.float64 or not torch.is_autocast_enabled(x.device.type):
+        return None
+    return torch.get_autocast_dtype(x.device.type)
+
+
+def _product(x: Tensor, weight: Tensor) -> Tensor:
+    """x [N, i], dense or sparse, times weight [a, i, o]: [N, a, o]."""
+    if x.layout == torch.strided:
+        return torch.einsum("ni,aio->nao", x, weight)
+    dtype = _autocast_dtype(x) or x.dtype
+    beside = weight.transpose(0, 1).flatten(1)
+    if x.dtype in (torch.float16, torch.bfloat16):  # which not every sparse product knows
+        x, beside = x.float(), beside.float()
+    with torch.autocast(x.device.type, enabled=False):
+        product: Tensor = torch.sparse.mm(x, beside)
+    return product.to(dtype).view(x.shape[0], weight.shape[0], weight.shape[2])
+
+
+def _bounded_exp(log_epsilon: Tensor) -> Tensor:
+    """ε within the range of edge weights, 1.2e-38 to 8.5e37; bounded before exp, which has no gradient at infinity."""
+    return log_epsilon.clamp(-87.0, 87.0).exp()
 
 
 def _in_its_type(propagate: Any, x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sobgnn.nn.inputs import Wanted, as_operators
+from sobgnn.nn.inputs import Wanted, as_operators, check_size
 from sobgnn.operators import SobolevOperators, check_alpha, check_epsilon
 
 
@@ -54,6 +54,7 @@ class SobolevFeatures:
         if graph is None:
             raise ValueError("The features need a graph. Pass SobolevFeatures()(x, graph), or PyG's Data.")
         x = x if x.is_floating_point() else x.float()
+        check_size(graph, x)
         operators = as_operators(graph, edge_weight, x, Wanted(self.alpha, self.epsilon))
         if isinstance(operators, SobolevOperators) and operators.num_nodes != x.shape[0]:
             raise ValueError(f"x must have one row per node, but got {x.shape[0]} for {operators.num_nodes} nodes.")

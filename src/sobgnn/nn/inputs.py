@@ -12,7 +12,7 @@ from torch import Tensor
 from sobgnn.graphs.graph import Graph
 from sobgnn.operators import EdgeOperators, Normalize, SobolevOperators, SobolevRows
 
-Size = tuple[int, int]
+Size = tuple[int | None, int | None]
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,24 @@ class Wanted:
     directed: bool = False
 
 
-def as_operators(
-    given: Any, edge_weight: Tensor | None, x: Tensor | tuple[Tensor, Tensor], wanted: Wanted, size: Size | None = None
-) -> Any:
+def check_size(given: Any, x: Tensor | tuple[Tensor, Tensor], size: Any = None) -> None:
+    """Raise unless x has as many sources and targets as ``size`` and PyG's EdgeIndex say; ``None`` in them is any."""
+    nodes = tuple(part.shape[0] for part in (x if isinstance(x, tuple) else (x, x)))
+    known = {"size": size}
+    if not torch.compiler.is_compiling() and hasattr(given, "sparse_size"):
+        known["sparse_size of edge_index"] = given.sparse_size()
+    for name, value in known.items():
+        if value is None:
+            continue
+        if not isinstance(value, (tuple, list)) or len(value) != 2:
+            raise ValueError(f"{name} must be a pair of sources and targets, but got {value!r}.")
+        if any(number not in (None, own) for number, own in zip(value, nodes, strict=True)):
+            raise ValueError(
+                f"{name} must be the numbers of sources and targets in x, {nodes}, but got {tuple(value)}."
+            )
+
+
+def as_operators(given: Any, edge_weight: Tensor | None, x: Tensor | tuple[Tensor, Tensor], wanted: Wanted) -> Any:
     """The operators given, checked, or new ones from a graph.
 
     Args:
@@ -37,7 +52,6 @@ def as_operators(
         edge_weight: Weights of ``edge_index``.
         x: What the layer is applied to, or (sources, targets).
         wanted: What the layer asks of its operators.
-        size: Number of sources and of targets.
     """
     own = isinstance(wanted.epsilon, Tensor) or wanted.normalize != "sym"
     if isinstance(given, SobolevOperators) and own:
@@ -47,6 +61,9 @@ def as_operators(
             raise ValueError("edge_weight goes with edge_index; a graph holds its own weights. Leave it out.")
         if not own:
             return _of_graph(given, wanted.alpha, float(wanted.epsilon))
+        for part in x if isinstance(x, tuple) else (x,):
+            if part.shape[0] != given.num_nodes:
+                raise ValueError(f"x must have one row per node, but got {part.shape[0]} for {given.num_nodes} nodes.")
         given, edge_weight = given.edges()
     if isinstance(given, Tensor):
         if given.layout != torch.strided:
@@ -57,7 +74,12 @@ def as_operators(
                     f"{[targets.shape[0], sources.shape[0]]}, but got {list(given.shape)}."
                 )
         edge_index, edge_weight = as_edges(given, edge_weight)
-        return _from_edges(edge_index, edge_weight, x, wanted, size)
+        return _from_edges(edge_index, edge_weight, x, wanted)
+    if not hasattr(given, "propagate_each"):
+        raise TypeError(
+            f"edge_index must be a tensor, a sobgnn.Graph or operators, but got {type(given).__name__}. Convert it "
+            "with torch.as_tensor, or with Graph.from_scipy."
+        )
     if edge_weight is not None:
         raise ValueError("edge_weight goes with edge_index; operators hold their own weights. Leave it out.")
     if given.alpha != wanted.alpha:
@@ -93,15 +115,13 @@ def as_edges(given: Tensor, edge_weight: Tensor | None) -> tuple[Tensor, Tensor 
 
 
 def _from_edges(
-    edge_index: Tensor, edge_weight: Tensor | None, x: Tensor | tuple[Tensor, Tensor], wanted: Wanted, size: Size | None
+    edge_index: Tensor, edge_weight: Tensor | None, x: Tensor | tuple[Tensor, Tensor], wanted: Wanted
 ) -> EdgeOperators | SobolevOperators:
-    nodes: int | Size
+    nodes: int | tuple[int, int]
     if isinstance(x, tuple):
         dtype, nodes = x[0].dtype, (x[0].shape[0], x[1].shape[0])
     else:
         dtype, nodes = x.dtype, x.shape[0]
-    if size is not None and tuple(size) != (nodes if isinstance(nodes, tuple) else (nodes, nodes)):
-        raise ValueError(f"size must be the numbers of sources and targets in x, {nodes}, but got {tuple(size)}.")
     if edge_weight is None and wanted.alpha > 1 and not torch.compiler.is_compiling():
         _warn_unweighted()
     return EdgeOperators(

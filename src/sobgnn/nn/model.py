@@ -146,6 +146,8 @@ class SSobGNN(nn.Module):
             at[-1] = rows
         elif rows is not None:
             at = list(rows)
+            if len(at) != len(self.convs):
+                raise ValueError(f"`rows` must have one entry per layer, {len(self.convs)}, but got {len(at)}.")
         if rows is not None and self.jump is not None:
             raise ValueError("Jumping knowledge reads every layer at every row. Leave `rows` out.")
         if rows is not None and not isinstance(rows, SobolevRows) and any(map(mixes_rows, self.norms or ())):

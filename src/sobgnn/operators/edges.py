@@ -138,6 +138,8 @@ def _edges(edge_index: Tensor, edge_weight: Tensor | None, dtype: torch.dtype) -
     if edge_weight is None:
         weight = torch.ones(edge_index.shape[1], dtype=dtype, device=edge_index.device)
     else:
+        if not isinstance(edge_weight, Tensor):
+            raise TypeError(f"edge_weight must be a tensor, but got {type(edge_weight).__name__}.")
         if edge_weight.device != edge_index.device:
             raise ValueError(
                 f"edge_index and edge_weight must be on one device, but got {edge_index.device} and "

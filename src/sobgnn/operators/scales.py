@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-_FLOAT32 = np.finfo(np.float32)
+from sobgnn.graphs.graph import LARGEST_WEIGHT, SMALLEST_WEIGHT
+
 # Entries whose powers are summed at a time: a few arrays of this many float64 stay in a core's cache.
 _ENTRIES_PER_BLOCK = 1 << 16
 
@@ -30,8 +31,8 @@ def check_epsilon(epsilon: float) -> float:
 
 
 def clamp_epsilon(epsilon: float) -> float:
-    """ε within float32's normal range (or 0): what lies outside could not be told apart from its bound."""
-    return min(max(epsilon, float(_FLOAT32.tiny)), float(_FLOAT32.max) / 4) if epsilon > 0 else 0.0
+    """ε within the range of weights (or 0): what lies outside could not be told apart from its bound."""
+    return min(max(epsilon, SMALLEST_WEIGHT), LARGEST_WEIGHT) if epsilon > 0 else 0.0
 
 
 def node_scales(

@@ -12,6 +12,11 @@ from sobgnn.propagation.dispatch import backend
 @torch.library.custom_op("sobgnn::combine", mutates_args=("product", "out"))
 def combine(product: Tensor, bias: Tensor, mu: Tensor, out: Tensor, relu: bool, first: bool) -> None:
     """product [n, w] <- relu(product + bias); out [n, w] gets, or adds, mu · product."""
+    if product.shape != out.shape or any(part.dtype != product.dtype for part in (bias, mu, out)):
+        raise ValueError(
+            f"All branches must have one shape and type, but got {list(product.shape)} of {product.dtype} beside "
+            f"{list(out.shape)} of {out.dtype}, bias of {bias.dtype} and mu of {mu.dtype}."
+        )
     if backend(product) == "native" and product.dtype in (torch.float32, torch.float64):
         native.combine(product, bias.contiguous(), mu.contiguous(), out, relu=relu, first=first)
         return

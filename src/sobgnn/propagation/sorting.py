@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 _SMALLEST = torch.finfo(torch.float32).tiny
+# How far the weights of an edge's two directions may be apart: normalizing them in float32 rounds each a few times.
+_ROUNDING = 4 * torch.finfo(torch.float32).eps
 
 
 def sort_edges(
@@ -18,7 +20,8 @@ def sort_edges(
         column: int64 [E], in [0, C). No edge may be there twice.
         weight: [E], positive and finite.
         shape: R and C.
-        symmetric: Whether every edge must be there in both directions, with the same weight, and no self-loop.
+        symmetric: Whether every edge must be there in both directions, with the same weight up to rounding, and no
+            self-loop.
 
     Returns:
         ``order`` int64 [E], ``indptr`` int64 [R + 1], ``t_order`` int64 [E], ``t_indptr`` int64 [C + 1].
@@ -48,7 +51,8 @@ def _sort_edges(
             raise ValueError(
                 f"A graph has no self-loops, but got {loops}. Remove them: operators add their own through epsilon."
             )
-        if not (torch.equal(keys, t_keys) and torch.equal(weight[order], weight[t_order])):
+        there, back = weight[order], weight[t_order]
+        if not (torch.equal(keys, t_keys) and bool(((there - back).abs() <= _ROUNDING * there).all())):
             raise ValueError(
                 "A graph must be symmetric, but some edges differ between their two directions. Pass "
                 'symmetrize="union" to keep the larger weight or "mutual" the smaller; or normalize="row" for a '
@@ -73,11 +77,12 @@ def _check(row: Tensor, column: Tensor, weight: Tensor, rows: int, columns: int)
             raise ValueError(
                 f"edge_index must lie in [0, num_nodes), but got {name} from {low} to {high} for num_nodes={size}."
             )
-    bad = torch.nonzero(~(torch.isfinite(weight) & (weight >= _SMALLEST))).flatten()
+    largest = torch.finfo(weight.dtype).max / 4  # beyond it the reciprocal is no normal number
+    bad = torch.nonzero(~((weight >= _SMALLEST) & (weight <= largest))).flatten()
     if bad.numel():
         raise ValueError(
-            f"Edge weights must be finite and at least {_SMALLEST:.3g}, but {bad.numel()} are not (first: "
-            f"{float(weight[bad[0]])} at entry {int(bad[0])}). Drop those edges or rescale the weights."
+            f"Edge weights must be finite and at least {_SMALLEST:.3g}, at most {largest:.3g}, but {bad.numel()} are "
+            f"not (first: {float(weight[bad[0]])} at entry {int(bad[0])}). Drop those edges or rescale the weights."
         )
 
 
