@@ -35,8 +35,9 @@ def predict(
     from sobgnn.runtime.files import atomic_file
 
     console = terminal.Terminal()
-    target = out or data.with_name(tables.file_stem(data) + ".predictions.csv")
     tables.check_readable(data)
+    place = data if data.name.strip(".") else data.resolve()  # . and .. name no file
+    target = out or place.with_name(tables.file_stem(place) + ".predictions.csv")
     if target.exists() and target.samefile(data):
         raise ValueError(f"--out names {target}, the file to predict. Name another one: DATA is never changed.")
     if not target.parent.is_dir():

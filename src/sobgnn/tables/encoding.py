@@ -18,6 +18,7 @@ from sobgnn.tables.categories import CategoryColumn
 from sobgnn.tables.columns import Arrays, clean_names, is_text, label_names, shortened, text_values
 from sobgnn.tables.dates import DateColumn
 from sobgnn.tables.encoder import TableEncoder
+from sobgnn.tables.formats import Layout
 from sobgnn.tables.numbers import LARGEST, NumberColumn, NumberFormat, as_numbers
 from sobgnn.tables.pictures import PictureColumn
 
@@ -37,12 +38,14 @@ class Encoding:
         fill: For arrays: what a missing value of each feature becomes, [F].
         label: Name of the label column, which a file for prediction may have or lack.
         id: Name of the column that identifies rows, or ``None``.
+        dropped: Columns that the model was not to see.
     """
 
     encoder: TableEncoder | None = None
     fill: npt.NDArray[np.float64] | None = None
     label: str | None = None
     id: str | None = None
+    dropped: tuple[str, ...] = ()
 
     @property
     def named(self) -> bool:
@@ -70,6 +73,19 @@ class Encoding:
         if self.encoder is None or self.pictures is None:
             return self
         return dataclasses.replace(self, encoder=self.encoder.with_picture_folder(folder))
+
+    def check_repeats(self, layout: Layout) -> None:
+        """Raise where a file has a column more than once that was there once when the model was fitted."""
+        if self.encoder is None:
+            return
+        known = {self.label, self.id, *self.dropped, *self.encoder.feature_names_in_.tolist()}
+        read = {self.id, *(block.name for block in self.encoder.blocks_)}
+        for column, name in layout.repeats.items():
+            if name in read and column not in known:
+                raise ValueError(
+                    f"The file has more columns {shortened(name)} than the model was fitted with. Rename the others, "
+                    "or remove them."
+                )
 
     def features(self, frame: pl.DataFrame, first_row: int = 0) -> Any:
         """Features float32 [rows, width] of a table with this encoding's columns; others are ignored.
@@ -140,7 +156,7 @@ class Encoding:
     def to_json(self) -> dict[str, Any]:
         """Plain values, for a JSON file; :meth:`arrays` holds the rest."""
         held = None if self.encoder is None else self.encoder.to_json()
-        return {"label": self.label, "id": self.id, "encoder": held}
+        return {"label": self.label, "id": self.id, "dropped": self.dropped, "encoder": held}
 
     def arrays(self) -> Arrays:
         """Arrays by name."""
@@ -151,15 +167,17 @@ class Encoding:
         """The encoding that :meth:`to_json` and :meth:`arrays` took apart; a ValueError says what is wrong."""
         try:
             label, identity, held = content["label"], content["id"], content["encoder"]
+            dropped = tuple(content.get("dropped", ()))  # runs of before have none
             fill = np.asarray(arrays["fill"], dtype=np.float64) if held is None else None
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"The table's encoding is damaged: {error}. Fit the run again.") from None
-        if not all(v is None or isinstance(v, str) for v in (label, identity)) or (fill is not None and fill.ndim != 1):
+        named = all(v is None or isinstance(v, str) for v in (label, identity, *dropped))
+        if not named or (fill is not None and fill.ndim != 1):
             raise ValueError("The table's encoding is damaged: a field has the wrong type. Fit the run again.")
         encoder = None if held is None else TableEncoder.from_parts(held, arrays)
         if fill is not None and not np.isfinite(fill).all():
             raise ValueError("The table's encoding is damaged: a value is not finite. Fit the run again.")
-        return cls(encoder, fill, label, identity)
+        return cls(encoder, fill, label, identity, dropped)
 
     def save(self, folder: Path) -> None:
         """Write table.json and table.npz into a folder."""
