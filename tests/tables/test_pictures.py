@@ -71,7 +71,7 @@ def test_a_table_can_name_pictures_and_labels(folder):
     assert table.codes.tolist() == [0, 0, 0, 0, -1, 1, 1, 1, 1, -1]
     assert table.encoding.encoder.outcomes_["file"] == "pictures"
     assert table.ids[0] == "across/0.png"
-    assert table.content(3) == {"image": str(folder / "across/3.png"), "weight": "3"}
+    assert table.content(3) == {"file": str(folder / "across/3.png"), "weight": "3"}
     parts = [batch.X for batch in batches(folder / "labels.csv", table.encoding)]
     np.testing.assert_allclose(np.concatenate(parts), table.X, atol=1e-6)
 

@@ -55,7 +55,7 @@ class Table:
     def content(self, row: int) -> dict[str, str]:
         """What a person sees of a row: original column to text, without the label and blank cells.
 
-        A picture's name becomes its path under the key ``image``; of an array the first 20 features are shown.
+        A picture's name becomes its path; of an array the first 20 features are shown.
         """
         if not 0 <= row < self.X.shape[0]:
             raise IndexError(f"`row` must be between 0 and {self.X.shape[0] - 1}, but got {row}.")
@@ -68,9 +68,8 @@ class Table:
             if name == self.encoding.label or value is None or (isinstance(value, str) and not value.strip()):
                 continue
             if pictures is not None and name == pictures.name:
-                shown["image"] = str(pictures.path(str(value)))
-            else:
-                shown[name] = _shown(value)
+                value = pictures.path(str(value).strip())
+            shown[name] = _shown(value)
         return shown
 
 
