@@ -183,9 +183,9 @@ def _fingerprint(content: bytes, table: Table) -> str:
     digest = hashlib.sha256(content)
     pictures = table.encoding.pictures
     if pictures is not None and table.frame is not None:
-        for name in table.frame[pictures.name].fill_null("").to_list():
+        for name in table.frame[pictures.name].to_list():
             digest.update(f"\0{name}\0".encode())
-            path = pictures.path(name.strip())
+            path = pictures.path(str(name or "").strip())
             with contextlib.suppress(OSError, ValueError):  # a name that no file can have
                 digest.update(path.read_bytes() if path.is_file() else b"")
     return digest.hexdigest()[:16]

@@ -59,6 +59,14 @@ def write_into(folder: Path, fitted: Fitted) -> dict[str, Any]:
     return measured
 
 
+def remove_run(folder: Path) -> None:
+    """Remove the files of a run from a folder that holds others: table.json, which makes it a run, goes first."""
+    (folder / "table.json").unlink(missing_ok=True)
+    shutil.rmtree(folder / "model", ignore_errors=True)
+    for name in ("table.npz", "checks.json", "predictions.csv", "metrics.json", "report.html"):
+        (folder / name).unlink(missing_ok=True)
+
+
 def fill_run(place: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict[str, Any]:
     """Write a run's files into a folder, and return its metrics.
 
