@@ -504,6 +504,11 @@ def test_values_whose_sums_overflow_are_one_error(kind):
         quick().fit(kind(X), given)
 
 
+def test_single_precision_takes_no_notice_of_the_largest_value_allowed():
+    X, _, given = blobs()
+    quick().fit(X.astype(np.float32), given)
+
+
 def test_absurd_new_points_have_valid_probabilities(fitted):
     _, _, _, classifier = fitted
     probability = classifier.predict_proba(np.array([[1e160] * 5, [-1e308, 1e308, 0, 0, 0], [1e38] * 5]))

@@ -219,7 +219,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit_checked(self, X: Any, y: Any, graph: Any, progress: Hook | None) -> SobolevClassifier:
         X = _checked(self, X, ensure_min_samples=2)
         values = X.data if sp.issparse(X) else X
-        largest = max(values.max(initial=0), -values.min(initial=0))
+        largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
         if largest > _LARGEST:
             raise ValueError(f"X must lie within ±{_LARGEST:g}, but reaches {largest:.3g}. Rescale it.")
         self.classes_, codes = encode_labels(y, X.shape[0])
