@@ -391,7 +391,8 @@ def _checked(estimator: SobolevClassifier, X: Any, **options: Any) -> Any:
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError("X has masked entries. Impute or drop them: neighbors are undefined there.")
     try:
-        return validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
+        with np.errstate(invalid="ignore"):  # scikit-learn adds up what may overflow both ways
+            return validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
     except ValueError as error:
         lines = str(error).splitlines()
         if str(error).startswith("could not convert string to float"):
