@@ -172,6 +172,8 @@ def test_predict_refuses_a_file_without_a_needed_column_and_leaves_nothing(here,
     ("words", "expected"),
     [
         (["fit", "nothing.csv"], "There is no file 'nothing.csv'."),
+        (["fit", "nothing.xlsx"], "There is no file 'nothing.xlsx'."),
+        (["fit", "photos/"], "There is no file 'photos'."),
         (["fit", "digitz"], "There is no data set 'digitz'."),
         (["fit", "digits", "--labels", "1.5"], "--labels must be"),
         (["fit", "digits", "--labels", "0"], "--labels must be"),
@@ -213,11 +215,14 @@ def test_wrong_input_is_one_line_and_code_two_and_leaves_no_file(here, trees, ca
 def test_predict_never_writes_over_its_input_nor_into_a_folder_that_is_not_there(here, trees, capsys):
     assert cli.main(["fit", str(trees), "--out", "run"]) == 0
     before = trees.read_bytes()
-    for out in (trees, here / "." / trees.name, here / "nowhere" / "x.csv"):
+    held = files(here / "run")
+    own = [here / "run" / "predictions.csv", here / "run" / "model" / "new.csv"]
+    for out in (trees, here / "." / trees.name, here / "nowhere" / "x.csv", *own):
         capsys.readouterr()
         assert cli.main(["predict", "run", str(trees), "--out", str(out)]) == 2
         assert capsys.readouterr().err.count("\n") == 1
     assert trees.read_bytes() == before
+    assert files(here / "run") == held
 
 
 def test_pictures_of_the_folder_one_is_in_are_predicted_beside_it(here, monkeypatch):

@@ -380,3 +380,16 @@ def test_a_file_whose_columns_repeat_is_predicted_as_it_was_fitted(tmp_path, dro
     table = read_table(path, drop=drop)
     table.encoding.save(tmp_path)
     np.testing.assert_array_equal(all_rows(path, Encoding.load(tmp_path)), table.X)
+
+
+def test_a_column_called_id_that_repeats_is_a_feature_and_said_so(tmp_path):
+    path = write(tmp_path / "t.csv", "ID,a,y\n1,5,u\n1,6,v\n2,7,u\n")
+    assert any("--drop ID" in note for note in read_table(path).notes)
+    assert not any("--drop" in note for note in read_table(path, drop=["ID"]).notes)
+
+
+@pytest.mark.parametrize("options", [{"drop": ["a"]}, {"text": ["a"]}])
+def test_options_of_columns_are_refused_for_arrays(tmp_path, options):
+    np.savez(tmp_path / "t.npz", X=np.eye(3), y=[0, 1, 0])
+    with pytest.raises(ValueError, match=f"--{next(iter(options))} names a column of a table, and t.npz is none"):
+        read_table(tmp_path / "t.npz", **options)

@@ -42,6 +42,7 @@ def predict(
         raise ValueError(f"--out names {target}, the file to predict. Name another one: DATA is never changed.")
     if not target.parent.is_dir():
         raise ValueError(f"There is no folder {str(target.parent)!r}, which --out names.")
+    run_folder.check_not_of_run(target, run)
     classifier, encoding = run_folder.open_run(run)
     checks = Checks.read(run)
     notes: list[str] = []

@@ -40,7 +40,7 @@ _FEWEST_ROWS, _MOST_BLANK, _MOST_FILLED = 10, 0.1, 0.02
 
 def is_file_name(data: str) -> bool:
     """Whether DATA on the command line means a file or folder, and not the name of a data set."""
-    return data.lower().endswith(SUFFIXES) or Path(data).exists()
+    return any(sign in data for sign in "./\\") or Path(data).exists()
 
 
 def file_stem(path: Path) -> str:
@@ -82,6 +82,9 @@ def read_table(
         for option, model in (("--text-model", text_model), ("--image-model", image_model)):
             if model is not None and not Path(model).exists():
                 raise ValueError(f"There is no file {str(model)!r}, which {option} names.")
+        if kind in ("npz", "pictures") and (drop or text):
+            option = "--drop" if drop else "--text"
+            raise ValueError(f"{option} names a column of a table, and {path.name} is none. Leave {option} out.")
         if kind == "npz":
             return _read_npz(path, label, identity, need_labels)
         asked, notes = identity, []  # type: tuple[str | None, list[str]]
@@ -130,8 +133,6 @@ def read_table(
 
 def check_readable(path: Path) -> None:
     """Raise where the file is not there, or its name is of no kind that can be read."""
-    if not path.exists():
-        raise ValueError(f"There is no file {str(path)!r}.")
     _kind(path)
 
 
@@ -184,8 +185,9 @@ def _kind(path: Path) -> str:
         if not list_pictures(path):
             raise ValueError(f"{str(path)!r} is a folder without pictures. Give a CSV, Parquet or NPZ file.")
         return "pictures"
-    if path.exists():
-        check_regular(path)
+    if not path.exists():
+        raise ValueError(f"There is no file {str(path)!r}.")
+    check_regular(path)
     name = path.name.lower()
     known = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".npz": "npz", ".npy": "npz"}
     for suffix, kind in known.items():

@@ -278,6 +278,11 @@ def read_frame(
     if identity is None:
         others = [c for c in frame.columns if c != label and c not in drop]
         named = [c for c in others if c.lower() == "id" and frame[c].n_unique() == frame.height]
+        notes += [
+            f"Column {c!r} names no single row, so it is a feature unless left out: --drop {c}."
+            for c in others
+            if c.lower() == "id" and c not in named
+        ]
         found = named or [c for c in others if not frame[c].dtype.is_nested() and looks_like_id(frame[c])]
         identity = found[0] if found and len(others) > 1 else None
     return frame, label, identity, notes
