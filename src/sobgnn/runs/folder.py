@@ -21,7 +21,6 @@ from sobgnn.runs.words import is_guessing
 from sobgnn.runtime.files import atomic_folder
 from sobgnn.tables import Encoding, write_predictions
 
-
 # What a run folder holds besides exports; table.json makes it one.
 _FILES = ("table.json", "table.npz", "model", "checks.json", "predictions.csv", "metrics.json", "report.html")
 

@@ -7,7 +7,7 @@ import csv
 import gzip
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,15 +82,19 @@ def read_table(
         for option, model in (("--text-model", text_model), ("--image-model", image_model)):
             if model is not None and not Path(model).exists():
                 raise ValueError(f"There is no file {str(model)!r}, which {option} names.")
-        if kind in ("npz", "pictures") and (drop or text):
-            option = "--drop" if drop else "--text"
-            raise ValueError(f"{option} names a column of a table, and {path.name} is none. Leave {option} out.")
+        _check_columns_asked(path, kind, {"--drop": drop, "--text": text, "--label": label, "--id": identity})
         if kind == "npz":
             return _read_npz(path, label, identity, need_labels)
         asked, notes = identity, []  # type: tuple[str | None, list[str]]
         if kind == "pictures":
-            frame, name = _picture_frame(path), label or "label"
-            label, identity = (name if frame[name].null_count() < frame.height or need_labels else None), "image"
+            frame = _picture_frame(path)
+            folders = frame["label"].drop_nulls().n_unique()
+            if need_labels and folders < 2:
+                raise ValueError(
+                    f"The subfolders of {str(path)!r} are the classes of its pictures: at least two are needed, but "
+                    f"got {folders}."
+                )
+            label, identity = ("label" if folders else None), "image"
         else:
             frame, label, identity, notes = read_frame(path, label, identity, drop, need_labels)
         if label is not None and (label == identity or label in drop):
@@ -129,6 +133,14 @@ def read_table(
             )
         said += _formulas(classes, ids)
         return Table(X, codes, classes, encoding, ids, None, notes + encoder.notes_ + said, frame)
+
+
+def _check_columns_asked(path: Path, kind: str, options: Mapping[str, object]) -> None:
+    """Raise where an option names a column, or an array, of a kind of file that has none."""
+    refused = {"npz": ("--drop", "--text"), "pictures": tuple(options)}.get(kind, ())
+    wrong = next((option for option in refused if options[option]), None)
+    if wrong is not None:
+        raise ValueError(f"{wrong} names a column of a table, and {str(path)!r} is none. Leave {wrong} out.")
 
 
 def check_readable(path: Path) -> None:
