@@ -90,15 +90,18 @@ class Encoding:
     def features(self, frame: pl.DataFrame, first_row: int = 0) -> Any:
         """Features float32 [rows, width] of a table with this encoding's columns; others are ignored.
 
-        Raises where at least half of the cells of a column of numbers are no numbers: another column has its name.
-        That is looked at in the file's first rows only. ``first_row`` is the table's place in its file.
+        Raises where at least half of the cells of a column of numbers are no numbers, so that another column has its
+        name, and where dates have day and month the other way round. That is looked at in the file's first rows only.
+        ``first_row`` is the table's place in its file.
         """
         frame = clean_names(frame)
         if self.encoder is None:
             return self._in_order(frame, first_row)
-        for block in self.encoder.blocks_:
-            if first_row == 0 and isinstance(block.column, NumberColumn) and block.name in frame.columns:
+        for block in self.encoder.blocks_ if first_row == 0 else []:
+            if block.name in frame.columns and isinstance(block.column, NumberColumn):
                 check_numbers(frame[block.name], block.column.style)
+            if block.name in frame.columns and isinstance(block.column, DateColumn):
+                check_dates(frame[block.name], block.column)
         return self.encoder.encode(frame)
 
     def doubts(self, frame: pl.DataFrame, X: Any, first_row: int) -> tuple[Counter[str], npt.NDArray[np.bool_]]:
@@ -230,4 +233,14 @@ def check_numbers(series: pl.Series, style: NumberFormat) -> None:
         raise ValueError(
             f"Column {series.name!r} must hold numbers{f' in {unit!r}' if unit else ''}, but row {row} holds "
             f"{shortened(text[row])}. Correct it, or leave the cell empty."
+        )
+
+
+def check_dates(series: pl.Series, column: DateColumn) -> None:
+    """Raise where day and month of a column's dates come the other way round than they are read."""
+    cell = column.swapped(series) if is_text(series) else None
+    if cell is not None:
+        raise ValueError(
+            f"Column {series.name!r} has day and month the other way round than the model reads them, as in "
+            f"{shortened(cell)}. Write the year first: 2024-12-31."
         )
