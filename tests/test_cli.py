@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from PIL import Image
 
 import sobgnn
 from sobgnn import SobolevClassifier, cli
@@ -171,6 +172,8 @@ def test_predict_refuses_a_file_without_a_needed_column_and_leaves_nothing(here,
     ("words", "expected"),
     [
         (["fit", "nothing.csv"], "There is no file 'nothing.csv'."),
+        (["fit", "nothing.xlsx"], "There is no file 'nothing.xlsx'."),
+        (["fit", "photos/"], "There is no file 'photos'."),
         (["fit", "digitz"], "There is no data set 'digitz'."),
         (["fit", "digits", "--labels", "1.5"], "--labels must be"),
         (["fit", "digits", "--labels", "0"], "--labels must be"),
@@ -193,6 +196,7 @@ def test_predict_refuses_a_file_without_a_needed_column_and_leaves_nothing(here,
         (["predict", "nowhere", "trees.csv"], "There is no run folder 'nowhere'"),
         (["predict", ".", "trees.csv"], "not a run folder"),
         (["predict", ".", "nothing.csv"], "There is no file"),
+        (["predict", ".", "."], "'.' is a folder without pictures"),
         (["predict", "."], "DATA"),
         (["explode"], "explode"),
         (["fitt"], "Did you mean 'fit'? `sobgnn --help` says more."),
@@ -211,11 +215,25 @@ def test_wrong_input_is_one_line_and_code_two_and_leaves_no_file(here, trees, ca
 def test_predict_never_writes_over_its_input_nor_into_a_folder_that_is_not_there(here, trees, capsys):
     assert cli.main(["fit", str(trees), "--out", "run"]) == 0
     before = trees.read_bytes()
-    for out in (trees, here / "." / trees.name, here / "nowhere" / "x.csv"):
+    held = files(here / "run")
+    own = [here / "run" / "predictions.csv", here / "run" / "model" / "new.csv"]
+    for out in (trees, here / "." / trees.name, here / "nowhere" / "x.csv", *own):
         capsys.readouterr()
         assert cli.main(["predict", "run", str(trees), "--out", str(out)]) == 2
         assert capsys.readouterr().err.count("\n") == 1
     assert trees.read_bytes() == before
+    assert files(here / "run") == held
+
+
+def test_pictures_of_the_folder_one_is_in_are_predicted_beside_it(here, monkeypatch):
+    for number in range(12):
+        place = here / "photos" / ("dark", "light")[number % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), 200 * (number % 2) + number).save(place / f"{number}.png")
+    assert cli.main(["fit", "photos", "--out", "run"]) == 0
+    monkeypatch.chdir(here / "photos" / "dark")
+    assert cli.main(["predict", "../../run", ".."]) == 0
+    assert pl.read_csv(here / "photos.predictions.csv").height == 12
 
 
 def test_cells_that_do_not_fit_are_counted_when_predicting(here, trees, capsys):
@@ -305,3 +323,9 @@ def test_the_version_is_that_of_the_package(capsys):
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"sobgnn {sobgnn.__version__}\n"
     assert re.fullmatch(r"\d+\.\d+\.\d+(\.dev\d+|rc\d+)?", sobgnn.__version__)
+
+
+def test_the_package_runs_as_a_module():
+    command = [sys.executable, "-m", "sobgnn", "predict", "nowhere", "nothing.csv"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (2, "sobgnn: There is no file 'nothing.csv'.\n")

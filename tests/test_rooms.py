@@ -29,6 +29,7 @@ FLOORS = [
     {"labeling"},
     {"command"},
     {"cli"},
+    {"__main__"},
 ]
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 # What every room may ask the front door for.

@@ -94,6 +94,16 @@ def test_predictions_after_loading_are_equal_to_the_last_bit(tmp_path, settings)
     np.testing.assert_array_equal(loaded.suggest(5), classifier.suggest(5))
 
 
+@pytest.mark.parametrize("distinct", [1, 2])
+def test_points_that_are_copies_of_each_other_are_saved_and_loaded(tmp_path, distinct):
+    X = np.repeat(np.eye(3)[:distinct], 60 // distinct, axis=0)
+    classifier = SobolevClassifier(n_members=1, epochs=2, random_state=0).fit(X, np.arange(60) % 2)
+    classifier.save(tmp_path / "model")
+    loaded = SobolevClassifier.load(tmp_path / "model")
+    new = np.concatenate([X, X + 0.1])
+    np.testing.assert_array_equal(loaded.predict_proba(new), classifier.predict_proba(new))
+
+
 @pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="faiss is not installed")
 def test_many_new_points_are_placed_by_an_index_that_is_the_same_after_loading(saved, monkeypatch):
     X, _, folder = saved
@@ -312,7 +322,7 @@ def test_forged_arrays_are_refused_though_signed(copy, name):
         lambda c: c["fitted"].update(n_features_in_=10**12),
         lambda c: c["fitted"].update(temperature_="hot"),
         lambda c: c["attaching"].update(k=10**9),
-        lambda c: c["attaching"].update(bandwidth=0.0),
+        lambda c: c["attaching"].update(bandwidth=-1.0),
         lambda c: c["attaching"].update(metric="hamming"),
         lambda c: c["classes"].update(dtype="<U2000000"),
         lambda c: c["classes"].update(dtype="M8[s]"),

@@ -496,9 +496,23 @@ def test_large_offsets_and_tiny_units_lose_nothing(shift, factor):
     assert (classifier.transduction_ == y).mean() > 0.93
 
 
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
+def test_values_whose_sums_overflow_are_one_error(kind):
+    X, _, given = blobs()
+    X[3, 1] = -1e307
+    with pytest.raises(ValueError, match=r"X must lie within ±1e\+300, but reaches 1e\+307. Rescale it."):
+        quick().fit(kind(X), given)
+
+
+def test_the_largest_values_of_single_precision_lose_nothing():
+    X, y, given = blobs()
+    largest = (X / np.abs(X).max() * np.finfo(np.float32).max).astype(np.float32)
+    assert (quick().fit(largest, given).transduction_ == y).mean() > 0.93
+
+
 def test_absurd_new_points_have_valid_probabilities(fitted):
     _, _, _, classifier = fitted
-    probability = classifier.predict_proba(np.array([[1e160] * 5, [-1e300, 1e300, 0, 0, 0], [1e38] * 5]))
+    probability = classifier.predict_proba(np.array([[1e160] * 5, [-1e308, 1e308, 0, 0, 0], [1e38] * 5]))
     assert np.isfinite(probability).all()
     np.testing.assert_allclose(probability.sum(axis=1), 1, rtol=1e-5)
 

@@ -56,6 +56,39 @@ def test_the_page_says_which_labels_the_model_knows(client):
     assert len(client.get("api/map")[2]) == 8 * 120
 
 
+def test_a_class_whose_only_label_was_undone_is_guessed_no_more(client, page):
+    add_classes(client, "a", "b", "c")
+    client.post("label", {"rows": [0, 1, 2], "class": 0, "how": "lasso"})
+    client.post("label", {"rows": [3, 4, 5], "class": 1, "how": "lasso"})
+    client.post("label", {"rows": [6], "class": 2})
+    client.until(lambda state: state["model"]["labels"] == 7)
+    row = next(row for row in range(10, 20) if client.json(f"api/point/{row}")["guesses"][0]["code"] == 2)
+    page.labeling.learner._due = lambda: False  # the fit before still stands
+    client.post("undo")
+    assert [guess["code"] for guess in client.json(f"api/point/{row}")["guesses"]] == [1]
+    guessed = np.frombuffer(client.get("api/marks")[2][240:480], dtype="<i2")
+    assert set(guessed.tolist()) == {-1, 0, 1}
+    client.post("label", {"rows": [row], "class": 0})
+    assert page.labeling.session.state.labels[row].guess is None
+
+
+@pytest.mark.parametrize("undone", [0, 1])
+def test_a_run_of_labels_that_were_undone_is_removed(page, client, undone):
+    add_classes(client, "a", "b")
+    client.post("label", {"rows": [0], "class": 0})
+    client.post("label", {"rows": [1], "class": 1})
+    for _ in range(undone):
+        client.post("undo")
+    for name in ("report.html", "table.json"):
+        (page.folder / name).touch()
+    page.close()
+    assert [(page.folder / name).exists() for name in ("report.html", "table.json", "labels.csv")] == [
+        not undone,
+        not undone,
+        True,
+    ]
+
+
 def test_an_audited_row_shows_no_guess_and_is_judged_by_the_guess_before(client, page):
     add_classes(client, "a", "b")
     client.post("label", {"rows": [0, 1, 2], "class": 0})

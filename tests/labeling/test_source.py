@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from sobgnn.labeling.source import open_source
+from sobgnn.runs.content import picture_path, row_content
 
 
 def write(folder, text, name="data.csv"):
@@ -47,6 +48,39 @@ def test_a_changed_file_has_another_fingerprint(tmp_path):
     first = open_source(write(tmp_path, "a,b\n1,2\n2,3\n3,1\n")).fingerprint
     assert open_source(write(tmp_path, "a,b\n1,2\n2,3\n3,1\n", "b.csv")).fingerprint == first
     assert open_source(write(tmp_path, "a,b\n1,2\n2,3\n3,7\n", "c.csv")).fingerprint != first
+
+
+@pytest.fixture
+def photos(tmp_path):
+    from PIL import Image
+
+    for number in range(4):
+        place = tmp_path / "photos" / "ab"[number % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (8, 8), 50 * number).save(place / f"{number}.png")
+    return tmp_path / "photos"
+
+
+def test_a_changed_picture_has_another_fingerprint(photos):
+    from PIL import Image
+
+    names = ["a/0.png", "b/1.png", "a/2.png", "b/3.png"]
+    write(photos, "image,photo\n" + "".join(f"scan {i},{name}\n" for i, name in enumerate(names)))
+    places = [str(photos), str(photos / "data.csv")]
+    first = [open_source(place).fingerprint for place in places]
+    assert [open_source(place).fingerprint for place in places] == first
+    Image.new("L", (8, 8), 7).save(photos / "a/0.png")
+    assert not set(first) & {open_source(place).fingerprint for place in places}
+
+
+def test_a_column_called_image_is_not_taken_for_the_pictures_beside_it(photos):
+    names = ["a/0.png", "b/1.png", "a/2.png", "b/3.png"]
+    path = write(photos, "photo,image\n" + "".join(f"{name},scan {i}\n" for i, name in enumerate(names)))
+    source = open_source(path)
+    assert source.picture(1) == ((photos / "b/1.png").read_bytes(), "image/png")
+    assert [(part["name"], part["kind"]) for part in source.content(1)] == [("photo", "picture"), ("image", "text")]
+    assert row_content(source.table, 1) == {"image": "scan 1"}
+    assert picture_path(source.table, 1) == str(photos / "b/1.png")
 
 
 def test_digits_are_pictures_without_labels():

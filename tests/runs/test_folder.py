@@ -5,8 +5,10 @@ import os
 import numpy as np
 import pytest
 
+from sobgnn.estimator.classifier import SobolevClassifier
 from sobgnn.runs.checks import Checks
-from sobgnn.runs.folder import check_free, free_folder, open_run, write_into
+from sobgnn.runs.folder import check_free, free_folder, open_run, remove_run, write_into
+from sobgnn.runs.run import Fitted
 from sobgnn.tables import from_arrays
 
 
@@ -44,6 +46,17 @@ def test_a_run_moves_in_beside_what_a_folder_holds_and_leaves_what_is_not_its_ow
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()) == sorted(
         [f".run.{os.getpid()}.run/theirs", "run/labels", "run/model/weights", "run/table.json"]
     )
+
+
+def test_what_is_left_of_a_folder_without_its_run_is_what_was_not_its_own(tmp_path):
+    X = np.random.default_rng(0).normal(size=(30, 2)) + np.repeat([[0], [5]], 15, axis=0)
+    table = from_arrays(X, np.repeat([0, 1], 15))
+    classifier = SobolevClassifier(n_members=1, epochs=1, random_state=0).fit(X, table.codes)
+    (tmp_path / "labels.journal").touch()
+    write_into(tmp_path, Fitted("data", classifier, table, table.codes))
+    open_run(tmp_path)
+    remove_run(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["labels.journal"]
 
 
 @pytest.mark.timeout(60)

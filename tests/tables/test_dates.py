@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from sobgnn.tables import Encoding, TableEncoder
 from sobgnn.tables.dates import DateColumn, looks_like_dates, parse_dates
 
 UTC = dt.timezone.utc
@@ -89,3 +90,31 @@ def test_a_cell_is_read_alike_whatever_stands_beside_it():
         for row in range(2):
             np.testing.assert_array_equal(column.encode(cells[row : row + 1]), column.encode(cells)[row : row + 1])
     assert not days.reads(pl.Series("d", ["07:30"]).str.to_time("%H:%M")).any()
+
+
+def test_dates_written_otherwise_than_the_fitted_ones_are_read_by_their_sign():
+    column, _ = DateColumn.fit(pl.Series("d", ["2024-01-05", "2024-03-04", "2024-07-09", "2024-08-12"]))
+    expected = column.encode(pl.Series("d", ["2024-03-04", "2024-01-12"]))
+    restored = DateColumn.restore(column.to_json(), {})
+    for cells in (["03/04/2024", "01/12/2024"], ["04.03.2024", "12.01.2024"]):
+        np.testing.assert_array_equal(restored.encode(pl.Series("d", cells)), expected)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "new", "wrong"),
+    [
+        (["01/02/2024", "02/13/2024"], ["05/01/2024", "13/01/2024 10:00"], "13/01/2024 10:00"),
+        (["01/02/2024", "13/02/2024"], ["05/01/2024", "01/13/2024"], "01/13/2024"),
+        (["2024-01-02", "2024-02-13"], ["05/01/2024", "13/01/2024"], "13/01/2024"),
+        (["2024-01-02", "2024-02-13"], ["01.05.2024", "13.01.2024"], None),
+        (["01/02/2024", "02/13/2024"], ["05/01/2024", "01/13/2024", "", "x", "2024-12-31"], None),
+        (["01/02/2024", "02/13/2024"], ["01/13/2024", "13/01/2024"], None),
+    ],
+)
+def test_day_and_month_the_other_way_round_are_noticed(fitted, new, wrong):
+    column, _ = DateColumn.fit(pl.Series("d", fitted))
+    assert column.swapped(pl.Series("d", new)) == wrong
+    encoder = TableEncoder().fit({"d": [*fitted, *fitted], "n": [1.5, 2.5, 4.5, 3.5]})
+    if wrong is not None:
+        with pytest.raises(ValueError, match="Column 'd' has day and month the other way round"):
+            Encoding(encoder).features(pl.DataFrame({"d": new, "n": [1.0] * len(new)}))

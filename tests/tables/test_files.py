@@ -212,9 +212,13 @@ def test_a_model_of_unnamed_features_takes_a_table_with_as_many_columns(tmp_path
 
 
 def test_objects_in_an_npz_file_are_never_unpickled(tmp_path):
-    np.savez(tmp_path / "t.npz", X=np.array([[object()]], dtype=object), y=np.array([0]))
-    with pytest.raises(ValueError, match="allow_pickle=False"):
+    objects = np.array([[object()]], dtype=object)
+    np.savez(tmp_path / "t.npz", X=objects, y=np.array([0]))
+    with pytest.raises(ValueError, match="Array 'X' holds Python objects, which are never loaded"):
         read_table(tmp_path / "t.npz")
+    np.save(tmp_path / "t.npy", objects)
+    with pytest.raises(ValueError, match=r"t.npy holds Python objects, which are never loaded"):
+        read_table(tmp_path / "t.npy", need_labels=False)
 
 
 def test_streaming_a_csv_holds_a_few_blocks_and_not_the_file(tmp_path, monkeypatch):
@@ -351,3 +355,41 @@ def test_structs_and_durations_in_parquet_are_encoded_alike_by_fit_and_predict(t
     frame.write_parquet(tmp_path / "rows.parquet")
     table = read_table(tmp_path / "rows.parquet")
     np.testing.assert_array_equal(all_rows(tmp_path / "rows.parquet", table.encoding), table.X)
+
+
+@pytest.mark.parametrize("text", ["a,y,a,y\n1,u,2,v\n2,v,1,u\n", "id,a,y,id\n1,5,u,3\n2,6,v,4\n"])
+def test_labels_and_ids_in_columns_of_one_name_are_an_error_unless_the_others_are_left_out(tmp_path, text):
+    path = write(tmp_path / "t.csv", text)
+    name = "y" if "y,a,y" in text else "id"
+    with pytest.raises(ValueError, match=f"t.csv has more than one column '{name}'.*--drop {name}_2"):
+        read_table(path, "y", "id" if name == "id" else None)
+    read_table(path, "y", "id" if name == "id" else None, [f"{name}_2"])
+
+
+def test_a_column_that_is_there_more_often_than_the_model_knows_it_is_an_error(tmp_path):
+    once = read_table(write(tmp_path / "t.csv", "a,b,y\n1,5,u\n2,7,v\n4,6,u\n")).encoding
+    path = write(tmp_path / "n.csv", "a,b,c,c,a\n1,5,0,0,2\n")
+    with pytest.raises(ValueError, match="more columns 'a' than the model was fitted with"):
+        all_rows(path, once)
+    all_rows(write(tmp_path / "n.csv", "a,b,c,c\n1,5,0,0\n"), once)  # columns that it does not read may repeat
+
+
+@pytest.mark.parametrize("drop", [[], ["a_2"]])
+def test_a_file_whose_columns_repeat_is_predicted_as_it_was_fitted(tmp_path, drop):
+    path = write(tmp_path / "t.csv", "a,b,a,y\n1,5,3,u\n2,7,9,v\n4,6,4,u\n")
+    table = read_table(path, drop=drop)
+    table.encoding.save(tmp_path)
+    np.testing.assert_array_equal(all_rows(path, Encoding.load(tmp_path)), table.X)
+
+
+def test_a_column_called_id_that_repeats_is_a_feature_and_said_so(tmp_path):
+    path = write(tmp_path / "t.csv", "ID,a,y\n1,5,u\n1,6,v\n2,7,u\n")
+    assert any("--drop ID" in note for note in read_table(path).notes)
+    assert not any("--drop" in note for note in read_table(path, drop=["ID"]).notes)
+
+
+@pytest.mark.parametrize("options", [{"drop": ["a"]}, {"text": ["a"]}])
+def test_options_of_columns_are_refused_for_arrays(tmp_path, options):
+    np.savez(tmp_path / "t.npz", X=np.eye(3), y=[0, 1, 0])
+    with pytest.raises(ValueError, match=f"--{next(iter(options))} names a column of a table, and .*t.npz' is none"):
+        read_table(tmp_path / "t.npz", **options)

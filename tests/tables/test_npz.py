@@ -149,3 +149,31 @@ def test_a_panic_of_the_parquet_reader_is_one_line_of_error(tmp_path, monkeypatc
     for read in (read_table, lambda path: list(batches(path, Encoding(fill=np.zeros(2))))):
         with pytest.raises(ValueError, match=r"t.parquet cannot be read: called `Option::unwrap\(\)` on a"):
             read(tmp_path / "t.parquet")
+
+
+def test_ids_of_an_array_are_found_in_another_file_by_their_name(tmp_path):
+    np.savez(tmp_path / "t.npz", X=np.eye(3), y=[0, 1, 0], name=np.array([b"u", b"v", b"w"]))
+    table = read_table(tmp_path / "t.npz", identity="name")
+    assert table.ids.tolist() == ["u", "v", "w"]
+    table.encoding.save(tmp_path)
+    encoding = Encoding.load(tmp_path)
+    np.savez(tmp_path / "n.npz", X=np.ones((2, 3)), name=np.array([7, 8]))
+    (batch,) = batches(tmp_path / "n.npz", encoding)
+    assert batch.ids.tolist() == ["7", "8"]
+    np.savez(tmp_path / "n.npz", X=np.ones((2, 3)))
+    (batch,) = batches(tmp_path / "n.npz", encoding)
+    assert batch.ids is None
+
+
+@pytest.mark.parametrize("ids", [7, [7], [7, 8, 9], [[7, 8]]])
+def test_ids_of_another_number_than_rows_are_an_error(tmp_path, ids):
+    np.savez(tmp_path / "n.npz", X=np.ones((2, 3)), name=ids)
+    with pytest.raises(ValueError, match="'name' must have one entry per row of X"):
+        list(batches(tmp_path / "n.npz", Encoding(fill=np.zeros(3), id="name")))
+
+
+def test_edges_that_are_listed_several_times_count_once(tmp_path):
+    for edges in ([[0, 1], [1, 2]], [[0, 0, 1, 1, 2], [1, 1, 0, 2, 1]]):
+        np.savez(tmp_path / "t.npz", X=np.eye(3), y=[0, 1, 0], edge_index=edges)
+        adjacency = read_table(tmp_path / "t.npz").graph.to_scipy().toarray()
+        assert adjacency.tolist() == [[0, 1, 0], [1, 0, 1], [0, 1, 0]]

@@ -88,3 +88,11 @@ def test_beyond_is_farther_from_the_fitted_values_than_these_are_from_one_anothe
     column, _, _ = NumberColumn.fit(pl.Series("x", [0.0, 4, 10, -999, -999]), NumberFormat())
     cells = pl.Series("x", [-10.0, -10.1, 20.0, 20.1, None, -999, float("inf")])
     assert column.beyond(cells).tolist() == [False, True, False, True, False, False, True]
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e-27, 1.0, 1e30])
+def test_a_column_is_standardized_whatever_its_unit(unit):
+    values = np.random.default_rng(0).normal(3, 1, 100)
+    column, _, _ = NumberColumn.fit(pl.Series("x", values * unit), NumberFormat())
+    found = column.encode(pl.Series("x", values * unit))[:, 0]
+    np.testing.assert_allclose(found, (values - values.mean()) / values.std(), rtol=1e-4, atol=1e-6)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import warnings
 
 import numpy as np
@@ -71,7 +72,7 @@ def test_a_table_can_name_pictures_and_labels(folder):
     assert table.codes.tolist() == [0, 0, 0, 0, -1, 1, 1, 1, 1, -1]
     assert table.encoding.encoder.outcomes_["file"] == "pictures"
     assert table.ids[0] == "across/0.png"
-    assert table.content(3) == {"image": str(folder / "across/3.png"), "weight": "3"}
+    assert table.content(3) == {"file": str(folder / "across/3.png"), "weight": "3"}
     parts = [batch.X for batch in batches(folder / "labels.csv", table.encoding)]
     np.testing.assert_allclose(np.concatenate(parts), table.X, atol=1e-6)
 
@@ -80,6 +81,20 @@ def test_folders_without_pictures_and_names_without_files_are_refused(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="folder without pictures"):
         read_table(tmp_path / "empty")
+
+
+@pytest.mark.parametrize("option", ["label", "identity", "drop", "text"])
+def test_a_folder_has_no_columns_to_name(folder, option):
+    with pytest.raises(ValueError, match=r"--(label|id|drop|text) names a column of a table, and .*pictures' is none"):
+        read_table(folder, **{option: "kind" if option in ("label", "identity") else ["kind"]})
+
+
+@pytest.mark.parametrize(("inside", "classes"), [("across", 0), (".", 1)])
+def test_subfolders_of_two_classes_are_needed_to_fit_but_not_to_label(folder, inside, classes):
+    shutil.rmtree(folder / "upright")
+    with pytest.raises(ValueError, match=f"subfolders of .* at least two are needed, but got {classes}"):
+        read_table(folder / inside)
+    assert len(read_table(folder / inside, need_labels=False).classes) == classes
 
 
 def test_folders_that_mean_unlabelled():

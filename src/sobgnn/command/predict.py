@@ -35,12 +35,14 @@ def predict(
     from sobgnn.runtime.files import atomic_file
 
     console = terminal.Terminal()
-    target = out or data.with_name(tables.file_stem(data) + ".predictions.csv")
     tables.check_readable(data)
+    place = data if data.name.strip(".") else data.resolve()  # . and .. name no file
+    target = out or place.with_name(tables.file_stem(place) + ".predictions.csv")
     if target.exists() and target.samefile(data):
         raise ValueError(f"--out names {target}, the file to predict. Name another one: DATA is never changed.")
     if not target.parent.is_dir():
         raise ValueError(f"There is no folder {str(target.parent)!r}, which --out names.")
+    run_folder.check_not_of_run(target, run)
     classifier, encoding = run_folder.open_run(run)
     checks = Checks.read(run)
     notes: list[str] = []

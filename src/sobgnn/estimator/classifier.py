@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -39,6 +40,8 @@ Auto = Literal["auto"]
 # Entries of X up to which one thread is as quick as many; it is kind to other work on the same cores, and gives the
 # same bits everywhere.
 _ONE_THREAD_ENTRIES = 10_000_000
+# Sums over all points, and differences, of values within this are finite.
+_LARGEST = 1e300
 
 
 class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -215,6 +218,10 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _fit_checked(self, X: Any, y: Any, graph: Any, progress: Hook | None) -> SobolevClassifier:
         X = _checked(self, X, ensure_min_samples=2)
+        values = X.data if sp.issparse(X) else X
+        largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
+        if largest > _LARGEST:
+            raise ValueError(f"X must lie within ±{_LARGEST:g}, but reaches {largest:.3g}. Rescale it.")
         self.classes_, codes = encode_labels(y, X.shape[0])
         if len(self.classes_) < 2:
             # -1 is a common name for a class; here it means that there is none.
@@ -384,7 +391,8 @@ def _checked(estimator: SobolevClassifier, X: Any, **options: Any) -> Any:
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError("X has masked entries. Impute or drop them: neighbors are undefined there.")
     try:
-        return validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
+        with np.errstate(invalid="ignore"):  # scikit-learn adds up what may overflow both ways
+            return validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
     except ValueError as error:
         lines = str(error).splitlines()
         if str(error).startswith("could not convert string to float"):

@@ -22,7 +22,6 @@ from sobgnn.estimator.problem import NEIGHBORS, Problem, View
 from sobgnn.estimator.settings import Networks, check_settings, check_whole
 from sobgnn.estimator.smoothing import Smoothing
 from sobgnn.graphs.graph import Graph
-from sobgnn.graphs.knn import check_bandwidth
 from sobgnn.neighbors.hnsw import LINKS
 from sobgnn.neighbors.index import Index, check_links
 from sobgnn.runtime.ranks import Ranks
@@ -236,8 +235,8 @@ def _attaching(about: dict[str, Any], arrays: Arrays, count: int) -> Attaching:
     check_whole("k", how.k, most=max(1, count - 1))
     known = how.metric in ("euclidean", "cosine") and how.method in ("auto", "exact", "hnsw")
     if how.reach is None:
-        check_bandwidth(how.bandwidth)
-        known = known and isinstance(how.bandwidth, (int, float))
+        # It is 0 where every neighbor is a copy of its point.
+        known = known and isinstance(how.bandwidth, (int, float)) and 0 <= how.bandwidth < np.inf
     if not known or not 0 < how.recall <= 1 or (how.reach is not None and how.reach.shape != (count,)):
         raise ValueError("its way to attach new points is not possible")
     return how

@@ -88,9 +88,9 @@ class Page:
     @property
     def unwritten(self) -> bool:
         """Whether there are labels of two classes that no written run knows."""
-        saved, _, labels, _ = self.labeling.session.snapshot()
+        session = self.labeling.session
         written = (self.labeling.learner.finished or {}).get("knows")
-        return len({label.code for label in labels.values()}) >= 2 and written != saved
+        return len(session.used()) >= 2 and written != session.saved
 
     @property
     def problem(self) -> str:

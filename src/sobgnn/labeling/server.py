@@ -100,11 +100,11 @@ class Labeling:
         if why != "audit":
             self.picker.audits.discard(row)  # its guess is shown from here on
         label = self.session.state.labels.get(row)
-        found = self.learner.guesses
+        found, used = self.learner.guesses, self.session.used()
         top: list[dict[str, Any]] = []
         if found is not None and found.codes is not None and found.probabilities is not None and why != "audit":
             pairs = zip(found.codes[row].tolist(), found.probabilities[row].tolist(), strict=True)
-            top = [{"code": code, "sure": round(sure, 4)} for code, sure in pairs]
+            top = [{"code": code, "sure": round(sure, 4)} for code, sure in pairs if code in used]
         return {
             "row": row,
             "id": self.source.id_of(row),
@@ -149,9 +149,9 @@ class Labeling:
         found = self.learner.guesses
         if found is None or found.codes is None or not isinstance(rows, list) or len(rows) > 1:
             return {}
-        known = self.session.state.labels
+        known, used = self.session.state.labels, self.session.used()
         inside = [row for row in rows if isinstance(row, int) and 0 <= row < self.source.rows and row not in known]
-        return {row: int(found.codes[row, 0]) for row in inside}
+        return {row: int(found.codes[row, 0]) for row in inside if found.codes[row, 0] in used}
 
     def marks(self) -> bytes:
         """For the map, little-endian: label int16 [N] (-1: none), guess int16 [N] (-1: none), sure uint8 [N] of 255."""
@@ -162,7 +162,8 @@ class Labeling:
         found = self.learner.guesses
         guess, sure = np.full(self.source.rows, -1, dtype="<i2"), np.zeros(self.source.rows, dtype=np.uint8)
         if found is not None and found.codes is not None and found.probabilities is not None:
-            guess = found.codes[:, 0].astype("<i2")
+            used = np.isin(found.codes[:, 0], list(self.session.used()))
+            guess = np.where(used, found.codes[:, 0], -1).astype("<i2")
             sure = np.clip(255 * found.probabilities[:, 0], 0, 255).astype(np.uint8)
         return given.tobytes() + guess.tobytes() + sure.tobytes()
 
@@ -192,9 +193,16 @@ class Labeling:
                 self._written = saved
 
     def close(self) -> None:
-        """End the model's process, write labels.csv, and release the folder."""
+        """End the model's process, write labels.csv, and release the folder.
+
+        A run of labels that were undone since, so that no other can follow it, is removed.
+        """
         self.learner.close()
         self.write_labels()
+        if len(self.session.used()) < 2 and (self.session.folder / "report.html").exists():
+            from sobgnn.runs.folder import remove_run  # here, since it loads torch
+
+            remove_run(self.session.folder)
         self.session.close()
 
 

@@ -207,6 +207,11 @@ class Session:
         with self._guard:
             return self.saved, dict(self.state.classes), dict(self.state.labels), set(self.state.skipped)
 
+    def used(self) -> set[int]:
+        """Classes that have labels; a model of labels that were undone since may guess others."""
+        with self._guard:
+            return {label.code for label in self.state.labels.values()}
+
     def close(self) -> None:
         """Close the journal; another process may open it then."""
         self._journal.close()

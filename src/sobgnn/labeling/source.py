@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import math
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sobgnn.runs.content import picture_path
 from sobgnn.runs.source import dataset_table
 from sobgnn.tables import Table
 from sobgnn.tables.pictures import open_picture
@@ -54,9 +56,9 @@ class Source:
         """What to show of a row: ``name``, ``kind`` ("text" or "picture"), ``value``; pictures and long texts first."""
         if self.side:
             return [{"name": "picture", "kind": "picture", "value": ""}]
-        parts = []
+        parts, pictures = [], self.table.encoding.pictures
         for name, value in self.table.content(row).items():
-            if self.pictured and name == "image":
+            if pictures is not None and name == pictures.name:
                 parts.append({"name": name, "kind": "picture", "value": ""})
             elif name != self.table.encoding.id or self.pictured:
                 parts.append({"name": name, "kind": "text", "value": value[:LONGEST_VALUE]})
@@ -97,7 +99,7 @@ class Source:
     def picture(self, row: int) -> tuple[bytes, str] | None:
         """The row's picture and its media type, or ``None`` where it has none. No other file can be asked for."""
         if self.pictured:
-            return _read_picture(Path(self.table.content(row).get("image", "")))
+            return _read_picture(Path(picture_path(self.table, row) or ""))
         if not self.side:
             return None
         values = np.asarray(self.table.X[row], dtype=np.float64).reshape(self.side, self.side)
@@ -177,6 +179,13 @@ def png(grey: npt.NDArray[np.uint8]) -> bytes:
 
 
 def _fingerprint(content: bytes, table: Table) -> str:
-    """Of a file's bytes; of a folder's names, where there are no bytes."""
-    names = b"" if content or table.ids is None else "\0".join(map(str, table.ids.tolist())).encode()
-    return hashlib.sha256(content + names).hexdigest()[:16]
+    """Of a file's bytes, and of the names and bytes of the pictures that rows are."""
+    digest = hashlib.sha256(content)
+    pictures = table.encoding.pictures
+    if pictures is not None and table.frame is not None:
+        for name in table.frame[pictures.name].to_list():
+            digest.update(f"\0{name}\0".encode())
+            path = pictures.path(str(name or "").strip())
+            with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+                digest.update(path.read_bytes() if path.is_file() else b"")
+    return digest.hexdigest()[:16]

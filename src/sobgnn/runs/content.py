@@ -24,7 +24,8 @@ def row_content(table: Table, row: int, importance: Mapping[str, float] | None =
         row: From 0.
         importance: Columns that matter, by name.
     """
-    image = "image" if table.encoding.pictures is not None else None
+    pictures = table.encoding.pictures
+    image = None if pictures is None else pictures.name
     cells = {name: " ".join(text.split()) for name, text in table.content(row).items()}
     cells = {name: text for name, text in cells.items() if text and name not in (table.encoding.id, image)}
     weight = importance or {}
@@ -38,7 +39,8 @@ def row_content(table: Table, row: int, importance: Mapping[str, float] | None =
 
 def picture_path(table: Table, row: int) -> str | None:
     """Where the row's picture is, for a table of pictures."""
-    return table.content(row).get("image") if table.encoding.pictures is not None else None
+    pictures = table.encoding.pictures
+    return None if pictures is None else table.content(row).get(pictures.name)
 
 
 def column_slices(encoding: Encoding) -> dict[str, slice] | None:

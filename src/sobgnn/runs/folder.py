@@ -21,6 +21,9 @@ from sobgnn.runs.words import is_guessing
 from sobgnn.runtime.files import atomic_folder
 from sobgnn.tables import Encoding, write_predictions
 
+# What a run folder holds besides exports; table.json makes it one.
+_FILES = ("table.json", "table.npz", "model", "checks.json", "predictions.csv", "metrics.json", "report.html")
+
 
 def free_folder(name: str, under: Path = Path("runs")) -> Path:
     """runs/<name>-<n> with the smallest n that is not taken."""
@@ -57,6 +60,22 @@ def write_into(folder: Path, fitted: Fitted) -> dict[str, Any]:
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return measured
+
+
+def remove_run(folder: Path) -> None:
+    """Remove the files of a run from a folder that holds others."""
+    for name in _FILES:
+        if (folder / name).is_dir():
+            shutil.rmtree(folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
+
+
+def check_not_of_run(path: Path, folder: Path) -> None:
+    """Raise where a file that is to be written is one of a run's own."""
+    own = [(folder / name).resolve() for name in _FILES]
+    if any(place in own for place in (path.resolve(), *path.resolve().parents)):
+        raise ValueError(f"{path} belongs to the run, which is never changed. Name another file with --out.")
 
 
 def fill_run(place: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict[str, Any]:

@@ -57,7 +57,9 @@ def read_entry(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
     """An array of an archive, after its header was compared with the size of its data; objects are never unpickled."""
     info = archive.getinfo(f"{name}.npy")
     with archive.open(info) as file:
-        read_header(file, entry_size(info))
+        _, _, dtype = read_header(file, entry_size(info))
+    if dtype.hasobject:
+        raise ValueError(f"Array {name[:60]!r} holds Python objects, which are never loaded. Save numbers or texts.")
     with archive.open(info) as file:
         return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
 

@@ -109,9 +109,9 @@ def listed(names: Sequence[str], most: int = 6) -> str:
 
 
 def standardized(values: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Mean and standard deviation of finite values; a deviation of 0 becomes 1."""
+    """Mean and standard deviation of finite values; a deviation of 0, or of rounding alone, becomes 1."""
     if not values.size:
         return 0.0, 1.0
     mean = float(values.mean())
     deviation = float(values.std())
-    return mean, deviation if deviation > 1e-12 * max(1.0, abs(mean)) else 1.0
+    return mean, deviation if deviation > 1e-12 * abs(mean) else 1.0

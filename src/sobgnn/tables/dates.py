@@ -45,19 +45,21 @@ class Moments:
     ambiguous: bool = False
 
 
-def parse_dates(text: pl.Series, day_first: bool | None = None, has_date: bool | None = None) -> tuple[Moments, bool]:
-    """Moments of a text column, and whether 1/2/2024 is read with the day first.
+def parse_dates(
+    text: pl.Series, day_first: bool | None = None, has_date: bool | None = None, *, look: bool = True
+) -> tuple[Moments, bool | None]:
+    """Moments of a text column, and whether 1/2/2024 is read with the day first; ``None`` where no cell is so written.
 
-    ``None`` decides by looking: a part above 12 is a day; where no cell has one, a slash means the month comes first,
-    a dot or hyphen the day. Cells are dates where one is, and else times of a day; those of the other kind are none.
+    ``None`` decides by looking: a part above 12 is a day; where no cell has one, or without ``look``, a slash means the
+    month comes first, a dot or hyphen the day. Cells are dates where one is, and else times of a day; those of the
+    other kind are none.
     """
     import polars as pl
 
     unique = text.unique(maintain_order=True)
     hour = unique.str.extract_groups(_TIME).struct.unnest()
     clock = _clock([hour[c] for c in hour.columns])
-    day = unique.str.replace(_TIME, "").str.strip_chars()
-    bare = day.str.replace(_WEEKDAY, "")
+    day, bare = _days_alone(unique)
     # "March 3, 2024" begins with a word that is no weekday: it is tried as it stands too.
     days = np.full(unique.len(), np.nan)
     for candidate in (day, bare):
@@ -66,18 +68,18 @@ def parse_dates(text: pl.Series, day_first: bool | None = None, has_date: bool |
             columns = [_integer(parts[c]) for c in parts.columns]
             parts_of = [np.ones(unique.len()) if i is None else columns[i] for i in order]
             days = np.where(np.isnan(days), _days(*parts_of), days)
-    parts = bare.str.extract_groups(_PAIR).struct.unnest()
-    first, sign, second, year = (parts[c] for c in parts.columns)
-    a, b, y = _integer(first), _integer(second), _integer(year)
+    a, slash, b, y = _pairs(bare)
     ambiguous = False
-    if day_first is None:
-        day_first = not bool((sign == "/").any())
+    if day_first is None and look and not np.isnan(a).all():
+        day_first = not slash.any()
         if bool((a > 12).any()) != bool((b > 12).any()):
             day_first = bool((a > 12).any())
         else:
             ambiguous = bool((~np.isnan(a) & (a != b)).any())
     one, other = _days(y, b, a), _days(y, a, b)
-    paired = np.where(np.isnan(one), other, one) if day_first else np.where(np.isnan(other), one, other)
+    leads = ~slash if day_first is None else np.full(len(a), day_first)
+    one, other = np.where(leads, one, other), np.where(leads, other, one)
+    paired = np.where(np.isnan(one), other, one)
     days = np.where(np.isnan(days), paired, days)
     only_time = (day == "").fill_null(False).to_numpy() & ~np.isnan(clock)
     has_time = bool((~np.isnan(clock)).any())
@@ -110,7 +112,7 @@ class DateColumn:
 
     Args:
         name: As in the table.
-        day_first: Whether 1/2/2024 is the first of February.
+        day_first: Whether 1/2/2024 is the first of February; ``None`` where no date was so written: by its sign.
         center: Mean of the days.
         scale: Their standard deviation.
         cycles: Of ``month``, ``weekday`` and ``hour`` those that vary.
@@ -121,7 +123,7 @@ class DateColumn:
 
     kind: ClassVar[str] = "date"
     name: str
-    day_first: bool
+    day_first: bool | None
     center: float
     scale: float
     cycles: tuple[str, ...]
@@ -156,8 +158,16 @@ class DateColumn:
         """Which cells hold a date, [rows]."""
         return np.asarray(~np.isnan(self._seconds(series)))
 
+    def swapped(self, series: pl.Series) -> str | None:
+        """A cell with day and month the other way round, where most of those that tell are so; else ``None``."""
+        text = text_values(series)
+        a, slash, b, _ = _pairs(_days_alone(text)[1])
+        leads = ~slash if self.day_first is None else np.full(len(a), self.day_first)
+        as_fitted, other = np.where(leads, a, b) > 12, np.where(leads, b, a) > 12
+        return str(text[int(other.argmax())]) if other.sum() > as_fitted.sum() else None
+
     def _seconds(self, series: pl.Series) -> npt.NDArray[np.float64]:
-        moments, _ = _moments(series, self.day_first, self.dated)
+        moments, _ = _moments(series, self.day_first, self.dated, look=False)
         return moments.seconds if moments.has_date == self.dated else np.full(series.len(), np.nan)
 
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
@@ -189,25 +199,42 @@ class DateColumn:
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> DateColumn:
         """The column that :meth:`to_json` wrote."""
-        flags = {key: bool(content[key]) for key in ("day_first", "number", "flag", "dated")}
+        flags: dict[str, Any] = {key: bool(content[key]) for key in ("number", "flag", "dated")}
+        flags["day_first"] = None if content["day_first"] is None else bool(content["day_first"])
         cycles = tuple(name for name in _CYCLES if name in content["cycles"])
         return cls(str(content["name"]), center=float(content["center"]), scale=float(content["scale"]), cycles=cycles,
                    **flags)  # fmt: skip
 
 
-def _moments(series: pl.Series, day_first: bool | None, has_date: bool | None = None) -> tuple[Moments, bool]:
+def _moments(
+    series: pl.Series, day_first: bool | None, has_date: bool | None = None, *, look: bool = True
+) -> tuple[Moments, bool | None]:
     import polars as pl
 
     if is_text(series) or series.dtype.is_integer():
-        return parse_dates(text_values(series), day_first, has_date)
+        return parse_dates(text_values(series), day_first, has_date, look=look)
     if series.dtype == pl.Time:
         seconds = series.cast(pl.Int64).cast(pl.Float64) / 1e9
-        return Moments(seconds.fill_null(float("nan")).to_numpy().astype(np.float64), True, False), True
+        return Moments(seconds.fill_null(float("nan")).to_numpy().astype(np.float64), True, False), None
     if not series.dtype.is_temporal():
-        return Moments(np.full(series.len(), np.nan), False), True
+        return Moments(np.full(series.len(), np.nan), False), None
     micro = series.cast(pl.Datetime("us")).cast(pl.Int64).cast(pl.Float64) / 1e6
     seconds = micro.fill_null(float("nan")).to_numpy().astype(np.float64)
-    return Moments(seconds, bool((np.nan_to_num(seconds) % _DAY != 0).any())), True
+    return Moments(seconds, bool((np.nan_to_num(seconds) % _DAY != 0).any())), None
+
+
+def _days_alone(text: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Cells without their time of day, and without the weekday too."""
+    day = text.str.replace(_TIME, "").str.strip_chars()
+    return day, day.str.replace(_WEEKDAY, "")
+
+
+def _pairs(day: pl.Series) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_], npt.NDArray[Any], npt.NDArray[Any]]:
+    """Of cells such as 1/2/2024 the first number, whether a slash follows it, the second number and the year."""
+    parts = day.str.extract_groups(_PAIR).struct.unnest()
+    first, sign, second, year = (parts[c] for c in parts.columns)
+    slash = (sign == "/").fill_null(False).to_numpy()
+    return _integer(first), slash, _integer(second), _integer(year)
 
 
 def _phase(seconds: npt.NDArray[np.float64], cycle: str) -> npt.NDArray[np.float64]:

@@ -18,6 +18,7 @@ from sobgnn.tables.categories import CategoryColumn
 from sobgnn.tables.columns import Arrays, clean_names, is_text, label_names, shortened, text_values
 from sobgnn.tables.dates import DateColumn
 from sobgnn.tables.encoder import TableEncoder
+from sobgnn.tables.formats import Layout
 from sobgnn.tables.numbers import LARGEST, NumberColumn, NumberFormat, as_numbers
 from sobgnn.tables.pictures import PictureColumn
 
@@ -37,12 +38,14 @@ class Encoding:
         fill: For arrays: what a missing value of each feature becomes, [F].
         label: Name of the label column, which a file for prediction may have or lack.
         id: Name of the column that identifies rows, or ``None``.
+        dropped: Columns that the model was not to see.
     """
 
     encoder: TableEncoder | None = None
     fill: npt.NDArray[np.float64] | None = None
     label: str | None = None
     id: str | None = None
+    dropped: tuple[str, ...] = ()
 
     @property
     def named(self) -> bool:
@@ -71,18 +74,34 @@ class Encoding:
             return self
         return dataclasses.replace(self, encoder=self.encoder.with_picture_folder(folder))
 
+    def check_repeats(self, layout: Layout) -> None:
+        """Raise where a file has a column more than once that was there once when the model was fitted."""
+        if self.encoder is None:
+            return
+        known = {self.label, self.id, *self.dropped, *self.encoder.feature_names_in_.tolist()}
+        read = {self.id, *(block.name for block in self.encoder.blocks_)}
+        for column, name in layout.repeats.items():
+            if name in read and column not in known:
+                raise ValueError(
+                    f"The file has more columns {shortened(name)} than the model was fitted with. Rename the others, "
+                    "or remove them."
+                )
+
     def features(self, frame: pl.DataFrame, first_row: int = 0) -> Any:
         """Features float32 [rows, width] of a table with this encoding's columns; others are ignored.
 
-        Raises where at least half of the cells of a column of numbers are no numbers: another column has its name.
-        That is looked at in the file's first rows only. ``first_row`` is the table's place in its file.
+        Raises where at least half of the cells of a column of numbers are no numbers, so that another column has its
+        name, and where dates have day and month the other way round. That is looked at in the file's first rows only.
+        ``first_row`` is the table's place in its file.
         """
         frame = clean_names(frame)
         if self.encoder is None:
             return self._in_order(frame, first_row)
-        for block in self.encoder.blocks_:
-            if first_row == 0 and isinstance(block.column, NumberColumn) and block.name in frame.columns:
+        for block in self.encoder.blocks_ if first_row == 0 else []:
+            if block.name in frame.columns and isinstance(block.column, NumberColumn):
                 check_numbers(frame[block.name], block.column.style)
+            if block.name in frame.columns and isinstance(block.column, DateColumn):
+                check_dates(frame[block.name], block.column)
         return self.encoder.encode(frame)
 
     def doubts(self, frame: pl.DataFrame, X: Any, first_row: int) -> tuple[Counter[str], npt.NDArray[np.bool_]]:
@@ -140,7 +159,7 @@ class Encoding:
     def to_json(self) -> dict[str, Any]:
         """Plain values, for a JSON file; :meth:`arrays` holds the rest."""
         held = None if self.encoder is None else self.encoder.to_json()
-        return {"label": self.label, "id": self.id, "encoder": held}
+        return {"label": self.label, "id": self.id, "dropped": self.dropped, "encoder": held}
 
     def arrays(self) -> Arrays:
         """Arrays by name."""
@@ -151,15 +170,17 @@ class Encoding:
         """The encoding that :meth:`to_json` and :meth:`arrays` took apart; a ValueError says what is wrong."""
         try:
             label, identity, held = content["label"], content["id"], content["encoder"]
+            dropped = tuple(content.get("dropped", ()))  # runs of before have none
             fill = np.asarray(arrays["fill"], dtype=np.float64) if held is None else None
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"The table's encoding is damaged: {error}. Fit the run again.") from None
-        if not all(v is None or isinstance(v, str) for v in (label, identity)) or (fill is not None and fill.ndim != 1):
+        named = all(v is None or isinstance(v, str) for v in (label, identity, *dropped))
+        if not named or (fill is not None and fill.ndim != 1):
             raise ValueError("The table's encoding is damaged: a field has the wrong type. Fit the run again.")
         encoder = None if held is None else TableEncoder.from_parts(held, arrays)
         if fill is not None and not np.isfinite(fill).all():
             raise ValueError("The table's encoding is damaged: a value is not finite. Fit the run again.")
-        return cls(encoder, fill, label, identity)
+        return cls(encoder, fill, label, identity, dropped)
 
     def save(self, folder: Path) -> None:
         """Write table.json and table.npz into a folder."""
@@ -212,4 +233,14 @@ def check_numbers(series: pl.Series, style: NumberFormat) -> None:
         raise ValueError(
             f"Column {series.name!r} must hold numbers{f' in {unit!r}' if unit else ''}, but row {row} holds "
             f"{shortened(text[row])}. Correct it, or leave the cell empty."
+        )
+
+
+def check_dates(series: pl.Series, column: DateColumn) -> None:
+    """Raise where day and month of a column's dates come the other way round than they are read."""
+    cell = column.swapped(series) if is_text(series) else None
+    if cell is not None:
+        raise ValueError(
+            f"Column {series.name!r} has day and month the other way round than the model reads them, as in "
+            f"{shortened(cell)}. Write the year first: 2024-12-31."
         )

@@ -7,7 +7,8 @@ import csv
 import gzip
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.encoding import Encoding
 from sobgnn.tables.frames import csv_frames, parquet_frames, read_frame
 from sobgnn.tables.labels import begun_labels, parse_labels
-from sobgnn.tables.npz import read_arrays, row_blocks
+from sobgnn.tables.npz import one_per_row, read_arrays, row_blocks, row_ids
 from sobgnn.tables.pictures import folder_labels, list_pictures
 from sobgnn.tables.predictions import is_formula
 from sobgnn.tables.table import Batch, Table, from_arrays, graph_of
@@ -39,11 +40,12 @@ _FEWEST_ROWS, _MOST_BLANK, _MOST_FILLED = 10, 0.1, 0.02
 
 def is_file_name(data: str) -> bool:
     """Whether DATA on the command line means a file or folder, and not the name of a data set."""
-    return data.lower().endswith(SUFFIXES) or Path(data).exists()
+    return any(sign in data for sign in "./\\") or Path(data).exists()
 
 
 def file_stem(path: Path) -> str:
-    """The file's name without its known suffix."""
+    """The file's name without its known suffix; of . and .. the folder's own name."""
+    path = path if path.name.strip(".") else path.resolve()
     for suffix in sorted(SUFFIXES, key=len, reverse=True):
         if path.name.lower().endswith(suffix):
             return path.name[: -len(suffix)]
@@ -80,12 +82,19 @@ def read_table(
         for option, model in (("--text-model", text_model), ("--image-model", image_model)):
             if model is not None and not Path(model).exists():
                 raise ValueError(f"There is no file {str(model)!r}, which {option} names.")
+        _check_columns_asked(path, kind, {"--drop": drop, "--text": text, "--label": label, "--id": identity})
         if kind == "npz":
             return _read_npz(path, label, identity, need_labels)
         asked, notes = identity, []  # type: tuple[str | None, list[str]]
         if kind == "pictures":
-            frame, name = _picture_frame(path), label or "label"
-            label, identity = (name if frame[name].null_count() < frame.height or need_labels else None), "image"
+            frame = _picture_frame(path)
+            folders = frame["label"].drop_nulls().n_unique()
+            if need_labels and folders < 2:
+                raise ValueError(
+                    f"The subfolders of {str(path)!r} are the classes of its pictures: at least two are needed, but "
+                    f"got {folders}."
+                )
+            label, identity = ("label" if folders else None), "image"
         else:
             frame, label, identity, notes = read_frame(path, label, identity, drop, need_labels)
         if label is not None and (label == identity or label in drop):
@@ -101,7 +110,8 @@ def read_table(
         if label is not None:
             codes, classes, said = (parse_labels if need_labels else begun_labels)(frame[label], label)
         encoder = TableEncoder(tuple(text), (), text_model, root, image_model, random_state=seed)
-        rest = frame.drop([*aside, *(name for name in drop if name not in aside)])
+        dropped = [name for name in drop if name not in aside]
+        rest = frame.drop([*aside, *dropped])
         told = _filled_with_labels(rest, codes >= 0)
         if told:
             rest = rest.drop(told)
@@ -112,23 +122,29 @@ def read_table(
                 f"No column is left to learn from: {listed(frame.columns)} hold labels, ids, constants or nothing. "
                 "Give at least one column of numbers, categories or text."
             )
-        encoding = Encoding(encoder, None, label, identity)
+        encoding = Encoding(encoder, None, label, identity, (*dropped, *told))
         if encoding.pictures is not None and identity is None:
             identity = encoding.pictures.name
+            encoding = replace(encoding, id=identity)
         ids = None if identity is None else _ids(frame[identity])
         if asked is not None and ids is not None and 2 * len(set(ids.tolist())) < len(ids):
             raise ValueError(
                 f"--id names {asked!r}, but its {len(set(ids.tolist())):,} values do not tell {len(ids):,} rows apart."
             )
-        encoding = Encoding(encoder, None, label, identity)
         said += _formulas(classes, ids)
         return Table(X, codes, classes, encoding, ids, None, notes + encoder.notes_ + said, frame)
 
 
+def _check_columns_asked(path: Path, kind: str, options: Mapping[str, object]) -> None:
+    """Raise where an option names a column, or an array, of a kind of file that has none."""
+    refused = {"npz": ("--drop", "--text"), "pictures": tuple(options)}.get(kind, ())
+    wrong = next((option for option in refused if options[option]), None)
+    if wrong is not None:
+        raise ValueError(f"{wrong} names a column of a table, and {str(path)!r} is none. Leave {wrong} out.")
+
+
 def check_readable(path: Path) -> None:
     """Raise where the file is not there, or its name is of no kind that can be read."""
-    if not path.exists():
-        raise ValueError(f"There is no file {str(path)!r}.")
     _kind(path)
 
 
@@ -140,9 +156,9 @@ def batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
             yield from _npz_batches(path, encoding)
             return
         encoding = encoding.in_folder(path if kind == "pictures" else path.parent)
-        readers = {"csv": csv_frames, "parquet": parquet_frames, "pictures": _picture_frames}
+        readers = {"parquet": parquet_frames, "pictures": _picture_frames}
         row = 0
-        for frame in readers[kind](path):
+        for frame in readers[kind](path) if kind in readers else csv_frames(path, encoding.check_repeats):
             named = clean_names(as_frame(frame))
             X = encoding.features(named, row)
             ids = _ids(named[encoding.id]) if encoding.id in named.columns else None
@@ -181,8 +197,9 @@ def _kind(path: Path) -> str:
         if not list_pictures(path):
             raise ValueError(f"{str(path)!r} is a folder without pictures. Give a CSV, Parquet or NPZ file.")
         return "pictures"
-    if path.exists():
-        check_regular(path)
+    if not path.exists():
+        raise ValueError(f"There is no file {str(path)!r}.")
+    check_regular(path)
     name = path.name.lower()
     known = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".npz": "npz", ".npy": "npz"}
     for suffix, kind in known.items():
@@ -238,6 +255,7 @@ def _read_npz(path: Path, label: str | None, identity: str | None, need_labels: 
         held.y,
         label=label or "y",
         ids=held.ids,
+        id_name=identity,
         class_names=held.class_names,
         graph=graph,
         need_labels=need_labels,
@@ -250,10 +268,15 @@ def _npz_batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
             "The model was fitted on columns that are not all numbers, which an array does not have. "
             "Give a CSV or Parquet file."
         )
-    row = 0
+    ids = None if encoding.id is None else row_ids(path, encoding.id)
+    row, name = 0, str(encoding.id)
     for block in row_blocks(path):
-        yield Batch(row, _from_array(block, encoding), None)
-        row += block.shape[0]
+        rows = block.shape[0]
+        own = None if ids is None else one_per_row(ids[row : row + rows], name, rows)
+        yield Batch(row, _from_array(block, encoding), own)
+        row += rows
+    if ids is not None:
+        one_per_row(ids, name, row)
 
 
 def _from_array(block: Any, encoding: Encoding) -> Any:

@@ -35,6 +35,7 @@ class Layout:
         columns: Distinct names.
         skip: Records before the first row: the header, and titles above it.
         has_header: Whether the file names its columns.
+        repeats: The name that the file gives to a column, for columns that got a number because it repeats.
         notes: What a reader may not expect.
     """
 
@@ -45,6 +46,7 @@ class Layout:
     columns: tuple[str, ...]
     skip: int
     has_header: bool = True
+    repeats: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
 
@@ -160,10 +162,10 @@ def find_layout(path: Path, label: str | None = None) -> Layout:
     if not header:
         notes.append(f"The first line holds data, so columns are called column_1 to column_{len(names)}.")
     columns = distinct_names(names)
-    repeated = [name for name, cell in zip(columns, names, strict=True) if cell and name != cell]
-    if repeated:
-        notes.append(f"Column names that repeat were numbered: {listed(repeated)}.")
-    return Layout(encoding, separator, quote, escape, tuple(columns), head + header, header, notes)
+    repeats = {name: cell for name, cell in zip(columns, names, strict=True) if cell and name != cell}
+    if repeats:
+        notes.append(f"Column names that repeat were numbered: {listed(list(repeats))}.")
+    return Layout(encoding, separator, quote, escape, tuple(columns), head + header, header, repeats, notes)
 
 
 def is_number(text: str) -> bool:

@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -263,6 +263,9 @@ def read_frame(
     for name, option in [(identity, "--id"), *((name, "--drop") for name in drop)]:
         if name is not None and name not in [column.strip() for column in columns]:
             raise ValueError(f"{option} names {name!r}, but the columns of {path.name} are {_some(columns)}.")
+    for name in (label, identity):
+        if name is not None and layout is not None:
+            _check_single(name, layout, drop, path.name)
     if layout is None:
         frame = clean_names(pl.read_parquet(path))
     else:
@@ -275,6 +278,11 @@ def read_frame(
     if identity is None:
         others = [c for c in frame.columns if c != label and c not in drop]
         named = [c for c in others if c.lower() == "id" and frame[c].n_unique() == frame.height]
+        notes += [
+            f"Column {c!r} names no single row, so it is a feature unless left out: --drop {c}."
+            for c in others
+            if c.lower() == "id" and c not in named
+        ]
         found = named or [c for c in others if not frame[c].dtype.is_nested() and looks_like_id(frame[c])]
         identity = found[0] if found and len(others) > 1 else None
     return frame, label, identity, notes
@@ -307,9 +315,23 @@ def _find_label(columns: Sequence[str], label: str | None, file: str, needed: bo
     )
 
 
-def csv_frames(path: Path) -> Iterator[pl.DataFrame]:
-    """Tables of consecutive rows, all columns as text, from blocks of the file."""
-    yield from CsvReader(path, find_layout(path)).frames()
+def _check_single(column: str, layout: Layout, drop: Sequence[str], file: str) -> None:
+    """Raise where another column has the name of the one with labels or ids: it would be a feature."""
+    name = layout.repeats.get(column, column)
+    others = [c for c in layout.columns if c not in (column, *drop) and layout.repeats.get(c, c) == name]
+    if others:
+        raise ValueError(
+            f"{file} has more than one column {shortened(name)}. Rename the others, or leave them out: "
+            f"--drop {others[0]}."
+        )
+
+
+def csv_frames(path: Path, check: Callable[[Layout], None] | None = None) -> Iterator[pl.DataFrame]:
+    """Tables of consecutive rows, all columns as text, from blocks of the file; ``check`` sees its layout first."""
+    layout = find_layout(path)
+    if check is not None:
+        check(layout)
+    yield from CsvReader(path, layout).frames()
 
 
 def parquet_frames(path: Path) -> Iterator[pl.DataFrame]:

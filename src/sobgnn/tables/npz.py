@@ -57,13 +57,22 @@ def read_arrays(path: Path, label: str, identity: str | None, need_labels: bool 
                 if name not in held:
                     raise ValueError(f"{path.name} has no array {name!r}; it has {', '.join(held)[:200] or 'none'}.")
             X = _sparse(archive) if sparse else _checked(read_entry(archive, "X"))
-            y = _one_per_row(read_entry(archive, label), label, X.shape[0]) if labelled else None
-            ids = None if identity is None else _one_per_row(read_entry(archive, identity), identity, X.shape[0])
+            y = one_per_row(read_entry(archive, label), label, X.shape[0]) if labelled else None
+            ids = None if identity is None else one_per_row(read_entry(archive, identity), identity, X.shape[0])
             names = (
                 [str(name) for name in read_entry(archive, "class_names").ravel()] if "class_names" in held else None
             )
             edges = read_entry(archive, "edge_index") if "edge_index" in held else None
             return Arrays(X, y, ids, names, edges)
+
+
+def row_ids(path: Path, name: str) -> npt.NDArray[Any] | None:
+    """The array of ids of that name as text, or ``None`` where the file has none."""
+    if path.name.lower().endswith(".npy"):
+        return None
+    with _one_kind_of_error(path), zipfile.ZipFile(path) as archive:
+        held = name in entry_names(archive)
+        return np.atleast_1d(read_entry(archive, name)).astype(str) if held else None
 
 
 def row_blocks(path: Path) -> Iterator[Any]:
@@ -118,7 +127,9 @@ def _one_kind_of_error(path: Path) -> Iterator[None]:
 
 def _single(path: Path) -> npt.NDArray[Any]:
     with open(path, "rb") as file:
-        read_header(file, path.stat().st_size)
+        _, _, dtype = read_header(file, path.stat().st_size)
+        if dtype.hasobject:
+            raise ValueError(f"{path.name} holds Python objects, which are never loaded. Save numbers.")
         file.seek(0)
         return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
 
@@ -140,7 +151,8 @@ def _sparse(archive: zipfile.ZipFile) -> Any:
     return X
 
 
-def _one_per_row(values: npt.NDArray[Any], name: str, rows: int) -> npt.NDArray[Any]:
+def one_per_row(values: npt.NDArray[Any], name: str, rows: int) -> npt.NDArray[Any]:
+    """The array, which must have an entry for each row of X."""
     if values.ndim != 1 or values.shape[0] != rows:
         raise ValueError(f"{name!r} must have one entry per row of X, but got {list(values.shape)} for {rows} rows.")
     return values

@@ -55,7 +55,7 @@ class Table:
     def content(self, row: int) -> dict[str, str]:
         """What a person sees of a row: original column to text, without the label and blank cells.
 
-        A picture's name becomes its path under the key ``image``; of an array the first 20 features are shown.
+        A picture's name becomes its path; of an array the first 20 features are shown.
         """
         if not 0 <= row < self.X.shape[0]:
             raise IndexError(f"`row` must be between 0 and {self.X.shape[0] - 1}, but got {row}.")
@@ -68,9 +68,8 @@ class Table:
             if name == self.encoding.label or value is None or (isinstance(value, str) and not value.strip()):
                 continue
             if pictures is not None and name == pictures.name:
-                shown["image"] = str(pictures.path(str(value)))
-            else:
-                shown[name] = _shown(value)
+                value = pictures.path(str(value).strip())
+            shown[name] = _shown(value)
         return shown
 
 
@@ -95,6 +94,7 @@ def from_arrays(
     *,
     label: str = "y",
     ids: npt.NDArray[Any] | None = None,
+    id_name: str | None = None,
     class_names: Sequence[str] | None = None,
     graph: Any = None,
     need_labels: bool = True,
@@ -102,7 +102,7 @@ def from_arrays(
     """Points [N, F] and labels [N] as a table: missing features filled with medians, classes by their names.
 
     ``y=None`` means that no label is known yet: all codes are -1, and there are no classes. Unless labels are needed, y
-    may hold none, or one class.
+    may hold none, or one class. Another file's ids are found by ``id_name``.
     """
     import polars as pl
 
@@ -120,8 +120,8 @@ def from_arrays(
         X, fill, missing = _filled(X)
         if missing:
             notes.insert(0, f"Missing values filled with the feature's median: {missing:,}.")
-    names = None if ids is None else np.array([str(value) for value in ids.tolist()], dtype=object)
-    return Table(X, codes, classes, Encoding(fill=fill), names, graph, notes)
+    names = None if ids is None else ids.astype(str).astype(object)
+    return Table(X, codes, classes, Encoding(fill=fill, id=id_name), names, graph, notes)
 
 
 def _filled(X: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64], int]:
@@ -138,12 +138,13 @@ def _filled(X: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], npt.NDArray[n
 
 
 def graph_of(edge_index: npt.NDArray[Any] | None, nodes: int) -> Any:
-    """The union of the edges in both directions as a graph, or ``None`` where there are none."""
+    """The union of the edges in both directions as a graph of weights 1, or ``None`` where there are none."""
     if edge_index is None:
         return None
     from sobgnn.graphs.graph import Graph
 
-    return Graph.from_edges(edge_index, num_nodes=nodes, symmetrize="union")
+    graph = Graph.from_edges(edge_index, num_nodes=nodes, symmetrize="union", sum_duplicates=True)
+    return Graph(graph.indptr, graph.indices, graph.weight.new_ones(len(graph.weight)))
 
 
 def _shown(value: Any) -> str:
