@@ -41,6 +41,8 @@ def write(path: Path, X: np.ndarray, y: np.ndarray, most: int) -> None:
 
 
 def main() -> None:
+    if len(sys.argv) != 2 or "SOBGNN_DATA" not in os.environ:
+        sys.exit(__doc__)
     out = Path(sys.argv[1])
     out.mkdir(parents=True, exist_ok=True)
     for path in sorted((Path(os.environ["SOBGNN_DATA"]) / "tables").glob("*.csv")):
