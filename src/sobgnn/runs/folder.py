@@ -73,8 +73,9 @@ def remove_run(folder: Path) -> None:
 
 def check_not_of_run(path: Path, folder: Path) -> None:
     """Raise where a file that is to be written is one of a run's own."""
-    own = [(folder / name).resolve() for name in _FILES]
-    if any(place in own for place in (path.resolve(), *path.resolve().parents)):
+    own = [os.path.realpath(folder / name) for name in _FILES]  # unlike resolve, it takes links that go in circles
+    place = Path(os.path.realpath(path))
+    if any(str(part) in own for part in (place, *place.parents)):
         raise ValueError(f"{path} belongs to the run, which is never changed. Name another file with --out.")
 
 
