@@ -18,8 +18,9 @@ from sobgnn.runtime.threads import at_most
 # Shares of the pool that are learned from, round by round. The first is small: what a few labels make sure of is what
 # the next round builds on.
 SHARES = (0.06, 0.2, 0.4, 0.6)
-# Unlabeled points that may get a pseudo-label, at most; and labels that are used.
-POOL = 3000
+# Unlabeled points that may get a pseudo-label: a third of all, but at least and at most so many. Labels that are used,
+# at most: as the former.
+POOL, _MOST_POOL = 3000, 12_000
 # Labels per class below which twice as many unlabeled points are read: they have more to add then.
 _FEW_PER_CLASS = 10
 # What the labels weigh against the penalty, and Adam's steps in each round.
@@ -55,7 +56,8 @@ class SelfTrainedLinear:
         X, ranks = problem.points, problem.ranks
         free = np.ones(len(X), dtype=bool)
         free[labels.index] = False
-        most = POOL if len(labels.index) >= _FEW_PER_CLASS * labels.classes else 2 * POOL
+        doubled = 1 if len(labels.index) >= _FEW_PER_CLASS * labels.classes else 2
+        most = min(doubled * max(POOL, len(X) // 3), _MOST_POOL)
         pool = np.sort(problem.generator(self.name).permutation(np.flatnonzero(free))[:most])
         some = slice(None, None, 1 + (len(labels.index) - 1) // POOL)
         index, codes = (part[some] for part in labels.tensors(X.device))
