@@ -1,6 +1,6 @@
 """Claim: a class with 3 labels among classes with 20 is still found: recall 60 % on digits, 45 % on cancer.
 
-    python -m benchmarks.rare_class --sets FOLDER --lines FILE [--names digits,cancer] [--draws 3] [--jobs 2]
+    python -m benchmarks.rare_class --sets FOLDER --lines FILE [--names digits,cancer] [--draws 5] [--jobs 2]
     python -m benchmarks.rare_class --lines FILE --report
 
 FOLDER holds one npz per data set (``benchmarks.suite_sets``). Every class in turn, at most 6 of them drawn, has 20, 3
@@ -95,7 +95,7 @@ def main() -> None:
     parser.add_argument("--sets", type=Path)
     parser.add_argument("--lines", type=Path, required=True)
     parser.add_argument("--names", default=",".join(NAMES))
-    parser.add_argument("--draws", type=int, default=2)
+    parser.add_argument("--draws", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--report", action="store_true")
     options = parser.parse_args()
