@@ -9,16 +9,16 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from sobgnn.estimator import saving
 from sobgnn.estimator.artifact import Arrays, ArtifactError, read_folder, write_folder
 from sobgnn.estimator.describing import described
 from sobgnn.estimator.families import FAMILIES, default_families
 from sobgnn.estimator.fit import Hook, Teller, fit_families, refit_families
+from sobgnn.estimator.inputs import check_range, checked
 from sobgnn.estimator.labels import class_weights, encode_labels, with_folds
 from sobgnn.estimator.outcome import keep_outcome, label_points
 from sobgnn.estimator.placing import device_for, place
@@ -40,8 +40,6 @@ Auto = Literal["auto"]
 # Entries of X up to which one thread is as quick as many; it is kind to other work on the same cores, and gives the
 # same bits everywhere.
 _ONE_THREAD_ENTRIES = 10_000_000
-# Sums over all points, and differences, of values within this are finite.
-_LARGEST = 1e300
 
 
 class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -217,11 +215,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise
 
     def _fit_checked(self, X: Any, y: Any, graph: Any, progress: Hook | None) -> SobolevClassifier:
-        X = _checked(self, X, ensure_min_samples=2)
-        values = X.data if sp.issparse(X) else X
-        largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
-        if largest > _LARGEST:
-            raise ValueError(f"X must lie within ±{_LARGEST:g}, but reaches {largest:.3g}. Rescale it.")
+        X = checked(self, X, ensure_min_samples=2)
+        check_range(X)
         self.classes_, codes = encode_labels(y, X.shape[0])
         if len(self.classes_) < 2:
             # -1 is a common name for a class; here it means that there is none.
@@ -285,7 +280,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         without it they are judged by their features and neighbors.
         """
         check_is_fitted(self, "predictor_")
-        X = _checked(self, X, reset=False)
+        X = checked(self, X, reset=False)
         edges = None if graph is None else as_edges(graph, X.shape[0], self.graph_.num_nodes)
         found: npt.NDArray[np.float32] = self.predictor_(X, edges)
         return found
@@ -384,26 +379,6 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         # What a warm start keeps is found again by a fit.
         return {name: value for name, value in super().__getstate__().items() if name != "_kept"}
-
-
-def _checked(estimator: SobolevClassifier, X: Any, **options: Any) -> Any:
-    """X as scikit-learn checks it, dense or CSR; its errors in one line, without the array and other estimators."""
-    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
-        raise ValueError("X has masked entries. Impute or drop them: neighbors are undefined there.")
-    try:
-        with np.errstate(invalid="ignore"):  # scikit-learn adds up what may overflow both ways
-            return validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
-    except ValueError as error:
-        lines = str(error).splitlines()
-        if str(error).startswith("could not convert string to float"):
-            held = lines[0].partition(": ")[2]
-            raise ValueError(
-                f"X must hold numbers, but holds {held[:60]}. sobgnn.tables.TableEncoder makes numbers of a table."
-            ) from error
-        if len(lines) < 2:
-            raise
-        kept = [lines[0].rstrip(":"), *(line for line in lines[1:] if line.startswith("Reshape"))]
-        raise ValueError(". ".join(kept)) from error
 
 
 def _seed(random_state: Any) -> int | None:

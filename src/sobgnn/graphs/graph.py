@@ -14,6 +14,7 @@ from torch import Tensor
 
 from sobgnn.graphs.directions import symmetrize_edges
 from sobgnn.graphs.summary import GraphReport, report_adjacency
+from sobgnn.propagation.sorting import ROUNDING
 from sobgnn.runtime.arrays import load_arrays, save_arrays
 from sobgnn.runtime.unknown import label_values
 
@@ -22,8 +23,6 @@ Symmetrize = Literal["union", "mutual"]
 # The weights a graph holds are float32's normal numbers whose reciprocal is one too: past them arithmetic is inexact.
 SMALLEST_WEIGHT = float(np.finfo(np.float32).tiny)
 LARGEST_WEIGHT = float(np.finfo(np.float32).max) / 4
-# How far the weights of an edge's two directions may be apart: normalizing them in float32 rounds each a few times.
-_ROUNDING = 4 * float(np.finfo(np.float32).eps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,10 +339,9 @@ def _symmetric(csr: Any) -> Any:
     """The matrix if it is symmetric; of two weights that only rounding tells apart the larger."""
     other = csr.T.tocsr()
     if np.array_equal(csr.indptr, other.indptr) and np.array_equal(csr.indices, other.indices):
-        apart = np.abs(csr.data - other.data)
-        if not apart.any():
+        if np.array_equal(csr.data, other.data):
             return csr
-        if np.all(apart <= _ROUNDING * csr.data):
+        if np.all(np.abs(csr.data - other.data) <= ROUNDING * csr.data):
             return csr.maximum(other)
     raise ValueError(
         "A graph must be symmetric, but some edges differ between their two directions. Pass "

@@ -7,7 +7,7 @@ from torch import Tensor
 
 _SMALLEST = torch.finfo(torch.float32).tiny
 # How far the weights of an edge's two directions may be apart: normalizing them in float32 rounds each a few times.
-_ROUNDING = 4 * torch.finfo(torch.float32).eps
+ROUNDING = 4 * torch.finfo(torch.float32).eps
 
 
 def sort_edges(
@@ -52,7 +52,7 @@ def _sort_edges(
                 f"A graph has no self-loops, but got {loops}. Remove them: operators add their own through epsilon."
             )
         there, back = weight[order], weight[t_order]
-        if not (torch.equal(keys, t_keys) and bool(((there - back).abs() <= _ROUNDING * there).all())):
+        if not (torch.equal(keys, t_keys) and bool(((there - back).abs() <= ROUNDING * there).all())):
             raise ValueError(
                 "A graph must be symmetric, but some edges differ between their two directions. Pass "
                 'symmetrize="union" to keep the larger weight or "mutual" the smaller; or normalize="row" for a '

@@ -93,7 +93,7 @@ def run(
         limits: How long a training may take.
         time_limit: Seconds after which to stop between two batches.
         cuda_graph: Record steps on CUDA and replay them.
-        workers: Processes that share the batches; the lines are the same, in another order.
+        workers: Processes that share the batches, and the threads; the lines come in another order.
         say: Takes lines for people.
         progress: Takes the share done, the seconds left and the cell's name after each batch, instead of a line.
     """

@@ -18,8 +18,7 @@ from sobgnn.runtime.threads import at_most
 # Shares of the pool that are learned from, round by round. The first is small: what a few labels make sure of is what
 # the next round builds on.
 SHARES = (0.06, 0.2, 0.4, 0.6)
-# Unlabeled points that may get a pseudo-label: a third of all, but at least and at most so many. Labels that are used,
-# at most: as the former.
+# Bounds of the number of unlabeled points that may get a pseudo-label; of labels the former is the most.
 POOL, _MOST_POOL = 3000, 12_000
 # Labels per class below which twice as many unlabeled points are read: they have more to add then.
 _FEW_PER_CLASS = 10
@@ -56,8 +55,7 @@ class SelfTrainedLinear:
         X, ranks = problem.points, problem.ranks
         free = np.ones(len(X), dtype=bool)
         free[labels.index] = False
-        doubled = 1 if len(labels.index) >= _FEW_PER_CLASS * labels.classes else 2
-        most = min(doubled * max(POOL, len(X) // 3), _MOST_POOL)
+        most = pool_size(len(X), len(labels.index) / labels.classes)
         pool = np.sort(problem.generator(self.name).permutation(np.flatnonzero(free))[:most])
         some = slice(None, None, 1 + (len(labels.index) - 1) // POOL)
         index, codes = (part[some] for part in labels.tensors(X.device))
@@ -85,6 +83,11 @@ class SelfTrainedLinear:
         if weight.shape != (problem.points.shape[1], problem.classes) or bias.shape != (problem.classes,):
             raise ValueError("its linear classifier does not fit its points")
         return FittedLinear(weight.unsqueeze(1), bias.unsqueeze(0), problem.points)
+
+
+def pool_size(points: int, labels_per_class: float) -> int:
+    """Unlabeled points that are read: a third of all, at least 3 000; twice as many with few labels; at most 12 000."""
+    return min((2 if labels_per_class < _FEW_PER_CLASS else 1) * max(POOL, points // 3), _MOST_POOL)
 
 
 @dataclass(frozen=True)

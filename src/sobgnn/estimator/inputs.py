@@ -1,0 +1,41 @@
+"""What X may be: numbers that scikit-learn takes, within a range whose sums are finite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+# Sums over all points, and differences, of values within this are finite.
+_LARGEST = 1e300
+
+
+def checked(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
+    """X as scikit-learn checks it, dense or CSR; its errors in one line, without the array and other estimators."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise ValueError("X has masked entries. Impute or drop them: neighbors are undefined there.")
+    try:
+        with np.errstate(invalid="ignore"):  # scikit-learn adds up what may overflow both ways
+            return validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
+    except ValueError as error:
+        lines = str(error).splitlines()
+        if str(error).startswith("could not convert string to float"):
+            held = lines[0].partition(": ")[2]
+            raise ValueError(
+                f"X must hold numbers, but holds {held[:60]}. sobgnn.tables.TableEncoder makes numbers of a table."
+            ) from error
+        if len(lines) < 2:
+            raise
+        kept = [lines[0].rstrip(":"), *(line for line in lines[1:] if line.startswith("Reshape"))]
+        raise ValueError(". ".join(kept)) from error
+
+
+def check_range(X: Any) -> None:
+    """Raise where values are so large that sums of them overflow."""
+    values = X.data if sp.issparse(X) else X
+    largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
+    if largest > _LARGEST:
+        raise ValueError(f"X must lie within ±{_LARGEST:g}, but reaches {largest:.3g}. Rescale it.")
