@@ -420,6 +420,17 @@ def test_very_few_labels_fit_with_nothing_held_out_and_it_is_said(labels, capsys
     assert np.isnan(classifier.out_of_fold_probabilities_).all()
 
 
+@pytest.mark.parametrize("with_graph", [False, True])
+def test_one_label_of_each_of_many_classes_is_no_reason_for_a_warning(with_graph):
+    generator = np.random.default_rng(0)
+    y = np.arange(120) % 30
+    X = 5 * generator.normal(size=(30, 6))[y] + 0.1 * generator.normal(size=(120, 6))
+    given = np.where(np.arange(120) < 30, y, -1)
+    graph = knn_graph(X.astype(np.float32), k=3) if with_graph else None
+    classifier = quick().fit(X, given, graph=graph)  # warnings are errors
+    assert (classifier.transduction_ == y).mean() > 0.9
+
+
 def test_a_class_with_two_labels_leaves_the_others_held_out():
     X, _, given = blobs(labels=20)
     given[np.flatnonzero(given == 2)[2:]] = -1

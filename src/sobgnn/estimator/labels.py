@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,8 +133,6 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
     if values.dtype.kind not in "OUSbiufT":
         raise ValueError(f"y must hold texts or numbers, but holds {values.dtype}.")
     if values.ndim == 2 and values.shape[1] == 1:
-        import warnings
-
         from sklearn.exceptions import DataConversionWarning
 
         warnings.warn(
@@ -152,11 +152,20 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
             "each class its label."
         )
     given = _uniform(values[known])
-    check_classification_targets(given)
+    with one_label_per_class_allowed():
+        check_classification_targets(given)
     classes, inverse = np.unique(given, return_inverse=True)
     codes = np.full(values.size, UNLABELLED, np.int64)
     codes[known] = inverse
     return classes, codes
+
+
+@contextmanager
+def one_label_per_class_allowed() -> Iterator[None]:
+    """Silence scikit-learn, which takes y for a regression target where most classes have one label."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
+        yield
 
 
 def class_weights(how: Any, classes: npt.NDArray[Any], codes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

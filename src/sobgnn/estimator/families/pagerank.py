@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.estimator.labels import Labels
+from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
 from sobgnn.estimator.problem import GIVEN, NewPoints, Problem
 from sobgnn.graphs.graph import Graph
 
@@ -60,7 +60,9 @@ class PageRankLinear:
         for share in labels.shares():
             used = share > 0
             weight = share[used] * used.sum()
-            model = LogisticRegression(C=_C, max_iter=500, tol=1e-6).fit(Z[used] / size, labels.codes[used], weight)
+            model = LogisticRegression(C=_C, max_iter=500, tol=1e-6)
+            with one_label_per_class_allowed():
+                model.fit(Z[used] / size, labels.codes[used], weight)
             W, b = np.zeros((Z.shape[1], labels.classes)), np.full(labels.classes, -30.0)
             binary = len(model.classes_) == 2
             W[:, model.classes_] = (np.stack([-model.coef_[0], model.coef_[0]]) / 2 if binary else model.coef_).T

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.estimator.families.nodes import Trees, joined, of_boosting, of_forest
-from sobgnn.estimator.labels import Labels
+from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
 from sobgnn.estimator.problem import NewPoints, Problem
 
 # Trees of each kind that are grown from all labels, and without each fold where that many would take too long: labels
@@ -187,7 +187,8 @@ def _grown(
     width = X.shape[1]
     tried = max(1, int(np.sqrt(width)), min(width // 2, _MOST_TRIED))
     forest = grow(size, max_features=tried, random_state=int(generator.integers(2**31)), n_jobs=threads)
-    return forest.fit(X, codes, sample_weight=weight * len(weight))
+    with one_label_per_class_allowed():
+        return forest.fit(X, codes, sample_weight=weight * len(weight))
 
 
 def _leaves(forest: Any, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
@@ -217,7 +218,8 @@ def _boosted(
     boosting = GradientBoostingClassifier(
         n_estimators=rounds, max_depth=3, max_features=0.3, subsample=0.8, init="zero", random_state=seed
     )
-    return boosting.fit(X, codes, sample_weight=weight * len(weight))
+    with one_label_per_class_allowed():
+        return boosting.fit(X, codes, sample_weight=weight * len(weight))
 
 
 __all__: Sequence[str] = ("BoostedTrees", "FittedTrees", "Forests")
