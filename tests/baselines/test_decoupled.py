@@ -60,13 +60,34 @@ def test_logits_are_the_gated_mean_of_a_small_mlp_for_each_block(norm: str) -> N
 
 def test_without_hops_it_is_an_mlp_of_the_features(graph: Graph, x: Tensor) -> None:
     setting = {
-        "dropout": 0.5, "hidden": 8, "alpha": 3, "epsilon": 1.0, "hops": 0, "norm": "none", "drop_input": False,
+        "dropout": 0.5, "hidden": 8, "alpha": 3, "epsilon": 1.0, "hops": 0, "norm": "none", "smooth": 0.0,
     }  # fmt: skip
     net = MODELS["D-SobGNN"].build(F, C, setting).eval()
     (blocks,) = MODELS["D-SobGNN"].inputs(Source(graph, x), setting, None).args
     assert torch.equal(blocks, x.unsqueeze(1))
     want = (x @ net.weight[0] + net.bias[0]).relu() @ net.head[0] + net.head_bias[0]
     torch.testing.assert_close(net(blocks), want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [None, torch.tensor([5, 0, 11])], ids=["all nodes", "some rows"])
+def test_predictions_are_mixed_with_the_neighbors_in_evaluation_alone(
+    graph: Graph, x: Tensor, rows: Tensor | None
+) -> None:
+    setting = {
+        "dropout": 0.0, "hidden": 8, "alpha": 2, "epsilon": 1.0, "hops": 1, "norm": "layer", "smooth": 0.25,
+    }  # fmt: skip
+    torch.manual_seed(0)
+    net = MODELS["D-SobGNN"].build(F, C, setting)
+    call = MODELS["D-SobGNN"].inputs(Source(graph, x), setting, rows)
+    every = net(call.args[1])  # logits of all points
+    own = every if rows is None else every[rows]
+    torch.testing.assert_close(net.train()(*call.args), own, rtol=1e-5, atol=1e-5)
+
+    S = torch.from_numpy(SobolevOperators(graph, 1, 0.0).matrix(1).toarray()).float()
+    known = every.softmax(dim=1)
+    want = 0.75 * known + 0.25 * S @ known
+    want = want if rows is None else want[rows]
+    torch.testing.assert_close(net.eval()(*call.args).exp(), want, rtol=1e-5, atol=1e-6)
 
 
 def test_input_entries_are_dropped_in_training_alone_at_half_the_rate() -> None:

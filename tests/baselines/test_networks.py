@@ -17,7 +17,7 @@ from sobgnn.baselines.powers import MatrixPowers
 SETTING: dict[str, Any] = {
     "lr": 0.01, "weight_decay": 5e-4, "dropout": 0.5, "hidden": 8, "layers": 3, "terms": 3, "hops": 2, "alpha": 3,
     "heads": 2,
-    "epsilon": 1.3, "combine": "linear", "norm": "layer", "drop_input": True,
+    "epsilon": 1.3, "combine": "linear", "norm": "layer", "drop_input": True, "smooth": 0.25,
 }  # fmt: skip
 F, C = 7, 4
 

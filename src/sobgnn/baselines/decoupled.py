@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sobgnn.baselines.networks import Dropout, glorot
+from sobgnn.baselines.source import Operator
 from sobgnn.nn.conv import shared_product
 from sobgnn.operators import SobolevOperators
 
@@ -20,6 +21,9 @@ class DSobGNN(nn.Module):
         X_b \in \{X\} \cup \{\hat{A}_\rho^k X : \rho \in \text{orders}, \, k = 1, \dots, \text{hops}\}
 
     with :math:`\nu` nothing or each row's layer norm. The gates :math:`\gamma` weigh the blocks, at first all alike.
+    Trained on labeled rows alone, it predicts with the neighbors' help:
+
+    .. math:: P = (1 - \beta) \, \mathrm{softmax}(Z) + \beta \, D^{-1/2} A D^{-1/2} \, \mathrm{softmax}(Z)
 
     Args:
         in_channels: Number of features F.
@@ -29,6 +33,7 @@ class DSobGNN(nn.Module):
         dropout: Share of hidden entries dropped.
         norm: Whether hidden rows are normalized, ``"layer"`` or ``"none"``.
         drop_input: Also drop entries of the features, at half that rate.
+        smooth: :math:`\beta`, the neighbors' share of a prediction, in [0, 1].
 
     Shapes:
         [R, B, F] to [R, C].
@@ -43,11 +48,12 @@ class DSobGNN(nn.Module):
         dropout: float,
         norm: str = "none",
         drop_input: bool = False,
+        smooth: float = 0.0,
     ) -> None:
         super().__init__()
         if norm not in ("none", "layer"):
             raise ValueError(f'`norm` must be "none" or "layer", but got {norm!r}.')
-        self.norm, self.drop_input = norm, drop_input
+        self.norm, self.drop_input, self.smooth = norm, drop_input, smooth
         self.weight = nn.Parameter(torch.empty(blocks, in_channels, hidden_channels))
         self.bias = nn.Parameter(torch.empty(blocks, hidden_channels))
         self.head = nn.Parameter(torch.empty(blocks, hidden_channels, out_channels))
@@ -64,8 +70,15 @@ class DSobGNN(nn.Module):
             nn.init.zeros_(bias)
         nn.init.ones_(self.gate)
 
-    def forward(self, blocks: Tensor) -> Tensor:
-        """Logits of every row."""
+    def forward(self, blocks: Tensor, every: Tensor | None = None, neighbors: Operator | None = None) -> Tensor:
+        """Logits of every row; in evaluation, given the blocks of all N points and R rows of the operator, log P."""
+        if self.training or every is None or neighbors is None:
+            return self._logits(blocks)
+        known = self._logits(every).softmax(dim=1)
+        mixed = (1 - self.smooth) * neighbors.own(known) + self.smooth * neighbors(known)
+        return mixed.clamp_min(torch.finfo(mixed.dtype).tiny).log()
+
+    def _logits(self, blocks: Tensor) -> Tensor:
         if self.drop_input and self.training:
             rate = self.dropout.p / 2
             blocks = blocks * ((torch.rand_like(blocks) >= rate) / (1 - rate))

@@ -164,18 +164,21 @@ def _blocks(setting: Setting) -> int:
 
 def _decoupled(features: int, classes: int, setting: Setting) -> nn.Module:
     size = (features, int(setting["hidden"]), classes, _blocks(setting), float(setting["dropout"]))
-    return DSobGNN(*size, norm=str(setting["norm"]), drop_input=bool(setting["drop_input"]))
+    drop_input = bool(setting.get("drop_input", False))
+    return DSobGNN(*size, norm=str(setting["norm"]), drop_input=drop_input, smooth=float(setting["smooth"]))
 
 
 def _decoupled_inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
     alpha = int(setting["alpha"])
     operators = source.sobolev(alpha, float(setting["epsilon"]))
     blocks = sobolev_blocks(operators, source.X, block_orders(alpha), int(setting["hops"]))
-    return Call((_at(blocks, rows),))
+    if setting["smooth"] == 0:
+        return Call((_at(blocks, rows),))
+    return Call((_at(blocks, rows), blocks, source.operator("adjacency", rows)))
 
 
 def _decoupled_width(setting: Setting) -> int:
-    dropped = 1200 if setting["drop_input"] else 0  # each member's own features
+    dropped = 1200 if setting.get("drop_input") else 0  # each member's own features
     return (int(setting["hidden"]) * 6 + dropped) * _blocks(setting)
 
 
@@ -238,7 +241,7 @@ MODELS: dict[str, Baseline] = {
             "epsilon": _EPSILON,
             "hops": Choice((1, 2)),
             "norm": Choice(("none", "layer")),
-            "drop_input": Choice((False, True)),
+            "smooth": Choice((0.25, 0.5)),
         },
         _decoupled_width,
     ),

@@ -167,7 +167,7 @@ class Laboratory:
     def _operator_size(self, batch: Batch) -> dict[str, float]:
         """Megabytes of the operators that a batch propagates with: the graph and what is held on top of it."""
         read = MODELS[batch.cell.model].inputs(self.source, batch.members[0].setting, None).args
-        if len(read) == 1:  # features alone: nothing is propagated in training
+        if len(read) == 1 or isinstance(read[1], Tensor):  # features alone: nothing is propagated in training
             return {}
         operators = read[1]
         size = operators.nbytes

@@ -109,13 +109,14 @@ ABLATIONS: dict[str, tuple[Any, ...]] = {
 
 DECOUPLED_BASE: dict[str, Any] = {
     "lr": 0.01, "weight_decay": 5e-4, "dropout": 0.5, "hidden": 64, "alpha": 3, "epsilon": 1.0, "hops": 2,
-    "norm": "layer", "drop_input": False,
+    "norm": "layer", "drop_input": False, "smooth": 0.0,
 }  # fmt: skip
 DECOUPLED_ABLATIONS: dict[str, tuple[Any, ...]] = {
     "alpha": (1, 2, 3, 6),
     "hops": (0, 1, 2, 3),
     "norm": ("none", "layer"),
     "drop_input": (False, True),
+    "smooth": (0.0, 0.25, 0.5),
 }
 
 

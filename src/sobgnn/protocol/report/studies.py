@@ -16,7 +16,7 @@ from sobgnn.protocol.report.tables import (
     models_of,
 )
 from sobgnn.protocol.results import Record
-from sobgnn.protocol.studies import FEW_LABELS
+from sobgnn.protocol.studies import ABLATIONS, DECOUPLED_ABLATIONS, FEW_LABELS
 
 STUDY_SEEDS, STUDY_TRIALS = 20, 10
 
@@ -75,10 +75,11 @@ def ablations_markdown(cells: Sequence[Summary], records: Sequence[Record], devi
     ]
     kinds = list(dict.fromkeys((cell.model, cell.variant.partition("=")[0]) for cell in cells))
     for model, kind in sorted(kinds, key=lambda each: each[0] != OURS):
+        known = ABLATIONS if model == OURS else DECOUPLED_ABLATIONS
         own = [cell for cell in cells if cell.model == model and cell.variant.partition("=")[0] == kind]
         datasets = datasets_of(own)
         find = {(cell.variant, cell.dataset): cell for cell in own}
-        variants = list(dict.fromkeys(cell.variant for cell in own))
+        variants = in_order((cell.variant for cell in own), [f"{kind}={value}" for value in known.get(kind, ())])
         rows = [[variant, *(entry(find.get((variant, d)), STUDY_SEEDS) for d in datasets)] for variant in variants]
         title = kind if model == OURS else f"{model}: {kind}"
         lines += [f"## {title}", "", *markdown_table(["", *datasets], rows), ""]
