@@ -176,7 +176,7 @@ def test_other_weights_on_the_same_pattern_are_checked(path5):
     np.testing.assert_array_equal(adjacency(doubled), 2 * adjacency(path5))
     with pytest.raises(ValueError, match=r"weight must have shape \[8\], but got \[7\]"):
         path5.with_weight(path5.weight[:7])
-    with pytest.raises(ValueError, match="must be symmetric"):
+    with pytest.raises(ValueError, match="must be the same for both directions"):
         path5.with_weight(torch.arange(1.0, 9.0))
     with pytest.raises(ValueError, match="finite and at least"):
         path5.with_weight(torch.zeros(8))

@@ -191,3 +191,9 @@ def test_permuting_the_nodes_permutes_the_output(graph30):
     whole = layer(x, SobolevOperators(graph30, 3, 0.7))
     permuted = layer(x[order], SobolevOperators(graph30.permute(order), 3, 0.7))
     torch.testing.assert_close(permuted, whole[order])
+
+
+def test_rows_that_are_no_tensor_are_named(graph30):
+    layer = SobolevConv(4, 3)
+    with pytest.raises(TypeError, match="x must be a torch tensor, but got ndarray"):
+        layer(torch.rand(30, 4).numpy(), *graph30.edges())

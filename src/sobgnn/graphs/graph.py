@@ -211,7 +211,10 @@ class Graph:
         if weight.shape != self.weight.shape:
             raise ValueError(f"weight must have shape {list(self.weight.shape)}, but got {list(weight.shape)}.")
         csr = sp.csr_array((_numpy(weight), _numpy(self.indices), _numpy(self.indptr)), shape=(n, n))
-        checked = Graph.from_scipy(csr).to(self.device)
+        try:
+            checked = Graph.from_scipy(csr).to(self.device)
+        except NotSymmetricError:
+            raise ValueError("weight must be the same for both directions of an edge, but differs for some.") from None
         kept = weight if weight.requires_grad else checked.weight  # gradients go through it
         return Graph(self.indptr, self.indices, kept, neighbor_recall=self.neighbor_recall)
 
@@ -335,6 +338,10 @@ def symmetrize_csr(csr: Any, how: str) -> Any:
     raise ValueError(f'`symmetrize` must be "union" or "mutual", but got {how!r}.')
 
 
+class NotSymmetricError(ValueError):
+    """An edge differs between its two directions."""
+
+
 def _symmetric(csr: Any) -> Any:
     """The matrix if it is symmetric; of two weights that only rounding tells apart the larger."""
     other = csr.T.tocsr()
@@ -343,7 +350,7 @@ def _symmetric(csr: Any) -> Any:
             return csr
         if np.all(np.abs(csr.data - other.data) <= ROUNDING * csr.data):
             return csr.maximum(other)
-    raise ValueError(
+    raise NotSymmetricError(
         "A graph must be symmetric, but some edges differ between their two directions. Pass "
         'symmetrize="union" to keep the larger weight or "mutual" the smaller.'
     )

@@ -93,6 +93,15 @@ function nameOf(code) {
   return found ? found.name : "?";
 }
 
+/** 100000 as 100,000, as the command prints it. */
+function count(number) {
+  return number.toLocaleString("en-US");
+}
+
+function many(number, word) {
+  return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
+}
+
 function percent(share) {
   return Math.round(100 * share) + " %";
 }
@@ -107,8 +116,8 @@ function show() {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
   document.title = `Label ${state.name}`;
   $("name").textContent = state.name;
-  const skips = state.skipped ? `, ${state.skipped} skipped` : "";
-  $("counts").textContent = `${state.labels} of ${state.rows} rows labeled${skips}`;
+  const skips = state.skipped ? `, ${count(state.skipped)} skipped` : "";
+  $("counts").textContent = `${count(state.labels)} of ${count(state.rows)} rows labeled${skips}`;
   $("folder").textContent = state.folder;
   document.documentElement.dataset.labels = state.labels;
   document.documentElement.dataset.version = state.model.version;
@@ -127,7 +136,7 @@ function showModel() {
   const model = state.model;
   let text = model.starting ? "Reading the data…" : "";
   if (model.version) {
-    const known = model.guessing ? `The model knows ${Math.min(model.labels, state.labels)} of ${state.labels} labels.` :
+    const known = model.guessing ? `The model knows ${count(Math.min(model.labels, state.labels))} of ${many(state.labels, "label")}.` :
       "The model starts once two classes have labels.";
     text = known + (model.busy === "fit" ? " Learning…" : "");
   }
@@ -157,9 +166,9 @@ function showClasses(dark) {
     label.className = "label";
     label.textContent = entry.name;
     number.className = "number";
-    number.textContent = entry.count;
+    number.textContent = count(entry.count);
     button.title = entry.name;
-    button.setAttribute("aria-label", `${entry.name}, ${entry.count} labels` + (key ? `, key ${key}` : ""));
+    button.setAttribute("aria-label", `${entry.name}, ${many(entry.count, "label")}` + (key ? `, key ${key}` : ""));
     if (key) button.setAttribute("aria-keyshortcuts", key);
     button.append(kbd, label, number);
     button.addEventListener("click", () => give(entry.code));
@@ -320,7 +329,7 @@ function select(rows) {
   map.selected = new Set(selection);
   map.draw();
   $("selection").hidden = !selection.length;
-  $("selection-text").textContent = `${selection.length} rows without a label are selected. Choose their class.`;
+  $("selection-text").textContent = `${many(selection.length, "row")} without a label ${selection.length === 1 ? "is" : "are"} selected. Choose the class.`;
   document.documentElement.dataset.selected = selection.length;
 }
 
@@ -364,7 +373,7 @@ $("search").addEventListener("submit", async (event) => {
     fill($("found"), rows);
     const first = $("found").querySelector("button");
     if (first) first.focus();
-    $("saved").textContent = rows.length ? `${rows.length} rows found` : "Nothing found";
+    $("saved").textContent = rows.length ? `${many(rows.length, "row")} found` : "Nothing found";
   } catch (error) {
     alertText(error.message);
   }
