@@ -6,6 +6,7 @@ import pytest
 from sobgnn import SobolevClassifier
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.priors import (
+    Frequencies,
     chosen_by_class,
     decide_frequencies,
     estimate_frequencies,
@@ -20,6 +21,7 @@ from sobgnn.estimator.priors import (
     raise_few_labelled,
     shift_priors,
     skill,
+    supported,
 )
 
 
@@ -300,3 +302,29 @@ def test_a_class_that_is_never_held_out_does_not_lift_the_bound_on_raising():
     factor = raise_few_labelled(np.full((50, 5), [0.33, 0.33, 0.3, 0.03, 0.01]), own, labels)
     right = shift_priors(own, factor).argmax(axis=1) == codes[:18]
     assert right.mean() >= 0.97
+
+
+def held_out(*counts):
+    """Labels of points at random, all of them held out once."""
+    codes = np.repeat(np.arange(len(counts)), counts)
+    return Labels(np.arange(len(codes)), codes, np.ones(len(codes)), np.arange(len(codes)) % 4, len(counts))
+
+
+def test_factors_go_no_further_than_out_of_fold_labels_allow():
+    labels = held_out(20, 20)
+    own = np.where(labels.codes[:, None] == [0, 1], 0.98, 0.02)
+    own[20:28] = [0.3, 0.7]  # right, but not sure
+    found = Frequencies(np.array([0.8, 0.2]), np.array([9.0, 1 / 9]))
+    cut = supported(found, own, labels)
+    # The 8 that are not sure would be lost, more than the root of 8: 0.3 (r²)ᵖ stays below 0.7.
+    assert 1 < cut.factor[0] < np.sqrt(0.7 / 0.3)
+    assert 0.5 < cut.assumed[0] < 0.8
+    assert (shift_priors(own, cut.factor).argmax(axis=1) == labels.codes).all()
+
+
+def test_factors_that_out_of_fold_labels_do_not_speak_against_stay():
+    labels = held_out(20, 20)
+    own = np.where(labels.codes[:, None] == [0, 1], 0.98, 0.02)
+    found = Frequencies(np.array([0.7, 0.3]), np.array([2.0, 0.5]))
+    assert supported(found, own, labels).factor.tolist() == [2.0, 0.5]
+    assert supported(found, own[:0], labels) is found  # nothing was held out

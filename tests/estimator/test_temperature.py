@@ -34,10 +34,25 @@ def test_the_temperature_moves_by_rounding_where_the_probabilities_do():
     assert fit_temperature(moved, codes) == pytest.approx(fit_temperature(stated, codes), rel=1e-6)
 
 
-def test_labels_that_are_all_right_or_all_wrong_have_the_outermost_temperature():
+def test_labels_that_are_all_wrong_have_the_outermost_temperature():
     stated = np.array([[0.9, 0.1], [0.2, 0.8]])
-    assert fit_temperature(stated, np.array([0, 1])) == pytest.approx(0.05)
     assert fit_temperature(stated, np.array([1, 0])) == pytest.approx(5)
+
+
+@pytest.mark.parametrize("times", [5, 50])
+def test_labels_that_are_all_right_make_no_surer_than_their_number_allows(times):
+    stated, codes = np.tile([[0.8, 0.2], [0.3, 0.7]], (times, 1)), np.tile([0, 1], times)
+    found = sharpen(stated, fit_temperature(stated, codes))
+    assert found.max(axis=1).mean() == pytest.approx((2 * times + 1) / (2 * times + 2))
+
+
+def test_sure_probabilities_are_not_made_less_sure_where_they_are_right():
+    stated = np.tile([[0.999, 0.001], [0.001, 0.999]], (5, 1))
+    assert fit_temperature(stated, np.tile([0, 1], 5)) == 1
+
+
+def test_labels_of_one_class_tell_no_temperature():
+    assert fit_temperature(np.tile([0.7, 0.3], (60, 1)), np.zeros(60, np.int64)) == 1
 
 
 def test_weights_count_a_label_several_times():

@@ -42,6 +42,8 @@ _BY_CHANCE, _NEARLY_BY_CHANCE = 0.15, 0.02
 # A class with fewer labels is raised at most this many times, and no further than costs the other classes this much
 # out-of-fold recall; in steps.
 _MOST_RAISED, _COST, _RAISE_STEPS = 20.0, 0.03, 20
+# Steps in which factors are lowered that out-of-fold labels speak against.
+_SUPPORT_STEPS = 20
 # Points at most that frequencies are told from.
 _POINTS = 20_000
 
@@ -293,14 +295,41 @@ def decide_frequencies(
         assumed = given_frequencies(option, classes, labels)
         return Frequencies(assumed, assumed / learnt)
     if not labels.chosen:
-        return frequencies_of_sample(some if calibrated else some[:0], labels)
+        return supported(frequencies_of_sample(some if calibrated else some[:0], labels), out_of_fold, labels)
     telling = calibrated and (not labels.folds or skill(out_of_fold, labels) >= _LEAST_SKILL)
     if not telling or not len(some):
         return Frequencies(learnt, np.ones(labels.classes))
     # A class with few labels is recognized too seldom, and would be taken for rarer than it is.
     if few_labelled(labels).any():
         return Frequencies(learnt, raise_few_labelled(some, out_of_fold, labels))
-    return estimate_frequencies(some, out_of_fold, labels)
+    return supported(estimate_frequencies(some, out_of_fold, labels), out_of_fold, labels)
+
+
+def supported(found: Frequencies, out_of_fold: _Array, labels: Labels) -> Frequencies:
+    """The frequencies as far as out-of-fold labels allow: their factors to the largest power that costs no more of them
+    than chance would, one standard deviation of those whose answer changes.
+
+    A sure model needs huge factors to be moved by a few points, and is mostly right about these.
+
+    Args:
+        found: What was found otherwise.
+        out_of_fold: Of the judged labels, while they were held out, [J, C].
+        labels: The labels.
+    """
+    codes, weight = labels.codes[labels.judged], labels.weight[labels.judged]
+    if len(out_of_fold) != len(codes):  # a refit, which held nothing out
+        return found
+    before = out_of_fold.argmax(axis=1) == codes
+    for step in range(_SUPPORT_STEPS, 0, -1):
+        power = step / _SUPPORT_STEPS
+        after = shift_priors(out_of_fold, found.factor**power).argmax(axis=1) == codes
+        lost = float(weight[before & ~after].sum() - weight[after & ~before].sum())
+        if lost <= float(np.square(weight[before != after]).sum()) ** 0.5:
+            break
+    else:
+        power = 0.0
+    learnt = learnt_frequencies(labels)
+    return Frequencies(power * found.assumed + (1 - power) * learnt, found.factor**power)
 
 
 def given_frequencies(option: object, classes: npt.NDArray[Any], labels: Labels) -> _Array:

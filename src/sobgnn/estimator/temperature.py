@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,20 @@ def log_loss(probabilities: _Array, codes: npt.NDArray[np.int64]) -> _Array:
 
 
 def fit_temperature(probabilities: _Array, codes: npt.NDArray[np.int64], weight: _Array | None = None) -> float:
-    r"""The temperature in [0.05, 5] with the least log loss on held-out labels.
+    r"""The temperature in [0.05, 5] with the least log loss on held-out labels, no surer than so few allow.
+
+    Where all n labels are right, the loss is least for probabilities of 1, which n labels do not prove: below 1 the
+    temperature falls only as far as the mean of the largest probabilities is at most (right + 1) / (n + 2), Laplace's
+    rule of succession. Labels of a single class tell nothing: 1.
 
     The loss is convex in b = 1/T, with the slope :math:`\sum_l w_l \sum_c p_{lc}(b) (\log p_{lc} - \log p_{l y_l})`:
     its zero is found by Newton's method within a bracket, to rounding. A coarser answer would jump where the
     probabilities move by rounding, and those who are chosen by it with it.
     """
+    if len(codes) == 0 or (codes == codes[0]).all():
+        return 1.0
     logits = np.log(probabilities.astype(np.float64).clip(min=_TINY))
+    right = logits.argmax(axis=1) == codes
     logits -= logits[np.arange(len(codes)), codes][:, None]
     shares = np.full(len(codes), 1 / len(codes)) if weight is None else weight / weight.sum()
 
@@ -48,11 +56,28 @@ def fit_temperature(probabilities: _Array, codes: npt.NDArray[np.int64], weight:
         second = (powered * np.square(logits)).sum(axis=1) - np.square(first)
         return float(shares @ first), float(shares @ second)
 
-    low, high = 1 / 5.0, 1 / 0.05
+    def confidence(b: float) -> float:
+        """Mean of the largest probabilities; it grows with b."""
+        powered = np.exp(b * (logits - logits.max(axis=1, keepdims=True)))
+        return float(shares @ (1 / powered.sum(axis=1)))
+
+    b = _least(slope, 1 / 5.0, 1 / 0.05)
+    most = (float(shares @ right) * len(codes) + 1) / (len(codes) + 2)
+    if b > 1 and confidence(b) > most:
+        low, high = 1.0, b
+        while high - low > 1e-12 * high:
+            middle = (low + high) / 2
+            low, high = (middle, high) if confidence(middle) < most else (low, middle)
+        b = low
+    return 1 / b
+
+
+def _least(slope: Callable[[float], tuple[float, float]], low: float, high: float) -> float:
+    """Where a convex function of [low, high] is least, by its first and second derivative."""
     if slope(high)[0] <= 0:
-        return 1 / high
+        return high
     if slope(low)[0] >= 0:
-        return 1 / low
+        return low
     b = 1.0
     for _ in range(100):
         first, second = slope(b)
@@ -62,7 +87,7 @@ def fit_temperature(probabilities: _Array, codes: npt.NDArray[np.int64], weight:
         if abs(step - b) <= 1e-12 * b:
             break
         b = step
-    return 1 / b
+    return b
 
 
 def expected_calibration_error(probabilities: _Array, codes: npt.NDArray[np.int64], bins: int = 15) -> float:
