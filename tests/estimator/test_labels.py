@@ -79,6 +79,17 @@ def test_large_numbers_beside_missing_ones_stay_apart(missing):
 
 @pytest.mark.parametrize("missing", [None, float("nan"), -1, pd.NA])
 def test_a_list_of_texts_keeps_what_is_unknown_unknown(missing):
-    classes, codes = encode_labels(["a", missing, "b", "-1"], 4)
-    assert classes.tolist() == ["-1", "a", "b"]
+    classes, codes = encode_labels(["a", missing, "b", "-2"], 4)
+    assert classes.tolist() == ["-2", "a", "b"]
     np.testing.assert_array_equal(codes, [1, -1, 2, 0])
+
+
+def test_labels_that_go_together_are_in_one_fold_and_count_once():
+    codes = np.repeat([0, 1], 12)
+    together = np.arange(24) // 3  # four different rows of each class, three times each
+    fold = with_folds(codes, np.ones(24), 2, np.random.default_rng(0), together=together).fold
+    for number in range(8):
+        assert len(set(fold[together == number])) == 1
+    assert sorted(fold[::3][:4]) == [0, 1, 2, 3]
+    few = with_folds(codes, np.ones(24), 2, np.random.default_rng(0), together=np.arange(24) // 6).fold
+    assert (few == -1).all()  # two different rows of each class

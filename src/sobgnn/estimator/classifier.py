@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sobgnn.estimator import saving
 from sobgnn.estimator.artifact import Arrays, ArtifactError, read_folder, write_folder
+from sobgnn.estimator.copies import copies_held_together
 from sobgnn.estimator.describing import described
 from sobgnn.estimator.families import FAMILIES, default_families
 from sobgnn.estimator.fit import Hook, Teller, fit_families, refit_families
@@ -23,6 +24,7 @@ from sobgnn.estimator.labels import class_weights, encode_labels, with_folds
 from sobgnn.estimator.outcome import keep_outcome, label_points
 from sobgnn.estimator.placing import device_for, place
 from sobgnn.estimator.priors import chosen_by_class
+from sobgnn.estimator.problem import GIVEN
 from sobgnn.estimator.scaling import ScaleOption
 from sobgnn.estimator.settings import check_settings
 from sobgnn.estimator.smoothing import STRENGTHS
@@ -249,7 +251,10 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen = chosen_by_class(given, len(self.classes_)) if before is None else before.labels.chosen
         # Where labels were chosen class by class, their numbers say nothing: every class counts alike in training.
         weight = class_weights("balanced" if chosen else None, self.classes_, given)[given]
-        labels = with_folds(codes, weight, len(self.classes_), np.random.default_rng([problem.seed, 1]), chosen)
+        # Nodes of a graph that is given are told apart by their edges.
+        together = copies_held_together(X, codes) if graph is None else None
+        folding = np.random.default_rng([problem.seed, 1])
+        labels = with_folds(codes, weight, len(self.classes_), folding, chosen, together)
         if before is not None:
             fit = refit_families(problem, labels, before.fit)
         else:
@@ -281,6 +286,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "predictor_")
         X = checked(self, X, reset=False)
+        if graph is not None and GIVEN not in self.predictor_.problem.views:
+            raise ValueError("`graph` needs a model that was fitted with one: pass graph= to fit too.")
         edges = None if graph is None else as_edges(graph, X.shape[0], self.graph_.num_nodes)
         found: npt.NDArray[np.float32] = self.predictor_(X, edges)
         return found
@@ -293,12 +300,22 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on the rows of X [M, F] whose label in y [M] is known; -1, None and NaN are not."""
+        check_is_fitted(self, "predictor_")
         values = label_values(y)
+        values = values.ravel() if values.ndim == 2 and values.shape[1] == 1 else values
         known = np.flatnonzero(~unknown_labels(values))
         if not len(known):
             raise ValueError("y has no label to compare with: all entries are -1, None or NaN.")
-        right = self.predict(X)[known] == values[known]
-        return float(np.average(right, weights=None if sample_weight is None else np.asarray(sample_weight)[known]))
+        kinds = ["text" if isinstance(value, str) else "numbers" for value in (values[known[0]], self.classes_[0])]
+        if kinds[0] != kinds[1]:
+            raise ValueError(f"y holds {kinds[0]}, but the model's classes are {kinds[1]}.")
+        predicted = self.predict(X)
+        weight = None if sample_weight is None else np.asarray(sample_weight)
+        for name, given in (("y", values), ("sample_weight", weight)):
+            if given is not None and given.shape != predicted.shape:
+                raise ValueError(f"{name} must have one entry per row of X, {len(predicted)}, but got {given.shape}.")
+        right = predicted[known] == values[known]
+        return float(np.average(right, weights=None if weight is None else weight[known]))
 
     def suggest(self, n: int = 10, strategy: Strategy = "auto", *, X: Any = None) -> npt.NDArray[np.int64]:
         """The n unlabeled training points whose labels would help most, best first, as row numbers of X.
@@ -307,8 +324,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         :func:`sobgnn.estimator.suggestion.suggest_points`. Before there are labels, and so no fit, ``X`` gives the
         points: the first suggestions are typical ones that differ from each other, and no fit is looked at.
         """
-        if n < 1:
-            raise ValueError(f"`n` must be at least 1, but got {n}.")
+        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+            raise ValueError(f"`n` must be an integer of at least 1, but got {n!r}.")
         if X is not None:
             return suggest_first(X, n, k=self.k, n_components=self.n_components, metric=self.metric, strategy=strategy)
         check_is_fitted(self, "predictor_")

@@ -95,18 +95,24 @@ def with_folds(
     classes: int,
     generator: np.random.Generator,
     chosen: bool = False,
+    together: npt.NDArray[np.int64] | None = None,
 ) -> Labels:
     """Labels of points [N] (-1: none) in stratified folds.
 
     Classes of fewer than 3 labels are never held out, and with fewer than 2 labels per class on average none is.
+    Labels with the same number in ``together`` [L] are in one fold and count once.
     """
     index = np.flatnonzero(codes >= 0)
     given = codes[index]
-    counts = np.bincount(given, minlength=classes)
-    enough = counts[given] >= LEAST_PER_CLASS
-    fold = np.full(len(given), -1)
-    if enough.any() and len(given) >= LEAST_ON_AVERAGE * classes:
-        fold[enough] = stratified_folds(given[enough], min(FOLDS, int(counts.max())), generator)
+    first, every = np.arange(len(given)), np.arange(len(given))
+    if together is not None:
+        _, first, every = np.unique(together, return_index=True, return_inverse=True)
+    counts = np.bincount(given[first], minlength=classes)
+    enough = counts[given[first]] >= LEAST_PER_CLASS
+    fold = np.full(len(first), -1)
+    if enough.any() and len(first) >= LEAST_ON_AVERAGE * classes:
+        fold[enough] = stratified_folds(given[first][enough], min(FOLDS, int(counts.max())), generator)
+    fold = fold[every]
     return Labels(index, given, weight / weight.mean(), fold, classes, chosen)
 
 
@@ -126,7 +132,7 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
     """The classes, sorted, and each point's class as an index into them, -1 where it is unlabeled.
 
     Args:
-        y: [N]. Unlabeled is -1 (a number, not a text), None, NaN, pandas' NA, or masked.
+        y: [N]. Unlabeled is -1, None, NaN, pandas' NA, or masked.
         num_points: N.
     """
     values = label_values(y)
