@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -217,12 +218,31 @@ def test_predict_never_writes_over_its_input_nor_into_a_folder_that_is_not_there
     before = trees.read_bytes()
     held = files(here / "run")
     own = [here / "run" / "predictions.csv", here / "run" / "model" / "new.csv"]
-    for out in (trees, here / "." / trees.name, here / "nowhere" / "x.csv", *own):
+    for out in (trees, here / "." / trees.name, here / "nowhere" / "x.csv", *own, "-", "/dev/stdout", "x.parquet"):
         capsys.readouterr()
         assert cli.main(["predict", "run", str(trees), "--out", str(out)]) == 2
         assert capsys.readouterr().err.count("\n") == 1
     assert trees.read_bytes() == before
     assert files(here / "run") == held
+
+
+def test_predict_writes_through_a_link_and_into_no_pipe(here, trees, capsys):
+    assert cli.main(["fit", str(trees), "--out", "run"]) == 0
+    (here / "real.csv").write_text("old")
+    (here / "link.csv").symlink_to("real.csv")
+    os.mkfifo(here / "pipe")
+    assert cli.main(["predict", "run", str(trees), "--out", "link.csv"]) == 0
+    assert (here / "link.csv").is_symlink()
+    assert (here / "real.csv").read_text().startswith("row,")
+    assert cli.main(["predict", "run", str(trees), "--out", "pipe"]) == 2
+    assert not (here / "pipe").is_file()
+
+
+def test_a_tilde_that_the_shell_has_left_is_the_home_folder(here, trees, monkeypatch):
+    monkeypatch.setenv("HOME", str(here / "home"))
+    (here / "home").mkdir()
+    assert cli.main(["fit", str(trees), "--out=~/run"]) == 0
+    assert (here / "home" / "run" / "model").is_dir()
 
 
 def test_pictures_of_the_folder_one_is_in_are_predicted_beside_it(here, monkeypatch):

@@ -716,3 +716,48 @@ def test_text_in_x_and_shares_in_an_array_are_one_line(fitted):
         quick().fit(frame.to_numpy(), given)
     with pytest.raises(ValueError, match="`class_priors` must be"):
         quick(class_priors=np.array([0.3, 0.3, 0.4])).fit(X, given)
+
+
+def test_scores_are_of_columns_too_and_of_nothing_else(fitted):
+    X, y, _, classifier = fitted
+    assert classifier.score(X, y[:, None]) == classifier.score(X, y)
+    with pytest.raises(ValueError, match="y must have one entry per row of X"):
+        classifier.score(X, y[:5])
+    with pytest.raises(ValueError, match="sample_weight must have one entry per row of X"):
+        classifier.score(X, y, sample_weight=[1.0])
+    with pytest.raises(ValueError, match="y holds text, but the model's classes are numbers"):
+        classifier.score(X, y.astype(str))
+
+
+def test_errors_about_columns_name_them(fitted):
+    X, y = fitted[0][:, :2], fitted[1]
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    classifier = quick(families=["linear"]).fit(frame, y)
+    with pytest.raises(ValueError, match="must be in the same order"):
+        classifier.predict(frame[["b", "a"]])
+    with pytest.raises(ValueError, match=r"unseen at fit time: z\. Feature names seen at fit time, yet now missing: a"):
+        classifier.predict(frame.rename(columns={"a": "z"}))
+    with pytest.raises(TypeError, match="X must hold numbers, but holds dates or times"):
+        classifier.fit(frame.assign(when=pd.date_range("2020", periods=len(frame))), y)
+
+
+def test_edges_of_new_points_need_a_model_with_a_graph(fitted):
+    with pytest.raises(ValueError, match="`graph` needs a model that was fitted with one"):
+        fitted[3].predict(fitted[0][:3], graph=sp.csr_array((3, len(fitted[0]))))
+
+
+def test_classes_that_were_not_held_out_are_named():
+    X, _, given = blobs(labels=20)
+    given[np.flatnonzero(given == 2)[2:]] = -1
+    assert "Nothing is known of 2, of which no label was held out." in quick().fit(X, given).describe()
+
+
+def test_torchs_default_type_is_no_matter():
+    X, _, given = blobs(labels=20)
+    torch.set_default_dtype(torch.float64)
+    try:
+        double = SobolevClassifier(epochs=5, n_members=2, random_state=0).fit(X, given)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    single = SobolevClassifier(epochs=5, n_members=2, random_state=0).fit(X, given)
+    np.testing.assert_array_equal(double.label_distributions_, single.label_distributions_)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+
 import pytest
 import torch
 
@@ -27,3 +29,29 @@ def test_threads_are_limited_or_set_within_and_put_back_after_an_error():
     with pytest.raises(KeyError), exactly(1):
         raise KeyError
     assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_blocks_that_overlap_in_two_threads_leave_the_number_of_before():
+    first_in, second_in = threading.Event(), threading.Event()
+    seen = []
+
+    def first():
+        with exactly(1):
+            first_in.set()
+            second_in.wait(10)
+
+    def second():
+        first_in.wait(10)
+        with exactly(1):
+            second_in.set()
+            one.join(10)
+
+    one, two = threading.Thread(target=first), threading.Thread(target=second)
+    for thread in (one, two):
+        thread.start()
+    two.join(10)
+    last = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    last.start()
+    last.join(10)
+    assert [torch.get_num_threads(), *seen] == [2, 2]

@@ -24,3 +24,10 @@ def test_labels_that_are_none_are_unknown(y):
 
 def test_a_text_that_looks_like_a_number_is_a_class():
     assert not unknown_labels(label_values(np.array(["-1", "1", "none"]))).any()
+
+
+@pytest.mark.parametrize("kind", ["U", object, np.dtypes.StringDType()], ids=str)
+def test_minus_one_among_names_is_unknown(kind):
+    values = label_values(np.array(["cat", "-1", "dog", "-1"]).astype(kind))
+    assert unknown_labels(values).tolist() == [False, True, False, True]
+    assert not unknown_labels(label_values(np.array(["-1", "-1"]).astype(kind))).any()

@@ -25,6 +25,8 @@ from sobgnn.tables.labels import begun_labels, parse_labels
         (["01", "02", "01"], [0, 1, 0], ["01", "02"]),
         (["1e3", "2", "2"], [0, 1, 1], ["1e3", "2"]),
         (["+", "-", "+"], [0, 1, 0], ["+", "-"]),
+        (["a", "-1", "b", "-1"], [0, -1, 1, -1], ["a", "b"]),
+        (["a", "-1", "2"], [2, 0, 1], ["-1", "2", "a"]),
         (["a\0", "a", "b"], [1, 0, 2], ["a", "a\0", "b"]),
     ],
 )
@@ -71,3 +73,15 @@ def test_a_class_whose_name_may_mean_no_label_is_mentioned():
 def test_labels_that_are_only_begun(values, codes, classes):
     found, names, _ = begun_labels(pl.Series("y", values, strict=False), "y")
     assert (found.tolist(), list(names)) == (codes, classes)
+
+
+def test_one_label_of_each_class_among_many_rows_is_no_column_of_ids():
+    codes, classes, _ = parse_labels(pl.Series([f"n{i:02}" for i in range(30)] + [None] * 40), "y")
+    assert len(classes) == 30
+    assert (codes >= 0).sum() == 30
+
+
+def test_classes_that_differ_in_capitals_alone_are_mentioned():
+    _, classes, notes = parse_labels(pl.Series(["spam", "Spam", "ham", "spam"]), "y")
+    assert len(classes) == 3
+    assert any("'Spam' and 'spam', are different classes" in note for note in notes)

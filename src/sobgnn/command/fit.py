@@ -23,6 +23,7 @@ from sobgnn.command.options import (
     Seed,
     Text,
     TextModel,
+    at_home,
     check_accept,
     check_class_weight,
     check_neighbors,
@@ -41,7 +42,7 @@ def fit(
     image_model: ImageModel = None,
     labels: Labels = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Run folder to make; default: runs/<name>-<n>.")
+        Path | None, typer.Option(metavar="RUN", callback=at_home, help="Run folder to make; default: runs/<name>-<n>.")
     ] = None,
     seed: Seed = 0,
     device: Device = None,

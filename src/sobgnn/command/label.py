@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sobgnn.command.options import Device, Drop, Identity, ImageModel, Seed, Text, TextModel, reading_options
+from sobgnn.command.options import Device, Drop, Identity, ImageModel, Seed, Text, TextModel, at_home, reading_options
 
 
 def label(
@@ -30,7 +30,9 @@ def label(
     image_model: ImageModel = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Run folder; default: runs/<name>-labeled, resumed if it is there."),
+        typer.Option(
+            metavar="RUN", callback=at_home, help="Run folder; default: runs/<name>-labeled, resumed if it is there."
+        ),
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port at 127.0.0.1; default: any free one.")] = 0,
     no_open: Annotated[bool, typer.Option("--no-open", help="Print the address, and open no browser.")] = False,

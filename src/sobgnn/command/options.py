@@ -102,3 +102,8 @@ def check_neighbors(k: int | None, table: Table) -> None:
         raise ValueError(
             f"--k must be smaller than the number of rows, but got {k} for {rows} rows. Pass {rows - 1} or fewer."
         )
+
+
+def at_home(path: Path | None) -> Path | None:
+    """The path with ~ as the home folder, which a shell leaves to the program in --out=~/run."""
+    return path.expanduser() if path is not None else None

@@ -7,6 +7,11 @@ from typing import Annotated
 
 import typer
 
+from sobgnn.command.options import at_home
+
+# Formats that predictions are not written in.
+_OTHER_FORMATS = (".parquet", ".tsv", ".xlsx", ".xls", ".json", ".jsonl", ".npz", ".npy", ".arrow", ".feather")
+
 
 def predict(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder that `sobgnn fit` made.")],
@@ -18,7 +23,10 @@ def predict(
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write; default: DATA's name with .predictions.csv.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", callback=at_home, help="CSV file to write; default: DATA's name with .predictions.csv."
+        ),
     ] = None,
 ) -> None:
     """Labels for new points from a fitted run. Trains nothing; RUN is not changed.
@@ -37,7 +45,7 @@ def predict(
     console = terminal.Terminal()
     tables.check_readable(data)
     place = data if data.name.strip(".") else data.resolve()  # . and .. name no file
-    target = out or place.with_name(tables.file_stem(place) + ".predictions.csv")
+    target = _written_to(out or place.with_name(tables.file_stem(place) + ".predictions.csv"))
     if target.exists() and target.samefile(data):
         raise ValueError(f"--out names {target}, the file to predict. Name another one: DATA is never changed.")
     if not target.parent.is_dir():
@@ -51,3 +59,12 @@ def predict(
             count(done)
     console.wrote(target, done)
     console.notes(notes)
+
+
+def _written_to(target: Path) -> Path:
+    """The file itself that a name or a link stands for; an error where it cannot be replaced by a CSV file."""
+    if target.suffix.lower() in _OTHER_FORMATS:
+        raise ValueError(f"--out names {target.name}, but predictions are written as CSV. Give it a name in .csv.")
+    if target.name == "-" or (target.exists() and not target.is_file()) or target.is_relative_to("/dev"):
+        raise ValueError(f"--out names {target}, but must name a file: predictions are written as a whole.")
+    return target.resolve() if target.is_symlink() else target

@@ -174,7 +174,7 @@ class Terminal:
 
     def wrote(self, path: Path, rows: int | None = None) -> None:
         """A file that was written."""
-        self.out.print(Text(f"{path}" + (f": {rows:,} rows" if rows is not None else "")))
+        self.out.print(Text(f"{path}" + (f": {rows:,} {'row' if rows == 1 else 'rows'}" if rows is not None else "")))
 
     def datasets(self, found: Sequence[Location]) -> None:
         """Names, and where each is."""

@@ -22,6 +22,7 @@ from sobgnn.command.options import (
     Seed,
     Text,
     TextModel,
+    at_home,
     load,
     reading_options,
 )
@@ -53,7 +54,7 @@ def tune(
     labels: Labels = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Run folder to make, or one whose search is to be resumed."),
+        typer.Option(metavar="RUN", callback=at_home, help="Run folder to make, or one whose search is to be resumed."),
     ] = None,
     seed: Seed = 0,
     device: Device = None,

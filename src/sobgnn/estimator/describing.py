@@ -47,6 +47,9 @@ def described(estimator: Any) -> str:
             f"Out-of-fold accuracy {estimator.out_of_fold_accuracy_:.1%} {where}{weighted}; the largest class has "
             f"{largest:.1%} of the labels."
         )
+        held = np.bincount(estimator.labelled_codes_[estimator.folds_ >= 0], minlength=problem.classes) > 0
+        if current and not held.all():
+            lines.append(f"Nothing is known of {_listed(estimator.classes_[~held])}, of which no label was held out.")
     else:
         lines.append("Labels are too few to hold any out: how good the result is, is not known.")
     for member, share in zip(predictor.members, predictor.blend.shares, strict=True):
@@ -64,10 +67,8 @@ def described(estimator: Any) -> str:
         scales += f", for neighbors by {estimator.neighbor_scale_!r}"
     lines.append(f"{scales}; temperature {estimator.temperature_:.2f}.")
     if not np.allclose(predictor.ratio, 1):
-        shares = ", ".join(
-            f"{name} {share:.1%}" for name, share in zip(estimator.classes_, estimator.class_prior_, strict=True)
-        )
-        lines.append(f"Class frequencies assumed: {shares}.")
+        pairs = zip(estimator.classes_, estimator.class_prior_, strict=True)
+        lines.append(f"Class frequencies assumed: {_listed([f'{name} {share:.1%}' for name, share in pairs])}.")
         few = much_fewer(estimator.labelled_codes_, len(estimator.classes_))
         times = predictor.ratio / np.median(predictor.ratio[~few])
         raised = [f"{estimator.classes_[c]} {times[c]:.1f} times" for c in np.flatnonzero(few & (times > 1.05))]
@@ -78,6 +79,12 @@ def described(estimator: Any) -> str:
         graph = "given graph" if GIVEN in problem.views else "graph"
         lines.append(f"{unreached:,} points reach no label through the {graph}.")
     return "\n".join(lines)
+
+
+def _listed(names: Sequence[Any], most: int = 10) -> str:
+    """Names with commas, the first of many."""
+    more = [f"and {len(names) - most:,} more"] if len(names) > most else []
+    return ", ".join([*(str(name) for name in names[:most]), *more])
 
 
 @torch.no_grad()

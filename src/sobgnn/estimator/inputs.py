@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,12 @@ def checked(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
     try:
         with np.errstate(invalid="ignore"):  # scikit-learn adds up what may overflow both ways
             return validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
+    except TypeError as error:
+        if not any(kind in str(error) for kind in ("DateTime64", "TimeDelta64", "Timestamp", "Timedelta")):
+            raise
+        raise TypeError(
+            "X must hold numbers, but holds dates or times. sobgnn.tables.TableEncoder makes numbers of a table."
+        ) from error
     except ValueError as error:
         lines = str(error).splitlines()
         if str(error).startswith("could not convert string to float"):
@@ -29,8 +36,18 @@ def checked(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
             ) from error
         if len(lines) < 2:
             raise
-        kept = [lines[0].rstrip(":"), *(line for line in lines[1:] if line.startswith("Reshape"))]
-        raise ValueError(". ".join(kept)) from error
+        about_names = lines[0].startswith(("The feature names should match", "Expected unique column names"))
+        kept = [line for line in lines[1:] if line.startswith("Reshape") or (about_names and line.strip())]
+        raise ValueError(_sentences([lines[0], *kept])) from error
+
+
+def _sentences(lines: Sequence[str]) -> str:
+    """Lines as one: those that a colon introduces, each behind a dash, stand behind it."""
+    said = lines[0].rstrip(":. ") if len(lines) == 1 else lines[0].rstrip()
+    for line in lines[1:]:
+        item = line.strip().removeprefix("- ")
+        said += f" {item}" if said.endswith((":", ".", ",")) else f", {item}" if line.startswith("- ") else f". {item}"
+    return said
 
 
 def check_range(X: Any) -> None:

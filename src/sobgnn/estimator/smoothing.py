@@ -166,7 +166,7 @@ def diffuse(spread: Spread, strength: float, index: Tensor, codes: Tensor, class
         [N, C], or [N, B, C].
     """
     many = codes if codes.ndim == 2 else codes.unsqueeze(0)
-    start = torch.zeros(spread.graph.num_nodes, len(many), classes, device=index.device)
+    start = torch.zeros(spread.graph.num_nodes, len(many), classes, dtype=torch.float32, device=index.device)
     known = many >= 0
     signal, label = known.nonzero(as_tuple=True)
     start[index[label], signal, many[known]] = 1

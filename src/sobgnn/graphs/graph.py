@@ -319,7 +319,7 @@ def _canonical(matrix: Any, sum_duplicates: bool) -> Any:
     if csr.nnz != before and not sum_duplicates:
         raise ValueError(
             f"Each edge may be listed once per direction, but {before - csr.nnz} are repeated. Pass "
-            "sum_duplicates=True to add them up."
+            "sum_duplicates=True to Graph.from_edges to add them up."
         )
     if csr.nnz != before:
         check_weights(csr.data)  # sums may leave the range of their terms

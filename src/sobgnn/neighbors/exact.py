@@ -127,7 +127,7 @@ def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: 
     symmetric = query is base and at is None
     side = _CUDA_TILE if base.device.type == "cuda" else _TILE
     count = query.n if at is None else len(at)
-    best = torch.full((count, many), torch.inf, device=base.device)
+    best = torch.full((count, many), torch.inf, dtype=torch.float32, device=base.device)
     index = torch.zeros((count, many), dtype=torch.int64, device=base.device)
     left_starts, right_starts = range(0, count, side), range(0, base.n, side)
     total, done = len(left_starts) * len(right_starts), 0
@@ -136,7 +136,7 @@ def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: 
     # Into memory that is there: that of a large new tensor has to be cleared by the system, which takes half as long as
     # the product.
     sides = (min(side, length) + _GROUP for length in (count, base.n))
-    memory = torch.empty(math.prod(sides), device=base.device)
+    memory = torch.empty(math.prod(sides), dtype=torch.float32, device=base.device)
     for j in right_starts:
         columns = slice(j, min(j + side, base.n))
         right = _augmented(base, columns, right=True)

@@ -55,7 +55,7 @@ class Laboratory:
         self.device = device
         self.limits = limits
         self.development, self.test = development_and_test(len(data.y))
-        # Rows of logits that the search computes at all: test points are not among them.
+        # Rows that the search trains and validates on: test points are not among them.
         self.rows = torch.from_numpy(self.development).to(device)
         # The portable backend asks the device for sizes, which cannot be recorded.
         on_triton = device.type == "cuda" and propagation.backend(torch.empty(0, device=device)) == "triton"

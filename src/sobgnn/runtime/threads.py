@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 
 import torch
+
+
+class _Outside:
+    """The number of threads outside of all blocks, which the last one to end puts back, whichever began first."""
+
+    lock = threading.Lock()
+    inside = 0
+    threads = 1
 
 
 @contextlib.contextmanager
@@ -23,8 +32,14 @@ def at_most(threads: int) -> Iterator[None]:
 def exactly(threads: int) -> Iterator[None]:
     """Within, torch computes with this many threads; the number of before is put back."""
     before = torch.get_num_threads()
-    torch.set_num_threads(threads)
+    with _Outside.lock:
+        if not _Outside.inside:
+            _Outside.threads = before
+        _Outside.inside += 1
+        torch.set_num_threads(threads)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with _Outside.lock:
+            _Outside.inside -= 1
+            torch.set_num_threads(before if _Outside.inside else _Outside.threads)

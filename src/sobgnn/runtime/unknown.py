@@ -11,6 +11,8 @@ import numpy.typing as npt
 def label_values(y: Any) -> npt.NDArray[Any]:
     """Labels as an array that keeps None, NaN and -1 apart from text, and masked entries as None."""
     values = np.asarray(y)
+    if values.dtype.kind == "T":  # numpy's texts of any length
+        values = values.astype(object)
     if values.dtype.kind in "US" and not hasattr(y, "dtype"):
         # numpy makes text of whatever stands beside text in a list.
         values = np.array([*y, None], dtype=object)[:-1] if values.ndim == 1 else values
@@ -25,16 +27,38 @@ BLANK_TEXTS = ("", "nan")
 
 
 def unknown_labels(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which labels are unknown, [N]: -1 (a number, not a text), None, NaN, pandas' NA, and the texts "" and "nan"."""
+    """Which labels are unknown, [N]: -1, None, NaN, pandas' NA, and the texts "" and "nan".
+
+    The text "-1" is what arrays of texts make of -1: it is unknown too, unless another text is a number.
+    """
     if values.dtype.kind == "f":
         return np.asarray(np.isnan(values) | (values == -1))
     if values.dtype.kind in "iu":
         return np.asarray(values == -1)
     if values.dtype.kind in "US":
-        return np.asarray(np.isin(values, np.array(BLANK_TEXTS, dtype=values.dtype.kind)))
+        blank = np.asarray(np.isin(values, np.array(BLANK_TEXTS, dtype=values.dtype.kind)))
+        texts = {value if isinstance(value, str) else value.decode("latin-1") for value in np.unique(values).tolist()}
+        return blank | (values == np.array("-1", dtype=values.dtype.kind)) if _minus_one_is_none(texts) else blank
     if values.dtype.kind != "O":
         return np.zeros(values.shape, bool)
-    return np.array([_is_unknown(value) for value in values.ravel()], dtype=bool).reshape(values.shape)
+    blank = np.array([_is_unknown(value) for value in values.ravel()], dtype=bool).reshape(values.shape)
+    if _minus_one_is_none({value for value in values.ravel() if isinstance(value, str)}):
+        blank |= np.array([isinstance(v, str) and v == "-1" for v in values.ravel()], bool).reshape(values.shape)
+    return blank
+
+
+def _minus_one_is_none(texts: set[str]) -> bool:
+    """Whether "-1" stands among texts that are no numbers."""
+    others = texts - {"-1", *BLANK_TEXTS}
+    return "-1" in texts and bool(others) and not any(_is_number(text) for text in others)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_unknown(value: Any) -> bool:

@@ -124,7 +124,7 @@ class Encoding:
                 # What cannot be read is the mean, 0 everywhere, which no picture is.
                 unseen = abs(X[:, block.start : block.stop]).sum(axis=1) == 0
                 count[block.name], far = int(unseen.sum()), far | unseen
-                if first_row == 0 and 2 * count[block.name] >= frame.height > 0:
+                if first_row == 0 and 2 * count[block.name] > frame.height:
                     raise ValueError(
                         f"{count[block.name]:,} of the first {frame.height:,} pictures cannot be read, such as "
                         f"{shortened(series[int(unseen.argmax())])}. Names start from {column.root}."
@@ -211,7 +211,7 @@ class Encoding:
 
 
 def check_numbers(series: pl.Series, style: NumberFormat) -> None:
-    """Raise where a column that must hold numbers holds something else in half of its cells or more."""
+    """Raise where a column that must hold numbers holds something else in half of its filled cells or more."""
     if not is_text(series):
         import polars as pl
 

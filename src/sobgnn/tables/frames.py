@@ -262,7 +262,7 @@ def read_frame(
     label = _find_label(columns, label, path.name, need_labels, headless)
     for name, option in [(identity, "--id"), *((name, "--drop") for name in drop)]:
         if name is not None and name not in [column.strip() for column in columns]:
-            raise ValueError(f"{option} names {name!r}, but the columns of {path.name} are {_some(columns)}.")
+            raise ValueError(f"{option} names {name!r}, but {_no_column(name, columns, path.name)}")
     for name in (label, identity):
         if name is not None and layout is not None:
             _check_single(name, layout, drop, path.name)
@@ -297,7 +297,7 @@ def _find_label(columns: Sequence[str], label: str | None, file: str, needed: bo
     if label is not None:
         found = [c.strip() for c in columns if c.strip() == label or " ".join(c.split()) == " ".join(label.split())]
         if not found:
-            raise ValueError(f"--label names {label!r}, but the columns of {file} are {_some(columns)}.")
+            raise ValueError(f"--label names {label!r}, but {_no_column(label, columns, file)}")
         return found[0]
     named = label_names(columns)
     if named:
@@ -344,6 +344,16 @@ def parquet_frames(path: Path) -> Iterator[pl.DataFrame]:
     step = max(1, _BATCH_CELLS // width)
     for first in range(0, total, step):
         yield scan.slice(first, step).collect()
+
+
+def _no_column(name: str, columns: Sequence[str], file: str) -> str:
+    """That a file has no such column, and one that may be meant."""
+    from difflib import get_close_matches
+
+    folded = {column.strip().casefold(): column.strip() for column in columns}
+    close = get_close_matches(name.strip().casefold(), folded, 1)
+    meant = f" Did you mean {folded[close[0]]!r}?" if close else ""
+    return f"the columns of {file} are {_some(columns)}.{meant}"
 
 
 def _some(columns: Sequence[str]) -> str:

@@ -64,7 +64,8 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
             f"The label column {name!r} holds {len(distinct):,} distinct fractions, which look like measurements. "
             "Name a column of classes with --label."
         )
-    if len(distinct) > _MANY and 2 * len(distinct) > known.len():
+    # Ids fill every row; one label of each class among many rows without any does not.
+    if len(distinct) > _MANY and 2 * len(distinct) > known.len() > text.len() / 2:
         raise ValueError(
             f"The label column {name!r} holds {len(distinct):,} distinct values in {known.len():,} labeled rows, "
             "which look like ids. Name a column of classes with --label."
@@ -90,6 +91,16 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
         elif distinct[0] < 0:  # the estimator keeps negative whole numbers for itself
             distinct = [str(value) for value in distinct]
             keys = keys.cast(pl.String)
+    elif "-1" in distinct and len(distinct) > 2 and number.is_not_null().sum() == 1:
+        notes.append(f"Rows with label -1 count as unlabeled: {(keys == '-1').sum():,}.")
+        keys, distinct = keys.replace("-1", None), [value for value in distinct if value != "-1"]
+    alike = {str(value).casefold(): str(value) for value in distinct}
+    if len(alike) < len(distinct):
+        first = next(value for value in map(str, distinct) if alike[value.casefold()] != value)
+        notes.append(
+            f"Classes that differ in capitals alone, such as {first!r} and {alike[first.casefold()]!r}, are different "
+            "classes. Spell them alike to make them one."
+        )
     unsaid = [value for value in distinct if str(value).lower() in _UNSAID]
     if unsaid:
         notes.append(f"Taken for a class: {str(unsaid[0])!r}. Leave the cell empty where a label is not known.")

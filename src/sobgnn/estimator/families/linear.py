@@ -63,7 +63,7 @@ class SelfTrainedLinear:
         shares = torch.from_numpy(labels.shares()[:, some]).float().to(X.device)
         signals = len(shares)
         target = torch.cat([codes, codes.new_zeros(len(pool))]).repeat(signals, 1)
-        weight = torch.zeros(target.shape, device=X.device)
+        weight = torch.zeros(target.shape, dtype=X.dtype, device=X.device)
         weight[:, : len(codes)] = shares * (len(codes) / shares.sum(dim=1, keepdim=True))
         fitting = _Fitting(rows, signals, labels.classes)
         fitting.train(target, weight)
