@@ -39,7 +39,7 @@ def keep_outcome(estimator: Any, fit: Fit, placed: Placed, labels: Labels, befor
         unlabelled = np.delete(predictor.finished(fit.distributions), labels.index, axis=0)
         frequencies = decide_frequencies(
             estimator.class_priors, estimator.classes_, unlabelled, fit.out_of_fold, labels,
-            calibrated=len(fit.members) > 1,
+            held_out=None if before is None else before.labels, calibrated=len(fit.members) > 1,
         )  # fmt: skip
     estimator.class_prior_ = frequencies.assumed
     odds = class_weights(estimator.class_weight, estimator.classes_, labels.codes)

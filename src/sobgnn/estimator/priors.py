@@ -277,6 +277,7 @@ def decide_frequencies(
     out_of_fold: _Array,
     labels: Labels,
     *,
+    held_out: Labels | None = None,
     calibrated: bool = True,
 ) -> Frequencies:
     """How common classes are among all points, and which of them are raised for their few labels.
@@ -287,6 +288,8 @@ def decide_frequencies(
         probabilities: Of the unlabeled points, as learned, [M, C].
         out_of_fold: Of the judged labels, while they were held out, [J, C].
         labels: The labels.
+        held_out: Those that ``out_of_fold`` is of, where a refit has other labels than the fit before, which held some
+            out.
         calibrated: Whether probabilities are as sure as they are right; those of one family by itself are not.
     """
     learnt = learnt_frequencies(labels)
@@ -295,7 +298,8 @@ def decide_frequencies(
         assumed = given_frequencies(option, classes, labels)
         return Frequencies(assumed, assumed / learnt)
     if not labels.chosen:
-        return supported(frequencies_of_sample(some if calibrated else some[:0], labels), out_of_fold, labels)
+        sample = frequencies_of_sample(some if calibrated else some[:0], labels)
+        return supported(sample, out_of_fold, labels if held_out is None else held_out)
     telling = calibrated and (not labels.folds or skill(out_of_fold, labels) >= _LEAST_SKILL)
     if not telling or not len(some):
         return Frequencies(learnt, np.ones(labels.classes))
@@ -317,7 +321,7 @@ def supported(found: Frequencies, out_of_fold: _Array, labels: Labels) -> Freque
         labels: The labels.
     """
     codes, weight = labels.codes[labels.judged], labels.weight[labels.judged]
-    if len(out_of_fold) != len(codes):  # a refit, which held nothing out
+    if not len(codes):
         return found
     before = out_of_fold.argmax(axis=1) == codes
     for step in range(_SUPPORT_STEPS, 0, -1):
