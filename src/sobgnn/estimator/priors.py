@@ -306,14 +306,15 @@ def decide_frequencies(
     # A class with few labels is recognized too seldom, and would be taken for rarer than it is.
     if few_labelled(labels).any():
         return Frequencies(learnt, raise_few_labelled(some, out_of_fold, labels))
-    return supported(estimate_frequencies(some, out_of_fold, labels), out_of_fold, labels)
+    return estimate_frequencies(some, out_of_fold, labels)
 
 
 def supported(found: Frequencies, out_of_fold: _Array, labels: Labels) -> Frequencies:
     """The frequencies as far as out-of-fold labels allow: their factors to the largest power that costs no more of them
     than chance would, one standard deviation of those whose answer changes.
 
-    A sure model needs huge factors to be moved by a few points, and is mostly right about these.
+    A sure model needs huge factors to be moved by a few points, and is mostly right about these. Labels must have been
+    drawn at random: those chosen class by class are not as common as the points that they stand for.
 
     Args:
         found: What was found otherwise.
