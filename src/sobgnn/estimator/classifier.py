@@ -20,7 +20,7 @@ from sobgnn.estimator.describing import described
 from sobgnn.estimator.families import FAMILIES, default_families
 from sobgnn.estimator.fit import Hook, Teller, fit_families, refit_families
 from sobgnn.estimator.inputs import check_range, checked
-from sobgnn.estimator.labels import class_weights, encode_labels, with_folds
+from sobgnn.estimator.labels import class_weights, encode_labels, known_accuracy, with_folds
 from sobgnn.estimator.outcome import keep_outcome, label_points
 from sobgnn.estimator.placing import device_for, place
 from sobgnn.estimator.priors import chosen_by_class
@@ -36,7 +36,6 @@ from sobgnn.graphs.graph import Symmetrize
 from sobgnn.graphs.knn import Bandwidth
 from sobgnn.runtime.ranks import Ranks, check_device, check_same, taking_part
 from sobgnn.runtime.threads import at_most
-from sobgnn.runtime.unknown import label_values, unknown_labels
 
 Auto = Literal["auto"]
 # Entries of X up to which one thread is as quick as many; it is kind to other work on the same cores, and gives the
@@ -301,21 +300,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy on the rows of X [M, F] whose label in y [M] is known; -1, None and NaN are not."""
         check_is_fitted(self, "predictor_")
-        values = label_values(y)
-        values = values.ravel() if values.ndim == 2 and values.shape[1] == 1 else values
-        known = np.flatnonzero(~unknown_labels(values))
-        if not len(known):
-            raise ValueError("y has no label to compare with: all entries are -1, None or NaN.")
-        kinds = ["text" if isinstance(value, str) else "numbers" for value in (values[known[0]], self.classes_[0])]
-        if kinds[0] != kinds[1]:
-            raise ValueError(f"y holds {kinds[0]}, but the model's classes are {kinds[1]}.")
-        predicted = self.predict(X)
-        weight = None if sample_weight is None else np.asarray(sample_weight)
-        for name, given in (("y", values), ("sample_weight", weight)):
-            if given is not None and given.shape != predicted.shape:
-                raise ValueError(f"{name} must have one entry per row of X, {len(predicted)}, but got {given.shape}.")
-        right = predicted[known] == values[known]
-        return float(np.average(right, weights=None if weight is None else weight[known]))
+        return known_accuracy(self.predict(X), self.classes_, y, sample_weight)
 
     def suggest(self, n: int = 10, strategy: Strategy = "auto", *, X: Any = None) -> npt.NDArray[np.int64]:
         """The n unlabeled training points whose labels would help most, best first, as row numbers of X.

@@ -166,6 +166,31 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
     return classes, codes
 
 
+def known_accuracy(predicted: npt.NDArray[Any], classes: npt.NDArray[Any], y: Any, sample_weight: Any = None) -> float:
+    """The share of predicted classes [M] that are right, of those whose label in y [M] is known.
+
+    Args:
+        predicted: Some of ``classes``.
+        classes: [C].
+        y: [M], also as a column; unlabeled as in :func:`encode_labels`.
+        sample_weight: What each row counts, [M].
+    """
+    values = label_values(y)
+    values = values.ravel() if values.ndim == 2 and values.shape[1] == 1 else values
+    weight = None if sample_weight is None else np.asarray(sample_weight)
+    for name, given in (("y", values), ("sample_weight", weight)):
+        if given is not None and given.shape != predicted.shape:
+            raise ValueError(f"{name} must have one entry per row of X, {len(predicted)}, but got {given.shape}.")
+    known = np.flatnonzero(~unknown_labels(values))
+    if not len(known):
+        raise ValueError("y has no label to compare with: all entries are -1, None or NaN.")
+    kinds = ["text" if isinstance(value, str) else "numbers" for value in (values[known[0]], classes[0])]
+    if kinds[0] != kinds[1]:
+        raise ValueError(f"y holds {kinds[0]}, but the model's classes are {kinds[1]}.")
+    right = predicted[known] == values[known]
+    return float(np.average(right, weights=None if weight is None else weight[known]))
+
+
 @contextmanager
 def one_label_per_class_allowed() -> Iterator[None]:
     """Silence scikit-learn, which takes y for a regression target where most classes have one label."""
