@@ -43,7 +43,7 @@ def checked(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
 
 def _sentences(lines: Sequence[str]) -> str:
     """Lines as one: those that a colon introduces, each behind a dash, stand behind it."""
-    said = lines[0].rstrip(":. ") if len(lines) == 1 else lines[0].rstrip()
+    said = lines[0].rstrip(":") if len(lines) == 1 else lines[0].rstrip()
     for line in lines[1:]:
         item = line.strip().removeprefix("- ")
         said += f" {item}" if said.endswith((":", ".", ",")) else f", {item}" if line.startswith("- ") else f". {item}"
