@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from sobgnn import Graph, knn_graph
 from sobgnn.baselines.attention import AttentionConv, AttentionNet, Kind
-from sobgnn.baselines.edges import Edges, edges_of
+from sobgnn.baselines.edges import Edges, edges_of, own_edges
 from sobgnn.baselines.networks import PaperHead
+from sobgnn.propagation.attention import EdgePattern
 from sobgnn.training import Schedule, Task, predict_members, train_members
 from sobgnn.training.loop import initial_parameters
 from sobgnn.training.state import forward_members
@@ -135,6 +136,31 @@ def test_self_loops_have_the_mean_weight_of_their_nodes_edges(graph: Graph) -> N
         assert loop.tolist() == pytest.approx([incoming.mean() if len(incoming) else 0.0])
 
 
+def both_ways(pattern: EdgePattern) -> tuple[Tensor, Tensor]:
+    """The weights of edges as a dense matrix [rows, nodes], by rows and by nodes; NaN where there is none."""
+    shape = (len(pattern.indptr) - 1, len(pattern.t_indptr) - 1)
+    by_row, by_node = torch.full(shape, torch.nan), torch.full(shape[::-1], torch.nan)
+    for dense, (indptr, other, weight) in ((by_row, pattern[:3]), (by_node, pattern[3:])):
+        dense[torch.arange(len(dense)).repeat_interleave(indptr.diff()), other.long()] = weight
+    return by_row, by_node.T
+
+
+def test_own_edges_are_each_members_rows_of_the_graph(graph: Graph) -> None:
+    shared = edges_of(graph, torch.tensor([39, 3, 20, 7, 11]), loops=True)
+    rows = torch.tensor([[4, 0], [2, 1], [0, 3]])
+    own = own_edges(shared, rows)
+    whole, _ = both_ways(shared.pattern)
+    for dense in both_ways(own.pattern):
+        apart = dense.view(2, 3, N, 3)  # row, member, node, member
+        for i in range(2):
+            for s in range(3):
+                torch.testing.assert_close(apart[i, s, :, s], whole[rows[s, i]], equal_nan=True)
+                assert apart[i, s].isfinite().sum() == whole[rows[s, i]].isfinite().sum()
+    assert (own.nodes // 3).view(2, 3).T.tolist() == shared.nodes[rows].tolist()
+    assert own.own_members(3).tolist() == own.nodes.tolist()
+    assert shared.own_members(3).tolist() == [3 * node + s for node in (39, 3, 20, 7, 11) for s in range(3)]
+
+
 @pytest.mark.cuda
 @pytest.mark.parametrize("kind", KINDS)
 def test_layers_on_cuda_are_those_on_the_cpu(graph: Graph, x: Tensor, kind: Kind) -> None:
@@ -182,6 +208,40 @@ def test_members_at_once_on_cuda_are_the_forward_mapped_over_them(
             theirs, ours = (torch.cat([v.flatten().double().cpu() for v in (*side[part], torch.ones(1) * 1e-9)])
                             for side in (want, got))  # fmt: skip
             assert (ours - theirs).norm() / theirs.norm() < (1e-5 if precision == "highest" else 5e-3)
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("precision", ["highest", "high"])
+@pytest.mark.parametrize("sizes", [[F, 16, C], [F, 8, 40], [F, C]], ids=["narrow", "wide", "one layer"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_trained_on_their_own_rows_have_the_gradients_of_all_rows(
+    graph: Graph, x: Tensor, kind: Kind, sizes: list[int], precision: str
+) -> None:
+    net = AttentionNet(kind, sizes, heads=3, dropout=0.5).cuda()
+    stacked = {n: v.requires_grad_() for n, v in initial_parameters(net, [3, 4, 5], torch.device("cuda")).items()}
+    edges = edges_of(graph.to("cuda"), loops=kind != "Transformer")
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.rand(3, N, generator=generator) * (torch.rand(3, N, generator=generator) < 0.3)
+    weight[1, weight[1].argmax()] = 0  # not all members have equally many
+    task = Task((torch.arange(N) % sizes[-1]).cuda(), weight.cuda())
+    rows = task.trained_rows()
+    inputs = (x.cuda(), edges, edges)
+    own = net.own_rows(rows, *inputs)
+    assert own is not None
+    assert rows.shape[1] < N
+    keys, results = torch.tensor([12345, 999, 7]).cuda(), []
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        for call, part in ((inputs, task), (own, task.at(rows))):
+            logits, _ = forward_members(net, stacked, {}, (call, {}), training=True, keys=keys)
+            losses = logits.logsumexp(2) - logits.gather(2, part.target.expand(logits.shape[:2])[..., None])[..., 0]
+            total = (losses * part.train_weight).sum()
+            results.append([total, *torch.autograd.grad(total, list(stacked.values()))])
+    finally:
+        torch.set_float32_matmul_precision(before)
+    for want, got in zip(*results, strict=True):
+        assert (got - want).norm() <= (1e-5 if precision == "highest" else 5e-3) * want.norm() + 1e-6
 
 
 @pytest.mark.cuda

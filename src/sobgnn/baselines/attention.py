@@ -11,14 +11,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sobgnn.baselines.edges import Edges
+from sobgnn.baselines.edges import Edges, own_edges
 from sobgnn.baselines.links import Links
 from sobgnn.baselines.networks import Dropout, glorot
 from sobgnn.nn.conv import shared_product
 from sobgnn.nn.dropout import row_hashes
 from sobgnn.propagation import backend
 from sobgnn.propagation.attention import additive, gated, scaled_dot
-from sobgnn.propagation.attention.layer import Drop, Shape, Weights, attend_members, fits, product_members
+from sobgnn.propagation.attention.layer import (
+    Drop,
+    Shape,
+    Weights,
+    attend_members,
+    fits,
+    product_members,
+    products_members,
+)
 from sobgnn.propagation.attention.links import link_losses
 from sobgnn.propagation.attention.terms import ADDITIVE, GATED, SCALED_DOT
 from sobgnn.propagation.drop import column_hashes, thresholds
@@ -91,20 +99,32 @@ class AttentionConv(nn.Module):
         """v = H W [N, H, c] of GAT and SuperGAT."""
         return _product(h, self.weight).view(-1, self.heads, self.out_channels)
 
-    def maps(self, own: Mapping[str, Tensor], h: Tensor) -> Tensor:
-        """What :func:`attend_members` reads of S members, from h [N, S, in], or [N, in] where they share it."""
-        weight = own["weight"].transpose(1, 2).flatten(2)
-        if self.kind == "Transformer" and self.concat:
-            weight = torch.cat([weight, own["skip"].squeeze(1)], dim=2)
-        return product_members(h, weight)
+    def maps(self, own: Mapping[str, Tensor], h: Tensor, edges: Edges) -> tuple[Tensor, Tensor | None]:
+        """What :meth:`members` reads, from h [N, S, in], or [N, in] where S members share it.
 
-    def members(self, own: Mapping[str, Tensor], h: Tensor, maps: Tensor, edges: Edges, drop: Drop | None) -> Tensor:
+        Returns:
+            What :func:`attend_members` reads, and of the Transformer's last layer H_i W_0 [R, S, out].
+        """
+        weights = own["weight"].unbind(dim=1)
+        if self.kind != "Transformer":
+            return product_members(h, *weights), None
+        skip = own["skip"].squeeze(1)
+        if self.concat:
+            return product_members(h, *weights, skip), None
+        size, features, _ = skip.shape
+        if h.ndim == 2:  # a single layer, whose input may be padded
+            h = h[:, None, :features].expand(-1, size, -1).contiguous()
+        return products_members(h, edges.own_members(size), skip, *weights)
+
+    def members(
+        self, own: Mapping[str, Tensor], maps: Tensor, skip: Tensor | None, edges: Edges, drop: Drop | None
+    ) -> Tensor:
         """The layer of S members on CUDA.
 
         Args:
             own: The members' parameters by name, stacked [S, ...].
-            h: Their inputs side by side [N, S, in], or [N, in] where they share them.
-            maps: What :meth:`maps` makes of h.
+            maps: What :meth:`maps` gives.
+            skip: The same.
             edges: Into R rows.
             drop: What to drop of ReLU of the result, of heads side by side.
 
@@ -125,13 +145,12 @@ class AttentionConv(nn.Module):
             maps,
             Weights(first, second, edge, own["bias"].flatten() if self.concat else None),
             drop,
+            apart=edges.members > 1,
         )
         if self.concat:
             return result.view(len(result), size, -1)
         mixed = result.view(len(result), size, self.heads, -1).mean(dim=2) + own["bias"]
-        if self.kind == "Transformer":
-            mixed = mixed + edges.own(product_members(h, own["skip"].squeeze(1))).view(mixed.shape)
-        return mixed
+        return mixed if skip is None else mixed + skip
 
     def _attend(self, h: Tensor, v: Tensor, edges: Edges) -> Tensor:
         # (H W) a is H (W a): a narrow product, instead of passes over all of v.
@@ -205,12 +224,10 @@ class AttentionNet(nn.Module):
 
         On CUDA every layer is a few kernels for all members; elsewhere, ``None``: map the forward over them.
         """
-        if x.dtype != torch.float32 or backend(x) != "triton" or (self.training and keys is None):
-            return None
         size = len(next(iter(stacked.values())))
-        layers = self._convs()
-        if not all(fits(len(x), Shape(size, layer.heads, layer.out_channels)) for layer in layers):
+        if not self._at_once(x, size) or (self.training and keys is None):
             return None
+        layers = self._convs()
         # Rows that begin at multiples of 16 bytes: tensor cores are slow without.
         h = F.pad(x, (0, -x.shape[1] % 8))
         losses = []
@@ -222,13 +239,25 @@ class AttentionNet(nn.Module):
                 rows = row_hashes(edges.nodes.unsqueeze(1), keys, i + 1)
                 columns = column_hashes(layer.heads * layer.out_channels, x.device)
                 drop = Drop(rows, columns, thresholds(rate), 1 / (1 - rate))
-            maps = layer.maps(own, h)
+            into = edges if layer.concat else last
+            maps, skip = layer.maps(own, h, into)
             if links is not None and self.training and keys is not None:
                 shape = Shape(size, layer.heads, layer.out_channels)
                 losses.append(link_losses(edges.pattern, links.others(keys, i).int(), shape, maps))
-            h = layer.members(own, h, maps, edges if layer.concat else last, drop)
+            h = layer.members(own, maps, skip, into, drop)
         logits = h.transpose(0, 1)
         return (logits, LINK_WEIGHT * torch.stack(losses).sum(dim=0)) if losses else logits
+
+    def own_rows(
+        self, rows: Tensor, x: Tensor, edges: Edges, last: Edges, *links: Links
+    ) -> tuple[Tensor | Edges | Links, ...] | None:
+        """Inputs of :meth:`members` for logits [S, T, C] at each member's own rows [S, T] of those that last has."""
+        return (x, edges, own_edges(last, rows), *links) if self._at_once(x, len(rows)) else None
+
+    def _at_once(self, x: Tensor, members: int) -> bool:
+        """Whether there are kernels for so many members of these inputs."""
+        shapes = (Shape(members, layer.heads, layer.out_channels) for layer in self._convs())
+        return x.dtype == torch.float32 and backend(x) == "triton" and all(fits(len(x), shape) for shape in shapes)
 
     def _convs(self) -> list[AttentionConv]:
         return [layer for layer in self.layers if isinstance(layer, AttentionConv)]

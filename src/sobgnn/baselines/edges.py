@@ -1,4 +1,4 @@
-"""The edges of a graph as attention reads them: with or without self-loops, into all nodes or some."""
+"""The edges of a graph as attention reads them: with or without self-loops, into all nodes, some, or a member's own."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ class Edges:
     Attributes:
         pattern: Sorted by row and by node; self-loops have the mean weight of their node's edges, as in PyG.
         index: int64 [R], the nodes of the rows; ``None`` for all N.
+        members: S, where each member has rows of its own: node n of member s is then n · S + s, and so are rows.
     """
 
     pattern: EdgePattern
     index: Tensor | None
+    members: int = 1
 
     @property
     def nodes(self) -> Tensor:
@@ -37,6 +39,38 @@ class Edges:
     def own(self, H: Tensor) -> Tensor:
         """H at the rows."""
         return H if self.index is None else H.index_select(0, self.index)
+
+    def own_members(self, members: int) -> Tensor:
+        """int64 [R · S], the nodes of S members' rows: node n of member s is n · S + s."""
+        if self.members > 1:
+            return self.nodes
+        return (self.nodes.unsqueeze(1) * members + torch.arange(members, device=self.nodes.device)).flatten()
+
+
+def own_edges(edges: Edges, rows: Tensor) -> Edges:
+    """The edges into each member's own rows.
+
+    Args:
+        edges: Into R rows that all members share.
+        rows: int64 [S, T], of each member, numbers among the R.
+    """
+    members, count = rows.shape
+    indptr, sources, weight, t_indptr = edges.pattern[:4]
+    rows = rows.t().flatten()
+    member = torch.arange(members, device=rows.device).repeat(count)
+    begin, degree = indptr[rows], indptr.diff()[rows]
+    ends = _pointers(degree)
+    of_edge = torch.arange(len(rows), device=rows.device).repeat_interleave(degree)
+    place = torch.arange(len(of_edge), device=rows.device) + (begin - ends[:-1])[of_edge]
+    source, weight = sources[place] * members + member[of_edge], weight[place]
+    order = source.argsort(stable=True)
+    t_ends = _pointers(torch.bincount(source, minlength=(len(t_indptr) - 1) * members))
+    by_row, by_node = (ends, source.int(), weight), (t_ends, of_edge[order].int(), weight[order])
+    return Edges(EdgePattern(*by_row, *by_node), edges.nodes[rows] * members + member, members)
+
+
+def _pointers(counts: Tensor) -> Tensor:
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
 def edges_of(graph: Graph, index: Tensor | None = None, *, loops: bool) -> Edges:

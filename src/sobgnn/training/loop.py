@@ -111,13 +111,19 @@ def train_members(
 def initial_parameters(model: nn.Module, seeds: Sequence[int], device: torch.device) -> dict[str, Tensor]:
     """Stacked initial parameters [S, ...], drawn on the CPU, so that they are the same on every device."""
     member = copy.deepcopy(model).cpu()
-    drawn: dict[int, dict[str, Tensor]] = {}
-    for seed in set(seeds):
-        with own_random_state():
-            torch.manual_seed(seed)
-            member.reset_parameters()  # type: ignore[operator]
-        drawn[seed] = {name: value.detach().clone() for name, value in member.named_parameters()}
-    return {name: torch.stack([drawn[s][name] for s in seeds]).to(device) for name, _ in member.named_parameters()}
+    stacked = {name: value.new_empty(len(seeds), *value.shape) for name, value in member.named_parameters()}
+    with torch.no_grad():
+        for i, seed in enumerate(seeds):
+            if seed in seeds[:i]:
+                for value in stacked.values():
+                    value[i] = value[seeds.index(seed)]
+                continue
+            with own_random_state():
+                torch.manual_seed(seed)
+                member.reset_parameters()  # type: ignore[operator]
+            for name, value in member.named_parameters():
+                stacked[name][i] = value
+    return {name: value.to(device) for name, value in stacked.items()}
 
 
 @torch.no_grad()

@@ -32,7 +32,7 @@ def forward_members(
 
     Args:
         model: Written for one member; its forward gives logits, or logits and such a loss. Where it has ``members``,
-            that is asked first (see ``AttentionNet``).
+            that is asked first, and ``own_rows`` for a training's inputs (see ``AttentionNet``).
         parameters: Stacked, [S, ...].
         buffers: Those that differ from member to member, stacked.
         call: Positional and keyword arguments of the model's forward.
@@ -83,6 +83,7 @@ class Run:
         self.keys = keys if getattr(model, "keyed_dropout", False) else None
         self.sum_over_ranks = sum_over_ranks or (lambda tensors: None)
         self.buffers, self.call, self.task, self.schedule = buffers, call, task, schedule
+        self.train_call, self.train_task = _own_rows(model, call, task)
         self.shapes = {name: value.shape[1:] for name, value in parameters.items()}
         self.initial = torch.cat([value.flatten(1) for value in parameters.values()], dim=1)
         self.flat = self.initial.clone().requires_grad_()
@@ -126,9 +127,9 @@ class Run:
     def _step(self) -> None:
         keys = None if self.keys is None else (self.keys + self.epoch * _STEP) % 2**31
         logits, own = forward_members(
-            self.model, self.unflatten(self.flat), self.buffers, self.call, training=True, keys=keys
+            self.model, self.unflatten(self.flat), self.buffers, self.train_call, training=True, keys=keys
         )
-        losses = _losses(logits, self.task.target, self.task.train_weight)
+        losses = _losses(logits, self.train_task.target, self.train_task.train_weight)
         if own is not None:
             losses = losses + own
         # Each member's gradient comes from its own loss alone, so the sum trains each as if it were by itself.
@@ -196,6 +197,17 @@ class Run:
             self.flat.copy_(self.initial)
             for state in (self.mean, self.square, self.epoch, self.best_epoch, self.done):
                 state.zero_()
+
+
+def _own_rows(model: nn.Module, call: tuple[Any, Any], task: Task) -> tuple[tuple[Any, Any], Task]:
+    """What a step reads: where the model can give logits at each member's own rows alone, no others are computed."""
+    inputs, keywords = call
+    if hasattr(model, "own_rows") and not keywords:
+        rows = task.trained_rows()
+        own = model.own_rows(rows, *inputs)  # type: ignore[operator]
+        if own is not None:
+            return (own, keywords), task.at(rows)
+    return call, task
 
 
 def _column(values: float | Sequence[float], size: int, device: torch.device, name: str) -> Tensor:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 Monitor = Literal["accuracy", "loss"]
@@ -49,3 +50,15 @@ class Task:
     target: Tensor
     train_weight: Tensor
     validation: Tensor | None = None
+
+    def trained_rows(self) -> Tensor:
+        """int64 [S, T], the rows that each member trains on; where it has fewer, others of weight 0 follow them."""
+        weighed = self.train_weight != 0
+        count = int(weighed.sum(dim=1).max())
+        order: Tensor = (~weighed).to(torch.int8).argsort(dim=1, stable=True)
+        return order[:, :count]
+
+    def at(self, rows: Tensor) -> Task:
+        """The same training on each member's own rows, int64 [S, T], without validation."""
+        target = self.target.expand(self.train_weight.shape).gather(1, rows)
+        return Task(target, self.train_weight.gather(1, rows))

@@ -20,17 +20,36 @@ from torch.autograd.function import once_differentiable
 
 from sobgnn.propagation.attention.terms import ADDITIVE, GATED, SCALED_DOT, SLOPE, EdgePattern
 
-# Edges whose rows are read at once: the fastest of those tried on an H200.
-_LANES = {
-    ("forward", ADDITIVE): 8,
-    ("forward", GATED): 4,
-    ("forward", SCALED_DOT): 8,
-    ("rows", GATED): 4,
-    ("rows", SCALED_DOT): 2,
-    ("nodes", ADDITIVE): 4,
-    ("nodes", GATED): 2,
-    ("nodes", SCALED_DOT): 2,
+
+class Walk(NamedTuple):
+    """How a pass walks the edges of a row.
+
+    Attributes:
+        lanes: Edges whose rows are read at once.
+        halved: Heads of so many channels or more are walked as two halves.
+        unroll: Steps of the loop that are written out.
+    """
+
+    lanes: int
+    halved: int = 32
+    unroll: int = 1
+
+
+# The fastest of those tried on an H200.
+_NEVER = 1 << 30
+_WALKS = {
+    ("forward", ADDITIVE): Walk(8, _NEVER),
+    ("forward", GATED): Walk(4),
+    ("forward", SCALED_DOT): Walk(8),
+    ("rows", ADDITIVE): Walk(1),
+    ("rows", GATED): Walk(1, unroll=2),
+    ("rows", SCALED_DOT): Walk(2, _NEVER, unroll=2),
+    ("nodes", ADDITIVE): Walk(4),
+    ("nodes", GATED): Walk(2),
+    ("nodes", SCALED_DOT): Walk(1, 64),
 }
+# Entries of a tile of one member's heads.
+_TILE = 256
 
 
 class Shape(NamedTuple):
@@ -90,7 +109,15 @@ class Weights(NamedTuple):
 
 
 def attend_members(
-    edges: EdgePattern, index: Tensor, kind: int, shape: Shape, maps: Tensor, weights: Weights, drop: Drop | None = None
+    edges: EdgePattern,
+    index: Tensor,
+    kind: int,
+    shape: Shape,
+    maps: Tensor,
+    weights: Weights,
+    drop: Drop | None = None,
+    *,
+    apart: bool = False,
 ) -> Tensor:
     """One layer of attention for S members.
 
@@ -103,11 +130,13 @@ def attend_members(
             queries, keys and values, W = 3 · H · c, and in a hidden layer what is added to the result, W = 4 · H · c.
         weights: With a bias, the layer is a hidden one.
         drop: Dropout of a hidden layer in training.
+        apart: Members have rows of their own, R each, in a last layer. Edges and index are then those of R · S rows and
+            N · S nodes: row r of member s is r · S + s, and so are nodes.
 
     Returns:
         Of a hidden layer its entries after bias, ReLU and dropout [R, S · H · c]; else each head's sums [R, S · H, c].
     """
-    result: Tensor = _Layer.apply(edges, index, kind, shape, drop, maps, *weights)  # type: ignore[no-untyped-call]
+    result: Tensor = _Layer.apply(edges, index, kind, shape, drop, apart, maps, *weights)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -116,57 +145,102 @@ def fits(nodes: int, shape: Shape) -> bool:
     return nodes * shape.total * shape.padded < 2**31
 
 
-def product_members(x: Tensor, weight: Tensor) -> Tensor:
-    """x [N, f] of all members, or [N, S, f], times weight [S, F, o], F <= f: [N, S · o].
+def product_members(x: Tensor, *weights: Tensor) -> Tensor:
+    """x [N, f] of all members, or [N, S, f], times weights [S, F, o], F <= f, side by side: [N, S · Σ o].
 
     Where x is shared, it may be padded with columns of zeros, so that its rows begin at multiples of 16 bytes: tensor
     cores are slow without.
     """
-    product: Tensor = _Product.apply(x, weight)  # type: ignore[no-untyped-call]
+    product: Tensor = _Product.apply(x, *weights)  # type: ignore[no-untyped-call]
     return product
+
+
+def products_members(x: Tensor, index: Tensor, skip: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`product_members` of x [N, S, f], and some of its rows times another weight: [R, S, q].
+
+    Args:
+        x: Members' rows.
+        index: int64 [R · S], different ones: row n of member s is n · S + s.
+        skip: [S, f, q], of these rows.
+        weights: [S, f, o] each, of all rows.
+    """
+    products: tuple[Tensor, Tensor] = _Products.apply(x, index, skip, *weights)  # type: ignore[no-untyped-call]
+    return products
 
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        members, features, width = weight.shape
-        weight = weight.contiguous()  # each member's begins at a multiple of 16 bytes too
-        if x.ndim == 2:
-            beside = weight.new_zeros(x.shape[1], members, width)
-            beside[:features] = weight.transpose(0, 1)
+    def forward(ctx: Any, x: Tensor, *weights: Tensor) -> Tensor:
+        ctx.widths = [weight.shape[2] for weight in weights]
+        if x.ndim == 3:
+            weight = torch.cat(weights, dim=2)
             ctx.save_for_backward(x, weight)
-            return x @ beside.flatten(1)
-        out = x.new_empty(len(x), members, width)
-        torch.bmm(x.transpose(0, 1), weight, out=out.transpose(0, 1))
-        ctx.save_for_backward(x, weight)
-        return out.flatten(1)
+            return _beside(x, weight).flatten(1)
+        members, features, _ = weights[0].shape
+        beside = x.new_empty(x.shape[1], members, sum(ctx.widths))
+        beside[features:] = 0
+        for part, weight in zip(torch.split(beside[:features], ctx.widths, dim=2), weights, strict=True):
+            part.copy_(weight.transpose(0, 1))
+        ctx.features = features
+        ctx.save_for_backward(x, beside)
+        return x @ beside.flatten(1)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        members, features, width = weight.shape
-        grad = grad.contiguous()
-        if x.ndim == 2:
-            to_weight = (x.t() @ grad)[:features].view(features, members, width).transpose(0, 1)
-            return None, to_weight
-        own = grad.view(len(x), members, width).transpose(0, 1)
-        to_x = torch.empty_like(x)
-        torch.bmm(own, weight.transpose(1, 2), out=to_x.transpose(0, 1))
-        return to_x, torch.bmm(x.permute(1, 2, 0), own)
+        if x.ndim == 3:
+            to_x, to_weight = _beside_backward(x, weight, grad)
+            return to_x, *torch.split(to_weight, ctx.widths, dim=2)
+        to_weight = (x.t() @ grad.contiguous())[: ctx.features].view(ctx.features, *weight.shape[1:])
+        return None, *torch.split(to_weight.transpose(0, 1), ctx.widths, dim=2)
+
+
+class _Products(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor, skip: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]:
+        ctx.widths = [weight.shape[2] for weight in weights]
+        weight = torch.cat(weights, dim=2)
+        some = x.flatten(0, 1).index_select(0, index).view(-1, *x.shape[1:])
+        ctx.save_for_backward(x, weight, some, skip, index)
+        return _beside(x, weight).flatten(1), _beside(some, skip.contiguous())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, to_some: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, some, skip, index = ctx.saved_tensors
+        to_x, to_weight = _beside_backward(x, weight, grad)
+        own, to_skip = _beside_backward(some, skip, to_some)
+        to_x.flatten(0, 1).index_add_(0, index, own.flatten(0, 1))  # each row once, so in no order
+        return to_x, None, to_skip, *torch.split(to_weight, ctx.widths, dim=2)
+
+
+def _beside(x: Tensor, weight: Tensor) -> Tensor:
+    """Each member's own product: x [N, S, f] times weight [S, f, o], [N, S, o]."""
+    out = x.new_empty(*x.shape[:2], weight.shape[2])
+    torch.bmm(x.transpose(0, 1), weight, out=out.transpose(0, 1))
+    return out
+
+
+def _beside_backward(x: Tensor, weight: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    own = grad.contiguous().view(*x.shape[:2], -1).transpose(0, 1)
+    to_x = torch.empty_like(x)
+    torch.bmm(own, weight.transpose(1, 2), out=to_x.transpose(0, 1))
+    return to_x, torch.bmm(x.permute(1, 2, 0), own)
 
 
 class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, edges: EdgePattern, index: Tensor, kind: int, shape: Shape, drop: Drop | None, maps: Tensor,
-        first: Tensor, second: Tensor, edge: Tensor | None, bias: Tensor | None,
+        ctx: Any, edges: EdgePattern, index: Tensor, kind: int, shape: Shape, drop: Drop | None, apart: bool,
+        maps: Tensor, first: Tensor, second: Tensor, edge: Tensor | None, bias: Tensor | None,
     ) -> Tensor:  # fmt: skip
         from sobgnn.propagation.attention import layer_triton as kernels
 
         maps, first, second = maps.contiguous(), first.contiguous(), second.contiguous()
         edge, bias = (None if value is None else value.contiguous() for value in (edge, bias))
-        nodes, rows, total, channels = len(maps), len(index), shape.total, shape.channels
+        seen = _Seen(shape, apart)
+        nodes, rows, total, channels = len(maps), len(index) // seen.members, shape.total, shape.channels
         units = maps.shape[1] // (shape.members * channels)
         storage = torch.float32 if torch.get_float32_matmul_precision() == "highest" else torch.float16
 
@@ -177,9 +251,10 @@ class _Layer(torch.autograd.Function):
         query, key = (compact(nodes), compact(nodes)) if kind == SCALED_DOT else (value, value)
         target = maps.new_empty(nodes, total)
         source = target if kind == SCALED_DOT else torch.empty_like(target)
-        sizes = (total, shape.heads, units)
-        grid, options = _launch(nodes, shape, kind)
-        kernels.prepare[grid](maps, first, second, query, key, value, target, source, *sizes, **options)
+        grid, options = _launch(nodes, _Seen(shape), kind)
+        kernels.prepare[grid](
+            maps, first, second, query, key, value, target, source, total, shape.heads, units, **options
+        )
         hidden = bias is not None
         out = maps.new_empty((rows, total * channels) if hidden else (rows, total, channels))
         log_sum = maps.new_empty(rows, total)
@@ -188,13 +263,14 @@ class _Layer(torch.autograd.Function):
         # The edges' vectors stand where additive scores have their factors: a kernel reads one of the two.
         along = second if edge is None else edge
         stand_in = drop if drop is not None else Drop(index, index, index, log_sum)
-        grid, options = _launch(rows, shape, kind, _LANES["forward", kind])
+        grid, options = _launch(rows, seen, kind, _WALKS["forward", kind])
+        sizes = (seen.total, shape.heads, units, rows, seen.members)
         kernels.forward[grid](
             *edges[:3], index, maps, query, key, value, target, source, along, maps if bias is None else bias,
             *stand_in, out, above, moment, log_sum, *sizes, channels**-0.5,
             SLOPE=SLOPE, HIDDEN=hidden, DROP=drop is not None, **options,
         )  # fmt: skip
-        ctx.kind, ctx.shape, ctx.count = kind, shape, len(edges)
+        ctx.kind, ctx.shape, ctx.seen, ctx.count = kind, shape, seen, len(edges)
         factor = maps.new_ones(shape.members) if drop is None else drop.factor
         # Of the maps only what is added to the result is read again.
         kept = maps if kind == SCALED_DOT and hidden else None
@@ -210,33 +286,40 @@ class _Layer(torch.autograd.Function):
     def backward(ctx: Any, to_result: Tensor) -> tuple[Tensor | None, ...]:
         from sobgnn.propagation.attention import layer_gradient as kernels
 
-        kind, shape, units = ctx.kind, ctx.shape, ctx.units
+        kind, shape, seen, units = ctx.kind, ctx.shape, ctx.seen, ctx.units
         edges, saved = EdgePattern(*ctx.saved_tensors[: ctx.count]), ctx.saved_tensors[ctx.count :]
         (index, factor, kept, query, key, value, target, source, first, second, edge, bias,
          out, above, moment, log_sum) = saved  # fmt: skip
         to_result = to_result.contiguous()
-        nodes, rows, total, channels = len(value), len(index), shape.total, shape.channels
-        # Nodes that are no rows have no queries, targets and skips.
-        make = torch.empty if rows == nodes else torch.zeros
-        to_maps = make(nodes, shape.members * units * channels, device=value.device)
-        to_target = make(nodes, total, device=value.device)
+        nodes, rows, total, channels = len(value), len(index) // seen.members, shape.total, shape.channels
+        same = rows == nodes and not seen.apart
+        to_maps = torch.empty(nodes, shape.members * units * channels, device=value.device)
+        to_target = torch.empty(nodes, total, device=value.device)
+        if not same:  # nodes that are no rows have no queries, targets and skips
+            to_target.zero_()
+            if kind != ADDITIVE:
+                blocks = to_maps.view(nodes, shape.members, units // shape.heads, -1)
+                blocks[:, :, :1] = 0
+                blocks[:, :, 3:] = 0
         gradient = value.new_empty(rows, total, shape.padded)
         level, center = torch.empty_like(log_sum), torch.empty_like(log_sum)
         weighted = torch.empty_like(log_sum) if kind == SCALED_DOT else center
         along = second if edge is None else edge
-        sizes = (total, shape.heads, units, channels**-0.5)
-        grid, options = _launch(rows, shape, kind, _LANES.get(("rows", kind), 1))
+        sizes = (seen.total, shape.heads, units)
+        grid, options = _launch(rows, seen, kind, _WALKS["rows", kind])
         kernels.rows[grid](
             *edges[:3], index, to_maps if kept is None else kept, query, key, value, target, source, along,
             factor if bias is None else bias, factor, out, above, log_sum, to_result, gradient, level, center, weighted,
-            to_target, to_maps, *sizes, SLOPE=SLOPE, HIDDEN=bias is not None, **options,
+            to_target, to_maps, *sizes, rows, seen.members, channels**-0.5,
+            SLOPE=SLOPE, HIDDEN=bias is not None, **options,
         )  # fmt: skip
         to_source = to_target if kind == SCALED_DOT else torch.empty_like(to_target)
         to_edge = torch.empty_like(to_target) if kind == ADDITIVE else to_source
-        grid, options = _launch(nodes, shape, kind, _LANES["nodes", kind])
+        grid, options = _launch(nodes, seen, kind, _WALKS["nodes", kind])
         kernels.nodes[grid](
             *edges[3:], index, query, key, value, target, source, along, first, second, gradient, level, center,
-            weighted, to_target, to_maps, to_source, to_edge, *sizes, SLOPE=SLOPE, SAME=rows == nodes, **options,
+            weighted, to_target, to_maps, to_source, to_edge, *sizes, nodes, seen.members, channels**-0.5,
+            SLOPE=SLOPE, SAME=same, **options,
         )  # fmt: skip
 
         def sums(factors: Tensor, x: Tensor) -> Tensor:
@@ -254,7 +337,7 @@ class _Layer(torch.autograd.Function):
             to_first, to_second = sums(to_target, value), sums(to_source, value)
             to_bias = None if bias is None else sums(largest, gradient).view(-1)
         parts = to_edge.sum(dim=0) if kind == ADDITIVE else None
-        return None, None, None, None, None, to_maps, to_first, to_second, parts, to_bias
+        return None, None, None, None, None, None, to_maps, to_first, to_second, parts, to_bias
 
 
 def _weighted_sums(factors: Tensor, x: Tensor, channels: int) -> Tensor:
@@ -273,14 +356,37 @@ def _weighted_sums(factors: Tensor, x: Tensor, channels: int) -> Tensor:
     return out.sum(dim=0)
 
 
-def _launch(rows: int, shape: Shape, kind: int, lanes: int | None = None) -> tuple[tuple[int, int], dict[str, int]]:
-    """The grid and a program's tile; without lanes, of the kernel that walks no edges and no halves."""
-    columns = shape.padded
-    two = lanes is not None and columns >= 32
+class _Seen(NamedTuple):
+    """A layer as the passes over edges see it: all members' heads at each row, or one member's where they are apart."""
+
+    shape: Shape
+    apart: bool = False
+
+    @property
+    def members(self) -> int:
+        """Members with rows of their own; 1 where all share them."""
+        return self.shape.members if self.apart else 1
+
+    @property
+    def total(self) -> int:
+        """Heads at a row."""
+        return self.shape.heads if self.apart else self.shape.total
+
+
+def _launch(rows: int, seen: _Seen, kind: int, walk: Walk | None = None) -> tuple[tuple[int, int], dict[str, int]]:
+    """The grid and a program's tile; without a walk, of the kernel that reads no edges."""
+    columns = seen.shape.padded
+    options = {"KIND": kind, "c": seen.shape.channels, "num_warps": 1}
+    if seen.apart and walk is not None:
+        # One member's heads are too few to occupy a warp: more edges do.
+        block = 1 << (seen.total - 1).bit_length()
+        lanes = max(1, _TILE // (block * columns))
+        return (rows * seen.members, 1), options | {"B": block, "C": columns, "E": lanes, "TWO": False, "UNROLL": 1}
+    two = walk is not None and columns >= walk.halved
     part = columns // 2 if two else columns
     # A thread reads 16 bytes, 8 channels: so many heads occupy a warp. Fewer are not worth a kernel of their own.
     block = max(1, 256 // part)
-    options = {"KIND": kind, "c": shape.channels, "B": block, "C": part, "num_warps": 1}
-    if lanes is not None:
-        options |= {"E": lanes, "TWO": two}
-    return (rows, -(-shape.total // block)), options
+    options |= {"B": block, "C": part}
+    if walk is not None:
+        options |= {"E": walk.lanes, "TWO": two, "UNROLL": walk.unroll}
+    return (rows, -(-seen.total // block)), options

@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sobgnn.propagation.attention.layer_triton import SIZES, member_columns, rounded, score_of, share_of
+from sobgnn.propagation.attention.layer_triton import SIZES, member_columns, own_place, rounded, score_of, share_of
 
 
 @triton.jit
@@ -37,15 +37,16 @@ def _row_gradient(
 @triton.jit(do_not_specialize=SIZES)
 def rows(
     indptr, other, weight, index, maps, query, key, value, target, source, edge, bias, factor, out, above, log_sum,
-    to_result, gradient, level, center, along, to_target, to_maps, total, heads, units, scale,
+    to_result, gradient, level, center, along, to_target, to_maps, total, heads, units, length, members, scale,
     KIND: tl.constexpr, SLOPE: tl.constexpr, c: tl.constexpr, HIDDEN: tl.constexpr,
-    E: tl.constexpr, B: tl.constexpr, C: tl.constexpr, TWO: tl.constexpr,
+    E: tl.constexpr, B: tl.constexpr, C: tl.constexpr, TWO: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """What belongs to rows: gradients of targets, queries and skips, and what the pass over nodes gathers.
 
     A row's gradient is stored divided by its largest entry, to fit float16; ``level`` and ``center`` make up for it.
     """
-    row = tl.program_id(0).to(tl.int64)
+    row, member = own_place(length, members)
+    shift = member * total
     head = tl.program_id(1) * B + tl.arange(0, B)
     column = tl.arange(0, C)
     lane = tl.arange(0, E)
@@ -96,13 +97,13 @@ def rows(
             q2 = tl.load(query + own + C).to(tl.float32)[:, None, :]
             queries2 = tl.zeros([B, C], tl.float32)
         weighted = tl.zeros([B], tl.float32)
-        vector = edge + head[:, None] * c + column[None, :]
+        vector = edge + (shift + head)[:, None] * c + column[None, :]
         if KIND == 2:
             weighted = tl.sum(g * tl.load(vector, mask=inside, other=0.0), axis=1)
             if TWO:
                 weighted += tl.sum(g2 * tl.load(vector + C, mask=inside2, other=0.0), axis=1)
             tl.store(along + here, weighted / size, mask=known)
-        for start in range(begin, end, E):
+        for start in tl.range(begin, end, E, loop_unroll_factor=UNROLL):
             e = start + lane
             read = (e < end)[None, :]
             j = tl.load(other + e, mask=e < end, other=0)
@@ -171,12 +172,13 @@ def _store_value(
 @triton.jit(do_not_specialize=SIZES)
 def nodes(
     indptr, other, weight, index, query, key, value, target, source, edge, first, second, gradient, level, center,
-    along, to_target, to_maps, to_source, to_edge, total, heads, units, scale,
+    along, to_target, to_maps, to_source, to_edge, total, heads, units, length, members, scale,
     KIND: tl.constexpr, SLOPE: tl.constexpr, c: tl.constexpr, SAME: tl.constexpr, E: tl.constexpr,
-    B: tl.constexpr, C: tl.constexpr, TWO: tl.constexpr,
+    B: tl.constexpr, C: tl.constexpr, TWO: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """What belongs to nodes: gradients of sources, keys and values, and each node's part of the edge factor's."""
-    node = tl.program_id(0).to(tl.int64)
+    node, member = own_place(length, members)
+    shift = member * total
     head = tl.program_id(1) * B + tl.arange(0, B)
     column = tl.arange(0, C)
     lane = tl.arange(0, E)
@@ -206,9 +208,9 @@ def nodes(
         u = tl.load(source + node * total + read_head)[:, None]
         sources = tl.zeros([B], tl.float32)
     if KIND == 0:
-        slope_of_weight = tl.load(edge + read_head)[:, None]
+        slope_of_weight = tl.load(edge + shift + read_head)[:, None]
         edges = tl.zeros([B], tl.float32)
-    for start in range(begin, end, E):
+    for start in tl.range(begin, end, E, loop_unroll_factor=UNROLL):
         e = start + lane
         read = (e < end)[None, :]
         i = tl.load(other + e, mask=e < end, other=0)
@@ -274,7 +276,7 @@ def nodes(
             tl.store(to_maps + at + size + C, keys2, mask=inside2)
             tl.store(to_maps + at + 2 * size + C, values2, mask=inside2)
     else:
-        vector = head[:, None] * c + column[None, :]
+        vector = (shift + head)[:, None] * c + column[None, :]
         of_target = tl.load(to_target + here, mask=known, other=0.0)
         tl.store(to_source + here, sources, mask=known)
         if KIND == 0:

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 # Compiled once for all numbers of heads and members.
-SIZES = ["total", "heads", "units", "length"]
+SIZES = ["total", "heads", "units", "length", "members"]
 
 
 @triton.jit
@@ -24,6 +24,17 @@ def rounded(x, dtype: tl.constexpr):
     if dtype == tl.float16:
         x = tl.minimum(tl.maximum(x, -65504.0), 65504.0)
     return x.to(dtype)
+
+
+@triton.jit
+def own_place(length, members):
+    """Which row or node a program has, and its member; of members that share rows, ``members`` is 1.
+
+    All rows of a member follow each other: what they gather stays in the cache.
+    """
+    program = tl.program_id(0)
+    member = program // length
+    return ((program % length) * members + member).to(tl.int64), member
 
 
 @triton.jit
@@ -99,14 +110,14 @@ def share_of(score, level, valid):
 @triton.jit
 def _finish(
     result, row, node, head, column, maps, edge, bias, row_hash, column_hash, threshold, factor, out, middle, total,
-    heads, units, KIND: tl.constexpr, c: tl.constexpr, HIDDEN: tl.constexpr, DROP: tl.constexpr,
+    heads, units, shift, KIND: tl.constexpr, c: tl.constexpr, HIDDEN: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """What follows the sum: the edges' part, and of a hidden layer skip, bias, ReLU and dropout."""
     known = head < total
     inside = known[:, None] & (column < c)[None, :]
     vector = head[:, None] * c + column[None, :]
     if KIND == 2:
-        result += middle[:, None] * tl.load(edge + vector, mask=inside, other=0.0)
+        result += middle[:, None] * tl.load(edge + shift * c + vector, mask=inside, other=0.0)
     if HIDDEN:
         member = head // heads
         result += tl.load(bias + vector, mask=inside, other=0.0)
@@ -130,12 +141,13 @@ def _finish(
 @triton.jit(do_not_specialize=SIZES)
 def forward(
     indptr, other, weight, index, maps, query, key, value, target, source, edge, bias, row_hash, column_hash,
-    threshold, factor, out, above, moment, log_sum, total, heads, units, scale,
+    threshold, factor, out, above, moment, log_sum, total, heads, units, length, members, scale,
     KIND: tl.constexpr, SLOPE: tl.constexpr, c: tl.constexpr, HIDDEN: tl.constexpr,
-    DROP: tl.constexpr, E: tl.constexpr, B: tl.constexpr, C: tl.constexpr, TWO: tl.constexpr,
+    DROP: tl.constexpr, E: tl.constexpr, B: tl.constexpr, C: tl.constexpr, TWO: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """The layer's rows. A hidden layer's pass bias, ReLU and dropout; the last one's are the heads' own sums."""
-    row = tl.program_id(0).to(tl.int64)
+    row, member = own_place(length, members)
+    shift = member * total  # of its heads, among those of all members
     head = tl.program_id(1) * B + tl.arange(0, B)
     column = tl.arange(0, C)
     lane = tl.arange(0, E)
@@ -158,7 +170,7 @@ def forward(
     if TWO:
         sums2 = tl.zeros([B, C], tl.float32)
     if KIND == 0:
-        slope_of_weight = tl.load(edge + read_head)[:, None]
+        slope_of_weight = tl.load(edge + shift + read_head)[:, None]
         steeps = tl.zeros([B, C], tl.float32)
         if TWO:
             steeps2 = tl.zeros([B, C], tl.float32)
@@ -166,7 +178,7 @@ def forward(
         q = tl.load(query + node * stride + tail).to(tl.float32)[:, None, :]
         if TWO:
             q2 = tl.load(query + node * stride + tail + C).to(tl.float32)[:, None, :]
-    for start in range(begin, end, E):
+    for start in tl.range(begin, end, E, loop_unroll_factor=UNROLL):
         e = start + lane
         read = (e < end)[None, :]
         j = tl.load(other + e, mask=e < end, other=0)
@@ -222,12 +234,12 @@ def forward(
         tl.store(moment + here, middle, mask=known)
     _finish(
         result, row, node, head, column, maps, edge, bias, row_hash, column_hash, threshold, factor, out, middle, total,
-        heads, units, KIND, c, HIDDEN, DROP,
+        heads, units, shift, KIND, c, HIDDEN, DROP,
     )  # fmt: skip
     if TWO:
         _finish(
             result2, row, node, head, column + C, maps, edge, bias, row_hash, column_hash, threshold, factor, out,
-            middle, total, heads, units, KIND, c, HIDDEN, DROP,
+            middle, total, heads, units, shift, KIND, c, HIDDEN, DROP,
         )  # fmt: skip
 
 
