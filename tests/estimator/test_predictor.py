@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
 from sobgnn import SobolevClassifier
@@ -68,3 +69,66 @@ def test_spacing_is_the_distance_to_the_nearest_other_training_point(fitted):
     gaps = np.linalg.norm(places[:, None] - places[None], axis=2)
     np.fill_diagonal(gaps, np.inf)
     np.testing.assert_allclose(predictor.spacing(), gaps.min(axis=1), atol=1e-4)
+
+
+@pytest.fixture
+def joined():
+    """Points, some labels, and a graph of 0/1 weights whose neighbors mostly agree."""
+    generator = np.random.default_rng(0)
+    truth = generator.integers(0, 3, 200)
+    X = generator.normal(size=(200, 6)) + np.eye(6)[truth]
+    likely = np.where(truth[:, None] == truth, 0.1, 0.01)
+    half = np.triu(generator.random((200, 200)) < likely, 1)
+    return X, np.where(np.arange(200) % 5 == 0, truth, -1), sp.csr_array((half + half.T).astype(float))
+
+
+@pytest.mark.parametrize("family", ["sobolev", "pagerank"])
+def test_training_points_that_come_again_with_their_edges_get_what_they_had(joined, family, tmp_path):
+    X, y, graph = joined
+    settings = {"families": [family], "smoothing": 0.0, "class_priors": None, "epochs": 40, "random_state": 0}
+    model = SobolevClassifier(**settings).fit(X, y, graph=graph)
+    again = model.predict_proba(X, graph=graph)
+    assert np.abs(again - model.predictor_.distributions).max() < 0.1
+    model.save(tmp_path / "model")
+    loaded = SobolevClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(X, graph=graph), again)
+
+
+def test_pagerank_counts_edges_alike_at_new_points_too(joined):
+    X, y, graph = joined
+    heavy = graph.copy()
+    rows = np.repeat(np.arange(200), np.diff(heavy.indptr))
+    heavy.data = 1.0 + 50 * ((rows + heavy.indices) % 3 == 0)
+    found = [
+        SobolevClassifier(families=["pagerank"], class_priors=None, random_state=0).fit(X, y, graph=graph)
+        for graph in (graph, heavy)
+    ]
+    np.testing.assert_allclose(
+        found[0].predict_proba(X, graph=graph), found[1].predict_proba(X, graph=heavy), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("factor", [1e160, 1e-170])
+def test_pagerank_reads_rows_of_any_length(joined, factor):
+    X, y, graph = joined
+    model = SobolevClassifier(families=["pagerank"], random_state=0)
+    for form in (np.asarray, sp.csr_array):
+        want = model.fit(form(X), y, graph=graph).transduction_.copy()
+        assert (model.fit(form(X * factor), y, graph=graph).transduction_ == want).mean() > 0.99
+
+
+@pytest.mark.parametrize("ambient", ["autocast", "default device"])
+def test_what_is_set_for_all_of_torch_changes_nothing(joined, ambient):
+    X, y, _ = joined
+    model = SobolevClassifier(families=["mlp", "linear"], epochs=20, n_members=2, k=5, random_state=0)
+    want = model.fit(X, y).predict_proba(X[:20])
+    before = torch.get_default_device()
+    try:
+        with torch.autocast("cpu", torch.bfloat16, enabled=ambient == "autocast"):
+            if ambient == "default device":
+                torch.set_default_device("meta")
+            got = [model.predict_proba(X[:20]), model.fit(X, y).predict_proba(X[:20])]
+    finally:
+        torch.set_default_device(before)
+    for found in got:
+        np.testing.assert_array_equal(found, want)

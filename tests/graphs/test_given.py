@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from sobgnn.graphs.given import as_edges
+from sobgnn.graphs.given import as_edges, as_graph
 
 
 def test_edges_of_new_points_are_summed_and_sorted_in_a_copy():
@@ -17,3 +17,41 @@ def test_edges_of_new_points_are_summed_and_sorted_in_a_copy():
 def test_weights_of_new_points_have_the_range_of_a_graphs(weight):
     with pytest.raises(ValueError, match="Edge weights must be finite and at least"):
         as_edges(sp.csr_array([[weight, 1.0]]), 1, 2)
+
+
+def test_edges_of_new_points_are_real():
+    with pytest.raises(ValueError, match="graph must hold real weights, but got complex128"):
+        as_edges(sp.csr_array([[1j, 1.0]]), 1, 2)
+
+
+class Drawn:
+    """As networkx has graphs."""
+
+    adj, nodes = {}, ()
+
+
+class Loaded:
+    """As PyG has them."""
+
+    edge_index = np.zeros((2, 3), int)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (Drawn(), "to_scipy_sparse_array"),
+        (Loaded(), "Pass its edge_index"),
+        (np.eye(4), r"array of shape \[4, 4\]. Pass scipy.sparse.csr_array"),
+        ([(0, 1), (2, 3)], r"numpy.array\(pairs\).T"),
+        (((0, 1), (2, 3)), r"numpy.array\(pairs\).T"),
+        (((0, 1), (1, 2), (2, 3)), r"numpy.array\(pairs\).T"),
+        ("edges", "got str"),
+    ],
+)
+def test_another_form_of_graph_is_named_with_what_to_pass_instead(given, said):
+    with pytest.raises(ValueError, match=f"^graph must be a sobgnn.Graph, .*{said}"):
+        as_graph(given, 4)
+
+
+def test_lists_are_edge_index():
+    assert as_graph([[0, 1], [2, 3]], 4).to_scipy().nonzero()[1].tolist() == [2, 3, 0, 1]

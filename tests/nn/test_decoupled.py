@@ -71,3 +71,12 @@ def test_the_model_reads_each_block_by_its_own_map_and_learns(graph30):
 def test_what_does_not_fit_is_refused(graph30, make, message):
     with pytest.raises(ValueError, match=message):
         make(graph30)
+
+
+def test_sparse_and_half_features_are_taken_and_missing_ones_named(graph30):
+    x = torch.eye(30)[:, :4]
+    want = SobolevFeatures()(x, graph30)
+    torch.testing.assert_close(SobolevFeatures()(x.to_sparse(), graph30), want)
+    torch.testing.assert_close(SobolevFeatures()(x.half(), graph30), want.half())
+    with pytest.raises(ValueError, match=r"need data.x and data.edge_index"):
+        SobolevFeatures()(Data(edge_index=torch.tensor([[0, 1], [1, 0]])))

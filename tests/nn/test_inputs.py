@@ -249,3 +249,61 @@ def test_weights_that_are_no_tensor_are_refused(graph30, x):
     edge_index, edge_weight = graph30.edges()
     with pytest.raises(TypeError, match="edge_weight must be a tensor, but got ndarray"):
         layer()(x, edge_index, edge_weight.numpy())
+
+
+@pytest.mark.parametrize("options", [{}, {"combine": "concat"}, {"normalize": "row"}, {"learn_epsilon": True}])
+def test_forward_mode_is_refused_rather_than_zero(options):
+    edge_index, weight = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), torch.tensor([0.5, 0.5, 0.8, 0.8])
+    layer, x = SobolevConv(5, 4, alpha=2, **options), torch.ones(3, 5)
+    with pytest.raises(NotImplementedError, match="no forward-mode derivatives"):
+        torch.func.jvp(lambda z: layer(z, edge_index, weight), (x,), (x,))
+    with pytest.raises(NotImplementedError, match="no forward-mode derivatives"):
+        torch.func.jvp(lambda w: layer(x, edge_index, w), (weight,), (weight,))
+
+
+@pytest.mark.parametrize("source", [-1, 3, 4, 5])
+def test_sources_beyond_the_first_set_of_nodes_are_refused(source):
+    layer = SobolevConv(5, 4, alpha=1, normalize="row")
+    with pytest.raises(ValueError, match="edge_index must lie in"):
+        layer((torch.ones(3, 5), torch.ones(2, 5)), torch.tensor([[source], [1]]))
+
+
+def test_symmetrize_refuses_negative_nodes_and_two_sets():
+    with pytest.raises(ValueError, match="edge_index must lie in"):
+        SobolevConv(5, 4, alpha=1, symmetrize="union")(torch.ones(6, 5), torch.tensor([[1, 2], [-1, 5]]))
+    layer = SobolevConv(5, 4, alpha=1, normalize="row", symmetrize="union")
+    with pytest.raises(ValueError, match="needs one set of nodes"):
+        layer((torch.ones(3, 5), torch.ones(2, 5)), torch.tensor([[1], [0]]))
+
+
+@pytest.mark.parametrize("options", [{}, {"learn_epsilon": True}])
+def test_self_loops_are_refused_by_rows_too(options):
+    with pytest.raises(ValueError, match="A graph has no self-loops"):
+        SobolevConv(5, 4, alpha=1, normalize="row", **options)(torch.ones(3, 5), torch.tensor([[0, 1], [0, 2]]))
+
+
+@pytest.mark.parametrize("options", [{}, {"learn_epsilon": True}, {"normalize": "row"}])
+def test_gradients_of_a_graphs_weights_go_by_its_rows(options):
+    edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    layer = SobolevConv(4, 3, alpha=2, activation=False, **options).double()
+    x, probe = torch.arange(12.0).view(3, 4).double(), torch.arange(9.0).view(3, 3)
+    grads = []
+    for flip in (False, True):  # the graph's entry [i, j] is the edge from j to i
+        weight = torch.tensor([0.5, 0.5, 0.8, 0.8], dtype=torch.float64, requires_grad=True)
+        call = (edge_index.flip(0), weight) if flip else (Graph.from_edges(edge_index, weight),)
+        (layer(x, *call) * probe).sum().backward()
+        grads.append(weight.grad)
+    torch.testing.assert_close(grads[0], grads[1])
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
+def test_layers_of_several_widths_compile():
+    edge_index, weight = torch.tensor([[0, 1], [1, 0]]), torch.full((2,), 0.5)
+    torch._dynamo.reset()
+    try:
+        for width, dynamic in ((5, None), (7, None), (6, True)):
+            layer, x = SobolevConv(width, 4), torch.ones(3, width)
+            compiled = torch.compile(layer, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+            torch.testing.assert_close(compiled(x, edge_index, weight), layer(x, edge_index, weight))
+    finally:
+        torch._dynamo.reset()

@@ -34,6 +34,7 @@ from sobgnn.estimator.warm import Kept, fingerprint
 from sobgnn.graphs.given import as_edges
 from sobgnn.graphs.graph import Symmetrize
 from sobgnn.graphs.knn import Bandwidth
+from sobgnn.runtime.ambient import own_precision
 from sobgnn.runtime.ranks import Ranks, check_device, check_same, taking_part
 from sobgnn.runtime.threads import at_most
 
@@ -227,7 +228,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"y must hold at least 2 classes, but got 1 class, {str(self.classes_[0])!r}. {hint}")
         available = torch.get_num_threads()
         threads = 1 if X.shape[0] * X.shape[1] <= _ONE_THREAD_ENTRIES else available
-        with at_most(threads), taking_part(device_for(self.device, X)) as ranks:
+        with own_precision(), at_most(threads), taking_part(device_for(self.device, X)) as ranks:
             check_same(X, codes, ranks)
             self._fit(X, codes, graph, Teller(ranks.decide(progress)), ranks, available)
         return self
@@ -288,7 +289,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if graph is not None and GIVEN not in self.predictor_.problem.views:
             raise ValueError("`graph` needs a model that was fitted with one: pass graph= to fit too.")
         edges = None if graph is None else as_edges(graph, X.shape[0], self.graph_.num_nodes)
-        found: npt.NDArray[np.float32] = self.predictor_(X, edges)
+        with own_precision():
+            found: npt.NDArray[np.float32] = self.predictor_(X, edges)
         return found
 
     def predict(self, X: Any, *, graph: Any = None) -> npt.NDArray[Any]:
@@ -312,7 +314,10 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
             raise ValueError(f"`n` must be an integer of at least 1, but got {n!r}.")
         if X is not None:
-            return suggest_first(X, n, k=self.k, n_components=self.n_components, metric=self.metric, strategy=strategy)
+            with own_precision():
+                return suggest_first(
+                    X, n, k=self.k, n_components=self.n_components, metric=self.metric, strategy=strategy
+                )
         check_is_fitted(self, "predictor_")
         return suggest_points(
             self.graph_,

@@ -158,7 +158,8 @@ def place(
     places = points if maps.neighbors is maps.networks else maps.neighbors(X)
     views: dict[str, View] = {}
     if graph is not None:
-        views[GIVEN] = view_of(given_graph(graph, X.shape[0], alpha), alpha, epsilon, ranks)
+        given, reweighted = given_graph(graph, X.shape[0], alpha)
+        views[GIVEN] = view_of(given, alpha, epsilon, ranks, reweighted=reweighted)
     near, attaching = neighbor_graph(
         places,
         k,
@@ -195,12 +196,15 @@ def device_for(device: str | torch.device | None, X: Any) -> str | torch.device:
     return "cuda" if large and torch.cuda.is_available() else "cpu"
 
 
-def given_graph(graph: Any, count: int, alpha: int) -> Graph:
-    """A graph of ``count`` points in any form that is understood; 0/1 weights are told apart where α > 1."""
+def given_graph(graph: Any, count: int, alpha: int) -> tuple[Graph, bool]:
+    """A graph of ``count`` points in any form that is understood, and whether it got other weights.
+
+    Where α > 1, weights that are all 1 become those of the normalized adjacency: their powers would all be the same.
+    """
     built = as_graph(graph, count)
     if alpha > 1 and built.num_edges and bool((built.weight == 1).all()):
-        built = reweight(built)  # powers of 0/1 weights would all be the same
-    return built
+        return reweight(built), True
+    return built, False
 
 
 def neighbor_graph(
@@ -236,13 +240,21 @@ def neighbor_graph(
     )
 
 
-def view_of(graph: Graph, alpha: int, epsilon: float, ranks: Ranks, strongest: int | None = None) -> View:
+def view_of(
+    graph: Graph,
+    alpha: int,
+    epsilon: float,
+    ranks: Ranks,
+    strongest: int | None = None,
+    *,
+    reweighted: bool = False,
+) -> View:
     """A graph as families use it; labels diffuse over each point's ``strongest`` edges, or over all of them."""
     with warnings.catch_warnings():
         # Points on few places, as whole numbers in one column are, have edges of one weight: nobody can change that.
         warnings.filterwarnings("ignore", message="All edge weights are 1")
         operators = SobolevOperators(graph.to(ranks.device), alpha, epsilon)
-    return View(graph, operators, strongest, ranks)
+    return View(graph, operators, strongest, ranks, reweighted)
 
 
 def as_tensor(array: npt.NDArray[np.float32], device: torch.device) -> Tensor:

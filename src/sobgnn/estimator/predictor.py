@@ -20,6 +20,7 @@ from sobgnn.estimator.priors import shift_priors
 from sobgnn.estimator.problem import GIVEN, NEIGHBORS, NewPoints, Problem
 from sobgnn.estimator.temperature import sharpen
 from sobgnn.graphs.knn import gaussian_weights
+from sobgnn.graphs.reweight import normalized_edges
 from sobgnn.neighbors.held import HeldPoints
 from sobgnn.operators.attached import Attachment, attach
 from sobgnn.runtime.threads import at_most
@@ -123,7 +124,8 @@ class Predictor:
             joined[NEIGHBORS] = attach(problem.views[NEIGHBORS].operators, own_edges)
         if GIVEN in problem.views:
             own = sp.csr_array((len(z), len(nodes)), dtype=np.float32) if edges is None else edges
-            joined[GIVEN] = attach(problem.views[GIVEN].operators, own)
+            view = problem.views[GIVEN]
+            joined[GIVEN] = attach(view.operators, normalized_edges(own, view.graph.degree) if view.reweighted else own)
         new = NewPoints(as_tensor(z, nodes.device), self.maps.columns(X, z), joined, nodes, X)
         return self.finished(self.blend([_drawn(member, new) for member in self.members])), distance
 

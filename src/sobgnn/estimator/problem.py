@@ -31,10 +31,19 @@ class View:
         operators: Its sparse Sobolev operators.
         strongest: Edges that each point keeps for diffusing labels; ``None``: all.
         ranks: Processes that share the work.
+        reweighted: The graph's weights were all 1 and are now those of its normalized adjacency; so are new points'.
     """
 
-    def __init__(self, graph: Graph, operators: SobolevOperators, strongest: int | None, ranks: Ranks) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        operators: SobolevOperators,
+        strongest: int | None,
+        ranks: Ranks,
+        reweighted: bool = False,
+    ) -> None:
         self.graph, self.operators, self.strongest, self.ranks = graph, operators, strongest, ranks
+        self.reweighted = reweighted
         self._propagated: list[Tensor] = []
 
     def propagated(self, points: Tensor, hops: int) -> list[Tensor]:

@@ -127,7 +127,10 @@ def _pack(predictor: Predictor) -> tuple[dict[str, Any], Arrays]:
     config = {
         "networks": asdict(problem.networks),
         "classes_count": problem.classes,
-        "graphs": {name: {"neighbor_recall": view.graph.neighbor_recall} for name, view in problem.views.items()},
+        "graphs": {
+            name: {"neighbor_recall": view.graph.neighbor_recall, "reweighted": view.reweighted}
+            for name, view in problem.views.items()
+        },
         "attaching": attaching,
         "members": members,
         "blend": asdict(predictor.blend),
@@ -208,7 +211,8 @@ def _view(
     if not good:
         raise ValueError("the graph's arrays contradict each other")
     graph = Graph(indptr, indices, weight, neighbor_recall=about["neighbor_recall"])
-    return view_of(graph, networks.alpha, networks.epsilon, ranks)
+    # Models that do not say it were saved before new points' edges were reweighted.
+    return view_of(graph, networks.alpha, networks.epsilon, ranks, reweighted=bool(about.get("reweighted", False)))
 
 
 def _check_blend(blend: Blend, temperature: float, count: int) -> None:

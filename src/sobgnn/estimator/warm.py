@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from torch import Tensor
 
 from sobgnn.estimator.fit import Fit
 from sobgnn.estimator.labels import UNLABELLED, Labels
@@ -78,6 +79,6 @@ def _arrays_of(graph: Any) -> list[Any]:
         csr = sp.csr_array(graph)
         return [csr.data, csr.indices, csr.indptr]
     if hasattr(graph, "indptr"):
-        return [part.cpu().numpy() for part in (graph.indptr, graph.indices, graph.weight)]
+        return [part.detach().cpu().numpy() for part in (graph.indptr, graph.indices, graph.weight)]
     parts = graph if isinstance(graph, tuple) else (graph,)
-    return [np.asarray(part) for part in parts if part is not None]
+    return [np.asarray(part.detach().cpu() if isinstance(part, Tensor) else part) for part in parts if part is not None]

@@ -21,6 +21,8 @@ def symmetrize_edges(edge_index: Tensor, edge_weight: Tensor, how: str) -> tuple
         raise ValueError(f'`symmetrize` must be "union" or "mutual", but got {how!r}.')
     if not bool((edge_weight.detach() > 0).logical_and(edge_weight.detach().isfinite()).all()):
         raise ValueError("Edge weights must be finite and positive.")
+    if edge_index.numel() and int(edge_index.min()) < 0:
+        raise ValueError(f"edge_index must lie in [0, num_nodes), but got {int(edge_index.min())}.")
     size = int(edge_index.max()) + 1 if edge_index.numel() else 1
     forward, weight = _coalesced(edge_index[0] * size + edge_index[1], edge_weight)
     both = torch.cat([forward, forward % size * size + forward // size])

@@ -16,6 +16,11 @@ def as_graph(given: Any, n: int) -> Graph:
         graph = given
     elif sp.issparse(given):
         graph = Graph.from_scipy(given, symmetrize="union")
+    elif not _is_edges(given):
+        raise ValueError(
+            f"graph must be a sobgnn.Graph, a scipy sparse matrix, edge_index [2, E] or (edge_index, edge_weight), but "
+            f"got {_named(given)}."
+        )
     elif isinstance(given, tuple):
         edge_index, edge_weight = given
         graph = Graph.from_edges(edge_index, edge_weight, n, symmetrize="union")
@@ -26,11 +31,43 @@ def as_graph(given: Any, n: int) -> Graph:
     return graph.to("cpu")
 
 
+def _is_edges(given: Any) -> bool:
+    """Whether something may be ``edge_index``, or that with weights."""
+    if isinstance(given, tuple):
+        return len(given) == 2 and not all(_is_pair(part) for part in given)
+    if isinstance(given, list):
+        return len(given) == 2 and not any(isinstance(part, tuple) for part in given)
+    shape = getattr(given, "shape", None)
+    return shape is not None and len(shape) == 2 and shape[0] == 2
+
+
+def _is_pair(part: Any) -> bool:
+    return isinstance(part, (tuple, list)) and len(part) == 2 and all(isinstance(node, int) for node in part)
+
+
+def _named(given: Any) -> str:
+    """What was given, and how it becomes one of the forms that are understood."""
+    name = type(given).__name__
+    if hasattr(given, "edge_index"):
+        return f"{name}. Pass its edge_index, or (edge_index, edge_weight)"
+    if hasattr(given, "adj") and hasattr(given, "nodes"):
+        return f"a {name} of networkx. Pass networkx.to_scipy_sparse_array(graph, nodelist=...), rows of X in order"
+    shape = getattr(given, "shape", None)
+    if shape is not None:
+        dense = len(shape) == 2 and shape[0] == shape[1]
+        return f"an array of shape {list(shape)}" + (". Pass scipy.sparse.csr_array(graph)" if dense else "")
+    if isinstance(given, (list, tuple)):
+        return f"a {name} of {len(given)}. Pass pairs of nodes as numpy.array(pairs).T"
+    return name
+
+
 def as_edges(given: Any, m: int, n: int) -> sp.csr_array:
     """New points' edges to training points, checked: float32 CSR [m, n]."""
     if not sp.issparse(given) or given.shape != (m, n):
         shape = getattr(given, "shape", type(given).__name__)
         raise ValueError(f"graph must be scipy sparse with shape {(m, n)}: new points by training points; got {shape}.")
+    if given.dtype.kind not in "fiub":
+        raise ValueError(f"graph must hold real weights, but got {given.dtype}.")
     with np.errstate(over="ignore"):
         edges = sp.csr_array(given, dtype=np.float32, copy=True)  # the caller's stays as it is
     edges.sum_duplicates()

@@ -57,6 +57,20 @@ def _on_edges(graph: Graph, rows: Any, columns: Any, weight: Any) -> Graph:
     return Graph.from_scipy(sp.coo_array((weight, (rows, columns)), shape=(n, n)), symmetrize="union").to(graph.device)
 
 
+def normalized_edges(edges: sp.csr_array, degree: Tensor) -> sp.csr_array:
+    r"""What ``"normalized"`` makes of new points' edges [M, N]: :math:`w_{ij} / \sqrt{d_i d_j}`.
+
+    Args:
+        edges: To the nodes of a graph; :math:`d_i` is the sum of a row.
+        degree: :math:`d_j` of the nodes [N], which new edges do not change.
+    """
+    rows = np.repeat(np.arange(edges.shape[0]), np.diff(edges.indptr))
+    own, theirs = edges.sum(axis=1, dtype=np.float64), degree.cpu().numpy().astype(np.float64)
+    scale = np.sqrt(own[rows] * np.maximum(theirs[edges.indices], 1))
+    weight = np.maximum(edges.data / scale, SMALLEST_WEIGHT).astype(np.float32)
+    return sp.csr_array((weight, edges.indices, edges.indptr), shape=edges.shape)
+
+
 def _normalized(A: sp.csr_array) -> tuple[Any, Any, Any]:
     coo = A.tocoo()
     root = np.sqrt(A.sum(axis=1))
@@ -75,7 +89,7 @@ def _similarity(graph: Graph, X: Any) -> tuple[Any, Any, Any]:
     X = sp.csr_array(X, dtype=np.float64, copy=True) if sp.issparse(X) else np.asarray(X, dtype=np.float64)
     if not np.isfinite(X.data if sp.issparse(X) else X).all():
         raise ValueError('how="features" needs finite X, but got NaN or infinite entries.')
-    X = _scaled_rows(X)
+    X = scaled_rows(X)
     coo = graph.to_scipy().tocoo()
     length = np.sqrt((X * X).sum(axis=1))
     product = np.empty(coo.nnz)
@@ -87,7 +101,7 @@ def _similarity(graph: Graph, X: Any) -> tuple[Any, Any, Any]:
     return coo.row, coo.col, (1 + cosine) / 2
 
 
-def _scaled_rows(X: Any) -> Any:
+def scaled_rows(X: Any) -> Any:
     """Rows over their largest magnitude, whose squares neither vanish nor overflow; a sparse X in place."""
     if X.size == 0:
         return X

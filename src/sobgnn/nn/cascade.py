@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.propagation import combine
+from sobgnn.propagation.stencil import refuse_forward_mode
 
 
 def cascade(own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, *, relu: bool) -> Tensor:
@@ -28,6 +29,7 @@ def cascade(own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, 
         mu: [A].
         relu: Whether σ is ReLU or nothing.
     """
+    refuse_forward_mode(filtered, weight, bias, mu)
     result: tuple[Tensor, ...] = _Cascade.apply(own, filtered, weight, bias, mu, relu)  # type: ignore[no-untyped-call]
     return result[0]
 

@@ -225,9 +225,10 @@ class SobolevConv(nn.Module):
                 raise ValueError("x needs the rows of the targets too: a target's self-loop reads its own row.")
         sizes = self.in_channels if isinstance(self.in_channels, tuple) else (self.in_channels, self.in_channels)
         for name, part, channels in (("x", rows, sizes[0]), ("x of the targets", targets, sizes[1])):
+            known = channels != -1  # no `in` below: sizes may be symbols
             if part is not None and not isinstance(part, Tensor):
                 raise TypeError(f"{name} must be a torch tensor, but got {type(part).__name__}. Use torch.as_tensor.")
-            if part is not None and (part.ndim != 2 or channels not in (-1, part.shape[1])):
+            if part is not None and (part.ndim != 2 or (known and channels != part.shape[1])):
                 raise ValueError(f"{name} must have shape [N, {channels}], but got {list(part.shape)}.")
         return rows, targets
 

@@ -47,13 +47,19 @@ class SobolevFeatures:
     def __call__(self, x: Any, graph: Any = None, edge_weight: Tensor | None = None) -> Any:
         """Blocks [N, 1 + hops · α, F]; or, of PyG's ``Data``, a copy with them as ``sobolev``."""
         if not isinstance(x, Tensor) and hasattr(x, "edge_index"):
+            if getattr(x, "x", None) is None or x.edge_index is None:
+                raise ValueError("The features need data.x and data.edge_index, but one of them is missing.")
             data = x.__copy__()
             data.sobolev = self(data.x, data.edge_index, getattr(data, "edge_weight", None))
             return data
         x = torch.as_tensor(x)
         if graph is None:
             raise ValueError("The features need a graph. Pass SobolevFeatures()(x, graph), or PyG's Data.")
+        if x.layout != torch.strided:
+            x = x.to_dense()
         x = x if x.is_floating_point() else x.float()
+        if x.dtype == torch.float16:  # which the kernels do not know: summed in float32
+            return self(x.float(), graph, edge_weight).half()
         check_size(graph, x)
         operators = as_operators(graph, edge_weight, x, Wanted(self.alpha, self.epsilon))
         if isinstance(operators, SobolevOperators) and operators.num_nodes != x.shape[0]:

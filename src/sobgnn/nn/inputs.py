@@ -65,6 +65,7 @@ def as_operators(given: Any, edge_weight: Tensor | None, x: Tensor | tuple[Tenso
             if part.shape[0] != given.num_nodes:
                 raise ValueError(f"x must have one row per node, but got {part.shape[0]} for {given.num_nodes} nodes.")
         given, edge_weight = given.edges()
+        given = given.flip(0)  # a graph's entry [i, j] is the edge from j to i
     if isinstance(given, Tensor):
         if given.layout != torch.strided:
             sources, targets = x if isinstance(x, tuple) else (x, x)

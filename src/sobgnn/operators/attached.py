@@ -51,6 +51,15 @@ class Attachment:
         """The neighbors' mean of node rows [N, h], by weight: [M, h]; zeros for points without edges."""
         return self._run(self.walk, nodes)[:, 0]
 
+    @property
+    def degree(self) -> Tensor:
+        """Number of edges of each new point, int64 [M]."""
+        return self.walk.indptr.diff()
+
+    def total(self, nodes: Tensor) -> Tensor:
+        """The neighbors' sum of node rows [N, h], edges counted alike: [M, h]."""
+        return self._run(self.walk._replace(weight=torch.ones_like(self.walk.weight)), nodes)[:, 0]
+
     def _run(self, stencil: Stencil, nodes: Tensor) -> Tensor:
         """Every order of node rows [N, h], or each order of its own [N, α, h]: [M, α, h]."""
         x = nodes if self.used is None else nodes.index_select(0, self.used)

@@ -59,6 +59,8 @@ class EdgeOperators:
         self.dtype = torch.float64 if dtype == torch.float64 else torch.float32
         self.device = edge_index.device
         column, row, weight = _edges(edge_index, edge_weight, self.dtype)
+        if symmetrize is not None and isinstance(num_nodes, tuple):
+            raise ValueError("`symmetrize` needs one set of nodes: edges between two sets have no other direction.")
         if symmetrize is not None:
             (column, row), weight = symmetrize_edges(torch.stack([column, row]), weight, symmetrize)
         if isinstance(num_nodes, tuple):
@@ -66,9 +68,11 @@ class EdgeOperators:
             if normalize != "row":
                 raise ValueError('Edges between two sets of nodes need normalize="row": they have no symmetric form.')
             self.num_inputs = sources + targets
+            propagation.check_edges(row, column, weight, (targets, sources))
         else:
             sources, targets = 0, num_nodes
             self.num_inputs = num_nodes
+            propagation.check_loops(row, column)
         self.num_nodes = targets
         learned = isinstance(epsilon, Tensor)
         loops_are_entries = learned or isinstance(num_nodes, tuple)

@@ -18,10 +18,12 @@ import torch
 from torch import Tensor
 
 from sobgnn.propagation import dispatch
+from sobgnn.propagation.stencil import refuse_forward_mode
 
 
 def scales(indptr: Tensor, weight: Tensor, alpha: int, epsilon: float = 0.0, *, by_rows: bool = False) -> Tensor:
     """Columns q, t_1 … t_α [N, α + 1] in the type of ``weight`` [E]; zeros where a row has neither weights nor ε."""
+    refuse_forward_mode(weight)
     result: Tensor = torch.ops.sobgnn.scales(indptr, weight, alpha, epsilon, by_rows)
     return result
 

@@ -46,11 +46,7 @@ def _sort_edges(
             "example with torch_geometric.utils.coalesce."
         )
     if symmetric:
-        loops = int((row == column).sum())
-        if loops:
-            raise ValueError(
-                f"A graph has no self-loops, but got {loops}. Remove them: operators add their own through epsilon."
-            )
+        _check_loops(row, column)
         there, back = weight[order], weight[t_order]
         if not (torch.equal(keys, t_keys) and bool(((there - back).abs() <= ROUNDING * there).all())):
             raise ValueError(
@@ -66,6 +62,26 @@ def _(
     row: Tensor, column: Tensor, weight: Tensor, rows: int, columns: int, symmetric: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return torch.empty_like(row), row.new_empty(rows + 1), torch.empty_like(row), row.new_empty(columns + 1)
+
+
+def check_edges(row: Tensor, column: Tensor, weight: Tensor, shape: tuple[int, int]) -> None:
+    """Raise where edges leave the R rows and C columns or have weights that are no weights; not in a compiled graph."""
+    if not torch.compiler.is_compiling():
+        _check(row, column, weight.detach(), *shape)
+
+
+def check_loops(row: Tensor, column: Tensor) -> None:
+    """Raise where a graph has self-loops; not in a compiled graph."""
+    if not torch.compiler.is_compiling():
+        _check_loops(row, column)
+
+
+def _check_loops(row: Tensor, column: Tensor) -> None:
+    loops = int((row == column).sum())
+    if loops:
+        raise ValueError(
+            f"A graph has no self-loops, but got {loops}. Remove them: operators add their own through epsilon."
+        )
 
 
 def _check(row: Tensor, column: Tensor, weight: Tensor, rows: int, columns: int) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
 from sobgnn.estimator.problem import GIVEN, NewPoints, Problem
 from sobgnn.graphs.graph import Graph
+from sobgnn.graphs.reweight import scaled_rows
 
 # How far features spread, the steps after which the rest is below a hundredth, and what labels weigh against |W|²/2.
 STRENGTH, _STEPS, _C = 0.9, 44, 3.0
@@ -74,8 +75,8 @@ class PageRankLinear:
         signals = torch.from_numpy(logits).softmax(dim=2).float().transpose(0, 1).to(problem.device)
         problem.tell("pagerank", 1, 1)
         return FittedPageRank(
-            self.view, torch.from_numpy(weights[-1]), torch.from_numpy(biases[-1]),
-            torch.from_numpy(logits[:, -1] - biases[-1]).float(), signals,
+            self.view, problem.views[self.view].graph.degree, torch.from_numpy(weights[-1]),
+            torch.from_numpy(biases[-1]), torch.from_numpy(logits[:, -1] - biases[-1]).float(), signals,
         )  # fmt: skip
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedPageRank:
@@ -84,20 +85,27 @@ class PageRankLinear:
         fits = weight.ndim == 2 and weight.shape[1] == len(bias) == problem.classes
         if not fits or spread_logits.shape != (problem.count, problem.classes) or len(weight) != problem.rows.shape[1]:
             raise ValueError("its PageRank classifier does not fit its points")
-        return FittedPageRank(self.view, weight.cpu(), bias.cpu(), spread_logits.cpu().float())
+        degree = problem.views[self.view].graph.degree
+        return FittedPageRank(self.view, degree, weight.cpu(), bias.cpu(), spread_logits.cpu().float())
 
 
 @dataclass(frozen=True)
 class FittedPageRank:
-    """The classifier of all labels.
+    r"""The classifier of all labels.
+
+    A new point's logits are what they would be in training, its neighbors' given: with d its number of edges
+
+    .. math:: z_i = (1 - a) x_i W + a \Big(\frac{z_i}{d_i + 1} + \sum_j \frac{z_j}{\sqrt{(d_i + 1)(d_j + 1)}}\Big).
 
     Attributes:
+        degree: Number of edges of each training point [N].
         weight, bias: Of the logits, [F, C] and [C].
         spread: XW spread over the training graph, [N, C].
         signals: Probabilities of every signal [folds + 1, N, C], right after training.
     """
 
     view: str
+    degree: Tensor
     weight: Tensor
     bias: Tensor
     spread: Tensor
@@ -112,9 +120,11 @@ class FittedPageRank:
     def predict(self, new: NewPoints) -> Tensor:
         """A new point's own features, and what its neighbors have been spread: [M, C]."""
         own = torch.from_numpy(np.asarray(unit_rows(new.rows) @ self.weight.numpy())).float()
-        around = new.joined[self.view].average(self.spread.to(new.points.device)).cpu()
-        alone = (around == 0).all(dim=1, keepdim=True)
-        logits = torch.where(alone, own, (1 - STRENGTH) * own + STRENGTH * around) + self.bias.float()
+        joined = new.joined[self.view]
+        looped = (joined.degree.cpu() + 1).float().unsqueeze(1)
+        shares = self.spread / (self.degree.cpu() + 1).float().sqrt().unsqueeze(1)
+        around = joined.total(shares.to(new.points.device)).cpu() / looped.sqrt()
+        logits = ((1 - STRENGTH) * own + STRENGTH * around) / (1 - STRENGTH / looped) + self.bias.float()
         return logits.softmax(dim=1).to(new.points.device)
 
     def arrays(self) -> dict[str, Tensor]:
@@ -147,9 +157,9 @@ def spread(step: sp.csr_array, signal: npt.NDArray[np.float64]) -> npt.NDArray[n
 def unit_rows(X: Any) -> Any:
     """Rows of length 1, dense or sparse; rows of zeros stay."""
     if sp.issparse(X):
-        X = sp.csr_array(X, dtype=np.float64)
+        X = scaled_rows(sp.csr_array(X, dtype=np.float64, copy=True))
         length = np.sqrt(np.asarray(X.multiply(X).sum(axis=1))).ravel()
         return sp.csr_array(sp.diags_array(1 / np.where(length > 0, length, 1.0)) @ X)
-    dense = np.asarray(X, dtype=np.float64)
+    dense = scaled_rows(np.asarray(X, dtype=np.float64))
     length = np.sqrt(np.square(dense).sum(axis=1, keepdims=True))
     return dense / np.where(length > 0, length, 1.0)
