@@ -51,6 +51,8 @@ def predict(
     if not target.parent.is_dir():
         raise ValueError(f"There is no folder {str(target.parent)!r}, which --out names.")
     run_folder.check_not_of_run(target, run)
+    if target.exists() and not tables.are_predictions(target):
+        raise ValueError(f"{target} is there and holds no predictions. Name another file with --out, or remove it.")
     classifier, encoding = run_folder.open_run(run)
     checks = Checks.read(run)
     notes: list[str] = []

@@ -12,6 +12,8 @@ import typer
 
 from sobgnn.command.options import (
     INTERRUPTED,
+    Accept,
+    ClassWeight,
     Data,
     Device,
     Drop,
@@ -23,6 +25,8 @@ from sobgnn.command.options import (
     Text,
     TextModel,
     at_home,
+    check_accept,
+    check_class_weight,
     load,
     reading_options,
 )
@@ -52,6 +56,8 @@ def tune(
     text_model: TextModel = None,
     image_model: ImageModel = None,
     labels: Labels = None,
+    accept: Accept = None,
+    class_weight: ClassWeight = None,
     out: Annotated[
         Path | None,
         typer.Option(metavar="RUN", callback=at_home, help="Run folder to make, or one whose search is to be resumed."),
@@ -80,13 +86,17 @@ def tune(
     if storage is not None and not is_url(storage):
         raise ValueError(f"--storage must be a URL like postgresql://user@host/name, but got {storage!r}.")
     check_request(trials, sampler)
+    check_accept(accept)
+    check_class_weight(class_weight)
     check_device(device)
     console = terminal.Terminal()
     options = reading_options(text, text_model, image_model)
     name, table, spent = load(data, label, identity, drop or [], console, **options)
     given = hide_labels(table.codes, labels, seed)
     console.data(name, table, given)
-    X, y, base = table.X, table.labels(given), SobolevClassifier(device=device)
+    X, y = table.X, table.labels(given)
+    weighing: Any = {"class_weight": class_weight}
+    base = SobolevClassifier(device=device, **weighing)
     study = None if storage else study_name(X, y, graph=table.graph, base=base, seed=seed)
     folder = None if worker else out or _folder(name, study)
     with _journal(folder, storage, study) as place, console.training() as progress:
@@ -103,11 +113,13 @@ def tune(
     if folder is not None:
         with console.training() as progress:
             started = time.perf_counter()
-            classifier = SobolevClassifier(device=device, random_state=seed, **found.setting)
+            classifier = SobolevClassifier(device=device, random_state=seed, **weighing, **found.setting)
             classifier.fit(X, y, graph=table.graph, progress=progress)
             spent["fitting"] = time.perf_counter() - started
         stopped = stopped or progress.stopped
-        fitted = Fitted(name, classifier, table, given, spent, complete=not stopped, search=found.to_json())
+        fitted = Fitted(
+            name, classifier, table, given, spent, complete=not stopped, search=found.to_json(), accept=accept
+        )
         write = run_folder.write_into if folder.exists() else run_folder.write_run
         console.summary(write(folder, fitted), folder)
     if stopped:

@@ -40,15 +40,18 @@ class Checks:
         confidence: npt.NDArray[np.floating],
         nearest: npt.NDArray[np.floating] | None = None,
         given: npt.NDArray[np.bool_] | None = None,
+        doubtful: npt.NDArray[np.bool_] | None = None,
     ) -> dict[str, list[str]]:
         """Columns for predictions [M] of this confidence: ``decision`` (accept, review) and, for new points, ``far``.
 
-        A prediction for a point that is far from all training points is never accepted; a label that was given is.
+        A prediction for a point that is far from all training points, or doubtful, is never accepted; a label that was
+        given is.
 
         Args:
             confidence: [M].
             nearest: Distance of each new point to the nearest training point, [M].
             given: bool [M], whether the label was given and not predicted.
+            doubtful: bool [M], whether a point has a blank cell where no training point had one.
         """
         made: dict[str, list[str]] = {}
         distant = np.zeros(len(confidence), dtype=bool)
@@ -57,6 +60,7 @@ class Checks:
             made["far"] = np.where(distant, "far", "").tolist()
         if self.acceptance is not None:
             taken = self.acceptance.accepts(confidence) & ~distant
+            taken = taken if doubtful is None else taken & ~doubtful
             taken = taken if given is None else taken | given
             made = {"decision": np.where(taken, "accept", "review").tolist(), **made}
         return made

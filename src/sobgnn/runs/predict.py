@@ -32,6 +32,7 @@ def predict_batches(
     checks = checks or Checks()
     done = rows = taken = distant = formulas = 0
     unread: Counter[str] = Counter()
+    gaps: Counter[str] = Counter()
     for batch in _joined(batches, classifier.predictor_.many):
         count = batch.X.shape[0]
         if not count:
@@ -40,7 +41,7 @@ def predict_batches(
         probability = classifier.predictor_(batch.X, nearest=nearest)
         if batch.beyond is not None:  # scales may hide it from the distance: rows of unit length, ranks
             nearest[batch.beyond] = np.inf
-        extra = checks.columns(probability.max(axis=1), nearest)
+        extra = checks.columns(probability.max(axis=1), nearest, doubtful=batch.gappy)
         label = classifier.classes_[probability.argmax(axis=1)]
         formulas += write_predictions(
             file,
@@ -55,13 +56,15 @@ def predict_batches(
         taken += extra.get("decision", []).count("accept")
         distant += extra.get("far", []).count("far")
         unread += batch.unread
+        gaps += batch.gaps
         rows += count
         done = batch.first_row + count
         yield done
     if not done:
         raise ValueError("The file has no rows, so there is nothing to predict.")
     if notes is not None:
-        notes += _unread_notes(unread) + _notes(checks, rows, taken, distant) + formula_notes(formulas)
+        notes += _unread_notes(unread) + _gap_notes(gaps, checks) + _notes(checks, rows, taken, distant)
+        notes += formula_notes(formulas)
 
 
 def formula_notes(count: int) -> list[str]:
@@ -77,6 +80,17 @@ def _unread_notes(unread: Counter[str]) -> list[str]:
     columns = [f"{name} ({count:,})" for name, count in unread.most_common()]
     return [
         f"Cells that are no number, date, category or picture known to the model count as blank: {listed(columns)}."
+    ]
+
+
+def _gap_notes(gaps: Counter[str], checks: Checks) -> list[str]:
+    if not gaps:
+        return []
+    columns = [f"{name} ({count:,})" for name, count in gaps.most_common()]
+    outcome = "" if checks.acceptance is None else ", and these rows are to review"
+    return [
+        f"Blank or not read, where no row was when the model was fitted: {listed(columns)}. What that means was never "
+        f"learned, so confidence says little{outcome}."
     ]
 
 
@@ -113,7 +127,9 @@ def _as_one(parts: list[Batch]) -> Batch:
         return parts[0]
     stack: Any = sp.vstack if sp.issparse(parts[0].X) else np.concatenate
     ids = [part.ids for part in parts if part.ids is not None]
-    unread = sum((part.unread for part in parts), Counter())
+    unread: Counter[str] = sum((part.unread for part in parts), Counter())
+    gaps: Counter[str] = sum((part.gaps for part in parts), Counter())
     beyond = [part.beyond for part in parts if part.beyond is not None]
-    joined_ids, joined_beyond = (np.concatenate(each) if each else None for each in (ids, beyond))
-    return Batch(parts[0].first_row, stack([part.X for part in parts]), joined_ids, unread, joined_beyond)
+    gappy = [part.gappy for part in parts if part.gappy is not None]
+    joined_ids, far, doubtful = (np.concatenate(each) if each else None for each in (ids, beyond, gappy))
+    return Batch(parts[0].first_row, stack([part.X for part in parts]), joined_ids, unread, far, gaps, doubtful)

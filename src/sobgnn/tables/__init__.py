@@ -4,7 +4,7 @@ from sobgnn.tables.blocks import Block
 from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.encoding import Encoding
 from sobgnn.tables.files import batches, check_readable, file_stem, is_file_name, read_table
-from sobgnn.tables.predictions import write_predictions
+from sobgnn.tables.predictions import are_predictions, write_predictions
 from sobgnn.tables.table import Batch, Table, from_arrays
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Encoding",
     "Table",
     "TableEncoder",
+    "are_predictions",
     "batches",
     "check_readable",
     "file_stem",

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from sobgnn.tables.categories import CategoryColumn, SetColumn
-from sobgnn.tables.columns import Arrays, Column
+from sobgnn.tables.columns import Arrays, Column, is_text, text_values
 from sobgnn.tables.dates import DateColumn
 from sobgnn.tables.kinds import Choice
 from sobgnn.tables.numbers import NumberColumn
@@ -50,6 +51,7 @@ class Block:
         start: First feature.
         stop: One past the last feature.
         factor: What the column's features are multiplied with.
+        complete: Whether every cell was read where the column was fitted: what a blank one means was never learned.
     """
 
     column: Column
@@ -57,6 +59,7 @@ class Block:
     start: int
     stop: int
     factor: float
+    complete: bool = False
 
     @property
     def name(self) -> str:
@@ -71,8 +74,19 @@ def fit_blocks(frame: pl.DataFrame, choices: Mapping[str, Choice]) -> list[Block
     for name, choice in choices.items():
         if choice.column is not None:
             factor = _factor(choice.column, sample[name], _WEIGHT.get(choice.outcome, 1.0))
-            blocks.append(_next_block(blocks, choice.column, choice.outcome, factor))
+            read = read_cells(choice.column, frame[name])
+            complete = read is not None and bool(read.all())
+            blocks.append(_next_block(blocks, choice.column, choice.outcome, factor, complete))
     return blocks
+
+
+def read_cells(column: Column, series: pl.Series) -> npt.NDArray[np.bool_] | None:
+    """Which cells are no blank and hold what the column is made of, [rows]; ``None`` where that cannot be told."""
+    if isinstance(column, NumberColumn | DateColumn | CategoryColumn):
+        return column.reads(series)
+    if isinstance(column, TextColumn | ModelColumn) and is_text(series):
+        return np.asarray(text_values(series).is_not_null().to_numpy())
+    return None
 
 
 def is_heavy(block: Block) -> bool:
@@ -83,7 +97,14 @@ def is_heavy(block: Block) -> bool:
 def blocks_to_json(blocks: Sequence[Block]) -> list[dict[str, Any]]:
     """Plain values; :func:`block_arrays` holds the rest."""
     return [
-        {"kind": b.column.kind, "outcome": b.outcome, "factor": b.factor, "column": b.column.to_json()} for b in blocks
+        {
+            "kind": b.column.kind,
+            "outcome": b.outcome,
+            "factor": b.factor,
+            "complete": b.complete,
+            "column": b.column.to_json(),
+        }
+        for b in blocks
     ]
 
 
@@ -98,13 +119,14 @@ def blocks_from_json(content: Any, arrays: Arrays) -> list[Block]:
     for number, entry in enumerate(content):
         own = {k.split(".", 1)[1]: v for k, v in arrays.items() if k.split(".", 1)[0] == str(number)}
         column = _KINDS[entry["kind"]].restore(entry["column"], own)
-        blocks.append(_next_block(blocks, column, str(entry["outcome"]), float(entry["factor"])))
+        complete = bool(entry.get("complete", False))  # runs of before do not say it
+        blocks.append(_next_block(blocks, column, str(entry["outcome"]), float(entry["factor"]), complete))
     return blocks
 
 
-def _next_block(blocks: Sequence[Block], column: Column, outcome: str, factor: float) -> Block:
+def _next_block(blocks: Sequence[Block], column: Column, outcome: str, factor: float, complete: bool) -> Block:
     start = blocks[-1].stop if blocks else 0
-    return Block(column, outcome, start, start + len(column.feature_names()), factor)
+    return Block(column, outcome, start, start + len(column.feature_names()), factor, complete)
 
 
 def _factor(column: Column, sample: pl.Series, weight: float) -> float:

@@ -19,6 +19,7 @@ _TIME = (
     r"(?:^|[T\s,]+)(\d{1,2}):(\d{2})(?::(\d{2}(?:[.,]\d+)?))?\s*([AaPp])?\.?(?:[Mm]\.?)?"
     r"\s*(Z|UTC|GMT|[+-]\d{2}:?\d{2})?(?:\s*Uhr)?$"
 )
+_NUMBER = r"^[+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:[eE][+-]?\d+)?$"
 _WEEKDAY = r"^\p{L}{2,10}\.?,?\s+"
 _FORMS: dict[str, tuple[int, int, int | None]] = {  # which group is year, month, day
     r"^(\d{4})[-/](\d{1,2})$": (0, 1, None),
@@ -97,6 +98,10 @@ def looks_like_dates(text: pl.Series) -> bool:
     known = text.drop_nulls()
     sample = known.unique(maintain_order=True).head(2000)
     if not sample.len() or not sample.head(50).str.contains(r"\d").all():
+        return False
+    # Numbers are no dates unless they have 8 digits. Most columns end here, and what follows takes a while.
+    numbers = sample.str.contains(_NUMBER) & ~sample.str.contains(r"^\d{8}$")
+    if numbers.sum() > (1 - _SHARE) * sample.len():
         return False
     moments, _ = parse_dates(sample)
     good = ~np.isnan(moments.seconds)

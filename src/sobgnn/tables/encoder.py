@@ -118,7 +118,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def encode(self, frame: pl.DataFrame) -> Any:
         """:meth:`transform` of a polars frame whose names are clean."""
-        missing = [block.name for block in self.blocks_ if block.name not in frame.columns]
+        there = set(frame.columns)
+        missing = [block.name for block in self.blocks_ if block.name not in there]
         if missing:
             frame, missing = _with_blank_fields(frame, missing)
         if missing:

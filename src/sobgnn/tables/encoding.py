@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from sobgnn.runtime.arrays import load_arrays, save_arrays
 from sobgnn.runtime.files import read_json, write_text
+from sobgnn.tables.blocks import read_cells
 from sobgnn.tables.categories import CategoryColumn
 from sobgnn.tables.columns import Arrays, clean_names, is_text, label_names, shortened, text_values
 from sobgnn.tables.dates import DateColumn
@@ -87,6 +88,24 @@ class Encoding:
                     "or remove them."
                 )
 
+    def read_plainly(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The same table with numbers in place of text, in columns of plain numbers where each filled cell is one.
+
+        All of them at once: column by column, and several times each, takes minutes for thousands of columns.
+        """
+        import polars as pl
+
+        blocks = [] if self.encoder is None else self.encoder.blocks_
+        plain = {b.name for b in blocks if isinstance(b.column, NumberColumn) and b.column.style.plain}
+        text = frame.select([n for n, kind in frame.schema.items() if n in plain and kind == pl.String])
+        if not text.width:
+            return frame
+        number = text.with_columns(pl.all().cast(pl.Float64, strict=False))
+        lost = (number.null_count() - text.null_count()).row(0)
+        nan = number.select(pl.all().is_nan().any()).row(0)
+        kept = [name for name, gone, odd in zip(text.columns, lost, nan, strict=True) if not gone and not odd]
+        return frame.with_columns(number.select(kept))
+
     def features(self, frame: pl.DataFrame, first_row: int = 0) -> Any:
         """Features float32 [rows, width] of a table with this encoding's columns; others are ignored.
 
@@ -97,10 +116,11 @@ class Encoding:
         frame = clean_names(frame)
         if self.encoder is None:
             return self._in_order(frame, first_row)
+        there = set(frame.columns)
         for block in self.encoder.blocks_ if first_row == 0 else []:
-            if block.name in frame.columns and isinstance(block.column, NumberColumn):
+            if block.name in there and isinstance(block.column, NumberColumn):
                 check_numbers(frame[block.name], block.column.style)
-            if block.name in frame.columns and isinstance(block.column, DateColumn):
+            if block.name in there and isinstance(block.column, DateColumn):
                 check_dates(frame[block.name], block.column)
         return self.encoder.encode(frame)
 
@@ -115,9 +135,10 @@ class Encoding:
         """
         count: Counter[str] = Counter()
         far = np.zeros(frame.height, dtype=bool)
+        there = set(frame.columns)
         for block in [] if self.encoder is None else self.encoder.blocks_:
             column = block.column
-            if block.name not in frame.columns:
+            if block.name not in there:
                 continue
             series = frame[block.name]
             if isinstance(column, PictureColumn):
@@ -138,6 +159,22 @@ class Encoding:
             if isinstance(column, NumberColumn | DateColumn | CategoryColumn) and not typed:
                 count[block.name] = int((~column.reads(read) & text_values(series).is_not_null().to_numpy()).sum())
         return +count, far
+
+    def gaps(self, frame: pl.DataFrame) -> tuple[Counter[str], npt.NDArray[np.bool_]]:
+        """Cells that are blank or not read in columns where none was when the model was fitted.
+
+        Returns:
+            How many each such column has, and which rows have one, [rows].
+        """
+        count: Counter[str] = Counter()
+        gappy = np.zeros(frame.height, dtype=bool)
+        there = set(frame.columns)
+        for block in [] if self.encoder is None else self.encoder.blocks_:
+            read = read_cells(block.column, frame[block.name]) if block.complete and block.name in there else None
+            if read is not None:
+                count[block.name] = int((~read).sum())
+                gappy |= ~read
+        return +count, gappy
 
     def _in_order(self, frame: pl.DataFrame, first_row: int) -> npt.NDArray[np.float32]:
         """The table's columns in order, for a model fitted on an array."""

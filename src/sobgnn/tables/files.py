@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import gzip
+import shlex
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +37,8 @@ _PICTURES_AT_ONCE = 1024
 # A column came with the labels where, of at least so many rows with and without one, it is blank for at most this share
 # of those with a label, and filled for at most this share of those without.
 _FEWEST_ROWS, _MOST_BLANK, _MOST_FILLED = 10, 0.1, 0.02
+# A column that tells the label: values at most, and labeled rows for each in the mean at least.
+_MOST_VALUES, _FEWEST_EACH = 40, 10
 
 
 def is_file_name(data: str) -> bool:
@@ -116,6 +119,7 @@ def read_table(
         if told:
             rest = rest.drop(told)
             notes.append(f"Left out, filled where there is a label and hardly elsewhere: {listed(told)}.")
+        notes += _telling(rest, codes)
         X = encoder.fit_transform(rest) if rest.width else None
         if X is None or not encoder.blocks_:
             raise ValueError(
@@ -159,10 +163,10 @@ def batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
         readers = {"parquet": parquet_frames, "pictures": _picture_frames}
         row = 0
         for frame in readers[kind](path) if kind in readers else csv_frames(path, encoding.check_repeats):
-            named = clean_names(as_frame(frame))
+            named = encoding.read_plainly(clean_names(as_frame(frame)))
             X = encoding.features(named, row)
             ids = _ids(named[encoding.id]) if encoding.id in named.columns else None
-            yield Batch(row, X, ids, *encoding.doubts(named, X, row))
+            yield Batch(row, X, ids, *encoding.doubts(named, X, row), *encoding.gaps(named))
             row += frame.height
 
 
@@ -224,6 +228,25 @@ def _filled_with_labels(frame: pl.DataFrame, labeled: npt.NDArray[np.bool_]) -> 
         if blank[labeled].mean() <= _MOST_BLANK and (~blank[~labeled]).mean() <= _MOST_FILLED:
             found.append(series.name)
     return found
+
+
+def _telling(frame: pl.DataFrame, codes: npt.NDArray[np.int64]) -> list[str]:
+    """A sentence about a column of few values, each of which has the label of all its rows; else nothing."""
+    labeled = np.flatnonzero(codes >= 0)
+    count = len(labeled)
+    for series in frame[labeled].get_columns():
+        if series.dtype.is_nested() or not 2 <= series.n_unique() <= min(_MOST_VALUES, count // _FEWEST_EACH):
+            continue
+        places = text_values(series).rank("dense").fill_null(0).to_numpy().astype(np.int64)
+        seen = np.zeros((places.max() + 1, int(codes.max()) + 1), dtype=bool)
+        seen[places, codes[labeled]] = True
+        seen = seen[seen.any(axis=1)]
+        if (seen.sum(axis=1) == 1).all():
+            return [
+                f"Column {series.name!r} alone tells the label of all {count:,} labeled rows. If it is not known "
+                f"before the label is, leave it out: --drop {shlex.quote(series.name)}."
+            ]
+    return []
 
 
 def _formulas(classes: Sequence[Any], ids: npt.NDArray[Any] | None) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.tables.columns import text_values
+from sobgnn.tables.columns import BLANKS, is_text, text_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,6 +39,23 @@ def begun_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
     return parse_labels(text.rename(series.name), name)
 
 
+def blank_notes(series: pl.Series) -> list[str]:
+    """A sentence about labels such as NA, which count as blank and may be the name of a class; else nothing."""
+    import polars as pl
+
+    if not is_text(series):
+        return []
+    text = series.cast(pl.String).str.strip_chars()
+    counts = Counter(text.filter(text.is_in([blank for blank in BLANKS if blank])).to_list())
+    if not counts:
+        return []
+    cells = [f"{value!r} ({count:,})" for value, count in counts.most_common()]
+    return [
+        f"Labels that count as blank, so that their rows have none: {', '.join(cells)}. Where that names a class, "
+        "spell it out."
+    ]
+
+
 def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], list[str] | list[int], list[str]]:
     """Codes [N] with -1 for unlabeled rows, the classes they stand for, and notes.
 
@@ -51,12 +69,12 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
         raise ValueError(f"The label column {name!r} must hold text or numbers, but holds {series.dtype}.")
     text = text_values(series)
     known = text.drop_nulls()
+    notes = blank_notes(series)
     if not known.len():
         raise ValueError(f"The label column {name!r} is empty. Give at least one row of each class its label.")
     distinct: list[Any] = known.unique().sort().to_list()
     values = pl.Series(distinct, dtype=pl.String)
     number = values.cast(pl.Float64, strict=False)
-    notes: list[str] = []
     numbers = not number.null_count()
     whole = numbers and bool((number == number.round()).all()) and bool(values.str.contains(_WHOLE).all())
     if numbers and not whole and len(distinct) > _MANY and bool((number != number.round()).any()):
@@ -106,7 +124,12 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
         notes.append(f"Taken for a class: {str(unsaid[0])!r}. Leave the cell empty where a label is not known.")
     if len(distinct) < 2:
         raise ValueError(
-            f"The label column {name!r} holds a single class, {distinct[0]!r:.60}. At least two are needed."
+            " ".join(
+                [
+                    f"The label column {name!r} holds a single class, {distinct[0]!r:.60}. At least two are needed.",
+                    *notes,
+                ]
+            )
         )
     codes = keys.replace_strict(distinct, list(range(len(distinct))), default=-1, return_dtype=pl.Int64)
     return codes.to_numpy().astype(np.int64), distinct, notes

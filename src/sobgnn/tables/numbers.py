@@ -31,6 +31,8 @@ _COMPARED = "<>≤≥~<=>="
 _HIDING, _NEAR = 1e4, 20.0
 # At least this share of the cells must be numbers; a few words among them count as blank.
 _NUMBERS_SHARE, _MOST_WORDS = 0.9, 5
+# Words for a missing number, such as - and k.A.: so many, so long, beside so many different numbers.
+_MOST_MARKS, _LONGEST_MARK, _FEWEST_NUMBERS = 2, 12, 40
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,9 @@ def find_format(text: pl.Series, decimal: str | None = None) -> tuple[NumberForm
     before, body, after = _parts(known)
     fits = body.is_not_null() | known.str.contains(r"^(?i:[+-]?inf(?:inity)?)$")
     words = known.filter(~fits)
+    marks = _missing_marks(known, words, text)
+    if marks is not None:  # what is written where a number is missing
+        return find_format(text.filter(~text.is_in(marks).fill_null(False)), decimal)
     if words.len() > _MOST_WORDS or text.is_in(words.to_list()).sum() > (1 - _NUMBERS_SHARE) * weight:
         return None
     written = {u for u in after.unique(maintain_order=True).to_list() if u}
@@ -129,6 +134,19 @@ def find_format(text: pl.Series, decimal: str | None = None) -> tuple[NumberForm
     if parse_numbers(text, style).is_not_null().sum() < _NUMBERS_SHARE * weight:
         return None
     return style, certain
+
+
+def _missing_marks(known: pl.Series, words: pl.Series, text: pl.Series) -> list[str] | None:
+    """One or two words without digits in up to half of the cells of a column with many different numbers; or ``None``.
+
+    A few different numbers beside a word are categories.
+    """
+    if not 0 < words.len() <= _MOST_MARKS or known.len() - words.len() < _FEWEST_NUMBERS:
+        return None
+    if words.str.contains(r"\d").any() or words.str.len_chars().max() > _LONGEST_MARK:  # type: ignore[operator]
+        return None
+    marks: list[str] = words.to_list()
+    return marks if 2 * text.is_in(marks).sum() <= text.drop_nulls().len() else None
 
 
 @dataclass(frozen=True)
@@ -198,7 +216,7 @@ class NumberColumn:
 
     def reads(self, series: pl.Series) -> npt.NDArray[np.bool_]:
         """Which cells hold a number, [rows]."""
-        return np.asarray(as_numbers(series, self.style).is_not_null().to_numpy())
+        return np.asarray(as_numbers(series, self.style).fill_nan(None).is_not_null().to_numpy())
 
     def beyond(self, series: pl.Series) -> npt.NDArray[np.bool_]:
         """Which cells are farther from the fitted values than these are from one another, [rows]."""

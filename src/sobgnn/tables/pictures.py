@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.tables.columns import Arrays, is_text, text_values
+from sobgnn.tables.columns import Arrays, is_text, shortened, text_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -178,14 +178,19 @@ def folder_labels(names: Sequence[str]) -> list[str | None]:
 
 
 def names_pictures(series: pl.Series, root: Path) -> bool:
-    """Whether a column names pictures that are there."""
+    """Whether a column names pictures; an error where none of the first ones is there."""
     if not is_text(series):
         return False
     known = text_values(series).drop_nulls().head(200)
     pattern = "(?i)(?:" + "|".join(suffix.replace(".", r"\.") for suffix in SUFFIXES) + ")$"
     if not known.len() or known.str.contains(pattern).mean() < 0.9:  # type: ignore[operator]
         return False
-    return any(_is_file(root / name) for name in known.head(20).to_list())
+    if not any(_is_file(root / name) for name in known.head(20).to_list()):
+        raise ValueError(
+            f"Column {series.name!r} names pictures, such as {shortened(known[0])}, that are not there: names start "
+            f"from {str(root)!r}. Put the table beside the pictures, or leave the column out with --drop."
+        )
+    return True
 
 
 def load_image_model(file: str | Path) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -38,6 +39,13 @@ def write_predictions(
         columns[f"probability_{name}"] = probability[:, index].astype(np.float64)
     pl.DataFrame(columns).write_csv(file, include_header=header, float_precision=6)
     return count
+
+
+def are_predictions(path: Path) -> bool:
+    """Whether a file begins as :func:`write_predictions` begins one, or is empty."""
+    with path.open("rb") as file:
+        start = file.readline(200).decode("utf-8", "replace")
+    return not start.strip() or start.startswith(("row,label,", "row,id,label,"))
 
 
 def neutral(text: str) -> str:

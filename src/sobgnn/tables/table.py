@@ -78,7 +78,9 @@ class Batch:
     """Consecutive rows of a file: the first row's number, features float32 [rows, F], and ids where there are.
 
     ``unread`` counts by column the cells that count as blank, but are not: no number, no date, or no known category;
-    ``beyond`` says which rows hold a number far beyond the fitted ones, [rows], where that is known.
+    ``beyond`` says which rows hold a number far beyond the fitted ones, [rows], where that is known. ``gaps`` counts by
+    column the cells that are blank or not read where none was when the model was fitted, and ``gappy`` says which rows
+    have such a cell, [rows].
     """
 
     first_row: int
@@ -86,6 +88,8 @@ class Batch:
     ids: npt.NDArray[Any] | None
     unread: Counter[str] = field(default_factory=Counter)
     beyond: npt.NDArray[np.bool_] | None = None
+    gaps: Counter[str] = field(default_factory=Counter)
+    gappy: npt.NDArray[np.bool_] | None = None
 
 
 def from_arrays(
