@@ -218,17 +218,28 @@ def test_predict_never_writes_over_its_input_nor_into_a_folder_that_is_not_there
     before = trees.read_bytes()
     held = files(here / "run")
     own = [here / "run" / "predictions.csv", here / "run" / "model" / "new.csv"]
-    for out in (trees, here / "." / trees.name, here / "nowhere" / "x.csv", *own, "-", "/dev/stdout", "x.parquet"):
+    (here / "other.csv").write_text("a,b\n1,2\n")
+    for out in (
+        here / "other.csv",
+        trees,
+        here / "." / trees.name,
+        here / "nowhere" / "x.csv",
+        *own,
+        "-",
+        "/dev/stdout",
+        "x.parquet",
+    ):
         capsys.readouterr()
         assert cli.main(["predict", "run", str(trees), "--out", str(out)]) == 2
         assert capsys.readouterr().err.count("\n") == 1
     assert trees.read_bytes() == before
+    assert (here / "other.csv").read_text() == "a,b\n1,2\n"
     assert files(here / "run") == held
 
 
 def test_predict_writes_through_a_link_and_into_no_pipe(here, trees, capsys):
     assert cli.main(["fit", str(trees), "--out", "run"]) == 0
-    (here / "real.csv").write_text("old")
+    (here / "real.csv").write_text("row,label,probability_a\n")
     (here / "link.csv").symlink_to("real.csv")
     os.mkfifo(here / "pipe")
     assert cli.main(["predict", "run", str(trees), "--out", "link.csv"]) == 0

@@ -126,3 +126,14 @@ def test_columns_are_read_as_the_options_say(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="missing"):
         tune(str(file), text=["p"], text_model=tmp_path / "missing", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_tuned_run_marks_predictions_to_accept_and_weighs_classes(tmp_path: Path) -> None:
+    tune(str(table_file(tmp_path)), trials=1, out=tmp_path / "run", drop=[], accept=0.9, class_weight="balanced")
+    assert json.loads((tmp_path / "run" / "checks.json").read_text())["accept"]["target"] == 0.9
+    assert (
+        json.loads((tmp_path / "run" / "model" / "config.json").read_text())["settings"]["class_weight"] == "balanced"
+    )
+    with pytest.raises(ValueError, match="--accept must be between 0 and 1"):
+        tune(str(table_file(tmp_path)), trials=1, out=tmp_path / "other", drop=[], accept=2.0)

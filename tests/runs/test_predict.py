@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -77,3 +78,19 @@ def test_without_accept_there_is_no_decision():
     found, notes = predicted(Checks(), np.array([[0.99, 0.1]], np.float32))
     assert found.columns == ["row", "label", "probability_a", "probability_b"]
     assert notes == []
+
+
+def test_rows_with_gaps_that_the_fit_never_met_are_not_accepted():
+    X = np.array([[0.99, 0.1], [0.99, 0.1]], np.float32)
+    batch = Batch(0, X, None, gaps=Counter(x=1), gappy=np.array([False, True]))
+    classifier = SimpleNamespace(classes_=np.array(["a", "b"], dtype=object), predictor_=KnownPredictor())
+    file, notes = io.BytesIO(), []
+    checks = Checks(Acceptance(0.95, 0.9, 100, 60, 1, 59), far=2.0)
+    list(run_predict.predict_batches(classifier, iter([batch]), file, notes, checks))
+    assert pl.read_csv(file.getvalue())["decision"].to_list() == ["accept", "review"]
+    assert notes[0].startswith("Blank or not read, where no row was when the model was fitted: x (1).")
+    assert "to review" in notes[0]
+    parts = [batch, Batch(2, X, None, gaps=Counter(x=1, y=2), gappy=np.array([True, True]))]
+    joined = next(run_predict._joined(iter(parts), 4))
+    assert joined.gaps == Counter(x=2, y=2)
+    assert joined.gappy.tolist() == [False, True, True, True]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import tracemalloc
 
 import numpy as np
@@ -393,3 +394,48 @@ def test_options_of_columns_are_refused_for_arrays(tmp_path, options):
     np.savez(tmp_path / "t.npz", X=np.eye(3), y=[0, 1, 0])
     with pytest.raises(ValueError, match=f"--{next(iter(options))} names a column of a table, and .*t.npz' is none"):
         read_table(tmp_path / "t.npz", **options)
+
+
+def test_gaps_are_blank_or_unread_cells_of_columns_that_had_none(tmp_path):
+    rows = [f"{i / 7:.3f},{'ab'[i % 2]},{'' if i == 5 else i * 0.1:},{'yes' if i % 2 else 'no'}" for i in range(60)]
+    (tmp_path / "old.csv").write_text("\n".join(["x,kind,z,label", *rows]) + "\n")
+    encoding = read_table(tmp_path / "old.csv").encoding
+    (tmp_path / "new.csv").write_text(
+        "x,kind,z\n1.5,a,0.3\n,a,0.3\nsoon,a,0.3\n2.5,c,0.3\n2.5,,0.3\n2.5,b,\n3.5,b,1\n4.5,b,1\n"
+    )
+    for stored in (encoding, Encoding.from_parts(json.loads(json.dumps(encoding.to_json())), encoding.arrays())):
+        batch = next(batches(tmp_path / "new.csv", stored))
+        assert batch.gaps == {"x": 2, "kind": 2}
+        assert batch.gappy.tolist() == [False, True, True, True, True, False, False, False]
+
+
+def test_a_column_that_tells_every_label_is_mentioned(tmp_path):
+    rows = [
+        f"{i * 7 % 60},{'gone' if i % 2 else 'there'},{i % 3},{('yes' if i % 2 else 'no') if i < 40 else ''}"
+        for i in range(60)
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(["x,left it,z,label", *rows]) + "\n")
+    notes = read_table(tmp_path / "t.csv").notes
+    assert any(
+        "'left it' alone tells the label of all 40 labeled rows" in note and "--drop 'left it'" in note
+        for note in notes
+    )
+
+
+def test_the_first_row_of_categories_is_no_header(tmp_path):
+    rows = [f"{('high', 'low')[i % 2]},{('big', 'small')[i // 2 % 2]},{('ok', 'bad')[i % 3 == 0]}" for i in range(30)]
+    (tmp_path / "t.csv").write_text("\n".join(rows) + "\n")
+    table = read_table(tmp_path / "t.csv", "column_3")
+    assert len(table.codes) == 30
+    assert "The first line holds data, so columns are called column_1 to column_3." in table.notes
+
+
+def test_plain_numbers_are_read_at_once_as_they_are_one_by_one(tmp_path):
+    lines = ["x,y,label", *(f"{i / 3:.4f},{i},{'ab'[i % 2]}" for i in range(40))]
+    (tmp_path / "old.csv").write_text("\n".join(lines) + "\n")
+    encoding = read_table(tmp_path / "old.csv").encoding
+    frame = pl.DataFrame({"x": ["1.5", None, "-2e-1"], "y": ["3", "NA", " 4"], "z": ["1", "2", "3"]})
+    read = encoding.read_plainly(frame)
+    assert read.schema["x"] == pl.Float64
+    assert read.schema["y"] == read.schema["z"] == pl.String  # what is blank, spaced or not asked for stays
+    np.testing.assert_array_equal(encoding.features(read), encoding.features(frame))

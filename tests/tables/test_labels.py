@@ -85,3 +85,15 @@ def test_classes_that_differ_in_capitals_alone_are_mentioned():
     _, classes, notes = parse_labels(pl.Series(["spam", "Spam", "ham", "spam"]), "y")
     assert len(classes) == 3
     assert any("'Spam' and 'spam', are different classes" in note for note in notes)
+
+
+def test_classes_whose_name_counts_as_blank_are_mentioned():
+    series = pl.Series("region", ["NA", "EU", "APAC", "", "NA", None])
+    codes, classes, notes = parse_labels(series, "region")
+    assert classes == ["APAC", "EU"]
+    assert codes.tolist() == [-1, 1, 0, -1, -1, -1]
+    assert notes == [
+        "Labels that count as blank, so that their rows have none: 'NA' (2). Where that names a class, spell it out."
+    ]
+    with pytest.raises(ValueError, match=r"holds a single class, 'EU'.*'NA' \(1\)"):
+        parse_labels(pl.Series(["NA", "EU"]), "region")

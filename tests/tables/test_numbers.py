@@ -96,3 +96,14 @@ def test_a_column_is_standardized_whatever_its_unit(unit):
     column, _, _ = NumberColumn.fit(pl.Series("x", values * unit), NumberFormat())
     found = column.encode(pl.Series("x", values * unit))[:, 0]
     np.testing.assert_allclose(found, (values - values.mean()) / values.std(), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("mark", ["-", "k.A.", "<LOD"])
+def test_a_word_in_up_to_half_of_the_cells_marks_missing_numbers(mark):
+    numbers = [f"{i / 7:.3f}" for i in range(1, 101)]
+    found = find_format(pl.Series([*numbers, *[mark] * 30]))
+    assert found is not None
+    assert parse_numbers(pl.Series([*numbers, mark]), found[0]).null_count() == 1
+    assert find_format(pl.Series([*numbers, *[mark] * 120])) is None  # most of the cells
+    assert find_format(pl.Series([*numbers[:10], *[mark] * 5])) is None  # few numbers are categories
+    assert find_format(pl.Series([*numbers, *["a", "b", "c"] * 10])) is None  # several words say something

@@ -167,3 +167,11 @@ def test_folders_behind_links_are_read_once(folder, tmp_path):
         (linked / place.name).symlink_to(place)
     (linked / "loop").symlink_to(linked)
     assert list_pictures(linked) == list_pictures(folder)
+
+
+def test_names_of_pictures_that_are_not_there_are_an_error(tmp_path):
+    (tmp_path / "t.csv").write_text("file,label\n" + "".join(f"im{i}.png,{'ab'[i % 2]}\n" for i in range(20)))
+    with pytest.raises(
+        ValueError, match=r"Column 'file' names pictures, such as 'im0.png', that are not there.*--drop"
+    ):
+        read_table(tmp_path / "t.csv")

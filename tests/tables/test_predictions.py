@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from sobgnn.tables import read_table, write_predictions
+from sobgnn.tables import are_predictions, read_table, write_predictions
 from sobgnn.tables.predictions import neutral
 
 
@@ -42,3 +42,11 @@ def test_a_table_says_that_its_formulas_will_be_neutralised(tmp_path):
     (tmp_path / "t.csv").write_text("id,a,label\n=1+1,1,u\nb,2,v\nc,3,u\n")
     table = read_table(tmp_path / "t.csv")
     assert any("formulas" in note and note.endswith(": 1.") for note in table.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "theirs"), [("row,id,label,p\n", True), ("row,label,far\n", True), ("", True), ("a,b\n1,2\n", False)]
+)
+def test_predictions_are_told_from_other_files(tmp_path, text, theirs):
+    (tmp_path / "x.csv").write_text(text)
+    assert are_predictions(tmp_path / "x.csv") == theirs
