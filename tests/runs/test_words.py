@@ -28,6 +28,16 @@ def test_guessing_is_said_in_these_words_and_too_few_labels_too():
     assert not any("guessing" in line for line in quality(held(verdict="better")))
 
 
+def test_an_interval_above_the_largest_class_that_proves_nothing_is_explained():
+    above = {"interval": [0.54, 0.68], "majority_share": 0.52, "p_value": 0.004}
+    for verdict in ("guessing", "unknown"):
+        said = quality(held(verdict=verdict, **above))[1]
+        assert "no proof: shuffled labels fit as well with probability 0.004" in said
+        assert "It counts from 1e-05 on." in said
+    assert not any("no proof" in line for line in quality(held(verdict="better", **above)))
+    assert not any("no proof" in line for line in quality(held(verdict="guessing", **above | {"majority_share": 0.6})))
+
+
 def test_uneven_classes_are_said_with_balanced_accuracy_and_a_class_that_is_never_predicted():
     said = " ".join(quality(held(uneven=True, balanced_accuracy=0.55, never_predicted=["rare"])))
     assert "(balanced accuracy) is 55.0%" in said

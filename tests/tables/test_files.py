@@ -430,6 +430,17 @@ def test_the_first_row_of_categories_is_no_header(tmp_path):
     assert "The first line holds data, so columns are called column_1 to column_3." in table.notes
 
 
+def test_a_header_that_is_repeated_is_one(tmp_path):
+    header, rows = (
+        "size,kind,answer",
+        [f"{('big', 'small')[i % 2]},{('x', 'y')[i // 2 % 2]},{'ab'[i % 3 == 0]}" for i in range(30)],
+    )
+    (tmp_path / "t.csv").write_text("\n".join([header, *rows, header, *rows]) + "\n")
+    assert read_table(
+        tmp_path / "t.csv", need_labels=False
+    ).encoding.encoder.feature_names_in_.tolist() == header.split(",")
+
+
 def test_plain_numbers_are_read_at_once_as_they_are_one_by_one(tmp_path):
     lines = ["x,y,label", *(f"{i / 3:.4f},{i},{'ab'[i % 2]}" for i in range(40))]
     (tmp_path / "old.csv").write_text("\n".join(lines) + "\n")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sobgnn.estimator.acceptance import least_labels
+from sobgnn.estimator.guessing import BETTER_LEVEL
 
 GUESSING = "No better than guessing"
 # Labels held out from which a threshold for --accept 0.95 can be found at all.
@@ -38,6 +39,12 @@ def quality(measured: dict[str, Any]) -> list[str]:
             said.append(f"Too few labels to say whether this is better than guessing: right for {score}; {constant}.")
         else:
             said.append(f"Probably right for {score}; {constant}.")
+        if held["verdict"] != "better" and low > held["majority_share"]:
+            said.append(
+                f"That interval is above the largest class's share, and yet no proof: shuffled labels fit as well with "
+                f"probability {held['p_value']:.2g}, and folds that share labels make chance look better than it is. "
+                f"It counts from {BETTER_LEVEL:g} on."
+            )
         if held["uneven"]:
             balanced = held["balanced_accuracy"]
             said.append(f"Classes are uneven: the mean recall of the classes (balanced accuracy) is {balanced:.1%}.")

@@ -229,8 +229,10 @@ def _is_header(first: list[str], rows: list[list[str]], label: str | None) -> bo
     if label_names(first) or (label is not None and label in first) or not rows:
         return True
     columns = [[row[i].strip() for row in rows if i < len(row) and row[i].strip()] for i in range(len(first))]
-    if len(first) > 1 and all(cell in cells for cell, cells in zip(first, columns, strict=True)):
-        return False  # categories: names of columns are not among their own values
+    # Categories: names of columns are not among their own values, except where the header itself is repeated.
+    others = [row for row in ([cell.strip() for cell in row] for row in rows) if row != first]
+    if len(first) > 1 and all(any(row[i : i + 1] == [cell] for row in others) for i, cell in enumerate(first)):
+        return False
     numeric = [i for i, cells in enumerate(columns) if cells and all(is_number(cell) for cell in cells)]
     if not numeric or not all(is_number(first[i]) for i in numeric):
         return True
