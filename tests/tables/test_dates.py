@@ -118,3 +118,8 @@ def test_day_and_month_the_other_way_round_are_noticed(fitted, new, wrong):
     if wrong is not None:
         with pytest.raises(ValueError, match="Column 'd' has day and month the other way round"):
             Encoding(encoder).features(pl.DataFrame({"d": new, "n": [1.0] * len(new)}))
+
+
+def test_one_number_among_ten_cells_leaves_dates_dates():
+    assert looks_like_dates(pl.Series([*(f"2024-01-{day:02d}" for day in range(1, 10)), "0"]))
+    assert not looks_like_dates(pl.Series([*(f"2024-01-{day:02d}" for day in range(1, 9)), "0", "1"]))

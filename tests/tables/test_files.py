@@ -450,3 +450,47 @@ def test_plain_numbers_are_read_at_once_as_they_are_one_by_one(tmp_path):
     assert read.schema["x"] == pl.Float64
     assert read.schema["y"] == read.schema["z"] == pl.String  # what is blank, spaced or not asked for stays
     np.testing.assert_array_equal(encoding.features(read), encoding.features(frame))
+
+
+def test_a_mark_of_a_missing_number_is_one_in_new_files_too(tmp_path):
+    lines = ["x,label", *(f"{'-' if i % 3 == 0 else i / 7:},{'ab'[i % 2]}" for i in range(90))]
+    (tmp_path / "old.csv").write_text("\n".join(lines) + "\n")
+    encoding = read_table(tmp_path / "old.csv").encoding
+    (tmp_path / "new.csv").write_text("x,b\n-,1\n")
+    for stored in (encoding, Encoding.from_parts(json.loads(json.dumps(encoding.to_json())), encoding.arrays())):
+        assert next(batches(tmp_path / "new.csv", stored)).gaps == {}
+    (tmp_path / "bad.csv").write_text("x,b\nsoon,1\n")
+    with pytest.raises(ValueError, match="must hold numbers"):
+        next(batches(tmp_path / "bad.csv", encoding))
+
+
+def test_names_that_the_model_knows_are_a_header_whatever_is_below_them(tmp_path):
+    rows = [f"{'AB'[i % 2]},{'AB'[i // 2 % 2]}" for i in range(40)]
+    labeled = [f"{row},{('yes', 'no')[i % 2]}" for i, row in enumerate(rows)]
+    (tmp_path / "old.csv").write_text("\n".join(["A,B,label", *labeled]) + "\n")
+    (tmp_path / "new.csv").write_text("\n".join(["A,B", *rows]) + "\n")
+    assert next(batches(tmp_path / "new.csv", read_table(tmp_path / "old.csv").encoding)).X.shape[0] == 40
+
+
+def test_durations_bytes_and_a_single_class_do_not_tell_the_label(tmp_path):
+    frame = pl.DataFrame({
+        "t": pl.Series([3600, 7200] * 30).cast(pl.Duration("ms")), "b": pl.Series([b"\xff\x01", b"\xff\x02"] * 30),
+        "x": np.arange(60) / 7, "c": ["u", "v"] * 30, "label": ["p"] * 25 + [None] * 35,
+    })  # fmt: skip
+    frame.write_parquet(tmp_path / "t.parquet")
+    assert not any("alone tells" in note for note in read_table(tmp_path / "t.parquet", need_labels=False).notes)
+    frame.with_columns(label=pl.Series(["p", "q", "q"] * 20)).write_parquet(tmp_path / "u.parquet")
+    assert read_table(tmp_path / "u.parquet").encoding.encoder.outcomes_["b"] == "bytes"
+
+
+def test_gaps_of_arrays_lists_and_sentinels(tmp_path):
+    old = pl.DataFrame({"x": np.arange(60) / 7, "s": ["a;b", "b;c", "c;d"] * 20, "z": [-999.0, 1.5, 2.5, 3.5] * 15,
+                        "label": ["p", "q"] * 30})  # fmt: skip
+    old.write_parquet(tmp_path / "old.parquet")
+    encoding = read_table(tmp_path / "old.parquet").encoding
+    new = pl.DataFrame({"x": [1.0, float("nan")], "s": [None, "a;b"], "z": [None, 1.5]})
+    new.write_parquet(tmp_path / "new.parquet")
+    assert next(batches(tmp_path / "new.parquet", encoding)).gaps == {"x": 1, "s": 1}
+    encoding = read_table(tmp_path / "old.parquet", drop=["s", "z"]).encoding
+    np.savez(tmp_path / "new.npz", X=np.array([[1.0], [np.nan]]))
+    assert next(batches(tmp_path / "new.npz", encoding)).gappy.tolist() == [False, True]

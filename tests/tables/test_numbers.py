@@ -106,4 +106,6 @@ def test_a_word_in_up_to_half_of_the_cells_marks_missing_numbers(mark):
     assert parse_numbers(pl.Series([*numbers, mark]), found[0]).null_count() == 1
     assert find_format(pl.Series([*numbers, *[mark] * 120])) is None  # most of the cells
     assert find_format(pl.Series([*numbers[:10], *[mark] * 5])) is None  # few numbers are categories
-    assert find_format(pl.Series([*numbers, *["a", "b", "c"] * 10])) is None  # several words say something
+    assert found[0].marks == (mark,)
+    assert find_format(pl.Series([*numbers, *["positive", "negative"] * 20])) is None  # several words say something
+    assert find_format(pl.Series([*numbers, *["-", "k.A."] * 20])) is not None

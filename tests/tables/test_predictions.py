@@ -45,7 +45,15 @@ def test_a_table_says_that_its_formulas_will_be_neutralised(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "theirs"), [("row,id,label,p\n", True), ("row,label,far\n", True), ("", True), ("a,b\n1,2\n", False)]
+    ("text", "theirs"),
+    [
+        ("row,id,label,probability_a\n", True),
+        ("row,label,far,probability_a\n", True),
+        ("", True),
+        ("\nmine\n", False),
+        ("row,label,text\n", False),
+        ("a,b\n1,2\n", False),
+    ],
 )
 def test_predictions_are_told_from_other_files(tmp_path, text, theirs):
     (tmp_path / "x.csv").write_text(text)

@@ -75,7 +75,9 @@ def fit_blocks(frame: pl.DataFrame, choices: Mapping[str, Choice]) -> list[Block
         if choice.column is not None:
             factor = _factor(choice.column, sample[name], _WEIGHT.get(choice.outcome, 1.0))
             read = read_cells(choice.column, frame[name])
-            complete = read is not None and bool(read.all())
+            # Cells that count as blank although they are read: sentinels, or so many that a flag tells them.
+            holes = getattr(choice.column, "sentinels", ()) or getattr(choice.column, "flag", False)
+            complete = read is not None and bool(read.all()) and not holes
             blocks.append(_next_block(blocks, choice.column, choice.outcome, factor, complete))
     return blocks
 
@@ -84,9 +86,9 @@ def read_cells(column: Column, series: pl.Series) -> npt.NDArray[np.bool_] | Non
     """Which cells are no blank and hold what the column is made of, [rows]; ``None`` where that cannot be told."""
     if isinstance(column, NumberColumn | DateColumn | CategoryColumn):
         return column.reads(series)
-    if isinstance(column, TextColumn | ModelColumn) and is_text(series):
-        return np.asarray(text_values(series).is_not_null().to_numpy())
-    return None
+    if isinstance(column, PictureColumn):
+        return None  # what cannot be read is told otherwise
+    return np.asarray((text_values(series) if is_text(series) else series).is_not_null().to_numpy())
 
 
 def is_heavy(block: Block) -> bool:

@@ -101,7 +101,7 @@ def looks_like_dates(text: pl.Series) -> bool:
         return False
     # Numbers are no dates unless they have 8 digits. Most columns end here, and what follows takes a while.
     numbers = sample.str.contains(_NUMBER) & ~sample.str.contains(r"^\d{8}$")
-    if numbers.sum() > (1 - _SHARE) * sample.len():
+    if sample.len() - numbers.sum() < _SHARE * sample.len():
         return False
     moments, _ = parse_dates(sample)
     good = ~np.isnan(moments.seconds)

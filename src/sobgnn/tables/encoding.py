@@ -64,6 +64,11 @@ class Encoding:
         return np.zeros(0) if self.fill is None else self.fill
 
     @property
+    def names(self) -> frozenset[str]:
+        """Columns that features are made of; none for arrays."""
+        return frozenset() if self.encoder is None else frozenset(block.name for block in self.encoder.blocks_)
+
+    @property
     def pictures(self) -> PictureColumn | None:
         """The column that names pictures, where there is one."""
         blocks = [] if self.encoder is None else self.encoder.blocks_
@@ -170,7 +175,11 @@ class Encoding:
         gappy = np.zeros(frame.height, dtype=bool)
         there = set(frame.columns)
         for block in [] if self.encoder is None else self.encoder.blocks_:
-            read = read_cells(block.column, frame[block.name]) if block.complete and block.name in there else None
+            if not block.complete:
+                continue
+            # A field that a nested column lacks is blank.
+            blank = np.zeros(frame.height, dtype=bool)
+            read = read_cells(block.column, frame[block.name]) if block.name in there else blank
             if read is not None:
                 count[block.name] = int((~read).sum())
                 gappy |= ~read
@@ -256,8 +265,9 @@ def check_numbers(series: pl.Series, style: NumberFormat) -> None:
             raise ValueError(f"Column {series.name!r} must hold numbers, but holds {series.dtype}.")
         return
     text = text_values(series)
-    wrong = (text.is_not_null() & as_numbers(series, style).is_null()).arg_true()
-    if wrong.len() and 2 * wrong.len() >= text.len() - text.null_count():
+    marked = text.is_in(list(style.marks)).fill_null(False)
+    wrong = (text.is_not_null() & ~marked & as_numbers(series, style).is_null()).arg_true()
+    if wrong.len() and 2 * wrong.len() >= text.len() - text.null_count() - marked.sum():
         row = int(wrong[0])
         other = dataclasses.replace(style, decimal="," if style.decimal == "." else ".", plain=False)
         if as_numbers(series, other).null_count() == text.null_count():

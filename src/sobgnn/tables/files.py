@@ -8,6 +8,7 @@ import gzip
 import shlex
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -162,7 +163,9 @@ def batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
         encoding = encoding.in_folder(path if kind == "pictures" else path.parent)
         readers = {"parquet": parquet_frames, "pictures": _picture_frames}
         row = 0
-        for frame in readers[kind](path) if kind in readers else csv_frames(path, encoding.check_repeats):
+        for frame in (
+            readers[kind](path) if kind in readers else csv_frames(path, encoding.check_repeats, encoding.names)
+        ):
             named = encoding.read_plainly(clean_names(as_frame(frame)))
             X = encoding.features(named, row)
             ids = _ids(named[encoding.id]) if encoding.id in named.columns else None
@@ -232,10 +235,15 @@ def _filled_with_labels(frame: pl.DataFrame, labeled: npt.NDArray[np.bool_]) -> 
 
 def _telling(frame: pl.DataFrame, codes: npt.NDArray[np.int64]) -> list[str]:
     """A sentence about a column of few values, each of which has the label of all its rows; else nothing."""
+    import polars as pl
+
     labeled = np.flatnonzero(codes >= 0)
     count = len(labeled)
+    if len(np.unique(codes[labeled])) < 2:
+        return []
     for series in frame[labeled].get_columns():
-        if series.dtype.is_nested() or not 2 <= series.n_unique() <= min(_MOST_VALUES, count // _FEWEST_EACH):
+        odd = series.dtype.is_nested() or series.dtype in (pl.Binary, pl.Object, pl.Duration)
+        if odd or not 2 <= series.n_unique() <= min(_MOST_VALUES, count // _FEWEST_EACH):
             continue
         places = text_values(series).rank("dense").fill_null(0).to_numpy().astype(np.int64)
         seen = np.zeros((places.max() + 1, int(codes.max()) + 1), dtype=bool)
@@ -296,18 +304,30 @@ def _npz_batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
     for block in row_blocks(path):
         rows = block.shape[0]
         own = None if ids is None else one_per_row(ids[row : row + rows], name, rows)
-        yield Batch(row, _from_array(block, encoding), own)
+        gaps, gappy = _array_gaps(block, encoding)
+        yield Batch(row, _from_array(block, encoding), own, gaps=gaps, gappy=gappy)
         row += rows
     if ids is not None:
         one_per_row(ids, name, row)
 
 
+def _array_gaps(block: Any, encoding: Encoding) -> tuple[Counter[str], npt.NDArray[np.bool_] | None]:
+    """What :meth:`Encoding.gaps` says of an array; nothing for models of arrays, which keep no record of blanks."""
+    if encoding.encoder is None:
+        return Counter(), None
+    return encoding.gaps(as_frame(_by_name(block, encoding.encoder)))
+
+
+def _by_name(block: Any, encoder: TableEncoder) -> dict[str, Any]:
+    names = [b.name for b in encoder.blocks_]
+    _same_width(block, len(names))
+    dense = block.toarray() if sp.issparse(block) else block
+    return dict(zip(names, dense.T, strict=True))
+
+
 def _from_array(block: Any, encoding: Encoding) -> Any:
     if encoding.encoder is not None:
-        names = [b.name for b in encoding.encoder.blocks_]
-        _same_width(block, len(names))
-        dense = block.toarray() if sp.issparse(block) else block
-        return encoding.encoder.transform(dict(zip(names, dense.T, strict=True)))
+        return encoding.encoder.transform(_by_name(block, encoding.encoder))
     _same_width(block, encoding.width)
     with np.errstate(over="ignore"):
         X = block.astype(np.float32)

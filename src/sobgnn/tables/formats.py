@@ -8,7 +8,7 @@ import gzip
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -115,8 +115,8 @@ def text_blocks(path: Path, encoding: str) -> Iterator[str]:
                 return
 
 
-def find_layout(path: Path, label: str | None = None) -> Layout:
-    """Look at the beginning of the file. ``label`` is a column's name that the caller expects in the header."""
+def find_layout(path: Path, label: str | None = None, expected: Collection[str] = ()) -> Layout:
+    """Look at the beginning of the file. ``label`` and ``expected`` are columns that the caller expects."""
     encoding, said = find_encoding(path)
     sample = ""
     for block in text_blocks(path, encoding):
@@ -149,7 +149,7 @@ def find_layout(path: Path, label: str | None = None) -> Layout:
         notes.append(f"Lines above the header were skipped: {sum(1 for i in filled if i < head)}.")
     first = [cell.strip() for cell in records[head]]
     rows = [records[i] for i in filled if i > head]
-    header = _is_header(first, rows, label)
+    header = (bool(expected) and set(expected) <= set(first)) or _is_header(first, rows, label)
     if separator != "," and not path.name.lower().removesuffix(".gz").endswith(".tsv"):
         notes.append(f"Cells are separated by {_SPOKEN.get(separator, repr(separator))}.")
     names: Sequence[str | None] = first if header else [None] * max(width, len(first))
@@ -229,12 +229,13 @@ def _is_header(first: list[str], rows: list[list[str]], label: str | None) -> bo
     if label_names(first) or (label is not None and label in first) or not rows:
         return True
     columns = [[row[i].strip() for row in rows if i < len(row) and row[i].strip()] for i in range(len(first))]
+    numeric = [i for i, cells in enumerate(columns) if cells and all(is_number(cell) for cell in cells)]
     # Categories: names of columns are not among their own values, except where the header itself is repeated.
     others = [row for row in ([cell.strip() for cell in row] for row in rows) if row != first]
-    if len(first) > 1 and all(any(row[i : i + 1] == [cell] for row in others) for i, cell in enumerate(first)):
-        return False
-    numeric = [i for i, cells in enumerate(columns) if cells and all(is_number(cell) for cell in cells)]
-    if not numeric or not all(is_number(first[i]) for i in numeric):
+    recurs = all(any(row[i : i + 1] == [cell] for row in others) for i, cell in enumerate(first))
+    if not numeric:
+        return len(first) < 2 or not recurs
+    if not all(is_number(first[i]) for i in numeric):
         return True
     whole = [int(first[i]) for i in numeric if re.fullmatch(r"\d{1,9}", first[i])]
     if len(whole) < len(numeric) or len(whole) < 3:

@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -326,9 +326,14 @@ def _check_single(column: str, layout: Layout, drop: Sequence[str], file: str) -
         )
 
 
-def csv_frames(path: Path, check: Callable[[Layout], None] | None = None) -> Iterator[pl.DataFrame]:
-    """Tables of consecutive rows, all columns as text, from blocks of the file; ``check`` sees its layout first."""
-    layout = find_layout(path)
+def csv_frames(
+    path: Path, check: Callable[[Layout], None] | None = None, names: Collection[str] = ()
+) -> Iterator[pl.DataFrame]:
+    """Tables of consecutive rows, all columns as text, from blocks of the file; ``check`` sees its layout first.
+
+    A first row that holds all of ``names`` is the header.
+    """
+    layout = find_layout(path, expected=names)
     if check is not None:
         check(layout)
     yield from CsvReader(path, layout).frames()

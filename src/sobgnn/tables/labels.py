@@ -35,8 +35,9 @@ def begun_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
     if text.null_count() or set(others) - {"1", "1.0"} or not others:
         text = text.zip_with(~minus, pl.Series([None], dtype=pl.String))
     if text.drop_nulls().n_unique() < 2:
-        return np.where(text.is_null().to_numpy(), -1, 0), text.drop_nulls().unique().to_list(), []
-    return parse_labels(text.rename(series.name), name)
+        return np.where(text.is_null().to_numpy(), -1, 0), text.drop_nulls().unique().to_list(), blank_notes(series)
+    codes, classes, notes = parse_labels(text.rename(series.name), name)
+    return codes, classes, blank_notes(series) + notes
 
 
 def blank_notes(series: pl.Series) -> list[str]:

@@ -31,8 +31,12 @@ _COMPARED = "<>≤≥~<=>="
 _HIDING, _NEAR = 1e4, 20.0
 # At least this share of the cells must be numbers; a few words among them count as blank.
 _NUMBERS_SHARE, _MOST_WORDS = 0.9, 5
-# Words for a missing number, such as - and k.A.: so many, so long, beside so many different numbers.
-_MOST_MARKS, _LONGEST_MARK, _FEWEST_NUMBERS = 2, 12, 40
+# A word for a missing number is at most so long, and stands beside so many different numbers; usual words for nothing.
+_LONGEST_MARK, _FEWEST_NUMBERS = 12, 40
+_NOTHING = (
+    "-", "--", "---", "–", "—", ".", "..", "...", "*", "x", "/", "k.a.", "k. a.", "n.a.", "n. a.", "n.d.", "nd", "na",
+    "none", "nil", "missing", "unknown", "unbekannt", "entfällt", "fehlt",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class NumberFormat:
         plain: Whether every cell is a number as programs write it.
         currency: What stands before numbers, such as ``"€"``; empty for none. A cell with another is no number.
         multiples: Whether k, M and others like them multiply numbers.
+        marks: Words that stand where a number is missing.
     """
 
     decimal: str = "."
@@ -52,6 +57,7 @@ class NumberFormat:
     plain: bool = True
     currency: str = ""
     multiples: bool = False
+    marks: tuple[str, ...] = ()
 
 
 def parse_numbers(text: pl.Series, style: NumberFormat) -> pl.Series:
@@ -112,7 +118,8 @@ def find_format(text: pl.Series, decimal: str | None = None) -> tuple[NumberForm
     words = known.filter(~fits)
     marks = _missing_marks(known, words, text)
     if marks is not None:  # what is written where a number is missing
-        return find_format(text.filter(~text.is_in(marks).fill_null(False)), decimal)
+        found = find_format(text.filter(~text.is_in(marks).fill_null(False)), decimal)
+        return None if found is None else (replace(found[0], marks=tuple(marks)), found[1])
     if words.len() > _MOST_WORDS or text.is_in(words.to_list()).sum() > (1 - _NUMBERS_SHARE) * weight:
         return None
     written = {u for u in after.unique(maintain_order=True).to_list() if u}
@@ -137,11 +144,12 @@ def find_format(text: pl.Series, decimal: str | None = None) -> tuple[NumberForm
 
 
 def _missing_marks(known: pl.Series, words: pl.Series, text: pl.Series) -> list[str] | None:
-    """One or two words without digits in up to half of the cells of a column with many different numbers; or ``None``.
+    """A word without digits, or usual words for nothing, in up to half of a column of numbers; or ``None``.
 
-    A few different numbers beside a word are categories.
+    A few different numbers beside a word are categories; several words may say something.
     """
-    if not 0 < words.len() <= _MOST_MARKS or known.len() - words.len() < _FEWEST_NUMBERS:
+    usual = words.str.to_lowercase().is_in(list(_NOTHING)).all()
+    if not words.len() or (words.len() > 1 and not usual) or known.len() - words.len() < _FEWEST_NUMBERS:
         return None
     if words.str.contains(r"\d").any() or words.str.len_chars().max() > _LONGEST_MARK:  # type: ignore[operator]
         return None
@@ -250,7 +258,7 @@ class NumberColumn:
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> NumberColumn:
         """The column that :meth:`to_json` wrote."""
-        style = NumberFormat(**content["style"])
+        style = NumberFormat(**{**content["style"], "marks": tuple(map(str, content["style"].get("marks", ())))})
         if style.decimal not in (".", ","):
             raise ValueError("decimal")
         fields = {key: float(content[key]) for key in ("fill", "center", "scale", "clip", "low", "high")}

@@ -9,6 +9,9 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+# Bytes of a file's first line that are looked at.
+_LONGEST_HEADER = 2**20
+
 
 def write_predictions(
     file: IO[bytes],
@@ -44,8 +47,8 @@ def write_predictions(
 def are_predictions(path: Path) -> bool:
     """Whether a file begins as :func:`write_predictions` begins one, or is empty."""
     with path.open("rb") as file:
-        start = file.readline(200).decode("utf-8", "replace")
-    return not start.strip() or start.startswith(("row,label,", "row,id,label,"))
+        start = file.readline(_LONGEST_HEADER).decode("utf-8", "replace")
+    return not start or (start.startswith(("row,label,", "row,id,label,")) and "probability_" in start)
 
 
 def neutral(text: str) -> str:
