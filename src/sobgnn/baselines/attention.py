@@ -103,35 +103,37 @@ class AttentionConv(nn.Module):
         """What :meth:`members` reads, from h [N, S, in], or [N, in] where S members share it.
 
         Returns:
-            What :func:`attend_members` reads, and of the Transformer's last layer H_i W_0 [R, S, out].
+            What :func:`attend_members` reads, and of the Transformer's last layer what belongs to rows alone: queries
+            and H_i W_0 [R, S, H · c + c].
         """
-        weights = own["weight"].unbind(dim=1)
         if self.kind != "Transformer":
-            return product_members(h, *weights), None
+            return product_members(h, own["weight"].squeeze(1)), None
+        query, key, value = own["weight"].unbind(dim=1)
         skip = own["skip"].squeeze(1)
         if self.concat:
-            return product_members(h, *weights, skip), None
+            return product_members(h, query, skip, key, value), None
         size, features, _ = skip.shape
         if h.ndim == 2:  # a single layer, whose input may be padded
             h = h[:, None, :features].expand(-1, size, -1).contiguous()
-        return products_members(h, edges.own_members(size), skip, *weights)
+        return products_members(h, edges.own_members(size), (key, value), (query, skip))
 
     def members(
-        self, own: Mapping[str, Tensor], maps: Tensor, skip: Tensor | None, edges: Edges, drop: Drop | None
+        self, own: Mapping[str, Tensor], maps: Tensor, at_rows: Tensor | None, edges: Edges, drop: Drop | None
     ) -> Tensor:
         """The layer of S members on CUDA.
 
         Args:
             own: The members' parameters by name, stacked [S, ...].
             maps: What :meth:`maps` gives.
-            skip: The same.
+            at_rows: The same.
             edges: Into R rows.
             drop: What to drop of ReLU of the result, of heads side by side.
 
         Returns:
             Dropout of ReLU of the result [R, S, out] of heads side by side; else their mean [R, S, out].
         """
-        size = len(own["weight"])
+        size, width = len(own["weight"]), self.heads * self.out_channels
+        queries, skip = (None, None) if at_rows is None else torch.split(at_rows, [width, self.out_channels], dim=2)
         if self.kind == "Transformer":
             first, second, edge = own["map_bias"].flatten(1), own["edge"].flatten(0, 1), None
         else:
@@ -145,6 +147,7 @@ class AttentionConv(nn.Module):
             maps,
             Weights(first, second, edge, own["bias"].flatten() if self.concat else None),
             drop,
+            queries=queries,
             apart=edges.members > 1,
         )
         if self.concat:
@@ -240,11 +243,11 @@ class AttentionNet(nn.Module):
                 columns = column_hashes(layer.heads * layer.out_channels, x.device)
                 drop = Drop(rows, columns, thresholds(rate), 1 / (1 - rate))
             into = edges if layer.concat else last
-            maps, skip = layer.maps(own, h, into)
+            maps, at_rows = layer.maps(own, h, into)
             if links is not None and self.training and keys is not None:
                 shape = Shape(size, layer.heads, layer.out_channels)
                 losses.append(link_losses(edges.pattern, links.others(keys, i).int(), shape, maps))
-            h = layer.members(own, maps, skip, into, drop)
+            h = layer.members(own, maps, at_rows, into, drop)
         logits = h.transpose(0, 1)
         return (logits, LINK_WEIGHT * torch.stack(losses).sum(dim=0)) if losses else logits
 

@@ -11,12 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from sobgnn.training.adam import Moments, adam_step, corrections
 from sobgnn.training.tasks import Schedule, Task
 
 # Sets the dropout keys of successive steps far apart.
 _STEP = 0x5851F42D
-# Adam's, as in torch and in the paper it comes from.
-_BETA1, _BETA2, _TINY = 0.9, 0.999, 1e-8
 
 
 def forward_members(
@@ -87,13 +86,11 @@ class Run:
         self.shapes = {name: value.shape[1:] for name, value in parameters.items()}
         self.initial = torch.cat([value.flatten(1) for value in parameters.values()], dim=1)
         self.flat = self.initial.clone().requires_grad_()
-        self.mean, self.square = torch.zeros_like(self.initial), torch.zeros_like(self.initial)
+        self.moments = Moments(torch.zeros_like(self.initial), torch.zeros_like(self.initial))
         device, size = self.flat.device, len(self.flat)
         self.lr = _column(schedule.lr, size, device, "lr")
         self.decay = _column(schedule.weight_decay, size, device, "weight_decay")
-        t = torch.arange(1, schedule.epochs + 1, dtype=torch.float64)
-        corrections = torch.stack([1 - _BETA1**t, (1 - _BETA2**t).sqrt()], dim=1)
-        self.corrections = corrections.to(device, torch.float32)
+        self.corrections = corrections(schedule.epochs).to(device)
         self.epoch = torch.zeros(1, dtype=torch.int64, device=device)
         self.losses = torch.zeros(size, device=device)
         self.best = self.initial.clone()
@@ -137,12 +134,8 @@ class Run:
         with torch.no_grad():
             self.losses.copy_(losses)
             self.sum_over_ranks((gradient, self.losses))
-            first, second = self.corrections.index_select(0, self.epoch).unbind(dim=1)
-            gradient = torch.addcmul(gradient, self.flat, self.decay)
-            self.mean.lerp_(gradient, 1 - _BETA1)
-            self.square.mul_(_BETA2).addcmul_(gradient, gradient, value=1 - _BETA2)
-            update = self.mean / (self.square.sqrt() / second + _TINY)
-            self.flat.addcmul_(update, self.lr / first, value=-1)
+            correction = self.corrections.index_select(0, self.epoch)
+            adam_step(self.flat, gradient, self.moments, self.lr, self.decay, correction)
             self.epoch += 1
 
     @torch.no_grad()
@@ -169,8 +162,8 @@ class Run:
 
     def state(self) -> dict[str, Tensor]:
         """Everything that a step or a validation changes and a later one reads."""
-        names = ("flat", "mean", "square", "epoch", "best", "best_loss", "best_accuracy", "best_epoch", "done")
-        return {name: getattr(self, name).detach() for name in names}
+        names = ("flat", "epoch", "best", "best_loss", "best_accuracy", "best_epoch", "done")
+        return {name: getattr(self, name).detach() for name in names} | self.moments._asdict()
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Take over a state of the same members."""
@@ -195,7 +188,7 @@ class Run:
             self._graphs.append(graph)
         with torch.no_grad():
             self.flat.copy_(self.initial)
-            for state in (self.mean, self.square, self.epoch, self.best_epoch, self.done):
+            for state in (*self.moments, self.epoch, self.best_epoch, self.done):
                 state.zero_()
 
 

@@ -12,6 +12,7 @@ products that made them are computed; sums stay in float32. A row of gradients i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -117,6 +118,7 @@ def attend_members(
     weights: Weights,
     drop: Drop | None = None,
     *,
+    queries: Tensor | None = None,
     apart: bool = False,
 ) -> Tensor:
     """One layer of attention for S members.
@@ -127,16 +129,18 @@ def attend_members(
         kind: ``ADDITIVE``, ``GATED`` or ``SCALED_DOT``.
         shape: Sizes.
         maps: float32 [N, S · W]. A member's columns are its heads' values, W = H · c; of the scaled dot product its
-            queries, keys and values, W = 3 · H · c, and in a hidden layer what is added to the result, W = 4 · H · c.
+            keys and values, W = 2 · H · c, and in a hidden layer, whose rows are the nodes, before them its queries and
+            what is added to the result, W = 4 · H · c.
         weights: With a bias, the layer is a hidden one.
         drop: Dropout of a hidden layer in training.
+        queries: float32 [R, S, H · c], of the scaled dot product in a last layer.
         apart: Members have rows of their own, R each, in a last layer. Edges and index are then those of R · S rows and
             N · S nodes: row r of member s is r · S + s, and so are nodes.
 
     Returns:
         Of a hidden layer its entries after bias, ReLU and dropout [R, S · H · c]; else each head's sums [R, S · H, c].
     """
-    result: Tensor = _Layer.apply(edges, index, kind, shape, drop, apart, maps, *weights)  # type: ignore[no-untyped-call]
+    result: Tensor = _Layer.apply(edges, index, kind, shape, drop, apart, maps, queries, *weights)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -155,16 +159,20 @@ def product_members(x: Tensor, *weights: Tensor) -> Tensor:
     return product
 
 
-def products_members(x: Tensor, index: Tensor, skip: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]:
-    """:func:`product_members` of x [N, S, f], and some of its rows times another weight: [R, S, q].
+def products_members(
+    x: Tensor, index: Tensor, weights: Sequence[Tensor], own: Sequence[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """:func:`product_members` of x [N, S, f], and some of its rows times other weights, side by side: [R, S, Σ q].
 
     Args:
         x: Members' rows.
         index: int64 [R · S], different ones: row n of member s is n · S + s.
-        skip: [S, f, q], of these rows.
         weights: [S, f, o] each, of all rows.
+        own: [S, f, q] each, of those in the index.
     """
-    products: tuple[Tensor, Tensor] = _Products.apply(x, index, skip, *weights)  # type: ignore[no-untyped-call]
+    products: tuple[Tensor, Tensor] = _Products.apply(  # type: ignore[no-untyped-call]
+        x, index, torch.cat(tuple(weights), dim=2), torch.cat(tuple(own), dim=2)
+    )
     return products
 
 
@@ -198,21 +206,19 @@ class _Product(torch.autograd.Function):
 
 class _Products(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor, skip: Tensor, *weights: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.widths = [weight.shape[2] for weight in weights]
-        weight = torch.cat(weights, dim=2)
+    def forward(ctx: Any, x: Tensor, index: Tensor, weight: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
         some = x.flatten(0, 1).index_select(0, index).view(-1, *x.shape[1:])
-        ctx.save_for_backward(x, weight, some, skip, index)
-        return _beside(x, weight).flatten(1), _beside(some, skip.contiguous())
+        ctx.save_for_backward(x, index, weight, own, some)
+        return _beside(x, weight).flatten(1), _beside(some, own)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, to_some: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, some, skip, index = ctx.saved_tensors
+        x, index, weight, own, some = ctx.saved_tensors
         to_x, to_weight = _beside_backward(x, weight, grad)
-        own, to_skip = _beside_backward(some, skip, to_some)
-        to_x.flatten(0, 1).index_add_(0, index, own.flatten(0, 1))  # each row once, so in no order
-        return to_x, None, to_skip, *torch.split(to_weight, ctx.widths, dim=2)
+        of_some, to_own = _beside_backward(some, own, to_some)
+        to_x.flatten(0, 1).index_add_(0, index, of_some.flatten(0, 1))  # each row once, so in no order
+        return to_x, None, to_weight, to_own
 
 
 def _beside(x: Tensor, weight: Tensor) -> Tensor:
@@ -233,7 +239,7 @@ class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, edges: EdgePattern, index: Tensor, kind: int, shape: Shape, drop: Drop | None, apart: bool,
-        maps: Tensor, first: Tensor, second: Tensor, edge: Tensor | None, bias: Tensor | None,
+        maps: Tensor, queries: Tensor | None, first: Tensor, second: Tensor, edge: Tensor | None, bias: Tensor | None,
     ) -> Tensor:  # fmt: skip
         from sobgnn.propagation.attention import layer_triton as kernels
 
@@ -241,20 +247,25 @@ class _Layer(torch.autograd.Function):
         edge, bias = (None if value is None else value.contiguous() for value in (edge, bias))
         seen = _Seen(shape, apart)
         nodes, rows, total, channels = len(maps), len(index) // seen.members, shape.total, shape.channels
-        units = maps.shape[1] // (shape.members * channels)
+        maps, queries = _sides(maps, queries, kind, shape)
+        units, query_units = (part.stride(1) // channels for part in (maps, queries))
         storage = torch.float32 if torch.get_float32_matmul_precision() == "highest" else torch.float16
 
         def compact(length: int) -> Tensor:
             return maps.new_empty(length, total, shape.padded, dtype=storage)
 
+        # Queries and their part of the scores are those of rows, all else of nodes.
         value = compact(nodes)
-        query, key = (compact(nodes), compact(nodes)) if kind == SCALED_DOT else (value, value)
-        target = maps.new_empty(nodes, total)
+        query, key = (compact(rows), compact(nodes)) if kind == SCALED_DOT else (value, value)
+        target = maps.new_empty(rows if kind == SCALED_DOT else nodes, total)
         source = target if kind == SCALED_DOT else torch.empty_like(target)
         grid, options = _launch(nodes, _Seen(shape), kind)
-        kernels.prepare[grid](
-            maps, first, second, query, key, value, target, source, total, shape.heads, units, **options
-        )
+        kernels.prepare[grid](maps, first, second, key, value, target, source, total, shape.heads, units, **options)
+        if kind == SCALED_DOT:
+            grid, _ = _launch(rows, _Seen(shape), kind)
+            kernels.prepare_queries[grid](
+                queries, first, second, query, target, total, shape.heads, query_units, **options
+            )
         hidden = bias is not None
         out = maps.new_empty((rows, total * channels) if hidden else (rows, total, channels))
         log_sum = maps.new_empty(rows, total)
@@ -264,17 +275,17 @@ class _Layer(torch.autograd.Function):
         along = second if edge is None else edge
         stand_in = drop if drop is not None else Drop(index, index, index, log_sum)
         grid, options = _launch(rows, seen, kind, _WALKS["forward", kind])
-        sizes = (seen.total, shape.heads, units, rows, seen.members)
+        sizes = (seen.total, shape.heads, query_units, rows, seen.members)
         kernels.forward[grid](
-            *edges[:3], index, maps, query, key, value, target, source, along, maps if bias is None else bias,
+            *edges[:3], index, queries, query, key, value, target, source, along, maps if bias is None else bias,
             *stand_in, out, above, moment, log_sum, *sizes, channels**-0.5,
             SLOPE=SLOPE, HIDDEN=hidden, DROP=drop is not None, **options,
         )  # fmt: skip
         ctx.kind, ctx.shape, ctx.seen, ctx.count = kind, shape, seen, len(edges)
         factor = maps.new_ones(shape.members) if drop is None else drop.factor
         # Of the maps only what is added to the result is read again.
-        kept = maps if kind == SCALED_DOT and hidden else None
-        ctx.units = units
+        kept = queries if kind == SCALED_DOT and hidden else None
+        ctx.width = maps.shape[1] * maps.stride(1)
         ctx.save_for_backward(
             *edges, index, factor, kept, query, key, value, target, source, first, second, edge, bias,
             out, above, moment, log_sum,
@@ -286,31 +297,34 @@ class _Layer(torch.autograd.Function):
     def backward(ctx: Any, to_result: Tensor) -> tuple[Tensor | None, ...]:
         from sobgnn.propagation.attention import layer_gradient as kernels
 
-        kind, shape, seen, units = ctx.kind, ctx.shape, ctx.seen, ctx.units
+        kind, shape, seen = ctx.kind, ctx.shape, ctx.seen
         edges, saved = EdgePattern(*ctx.saved_tensors[: ctx.count]), ctx.saved_tensors[ctx.count :]
         (index, factor, kept, query, key, value, target, source, first, second, edge, bias,
          out, above, moment, log_sum) = saved  # fmt: skip
         to_result = to_result.contiguous()
         nodes, rows, total, channels = len(value), len(index) // seen.members, shape.total, shape.channels
         same = rows == nodes and not seen.apart
-        to_maps = torch.empty(nodes, shape.members * units * channels, device=value.device)
-        to_target = torch.empty(nodes, total, device=value.device)
-        if not same:  # nodes that are no rows have no queries, targets and skips
+        joint = torch.empty(nodes, ctx.width, device=value.device)
+        to_rows = None
+        if kind == SCALED_DOT and bias is None:
+            to_rows = joint.new_empty(rows, shape.members, shape.heads * channels)
+        to_maps, to_queries = _sides(joint, to_rows, kind, shape)
+        units, query_units = (part.stride(1) // channels for part in (to_maps, to_queries))
+        to_target = torch.empty_like(target)
+        if kind != SCALED_DOT and not same:  # nodes that are no rows have no targets
             to_target.zero_()
-            if kind != ADDITIVE:
-                blocks = to_maps.view(nodes, shape.members, units // shape.heads, -1)
-                blocks[:, :, :1] = 0
-                blocks[:, :, 3:] = 0
+            if kind == GATED:
+                joint.zero_()
         gradient = value.new_empty(rows, total, shape.padded)
         level, center = torch.empty_like(log_sum), torch.empty_like(log_sum)
         weighted = torch.empty_like(log_sum) if kind == SCALED_DOT else center
         along = second if edge is None else edge
-        sizes = (seen.total, shape.heads, units)
+        sizes = (seen.total, shape.heads)
         grid, options = _launch(rows, seen, kind, _WALKS["rows", kind])
         kernels.rows[grid](
-            *edges[:3], index, to_maps if kept is None else kept, query, key, value, target, source, along,
+            *edges[:3], index, to_queries if kept is None else kept, query, key, value, target, source, along,
             factor if bias is None else bias, factor, out, above, log_sum, to_result, gradient, level, center, weighted,
-            to_target, to_maps, *sizes, rows, seen.members, channels**-0.5,
+            to_target, to_queries, *sizes, query_units, rows, seen.members, channels**-0.5,
             SLOPE=SLOPE, HIDDEN=bias is not None, **options,
         )  # fmt: skip
         to_source = to_target if kind == SCALED_DOT else torch.empty_like(to_target)
@@ -318,8 +332,8 @@ class _Layer(torch.autograd.Function):
         grid, options = _launch(nodes, seen, kind, _WALKS["nodes", kind])
         kernels.nodes[grid](
             *edges[3:], index, query, key, value, target, source, along, first, second, gradient, level, center,
-            weighted, to_target, to_maps, to_source, to_edge, *sizes, nodes, seen.members, channels**-0.5,
-            SLOPE=SLOPE, SAME=same, **options,
+            weighted, to_target, to_maps, to_source, to_edge, *sizes, units, nodes, seen.members, channels**-0.5,
+            SLOPE=SLOPE, SAME=same or kind == SCALED_DOT, **options,
         )  # fmt: skip
 
         def sums(factors: Tensor, x: Tensor) -> Tensor:
@@ -328,16 +342,30 @@ class _Layer(torch.autograd.Function):
         largest = (log_sum - level).exp_()
         to_bias = None
         if kind == SCALED_DOT:
-            columns = to_maps.sum(dim=0).view(shape.members, -1)
-            size = 3 * shape.heads * channels
-            to_first = columns[:, :size]
+            size = shape.heads * channels
+            columns, of_values = to_queries.sum(dim=0), to_maps[..., size:].sum(dim=0)
+            # A shift of all keys moves all scores of a row alike, so that no share changes.
+            to_first = torch.cat([columns[:, :size], torch.zeros_like(of_values), of_values], dim=1)
             to_second = sums(to_target, query) + sums(moment * largest, gradient)
             to_bias = None if bias is None else columns[:, size:].reshape(-1)
         else:
             to_first, to_second = sums(to_target, value), sums(to_source, value)
             to_bias = None if bias is None else sums(largest, gradient).view(-1)
         parts = to_edge.sum(dim=0) if kind == ADDITIVE else None
-        return None, None, None, None, None, None, to_maps, to_first, to_second, parts, to_bias
+        return None, None, None, None, None, None, joint, to_rows, to_first, to_second, parts, to_bias
+
+
+def _sides(maps: Tensor, queries: Tensor | None, kind: int, shape: Shape) -> tuple[Tensor, Tensor]:
+    """What nodes give and what rows give, each [N or R, S, columns]: views of the maps where these hold both."""
+    of_nodes = maps.view(len(maps), shape.members, -1)
+    if kind != SCALED_DOT:
+        return of_nodes, of_nodes
+    if queries is None:
+        of_rows, of_nodes = of_nodes.chunk(2, dim=2)
+        return of_nodes, of_rows
+    pitch = queries.stride(1)
+    aligned = queries.stride() == (shape.members * pitch, pitch, 1) and pitch % shape.channels == 0
+    return of_nodes, queries if aligned else queries.contiguous()
 
 
 def _weighted_sums(factors: Tensor, x: Tensor, channels: int) -> Tensor:

@@ -13,7 +13,7 @@ from sobgnn.propagation.attention.layer_triton import SIZES, member_columns, own
 
 @triton.jit
 def _row_gradient(
-    row, node, head, column, maps, bias, factor, out, to_result, to_maps, total, heads, units,
+    row, head, column, queries, bias, factor, out, to_result, to_queries, total, heads, units,
     KIND: tl.constexpr, c: tl.constexpr, HIDDEN: tl.constexpr,
 ):  # fmt: skip
     """The gradient of the sums, and the sums themselves."""
@@ -28,16 +28,16 @@ def _row_gradient(
         g = tl.where(result > 0, g * grown, 0.0)
         result = result / grown - tl.load(bias + vector, mask=inside, other=0.0)
         if KIND == 2:
-            skip = node * ((total // heads) * units * c) + member_columns(head, column, heads, units, c) + 3 * heads * c
-            result -= tl.load(maps + skip, mask=inside, other=0.0)
-            tl.store(to_maps + skip, g, mask=inside)
+            skip = row * ((total // heads) * units * c) + member_columns(head, column, heads, units, c) + heads * c
+            result -= tl.load(queries + skip, mask=inside, other=0.0)
+            tl.store(to_queries + skip, g, mask=inside)
     return g, result
 
 
 @triton.jit(do_not_specialize=SIZES)
 def rows(
-    indptr, other, weight, index, maps, query, key, value, target, source, edge, bias, factor, out, above, log_sum,
-    to_result, gradient, level, center, along, to_target, to_maps, total, heads, units, length, members, scale,
+    indptr, other, weight, index, queries, query, key, value, target, source, edge, bias, factor, out, above, log_sum,
+    to_result, gradient, level, center, along, to_target, to_queries, total, heads, units, length, members, scale,
     KIND: tl.constexpr, SLOPE: tl.constexpr, c: tl.constexpr, HIDDEN: tl.constexpr,
     E: tl.constexpr, B: tl.constexpr, C: tl.constexpr, TWO: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
@@ -50,7 +50,7 @@ def rows(
     head = tl.program_id(1) * B + tl.arange(0, B)
     column = tl.arange(0, C)
     lane = tl.arange(0, E)
-    node = tl.load(index + row)
+    asked = row if KIND == 2 else tl.load(index + row)  # where its query and target stand
     known = head < total
     P: tl.constexpr = 2 * C if TWO else C
     stored = tl.broadcast_to(known[:, None], [B, C])
@@ -60,13 +60,13 @@ def rows(
     here = row * total + head
     compact = row * stride + tail
     g, result = _row_gradient(
-        row, node, head, column, maps, bias, factor, out, to_result, to_maps, total, heads, units, KIND, c, HIDDEN
+        row, head, column, queries, bias, factor, out, to_result, to_queries, total, heads, units, KIND, c, HIDDEN
     )
     middle = tl.sum(g * result, axis=1)
     largest = tl.max(tl.abs(g), axis=1)
     if TWO:
         g2, result2 = _row_gradient(
-            row, node, head, column + C, maps, bias, factor, out, to_result, to_maps, total, heads, units, KIND, c,
+            row, head, column + C, queries, bias, factor, out, to_result, to_queries, total, heads, units, KIND, c,
             HIDDEN,
         )  # fmt: skip
         middle += tl.sum(g2 * result2, axis=1)
@@ -82,20 +82,20 @@ def rows(
         to = tl.sum(g * tl.load(above + compact, mask=stored, other=0.0).to(tl.float32), axis=1)
         if TWO:
             to += tl.sum(g2 * tl.load(above + compact + C, mask=stored, other=0.0).to(tl.float32), axis=1)
-        tl.store(to_target + node * total + head, (1 - SLOPE) * to, mask=known)
+        tl.store(to_target + asked * total + head, (1 - SLOPE) * to, mask=known)
     else:
         inside = known[:, None] & (column < c)[None, :]
         inside2 = known[:, None] & (column + C < c)[None, :]
         begin = tl.load(indptr + row)
         end = tl.load(indptr + row + 1)
-        t = tl.load(target + node * total + read_head)[:, None]
-        own = node * stride + tail
+        t = tl.load(target + asked * total + read_head)[:, None]
+        own = asked * stride + tail
         q = tl.load(query + own).to(tl.float32)[:, None, :]
         targets = tl.zeros([B], tl.float32)
-        queries = tl.zeros([B, C], tl.float32)
+        sums = tl.zeros([B, C], tl.float32)
         if TWO:
             q2 = tl.load(query + own + C).to(tl.float32)[:, None, :]
-            queries2 = tl.zeros([B, C], tl.float32)
+            sums2 = tl.zeros([B, C], tl.float32)
         weighted = tl.zeros([B], tl.float32)
         vector = edge + (shift + head)[:, None] * c + column[None, :]
         if KIND == 2:
@@ -130,9 +130,9 @@ def rows(
                 inner = share * (to_share - middle[:, None]) * slope * gate
                 targets += tl.sum(inner, axis=1)
                 inner *= (t + u) * (1 - gate)
-                queries += tl.sum(inner[:, :, None] * v, axis=1)
+                sums += tl.sum(inner[:, :, None] * v, axis=1)
                 if TWO:
-                    queries2 += tl.sum(inner[:, :, None] * v2, axis=1)
+                    sums2 += tl.sum(inner[:, :, None] * v2, axis=1)
             else:
                 product = tl.sum(q * k, axis=2)
                 if TWO:
@@ -141,20 +141,20 @@ def rows(
                 share = share_of(score, log_norm[:, None], read)
                 inner = share * (to_share + weighted[:, None] * w - middle[:, None]) * slope
                 targets += tl.sum(inner * w, axis=1)
-                queries += tl.sum(inner[:, :, None] * k, axis=1)
+                sums += tl.sum(inner[:, :, None] * k, axis=1)
                 if TWO:
-                    queries2 += tl.sum(inner[:, :, None] * k2, axis=1)
-        tl.store(to_target + node * total + head, targets, mask=known)
-        at = node * ((total // heads) * units * c) + member_columns(head, column, heads, units, c)
-        to_query = queries
+                    sums2 += tl.sum(inner[:, :, None] * k2, axis=1)
+        tl.store(to_target + asked * total + head, targets, mask=known)
+        at = asked * ((total // heads) * units * c) + member_columns(head, column, heads, units, c)
+        to_query = sums
         if KIND == 2:
             to_query += targets[:, None] * tl.load(vector, mask=inside, other=0.0)
-        tl.store(to_maps + at, to_query, mask=inside)
+        tl.store(to_queries + at, to_query, mask=inside)
         if TWO:
-            to_query = queries2
+            to_query = sums2
             if KIND == 2:
                 to_query += targets[:, None] * tl.load(vector + C, mask=inside2, other=0.0)
-            tl.store(to_maps + at + C, to_query, mask=inside2)
+            tl.store(to_queries + at + C, to_query, mask=inside2)
 
 
 @triton.jit
@@ -270,11 +270,11 @@ def nodes(
     at = node * ((total // heads) * units * c) + member_columns(head, column, heads, units, c)
     if KIND == 2:
         size = heads * c
-        tl.store(to_maps + at + size, keys, mask=inside)
-        tl.store(to_maps + at + 2 * size, values, mask=inside)
+        tl.store(to_maps + at, keys, mask=inside)
+        tl.store(to_maps + at + size, values, mask=inside)
         if TWO:
-            tl.store(to_maps + at + size + C, keys2, mask=inside2)
-            tl.store(to_maps + at + 2 * size + C, values2, mask=inside2)
+            tl.store(to_maps + at + C, keys2, mask=inside2)
+            tl.store(to_maps + at + size + C, values2, mask=inside2)
     else:
         vector = (shift + head)[:, None] * c + column[None, :]
         of_target = tl.load(to_target + here, mask=known, other=0.0)

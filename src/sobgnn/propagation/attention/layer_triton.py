@@ -45,10 +45,10 @@ def member_columns(head, column, heads, units, c: tl.constexpr):
 
 @triton.jit(do_not_specialize=SIZES)
 def prepare(
-    maps, first, second, query, key, value, target, source, total, heads, units,
+    maps, first, second, key, value, target, source, total, heads, units,
     KIND: tl.constexpr, c: tl.constexpr, B: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """Compact copies of what is gathered, and what of the scores belongs to single nodes."""
+    """Compact copies of what is gathered, and what of the scores belongs to single nodes, but queries."""
     node = tl.program_id(0).to(tl.int64)
     head = tl.program_id(1) * B + tl.arange(0, B)
     column = tl.arange(0, C)
@@ -62,16 +62,12 @@ def prepare(
     dtype: tl.constexpr = value.dtype.element_ty
     if KIND == 2:
         shift = member_columns(head, column, heads, 3 * heads, c)
-        along = tl.load(second + vector, mask=inside, other=0.0)
         size = heads * c
-        q = tl.load(row + at, mask=inside, other=0.0) + tl.load(first + shift, mask=inside, other=0.0)
-        k = tl.load(row + at + size, mask=inside, other=0.0) + tl.load(first + shift + size, mask=inside, other=0.0)
-        v = tl.load(row + at + 2 * size, mask=inside, other=0.0)
+        k = tl.load(row + at, mask=inside, other=0.0) + tl.load(first + shift + size, mask=inside, other=0.0)
+        v = tl.load(row + at + size, mask=inside, other=0.0)
         v += tl.load(first + shift + 2 * size, mask=inside, other=0.0)
-        tl.store(query + place, rounded(q, dtype), mask=stored)
         tl.store(key + place, rounded(k, dtype), mask=stored)
         tl.store(value + place, rounded(v, dtype), mask=stored)
-        tl.store(target + node * total + head, tl.sum(q * along, axis=1), mask=known)
     else:
         v = tl.load(row + at, mask=inside, other=0.0)
         to = tl.load(first + vector, mask=inside, other=0.0)
@@ -79,6 +75,27 @@ def prepare(
         tl.store(value + place, rounded(v, dtype), mask=stored)
         tl.store(target + node * total + head, tl.sum(v * to, axis=1), mask=known)
         tl.store(source + node * total + head, tl.sum(v * of, axis=1), mask=known)
+
+
+@triton.jit(do_not_specialize=SIZES)
+def prepare_queries(
+    queries, first, second, query, target, total, heads, units,
+    KIND: tl.constexpr, c: tl.constexpr, B: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Compact copies of the rows' queries, and what of the scores they give to an edge of weight 1."""
+    row = tl.program_id(0).to(tl.int64)
+    head = tl.program_id(1) * B + tl.arange(0, B)
+    column = tl.arange(0, C)
+    known = head < total
+    inside = known[:, None] & (column < c)[None, :]
+    at = row * ((total // heads) * units * c) + member_columns(head, column, heads, units, c)
+    q = tl.load(queries + at, mask=inside, other=0.0)
+    q += tl.load(first + member_columns(head, column, heads, 3 * heads, c), mask=inside, other=0.0)
+    along = tl.load(second + head[:, None] * c + column[None, :], mask=inside, other=0.0)
+    place = row * total * C + head[:, None] * C + column[None, :]
+    stored = tl.broadcast_to(known[:, None], [B, C])
+    tl.store(query + place, rounded(q, query.dtype.element_ty), mask=stored)
+    tl.store(target + row * total + head, tl.sum(q * along, axis=1), mask=known)
 
 
 @triton.jit
@@ -109,7 +126,7 @@ def share_of(score, level, valid):
 
 @triton.jit
 def _finish(
-    result, row, node, head, column, maps, edge, bias, row_hash, column_hash, threshold, factor, out, middle, total,
+    result, row, head, column, queries, edge, bias, row_hash, column_hash, threshold, factor, out, middle, total,
     heads, units, shift, KIND: tl.constexpr, c: tl.constexpr, HIDDEN: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """What follows the sum: the edges' part, and of a hidden layer skip, bias, ReLU and dropout."""
@@ -122,8 +139,8 @@ def _finish(
         member = head // heads
         result += tl.load(bias + vector, mask=inside, other=0.0)
         if KIND == 2:
-            skip = member_columns(head, column, heads, units, c) + 3 * heads * c
-            result += tl.load(maps + node * ((total // heads) * units * c) + skip, mask=inside, other=0.0)
+            skip = member_columns(head, column, heads, units, c) + heads * c
+            result += tl.load(queries + row * ((total // heads) * units * c) + skip, mask=inside, other=0.0)
         result = tl.maximum(result, 0.0)
         if DROP:
             of_row = tl.load(row_hash + row * (total // heads) + member, mask=known, other=0)
@@ -140,7 +157,7 @@ def _finish(
 
 @triton.jit(do_not_specialize=SIZES)
 def forward(
-    indptr, other, weight, index, maps, query, key, value, target, source, edge, bias, row_hash, column_hash,
+    indptr, other, weight, index, queries, query, key, value, target, source, edge, bias, row_hash, column_hash,
     threshold, factor, out, above, moment, log_sum, total, heads, units, length, members, scale,
     KIND: tl.constexpr, SLOPE: tl.constexpr, c: tl.constexpr, HIDDEN: tl.constexpr,
     DROP: tl.constexpr, E: tl.constexpr, B: tl.constexpr, C: tl.constexpr, TWO: tl.constexpr, UNROLL: tl.constexpr,
@@ -153,7 +170,7 @@ def forward(
     lane = tl.arange(0, E)
     begin = tl.load(indptr + row)
     end = tl.load(indptr + row + 1)
-    node = tl.load(index + row)
+    asked = row if KIND == 2 else tl.load(index + row)  # where its query and target stand
     P: tl.constexpr = 2 * C if TWO else C
     known = head < total
     here = row * total + head
@@ -162,7 +179,7 @@ def forward(
     read_head = tl.minimum(head, total - 1)
     tail = read_head[:, None] * P + column[None, :]
     stride = total * P
-    t = tl.load(target + node * total + read_head)[:, None]
+    t = tl.load(target + asked * total + read_head)[:, None]
     level = tl.full([B], -1e30, tl.float32)
     whole = tl.zeros([B], tl.float32)
     mean = tl.zeros([B], tl.float32)  # of weights; for additive scores the part on the leaky ReLU's steep side
@@ -175,9 +192,9 @@ def forward(
         if TWO:
             steeps2 = tl.zeros([B, C], tl.float32)
     else:
-        q = tl.load(query + node * stride + tail).to(tl.float32)[:, None, :]
+        q = tl.load(query + asked * stride + tail).to(tl.float32)[:, None, :]
         if TWO:
-            q2 = tl.load(query + node * stride + tail + C).to(tl.float32)[:, None, :]
+            q2 = tl.load(query + asked * stride + tail + C).to(tl.float32)[:, None, :]
     for start in tl.range(begin, end, E, loop_unroll_factor=UNROLL):
         e = start + lane
         read = (e < end)[None, :]
@@ -233,12 +250,12 @@ def forward(
     if KIND == 2:
         tl.store(moment + here, middle, mask=known)
     _finish(
-        result, row, node, head, column, maps, edge, bias, row_hash, column_hash, threshold, factor, out, middle, total,
+        result, row, head, column, queries, edge, bias, row_hash, column_hash, threshold, factor, out, middle, total,
         heads, units, shift, KIND, c, HIDDEN, DROP,
     )  # fmt: skip
     if TWO:
         _finish(
-            result2, row, node, head, column + C, maps, edge, bias, row_hash, column_hash, threshold, factor, out,
+            result2, row, head, column + C, queries, edge, bias, row_hash, column_hash, threshold, factor, out,
             middle, total, heads, units, shift, KIND, c, HIDDEN, DROP,
         )  # fmt: skip
 
