@@ -55,4 +55,7 @@ if __name__ == "__main__":
     if case == "other-data":
         X, y = data("defaults")
         SobolevClassifier().fit(X + int(os.environ["RANK"]), y)
+    if case == "other-settings":
+        X, y = data("defaults")
+        SobolevClassifier(epsilon=0.1 + int(os.environ["RANK"])).fit(X, y)
     np.savez(folder / f"{os.environ['RANK']}.npz", **fitted(case))

@@ -70,3 +70,9 @@ def test_ranks_with_different_points_are_refused(tmp_path: Path) -> None:
     done = torchrun(2, script.__file__, "other-data", str(tmp_path))
     assert done.returncode != 0
     assert "ValueError: Every rank must fit the same points and labels" in done.stderr
+
+
+def test_ranks_with_different_parameters_are_refused(tmp_path: Path) -> None:
+    done = torchrun(2, script.__file__, "other-settings", str(tmp_path))
+    assert done.returncode != 0
+    assert "ValueError: Every rank must fit with the same parameters and graph" in done.stderr

@@ -79,6 +79,16 @@ def test_the_command_labels_every_point_and_refuses_bad_input_in_one_line(tmp_pa
     assert done.returncode == 0, done.stderr[-2000:]
     assert np.load(tmp_path / "run" / "predictions.npy").shape == (120,)
     assert not list((tmp_path / "run").glob("checkpoint*"))
+    again = torchrun(1, *fit, "--points", str(tmp_path / "points.npy"), "--k=6", "--epochs=2")
+    assert "neighbors of" not in again.stdout
+    other = torchrun(1, *fit, "--points", str(tmp_path / "points.npy"), "--k=5", "--epochs=2")
+    assert "neighbors of 120 points" in other.stdout
+    np.save(tmp_path / "points.npy", given["X"][::-1])
+    swapped = torchrun(1, *fit, "--points", str(tmp_path / "points.npy"), "--k=5", "--epochs=2")
+    assert "neighbors of 120 points" in swapped.stdout
+    np.save(tmp_path / "labels.npy", given["target"].astype(str))
+    text = torchrun(1, *fit, "--points", str(tmp_path / "points.npy"))
+    assert "labels.npy must hold integers" in text.stderr
     wrong = torchrun(1, *fit, "--points", str(tmp_path / "none.npy"))
     assert wrong.returncode != 0
     assert f"sobgnn: There is no file {tmp_path / 'none.npy'}." in wrong.stderr

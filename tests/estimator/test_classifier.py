@@ -761,3 +761,67 @@ def test_torchs_default_type_is_no_matter():
         torch.set_default_dtype(torch.float32)
     single = SobolevClassifier(epochs=5, n_members=2, random_state=0).fit(X, given)
     np.testing.assert_array_equal(double.label_distributions_, single.label_distributions_)
+
+
+def test_a_class_that_went_is_not_taken_for_one_that_came():
+    generator = np.random.default_rng(1)
+    group = np.arange(400) % 4
+    X = 0.5 * generator.normal(size=(400, 5)) + 4 * np.eye(5)[group]
+    y = np.array([None] * 400, dtype=object)
+    y[:120] = np.array(["a", "b", None, None], dtype=object)[group[:120]]
+    with_c, with_d = y.copy(), y.copy()
+    with_c[[2, 6, 10, 14, 18]] = "c"
+    with_d[[3, 7, 11, 15, 19]] = "d"
+    model = quick(warm_start=True).fit(X, with_c).fit(X, with_d)
+    assert (model.transduction_[group == 3] == "d").mean() > 0.9
+    assert (model.transduction_[group == 2] == "d").mean() < 0.1
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"class_weight": "balance"}, "class_weight"),
+        ({"class_weight": {"no such": 1.0}}, "class_weight"),
+        ({"class_priors": {0: 0.5, 1: 0.5}}, "class_priors"),
+    ],
+)
+def test_weights_and_priors_of_classes_are_checked_before_anything_is_learned(settings, message):
+    X, _, y = blobs()
+    told = []
+    with pytest.raises(ValueError, match=message):
+        SobolevClassifier(**settings).fit(X, y, progress=told.append)
+    assert not told
+
+
+def test_what_numpy_raises_on_elsewhere_is_no_matter():
+    X, _, y = blobs()
+    with np.errstate(all="raise"):
+        quick().fit(X, y)
+
+
+def test_labels_of_half_precision_are_whole_numbers():
+    X, _, y = blobs()
+    half = np.where(y < 0, np.nan, y).astype(np.float16)
+    assert quick().fit(X, half).classes_.dtype == np.int64
+
+
+def test_suspects_and_first_suggestions_check_what_they_are_given(fitted):
+    X, _, _, classifier = fitted
+    with pytest.raises(ValueError, match="`n` must be None or an integer of at least 0, but got -1"):
+        classifier.suspects(n=-1)
+    for points, message in (
+        (np.ma.masked_array(X, mask=X == X.max()), "masked"),
+        (np.full((30, 2), "a"), "TableEncoder"),
+        (X * 1e305, "lie within"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            SobolevClassifier().suggest(3, X=points)
+
+
+def test_scores_take_the_edges_of_new_points():
+    X, truth, y = blobs()
+    graph = knn_graph(X, 5).to_scipy()
+    model = quick().fit(X, y, graph=graph)
+    new = sp.csr_array(graph[:10])
+    predicted = model.predict(X[:10], graph=new)
+    assert model.score(X[:10], truth[:10], graph=new) == (predicted == truth[:10]).mean()

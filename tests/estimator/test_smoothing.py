@@ -135,3 +135,28 @@ def test_the_potential_of_sources_solves_the_poisson_equation(in_order, monkeypa
     right[[4, 50]] = sources
     want = np.linalg.solve(np.diag(A.sum(axis=1)) - (1 - 1e-4) * A, right)
     np.testing.assert_allclose(u, want, atol=2e-4 * np.abs(want).max())
+
+
+def two_lines(count):
+    """Two parallel lines of points, joined along each alone, and a label at the beginning of each."""
+    along = np.linspace(0, 20, count)
+    X = np.concatenate([np.stack([along, np.full(count, height)], axis=1) for height in (0.0, 5.0)])
+    return Spread(knn_graph(X, k=2)), torch.tensor([0, count])
+
+
+def test_labels_reach_the_end_of_a_line_that_is_longer_than_the_usual_steps():
+    spread, index = two_lines(300)
+    found = diffuse(spread, 0.98, index, torch.tensor([0, 1]), 2)
+    assert (found.argmax(dim=1) == torch.arange(600) // 300).all()
+    assert (found.amax(dim=1) > 0.99).all()
+
+
+def test_potentials_on_a_long_line_solve_their_equation():
+    spread, index = two_lines(300)
+    sources = torch.tensor([[0.5, -0.5], [-0.5, 0.5]], dtype=torch.float64)
+    found = poisson_potential(spread, index, sources).double().numpy()
+    degree = adjacency(spread.graph).sum(axis=1)
+    right = np.zeros((600, 2))
+    right[index.numpy()] = sources.numpy()
+    exact = np.linalg.solve(np.diag(degree) - (1 - 1e-4) * adjacency(spread.graph), right)
+    assert np.abs(found - exact).max() < 0.02 * np.abs(exact).max()

@@ -17,12 +17,12 @@ def labels(rows, codes, classes=3):
 
 def test_decisions_are_kept_until_a_fifth_of_the_labels_has_changed():
     before = labels(range(10), [0, 1] * 5)
-    kept = Kept("", None, None, before, None)
+    kept = Kept("", None, None, before, np.array(["a", "b", "c"]), None)
 
-    def holds(rows, codes, classes=3):
+    def holds(rows, codes, classes="abc"):
         whole = np.full(20, -1)
         whole[list(rows)] = codes
-        return kept.holds(whole, classes)
+        return kept.holds(whole, np.array(list(classes)))
 
     assert holds(range(10), [0, 1] * 5)
     assert holds(range(12), [0, 1] * 6)  # two more
@@ -30,7 +30,8 @@ def test_decisions_are_kept_until_a_fifth_of_the_labels_has_changed():
     assert holds(range(10), [1, 0] + [0, 1] * 4)  # two others
     assert not holds(range(13), [0, 1] * 6 + [0])
     assert not holds(range(1, 12), [1, 0] * 5 + [1])  # one gone, two more
-    assert not holds(range(10), [0, 1] * 5, classes=4)
+    assert not holds(range(10), [0, 1] * 5, classes="abcd")
+    assert not holds(range(10), [0, 1] * 5, classes="abd")  # one gone, another new
 
 
 def test_what_was_known_out_of_fold_is_kept_for_labels_that_have_not_changed():

@@ -400,3 +400,11 @@ def test_kept_points_are_indexed_once_and_answer_for_a_query_whatever_was_asked_
     assert np.mean([len(set(a) & set(b)) for a, b in zip(together[0], truth, strict=True)]) / 10 > 0.97
     again = copy.deepcopy(kept).nearest(X[:200] + 0.1, 10, approximate=True)
     np.testing.assert_array_equal(again[0], together[0])
+
+
+@pytest.mark.parametrize("factor", [1e-50, 1e-200])
+def test_points_whose_distances_vanish_are_refused(factor):
+    X = np.random.default_rng(0).normal(size=(20, 3)) * factor
+    for rows in (X, sp.csr_array(X)):
+        with pytest.raises(ValueError, match="distances vanish in float32"):
+            nearest(rows, 3)

@@ -100,13 +100,15 @@ def test_no_rows_give_no_rows() -> None:
     assert out.shape == (0, 4)
 
 
-def test_gradients_of_gradients_are_refused_and_nothing_passes_as_nothing() -> None:
-    tensors, _ = draw((), True, shared=True)
-    own, *rest = tensors
-    assert own is not None
-    out = cascade(own, *rest, relu=True)  # type: ignore[arg-type]
-    with pytest.raises(RuntimeError, match="create_graph"):
-        torch.autograd.grad(out.sum(), own, create_graph=True)
+@pytest.mark.parametrize("relu", [True, False])
+@pytest.mark.parametrize("self_branch", [True, False])
+def test_gradients_have_gradients(self_branch: bool, relu: bool) -> None:
+    (own, *rest), _ = draw((), self_branch, shared=True)
+    assert torch.autograd.gradgradcheck(lambda *leaves: cascade(own, *leaves, relu=relu), rest)
+
+
+def test_nothing_passes_as_nothing() -> None:
+    (_, *rest), _ = draw((), True, shared=True)
     empty = torch.zeros(0, 5, dtype=torch.float64, requires_grad=True)
     out = cascade(empty, torch.zeros(0, 3, 5, dtype=torch.float64), *rest[1:], relu=True)  # type: ignore[arg-type]
     out.sum().backward()

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.func import functional_call
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data, HeteroData
-from torch_geometric.explain import Explainer, GNNExplainer
+from torch_geometric.explain import Explainer, GNNExplainer, PGExplainer
 from torch_geometric.nn import GCNConv, MessagePassing, global_mean_pool, to_hetero
 
 from sobgnn import SobolevConv
@@ -82,6 +83,63 @@ def explainer(make):
     mask = explain(rows(), edge_index, edge_weight=edge_weight, index=3).edge_mask
     assert mask.shape == edge_weight.shape
     assert mask.max() > 0
+
+
+def learned_explainer(make):
+    edge_index, edge_weight = edges()
+    config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
+    learner = PGExplainer(epochs=2)
+    explain = Explainer(
+        make(6, 4), learner, explanation_type="phenomenon", edge_mask_type="object", model_config=config
+    )
+    target = torch.zeros(NODES, dtype=torch.long)
+    for epoch in range(2):
+        learner.train(epoch, explain.model, rows(), edge_index, target=target, index=3, edge_weight=edge_weight)
+    mask = explain(rows(), edge_index, edge_weight=edge_weight, target=target, index=3).edge_mask
+    assert mask.shape == edge_weight.shape
+
+
+def functional_gradient(make):
+    conv = make(6, 4)
+    weights = {name: value.detach() for name, value in conv.named_parameters()}
+
+    def loss(weights, x):
+        return functional_call(conv, weights, (x, *edges())).square().sum()
+
+    got, to_x = torch.func.grad(loss, argnums=(0, 1))(weights, rows())
+    assert to_x.abs().sum() > 0
+    conv(rows(), *edges()).square().sum().backward()
+    for name, value in conv.named_parameters():
+        torch.testing.assert_close(got[name], value.grad, rtol=1e-4, atol=1e-4)
+
+
+def second_gradient(make):
+    conv, x = make(6, 4), rows().requires_grad_()
+    (to_x,) = torch.autograd.grad(conv(x, *edges()).square().sum(), x, create_graph=True)
+    to_x.square().sum().backward()  # a penalty on the gradient
+    assert all(value.grad.abs().sum() > 0 for name, value in conv.named_parameters() if "bias" not in name)
+
+
+def batch_of_signals(make):
+    conv, x = make(6, 4), torch.stack([rows(seed=seed) for seed in range(3)])
+    out = conv(x, *edges())
+    out.sum().backward()
+    torch.testing.assert_close(out, torch.stack([conv(one, *edges()) for one in x]), rtol=1e-4, atol=1e-5)
+
+
+def repeated_edges(make):
+    edge_index, edge_weight = edges()
+    make(6, 4)(rows(), torch.cat([edge_index, edge_index], dim=1), torch.cat([edge_weight, edge_weight]))
+
+
+def weights_of_zero(make):
+    edge_index, edge_weight = edges()
+    edge_weight.view(2, -1)[:, 0] = 0
+    make(6, 4)(rows(), edge_index, edge_weight)
+
+
+def scripted(make):
+    torch.jit.script(make(6, 4))
 
 
 def directed(make):
@@ -212,6 +270,10 @@ FEATURES = {
     "gradients for `edge_weight`": weight_gradient,
     "a learned weight of self-loops (`learn_epsilon`)": learned_loops,
     "`Explainer` with `GNNExplainer`": explainer,
+    "`Explainer` with `PGExplainer`": learned_explainer,
+    "`torch.func.grad` for parameters and x": functional_gradient,
+    "gradients of gradients for parameters and x": second_gradient,
+    "x of shape [B, N, F]": batch_of_signals,
     "a directed graph": directed,
     "two sets of nodes, `(x_src, x_dst)` and `size`": two_sets,
     "`to_hetero`": hetero,
@@ -227,9 +289,13 @@ FEATURES = {
     "`copy.deepcopy` and `torch.save`": copies,
     "an instance of `MessagePassing`": message_passing,
     "self-loops inside `edge_index`": given_loops,
+    "an edge listed twice": repeated_edges,
+    "edge weights of 0": weights_of_zero,
+    "`torch.jit.script`": scripted,
 }
-# GCNConv takes self-loops as they are; here ε is their weight, and a graph has none of its own.
-MISSING = {"self-loops inside `edge_index`"}
+# What the operators do not define: ε is the weight of self-loops, an edge has one weight, and one of weight 0 is none.
+UNDEFINED = {"self-loops inside `edge_index`", "an edge listed twice", "edge weights of 0"}
+MISSING = UNDEFINED | {"`torch.jit.script`"}
 
 
 def works(feature, make) -> bool:

@@ -284,3 +284,42 @@ def test_a_signal_with_another_number_of_orders_is_refused(path5):
 def test_a_matrix_of_an_order_that_is_not_there_is_refused(path5, rho):
     with pytest.raises(ValueError, match=f"`rho` must be between 1 and alpha=2, but got {rho}"):
         SobolevOperators(path5, 2).matrix(rho)
+
+
+def test_learned_weights_are_read_anew_where_nothing_is_learned(path5):
+    weight = torch.nn.Parameter(path5.weight.clone())
+    ops = SobolevOperators(path5.with_weight(weight), 3)
+    rows, x = ops.rows(torch.tensor([3, 1])), signal(5, 2, torch.float32)
+    with torch.no_grad():
+        ops.propagate(x), rows.propagate(x)  # an evaluation
+        weight.mul_(torch.tensor(0.5)).pow_(2)  # a step
+        expected = SobolevOperators(path5.with_weight(weight.detach()), 3).propagate(x)
+        torch.testing.assert_close(ops.propagate(x), expected)
+        torch.testing.assert_close(rows.propagate(x), expected[[3, 1]])
+
+
+def test_rows_may_be_a_mask_and_nothing_else_passes_for_one(path5):
+    ops, x = SobolevOperators(path5, 2), signal(5, 2, torch.float32)
+    mask = torch.tensor([True, False, True, True, False])
+    torch.testing.assert_close(ops.rows(mask).propagate(x), ops.propagate(x)[mask])
+    field = ops.receptive_field(mask, 1)
+    torch.testing.assert_close(field[0].propagate(x[field[0].columns]), ops.propagate(x)[mask])
+    for index, error, message in (
+        (mask[:3], ValueError, "one entry per node, but got 3 for 5 nodes"),
+        (torch.tensor([0, 5]), ValueError, r"must lie in \[0, 5\), but got 0 to 5"),
+        (torch.tensor([-1]), ValueError, "got -1"),
+        (torch.tensor([0.5]), TypeError, "node numbers"),
+        ([0, 1], TypeError, "node numbers"),
+    ):
+        with pytest.raises(error, match=message):
+            ops.rows(index)
+
+
+def test_operators_first_used_in_inference_mode_can_train_later(path5):
+    ops, x = SobolevOperators(path5, 2), signal(5, 2, torch.float64)
+    rows = ops.rows(torch.tensor([0, 2]))
+    with torch.inference_mode():
+        ops.propagate(x), rows.propagate(x)
+    x.requires_grad_()
+    (ops.propagate(x)[[0, 2]] - rows.propagate(x)).square().sum().backward()
+    ops.propagate(x).sum().backward()

@@ -19,7 +19,7 @@ def test_one_rank_keeps_everything_as_it_is() -> None:
     assert torch.equal(ranks.versions(rows), rows.unsqueeze(0))
     assert ranks.all("a") == ["a"]
     assert ranks.first("a") == "a"
-    check_same(np.zeros((3, 2)), np.zeros(3, np.int64), ranks)
+    check_same(np.zeros((3, 2)), np.zeros(3, np.int64), "", ranks)
     assert ranks.bytes_sent == 0
 
     def hook(seen: object) -> bool:

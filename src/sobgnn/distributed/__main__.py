@@ -54,8 +54,9 @@ def _parser() -> argparse.ArgumentParser:
     command = parser.add_subparsers(dest="command", required=True).add_parser(
         "fit",
         help="train and label every point",
-        description="Reads points and labels, writes graph.npz (unless given), weights.npz, predictions.npy, "
-        "probabilities.npy and metrics.json to OUT. Killed and started again, it resumes from its checkpoint there.",
+        description="Reads points and labels, writes graph.npz and graph.json (unless given), weights.npz, "
+        "predictions.npy, probabilities.npy and metrics.json to OUT. Killed and started again, it resumes from its "
+        "checkpoint there.",
     )
     command.add_argument("--points", required=True, type=Path, help="npy file [N, F]; it is memory-mapped")
     command.add_argument("--labels", required=True, type=Path, help="npy file [N] of integers; -1: not known")
@@ -80,6 +81,8 @@ def _fit(options: argparse.Namespace) -> None:
     X, y = _read(options.points, 2, "[N, F]"), _read(options.labels, 1, "[N]")
     if len(X) != len(y):
         raise ValueError(f"Points and labels must be equally many, but got {len(X)} and {len(y)}.")
+    if y.dtype.kind not in "iu":
+        raise ValueError(f"{options.labels} must hold integers, -1 where a label is not known, but holds {y.dtype}.")
     classes = np.unique(y[y >= 0])
     if len(classes) < 2:
         raise ValueError(f"Labels must hold at least 2 classes, but got {len(classes)}. Unknown labels are -1.")
@@ -95,9 +98,12 @@ def _fit(options: argparse.Namespace) -> None:
         )
         known = int((target >= 0).sum())
         schedule = Schedule(options.epochs, options.lr, options.weight_decay, patience=None, evaluate_every=10)
-        # Another setting is another training, with a checkpoint of its own.
-        setting = json.dumps({name: str(value) for name, value in sorted(vars(options).items())})
-        checkpoint = options.out / f"checkpoint-{hashlib.sha256(setting.encode()).hexdigest()[:12]}.safetensors"
+        # Another setting, or other files behind the same names, are another training, with a checkpoint of its own.
+        setting = {name: str(value) for name, value in vars(options).items()}
+        setting |= {"points": _mark(options.points), "labels": _mark(options.labels)}
+        setting |= {"graph": _mark(options.graph or options.out / "graph.npz")}
+        digest = ranks.first(hashlib.sha256(json.dumps(setting, sort_keys=True).encode()).hexdigest()[:12])
+        checkpoint = options.out / f"checkpoint-{digest}.safetensors"
         bar = _Bar()
         training = time.perf_counter()
         fit = fit_over_ranks(
@@ -155,16 +161,31 @@ def _read(path: Path, dimensions: int, shape: str) -> npt.NDArray[Any]:
 
 
 def _graph(options: argparse.Namespace, X: npt.NDArray[Any], ranks: Ranks) -> Graph:
-    """The graph given, or one that all build and rank 0 leaves in the results for all to map."""
+    """The graph given, or one that all build and rank 0 leaves in the results for all to map.
+
+    Beside it stands what it was built from: with other points or another k it is built anew.
+    """
     path = options.graph or options.out / "graph.npz"
-    if options.graph is None and not ranks.first(path.exists()):
-        if ranks.speaks:
-            print(f"neighbors of {len(X):,} points", flush=True)
-        built = knn_graph(X, options.k, device=ranks.device, ranks=ranks)
-        if ranks.speaks:
-            built.to("cpu").save(path)
+    if options.graph is None:
+        beside = options.out / "graph.json"
+        source = json.dumps({"points": _mark(options.points), "k": options.k}) + "\n"
+        known = path.exists() and beside.exists() and beside.read_text() == source
+        if not ranks.first(known):
+            if ranks.speaks:
+                beside.unlink(missing_ok=True)
+                print(f"neighbors of {len(X):,} points", flush=True)
+            built = knn_graph(X, options.k, device=ranks.device, ranks=ranks)
+            if ranks.speaks:
+                built.to("cpu").save(path)
+                beside.write_text(source)
     ranks.wait()
     return Graph.load(path)
+
+
+def _mark(path: Path) -> str:
+    """What tells a file from an earlier one of the same name, without reading all of it."""
+    status = path.stat()
+    return f"{path.resolve()} {status.st_size} {status.st_mtime_ns}"
 
 
 def _write(

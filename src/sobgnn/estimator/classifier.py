@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
 from sobgnn.estimator import saving
@@ -20,13 +20,13 @@ from sobgnn.estimator.describing import described
 from sobgnn.estimator.families import FAMILIES, default_families
 from sobgnn.estimator.fit import Hook, Teller, fit_families, refit_families
 from sobgnn.estimator.inputs import check_range, checked
-from sobgnn.estimator.labels import class_weights, encode_labels, known_accuracy, with_folds
+from sobgnn.estimator.labels import check_class_weight, class_weights, encode_labels, known_accuracy, with_folds
 from sobgnn.estimator.outcome import keep_outcome, label_points
 from sobgnn.estimator.placing import device_for, place
-from sobgnn.estimator.priors import chosen_by_class
+from sobgnn.estimator.priors import check_class_priors, chosen_by_class
 from sobgnn.estimator.problem import GIVEN
 from sobgnn.estimator.scaling import ScaleOption
-from sobgnn.estimator.settings import check_settings
+from sobgnn.estimator.settings import check_settings, check_whole
 from sobgnn.estimator.smoothing import STRENGTHS
 from sobgnn.estimator.suggestion import Strategy, suggest_first, suggest_points
 from sobgnn.estimator.suspicion import Suspect, suspect_labels
@@ -220,6 +220,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = checked(self, X, ensure_min_samples=2)
         check_range(X)
         self.classes_, codes = encode_labels(y, X.shape[0])
+        check_class_weight(self.class_weight, self.classes_)
+        check_class_priors(self.class_priors, self.classes_)
         if len(self.classes_) < 2:
             # -1 is a common name for a class; here it means that there is none.
             hint = "Label points of another." if not (codes < 0).any() else (
@@ -229,7 +231,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         available = torch.get_num_threads()
         threads = 1 if X.shape[0] * X.shape[1] <= _ONE_THREAD_ENTRIES else available
         with own_precision(), at_most(threads), taking_part(device_for(self.device, X)) as ranks:
-            check_same(X, codes, ranks)
+            if ranks.size > 1:
+                check_same(X, codes, self._fingerprint(np.zeros(0), graph, "device", "random_state"), ranks)
             self._fit(X, codes, graph, Teller(ranks.decide(progress)), ranks, available)
         return self
 
@@ -239,7 +242,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         generator = np.random.default_rng(seed)
         mark = self._fingerprint(X, graph) if self.warm_start else ""
         warm = self._warm(mark)
-        before = warm if warm is not None and warm.holds(codes, len(self.classes_)) else None
+        before = warm if warm is not None and warm.holds(codes, self.classes_) else None
         if before is None:
             known = None if warm is None else warm.placed
             placed = place(self.get_params(deep=False), X, codes, graph, generator, tell, ranks, threads, known)
@@ -264,7 +267,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         frequencies = keep_outcome(self, fit, placed, labels, before)
         self._kept = None
         if self.warm_start and not tell.stopped:
-            self._kept = Kept(mark, placed, fit, labels if before is None else before.labels, frequencies)
+            decided = labels if before is None else before.labels
+            self._kept = Kept(mark, placed, fit, decided, self.classes_, frequencies)
         if self.verbose and ranks.speaks:
             print(self.describe())
 
@@ -273,9 +277,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         kept: Kept | None = getattr(self, "_kept", None) if self.warm_start else None
         return kept if kept is not None and kept.fingerprint == mark else None
 
-    def _fingerprint(self, X: Any, graph: Any) -> str:
-        settings = {name: value for name, value in self.get_params(deep=False).items() if name != "verbose"}
-        return fingerprint(X, graph, settings)
+    def _fingerprint(self, X: Any, graph: Any, *without: str) -> str:
+        own = self.get_params(deep=False)
+        return fingerprint(X, graph, {name: own[name] for name in own.keys() - {"verbose", *without}})
 
     def predict_proba(self, X: Any, *, graph: Any = None) -> npt.NDArray[np.float32]:
         """Predict class probabilities [M, C] of new points X [M, F], columns in the order of ``classes_``.
@@ -299,10 +303,13 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         chosen: npt.NDArray[Any] = self.classes_[self.predict_proba(X, graph=graph).argmax(axis=1)]
         return chosen
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy on the rows of X [M, F] whose label in y [M] is known; -1, None and NaN are not."""
+    def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None) -> float:
+        """Accuracy on the rows of X [M, F] whose label in y [M] is known; -1, None and NaN are not.
+
+        ``graph`` as in :meth:`predict_proba`.
+        """
         check_is_fitted(self, "predictor_")
-        return known_accuracy(self.predict(X), self.classes_, y, sample_weight)
+        return known_accuracy(self.predict(X, graph=graph), self.classes_, y, sample_weight)
 
     def suggest(self, n: int = 10, strategy: Strategy = "auto", *, X: Any = None) -> npt.NDArray[np.int64]:
         """The n unlabeled training points whose labels would help most, best first, as row numbers of X.
@@ -311,9 +318,10 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         :func:`sobgnn.estimator.suggestion.suggest_points`. Before there are labels, and so no fit, ``X`` gives the
         points: the first suggestions are typical ones that differ from each other, and no fit is looked at.
         """
-        if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
-            raise ValueError(f"`n` must be an integer of at least 1, but got {n!r}.")
+        check_whole("n", n)
         if X is not None:
+            X = checked(clone(self), X, ensure_min_samples=2)
+            check_range(X)
             with own_precision():
                 return suggest_first(
                     X, n, k=self.k, n_components=self.n_components, metric=self.metric, strategy=strategy
@@ -335,6 +343,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             n: How many at most; ``None``: all.
         """
         check_is_fitted(self, "predictor_")
+        if n is not None:
+            check_whole("n", n, 0, otherwise="None or ")
         found = suspect_labels(self.labelled_, self.labelled_codes_, self.out_of_fold_probabilities_, self.classes_)
         return found if n is None else found[:n]
 

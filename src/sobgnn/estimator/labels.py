@@ -201,12 +201,18 @@ def one_label_per_class_allowed() -> Iterator[None]:
 
 def class_weights(how: Any, classes: npt.NDArray[Any], codes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """What each class counts, [C]: all 1, "balanced" by how rare its labels are, or as a dict gives it."""
+    given = check_class_weight(how, classes)
+    if given is not None:
+        return given
     if how is None:
         return np.ones(len(classes))
-    if isinstance(how, str):
-        if how != "balanced":
-            raise ValueError(f'`class_weight` must be None, "balanced" or a dict, but got {how!r}.')
-        return np.asarray(len(codes) / (len(classes) * np.bincount(codes, minlength=len(classes))))
+    return np.asarray(len(codes) / (len(classes) * np.bincount(codes, minlength=len(classes))))
+
+
+def check_class_weight(how: Any, classes: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
+    """What a dict says that each class counts, [C]; ``None`` where there is none. Raises on what is not understood."""
+    if how is None or (isinstance(how, str) and how == "balanced"):
+        return None
     if not isinstance(how, Mapping):
         raise ValueError(f'`class_weight` must be None, "balanced" or a dict, but got {how!r:.60}.')
     unknown = [key for key in how if key not in set(classes.tolist())]
@@ -226,7 +232,7 @@ def _uniform(given: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Object entries as one type: all texts, all numbers or all booleans."""
     if given.dtype.kind == "f" and not np.isfinite(given).all():
         raise ValueError("Input y contains infinity. Labels are names or numbers; unlabeled is -1, None or NaN.")
-    if given.dtype.kind == "f" and np.array_equal(given, np.rint(given)) and np.abs(given).max() < 2**53:
+    if given.dtype.kind == "f" and np.array_equal(given, np.rint(given)) and float(np.abs(given).max()) < 2**53:
         return given.astype(np.int64)  # whole numbers became floats only to make room for NaN
     if given.dtype.kind != "O":
         return given

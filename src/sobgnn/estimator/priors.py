@@ -339,10 +339,14 @@ def supported(found: Frequencies, out_of_fold: _Array, labels: Labels) -> Freque
 
 def given_frequencies(option: object, classes: npt.NDArray[Any], labels: Labels) -> _Array:
     """Class frequencies among all points, [C]: as a dict gives them; for ``None`` each class's share of the labels."""
-    if option is None:
-        return label_frequencies(labels)
-    if isinstance(option, str):
-        raise ValueError(f'`class_priors` must be "auto", None or a dict, but got {option!r}.')
+    given = check_class_priors(option, classes)
+    return label_frequencies(labels) if given is None else given
+
+
+def check_class_priors(option: object, classes: npt.NDArray[Any]) -> _Array | None:
+    """Shares of classes as a dict gives them, [C]; ``None`` where there is none. Raises on what is not understood."""
+    if option is None or (isinstance(option, str) and option == "auto"):
+        return None
     if not isinstance(option, Mapping) or set(option) != set(classes.tolist()):
         raise ValueError(
             f'`class_priors` must be "auto", None or a share for each class of y, but got {option!r} for '

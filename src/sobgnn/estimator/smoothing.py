@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +23,8 @@ from sobgnn.runtime.ranks import Ranks
 
 # The iteration ends where what is left of its start is below this share, or after this many steps.
 _REST, _MOST_STEPS = 1e-3, 100
+# Steps where labels have a longer way than that to the points around them.
+_MOST_ON_LONG_WAYS = 2000
 # What a potential loses on the way over an edge.
 _LEAK = 1e-4
 # Number of nodes from which rows of a signal are not in the cache when they are read.
@@ -67,7 +69,9 @@ class Spread(SobolevOperators):
 
 
 @torch.no_grad()
-def smooth(spread: Spread, start: Tensor, strength: float, fixed: Tensor | None = None) -> Tensor:
+def smooth(
+    spread: Spread, start: Tensor, strength: float, fixed: Tensor | None = None, *, from_labels: bool = False
+) -> Tensor:
     r"""Probabilities drawn toward those of the neighbors.
 
     .. math:: P \leftarrow (1 - a) P_0 + a D^{-1/2} A D^{-1/2} P, \qquad P_i = P_{0,i} \text{ at fixed nodes},
@@ -79,6 +83,7 @@ def smooth(spread: Spread, start: Tensor, strength: float, fixed: Tensor | None 
         start: P_0, [N, C], or [N, B, C] for B signals at once.
         strength: a, in [0, 1).
         fixed: bool [N], or [N, B].
+        from_labels: All others are zeros, and it goes on until labels have reached them, however long the way.
     """
     if strength == 0:
         return start
@@ -87,10 +92,8 @@ def smooth(spread: Spread, start: Tensor, strength: float, fixed: Tensor | None 
     alone = spread.graph.degree == 0
     fixed = alone if fixed is None else fixed | (alone if fixed.ndim == 1 else alone.unsqueeze(1))
     fixed = fixed.reshape(*fixed.shape, *[1] * (start.ndim - fixed.ndim))
-    if spread.ranks.size > 1:
-        current = _iterate_own_columns(spread, start, strength, fixed)
-    else:
-        current = _iterate(spread, start, strength, fixed)
+    iterate = _iterate if spread.ranks.size == 1 else _iterate_own_columns
+    current = iterate(spread, start, strength, fixed, from_labels)
     current = _even_where_zero(current)
     if spread.order is None:
         return current
@@ -100,14 +103,15 @@ def smooth(spread: Spread, start: Tensor, strength: float, fixed: Tensor | None 
     return out
 
 
-def _iterate(spread: Spread, start: Tensor, strength: float, fixed: Tensor) -> Tensor:
+def _iterate(spread: Spread, start: Tensor, strength: float, fixed: Tensor, from_labels: bool) -> Tensor:
     """The iteration on start [N, ...], with the entries put back that ``fixed`` [N, ...], broadcast, holds."""
     flat = start.flatten(1)
     held = fixed.expand_as(start).reshape(-1).nonzero().flatten()
     known, base = flat.reshape(-1)[held], flat * (1 - strength)
     current, buffer, moved = flat, torch.empty_like(flat), torch.empty_like(flat).unsqueeze(1)
     stencil = spread.stencil(flat.dtype)
-    for _ in range(min(_MOST_STEPS, math.ceil(math.log(_REST) / math.log(strength)))):
+    least = min(_MOST_STEPS, math.ceil(math.log(_REST) / math.log(strength)))
+    for _ in _steps(least, buffer) if from_labels else range(least):
         # Into memory that is there: that of a large new tensor has to be cleared by the system at every step.
         dispatch.run(stencil, current, moved)
         # One pass over memory; few entries are fixed.
@@ -116,13 +120,29 @@ def _iterate(spread: Spread, start: Tensor, strength: float, fixed: Tensor) -> T
     return current.view_as(start)
 
 
-def _iterate_own_columns(spread: Spread, start: Tensor, strength: float, fixed: Tensor) -> Tensor:
+def _steps(least: int, result: Tensor) -> Iterator[int]:
+    """Steps of an iteration from zeros that moves on by an edge in each: ``least``, and more where the way is longer.
+
+    As long as some entry of the result, which every step fills, is other than 0 for the first time, at least four times
+    the steps made so far are made: what has just been reached is far from the solution.
+    """
+    unreached, last, step = 0, least, 0
+    while step < last:
+        yield step
+        step += 1
+        if step >= least - 1 and (unreached or step < least):
+            before, unreached = unreached, int((result == 0).sum())
+            if step >= least and unreached < before:
+                last = min(_MOST_ON_LONG_WAYS, 4 * step)
+
+
+def _iterate_own_columns(spread: Spread, start: Tensor, strength: float, fixed: Tensor, from_labels: bool) -> Tensor:
     """The same on this rank's columns, which no others touch, and then those of all ranks."""
     flat, held = start.flatten(1), fixed.expand_as(start).flatten(1)
     columns = spread.ranks.part(flat.shape[1])
     by_column = flat.new_empty((flat.shape[1], len(flat)))
     if columns.stop > columns.start:
-        own = _iterate(spread, flat[:, columns].contiguous(), strength, held[:, columns])
+        own = _iterate(spread, flat[:, columns].contiguous(), strength, held[:, columns], from_labels)
         by_column[columns] = own.T
     return spread.ranks.complete(by_column).T.reshape_as(start)
 
@@ -172,7 +192,7 @@ def diffuse(spread: Spread, strength: float, index: Tensor, codes: Tensor, class
     start[index[label], signal, many[known]] = 1
     fixed = torch.zeros(start.shape[:2], dtype=torch.bool, device=index.device)
     fixed[index[label], signal] = True
-    out = smooth(spread, start, strength, fixed)
+    out = smooth(spread, start, strength, fixed, from_labels=True)
     return out if codes.ndim == 2 else out[:, 0]
 
 
@@ -208,7 +228,7 @@ def _conjugate_gradients(spread: Spread, right: Tensor) -> Tensor:
     v, residual, direction = torch.zeros_like(right), right.clone(), right.clone()
     size = residual.square().sum(dim=0)
     zero = torch.zeros_like(size)
-    for _ in range(_MOST_STEPS):
+    for _ in _steps(_MOST_STEPS, v):
         dispatch.run(stencil, direction, moved)
         image = torch.sub(direction, moved[:, 0], alpha=1 - _LEAK)
         curve = (direction * image).sum(dim=0)

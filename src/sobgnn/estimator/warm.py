@@ -29,6 +29,7 @@ class Kept:
         placed: Points, their maps and graphs.
         fit: The outcome.
         labels: Those that its decisions were made with.
+        classes: Their names, [C].
         frequencies: How common classes were taken to be.
     """
 
@@ -36,16 +37,17 @@ class Kept:
     placed: Any
     fit: Fit
     labels: Labels
+    classes: npt.NDArray[Any]
     frequencies: Frequencies
 
-    def holds(self, codes: npt.NDArray[np.int64], classes: int) -> bool:
-        """Whether only a few labels have changed since its decisions were made.
+    def holds(self, codes: npt.NDArray[np.int64], classes: npt.NDArray[Any]) -> bool:
+        """Whether classes are the same, and only a few labels have changed since its decisions were made.
 
         Args:
             codes: Classes of all points, [N], -1 where unknown.
-            classes: C.
+            classes: Their names, [C].
         """
-        if self.labels.classes != classes:
+        if not np.array_equal(self.classes, classes):
             return False
         before = np.full(len(codes), UNLABELLED)
         before[self.labels.index] = self.labels.codes

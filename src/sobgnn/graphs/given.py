@@ -15,7 +15,9 @@ def as_graph(given: Any, n: int) -> Graph:
     if isinstance(given, Graph):
         graph = given
     elif sp.issparse(given):
-        graph = Graph.from_scipy(given, symmetrize="union")
+        edges = sp.csr_array(given, copy=True)
+        edges.eliminate_zeros()  # in scipy an entry of 0 is no edge
+        graph = Graph.from_scipy(edges, symmetrize="union")
     elif not _is_edges(given):
         raise ValueError(
             f"graph must be a sobgnn.Graph, a scipy sparse matrix, edge_index [2, E] or (edge_index, edge_weight), but "
@@ -28,7 +30,7 @@ def as_graph(given: Any, n: int) -> Graph:
         graph = Graph.from_edges(given, num_nodes=n, symmetrize="union")
     if graph.num_nodes != n:
         raise ValueError(f"graph must have one node per row of X, but got {graph.num_nodes} for {n} rows.")
-    return graph.to("cpu")
+    return graph.with_weight(graph.weight.detach()).to("cpu")  # a fit has no gradients for them
 
 
 def _is_edges(given: Any) -> bool:
@@ -65,11 +67,16 @@ def as_edges(given: Any, m: int, n: int) -> sp.csr_array:
     """New points' edges to training points, checked: float32 CSR [m, n]."""
     if not sp.issparse(given) or given.shape != (m, n):
         shape = getattr(given, "shape", type(given).__name__)
-        raise ValueError(f"graph must be scipy sparse with shape {(m, n)}: new points by training points; got {shape}.")
+        dense = not sp.issparse(given) and shape == (m, n)
+        raise ValueError(
+            f"graph must be scipy sparse with shape {(m, n)}: new points by training points; got "
+            + ("a dense array. Pass scipy.sparse.csr_array(graph)." if dense else f"{shape}.")
+        )
     if given.dtype.kind not in "fiub":
         raise ValueError(f"graph must hold real weights, but got {given.dtype}.")
     with np.errstate(over="ignore"):
         edges = sp.csr_array(given, dtype=np.float32, copy=True)  # the caller's stays as it is
     edges.sum_duplicates()
+    edges.eliminate_zeros()  # in scipy an entry of 0 is no edge
     check_weights(edges.data)
     return edges

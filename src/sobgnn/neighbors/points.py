@@ -14,6 +14,7 @@ from torch import Tensor
 
 _PIECE_BYTES = 2**25  # of float64 rows held at once
 _LARGEST = 1e37  # above it float32 distances overflow
+_SMALLEST = 1e-30  # of the largest entry: below it they lose digits
 
 
 def check_points(X: Any, name: str = "X") -> Any:
@@ -94,6 +95,11 @@ def _check_finite(X: Any, name: str) -> None:
         raise ValueError(
             f"{name} has values up to {largest:.2g}: their distances overflow float32. Rescale {name}, for "
             "example to unit variance."
+        )
+    if 0 < largest < _SMALLEST:
+        raise ValueError(
+            f"{name} has no value above {largest:.2g}: distances vanish in float32. Rescale {name}, for example to "
+            "unit variance."
         )
 
 

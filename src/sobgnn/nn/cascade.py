@@ -46,21 +46,21 @@ class _Cascade(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        own, filtered, weight, _, mu, ctx.relu = inputs
+        *tensors, ctx.relu = inputs
         ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(own, filtered, weight, mu, *output[1:])
+        ctx.save_for_backward(*tensors, *output[1:])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        _refuse_second_order()
-        own, filtered, weight, mu, *products = ctx.saved_tensors
-        gradients = _backward(ctx, own, filtered, weight[None], mu[None], products, grad)
+        own, filtered, weight, bias, mu, *products = ctx.saved_tensors
+        members = (own, filtered, weight[None], bias[None], mu[None])
+        gradients = _backward(ctx, *members, products, grad.unsqueeze(1))
         return *gradients[:2], *(gradient.squeeze(0) for gradient in gradients[2:]), None
 
     @staticmethod
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], own: Tensor | None, filtered: Tensor, *rest: Any
-    ) -> tuple[tuple[Tensor], tuple[int]]:
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         weight, bias, mu, relu = rest
         size = info.batch_size
         # Inputs are each member's own, [N, S, i] and [N, α, S, i], or all members': both or neither.
@@ -68,7 +68,8 @@ class _Cascade(torch.autograd.Function):
             own = None if own is None else _placed(own, in_dims[0], 1, size)
             filtered = _placed(filtered, in_dims[1], 2, size)
         parameters = (_placed(value, dim, 0, size) for value, dim in zip((weight, bias, mu), in_dims[2:5], strict=True))
-        return (_Members.apply(own, filtered, *parameters, relu),), (1,)  # type: ignore[no-untyped-call]
+        found: tuple[Tensor, ...] = _Members.apply(own, filtered, *parameters, relu)  # type: ignore[no-untyped-call]
+        return found[:1], (1,)
 
 
 class _Members(torch.autograd.Function):
@@ -79,26 +80,18 @@ class _Members(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, relu: bool
-    ) -> Tensor:
-        out, *products = _forward(own, filtered, weight, bias, mu, relu)
-        ctx.relu = relu
-        ctx.save_for_backward(own, filtered, weight, mu, *products)
-        return out
+        own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, relu: bool
+    ) -> tuple[Tensor, ...]:
+        return _forward(own, filtered, weight, bias, mu, relu)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        _refuse_second_order()
-        own, filtered, weight, mu, *products = ctx.saved_tensors
-        return *_backward(ctx, own, filtered, weight, mu, products, grad), None
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        _Cascade.setup_context(ctx, inputs, output)
 
-
-def _refuse_second_order() -> None:
-    """Raise where gradients of this gradient are asked for: it would count as a constant in them."""
-    if torch.is_grad_enabled():
-        raise RuntimeError(
-            'A layer with combine="linear" has no gradients of its gradients (create_graph=True). Use combine="concat".'
-        )
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        own, filtered, weight, bias, mu, *products = ctx.saved_tensors
+        return *_backward(ctx, own, filtered, weight, bias, mu, products, grad), None
 
 
 def _forward(
@@ -117,9 +110,18 @@ def _forward(
 
 
 def _backward(
-    ctx: Any, own: Tensor | None, filtered: Tensor, weight: Tensor, mu: Tensor, products: list[Tensor], grad: Tensor
+    ctx: Any,
+    own: Tensor | None,
+    filtered: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    mu: Tensor,
+    products: list[Tensor],
+    grad: Tensor,
 ) -> tuple[Tensor | None, Tensor | None, Tensor, Tensor, Tensor]:
-    """Gradients of own, filtered, weight, bias and mu."""
+    """Gradients of own, filtered, weight, bias and mu, from that of the sum [N, S, o]."""
+    if torch.is_grad_enabled():
+        return _plain_backward(own, filtered, weight, bias, mu, grad, relu=ctx.relu)
     members, branches, _, width = weight.shape
     grad = grad.reshape(len(grad), members * width).contiguous()
     scale = _columns(mu, width)
@@ -136,14 +138,35 @@ def _backward(
         if target is not None:
             place = target if target is to_own else target[:, branch - (own is not None)]
             place.copy_(_multiply_to_inputs(to_product, weight[:, branch], shared=x.ndim == 2))
-    bias = torch.stack(to_bias).view(branches, members, width).transpose(0, 1)
     return (
         to_own,
         to_filtered,
         torch.stack(to_weight, dim=1),
-        bias,
+        torch.stack(to_bias).view(branches, members, width).transpose(0, 1),
         torch.stack(to_mu).view(branches, members, width).sum(dim=2).t(),
     )
+
+
+def _plain_backward(
+    own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, grad: Tensor, *, relu: bool
+) -> tuple[Tensor | None, Tensor, Tensor, Tensor, Tensor]:
+    """The same by operations that have gradients themselves, where these are asked for."""
+    to_inputs, to_weight, to_bias, to_mu = [], [], [], []
+    for branch in range(weight.shape[1]):
+        x = _branch(own, filtered, branch)
+        rows = "ni" if x.ndim == 2 else "nsi"
+        product = torch.einsum(f"{rows},sio->nso", x, weight[:, branch]) + bias[:, branch]
+        to_product = grad * mu[:, branch, None]
+        if relu:
+            to_product = to_product * (product > 0)
+            product = product.relu()
+        to_inputs.append(torch.einsum(f"nso,sio->{rows}", to_product, weight[:, branch]))
+        to_weight.append(torch.einsum(f"{rows},nso->sio", x, to_product))
+        to_bias.append(to_product.sum(dim=0))
+        to_mu.append((grad * product).sum(dim=(0, 2)))
+    to_own = None if own is None else to_inputs.pop(0)
+    to_filtered, weights, biases, mus = (torch.stack(parts, 1) for parts in (to_inputs, to_weight, to_bias, to_mu))
+    return to_own, to_filtered, weights, biases, mus
 
 
 def _branch(own: Tensor | None, filtered: Tensor, branch: int) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.func import vmap
 from torch.nn.parameter import UninitializedParameter
 
 from sobgnn.nn.cache import Cache
@@ -168,7 +169,8 @@ class SobolevConv(nn.Module):
         """Apply the layer.
 
         Args:
-            x: Input rows, dense or torch sparse; or (sources, targets).
+            x: Input rows [N, in_channels], dense or torch sparse; B signals [B, N, in_channels] of one graph; or
+                (sources, targets).
             edge_index: Operators (or some of their rows) with this layer's α; or what operators are built from at
                 every call: PyG's ``edge_index`` or EdgeIndex, a torch sparse adjacency matrix (entry [i, j] is the edge
                 from j to i), a :class:`~sobgnn.Graph`. Where the graph stays the same, build them once, or use
@@ -177,6 +179,8 @@ class SobolevConv(nn.Module):
             size: Number of sources and of targets, each or ``None``, checked against ``x``.
             propagated: ``operators.propagate(x)`` [N, α, in_channels], where x never changes and it is at hand.
         """
+        if isinstance(x, Tensor) and x.ndim == 3:
+            return self._signals(x, edge_index, edge_weight)
         rows, targets = self._rows(x)
         self._materialize(rows, targets)
         operators = edge_index
@@ -203,6 +207,16 @@ class SobolevConv(nn.Module):
         if own is not None:
             filtered = torch.cat([shared_product(own.unsqueeze(1), weight[:1]), filtered], dim=1)
         return self._finish(filtered)
+
+    def _signals(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
+        """Several signals of one graph [B, N, in_channels] to [B, N, out_channels]."""
+        if edge_index is None or not len(x):
+            raise ValueError("x of shape [B, N, F] needs a graph, and at least one signal.")
+        rows, targets = self._rows(x[0])
+        self._materialize(rows, targets)
+        operators = self._operators(edge_index, edge_weight, rows, targets, None)
+        out: Tensor = vmap(lambda signal: self(signal, operators))(x)
+        return out
 
     def _finish(self, filtered: Tensor) -> Tensor:
         """Bias, σ and combination of [R, branches, out_channels]."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -139,8 +140,12 @@ def _from_edges(
 
 
 def _warn_unweighted() -> None:
+    frame, level = sys._getframe(), 1
+    # The caller's own line, however many layers and models are between.
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("sobgnn.", "torch.")):
+        frame, level = frame.f_back, level + 1
     warnings.warn(
         "All edge weights are 1, so every Hadamard power of the graph is the graph itself and alpha > 1 adds "
         "nothing. Give the edges weights, for example with sobgnn.reweight(graph).",
-        stacklevel=5,
+        stacklevel=level,
     )

@@ -23,6 +23,8 @@ class MessagePassingSobolevConv(SobolevConv, MessagePassing):  # type: ignore[mi
     """
 
     explain: bool | None = None  # a plain attribute: PyG's own looks into messages when it is set
+    # What others read of any such module; nothing here depends on it.
+    aggr, flow, node_dim, decomposed_layers, fuse = "sum", "source_to_target", -2, 1, False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         SobolevConv.__init__(self, *args, **kwargs)

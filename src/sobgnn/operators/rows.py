@@ -35,6 +35,20 @@ class WholeOperators(Protocol):
         """Columns q, t_1 … t_α [N, α+1]."""
 
 
+def as_rows(index: Tensor, nodes: int) -> Tensor:
+    """The numbers of some of N nodes, int64 [R], from these or from a mask, bool [N]; raises where they are neither."""
+    if not isinstance(index, Tensor) or index.ndim != 1 or index.is_floating_point():
+        raise TypeError("Rows must be a tensor of node numbers [R], or a mask of nodes [N].")
+    if index.dtype == torch.bool:
+        if len(index) != nodes:
+            raise ValueError(f"A mask of rows must have one entry per node, but got {len(index)} for {nodes} nodes.")
+        return index.nonzero().flatten()
+    index = index.long()
+    if len(index) and not (int(index.min()) >= 0 and int(index.max()) < nodes):
+        raise ValueError(f"Rows must lie in [0, {nodes}), but got {int(index.min())} to {int(index.max())}.")
+    return index
+
+
 class SobolevRows:
     """Some rows of every order: propagation to R nodes, from all N or from C of them.
 
@@ -43,7 +57,7 @@ class SobolevRows:
 
     Args:
         operators: The operators of the whole graph.
-        index: int64 [R], the rows, distinct, in the order they are wanted.
+        index: int64 [R], the rows, distinct, in the order they are wanted; or a mask, bool [N].
         columns: int64 [C], distinct, the nodes that signals are given at, in their order: all rows and all their
             neighbors must be among them. ``None``: all nodes.
     """
@@ -51,7 +65,7 @@ class SobolevRows:
     def __init__(self, operators: WholeOperators, index: Tensor, columns: Tensor | None = None) -> None:
         self.operators = operators
         self.alpha = operators.alpha
-        self.index = self.nodes = index.to(operators.device)
+        self.index = self.nodes = as_rows(index, operators.num_nodes).to(operators.device)
         self.columns = None if columns is None else columns.to(operators.device)
         self.num_columns = operators.num_nodes if columns is None else columns.numel()
         if columns is None:
@@ -74,14 +88,15 @@ class SobolevRows:
     def stencil(self, dtype: torch.dtype = torch.float32) -> Stencil:
         """The rows as :mod:`sobgnn.propagation` takes them; made when first asked for."""
         key = torch.float64 if dtype == torch.float64 else torch.float32
-        if self.operators.graph.weight.requires_grad and torch.is_grad_enabled():
+        if self.operators.graph.weight.requires_grad:
             return self._learned_stencil(key)
         if key not in self._stencils:
-            scale = self.operators.scale(dtype).detach()
-            inputs = scale if self.columns is None else scale[self.columns]
-            known = next(iter(self._stencils.values()), None)
-            csr = known[:6] if known else self._pattern()
-            self._stencils[key] = Stencil(*csr, scale[self.index], inputs, 0.0)
+            with torch.inference_mode(False):  # a training may use it later
+                scale = self.operators.scale(dtype)
+                inputs = scale if self.columns is None else scale[self.columns]
+                known = next(iter(self._stencils.values()), None)
+                csr = known[:6] if known else self._pattern()
+                self._stencils[key] = Stencil(*csr, scale[self.index], inputs, 0.0)
         return self._stencils[key]
 
     def _learned_stencil(self, dtype: torch.dtype) -> Stencil:
@@ -91,7 +106,8 @@ class SobolevRows:
             place = np.arange(1, graph.num_edges + 1, dtype=np.float64)  # float64 counts exactly to 2^53
             arrays = (place, graph.indices.cpu().numpy(), graph.indptr.cpu().numpy())
             csr = sp.csr_array(arrays, shape=(graph.num_nodes, graph.num_nodes))
-            self._places = self._pattern(csr, float(graph.num_edges + 1), torch.float64)
+            with torch.inference_mode(False):  # a training may use them later
+                self._places = self._pattern(csr, float(graph.num_edges + 1), torch.float64)
         indptr, indices, places, t_indptr, t_indices, t_places = self._places
         weight = self.operators.graph.weight.to(dtype)
         known = torch.cat([weight, weight.new_full((1,), clamp_epsilon(self.operators.epsilon))])

@@ -13,7 +13,7 @@ from torch import Tensor
 from sobgnn import propagation
 from sobgnn.graphs.graph import Graph
 from sobgnn.operators.contract import check_signal
-from sobgnn.operators.rows import SobolevRows
+from sobgnn.operators.rows import SobolevRows, as_rows
 from sobgnn.operators.scales import check_alpha, check_epsilon, clamp_epsilon, node_scales
 from sobgnn.propagation import Stencil
 
@@ -77,8 +77,8 @@ class SobolevOperators:
 
     @property
     def learned(self) -> bool:
-        """Whether the graph's weights require gradients."""
-        return self.graph.weight.requires_grad and torch.is_grad_enabled()
+        """Whether the graph's weights require gradients, so that what is made of them changes from step to step."""
+        return self.graph.weight.requires_grad
 
     @property
     def nodes(self) -> Tensor | None:
@@ -102,9 +102,10 @@ class SobolevOperators:
             weight = self.graph.weight.to(key)
             return propagation.scales(self.graph.indptr, weight, self.alpha, clamp_epsilon(self.epsilon))
         if key not in self._scale:
-            csr = (self.graph.indptr.cpu().numpy(), self.graph.weight.detach().cpu().numpy())
+            csr = (self.graph.indptr.cpu().numpy(), self.graph.weight.cpu().numpy())
             values = node_scales(*csr, self.alpha, self.epsilon, np.float64 if key == torch.float64 else np.float32)
-            self._scale[key] = torch.from_numpy(values).to(self.device)
+            with torch.inference_mode(False):  # a training may use them later
+                self._scale[key] = torch.from_numpy(values).to(self.device)
         return self._scale[key]
 
     def stencil(self, dtype: torch.dtype = torch.float32) -> Stencil:
@@ -115,7 +116,7 @@ class SobolevOperators:
         return Stencil(*csr, *csr[:2], csr[2].detach(), scale, scale, clamp_epsilon(self.epsilon))
 
     def rows(self, index: Tensor) -> SobolevRows:
-        """Rows ``index`` of every order: propagation to those nodes alone."""
+        """Rows ``index`` of every order, numbers or a mask of nodes: propagation to those nodes alone."""
         return SobolevRows(self, index)
 
     def receptive_field(self, index: Tensor, num_layers: int) -> list[SobolevRows]:
@@ -126,7 +127,7 @@ class SobolevOperators:
         """
         if num_layers < 1:
             raise ValueError(f"`num_layers` must be at least 1, but got {num_layers}.")
-        adjacency, rows = self.graph.to_scipy(), index.cpu().numpy()
+        adjacency, rows = self.graph.to_scipy(), as_rows(index, self.num_nodes).cpu().numpy()
         field = []
         for _ in range(num_layers):
             columns = np.union1d(adjacency[rows].indices, rows)

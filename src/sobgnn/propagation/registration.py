@@ -32,6 +32,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sobgnn.propagation import dispatch
+from sobgnn.propagation.functions import call, register_gradient, register_no_gradient
 from sobgnn.propagation.stencil import Stencil, check, transpose
 from sobgnn.runtime import pages
 
@@ -39,21 +40,21 @@ from sobgnn.runtime import pages
 def expand(stencil: Stencil, x: Tensor) -> Tensor:
     """Every order of the same features: [C, h] -> [R, α, h]."""
     check(stencil, x, orders=False)
-    result: Tensor = torch.ops.sobgnn.expand(*stencil, x)
+    result: Tensor = call("expand", *stencil, x)
     return result
 
 
 def reduce(stencil: Stencil, g: Tensor) -> Tensor:
     """Each order of its own slice, summed over the orders: [C, α, h] -> [R, h]."""
     check(stencil, g, orders=True)
-    result: Tensor = torch.ops.sobgnn.reduce(*stencil, g)
+    result: Tensor = call("reduce", *stencil, g)
     return result
 
 
 def each(stencil: Stencil, x: Tensor) -> Tensor:
     """Each order of its own slice: [C, α, h] -> [R, α, h]."""
     check(stencil, x, orders=True)
-    result: Tensor = torch.ops.sobgnn.each(*stencil, x)
+    result: Tensor = call("each", *stencil, x)
     return result
 
 
@@ -82,13 +83,9 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _learn(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
     """Gradients of every argument where weights or scales have one too."""
-    if torch.is_grad_enabled():
-        raise NotImplementedError(
-            "Gradients of edge weights are of first order: create_graph=True is not supported. Detach the weights."
-        )
     *tensors, x, output = ctx.saved_tensors
     needs = ctx.needs_input_grad
-    to_x, to_weight, *scales = torch.ops.sobgnn.gradients(*tensors, ctx.epsilon, x, output, gradient)
+    to_x, to_weight, *scales = call("gradients", *tensors, ctx.epsilon, x, output, gradient)
     result: list[Tensor | None] = [None] * len(needs)
     if needs[-1]:
         result[-1] = to_x
@@ -114,8 +111,7 @@ def _register(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) -> 
                 raise NotImplementedError(f"sobgnn::{name} has no gradients for weights. Use `each` and a sum.")
             return _learn(ctx, gradient)
         transposed = transpose(Stencil._make((*ctx.saved_tensors, ctx.epsilon)))
-        gradient = getattr(torch.ops.sobgnn, adjoint)(*transposed, gradient)
-        return (*([None] * len(transposed)), gradient)
+        return (*([None] * len(transposed)), call(adjoint, *transposed, gradient))
 
     def fake(*arguments: Any) -> Tensor:
         *stencil, x = arguments
@@ -130,14 +126,13 @@ def _register(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) -> 
         assert batch is not None  # torch calls this rule only where some argument is batched
         x: Tensor = arguments[-1].movedim(batch, 2 if orders_in else 1)
         width = x.shape[-1]
-        result: Tensor = getattr(torch.ops.sobgnn, name)(*arguments[:-1], x.flatten(-2))
+        result: Tensor = call(name, *arguments[:-1], x.flatten(-2))
         return result.view(*result.shape[:-1], info.batch_size, width), 2 if orders_out else 1
 
     qualified = f"sobgnn::{name}"
     torch.library.custom_op(qualified, compute, mutates_args=(), schema=_SCHEMA)
-    torch.library.register_autograd(qualified, backward, setup_context=_save)
     torch.library.register_fake(qualified, fake)
-    torch.library.register_vmap(qualified, vmap)
+    register_gradient(name, _save, backward, vmap)
 
 
 _register("expand", "reduce", orders_in=False, orders_out=True)
@@ -167,3 +162,4 @@ torch.library.custom_op(
     ),
 )
 torch.library.register_fake("sobgnn::gradients", _fake_gradients)
+register_no_gradient("gradients")

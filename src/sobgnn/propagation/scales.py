@@ -18,13 +18,14 @@ import torch
 from torch import Tensor
 
 from sobgnn.propagation import dispatch
+from sobgnn.propagation.functions import call, register_gradient, register_no_gradient
 from sobgnn.propagation.stencil import refuse_forward_mode
 
 
 def scales(indptr: Tensor, weight: Tensor, alpha: int, epsilon: float = 0.0, *, by_rows: bool = False) -> Tensor:
     """Columns q, t_1 … t_α [N, α + 1] in the type of ``weight`` [E]; zeros where a row has neither weights nor ε."""
     refuse_forward_mode(weight)
-    result: Tensor = torch.ops.sobgnn.scales(indptr, weight, alpha, epsilon, by_rows)
+    result: Tensor = call("scales", indptr, weight, alpha, epsilon, by_rows)
     return result
 
 
@@ -54,7 +55,8 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    return None, torch.ops.sobgnn.scales_backward(*ctx.saved_tensors, grad, ctx.by_rows), None, None, None
+    return None, call("scales_backward", *ctx.saved_tensors, grad, ctx.by_rows), None, None, None
 
 
-_scales.register_autograd(_backward, setup_context=_save)
+register_gradient("scales", _save, _backward)
+register_no_gradient("scales_backward")

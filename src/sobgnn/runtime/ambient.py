@@ -1,17 +1,19 @@
-"""What a caller has set for all of torch and an estimator does not follow."""
+"""What a caller has set for all of torch and numpy, and an estimator does not follow."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 
 
 @contextlib.contextmanager
 def own_precision() -> Iterator[None]:
-    """Within, neither torch.autocast nor torch.set_default_device counts."""
+    """Within, neither torch.autocast nor torch.set_default_device nor numpy.errstate counts."""
     with contextlib.ExitStack() as stack:
+        stack.enter_context(np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"))  # numpy's default
         for kind in ("cpu", "cuda"):
             if torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))

@@ -162,17 +162,26 @@ class Ranks:
         return self.all(value if self.rank == 0 else None)[0]
 
 
-def check_same(X: Any, codes: npt.NDArray[np.int64], ranks: Ranks) -> None:
-    """Refuse points [N, F] (some rows are looked at) and labels [N] that are not those of the other ranks."""
-    if ranks.size == 1:
-        return
+def check_same(X: Any, codes: npt.NDArray[np.int64], settings: str, ranks: Ranks) -> None:
+    """Refuse points [N, F] (some rows are looked at), labels [N] and settings that are not those of the other ranks.
+
+    Args:
+        X: Points.
+        codes: Labels.
+        settings: A fingerprint of everything else that must be the same.
+        ranks: Those that take part.
+    """
     some = X[np.linspace(0, X.shape[0] - 1, min(X.shape[0], 1000)).astype(np.int64)]
     digest = hashlib.sha256(codes.tobytes())
     for part in (some.data, some.indices) if hasattr(some, "indptr") else (some,):
         digest.update(np.ascontiguousarray(part).tobytes())
-    seen = ranks.all([list(X.shape), digest.hexdigest()])
+    seen = ranks.all([list(X.shape), digest.hexdigest(), settings])
+    if any(other[2] != seen[0][2] for other in seen):
+        raise ValueError(
+            "Every rank must fit with the same parameters and graph, but they differ: ranks share the work of one fit."
+        )
     if any(other != seen[0] for other in seen):
-        shapes = ", ".join(str(tuple(shape)) for shape, _ in seen)
+        shapes = ", ".join(str(tuple(shape)) for shape, *_ in seen)
         raise ValueError(
             f"Every rank must fit the same points and labels, but they differ (shapes {shapes}). Give all ranks the "
             "whole data; they share the work by themselves."
