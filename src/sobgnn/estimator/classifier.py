@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sobgnn.estimator import saving
 from sobgnn.estimator.artifact import Arrays, ArtifactError, read_folder, write_folder
-from sobgnn.estimator.copies import copies_held_together
+from sobgnn.estimator.copies import held_together
 from sobgnn.estimator.describing import described
 from sobgnn.estimator.families import FAMILIES, default_families
 from sobgnn.estimator.fit import Hook, Teller, fit_families, refit_families
@@ -98,7 +98,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         transduction_: [N], the label of every training point: as given, or predicted.
         label_distributions_: [N, C], probabilities; 1 for given labels.
         labelled_: Rows of X that have a label, [L].
-        out_of_fold_probabilities_: [L, C], out-of-fold probabilities of the labeled rows; NaN for rows never held out.
+        out_of_fold_probabilities_: [L, C], out-of-fold probabilities of the labeled rows; NaN for rows never held out,
+            and for all but one of copies that are held out together.
         out_of_fold_accuracy_: Of these, classes counting as much as ``class_prior_`` says; NaN where nothing was held
             out. A warm refit holds nothing out and keeps it.
         out_of_fold_log_loss_: Likewise.
@@ -255,7 +256,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # Where labels were chosen class by class, their numbers say nothing: every class counts alike in training.
         weight = class_weights("balanced" if chosen else None, self.classes_, given)[given]
         # Nodes of a graph that is given are told apart by their edges.
-        together = copies_held_together(X, codes) if graph is None else None
+        together = held_together(X, codes, problem.points) if graph is None else None
         folding = np.random.default_rng([problem.seed, 1])
         labels = with_folds(codes, weight, len(self.classes_), folding, chosen, together)
         if before is not None:

@@ -48,6 +48,9 @@ def described(estimator: Any) -> str:
             f"{largest:.1%} of the labels."
         )
         held = np.bincount(estimator.labelled_codes_[estimator.folds_ >= 0], minlength=problem.classes) > 0
+        copies = int(((estimator.folds_ < 0) & held[estimator.labelled_codes_]).sum())
+        if current and copies:
+            lines.append(f"{copies:,} further labels are of copies or near copies of these rows, and count with them.")
         if current and not held.all():
             lines.append(f"Nothing is known of {_listed(estimator.classes_[~held])}, of which no label was held out.")
     else:

@@ -39,6 +39,8 @@ class Labels:
         fold: int64 [L], in [0, folds), or -1 for a label that is never held out.
         classes: C.
         chosen: Whether a number of labels was chosen of each class, so that it does not tell how common the class is.
+        counted: bool [L], whether a label counts where it is held out: of copies held out together, one does.
+            ``None``: all.
     """
 
     index: npt.NDArray[np.int64]
@@ -47,6 +49,7 @@ class Labels:
     fold: npt.NDArray[np.int64]
     classes: int
     chosen: bool = False
+    counted: npt.NDArray[np.bool_] | None = None
 
     @property
     def folds(self) -> int:
@@ -55,8 +58,9 @@ class Labels:
 
     @property
     def judged(self) -> npt.NDArray[np.bool_]:
-        """Which labels are held out in some fold, [L]."""
-        return np.asarray(self.fold >= 0)
+        """Which labels are held out in some fold and count there, [L]."""
+        held = np.asarray(self.fold >= 0)
+        return held if self.counted is None else held & self.counted
 
     def known(self) -> npt.NDArray[np.bool_]:
         """Which labels each signal sees, [folds + 1, L]."""
@@ -100,7 +104,7 @@ def with_folds(
     """Labels of points [N] (-1: none) in stratified folds.
 
     Classes of fewer than 3 labels are never held out, and with fewer than 2 labels per class on average none is.
-    Labels with the same number in ``together`` [L] are in one fold and count once.
+    Labels with the same number in ``together`` [L] are in one fold and count once, the first of them.
     """
     index = np.flatnonzero(codes >= 0)
     given = codes[index]
@@ -113,7 +117,8 @@ def with_folds(
     if enough.any() and len(first) >= LEAST_ON_AVERAGE * classes:
         fold[enough] = stratified_folds(given[first][enough], min(FOLDS, int(counts.max())), generator)
     fold = fold[every]
-    return Labels(index, given, weight / weight.mean(), fold, classes, chosen)
+    counted = np.isin(np.arange(len(given)), first)
+    return Labels(index, given, weight / weight.mean(), fold, classes, chosen, counted)
 
 
 def stratified_folds(codes: npt.NDArray[np.int64], folds: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:

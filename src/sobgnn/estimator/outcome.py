@@ -52,7 +52,8 @@ def keep_outcome(estimator: Any, fit: Fit, placed: Placed, labels: Labels, befor
         out_of_fold[labels.judged] = shift_priors(fit.out_of_fold, estimator.predictor_.ratio)
     else:  # nothing was held out this time
         out_of_fold = out_of_fold_before(estimator, labels)
-    estimator.labelled_, estimator.labelled_codes_, estimator.folds_ = labels.index, labels.codes, labels.fold
+    estimator.labelled_, estimator.labelled_codes_ = labels.index, labels.codes
+    estimator.folds_ = np.where(labels.judged, labels.fold, -1)
     estimator.out_of_fold_probabilities_ = out_of_fold
     if before is None:
         estimator.out_of_fold_accuracy_, estimator.out_of_fold_log_loss_ = _scores(estimator, labels)
