@@ -117,3 +117,18 @@ def test_the_estimator_suggests_before_it_is_fitted():
     assert set(group[found]) == {0, 1, 2}
     with pytest.raises(ValueError, match="at least 1"):
         SobolevClassifier().suggest(0, X=points)
+
+
+@pytest.mark.parametrize("strategy", ["auto", "typical", "uncertain"])
+def test_of_equal_points_one_is_suggested_before_all_others(strategy):
+    points, _ = clusters((30, 20))
+    points = np.concatenate([points, np.repeat(points[:1] + 3, 25, axis=0)])
+    graph = knn_graph(points, k=8)
+    probabilities = np.full((75, 2), 0.5)
+    found = suggest_points(graph, probabilities, np.arange(6), 45, strategy=strategy)
+    assert (found >= 50).sum() == 1
+    labelled = np.array([*range(5), 60])
+    assert not (suggest_points(graph, probabilities, labelled, 45, strategy=strategy) >= 50).any()
+    everything = suggest_points(graph, probabilities, labelled, 69, strategy=strategy)
+    assert sorted(everything.tolist()) == sorted({*range(75)} - set(labelled.tolist()))
+    assert (everything[45:] >= 50).all()

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 
 from sobgnn.graphs.graph import Graph
 
@@ -44,7 +45,7 @@ def suggest_points(
     adjacency. The sum is the uncertainty around i that no label covers yet, so that a point is chosen for being
     uncertain itself, in a dense place, and away from what is labeled. Without probabilities, and with fewer than 3
     labels per class, u = 1: the first points are typical ones (dense places of the graph) that differ from each other.
-    The rule and what it brings are measured in results/labeling.md.
+    The rule and what it brings are measured in results/labeling.md. Equal points come last, but for one of them.
 
     Args:
         graph: Of N nodes.
@@ -70,10 +71,21 @@ def suggest_points(
     trusted = probabilities is not None and len(labelled) >= _TRUSTED * probabilities.shape[1]
     if probabilities is not None and (strategy == "uncertain" or (strategy == "auto" and trusted)):
         uncertainty = _uncertainty(probabilities, reached)
+    copy = _copies(graph)
+    new = free & ~np.isin(copy, copy[labelled])  # a copy of a labeled point tells nothing new
     if strategy == "uncertain":
-        order = np.argsort(-np.where(free, uncertainty, -1.0), kind="stable")
-        return order[:count].astype(np.int64)
-    return _cover(two_step_walks(graph) if walks is None else walks, uncertainty, labelled, free, count)
+        order = np.argsort(-uncertainty, kind="stable")
+        order = order[free[order]]
+        repeated = np.ones(len(order), dtype=bool)
+        repeated[np.unique(copy[order], return_index=True)[1]] = False
+        return order[np.argsort(repeated | ~new[order], kind="stable")][:count].astype(np.int64)
+    walks = two_step_walks(graph) if walks is None else walks
+    chosen = _cover(walks, uncertainty, labelled, new, count, copy)
+    while len(chosen) < count:  # nothing but copies is left
+        free[chosen] = False
+        more = _cover(walks, uncertainty, np.concatenate([labelled, chosen]), free.copy(), count - len(chosen), copy)
+        chosen = np.concatenate([chosen, more])
+    return chosen
 
 
 def suggest_first(
@@ -94,6 +106,17 @@ def suggest_first(
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
     points = FeatureMap.fit(X, scale="range", n_components=n_components, seed=0)(X)
     return suggest_points(knn_graph(points, min(k, len(points) - 1), metric), None, [], count, strategy=strategy)
+
+
+def _copies(graph: Graph) -> npt.NDArray[np.int64]:
+    """A number for each point [N], the same for equal ones: edges of weight 1 join them, where others weigh less."""
+    adjacency = graph.to_scipy()
+    equal = adjacency.data == 1
+    if not equal.any() or equal.all():
+        return np.arange(graph.num_nodes)
+    rows = np.repeat(np.arange(graph.num_nodes), np.diff(adjacency.indptr))[equal]
+    pairs = (equal[equal], (rows, adjacency.indices[equal]))
+    return np.asarray(connected_components(sp.csr_array(pairs, shape=adjacency.shape), directed=False)[1], np.int64)
 
 
 def _uncertainty(
@@ -144,8 +167,12 @@ def _cover(
     labelled: npt.NDArray[np.int64],
     free: npt.NDArray[np.bool_],
     count: int,
+    copy: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
-    """The greedy choice of :func:`suggest_points`; gains are kept up to date around each chosen point."""
+    """The greedy choice of :func:`suggest_points` among points that differ, so there may be fewer than ``count``.
+
+    Gains are kept up to date around each chosen point.
+    """
     indptr, indices, data = walks.indptr, walks.indices, walks.data
     nodes = len(uncertainty)
     covered = np.zeros(nodes)
@@ -155,8 +182,8 @@ def _cover(
     rows = np.repeat(np.arange(nodes), np.diff(indptr))
     gain = np.bincount(rows, uncertainty[indices] * np.maximum(0, data - covered[indices]), minlength=nodes)
     score = np.where(free, uncertainty * gain, -np.inf)
-    chosen = []
-    for _ in range(count):
+    chosen: list[int] = []
+    while len(chosen) < count and free.any():
         best = int(score.argmax())
         chosen.append(best)
         near = slice(indptr[best], indptr[best + 1])
@@ -170,6 +197,6 @@ def _cover(
         shrunk = np.bincount(around.indices, lost, minlength=nodes)
         gain -= shrunk
         covered[changed] = reach
-        free[best] = False
+        free[copy == copy[best]] = False
         score = np.where(free, uncertainty * gain, -np.inf)
     return np.array(chosen, dtype=np.int64)
