@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,13 @@ _ID_NAME = (
     r"(?:id|uuid|guid|nr|no|number|key|index|idx)|id|uuid|guid|unnamed: 0|row[ _]?names?|rowid|.*_id"
     r"|(?-i:.*[a-z]ID))\.?$"
 )
+# Names of numbers that mostly tell rows apart, but may count something too: enough rows must bear it out.
+_NUMBER_NAME = (
+    r"(?i)^(?:(?:.*[\s_.-])?(?:id|nr|no|num|number|nummer|key)|.*(?:nummer|number)"
+    r"|(?-i:.*[a-z](?:ID|Id|Nr|No|Key)))\.?$"
+)
+# Share of the values that differ, from which a column of whole numbers that is so called tells rows apart.
+_NEARLY_ALL = 0.95
 _UUID = r"^\{?[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$"
 
 
@@ -89,7 +96,7 @@ def choose_column(series: pl.Series, rules: Rules) -> Choice:
     if series.dtype.is_temporal() and series.dtype != pl.Duration:
         return _date(series)
     if not is_text(series):
-        if not rules.keep_ids and looks_like_id(series):
+        if not rules.keep_ids and _tells_rows_apart(series):
             return Choice(None, "id")
         if series.dtype.is_integer() and looks_like_dates(text_values(series)):
             return _date(series)
@@ -100,25 +107,28 @@ def choose_column(series: pl.Series, rules: Rules) -> Choice:
     distinct = text.drop_nulls().n_unique()
     if distinct == 1 and not text.null_count():
         return Choice(None, "constant")
-    if not rules.keep_ids and looks_like_id(text):
+    if not rules.keep_ids and _tells_rows_apart(text):
         return Choice(None, "id")
     if distinct > 2 and looks_like_dates(text):
         return _date(series)
-    style = find_format(text, rules.decimal)
+    code = are_codes(text)
+    style = None if code else find_format(text, rules.decimal)
     if style is not None:
         return _number(series, style[0])
     if as_lists(series) is not None:
         return _nested(series)
     if looks_like_dates(text):
         return _date(series)
+    said = ["whole numbers with leading zeros are codes, read as text and not as numbers"] if code else []
     sign = find_sets(text) if distinct > 2 else None
     if sign is not None and distinct > MOST_CATEGORIES // 2:
         held = SetColumn.fit(series, sign, rare_below(series.len()))
         return Choice(held, "set" if held else "constant")
     if distinct <= MOST_CATEGORIES and not _hardly_repeats(text, distinct):
         category = CategoryColumn.fit(series, rare_below(series.len()))
-        return Choice(category, "categories" if category else "constant")
-    return _text(series, text, rules)
+        return Choice(category, "categories" if category else "constant", said if category else [])
+    found = _text(series, text, rules)
+    return replace(found, said=said) if found.column else found
 
 
 def _hardly_repeats(text: pl.Series, distinct: int) -> bool:
@@ -133,10 +143,40 @@ def rare_below(rows: int) -> int:
     return 1 if rows < 50 else max(2, rows // 1000)
 
 
+def are_codes(text: pl.Series) -> bool:
+    """Whether a text column holds codes such as 01067: digits alone, usually equally many, some with leading zeros.
+
+    Numbers are not written so, and the zeros would be lost; but where all begin with a zero and one is nothing else
+    (00000), they are amounts in a field of fixed width. A few words beside the codes do not count.
+    """
+    known = text.drop_nulls()
+    digits = known.filter(known.str.contains(r"^\d{2,}$"))
+    if digits.len() < 0.9 * known.len() or known.filter(~known.str.contains(r"^\d{2,}$")).str.contains(r"\d").any():
+        return False
+    codes = digits.unique()
+    width = codes.str.len_chars()
+    padded = codes.str.contains(r"^0+[1-9]")
+    amounts = codes.str.starts_with("0").all() and codes.str.contains(r"^0+$").any()
+    return bool(padded.sum() > 1 and not amounts and 2 * (width == width.mode().max()).sum() > codes.len())
+
+
+def _tells_rows_apart(series: pl.Series) -> bool:
+    """:func:`looks_like_id`, or whole numbers that are called so and nearly all different."""
+    import polars as pl
+
+    if looks_like_id(series):
+        return True
+    if series.len() < _LEAST_ROWS or series.n_unique() < _NEARLY_ALL * series.len():
+        return False
+    whole = series.dtype.is_integer() or (is_text(series) and series.drop_nulls().str.contains(r"^\d{1,18}$").all())
+    return bool(whole and pl.Series([series.name]).str.contains(f"{_ID_NAME}|{_NUMBER_NAME}")[0])
+
+
 def looks_like_id(series: pl.Series) -> bool:
     """Whether the cells only tell rows apart: all different, none blank, and numbered, all of one shape, or so called.
 
-    Numbers are ids where they are whole and fill their range nearly without gaps, or where the column's name says so.
+    Numbers are ids where they are whole and fill their range nearly without gaps, have leading zeros, or where the
+    column's name says so.
     """
     import polars as pl
 
@@ -149,6 +189,8 @@ def looks_like_id(series: pl.Series) -> bool:
         number = series.cast(pl.Int64, strict=False)
         if number.null_count() or series.len() < _LEAST_ROWS:
             return False
+        if pl.Series([series.name]).str.contains(_NUMBER_NAME)[0] or (is_text(series) and are_codes(series)):
+            return True
         ordered = np.sort(number.to_numpy())
         return bool(ordered[-1] - ordered[0] < 1.05 * len(ordered))
     if not is_text(series):
