@@ -12,7 +12,8 @@ import scipy.sparse as sp
 from sobgnn.estimator.acceptance import Acceptance
 from sobgnn.runs import predict as run_predict
 from sobgnn.runs.checks import Checks
-from sobgnn.tables import Batch
+from sobgnn.tables import Batch, TableEncoder
+from sobgnn.tables.encoding import Encoding
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
@@ -94,3 +95,27 @@ def test_rows_with_gaps_that_the_fit_never_met_are_not_accepted():
     joined = next(run_predict._joined(iter(parts), 4))
     assert joined.gaps == Counter(x=2, y=2)
     assert joined.gappy.tolist() == [False, True, True, True]
+
+
+def test_far_rows_name_the_columns_whose_values_lie_outside_the_range_of_training():
+    rng = np.random.default_rng(0)
+    day = [f"2024-{m:02}-{d:02}" for m in range(1, 7) for d in range(1, 11)]
+    encoder = TableEncoder().fit({"a": rng.uniform(0, 1, 60), "b": rng.uniform(0, 1, 60), "day": day})
+    assert encoder.outcomes_ == {"a": "number", "b": "number", "day": "date"}
+    encoding = Encoding.from_parts(Encoding(encoder).to_json(), encoder.arrays())
+    new = {"a": [0.5, 9.0, 9.0], "b": [0.5, 0.5, -3.0], "day": ["2024-03-05", "2025-03-01", "2026-01-01"]}
+    X = encoder.transform(new)
+    assert encoding.outside(X) == Counter(a=2, day=2, b=1)
+    assert encoding.outside(sp.csr_array(X)) == encoding.outside(X)
+    assert not encoding.outside(encoder.transform({"a": [0.2], "b": [0.2], "day": ["2024-02-02"]}))
+
+    class Far(KnownPredictor):
+        def __call__(self, X, nearest):
+            nearest[:] = [0, 9, 9]
+            return np.column_stack([np.full(3, 0.9), np.full(3, 0.1)])
+
+    classifier = SimpleNamespace(classes_=np.array(["a", "b"], dtype=object), predictor_=Far())
+    notes = []
+    batch = Batch(0, X, None)
+    list(run_predict.predict_batches(classifier, iter([batch]), io.BytesIO(), notes, Checks(far=2.0), encoding))
+    assert notes[-1] == "Far rows have values outside the range of training in: a (2), day (2), b (1)."

@@ -57,7 +57,7 @@ def predict(
     checks = Checks.read(run)
     notes: list[str] = []
     with atomic_file(target) as file, console.counting() as count:
-        for done in predict_batches(classifier, tables.batches(data, encoding), file, notes, checks):
+        for done in predict_batches(classifier, tables.batches(data, encoding), file, notes, checks, encoding):
             count(done)
     console.wrote(target, done)
     console.notes(notes)

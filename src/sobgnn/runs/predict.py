@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from sobgnn.runs.checks import Checks
-from sobgnn.tables import Batch, write_predictions
+from sobgnn.tables import Batch, Encoding, write_predictions
 from sobgnn.tables.columns import listed
 
 # Rows of a file wait for one another up to this size, where a model answers many at once faster.
@@ -18,7 +18,12 @@ _JOINED_BYTES = 2**28
 
 
 def predict_batches(
-    classifier: Any, batches: Iterator[Batch], file: Any, notes: list[str] | None = None, checks: Checks | None = None
+    classifier: Any,
+    batches: Iterator[Batch],
+    file: Any,
+    notes: list[str] | None = None,
+    checks: Checks | None = None,
+    encoding: Encoding | None = None,
 ) -> Iterator[int]:
     """Write predictions of each batch as it comes, yielding the number of rows done.
 
@@ -28,11 +33,13 @@ def predict_batches(
         file: Binary, for CSV.
         notes: Gets sentences about what was found.
         checks: What is said of each prediction besides its label.
+        encoding: How batches came from the file, which tells why points are far.
     """
     checks = checks or Checks()
     done = rows = taken = distant = formulas = 0
     unread: Counter[str] = Counter()
     gaps: Counter[str] = Counter()
+    outside: Counter[str] = Counter()
     for batch in _joined(batches, classifier.predictor_.many):
         count = batch.X.shape[0]
         if not count:
@@ -54,7 +61,10 @@ def predict_batches(
             extra=extra,
         )
         taken += extra.get("decision", []).count("accept")
-        distant += extra.get("far", []).count("far")
+        far = np.flatnonzero(np.array(extra.get("far", []), dtype=object) == "far")
+        distant += far.size
+        if encoding is not None and far.size:
+            outside += encoding.outside(batch.X[far])
         unread += batch.unread
         gaps += batch.gaps
         rows += count
@@ -64,6 +74,7 @@ def predict_batches(
         raise ValueError("The file has no rows, so there is nothing to predict.")
     if notes is not None:
         notes += _unread_notes(unread) + _gap_notes(gaps, checks) + _notes(checks, rows, taken, distant)
+        notes += _outside_notes(outside)
         notes += formula_notes(formulas)
 
 
@@ -107,6 +118,13 @@ def _notes(checks: Checks, rows: int, taken: int, distant: int) -> list[str]:
             "the column far."
         )
     return said
+
+
+def _outside_notes(outside: Counter[str]) -> list[str]:
+    if not outside:
+        return []
+    columns = [f"{name} ({count:,})" for name, count in outside.most_common()]
+    return [f"Far rows have values outside the range of training in: {listed(columns, 5)}."]
 
 
 def _joined(batches: Iterator[Batch], rows: int | None) -> Iterator[Batch]:

@@ -124,6 +124,8 @@ class DateColumn:
         number: Whether days themselves vary.
         flag: Whether a feature says which cells were blank.
         dated: Whether cells are dates, with or without a time; else times of a day.
+        low: The first of the fitted days; ``None`` where that was not kept.
+        high: The last.
     """
 
     kind: ClassVar[str] = "date"
@@ -135,6 +137,8 @@ class DateColumn:
     number: bool
     flag: bool
     dated: bool = True
+    low: float | None = None
+    high: float | None = None
 
     @classmethod
     def fit(cls, series: pl.Series) -> tuple[DateColumn | None, list[str]]:
@@ -157,7 +161,8 @@ class DateColumn:
         )
         center, scale = standardized(known / _DAY)
         varies = bool(known.min() < known.max())
-        return cls(series.name, day_first, center, scale, cycles, varies, flag, moments.has_date), said
+        ends = (float(known.min()) / _DAY, float(known.max()) / _DAY)
+        return cls(series.name, day_first, center, scale, cycles, varies, flag, moments.has_date, *ends), said
 
     def reads(self, series: pl.Series) -> npt.NDArray[np.bool_]:
         """Which cells hold a date, [rows]."""
@@ -207,8 +212,9 @@ class DateColumn:
         flags: dict[str, Any] = {key: bool(content[key]) for key in ("number", "flag", "dated")}
         flags["day_first"] = None if content["day_first"] is None else bool(content["day_first"])
         cycles = tuple(name for name in _CYCLES if name in content["cycles"])
+        low, high = (None if content.get(key) is None else float(content[key]) for key in ("low", "high"))
         return cls(str(content["name"]), center=float(content["center"]), scale=float(content["scale"]), cycles=cycles,
-                   **flags)  # fmt: skip
+                   **flags, low=low, high=high)  # fmt: skip
 
 
 def _moments(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from sobgnn.runtime.arrays import load_arrays, save_arrays
 from sobgnn.runtime.files import read_json, write_text
@@ -164,6 +165,25 @@ class Encoding:
             if isinstance(column, NumberColumn | DateColumn | CategoryColumn) and not typed:
                 count[block.name] = int((~column.reads(read) & text_values(series).is_not_null().to_numpy()).sum())
         return +count, far
+
+    def outside(self, X: Any) -> Counter[str]:
+        """How many of some rows, by their features X, have a number or date outside the range of the fitted ones."""
+        count: Counter[str] = Counter()
+        for block in [] if self.encoder is None else self.encoder.blocks_:
+            column = block.column
+            if not isinstance(column, NumberColumn | DateColumn) or column.low is None or column.high is None:
+                continue
+            if isinstance(column, DateColumn) and not column.number:
+                continue
+            held = X[:, [block.start]]
+            value = (held.toarray() if sp.issparse(held) else held)[:, 0] / block.factor
+            most = column.clip if isinstance(column, NumberColumn) else 1e4
+            low, high = (
+                min(max((end - column.center) / column.scale, -most), most) for end in (column.low, column.high)
+            )
+            slack = 1e-4 * (high - low) + 1e-6  # features are rounded to float32
+            count[block.name] = int(((value < low - slack) | (value > high + slack)).sum())
+        return +count
 
     def gaps(self, frame: pl.DataFrame) -> tuple[Counter[str], npt.NDArray[np.bool_]]:
         """Cells that are blank or not read in columns where none was when the model was fitted.
