@@ -97,6 +97,18 @@ def test_rows_with_gaps_that_the_fit_never_met_are_not_accepted():
     assert joined.gappy.tolist() == [False, True, True, True]
 
 
+def test_numbers_without_their_unit_are_named_and_to_review():
+    X = np.array([[0.99, 0.1], [0.99, 0.1]], np.float32)
+    batch = Batch(0, X, None, gappy=np.array([False, True]), unsigned=Counter({"share without %": 1}))
+    classifier = SimpleNamespace(classes_=np.array(["a", "b"], dtype=object), predictor_=KnownPredictor())
+    notes = []
+    checks = Checks(Acceptance(0.95, 0.9, 100, 60, 1, 59), far=2.0)
+    list(run_predict.predict_batches(classifier, iter([batch]), io.BytesIO(), notes, checks))
+    assert "of another size: share without % (1)." in notes[0]
+    assert "to review" in notes[0]
+    assert next(run_predict._joined(iter([batch, batch]), 4)).unsigned == {"share without %": 2}
+
+
 def test_far_rows_name_the_columns_whose_values_lie_outside_the_range_of_training():
     rng = np.random.default_rng(0)
     day = [f"2024-{m:02}-{d:02}" for m in range(1, 7) for d in range(1, 11)]

@@ -494,3 +494,13 @@ def test_gaps_of_arrays_lists_and_sentinels(tmp_path):
     encoding = read_table(tmp_path / "old.parquet", drop=["s", "z"]).encoding
     np.savez(tmp_path / "new.npz", X=np.array([[1.0], [np.nan]]))
     assert next(batches(tmp_path / "new.npz", encoding)).gappy.tolist() == [False, True]
+
+
+def test_rows_whose_numbers_lack_the_unit_of_the_fit_are_doubtful(tmp_path):
+    rows = [f"{v}%,{'uv'[v % 2]}" for v in range(3, 98)]
+    (tmp_path / "t.csv").write_text("\n".join(["share,label", *rows]))
+    encoding = read_table(tmp_path / "t.csv").encoding
+    (tmp_path / "new.csv").write_text("share\n0.664\n12%\n0.25\n")
+    batch = next(batches(tmp_path / "new.csv", encoding))
+    assert batch.unsigned == {"share without %": 2}
+    assert batch.gappy.tolist() == [True, False, True]

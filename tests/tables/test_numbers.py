@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import polars as pl
 import pytest
@@ -109,3 +111,34 @@ def test_a_word_in_up_to_half_of_the_cells_marks_missing_numbers(mark):
     assert found[0].marks == (mark,)
     assert find_format(pl.Series([*numbers, *["positive", "negative"] * 20])) is None  # several words say something
     assert find_format(pl.Series([*numbers, *["-", "k.A."] * 20])) is not None
+
+
+def percents(*more):
+    return pl.Series("p", [*(f"{v}%" for v in range(3, 98)), *more], dtype=pl.String)
+
+
+def test_numbers_without_the_unit_that_all_had_are_doubtful_unless_they_are_of_the_same_size():
+    column, said, _ = NumberColumn.fit(percents(), NumberFormat(unit="%", plain=False))
+    assert said == []
+    column = NumberColumn.restore(json.loads(json.dumps(column.to_json())), {})
+    assert column.unsigned(pl.Series("p", ["0.664", "0.1", "12%", None])).tolist() == [True, True, False, False]
+    assert column.unsigned(pl.Series("p", [0.664, 0.1, None])).tolist() == [True, True, False]
+    assert not column.unsigned(pl.Series("p", ["66.4", "10", "12%"])).any()
+    assert not column.unsigned(pl.Series("p", ["66.4%", "0.1%"])).any()
+
+
+def test_a_column_that_was_fitted_without_units_here_and_there_says_so_and_doubts_nothing():
+    column, said, _ = NumberColumn.fit(percents("0.25", "0.371"), NumberFormat(unit="%", plain=False))
+    assert said == [
+        "2 numbers without '%' are read as if they had it, though they look like fractions of 1: write all in one way"
+    ]
+    assert not column.unsigned(pl.Series("p", ["0.664"])).any()
+    assert NumberColumn.fit(percents("25", "37.1"), NumberFormat(unit="%", plain=False))[1] == [
+        "2 numbers without '%' are read as if they had it"
+    ]
+
+
+def test_a_sentinel_needs_no_unit():
+    column, said, _ = NumberColumn.fit(percents("-999", "-999"), NumberFormat(unit="%", plain=False))
+    assert said == ["-999 taken as blank 2 times"]
+    assert not column.unsigned(pl.Series("p", ["-999", "5%"])).any()

@@ -39,6 +39,7 @@ def predict_batches(
     done = rows = taken = distant = formulas = 0
     unread: Counter[str] = Counter()
     gaps: Counter[str] = Counter()
+    unsigned: Counter[str] = Counter()
     outside: Counter[str] = Counter()
     for batch in _joined(batches, classifier.predictor_.many):
         count = batch.X.shape[0]
@@ -67,13 +68,15 @@ def predict_batches(
             outside += encoding.outside(batch.X[far])
         unread += batch.unread
         gaps += batch.gaps
+        unsigned += batch.unsigned
         rows += count
         done = batch.first_row + count
         yield done
     if not done:
         raise ValueError("The file has no rows, so there is nothing to predict.")
     if notes is not None:
-        notes += _unread_notes(unread) + _gap_notes(gaps, checks) + _notes(checks, rows, taken, distant)
+        notes += _unread_notes(unread) + _gap_notes(gaps, checks) + _unsigned_notes(unsigned, checks)
+        notes += _notes(checks, rows, taken, distant)
         notes += _outside_notes(outside)
         notes += formula_notes(formulas)
 
@@ -102,6 +105,17 @@ def _gap_notes(gaps: Counter[str], checks: Checks) -> list[str]:
     return [
         f"Blank or not read, where no row was when the model was fitted: {listed(columns)}. What that means was never "
         f"learned, so confidence says little{outcome}."
+    ]
+
+
+def _unsigned_notes(unsigned: Counter[str], checks: Checks) -> list[str]:
+    if not unsigned:
+        return []
+    columns = [f"{name} ({count:,})" for name, count in unsigned.most_common()]
+    outcome = "" if checks.acceptance is None else "; these rows are to review"
+    return [
+        f"Numbers without the unit that all had when the model was fitted, and of another size: {listed(columns)}. "
+        f"They are read as they stand, which may be wrong{outcome}."
     ]
 
 
@@ -147,7 +161,9 @@ def _as_one(parts: list[Batch]) -> Batch:
     ids = [part.ids for part in parts if part.ids is not None]
     unread: Counter[str] = sum((part.unread for part in parts), Counter())
     gaps: Counter[str] = sum((part.gaps for part in parts), Counter())
+    unsigned: Counter[str] = sum((part.unsigned for part in parts), Counter())
     beyond = [part.beyond for part in parts if part.beyond is not None]
     gappy = [part.gappy for part in parts if part.gappy is not None]
     joined_ids, far, doubtful = (np.concatenate(each) if each else None for each in (ids, beyond, gappy))
-    return Batch(parts[0].first_row, stack([part.X for part in parts]), joined_ids, unread, far, gaps, doubtful)
+    X = stack([part.X for part in parts])
+    return Batch(parts[0].first_row, X, joined_ids, unread, far, gaps, doubtful, unsigned)

@@ -166,6 +166,21 @@ class Encoding:
                 count[block.name] = int((~column.reads(read) & text_values(series).is_not_null().to_numpy()).sum())
         return +count, far
 
+    def unsigned(self, frame: pl.DataFrame) -> tuple[Counter[str], npt.NDArray[np.bool_]]:
+        """Numbers without the unit that all had when the model was fitted, and of another size.
+
+        Returns:
+            How many each column has, named with the unit, and which rows have one, [rows].
+        """
+        count: Counter[str] = Counter()
+        rows = np.zeros(frame.height, dtype=bool)
+        for block in [] if self.encoder is None else self.encoder.blocks_:
+            if isinstance(block.column, NumberColumn) and block.column.usual and block.name in frame.columns:
+                style, bare = block.column.style, block.column.unsigned(frame[block.name])
+                count[f"{block.name} without {style.unit or style.currency}"] = int(bare.sum())
+                rows |= bare
+        return +count, rows
+
     def outside(self, X: Any) -> Counter[str]:
         """How many of some rows, by their features X, have a number or date outside the range of the fitted ones."""
         count: Counter[str] = Counter()

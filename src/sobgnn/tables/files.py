@@ -169,7 +169,9 @@ def batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
             named = encoding.read_plainly(clean_names(as_frame(frame)))
             X = encoding.features(named, row)
             ids = _ids(named[encoding.id]) if encoding.id in named.columns else None
-            yield Batch(row, X, ids, *encoding.doubts(named, X, row), *encoding.gaps(named))
+            gaps, gappy = encoding.gaps(named)
+            unsigned, odd = encoding.unsigned(named)
+            yield Batch(row, X, ids, *encoding.doubts(named, X, row), gaps, gappy | odd, unsigned)
             row += frame.height
 
 

@@ -178,6 +178,7 @@ class NumberColumn:
         low: The smallest of the fitted values.
         high: The largest.
         sentinels: Values that count as blank.
+        usual: Where every fitted number had the unit or currency: the quantiles 5 % and 95 % of the fitted values.
     """
 
     kind: ClassVar[str] = "number"
@@ -191,6 +192,7 @@ class NumberColumn:
     low: float
     high: float
     sentinels: tuple[float, ...] = ()
+    usual: tuple[float, float] | None = None
 
     @classmethod
     def fit(cls, series: pl.Series, style: NumberFormat) -> tuple[NumberColumn | None, list[str], int]:
@@ -220,7 +222,13 @@ class NumberColumn:
             cells = "1 cell" if beyond.size == 1 else f"{beyond.size:,} cells"
             said.append(f"{cells} far beyond all others ({beyond[np.abs(beyond).argmax()]:g}) cut off")
         ends = (float(known.min()), float(known.max()))
-        return cls(series.name, style, middle, center, scale, clip, flag, *ends, sentinels), said, blank
+        bare = lacks_sign(series, style) & ~np.isnan(number) if style.unit or style.currency else None
+        usual = None
+        if bare is not None and bare.any():
+            said.append(_without_sign(number, bare, style))
+        elif bare is not None:
+            usual = (float(np.quantile(known, 0.05)), float(np.quantile(known, 0.95)))
+        return cls(series.name, style, middle, center, scale, clip, flag, *ends, sentinels, usual), said, blank
 
     def reads(self, series: pl.Series) -> npt.NDArray[np.bool_]:
         """Which cells hold a number, [rows]."""
@@ -232,6 +240,17 @@ class NumberColumn:
         span = self.high - self.low
         out = (number < self.low - span) | (number > self.high + span)
         return np.asarray(out & ~np.isin(number, self.sentinels))
+
+    def unsigned(self, series: pl.Series) -> npt.NDArray[np.bool_]:
+        """Which cells lack the unit or currency that all fitted ones had, [rows]; none where they are of their size.
+
+        A share written 0.32 instead of 32 % is a number too, and a hundred times too small.
+        """
+        if self.usual is None:
+            return np.zeros(series.len(), dtype=bool)
+        number = as_numbers(series, self.style).fill_null(float("nan")).to_numpy()
+        bare = lacks_sign(series, self.style) & ~np.isin(number, self.sentinels)
+        return bare & bool(bare.any() and not self.usual[0] <= np.median(number[bare]) <= self.usual[1])
 
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
         """Features float32 [rows, 1 or 2]."""
@@ -263,7 +282,9 @@ class NumberColumn:
             raise ValueError("decimal")
         fields = {key: float(content[key]) for key in ("fill", "center", "scale", "clip", "low", "high")}
         sentinels = tuple(float(v) for v in content["sentinels"])
-        return cls(str(content["name"]), style, **fields, flag=bool(content["flag"]), sentinels=sentinels)
+        low, high = content.get("usual") or (None, None)  # runs of before do not say it
+        usual = None if low is None or high is None else (float(low), float(high))
+        return cls(str(content["name"]), style, **fields, flag=bool(content["flag"]), sentinels=sentinels, usual=usual)
 
 
 def as_numbers(series: pl.Series, style: NumberFormat | None = None) -> pl.Series:
@@ -280,6 +301,24 @@ def as_numbers(series: pl.Series, style: NumberFormat | None = None) -> pl.Serie
         return pl.Series(series.name, [None] * series.len(), dtype=pl.Float64)
     number = series.cast(pl.Float64, strict=False)
     return number
+
+
+def lacks_sign(series: pl.Series, style: NumberFormat) -> npt.NDArray[np.bool_]:
+    """Which cells hold a number without the format's unit or currency, [rows]."""
+    held = as_numbers(series, style).fill_nan(None).is_not_null()
+    if is_text(series):
+        before, _, after = _parts(text_values(series))
+        signed = (after.str.to_lowercase() == style.unit.lower()) if style.unit else (before == style.currency)
+        held &= ~signed.fill_null(False)
+    return np.asarray(held.to_numpy())
+
+
+def _without_sign(number: npt.NDArray[np.float64], bare: npt.NDArray[np.bool_], style: NumberFormat) -> str:
+    """What is said of fitted numbers without the unit that others have."""
+    sign = style.unit or style.currency
+    said = f"{int(bare.sum()):,} numbers without {sign!r} are read as if they had it"
+    fractions = sign == "%" and np.nanmax(np.abs(number[bare])) <= 1 < np.nanmedian(np.abs(number[~bare]))
+    return f"{said}, though they look like fractions of 1: write all in one way" if fractions else said
 
 
 def find_sentinels(number: npt.NDArray[np.float64]) -> tuple[float, ...]:
