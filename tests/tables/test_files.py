@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from sobgnn import tables
 from sobgnn.tables import Encoding, batches, file_stem, formats, frames, is_file_name, npz, read_table
+from sobgnn.tables.table import from_arrays
 
 
 def write(path, text, encoding="utf-8"):
@@ -504,3 +505,30 @@ def test_rows_whose_numbers_lack_the_unit_of_the_fit_are_doubtful(tmp_path):
     batch = next(batches(tmp_path / "new.csv", encoding))
     assert batch.unsigned == {"share without %": 2}
     assert batch.gappy.tolist() == [True, False, True]
+
+
+def test_a_row_without_any_cell_is_doubtful_even_where_blanks_were_met(tmp_path):
+    rows = [f"{'' if i % 3 else i / 7},{'' if i % 3 == 1 else 'ab'[i % 2]},{'uv'[i % 2]}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,kind,label", *rows]))
+    encoding = read_table(tmp_path / "t.csv").encoding
+    (tmp_path / "new.csv").write_text("x,kind,other\n1.5,,u\n,a,u\n , ,u\nNA,,u\n")
+    batch = next(batches(tmp_path / "new.csv", encoding))
+    assert batch.gaps == {}
+    assert batch.gappy.tolist() == [False, False, True, True]
+    table = from_arrays(np.arange(60.0).reshape(20, 3), np.arange(20) % 2)
+    np.savez(tmp_path / "new.npz", X=np.array([[1.0, np.nan, 2.0], [np.nan] * 3]))
+    assert next(batches(tmp_path / "new.npz", table.encoding)).gappy.tolist() == [False, True]
+    (tmp_path / "new.csv").write_text("a,b,c\n1,,\n,,\n")
+    assert next(batches(tmp_path / "new.csv", table.encoding)).gappy.tolist() == [False, True]
+
+
+def test_gaps_are_judged_on_the_rows_with_labels(tmp_path):
+    rows = [f"{'' if i % 9 == 8 else i / 7},{-999 if i % 9 == 8 else i % 5},{'uv'[i % 2]}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["x,z,label", *rows]))
+    table = read_table(tmp_path / "t.csv")
+    assert not any(block.complete for block in table.encoding.encoder.blocks_)
+    labeled = table.frame.filter(np.arange(60) % 9 != 8)
+    judged = table.encoding.judged_on(labeled)
+    assert all(block.complete for block in judged.encoder.blocks_)
+    assert judged.gaps(judged.features_of(table.frame))[1].tolist() == [i % 9 == 8 for i in range(60)]
+    assert not any(block.complete for block in table.encoding.judged_on(table.frame).encoder.blocks_)

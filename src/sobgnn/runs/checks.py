@@ -51,7 +51,7 @@ class Checks:
             confidence: [M].
             nearest: Distance of each new point to the nearest training point, [M].
             given: bool [M], whether the label was given and not predicted.
-            doubtful: bool [M], whether a point has a blank cell where no training point had one.
+            doubtful: bool [M], whether a point is empty, or has a blank cell where no labeled point had one.
         """
         made: dict[str, list[str]] = {}
         distant = np.zeros(len(confidence), dtype=bool)
@@ -64,6 +64,12 @@ class Checks:
             taken = taken if given is None else taken | given
             made = {"decision": np.where(taken, "accept", "review").tolist(), **made}
         return made
+
+    def of_run(self, fitted: Fitted) -> dict[str, list[str]]:
+        """:meth:`columns` for the rows that a run was fitted on."""
+        if self.acceptance is None:
+            return {}
+        return self.columns(fitted.confidence, given=fitted.given != -1, doubtful=fitted.doubtful)
 
     def write(self, folder: Path) -> None:
         """Write ``checks.json`` into a run folder."""

@@ -36,7 +36,7 @@ def _parquet(path: Path, fitted: Fitted, checks: Checks) -> None:
         columns["id"] = pl.Series([str(value) for value in fitted.table.ids.tolist()], dtype=pl.String)
     columns["label"] = classifier.transduction_.tolist()
     columns["given"] = fitted.given != -1
-    columns |= checks.columns(fitted.confidence, given=fitted.given != -1)
+    columns |= checks.of_run(fitted)
     for place, name in enumerate(classifier.classes_.tolist()):
         columns[f"probability_{name}"] = classifier.label_distributions_[:, place].astype(np.float64)
     pl.DataFrame(columns).write_parquet(path)
@@ -45,7 +45,7 @@ def _parquet(path: Path, fitted: Fitted, checks: Checks) -> None:
 def _lines(path: Path, fitted: Fitted, checks: Checks) -> None:
     classifier, ids = fitted.classifier, fitted.table.ids
     names = [str(name) for name in classifier.classes_.tolist()]
-    decision = checks.columns(fitted.confidence, given=fitted.given != -1).get("decision")
+    decision = checks.of_run(fitted).get("decision")
     labels = classifier.transduction_.tolist()
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for row, probability in enumerate(classifier.label_distributions_.astype(float).round(6).tolist()):
@@ -64,7 +64,7 @@ def _label_studio(path: Path, fitted: Fitted, checks: Checks) -> None:
 
     For a labeling configuration with ``<Choices name="label" toName="row">`` over ``<Text name="row" value="$text">``.
     """
-    decision = checks.columns(fitted.confidence, given=fitted.given != -1).get("decision")
+    decision = checks.of_run(fitted).get("decision")
     labels, confidence = fitted.classifier.transduction_.tolist(), fitted.confidence
     tasks = []
     for row, label in enumerate(labels):

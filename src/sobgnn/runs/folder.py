@@ -104,9 +104,9 @@ def fill_run(place: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict[s
             classifier.label_distributions_,
             table.ids,
             header=True,
-            extra=checks.columns(fitted.confidence, given=fitted.given != -1),
+            extra=checks.of_run(fitted),
         )
-    table.encoding.save(place)
+    fitted.encoding.save(place)
     measured = metrics(fitted, checks.acceptance)
     measured["notes"] += formula_notes(formulas)
     if fitted.complete and not is_guessing(measured):

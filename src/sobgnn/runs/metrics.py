@@ -120,7 +120,8 @@ def held_out(fitted: Fitted) -> dict[str, Any]:
 def accepted(fitted: Fitted, acceptance: Acceptance) -> dict[str, Any]:
     """The threshold, what it was found on, and the share of rows without a given label that it accepts."""
     free = fitted.given == -1
-    taken = acceptance.accepts(fitted.confidence) & free
+    sure = acceptance.accepts(fitted.confidence) & free
+    taken = sure & ~fitted.doubtful
     result: dict[str, Any] = {
         "target": acceptance.target,
         "threshold": acceptance.threshold,
@@ -130,6 +131,7 @@ def accepted(fitted: Fitted, acceptance: Acceptance) -> dict[str, Any]:
         "labels_needed": acceptance.needed,
         "rows": int(free.sum()),
         "rows_accepted": int(taken.sum()),
+        "rows_doubtful": int((sure & ~taken).sum()),
     }
     measured = taken & fitted.hidden
     if measured.any():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.tables import Table
+from sobgnn.tables import Encoding, Table
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,19 @@ class Fitted:
     def hidden(self) -> npt.NDArray[np.bool_]:
         """Rows whose label is known but was kept from training, [N]."""
         return np.asarray((self.given == -1) & (self.table.codes != -1))
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        """The table's encoding, for which blank cells are gaps where none was among the given labels' rows."""
+        frame = self.table.frame
+        return self.table.encoding if frame is None else self.table.encoding.judged_on(frame.filter(self.given != -1))
+
+    @cached_property
+    def doubtful(self) -> npt.NDArray[np.bool_]:
+        """Rows that are empty, or have a blank cell in a column where no row with a given label has one, [N]."""
+        if self.table.frame is None:
+            return np.zeros(len(self.given), dtype=bool)
+        return self.encoding.gaps(self.encoding.features_of(self.table.frame))[1]
 
     @property
     def own_codes(self) -> npt.NDArray[np.int64]:

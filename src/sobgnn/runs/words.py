@@ -82,6 +82,8 @@ def _accepted(accept: dict[str, Any]) -> str:
         f"Accepted at {target}: {accept['rows_accepted']:,} of {accept['rows']:,} rows without a label ({share:.1%}), "
         f"those of confidence {accept['threshold']:.3f} and more; the others are to review."
     )
+    if accept.get("rows_doubtful"):
+        said += f" Of these {accept['rows_doubtful']:,} are sure, but have a blank where no labeled row has one."
     if "hidden_error" in accept:
         said += f" Of {accept['hidden_accepted']:,} accepted hidden labels {accept['hidden_error']:.1%} are wrong."
     return said

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from sobgnn.tables.categories import CategoryColumn, SetColumn
 from sobgnn.tables.columns import Arrays, Column, is_text, text_values
 from sobgnn.tables.dates import DateColumn
 from sobgnn.tables.kinds import Choice
-from sobgnn.tables.numbers import NumberColumn
+from sobgnn.tables.numbers import NumberColumn, as_numbers
 from sobgnn.tables.pictures import PictureColumn
 from sobgnn.tables.text import ModelColumn, TextColumn
 from sobgnn.tables.vectors import VectorColumn
@@ -51,7 +51,8 @@ class Block:
         start: First feature.
         stop: One past the last feature.
         factor: What the column's features are multiplied with.
-        complete: Whether every cell was read where the column was fitted: what a blank one means was never learned.
+        complete: Whether every cell was read and held a value where the column was fitted, or in the rows that
+            :func:`judged_on` was given: what a blank one means was never learned.
     """
 
     column: Column
@@ -74,12 +75,28 @@ def fit_blocks(frame: pl.DataFrame, choices: Mapping[str, Choice]) -> list[Block
     for name, choice in choices.items():
         if choice.column is not None:
             factor = _factor(choice.column, sample[name], _WEIGHT.get(choice.outcome, 1.0))
-            read = read_cells(choice.column, frame[name])
-            # Cells that count as blank although they are read: sentinels, or so many that a flag tells them.
-            holes = getattr(choice.column, "sentinels", ()) or getattr(choice.column, "flag", False)
-            complete = read is not None and bool(read.all()) and not holes
+            complete = _is_complete(choice.column, frame[name])
             blocks.append(_next_block(blocks, choice.column, choice.outcome, factor, complete))
     return blocks
+
+
+def judged_on(blocks: Sequence[Block], frame: pl.DataFrame) -> list[Block]:
+    """The same blocks, ``complete`` where no cell of these rows is blank; those of other columns stay as they are."""
+    there = set(frame.columns)
+    return [replace(b, complete=_is_complete(b.column, frame[b.name])) if b.name in there else b for b in blocks]
+
+
+def _is_complete(column: Column, series: pl.Series) -> bool:
+    filled = filled_cells(column, series)
+    return filled is not None and bool(filled.all())
+
+
+def filled_cells(column: Column, series: pl.Series) -> npt.NDArray[np.bool_] | None:
+    """:func:`read_cells` without sentinels, which are read and count as blank."""
+    read = read_cells(column, series)
+    if read is None or not isinstance(column, NumberColumn) or not column.sentinels:
+        return read
+    return np.asarray(read & ~as_numbers(series, column.style).is_in(column.sentinels).fill_null(False).to_numpy())
 
 
 def read_cells(column: Column, series: pl.Series) -> npt.NDArray[np.bool_] | None:

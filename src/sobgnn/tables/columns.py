@@ -67,6 +67,24 @@ def text_values(series: pl.Series) -> pl.Series:
     return filled
 
 
+def empty_rows(frame: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    """Which rows have no cell that is not blank, [rows]."""
+    import polars as pl
+
+    if not frame.width:
+        return np.ones(frame.height, dtype=bool)
+    kinds = frame.schema.items()
+    blank = [
+        pl.col(name).is_null()
+        if not (kind == pl.String or kind.is_float())
+        else (pl.col(name).is_nan() if kind.is_float() else pl.col(name).str.strip_chars().is_in(BLANKS)).fill_null(
+            True
+        )
+        for name, kind in kinds
+    ]
+    return np.asarray(frame.select(pl.all_horizontal(blank)).to_series().to_numpy())
+
+
 def clean_names(frame: pl.DataFrame) -> pl.DataFrame:
     """The same table with spaces around column names removed, where that keeps them distinct."""
     names = [name.strip() for name in frame.columns]

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from sobgnn.runtime.arrays import load_arrays, save_arrays
 from sobgnn.runtime.files import read_json, write_text
-from sobgnn.tables.blocks import block_arrays, blocks_from_json, blocks_to_json, fit_blocks, is_heavy
+from sobgnn.tables.blocks import block_arrays, blocks_from_json, blocks_to_json, fit_blocks, is_heavy, judged_on
 from sobgnn.tables.columns import Arrays, distinct_names, is_text, listed, text_values
 from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.kinds import Rules, choose_column
@@ -235,6 +235,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             replace(b, column=replace(b.column, root=str(folder))) if isinstance(b.column, PictureColumn) else b
             for b in self.blocks_
         ]
+        return made
+
+    def judged_on(self, frame: pl.DataFrame) -> TableEncoder:
+        """The same encoder, whose ``complete`` blocks are those without a blank cell in these rows."""
+        made: TableEncoder = copy(self)
+        made.blocks_ = judged_on(self.blocks_, frame)
         return made
 
     def _fit(self, frame: pl.DataFrame) -> None:

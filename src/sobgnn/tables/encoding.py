@@ -15,9 +15,10 @@ import scipy.sparse as sp
 
 from sobgnn.runtime.arrays import load_arrays, save_arrays
 from sobgnn.runtime.files import read_json, write_text
-from sobgnn.tables.blocks import read_cells
+from sobgnn.tables.blocks import filled_cells
 from sobgnn.tables.categories import CategoryColumn
-from sobgnn.tables.columns import Arrays, clean_names, is_text, label_names, shortened, text_values
+from sobgnn.tables.columns import Arrays, clean_names, empty_rows, is_text, label_names, shortened, text_values
+from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.dates import DateColumn
 from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.formats import Layout
@@ -80,6 +81,17 @@ class Encoding:
         if self.encoder is None or self.pictures is None:
             return self
         return dataclasses.replace(self, encoder=self.encoder.with_picture_folder(folder))
+
+    def features_of(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The columns of a fitted table, by the encoder's names, without labels, ids and columns that were left out."""
+        aside = {self.label, self.id, *self.dropped} - self.names
+        return as_frame(frame.drop([name for name in frame.columns if name in aside]))
+
+    def judged_on(self, rows: pl.DataFrame) -> Encoding:
+        """The same encoding, for which blank cells are gaps where none of these rows, those with labels, has one."""
+        if self.encoder is None or not rows.height:
+            return self
+        return dataclasses.replace(self, encoder=self.encoder.judged_on(self.features_of(rows)))
 
     def check_repeats(self, layout: Layout) -> None:
         """Raise where a file has a column more than once that was there once when the model was fitted."""
@@ -204,17 +216,18 @@ class Encoding:
         """Cells that are blank or not read in columns where none was when the model was fitted.
 
         Returns:
-            How many each such column has, and which rows have one, [rows].
+            How many each such column has, and which rows have one or are empty, [rows].
         """
         count: Counter[str] = Counter()
-        gappy = np.zeros(frame.height, dtype=bool)
         there = set(frame.columns)
+        own = self.names or {*frame.columns} - {self.id, *label_names(frame.columns)}
+        gappy = empty_rows(frame.select([name for name in frame.columns if name in own]))
         for block in [] if self.encoder is None else self.encoder.blocks_:
             if not block.complete:
                 continue
             # A field that a nested column lacks is blank.
             blank = np.zeros(frame.height, dtype=bool)
-            read = read_cells(block.column, frame[block.name]) if block.name in there else blank
+            read = filled_cells(block.column, frame[block.name]) if block.name in there else blank
             if read is not None:
                 count[block.name] = int((~read).sum())
                 gappy |= ~read

@@ -313,10 +313,11 @@ def _npz_batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
         one_per_row(ids, name, row)
 
 
-def _array_gaps(block: Any, encoding: Encoding) -> tuple[Counter[str], npt.NDArray[np.bool_] | None]:
-    """What :meth:`Encoding.gaps` says of an array; nothing for models of arrays, which keep no record of blanks."""
+def _array_gaps(block: Any, encoding: Encoding) -> tuple[Counter[str], npt.NDArray[np.bool_]]:
+    """What :meth:`Encoding.gaps` says of an array; models of arrays keep no record of blanks but in whole rows."""
     if encoding.encoder is None:
-        return Counter(), None
+        sparse = sp.issparse(block)  # what is not stored is 0
+        return Counter(), np.zeros(block.shape[0], dtype=bool) if sparse else ~np.isfinite(block).any(axis=1)
     return encoding.gaps(as_frame(_by_name(block, encoding.encoder)))
 
 
