@@ -39,6 +39,15 @@ def seconds(*moment):
         ("Dec 31, 2024", (2024, 12, 31)),
         ("Tue, 31 Dec 2024 10:00:00 +0100", (2024, 12, 31, 9)),
         ("29.02.2024", (2024, 2, 29)),
+        ("2024-07-10 06:42:30+00", (2024, 7, 10, 6, 42, 30)),
+        ("2024-07-10 06:42:30.123456-05", (2024, 7, 10, 11, 42, 30, 123_456)),
+        ("10 juil. 2024", (2024, 7, 10)),
+        ("10 juin 2024", (2024, 6, 10)),
+        ("3 févr. 2024", (2024, 2, 3)),
+        ("22/Jul/2024:01:16:00 +0100", (2024, 7, 22, 0, 16)),
+        ("[22/Jul/2024:01:16:00 +0100]", (2024, 7, 22, 0, 16)),
+        ("2024年7月22日", (2024, 7, 22)),
+        ("2024年7月22日 13:05", (2024, 7, 22, 13, 5)),
         ("31.12.1899", (1899, 12, 31)),
     ],
 )
@@ -123,3 +132,18 @@ def test_day_and_month_the_other_way_round_are_noticed(fitted, new, wrong):
 def test_one_number_among_ten_cells_leaves_dates_dates():
     assert looks_like_dates(pl.Series([*(f"2024-01-{day:02d}" for day in range(1, 10)), "0"]))
     assert not looks_like_dates(pl.Series([*(f"2024-01-{day:02d}" for day in range(1, 9)), "0", "1"]))
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d %H:%M:%S+00", "%d/%b/%Y:%H:%M:%S +0100", "%Y年%m月%d日"])
+def test_columns_of_databases_logs_and_asia_are_dates(form):
+    cells = [(dt.datetime(2024, 1, 3) + dt.timedelta(hours=31 * i)).strftime(form) for i in range(50)]
+    encoder = TableEncoder().fit({"when": cells, "x": np.arange(50) / 7})
+    assert encoder.outcomes_["when"] == "date"
+
+
+def test_dates_that_contradict_one_another_are_mentioned():
+    cells = ["13/02/2024", "02/14/2024", "05/06/2024"] * 9
+    column, said = DateColumn.fit(pl.Series("d", cells))
+    assert column is not None
+    assert said[0].startswith("dates contradict one another")
+    assert "contradict" not in str(DateColumn.fit(pl.Series("d", ["13/02/2024", "05/06/2024"] * 9))[1])

@@ -17,7 +17,7 @@ _DAY = 86400.0
 _SHARE = 0.9
 _TIME = (
     r"(?:^|[T\s,]+)(\d{1,2}):(\d{2})(?::(\d{2}(?:[.,]\d+)?))?\s*([AaPp])?\.?(?:[Mm]\.?)?"
-    r"\s*(Z|UTC|GMT|[+-]\d{2}:?\d{2})?(?:\s*Uhr)?$"
+    r"\s*(Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)?(?:\s*Uhr)?$"
 )
 _NUMBER = r"^[+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:[eE][+-]?\d+)?$"
 _WEEKDAY = r"^\p{L}{2,10}\.?,?\s+"
@@ -28,11 +28,17 @@ _FORMS: dict[str, tuple[int, int, int | None]] = {  # which group is year, month
     r"^(\d{1,2})\.?[\s-]*(\p{L}{3,10})\.?,?[\s-]*(\d{4}|\d{2})$": (2, 1, 0),
     r"^(\p{L}{3,10})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})$": (2, 0, 1),
 }
+# Forms that are brought to year, month, day or to day, month, year: web servers' logs, and Chinese and Japanese dates.
+_BROUGHT = {
+    r"^\[?(\d{1,2})/(\p{L}{3})/(\d{4}):([\d:]+)(\s[+-]\d{4})?\]?$": "${1}-${2}-${3} ${4}${5}",
+    r"^(\d{4})\s?年\s?(\d{1,2})\s?月\s?(\d{1,2})\s?日": "${1}-${2}-${3} ",
+}
 _PAIR = r"^(\d{1,2})([./-])(\d{1,2})[./-](\d{4}|\d{2})$"
 _MONTHS = {
-    1: "jan", 2: "feb fév", 3: "mar mär mrz", 4: "apr avr abr", 5: "may mai", 6: "jun", 7: "jul", 8: "aug aoû ago",
-    9: "sep", 10: "oct okt", 11: "nov", 12: "dec dez déc dic",
+    1: "jan", 2: "feb fév fev", 3: "mar mär mrz", 4: "apr avr abr", 5: "may mai", 6: "jun", 7: "jul",
+    8: "aug aoû aou ago", 9: "sep", 10: "oct okt", 11: "nov", 12: "dec dez déc dic",
 }  # fmt: skip
+_LONGER_MONTHS = {"juin": 6.0, "juil": 7.0}  # which three letters do not tell apart
 _CYCLES = {"month": 12.0, "weekday": 7.0, "hour": 24.0}
 
 
@@ -44,6 +50,7 @@ class Moments:
     has_time: bool
     has_date: bool = True
     ambiguous: bool = False
+    mixed: bool = False  # some cells can have only the day first, others only the month
 
 
 def parse_dates(
@@ -58,7 +65,7 @@ def parse_dates(
     import polars as pl
 
     unique = text.unique(maintain_order=True)
-    hour = unique.str.extract_groups(_TIME).struct.unnest()
+    hour = _brought(unique).str.extract_groups(_TIME).struct.unnest()
     clock = _clock([hour[c] for c in hour.columns])
     day, bare = _days_alone(unique)
     # "March 3, 2024" begins with a word that is no weekday: it is tried as it stands too.
@@ -71,6 +78,7 @@ def parse_dates(
             days = np.where(np.isnan(days), _days(*parts_of), days)
     a, slash, b, y = _pairs(bare)
     ambiguous = False
+    mixed = bool(((a > 12) & (b <= 12)).any() and ((b > 12) & (a <= 12)).any())
     if day_first is None and look and not np.isnan(a).all():
         day_first = not slash.any()
         if bool((a > 12).any()) != bool((b > 12).any()):
@@ -90,7 +98,7 @@ def parse_dates(
     table = pl.DataFrame({"text": unique, "seconds": seconds})
     whole = pl.DataFrame({"text": text}).join(table, on="text", how="left", nulls_equal=True, maintain_order="left")
     values = whole["seconds"].fill_null(float("nan")).to_numpy().astype(np.float64)
-    return Moments(values, has_time, has_date, ambiguous), day_first
+    return Moments(values, has_time, has_date, ambiguous, mixed), day_first
 
 
 def looks_like_dates(text: pl.Series) -> bool:
@@ -146,7 +154,13 @@ class DateColumn:
         moments, day_first = _moments(series, None)
         known = moments.seconds[~np.isnan(moments.seconds)]
         said = []
-        if moments.ambiguous:
+        if moments.mixed:
+            order = "day" if day_first else "month"
+            said.append(
+                "dates contradict one another: in some only the day can come first, in others only the month; where "
+                f"both can, read with the {order} first"
+            )
+        elif moments.ambiguous:
             said.append(f"day and month could be swapped; read with the {'day' if day_first else 'month'} first")
         blank = moments.seconds.size - known.size
         flag = bool(known.size and blank >= COMMON_BLANKS * moments.seconds.size)
@@ -236,8 +250,14 @@ def _moments(
 
 def _days_alone(text: pl.Series) -> tuple[pl.Series, pl.Series]:
     """Cells without their time of day, and without the weekday too."""
-    day = text.str.replace(_TIME, "").str.strip_chars()
+    day = _brought(text).str.replace(_TIME, "").str.strip_chars()
     return day, day.str.replace(_WEEKDAY, "")
+
+
+def _brought(text: pl.Series) -> pl.Series:
+    for pattern, form in _BROUGHT.items():
+        text = text.str.replace(pattern, form)
+    return text.str.strip_chars()
 
 
 def _pairs(day: pl.Series) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_], npt.NDArray[Any], npt.NDArray[Any]]:
@@ -266,9 +286,9 @@ def _clock(groups: list[pl.Series]) -> npt.NDArray[np.float64]:
     second = groups[2].str.replace(",", ".").cast(pl.Float64, strict=False).fill_null(0.0).to_numpy()
     half = groups[3].str.to_lowercase().fill_null("").to_numpy().astype(object)
     hour = np.where((half == "p") & (hour < 12), hour + 12, np.where((half == "a") & (hour == 12), 0, hour))
-    zone = groups[4].str.extract_groups(r"^([+-])(\d{2}):?(\d{2})$").struct.unnest()
+    zone = groups[4].str.extract_groups(r"^([+-])(\d{2}):?(\d{2})?$").struct.unnest()
     sign, hours, minutes = (zone[c] for c in zone.columns)
-    offset = np.nan_to_num(_integer(hours) * 3600 + _integer(minutes) * 60)
+    offset = np.nan_to_num(_integer(hours) * 3600) + np.nan_to_num(_integer(minutes) * 60)
     offset = np.where((sign == "-").fill_null(False).to_numpy(), -offset, offset)
     valid = (hour < 24) & (minute < 60) & (second < 61)
     return np.where(valid, hour * 3600 + minute * 60 + second - offset, np.nan)
@@ -280,7 +300,9 @@ def _integer(part: pl.Series) -> npt.NDArray[np.float64]:
 
     number = part.cast(pl.Float64, strict=False)
     if number.null_count() > part.null_count():
-        start = part.str.to_lowercase().str.slice(0, 3)
+        word = part.str.to_lowercase()
+        longer = word.str.slice(0, 4).replace_strict(_LONGER_MONTHS, default=None, return_dtype=pl.Float64)
+        number, start = number.fill_null(longer), word.str.slice(0, 3)
         names = {name[:3]: float(m) for m, all_names in _MONTHS.items() for name in all_names.split()}
         number = number.fill_null(start.replace_strict(names, default=None, return_dtype=pl.Float64))
     return np.asarray(number.fill_null(float("nan")).to_numpy(), dtype=np.float64)
