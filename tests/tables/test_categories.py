@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import polars as pl
 import pytest
 
+from sobgnn.tables import TableEncoder
 from sobgnn.tables.categories import CategoryColumn, SetColumn, find_sets
 
 
@@ -58,3 +61,24 @@ def test_sets_are_found_by_the_sign_between_their_values(sign):
     cells = pl.Series([f"red{sign}blue", f"blue{sign}green", "red", f"green{sign}red{sign}blue"] * 10)
     assert find_sets(cells) == sign
     assert find_sets(pl.Series([f"text {i}{sign} never the same {i}" for i in range(40)])) is None
+
+
+@pytest.mark.parametrize("written", [json.dumps, repr, lambda cell: "{" + ",".join(cell) + "}"])
+def test_lists_as_programs_write_them_have_the_features_of_plain_lists(written):
+    rng = np.random.default_rng(0)
+    lists = [rng.permutation(["red", "blue", "green", "gray"])[: rng.integers(0, 5)].tolist() for _ in range(200)]
+    encoders = [TableEncoder(), TableEncoder()]
+    plain = encoders[0].fit_transform({"c": ["; ".join(cell) for cell in lists]})
+    found = encoders[1].fit_transform({"c": [written(cell) for cell in lists]})
+    assert encoders[1].outcomes_ == {"c": "set"}
+    assert encoders[1].get_feature_names_out().tolist() == encoders[0].get_feature_names_out().tolist()
+    np.testing.assert_array_equal(found, plain)
+
+
+def test_a_comma_inside_quotes_separates_nothing():
+    cells = pl.Series("c", ['["a, b", "c"]', "['c']", "[]", None, "{c,d}"], dtype=pl.String)
+    fitted = SetColumn.fit(cells, "[]", rare_below=1)
+    assert fitted.values == ("a, b", "c", "d")
+    assert (fitted.encode(cells).toarray() > 0).astype(int).tolist() == [
+        [1, 1, 0], [0, 1, 0], [0, 0, 0], [0, 0, 0], [0, 1, 1],
+    ]  # fmt: skip

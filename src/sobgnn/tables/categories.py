@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 # A column with more distinct values than this is encoded by its characters.
 MOST_CATEGORIES = 40
 _SIGNS = (";", "|", ",", "/")
+# The sign of lists as JSON, Python and PostgreSQL write them: ["a", "b"], ['a', 'b'], {a,b}.
+_BRACKETS = "[]"
+_LISTED = r"^\[.*\]$|^\{[^:]*\}$"
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,8 @@ class SetColumn:
 
     Args:
         name: As in the table.
-        sign: What stands between values; empty where cells are lists already.
+        sign: What stands between values; ``"[]"`` where they are written as ["a", "b"], ['a', 'b'] or {a,b}, and
+            empty where cells are lists already.
         values: Frequent values, sorted.
         rare: Whether there is a feature for the others.
     """
@@ -164,8 +168,8 @@ def find_sets(text: pl.Series) -> str | None:
     if known.len() < 8:
         return None
     sample = known.head(5000)
-    for sign in _SIGNS:
-        listing = sample.str.contains(sign, literal=True)
+    for sign in (_BRACKETS,) if sample.str.contains(_LISTED).all() else _SIGNS:
+        listing = sample.str.contains("," if sign == _BRACKETS else sign, literal=True)
         if listing.mean() < 0.25:  # type: ignore[operator]
             continue
         items = _items(sample, sign)
@@ -180,7 +184,10 @@ def _item_table(series: pl.Series, sign: str) -> pl.DataFrame:
     """Rows (row, item) of all values listed, without blanks."""
     import polars as pl
 
-    if is_text(series) or not series.dtype.is_nested():
+    if sign == _BRACKETS and is_text(series):
+        within = text_values(series).str.strip_chars("[]{}").str.extract_all(r"\"[^\"]*\"|'[^']*'|[^,]+")
+        lists = within.list.eval(pl.element().str.strip_chars().str.strip_chars("\"'"))
+    elif is_text(series) or not series.dtype.is_nested():
         lists = text_values(series).str.split(sign or "\0")  # a text where lists are expected is one value
     else:
         lists = series.cast(pl.List(pl.String), strict=False)
