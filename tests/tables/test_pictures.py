@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from sobgnn.runs import predict as run_predict
 from sobgnn.tables import Encoding, batches, read_table
 from sobgnn.tables.pictures import folder_labels, list_pictures, oriented_gradients, see
 
@@ -175,3 +176,45 @@ def test_names_of_pictures_that_are_not_there_are_an_error(tmp_path):
         ValueError, match=r"Column 'file' names pictures, such as 'im0.png', that are not there.*--drop"
     ):
         read_table(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_what_is_transparent_is_white_and_an_opaque_picture_keeps_its_bits(tmp_path, mode):
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 200, (32, 32, 4), dtype=np.uint8)
+    pixels[:, :, 3] = 255
+    if mode == "P":
+        pixels[:, :, :3] = 90  # few colors, which a palette keeps
+    kind = "LA" if mode == "LA" else "RGBA"
+    Image.fromarray(pixels).convert(kind).save(tmp_path / "opaque.png")
+    Image.open(tmp_path / "opaque.png").convert("RGB").save(tmp_path / "plain.png")
+    pixels[:16, :, 3] = 0
+    made = Image.fromarray(pixels).convert(kind)
+    if mode == "P":
+        made = made.quantize(8)
+    made.save(tmp_path / "half.png")
+    held, broken = see([tmp_path / f"{name}.png" for name in ("opaque", "plain", "half")])
+    assert not broken.any()
+    np.testing.assert_array_equal(held[0], held[1])
+    half = held[2, :3072].reshape(32, 32, 3)
+    assert (half[:16] == 1).all()
+    assert (half[16:] < 1).all()
+
+
+def test_pictures_of_kinds_that_are_not_read_are_counted_and_macosx_is_no_class(folder):
+    stripes(folder / "__MACOSX" / "across" / "0.png", True, 3)
+    for name in ("a.heic", "b.HEIC", "c.avif"):
+        (folder / "across" / name).write_bytes(b"?")
+    table = read_table(folder)
+    assert table.classes == ["across", "upright"]
+    said = "Left out, 3 files of kinds that are not read: .heic, .avif. Convert them to PNG or JPEG."
+    assert said in table.notes
+    batch = next(batches(folder, table.encoding))
+    assert batch.said == (said,)
+    assert run_predict._as_one([batch, batch]).said == (said,)
+
+
+def test_a_folder_of_pictures_that_are_not_read_says_which(tmp_path):
+    (tmp_path / "a.svg").write_text("<svg/>")
+    with pytest.raises(ValueError, match=r"without pictures that can be read. Left out, 1 file of a kind .*: .svg"):
+        read_table(tmp_path)

@@ -41,6 +41,7 @@ def predict_batches(
     gaps: Counter[str] = Counter()
     unsigned: Counter[str] = Counter()
     outside: Counter[str] = Counter()
+    said: dict[str, None] = {}  # in order, each once
     for batch in _joined(batches, classifier.predictor_.many):
         count = batch.X.shape[0]
         if not count:
@@ -69,13 +70,14 @@ def predict_batches(
         unread += batch.unread
         gaps += batch.gaps
         unsigned += batch.unsigned
+        said |= dict.fromkeys(batch.said)
         rows += count
         done = batch.first_row + count
         yield done
     if not done:
         raise ValueError("The file has no rows, so there is nothing to predict.")
     if notes is not None:
-        notes += _unread_notes(unread) + _gap_notes(gaps, checks) + _unsigned_notes(unsigned, checks)
+        notes += [*said, *_unread_notes(unread), *_gap_notes(gaps, checks), *_unsigned_notes(unsigned, checks)]
         notes += _notes(checks, rows, taken, distant)
         notes += _outside_notes(outside)
         notes += formula_notes(formulas)
@@ -166,4 +168,5 @@ def _as_one(parts: list[Batch]) -> Batch:
     gappy = [part.gappy for part in parts if part.gappy is not None]
     joined_ids, far, doubtful = (np.concatenate(each) if each else None for each in (ids, beyond, gappy))
     X = stack([part.X for part in parts])
-    return Batch(parts[0].first_row, X, joined_ids, unread, far, gaps, doubtful, unsigned)
+    said = tuple(dict.fromkeys(sentence for part in parts for sentence in part.said))
+    return Batch(parts[0].first_row, X, joined_ids, unread, far, gaps, doubtful, unsigned, said)

@@ -26,7 +26,7 @@ from sobgnn.tables.encoding import Encoding
 from sobgnn.tables.frames import csv_frames, parquet_frames, read_frame
 from sobgnn.tables.labels import begun_labels, parse_labels
 from sobgnn.tables.npz import one_per_row, read_arrays, row_blocks, row_ids
-from sobgnn.tables.pictures import folder_labels, list_pictures
+from sobgnn.tables.pictures import folder_labels, list_pictures, unread_pictures
 from sobgnn.tables.predictions import is_formula
 from sobgnn.tables.table import Batch, Table, from_arrays, graph_of
 
@@ -91,7 +91,7 @@ def read_table(
             return _read_npz(path, label, identity, need_labels)
         asked, notes = identity, []  # type: tuple[str | None, list[str]]
         if kind == "pictures":
-            frame = _picture_frame(path)
+            frame, notes = _picture_frame(path), unread_pictures(path)
             folders = frame["label"].drop_nulls().n_unique()
             if need_labels and folders < 2:
                 raise ValueError(
@@ -163,6 +163,7 @@ def batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
         encoding = encoding.in_folder(path if kind == "pictures" else path.parent)
         readers = {"parquet": parquet_frames, "pictures": _picture_frames}
         row = 0
+        said = tuple(unread_pictures(path)) if kind == "pictures" else ()
         for frame in (
             readers[kind](path) if kind in readers else csv_frames(path, encoding.check_repeats, encoding.names)
         ):
@@ -171,7 +172,7 @@ def batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
             ids = _ids(named[encoding.id]) if encoding.id in named.columns else None
             gaps, gappy = encoding.gaps(named)
             unsigned, odd = encoding.unsigned(named)
-            yield Batch(row, X, ids, *encoding.doubts(named, X, row), gaps, gappy | odd, unsigned)
+            yield Batch(row, X, ids, *encoding.doubts(named, X, row), gaps, gappy | odd, unsigned, said)
             row += frame.height
 
 
@@ -204,7 +205,11 @@ def _one_line_errors(path: Path) -> Iterator[None]:
 def _kind(path: Path) -> str:
     if path.is_dir():
         if not list_pictures(path):
-            raise ValueError(f"{str(path)!r} is a folder without pictures. Give a CSV, Parquet or NPZ file.")
+            unread = " ".join(unread_pictures(path))
+            hint = unread or "Give a CSV, Parquet or NPZ file."
+            raise ValueError(
+                f"{str(path)!r} is a folder without pictures{' that can be read' if unread else ''}. {hint}"
+            )
         return "pictures"
     if not path.exists():
         raise ValueError(f"There is no file {str(path)!r}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,13 +12,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.tables.columns import Arrays, is_text, shortened, text_values
+from sobgnn.tables.columns import Arrays, is_text, listed, shortened, text_values
 
 if TYPE_CHECKING:
     import polars as pl
     from PIL.Image import Image
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+# Pictures of kinds that are not read; other files beside pictures are nobody's loss.
+UNREAD = (
+    ".heic", ".heif", ".avif", ".svg", ".jxl", ".jp2", ".psd", ".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".ico",
+    ".eps", ".xcf",
+)  # fmt: skip
 UNLABELLED = ("unlabelled", "unlabeled", "unknown", "unsorted")
 SIDE, CELL, BINS = 32, 4, 9
 _MODEL_SIDE, _MODEL_BATCH = 224, 32
@@ -158,14 +164,26 @@ def oriented_gradients(grey: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]
     return np.asarray(out / np.sqrt(around + 1e-3)[..., None], dtype=np.float32).reshape(count, -1)
 
 
-def list_pictures(folder: Path) -> list[str]:
-    """Names of all pictures under a folder, relative to it, sorted; hidden ones are left out."""
+def unread_pictures(folder: Path) -> list[str]:
+    """A sentence about pictures of kinds that are not read; nothing where there are none."""
+    names = list_pictures(folder, UNREAD)
+    if not names:
+        return []
+    kinds = [kind for kind, _ in Counter(Path(name).suffix.lower() for name in names).most_common()]
+    files = (
+        "1 file of a kind that is not read" if len(names) == 1 else f"{len(names):,} files of kinds that are not read"
+    )
+    return [f"Left out, {files}: {listed(kinds)}. Convert them to PNG or JPEG."]
+
+
+def list_pictures(folder: Path, suffixes: tuple[str, ...] = SUFFIXES) -> list[str]:
+    """Names of all pictures under a folder, relative to it, sorted; hidden ones are left out, and so is __MACOSX."""
     found, seen = [], set()
     for place, folders, names in os.walk(folder, followlinks=True):
         own = os.path.realpath(place)
-        folders[:] = [] if own in seen else [name for name in folders if not name.startswith(".")]
+        folders[:] = [] if own in seen else [n for n in folders if not n.startswith(".") and n != "__MACOSX"]
         if own not in seen:  # a link may lead back to where it came from
-            pictures = [Path(place) / n for n in names if not n.startswith(".") and n.lower().endswith(SUFFIXES)]
+            pictures = [Path(place) / n for n in names if not n.startswith(".") and n.lower().endswith(suffixes)]
             found += [path.relative_to(folder).as_posix() for path in pictures if path.is_file()]
         seen.add(own)
     return sorted(found)
@@ -238,7 +256,7 @@ def _by_model(paths: Sequence[Path | None], model: Any) -> tuple[npt.NDArray[np.
 def open_picture(path: str | Path | None, side: int) -> Image | None:
     """The picture upright and in RGB, at least about ``side`` pixels wide and high where it has as many.
 
-    ``None`` where there is no picture that can be read.
+    What is transparent is white. ``None`` where there is no picture that can be read.
     """
     import warnings
 
@@ -256,9 +274,21 @@ def open_picture(path: str | Path | None, side: int) -> Image | None:
                     values = np.asarray(upright, np.float32)
                     top = float(values.max()) or 1.0
                     upright = Image.fromarray((255 * np.clip(values / top, 0, 1)).astype(np.uint8))
-                return upright.convert("RGBA" if "transparency" in upright.info else "RGB").convert("RGB")
+                return _on_white(upright)
     except Exception:  # a damaged picture makes Pillow raise anything
         return None
+
+
+def _on_white(image: Image) -> Image:
+    """The picture in RGB, laid on white: what is under transparent pixels is anything, mostly black."""
+    from PIL import Image
+
+    if "transparency" not in image.info and image.mode not in ("RGBA", "LA", "PA", "La", "RGBa"):
+        return image.convert("RGB")
+    layered = image.convert("RGBA")
+    if layered.getchannel("A").getextrema()[0] == 255:
+        return layered.convert("RGB")
+    return Image.alpha_composite(Image.new("RGBA", layered.size, "white"), layered).convert("RGB")
 
 
 def _read(path: Path | None, side: int) -> npt.NDArray[np.float32] | None:

@@ -80,7 +80,7 @@ class Batch:
     ``unread`` counts by column the cells that count as blank, but are not: no number, no date, or no known category;
     ``beyond`` says which rows hold a number far beyond the fitted ones, [rows], where that is known. ``gaps`` counts by
     column the cells that are blank or not read where none was when the model was fitted, ``unsigned`` the numbers that
-    lack their unit, and ``gappy`` says which rows have such a cell, [rows].
+    lack their unit, and ``gappy`` says which rows have such a cell, [rows]. ``said`` are sentences about the file.
     """
 
     first_row: int
@@ -91,6 +91,7 @@ class Batch:
     gaps: Counter[str] = field(default_factory=Counter)
     gappy: npt.NDArray[np.bool_] | None = None
     unsigned: Counter[str] = field(default_factory=Counter)
+    said: tuple[str, ...] = ()
 
 
 def from_arrays(
