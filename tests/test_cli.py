@@ -319,6 +319,38 @@ def test_ctrl_c_before_training_or_twice_leaves_nothing(here, trees, monkeypatch
     assert files(here) == ["trees.csv"]
 
 
+def pressed_while_writing(monkeypatch, number, times=1):
+    """Signals that come when the report is made."""
+    import sobgnn.runs.page.render as page
+
+    draw = page.render
+
+    def render(*arguments):
+        for _ in range(times):
+            signal.raise_signal(number)
+        return draw(*arguments)
+
+    monkeypatch.setattr(page, "render", render)
+
+
+def test_ctrl_c_while_the_run_is_written_lets_it_be_written(here, trees, monkeypatch, capsys):
+    pressed_while_writing(monkeypatch, signal.SIGINT)
+    before = signal.getsignal(signal.SIGINT)
+    assert cli.main(["fit", "trees.csv", "--out", "run"]) == 130
+    assert signal.getsignal(signal.SIGINT) == before
+    assert "The model is trained and is being written." in " ".join(capsys.readouterr().err.split())
+    assert json.loads((here / "run/metrics.json").read_text())["complete"] is True
+    assert cli.main(["predict", "run", "trees.csv"]) == 0
+
+
+@pytest.mark.parametrize(("number", "times", "code"), [(signal.SIGINT, 2, 130), (signal.SIGTERM, 1, 143)])
+def test_what_ends_the_writing_leaves_nothing(here, trees, monkeypatch, capsys, number, times, code):
+    pressed_while_writing(monkeypatch, number, times)
+    assert cli.main(["fit", "trees.csv", "--out", "run"]) == code
+    assert os.listdir(here) == ["trees.csv"]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
 def test_a_failure_while_writing_leaves_nothing(here, trees, monkeypatch, capsys):
     def fail(*_):
         raise ValueError("the disk is full")

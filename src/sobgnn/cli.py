@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from types import FrameType
 from typing import Annotated
 
 import typer
 
 import sobgnn
 from sobgnn.command import data, fit, label, predict, reproduce, tune
-from sobgnn.command.options import INTERRUPTED, WRONG_INPUT
+from sobgnn.command.options import INTERRUPTED, TERMINATED, WRONG_INPUT
 
 app = typer.Typer(
     name="sobgnn",
@@ -29,6 +34,35 @@ app.add_typer(data.app, name="data")
 app.add_typer(reproduce.app, name="reproduce", help="The paper, measured.")
 
 
+# Commands that write under another name, and rename what they wrote when it is whole.
+_WRITERS = ("fit", "predict", "tune")
+
+
+class _Terminated(BaseException):
+    """SIGTERM came."""
+
+
+@contextlib.contextmanager
+def _cleaned_up() -> Iterator[None]:
+    """SIGTERM raises, so that what is half written is removed; as it is where others handle it already."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    own = os.getpid()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if os.getpid() == own:
+            raise _Terminated
+        signal.signal(number, signal.SIG_DFL)  # a child that inherited this ends as it would have
+        os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         print(f"sobgnn {sobgnn.__version__}")
@@ -42,18 +76,21 @@ def _options(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command and return its exit code: 0 done, 2 wrong input, 130 interrupted, 1 a fault of ours."""
+    """Run the command and return its exit code: 0 done, 2 wrong input, 130 interrupted, 143 terminated, 1 ours."""
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"] or ["--help"]
     try:
-        code = app(words, prog_name="sobgnn", standalone_mode=False)
+        with _cleaned_up() if words[0] in _WRITERS else contextlib.nullcontext():
+            code = app(words, prog_name="sobgnn", standalone_mode=False)
         if code == INTERRUPTED:  # typer's word for Ctrl-C, and ours for a run that was stopped
             _say("Interrupted.", debug=False)
         return int(code or 0)
     except (KeyboardInterrupt, typer.Abort):
         _say("Interrupted.", debug)
         return INTERRUPTED
+    except _Terminated:
+        return TERMINATED
     except (ValueError, TypeError, OSError, MemoryError) as error:
         _say(str(error) or type(error).__name__, debug)
         return WRONG_INPUT

@@ -82,16 +82,18 @@ def fit(
         "k": k, "alpha": alpha, "epsilon": epsilon, "device": device, "random_state": seed,
         "class_weight": class_weight,
     }  # fmt: skip
-    with console.training() as progress:
-        started = time.perf_counter()
-        classifier = _estimator(paper, settings)
-        classifier.fit(table.X, table.labels(given), graph=table.graph, progress=progress)
-        spent["fitting"] = time.perf_counter() - started
-    fitted = Fitted(name, classifier, table, given, spent, complete=not progress.stopped, accept=accept)
-    with console.working("Writing"):
-        measured = run_folder.write_run(folder, fitted, formats or [])
+    with console.keeping() as kept:
+        with console.training() as progress:
+            started = time.perf_counter()
+            classifier = _estimator(paper, settings)
+            classifier.fit(table.X, table.labels(given), graph=table.graph, progress=progress)
+            spent["fitting"] = time.perf_counter() - started
+        kept.pressed |= progress.stopped
+        fitted = Fitted(name, classifier, table, given, spent, complete=not progress.stopped, accept=accept)
+        with console.working("Writing"):
+            measured = run_folder.write_run(folder, fitted, formats or [])
     console.summary(measured, folder)
-    if progress.stopped:
+    if kept.pressed:
         raise typer.Exit(INTERRUPTED)
 
 

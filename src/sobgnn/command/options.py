@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 WRONG_INPUT = 2
 INTERRUPTED = 130
+TERMINATED = 143
 
 Data = Annotated[
     str, typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file, a folder of pictures, or a data set's name.")

@@ -64,6 +64,21 @@ class Training:
         self._bar.console.print("Stopping; the best so far is kept. Ctrl-C again gives up.")
 
 
+class Keeping:
+    """What becomes of Ctrl-C once a model is trained: the first lets its run be written, another one gives it up."""
+
+    def __init__(self, console: Console) -> None:
+        self.pressed = False
+        self._console = console
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Handle SIGINT."""
+        if self.pressed:
+            raise KeyboardInterrupt
+        self.pressed = True
+        self._console.print("The model is trained and is being written. Ctrl-C again gives it up.")
+
+
 class _Console(Console):
     """A console whose reader may leave: what is said then is lost, and the work goes on."""
 
@@ -111,6 +126,19 @@ class Terminal:
                 yield hook
             finally:
                 signal.signal(signal.SIGINT, before)
+
+    @contextlib.contextmanager
+    def keeping(self) -> Iterator[Keeping]:
+        """A trained model is not lost to Ctrl-C; around :meth:`training`, without a moment between the two."""
+        hook = Keeping(self.err)
+        if threading.current_thread() is not threading.main_thread():
+            yield hook
+            return
+        before = signal.signal(signal.SIGINT, hook.interrupt)
+        try:
+            yield hook
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     @contextlib.contextmanager
     def counting(self) -> Iterator[Callable[[int], None]]:

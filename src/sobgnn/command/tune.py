@@ -111,17 +111,21 @@ def tune(
     stopped = progress.stopped
     console.found(len(found.trials), found.log_loss, found.accuracy)
     if folder is not None:
-        with console.training() as progress:
-            started = time.perf_counter()
-            classifier = SobolevClassifier(device=device, random_state=seed, **weighing, **found.setting)
-            classifier.fit(X, y, graph=table.graph, progress=progress)
-            spent["fitting"] = time.perf_counter() - started
-        stopped = stopped or progress.stopped
-        fitted = Fitted(
-            name, classifier, table, given, spent, complete=not stopped, search=found.to_json(), accept=accept
-        )
-        write = run_folder.write_into if folder.exists() else run_folder.write_run
-        console.summary(write(folder, fitted), folder)
+        with console.keeping() as kept:
+            with console.training() as progress:
+                started = time.perf_counter()
+                classifier = SobolevClassifier(device=device, random_state=seed, **weighing, **found.setting)
+                classifier.fit(X, y, graph=table.graph, progress=progress)
+                spent["fitting"] = time.perf_counter() - started
+            kept.pressed |= progress.stopped
+            complete = not (stopped or progress.stopped)
+            fitted = Fitted(
+                name, classifier, table, given, spent, complete=complete, search=found.to_json(), accept=accept
+            )
+            write = run_folder.write_into if folder.exists() else run_folder.write_run
+            measured = write(folder, fitted)
+        stopped = stopped or kept.pressed
+        console.summary(measured, folder)
     if stopped:
         raise typer.Exit(INTERRUPTED)
 
