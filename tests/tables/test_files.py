@@ -532,3 +532,24 @@ def test_gaps_are_judged_on_the_rows_with_labels(tmp_path):
     assert all(block.complete for block in judged.encoder.blocks_)
     assert judged.gaps(judged.features_of(table.frame))[1].tolist() == [i % 9 == 8 for i in range(60)]
     assert not any(block.complete for block in table.encoding.judged_on(table.frame).encoder.blocks_)
+
+
+def test_rows_with_too_few_cells_are_counted(tmp_path):
+    lines = ["a,b,label", *(f"{i},{i % 7},{'uv'[i % 2]}" for i in range(40))]
+    lines[6], lines[9] = "5,3", "8"
+    lines.insert(21, "")
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    notes = read_table(tmp_path / "t.csv").notes
+    assert "Rows with fewer cells than columns: 2 (first: row 5). Their last cells are taken as blank." in notes
+
+
+def test_a_table_of_labels_alone_says_so(tmp_path):
+    (tmp_path / "t.csv").write_text("label\nu\nv\nu\n")
+    with pytest.raises(ValueError, match="No column is left to learn from: label holds labels, ids, constants or no"):
+        read_table(tmp_path / "t.csv")
+
+
+def test_the_list_of_endings_is_whole(tmp_path):
+    (tmp_path / "t.doc").touch()
+    with pytest.raises(ValueError, match=r"\.txt\.gz"):
+        read_table(tmp_path / "t.doc")

@@ -97,3 +97,23 @@ def test_classes_whose_name_counts_as_blank_are_mentioned():
     ]
     with pytest.raises(ValueError, match=r"holds a single class, 'EU'.*'NA' \(1\)"):
         parse_labels(pl.Series(["NA", "EU"]), "region")
+
+
+def test_each_label_that_may_mean_none_is_named_with_its_rows():
+    series = pl.Series("y", ["a", "b", "a"] * 20 + ["unknown"] * 12 + ["TBD"] + ["-"] * 2)
+    _, classes, notes = parse_labels(series, "y")
+    assert classes == ["-", "TBD", "a", "b", "unknown"]
+    for said in ("'unknown' (12 rows)", "'TBD' (1 row)", "'-' (2 rows)"):
+        assert any(said in note and "leave the cell empty" in note for note in notes), said
+
+
+def test_whole_numbers_nearly_all_of_which_differ_are_measurements():
+    rng = np.random.default_rng(0)
+    prices = [str(v) for v in rng.choice(np.arange(100, 2000), 150)] + [""] * 1000
+    assert len(set(prices)) > 130
+    with pytest.raises(ValueError, match=r"distinct whole numbers in 150 labeled rows, which look like measurements"):
+        parse_labels(pl.Series("price", prices), "price")
+    one_each = [str(v) for v in range(100)] + [""] * 1000
+    assert len(parse_labels(pl.Series("y", one_each), "y")[1]) == 100  # codes of classes fill their range
+    repeated = [str(v) for v in range(100, 2000, 60)] * 3 + [""] * 1000
+    assert len(parse_labels(pl.Series("y", repeated), "y")[1]) == 32

@@ -33,7 +33,7 @@ from sobgnn.tables.table import Batch, Table, from_arrays, graph_of
 if TYPE_CHECKING:
     import polars as pl
 
-SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".parquet", ".npz", ".npy")
+SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parquet", ".npz", ".npy")
 _PICTURES_AT_ONCE = 1024
 # A column came with the labels where, of at least so many rows with and without one, it is blank for at most this share
 # of those with a label, and filled for at most this share of those without.
@@ -124,7 +124,8 @@ def read_table(
         X = encoder.fit_transform(rest) if rest.width else None
         if X is None or not encoder.blocks_:
             raise ValueError(
-                f"No column is left to learn from: {listed(frame.columns)} hold labels, ids, constants or nothing. "
+                f"No column is left to learn from: {listed(frame.columns)} {'hold' if frame.width > 1 else 'holds'} "
+                "labels, ids, constants or nothing. "
                 "Give at least one column of numbers, categories or text."
             )
         encoding = Encoding(encoder, None, label, identity, (*dropped, *told))

@@ -31,6 +31,8 @@ class Repairs:
         stray: Quotes that no other quote closes, read as they stand.
         long: Rows with more cells than there are columns.
         first_long: The first of them.
+        short: Rows with fewer cells, but some.
+        first_short: The first of them.
         blank: Rows without any content.
         first_blank: The first of them.
         rows: Rows read.
@@ -39,6 +41,8 @@ class Repairs:
     stray: int = 0
     long: int = 0
     first_long: int = 0
+    short: int = 0
+    first_short: int = 0
     blank: int = 0
     first_blank: int = 0
     rows: int = 0
@@ -52,6 +56,11 @@ class Repairs:
             notes.append(
                 f"Rows with more cells than columns: {self.long:,} (first: row {self.first_long}). "
                 "Their last cells were left out."
+            )
+        if self.short:
+            notes.append(
+                f"Rows with fewer cells than columns: {self.short:,} (first: row {self.first_short}). Their last cells "
+                "are taken as blank."
             )
         if self.blank:
             notes.append(f"Rows without content keep their place: {self.blank:,} (first: row {self.first_blank}).")
@@ -164,6 +173,10 @@ class CsvReader:
                     self.repairs.long += 1
                 rows[number] = row[:width]
             elif len(row) < width:
+                if any(cell.strip() for cell in row):
+                    if not self.repairs.short:
+                        self.repairs.first_short = self.repairs.rows + number
+                    self.repairs.short += 1
                 rows[number] = [*row, *[""] * (width - len(row))]
         cells = zip(*rows, strict=True)
         columns = [pl.Series(n, c, dtype=pl.String) for n, c in zip(self.layout.columns, cells, strict=True)]

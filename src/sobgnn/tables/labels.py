@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 # A column of more distinct values than this, most of them in a single row, holds no classes.
 _MANY = 20
 # Names that may stand for no label, but may be classes too.
-_UNSAID = ("none", "-", "unlabeled", "unlabelled", "unknown")
+_UNSAID = (
+    "none", "-", "--", "---", "–", "—", ".", "...", "??", "???", "unlabeled", "unlabelled", "unknown", "unbekannt",
+    "undefined", "unassigned", "missing", "nil", "tbd", "tba", "tbc", "todo", "n.a.", "k.a.", "k. a.", "not labeled",
+)  # fmt: skip
+# Of many whole numbers, the share that differs from which they are measurements and no classes, unless they fill at
+# least half of their range as codes do.
+_MEASURED = 0.8
 # Whole numbers as programs write them. 007 and 01 are names: their zeros would be lost.
 _WHOLE = r"^[+-]?(?:0|[1-9]\d{0,14})(?:\.0*)?$"
 _FRACTION = r"^[+-]?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?$"
@@ -83,6 +89,12 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
             f"The label column {name!r} holds {len(distinct):,} distinct fractions, which look like measurements. "
             "Name a column of classes with --label."
         )
+    if whole and len(distinct) > _MANY and len(distinct) > _MEASURED * known.len():
+        if float(np.ptp(number.to_numpy())) >= 2 * len(distinct):
+            raise ValueError(
+                f"The label column {name!r} holds {len(distinct):,} distinct whole numbers in {known.len():,} labeled "
+                "rows, which look like measurements. Name a column of classes with --label."
+            )
     # Ids fill every row; one label of each class among many rows without any does not.
     if len(distinct) > _MANY and 2 * len(distinct) > known.len() > text.len() / 2:
         raise ValueError(
@@ -120,9 +132,13 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
             f"Classes that differ in capitals alone, such as {first!r} and {alike[first.casefold()]!r}, are different "
             "classes. Spell them alike to make them one."
         )
-    unsaid = [value for value in distinct if str(value).lower() in _UNSAID]
-    if unsaid:
-        notes.append(f"Taken for a class: {str(unsaid[0])!r}. Leave the cell empty where a label is not known.")
+    for value in distinct:
+        if str(value).lower() in _UNSAID:
+            count = int((keys == value).sum())
+            notes.append(
+                f"Taken for a class: {str(value)!r} ({count:,} row{'s' if count > 1 else ''}). Where it means that no "
+                "label is known, leave the cell empty."
+            )
     if len(distinct) < 2:
         raise ValueError(
             " ".join(
