@@ -82,3 +82,21 @@ def test_a_comma_inside_quotes_separates_nothing():
     assert (fitted.encode(cells).toarray() > 0).astype(int).tolist() == [
         [1, 1, 0], [0, 1, 0], [0, 0, 0], [0, 0, 0], [0, 1, 1],
     ]  # fmt: skip
+
+
+def test_words_that_differ_in_capitals_alone_are_one_value_and_letters_are_not():
+    fitted = CategoryColumn.fit(column(("ja", 5), ("Ja", 9), ("JA", 1), ("nein", 6)), rare_below=1)
+    assert fitted.values == ("Ja", "nein")
+    cells = pl.Series("c", ["JA", "jA", "Nein", "vielleicht", None])
+    assert fitted.encode(cells).toarray().tolist() == [[1, 0], [1, 0], [0, 1], [0, 0], [0, 0]]
+    assert fitted.reads(cells).tolist() == [True, True, True, False, False]
+    letters = CategoryColumn.fit(column(("m", 5), ("M", 9)), rare_below=1)
+    assert letters.values == ("M", "m")
+    assert CategoryColumn.fit(column(("ja", 5), ("Ja", 9)), rare_below=1) is None
+    encoder = TableEncoder().fit({"c": ["ja", "Ja", "nein"] * 9})
+    assert "Column c: values that differ in capitals alone are one." in encoder.notes_
+
+
+def test_values_that_a_model_keeps_apart_stay_apart():
+    older = CategoryColumn("c", ("Ja", "ja"), False)
+    assert older.encode(pl.Series("c", ["ja", "Ja", "JA"])).toarray().tolist() == [[0, 1], [1, 0], [0, 0]]

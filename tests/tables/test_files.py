@@ -553,3 +553,18 @@ def test_the_list_of_endings_is_whole(tmp_path):
     (tmp_path / "t.doc").touch()
     with pytest.raises(ValueError, match=r"\.txt\.gz"):
         read_table(tmp_path / "t.doc")
+
+
+def test_columns_are_found_though_their_capitals_differ(tmp_path):
+    rows = [f"k{i:03},{i / 7},{i % 5},{'uv'[i % 2]}" for i in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["id,Height,size,label", *rows]))
+    encoding = read_table(tmp_path / "t.csv").encoding
+    (tmp_path / "new.csv").write_text("ID,HEIGHT,size\nk1,1.5,2\nk2,2.5,3\n")
+    batch = next(batches(tmp_path / "new.csv", encoding))
+    assert batch.ids.tolist() == ["k1", "k2"]
+    assert batch.said == (
+        "Columns whose names differ in capitals alone were taken for those of the model: HEIGHT as Height, ID as id.",
+    )
+    (tmp_path / "new.csv").write_text("HEIGHT,height,size\n1.5,1.5,2\n")
+    with pytest.raises(ValueError, match="Missing column 'Height'"):
+        next(batches(tmp_path / "new.csv", encoding))

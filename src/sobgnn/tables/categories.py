@@ -26,8 +26,9 @@ _LISTED = r"^\[.*\]$|^\{[^:]*\}$"
 class CategoryColumn:
     """One 0/1 feature per frequent value, and one for all rare values together.
 
-    A blank cell is all zeros, or has a feature of its own where blanks are common. A value that was not seen when the
-    encoder was fitted counts as rare; without rare values it is all zeros.
+    Words that differ in capitals alone (ja, Ja, JA) are one value, in its most frequent spelling; single letters are
+    kept apart. A blank cell is all zeros, or has a feature of its own where blanks are common. A value that was not
+    seen when the encoder was fitted counts as rare; without rare values it is all zeros.
 
     Args:
         name: As in the table.
@@ -46,6 +47,7 @@ class CategoryColumn:
     def fit(cls, series: pl.Series, rare_below: int) -> CategoryColumn | None:
         """The fitted column; values in fewer rows than ``rare_below`` are rare, where there are two of them."""
         text = text_values(series)
+        text = _respelled(text, spellings(text))
         counts = text.drop_nulls().value_counts(sort=False)
         number, value = counts["count"], counts[counts.columns[0]]
         few = (number < rare_below).sum() >= 2
@@ -61,7 +63,7 @@ class CategoryColumn:
         """Features float32 CSR [rows, width]."""
         import polars as pl
 
-        text = text_values(series)
+        text = self._known(series)
         places = list(range(len(self.values)))
         code = text.replace_strict(list(self.values), places, default=-1, return_dtype=pl.Int64)
         found = np.where(text.is_null().to_numpy(), -2, code.fill_null(-1).to_numpy())
@@ -75,9 +77,19 @@ class CategoryColumn:
 
     def reads(self, series: pl.Series) -> npt.NDArray[np.bool_]:
         """Which cells have a feature: all but blank ones and, without rare values, those never seen."""
-        text = text_values(series)
+        text = self._known(series)
         read: npt.NDArray[np.bool_] = (text.is_not_null() & (text.is_in(list(self.values)) | self.rare)).to_numpy()
         return read
+
+    def _known(self, series: pl.Series) -> pl.Series:
+        """The cells, those that equal a single value but for capitals as that value."""
+        text = text_values(series)
+        folded: dict[str, list[str]] = {}
+        for value in self.values:
+            folded.setdefault(value.casefold(), []).append(value)
+        odd = text.filter(~text.is_in(list(self.values))).drop_nulls().unique().to_list()
+        meant = {cell: folded.get(cell.casefold(), []) for cell in odd if len(cell) > 1}
+        return _respelled(text, {cell: found[0] for cell, found in meant.items() if len(found) == 1})
 
     def feature_names(self) -> list[str]:
         """The column's name with each value."""
@@ -160,6 +172,20 @@ class SetColumn:
         """The column that :meth:`to_json` wrote."""
         sign = str(content["sign"])
         return cls(str(content["name"]), sign, _texts(content["values"]), bool(content["rare"]))
+
+
+def spellings(text: pl.Series) -> dict[str, str]:
+    """For words that differ in capitals alone, the most frequent spelling of each."""
+    counts = text.drop_nulls().value_counts(sort=False)
+    value, number = counts[counts.columns[0]].to_list(), counts["count"].to_list()
+    best: dict[str, str] = {}
+    for cell, _ in sorted(zip(value, number, strict=True), key=lambda pair: (-pair[1], pair[0])):
+        best.setdefault(cell.casefold(), cell)
+    return {cell: best[cell.casefold()] for cell in value if len(cell) > 1 and best[cell.casefold()] != cell}
+
+
+def _respelled(text: pl.Series, spelling: dict[str, str]) -> pl.Series:
+    return text.replace(spelling) if spelling else text
 
 
 def find_sets(text: pl.Series) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,6 +93,14 @@ class Encoding:
         if self.encoder is None or not rows.height:
             return self
         return dataclasses.replace(self, encoder=self.encoder.judged_on(self.features_of(rows)))
+
+    def renamed(self, columns: Sequence[str]) -> dict[str, str]:
+        """New names for columns that are missing but for their capitals, where a single one is so called."""
+        missing = [name for name in (*self.names, self.id) if name is not None and name not in columns]
+        spare = [column for column in columns if column not in self.names]
+        meant = {name: [c for c in spare if c.casefold() == name.casefold()] for name in sorted(set(missing))}
+        alone = Counter(name.casefold() for name in meant)
+        return {c[0]: name for name, c in meant.items() if len(c) == 1 and alone[name.casefold()] == 1}
 
     def check_repeats(self, layout: Layout) -> None:
         """Raise where a file has a column more than once that was there once when the model was fitted."""

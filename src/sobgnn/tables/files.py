@@ -163,12 +163,16 @@ def batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
             return
         encoding = encoding.in_folder(path if kind == "pictures" else path.parent)
         readers = {"parquet": parquet_frames, "pictures": _picture_frames}
-        row = 0
-        said = tuple(unread_pictures(path)) if kind == "pictures" else ()
+        row, renamed = 0, {}  # type: tuple[int, dict[str, str]]
+        said: tuple[str, ...] = tuple(unread_pictures(path)) if kind == "pictures" else ()
         for frame in (
             readers[kind](path) if kind in readers else csv_frames(path, encoding.check_repeats, encoding.names)
         ):
-            named = encoding.read_plainly(clean_names(as_frame(frame)))
+            named = clean_names(as_frame(frame))
+            if row == 0:
+                renamed = encoding.renamed(named.columns)
+                said += tuple(_renamed_notes(renamed))
+            named = encoding.read_plainly(named.rename(renamed, strict=False))
             X = encoding.features(named, row)
             ids = _ids(named[encoding.id]) if encoding.id in named.columns else None
             gaps, gappy = encoding.gaps(named)
@@ -271,6 +275,13 @@ def _formulas(classes: Sequence[Any], ids: npt.NDArray[Any] | None) -> list[str]
     if not count:
         return []
     return [f"Labels and ids that a spreadsheet would run as formulas are written with ' before them: {count:,}."]
+
+
+def _renamed_notes(renamed: Mapping[str, str]) -> list[str]:
+    if not renamed:
+        return []
+    pairs = [f"{column} as {name}" for column, name in renamed.items()]
+    return [f"Columns whose names differ in capitals alone were taken for those of the model: {listed(pairs)}."]
 
 
 def _picture_frame(folder: Path) -> pl.DataFrame:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sobgnn.tables.categories import MOST_CATEGORIES, CategoryColumn, SetColumn, find_sets
+from sobgnn.tables.categories import MOST_CATEGORIES, CategoryColumn, SetColumn, find_sets, spellings
 from sobgnn.tables.columns import Column, is_text, text_values
 from sobgnn.tables.dates import DateColumn, looks_like_dates
 from sobgnn.tables.numbers import NumberColumn, NumberFormat, find_format
@@ -126,6 +126,8 @@ def choose_column(series: pl.Series, rules: Rules) -> Choice:
         return Choice(held, "set" if held else "constant")
     if distinct <= MOST_CATEGORIES and not _hardly_repeats(text, distinct):
         category = CategoryColumn.fit(series, rare_below(series.len()))
+        if category and spellings(text):
+            said = [*said, "values that differ in capitals alone are one"]
         return Choice(category, "categories" if category else "constant", said if category else [])
     found = _text(series, text, rules)
     return replace(found, said=said) if found.column else found

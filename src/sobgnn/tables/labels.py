@@ -89,12 +89,12 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
             f"The label column {name!r} holds {len(distinct):,} distinct fractions, which look like measurements. "
             "Name a column of classes with --label."
         )
-    if whole and len(distinct) > _MANY and len(distinct) > _MEASURED * known.len():
-        if float(np.ptp(number.to_numpy())) >= 2 * len(distinct):
-            raise ValueError(
-                f"The label column {name!r} holds {len(distinct):,} distinct whole numbers in {known.len():,} labeled "
-                "rows, which look like measurements. Name a column of classes with --label."
-            )
+    many = whole and len(distinct) > _MANY and len(distinct) > _MEASURED * known.len()
+    if many and float(np.ptp(number.to_numpy())) >= 2 * len(distinct):
+        raise ValueError(
+            f"The label column {name!r} holds {len(distinct):,} distinct whole numbers in {known.len():,} labeled "
+            "rows, which look like measurements. Name a column of classes with --label."
+        )
     # Ids fill every row; one label of each class among many rows without any does not.
     if len(distinct) > _MANY and 2 * len(distinct) > known.len() > text.len() / 2:
         raise ValueError(
