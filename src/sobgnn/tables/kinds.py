@@ -211,6 +211,8 @@ def _number(series: pl.Series, style: NumberFormat) -> Choice:
     column, said, blank = NumberColumn.fit(series, style)
     if column is not None and style.decimal == "," and not style.plain and text_values(series).str.contains(",").any():
         said = ["decimal commas", *said]
+    if column is not None and style.decimal == "," and text_values(series).str.contains(r"^-?\d+(?:\.\d{3})+$").any():
+        said = ["dots separate thousands", *said]
     if column is not None and (style.unit or style.currency):
         said = [f"unit {style.unit or style.currency!r} taken off", *said]
     if column is not None and style.multiples:

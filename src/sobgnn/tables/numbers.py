@@ -109,6 +109,8 @@ def find_format(text: pl.Series, decimal: str | None = None) -> tuple[NumberForm
     if not known.len():
         return None
     plain = known.cast(pl.Float64, strict=False)
+    if _has_dotted_thousands(known, decimal):
+        return NumberFormat(",", plain=False), False
     ambiguous = known.str.contains(r"^[+-]?[1-9]\d{0,2}\.\d{3}$").all() and decimal == ","
     if not plain.null_count() and not ambiguous:
         return NumberFormat(), bool(known.str.contains(r"\.\d{1,2}$|\.\d{4,}$").any())
@@ -141,6 +143,20 @@ def find_format(text: pl.Series, decimal: str | None = None) -> tuple[NumberForm
     if parse_numbers(text, style).is_not_null().sum() < _NUMBERS_SHARE * weight:
         return None
     return style, certain
+
+
+def _has_dotted_thousands(known: pl.Series, decimal: str | None) -> bool:
+    """Whether 1.005 is written beside 94 and 998: dots before three digits, and whole numbers of at most three.
+
+    Fractions of three digits end in a zero only where each number has three, and then none is whole; so one that does
+    proves it, or the table's decimal sign.
+    """
+    dotted = known.filter(known.str.contains(".", literal=True))
+    short = known.filter(~known.str.contains(".", literal=True))
+    if not dotted.len() or not short.len() or not dotted.str.contains(r"^-?[1-9]\d{0,2}(?:\.\d{3})+$").all():
+        return False
+    proven = decimal == "," or bool(dotted.str.ends_with("0").any())
+    return proven and bool(short.str.contains(r"^-?\d{1,3}$").all())
 
 
 def _missing_marks(known: pl.Series, words: pl.Series, text: pl.Series) -> list[str] | None:
