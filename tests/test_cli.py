@@ -351,6 +351,17 @@ def test_what_ends_the_writing_leaves_nothing(here, trees, monkeypatch, capsys, 
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+def test_an_encoding_that_is_not_found_can_be_named(here, trees, capsys):
+    (here / "forest.csv").write_bytes(trees.read_text().replace("grey", "серый").encode("cp1251"))
+    assert cli.main(["fit", "forest.csv", "--out", "run"]) == 2
+    assert "--encoding" in capsys.readouterr().err
+    assert cli.main(["fit", "forest.csv", "--out", "run", "--encoding", "cp1251"]) == 0
+    assert cli.main(["predict", "run", "forest.csv"]) == 2
+    assert cli.main(["predict", "run", "forest.csv", "--encoding", "cp1251"]) == 0
+    assert cli.main(["fit", "forest.csv", "--out", "other", "--encoding", "klingon"]) == 2
+    assert "must be one that Python knows" in capsys.readouterr().err
+
+
 def test_a_failure_while_writing_leaves_nothing(here, trees, monkeypatch, capsys):
     def fail(*_):
         raise ValueError("the disk is full")

@@ -568,3 +568,45 @@ def test_columns_are_found_though_their_capitals_differ(tmp_path):
     (tmp_path / "new.csv").write_text("HEIGHT,height,size\n1.5,1.5,2\n")
     with pytest.raises(ValueError, match="Missing column 'Height'"):
         next(batches(tmp_path / "new.csv", encoding))
+
+
+CELLS = {
+    "shift_jis": ["東京のデータ", "大阪のデータ", "カタカナ", "ひらがな"],
+    "gbk": ["北京数据", "上海数据", "广州", "深圳"],
+    "cp1251": ["Москва", "Казань", "Самара", "Уфа"],
+    "cp850": ["Größe", "für", "über", "Straße"],
+}
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_other_encodings_are_refused_and_read_where_they_are_named(tmp_path, name):
+    path = tmp_path / "t.csv"
+    rows = [f"{CELLS[name][i % 4]},{i / 7},{'uv'[i % 2]}" for i in range(40)]
+    path.write_bytes("\n".join(["a,x,label", *rows, ""]).encode(name))
+    with pytest.raises(ValueError, match=r"neither UTF-8 nor Latin-1.*--encoding"):
+        read_table(path)
+    table = read_table(path, encoding=name)
+    assert table.frame["a"][0] == CELLS[name][0]
+    assert f"Read as {name}, as --encoding says." in table.notes
+    with pytest.raises(ValueError, match="--encoding"):
+        next(batches(path, table.encoding))
+    np.testing.assert_array_equal(next(batches(path, table.encoding, name)).X, table.X)
+
+
+def test_words_of_western_languages_are_windows_1252(tmp_path):
+    words = ["Größe", "créée", "Øl", "“Zitat”", "año"]
+    rows = [f"{words[i % 5]},{i / 7},{'uv'[i % 2]}" for i in range(60)]
+    (tmp_path / "t.csv").write_bytes("\n".join(["a,x,label", *rows]).encode("cp1252"))
+    table = read_table(tmp_path / "t.csv")
+    assert table.frame["a"][:5].to_list() == words
+    assert "Read as Latin-1 (Windows-1252)." in table.notes
+
+
+@pytest.mark.parametrize("name", ["klingon", "base64", ""])
+def test_an_encoding_must_be_known_and_of_text(tmp_path, name):
+    (tmp_path / "t.csv").write_text("a,label\n1,u\n2,v\n")
+    with pytest.raises(ValueError, match="--encoding must be one that Python knows"):
+        read_table(tmp_path / "t.csv", encoding=name)
+    np.savez(tmp_path / "t.npz", X=np.eye(2), y=np.arange(2))
+    with pytest.raises(ValueError, match="--encoding is for text files"):
+        read_table(tmp_path / "t.npz", encoding="gbk")

@@ -22,6 +22,7 @@ from sobgnn.command.options import (
     Labels,
     Seed,
     Text,
+    TextEncoding,
     TextModel,
     at_home,
     check_accept,
@@ -40,6 +41,7 @@ def fit(
     text: Text = None,
     text_model: TextModel = None,
     image_model: ImageModel = None,
+    encoding: TextEncoding = None,
     labels: Labels = None,
     out: Annotated[
         Path | None, typer.Option(metavar="RUN", callback=at_home, help="Run folder to make; default: runs/<name>-<n>.")
@@ -70,7 +72,7 @@ def fit(
     check_class_weight(class_weight)
     check_formats(formats or [])
     console = terminal.Terminal()
-    options = reading_options(text, text_model, image_model)
+    options = reading_options(text, text_model, image_model, encoding)
     name, table, spent = load(data, label, identity, drop or [], console, **options)
     folder = out or run_folder.free_folder(name)
     run_folder.check_free(folder)

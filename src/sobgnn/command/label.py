@@ -8,7 +8,18 @@ from typing import Annotated
 
 import typer
 
-from sobgnn.command.options import Device, Drop, Identity, ImageModel, Seed, Text, TextModel, at_home, reading_options
+from sobgnn.command.options import (
+    Device,
+    Drop,
+    Identity,
+    ImageModel,
+    Seed,
+    Text,
+    TextEncoding,
+    TextModel,
+    at_home,
+    reading_options,
+)
 
 
 def label(
@@ -28,6 +39,7 @@ def label(
     text: Text = None,
     text_model: TextModel = None,
     image_model: ImageModel = None,
+    encoding: TextEncoding = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -58,7 +70,7 @@ def label(
             label,
             identity,
             drop or [],
-            reading=reading_options(text, text_model, image_model),
+            reading=reading_options(text, text_model, image_model, encoding),
             folder=out,
             port=port,
             settings=settings,

@@ -38,6 +38,10 @@ TextModel = Annotated[
 ImageModel = Annotated[
     Path | None, typer.Option(metavar="FILE", help="TorchScript (.pt) or exported (.pt2) encoder for pictures.")
 ]
+TextEncoding = Annotated[
+    str | None,
+    typer.Option("--encoding", metavar="NAME", help="Character encoding of a text file, such as shift_jis or gbk."),
+]
 Labels = Annotated[
     float | None,
     typer.Option(
@@ -66,10 +70,10 @@ Seed = Annotated[int, typer.Option(min=0, help="Same seed, same predictions.")]
 
 
 def reading_options(
-    text: Sequence[str] | None, text_model: Path | None, image_model: Path | None
-) -> dict[str, Sequence[str] | Path | None]:
+    text: Sequence[str] | None, text_model: Path | None, image_model: Path | None, encoding: str | None = None
+) -> dict[str, Sequence[str] | Path | str | None]:
     """How columns are to be read: the options of ``tables.read_table`` that every command offers."""
-    return {"text": text or [], "text_model": text_model, "image_model": image_model}
+    return {"text": text or [], "text_model": text_model, "image_model": image_model, "encoding": encoding}
 
 
 def load(

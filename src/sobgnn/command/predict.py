@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sobgnn.command.options import at_home
+from sobgnn.command.options import TextEncoding, at_home
 
 # Formats that predictions are not written in.
 _OTHER_FORMATS = (".parquet", ".tsv", ".xlsx", ".xls", ".json", ".jsonl", ".npz", ".npy", ".arrow", ".feather")
@@ -28,6 +28,7 @@ def predict(
             metavar="FILE", callback=at_home, help="CSV file to write; default: DATA's name with .predictions.csv."
         ),
     ] = None,
+    characters: TextEncoding = None,
 ) -> None:
     """Labels for new points from a fitted run. Trains nothing; RUN is not changed.
 
@@ -57,7 +58,8 @@ def predict(
     checks = Checks.read(run)
     notes: list[str] = []
     with atomic_file(target) as file, console.counting() as count:
-        for done in predict_batches(classifier, tables.batches(data, encoding), file, notes, checks, encoding):
+        rows = tables.batches(data, encoding, characters)
+        for done in predict_batches(classifier, rows, file, notes, checks, encoding):
             count(done)
     console.wrote(target, done)
     console.notes(notes)

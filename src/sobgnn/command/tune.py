@@ -23,6 +23,7 @@ from sobgnn.command.options import (
     Labels,
     Seed,
     Text,
+    TextEncoding,
     TextModel,
     at_home,
     check_accept,
@@ -55,6 +56,7 @@ def tune(
     text: Text = None,
     text_model: TextModel = None,
     image_model: ImageModel = None,
+    encoding: TextEncoding = None,
     labels: Labels = None,
     accept: Accept = None,
     class_weight: ClassWeight = None,
@@ -90,7 +92,7 @@ def tune(
     check_class_weight(class_weight)
     check_device(device)
     console = terminal.Terminal()
-    options = reading_options(text, text_model, image_model)
+    options = reading_options(text, text_model, image_model, encoding)
     name, table, spent = load(data, label, identity, drop or [], console, **options)
     given = hide_labels(table.codes, labels, seed)
     console.data(name, table, given)

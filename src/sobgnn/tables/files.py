@@ -65,6 +65,7 @@ def read_table(
     text: Sequence[str] = (),
     text_model: str | Path | None = None,
     image_model: str | Path | None = None,
+    encoding: str | None = None,
     need_labels: bool = True,
     seed: int = 0,
 ) -> Table:
@@ -78,11 +79,13 @@ def read_table(
         text: Columns that are text, whatever they look like.
         text_model: Folder of a text model, see :class:`~sobgnn.tables.TableEncoder`.
         image_model: File of an image model.
+        encoding: Character encoding of a text file, such as ``"shift_jis"``; ``None`` finds it.
         need_labels: Whether a table without a label column is an error. Otherwise all codes are -1.
         seed: Of the encoder.
     """
     with _one_line_errors(path):
         kind = _kind(path)
+        _check_encoding(path, kind, encoding)
         for option, model in (("--text-model", text_model), ("--image-model", image_model)):
             if model is not None and not Path(model).exists():
                 raise ValueError(f"There is no file {str(model)!r}, which {option} names.")
@@ -100,7 +103,7 @@ def read_table(
                 )
             label, identity = ("label" if folders else None), "image"
         else:
-            frame, label, identity, notes = read_frame(path, label, identity, drop, need_labels)
+            frame, label, identity, notes = read_frame(path, label, identity, drop, need_labels, encoding)
         if label is not None and (label == identity or label in drop):
             raise ValueError(f"Column {label!r} holds the labels, so it can be neither the id nor left out.")
         root = path if kind == "pictures" else path.parent
@@ -128,17 +131,17 @@ def read_table(
                 "labels, ids, constants or nothing. "
                 "Give at least one column of numbers, categories or text."
             )
-        encoding = Encoding(encoder, None, label, identity, (*dropped, *told))
-        if encoding.pictures is not None and identity is None:
-            identity = encoding.pictures.name
-            encoding = replace(encoding, id=identity)
+        made = Encoding(encoder, None, label, identity, (*dropped, *told))
+        if made.pictures is not None and identity is None:
+            identity = made.pictures.name
+            made = replace(made, id=identity)
         ids = None if identity is None else _ids(frame[identity])
         if asked is not None and ids is not None and 2 * len(set(ids.tolist())) < len(ids):
             raise ValueError(
                 f"--id names {asked!r}, but its {len(set(ids.tolist())):,} values do not tell {len(ids):,} rows apart."
             )
         said += _formulas(classes, ids)
-        return Table(X, codes, classes, encoding, ids, None, notes + encoder.notes_ + said, frame)
+        return Table(X, codes, classes, made, ids, None, notes + encoder.notes_ + said, frame)
 
 
 def _check_columns_asked(path: Path, kind: str, options: Mapping[str, object]) -> None:
@@ -149,15 +152,24 @@ def _check_columns_asked(path: Path, kind: str, options: Mapping[str, object]) -
         raise ValueError(f"{wrong} names a column of a table, and {str(path)!r} is none. Leave {wrong} out.")
 
 
+def _check_encoding(path: Path, kind: str, encoding: str | None) -> None:
+    if encoding is not None and kind != "csv":
+        raise ValueError(f"--encoding is for text files, and {str(path)!r} is none. Leave it out.")
+
+
 def check_readable(path: Path) -> None:
     """Raise where the file is not there, or its name is of no kind that can be read."""
     _kind(path)
 
 
-def batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
-    """The file's rows in order, some at a time, encoded as ``encoding`` says; memory does not grow with the file."""
+def batches(path: Path, encoding: Encoding, characters: str | None = None) -> Iterator[Batch]:
+    """The file's rows in order, some at a time, encoded as ``encoding`` says; memory does not grow with the file.
+
+    ``characters`` is the character encoding of a text file; ``None`` finds it.
+    """
     with _one_line_errors(path):
         kind = _kind(path)
+        _check_encoding(path, kind, characters)
         if kind == "npz":
             yield from _npz_batches(path, encoding)
             return
@@ -166,7 +178,9 @@ def batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
         row, renamed = 0, {}  # type: tuple[int, dict[str, str]]
         said: tuple[str, ...] = tuple(unread_pictures(path)) if kind == "pictures" else ()
         for frame in (
-            readers[kind](path) if kind in readers else csv_frames(path, encoding.check_repeats, encoding.names)
+            readers[kind](path)
+            if kind in readers
+            else csv_frames(path, encoding.check_repeats, encoding.names, characters)
         ):
             named = clean_names(as_frame(frame))
             if row == 0:

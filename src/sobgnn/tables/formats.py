@@ -20,6 +20,8 @@ _SAMPLE_CHARACTERS = 2**16
 _SAMPLE_RECORDS = 200
 _LONGEST_LINE = 64 * 2**20
 _SEPARATORS = (",", ";", "\t", "|")
+# Bytes that are ASCII, rows of those that are not, and how many of these at least tell an alphabet.
+_ASCII, _HIGH_ROW, _FEWEST_HIGH = re.compile(rb"[\x00-\x7f]+"), re.compile(rb"[\x80-\xff]{3,}"), 20
 _SPOKEN = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
 
@@ -55,12 +57,16 @@ def open_bytes(path: Path) -> IO[bytes]:
     return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
 
 
-def find_encoding(path: Path) -> tuple[str, str | None]:
+def find_encoding(path: Path, named: str | None = None) -> tuple[str, str | None]:
     """Python's name for the file's character encoding, and a sentence about it unless it is plain UTF-8.
 
-    A byte order mark decides; without one, zero bytes at every second place mean UTF-16, and a file that is not UTF-8
-    throughout is Windows-1252, or Latin-1 where that does not define one of its bytes.
+    ``named`` is what the user says. Else a byte order mark decides; without one, zero bytes at every second place mean
+    UTF-16, and a file that is not UTF-8 throughout is Windows-1252. Raises where it cannot be: it has bytes that
+    Windows-1252 does not define, or most of those that are not ASCII stand in rows of three or more, as those of other
+    alphabets do.
     """
+    if named is not None:
+        return _named_encoding(path, named), f"Read as {named}, as --encoding says."
     with open_bytes(path) as file:
         start = file.read(4096)
         for mark, name, said in (
@@ -74,7 +80,7 @@ def find_encoding(path: Path) -> tuple[str, str | None]:
         if len(start) >= 8 and max(even, odd) > 0.4 * len(start[0::2]) and min(even, odd) < 0.1 * len(start[0::2]):
             return ("utf-16-be" if even > odd else "utf-16-le"), "Read as UTF-16 without a byte order mark."
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        bad = multiple = undefined = 0
+        bad = multiple = undefined = high = joined = 0
         block = start + file.read(BLOCK_BYTES)
         while block:
             text = decoder.decode(block)
@@ -82,13 +88,31 @@ def find_encoding(path: Path) -> tuple[str, str | None]:
             bad += max(0, wrong)
             multiple += 0 if text.isascii() else sum(1 for c in text[:100_000] if ord(c) > 127) - max(0, wrong)
             undefined += sum(block.count(bytes([b])) for b in (0x81, 0x8D, 0x8F, 0x90, 0x9D))
+            high += len(_ASCII.sub(b"", block))
+            joined += sum(map(len, _HIGH_ROW.findall(block)))
             block = file.read(BLOCK_BYTES)
         bad += decoder.decode(b"", final=True).count("\ufffd")
     if not bad:
         return "utf-8", None
     if multiple > 10 * bad:
         return "utf-8", f"Read as UTF-8; {bad:,} bytes that are none were replaced."
-    return ("latin-1", "Read as Latin-1.") if undefined else ("cp1252", "Read as Latin-1 (Windows-1252).")
+    if undefined or (high >= _FEWEST_HIGH and 2 * joined > high):
+        raise ValueError(
+            f"{path.name} is neither UTF-8 nor Latin-1 (Windows-1252). Name its encoding with --encoding, such as "
+            "shift_jis, gbk, big5, euc_kr, cp1251 or cp850, or save it as UTF-8."
+        )
+    return "cp1252", "Read as Latin-1 (Windows-1252)."
+
+
+def _named_encoding(path: Path, name: str) -> str:
+    try:
+        "".encode(name)
+        codecs.getincrementaldecoder(name)()
+    except (LookupError, TypeError, ValueError):
+        raise ValueError(f"--encoding must be one that Python knows, such as shift_jis, but got {name!r}.") from None
+    with open_bytes(path) as file:
+        marked = file.read(3) == codecs.BOM_UTF8
+    return "utf-8-sig" if marked and codecs.lookup(name).name == "utf-8" else name
 
 
 def text_blocks(path: Path, encoding: str) -> Iterator[str]:
@@ -115,9 +139,14 @@ def text_blocks(path: Path, encoding: str) -> Iterator[str]:
                 return
 
 
-def find_layout(path: Path, label: str | None = None, expected: Collection[str] = ()) -> Layout:
-    """Look at the beginning of the file. ``label`` and ``expected`` are columns that the caller expects."""
-    encoding, said = find_encoding(path)
+def find_layout(
+    path: Path, label: str | None = None, expected: Collection[str] = (), encoding: str | None = None
+) -> Layout:
+    """Look at the beginning of the file. ``label`` and ``expected`` are columns that the caller expects.
+
+    ``encoding`` is that of the characters; ``None`` finds it.
+    """
+    encoding, said = find_encoding(path, encoding)
     sample = ""
     for block in text_blocks(path, encoding):
         sample += block

@@ -256,7 +256,12 @@ class CsvReader:
 
 
 def read_frame(
-    path: Path, label: str | None, identity: str | None, drop: Sequence[str], need_labels: bool = True
+    path: Path,
+    label: str | None,
+    identity: str | None,
+    drop: Sequence[str],
+    need_labels: bool = True,
+    encoding: str | None = None,
 ) -> tuple[pl.DataFrame, str | None, str | None, list[str]]:
     """The table with cleaned names, the names of its label and id columns, and notes.
 
@@ -269,7 +274,7 @@ def read_frame(
     if is_parquet(path):
         columns = list(pl.read_parquet_schema(path))
     else:
-        layout = find_layout(path, label)
+        layout = find_layout(path, label, encoding=encoding)
         columns, notes = list(layout.columns), layout.notes
     headless = layout is not None and not layout.has_header
     label = _find_label(columns, label, path.name, need_labels, headless)
@@ -340,13 +345,16 @@ def _check_single(column: str, layout: Layout, drop: Sequence[str], file: str) -
 
 
 def csv_frames(
-    path: Path, check: Callable[[Layout], None] | None = None, names: Collection[str] = ()
+    path: Path,
+    check: Callable[[Layout], None] | None = None,
+    names: Collection[str] = (),
+    encoding: str | None = None,
 ) -> Iterator[pl.DataFrame]:
     """Tables of consecutive rows, all columns as text, from blocks of the file; ``check`` sees its layout first.
 
     A first row that holds all of ``names`` is the header.
     """
-    layout = find_layout(path, expected=names)
+    layout = find_layout(path, expected=names, encoding=encoding)
     if check is not None:
         check(layout)
     yield from CsvReader(path, layout).frames()
