@@ -351,6 +351,16 @@ def test_what_ends_the_writing_leaves_nothing(here, trees, monkeypatch, capsys, 
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
+def test_a_run_remembers_where_no_labeled_row_has_a_blank(here, trees):
+    lines = trees.read_text().splitlines()
+    lines[101] = lines[101].split(",")[0] + ",,,,"  # row 100 has no label
+    trees.write_text("\n".join(lines) + "\n")
+    assert cli.main(["fit", "trees.csv", "--out", "run", "--accept", "0.5"]) == 0
+    blocks = json.loads((here / "run/table.json").read_text())["encoding"]["encoder"]["blocks"]
+    assert all(block["complete"] for block in blocks)
+    assert pl.read_csv(here / "run/predictions.csv")["decision"][100] == "review"
+
+
 def test_an_encoding_that_is_not_found_can_be_named(here, trees, capsys):
     (here / "forest.csv").write_bytes(trees.read_text().replace("grey", "серый").encode("cp1251"))
     assert cli.main(["fit", "forest.csv", "--out", "run"]) == 2
