@@ -73,6 +73,7 @@ def fitted_run(
     wrong = np.argsort(order)[(given[labelled[:suspects]] + 1) % count]
     held_out[:suspects] = 0.01 + (1 - 0.01 * count) * np.eye(count)[wrong]
     classifier = KnownClassifier(
+        folds_=np.arange(len(labelled)) % 4,
         classes_=names[order],
         transduction_=names[probability.argmax(axis=1)],
         label_distributions_=probability[:, order],

@@ -62,6 +62,11 @@ def test_next_steps_name_rows_and_suspects():
     assert any(line.startswith(f"Check {measured['suspects']:,} given label") for line in said)
 
 
+def test_labels_of_copies_are_mentioned():
+    assert any("40 further labels, which count with them" in line for line in quality(held(copies=40)))
+    assert not any("Copies" in line for line in quality(held(copies=0)))
+
+
 def test_classes_that_were_not_held_out_are_named():
     assert any("Not held out" in line and "'rare'" in line for line in quality(held(not_held_out=["rare"])))
     assert not any("Not held out" in line for line in quality(held(not_held_out=[])))

@@ -84,8 +84,9 @@ def suggested_rows(fitted: Fitted, most: int) -> npt.NDArray[np.int64]:
 def held_out(fitted: Fitted) -> dict[str, Any]:
     """How good predictions of the given labels are while these are held out, and whether that is a guess.
 
-    ``labels`` counts them; where it is 0 only ``verdict`` is there besides. ``uneven`` says whether balanced accuracy
-    tells more than accuracy does. ``confusion`` is [given, predicted] by the table's classes.
+    ``labels`` counts them; where it is 0 only ``verdict`` is there besides. ``copies`` counts further labels of copies
+    or near copies of these rows, which were held out with them and count for nothing. ``uneven`` says whether balanced
+    accuracy tells more than accuracy does. ``confusion`` is [given, predicted] by the table's classes.
     """
     classifier, own = fitted.classifier, fitted.own_codes
     judged = np.isfinite(classifier.out_of_fold_probabilities_).all(axis=1)
@@ -99,6 +100,7 @@ def held_out(fitted: Fitted) -> dict[str, Any]:
     have = counts.sum(axis=1)
     return {
         "labels": len(codes),
+        "copies": int(((classifier.folds_ < 0) & (have[own[classifier.labelled_codes_]] > 0)).sum()),
         "verdict": verdict.outcome,
         "accuracy": verdict.accuracy,
         "interval": wilson_interval(int(np.trace(counts)), len(codes)),

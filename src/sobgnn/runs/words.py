@@ -45,6 +45,11 @@ def quality(measured: dict[str, Any]) -> list[str]:
                 f"probability {held['p_value']:.2g}, and folds that share labels make chance look better than it is. "
                 f"It counts from {BETTER_LEVEL:g} on."
             )
+        if held.get("copies"):
+            said.append(
+                f"Copies and near copies of these rows have {held['copies']:,} further labels, which count with them: "
+                "rows without a label have no such copy to be told by."
+            )
         if held["uneven"]:
             balanced = held["balanced_accuracy"]
             said.append(f"Classes are uneven: the mean recall of the classes (balanced accuracy) is {balanced:.1%}.")
