@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from sobgnn.labeling.source import open_source
+from sobgnn.labeling.source import open_asked
 from sobgnn.labeling.wire import receive, send
 
 
@@ -21,9 +21,11 @@ def main() -> None:
     while (message := receive(sys.stdin.buffer)) is not None:
         request, arrays = message
         if request["do"] == "open":
-            rows = open_source(
-                request["data"], request["label"], request["identity"], request["drop"], **request["reading"]
-            ).rows
+            try:
+                rows = open_asked(request).rows
+            except ValueError as error:
+                send(answers, {"what": "failed", "during": "open", "reason": str(error)})
+                continue
             send(answers, {"what": "ready"})
             angle = 2 * np.pi * np.arange(rows) / rows
             send(answers, {"what": "map"}, {"place": np.stack([np.cos(angle), np.sin(angle)], 1).astype("<f4")})

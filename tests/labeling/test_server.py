@@ -230,6 +230,34 @@ def test_a_worker_that_keeps_ending_is_left_alone_until_asked_for(tickets, tmp_p
         page.close()
 
 
+@pytest.mark.parametrize("command", [None, FAKE])
+def test_a_model_that_restarts_on_changed_data_is_refused_and_so_is_finishing(tickets, tmp_path, command):
+    page = open_page(str(tickets), "team", folder=tmp_path / "run", command=command).start()
+    try:
+        client = Client(page.url)
+        client.until(lambda state: state["model"]["version"])
+        add_classes(client, "a", "b")
+        client.post("label", {"rows": [0, 1], "class": 0})
+        client.post("label", {"rows": [2, 3], "class": 1})
+        before = tickets.read_text()
+        lines = before.splitlines(keepends=True)
+        tickets.write_text("".join([lines[0], *reversed(lines[1:])]))
+        page.labeling.learner._process.kill()
+        model = client.until(lambda state: state["model"]["stopped"])["state"]["model"]
+        assert "tickets.csv has changed since it was opened" in model["problem"]
+        assert "labels are safe" in model["problem"]
+        assert page.finish(60) is None
+        assert "has changed" in page.problem
+        assert not (page.folder / "report.html").exists()
+        assert client.post("label", {"rows": [4], "class": 1})[0] == 200  # labeling goes on
+        tickets.write_text(before)
+        client.post("retry")
+        client.until(lambda state: state["model"]["labels"] == 5 and not state["model"]["problem"])
+    finally:
+        page.close()
+    assert len(page.labels()) == 120
+
+
 def test_what_cannot_be_read_is_one_line(tmp_path):
     with pytest.raises(ValueError, match="no file"):
         open_page(str(Path(tmp_path) / "missing.csv"), folder=tmp_path / "run")

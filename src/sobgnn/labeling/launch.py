@@ -168,7 +168,8 @@ def open_page(
     asked = {"label": label, "identity": identity, "drop": list(drop), "reading": reading}
     asked["data"] = str(Path(data).absolute()) if is_file_name(data) else data
     write_text(folder / SETTINGS, json.dumps(asked, indent=1))
-    learner = Learner(session, {**asked, "settings": settings or {}}, folder / "model.log", command)
+    opening = {**asked, "fingerprint": source.fingerprint, "settings": settings or {}}
+    learner = Learner(session, opening, folder / "model.log", command)
     learner.start()
     return Page(Labeling(source, session, learner), listening, framed)
 

@@ -61,8 +61,8 @@ class Learner:
 
     Args:
         session: Where the labels are.
-        opening: ``data``, ``label``, ``identity``, ``drop``, ``reading`` and ``settings``, for the process to read the
-            points.
+        opening: ``data``, ``label``, ``identity``, ``drop``, ``reading``, ``fingerprint`` and ``settings``, for the
+            process to read the points.
         log: File for what the process prints.
         command: What to start instead of the model's process, for tests.
     """
@@ -266,10 +266,15 @@ class Learner:
             return
         self._busy = ""
         if message["what"] == "failed":
-            if message["during"] == "open":
+            failed = message["during"]
+            if failed == "open":  # a process without data is of no use; the person may start another
                 self._ends = MOST_ENDS
+                if self._process is not None:
+                    self._process.kill()
+                self._process = None
+                failed = "read the data"
             self._finish_wanted = False
-            self.problem = f"The model could not {message['during']}: {message['reason']} Your labels are safe."
+            self.problem = f"The model could not {failed}: {message['reason']} Your labels are safe."
             return
         if message["what"] == "ready":
             self._ready = True

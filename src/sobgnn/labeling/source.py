@@ -142,6 +142,17 @@ def open_source(
     return Source(tables.file_stem(path), table, _fingerprint(content, table))
 
 
+def open_asked(request: dict[str, Any]) -> Source:
+    """Read the data of a page for its model's process; a ValueError where it is not what the page has read."""
+    source = open_source(request["data"], request["label"], request["identity"], request["drop"], **request["reading"])
+    if source.fingerprint != request["fingerprint"]:
+        raise ValueError(
+            f"{request['data']} has changed since it was opened here, so labels may be of other rows now. Put it back "
+            "as it was and start the model again, or label the new data in another folder with --out."
+        )
+    return source
+
+
 def _length(text: str) -> int:
     """Texts that are not long keep their order."""
     return len(text) if len(text) > 60 else 0

@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.labeling.source import Source, open_source
+from sobgnn.labeling.source import Source, open_asked
 from sobgnn.labeling.wire import Arrays, receive, send
 
 SUGGESTED = 40
@@ -140,8 +140,7 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
         request, arrays = waiting.get()
         try:
             if request["do"] == "open":
-                asked = (request["data"], request["label"], request["identity"], request["drop"])
-                model = Model(open_source(*asked, **request["reading"]), request["settings"])
+                model = Model(open_asked(request), request["settings"])
                 answer({"what": "ready"})
                 # Beside the first suggestions: the map of many points takes longer than they do.
                 threading.Thread(target=send_map, args=(model,), daemon=True).start()
