@@ -108,6 +108,12 @@ def test_an_audited_row_shows_no_guess_and_is_judged_by_the_guess_before(client,
     assert answer["state"]["audit"]["judged"] == 0
 
 
+def test_undo_names_every_row_that_it_brings_back(client):
+    add_classes(client, "a")
+    client.post("label", {"rows": [5, 2, 9], "class": 0, "how": "lasso"})
+    assert client.post("undo")[1]["undone"] == {"what": "label", "rows": [2, 5, 9]}
+
+
 def test_search_finds_rows_by_all_their_words(client):
     rows = [entry["row"] for entry in client.json("api/search?q=PASSWORD+login+7")]
     assert rows

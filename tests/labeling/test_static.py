@@ -6,6 +6,7 @@ import math
 import pytest
 
 from tests.labeling.browser import Browser, find_chromium
+from tests.labeling.conftest import Client
 
 
 @pytest.fixture
@@ -128,6 +129,52 @@ def test_a_lasso_labels_all_that_it_encloses(browser, page):
     assert count == len(labeled)
     browser.key("u")
     saved(browser, 0)
+    assert not browser.problems
+
+
+def test_rows_of_a_lasso_that_was_undone_here_or_in_another_tab_are_offered_again(browser, page):
+    start(browser, page)
+    add_class(browser, "one")
+    everything = "JSON.stringify([current, ...upcoming].map(p => p && p.row))"
+    offered = browser.js(everything)
+    for undo_here in (True, False):
+        browser.js("select([...Array(120).keys()])")
+        browser.key("1")
+        saved(browser, 120)
+        browser.until("document.getElementById('point-title').textContent === 'Every row is done'")
+        if undo_here:
+            browser.key("u")
+        else:
+            Client(page.url).post("undo")
+        saved(browser, 0)
+        browser.until(f"{everything} === '{offered}'")
+    assert not browser.problems
+
+
+def test_a_key_after_undo_labels_the_row_that_undo_brings_back(browser, page):
+    start(browser, page)
+    add_class(browser, "one")
+    add_class(browser, "two")
+    first = int(browser.js("document.documentElement.dataset.row"))
+    browser.key("1")
+    saved(browser, 1)
+    # The row comes late: its answer waits until the test lets it pass.
+    browser.js(
+        "window.pass = null; window.real = fetch; fetch = async (path, ...rest) => {"
+        "if (path.startsWith('api/point')) await new Promise(done => { window.pass = done; });"
+        "return window.real(path, ...rest); }; 0"
+    )
+    browser.key("u")
+    browser.key("2")
+    browser.until("window.pass !== null")
+    saved(browser, 0)
+    browser.key("s")
+    browser.js("window.pass()")
+    browser.until("document.getElementById('counts').textContent.includes('1 skipped')")
+    saved(browser, 1)
+    session = page.labeling.session.state
+    assert {row: label.code for row, label in session.labels.items()} == {first: 1}
+    assert first not in session.skipped
     assert not browser.problems
 
 

@@ -141,7 +141,7 @@ class Labeling:
         self.learner.changed()
         answer: dict[str, Any] = {"state": self.state(), "upcoming": self.upcoming()}
         if undone is not None:
-            answer["undone"] = {"what": undone["what"], "rows": undone.get("rows", [])[:1]}
+            answer["undone"] = {"what": undone["what"], "rows": undone.get("rows", [])}
         return answer
 
     def _first_guesses(self, rows: Any) -> dict[int, int]:

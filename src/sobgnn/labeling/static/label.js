@@ -14,6 +14,8 @@ let current = null;
 let selection = [];
 let chain = Promise.resolve();
 let waiting = 0;
+let opening = 0; // rows on their way: keys wait for them
+let kept = []; // keys that came meanwhile
 let seen = { marks: "", map: false, suspects: "", classes: "" };
 const away = new Set(); // rows labeled or skipped here that the server may still list as upcoming
 
@@ -60,8 +62,10 @@ function alertText(text) {
 }
 
 function take(content) {
-  if (content.state.saved >= (state ? state.saved : 0)) state = content.state;
+  if (state && content.state.saved < state.saved) return; // asked for before the last change
+  state = content.state;
   if (!waiting) {
+    away.clear(); // the server knows of all of them
     upcoming = content.upcoming.filter((point) => !current || point.row !== current.row);
   }
   if (!current) advance();
@@ -171,7 +175,7 @@ function showClasses(dark) {
     button.setAttribute("aria-label", `${entry.name}, ${many(entry.count, "label")}` + (key ? `, key ${key}` : ""));
     if (key) button.setAttribute("aria-keyshortcuts", key);
     button.append(kbd, label, number);
-    button.addEventListener("click", () => give(entry.code));
+    button.addEventListener("click", () => act(() => give(entry.code)));
     return button;
   }));
 }
@@ -276,6 +280,22 @@ function fill(list, rows) {
 
 // ------------------------------------------------------------------------------------------ doing
 
+/** Act on the row that is shown, or on the one that is being opened as soon as it is shown. */
+function act(action) {
+  if (opening) kept.push(action);
+  else action();
+}
+
+async function holdingKeys(work) {
+  opening += 1;
+  try {
+    return await work();
+  } finally {
+    opening -= 1;
+    while (!opening && kept.length) kept.shift()();
+  }
+}
+
 function give(code, how = "key") {
   if (selection.length) {
     const rows = selection;
@@ -304,15 +324,21 @@ function skip() {
   change("skip", { rows: [point.row] }, () => { away.delete(point.row); upcoming.unshift(point); });
 }
 
-async function undo() {
-  const content = await change("undo");
-  if (!content || !content.undone) return;
-  content.undone.rows.forEach((row) => away.delete(row));
-  $("saved").textContent = `Undone: ${content.undone.what}`;
-  if (content.undone.rows.length) openRow(content.undone.rows[0]);
+function undo() {
+  return holdingKeys(async () => {
+    const content = await change("undo");
+    if (!content || !content.undone) return;
+    content.undone.rows.forEach((row) => away.delete(row));
+    if (content.undone.rows.length) await openRow(content.undone.rows[0]);
+    $("saved").textContent = `Undone: ${content.undone.what}`;
+  });
 }
 
-async function openRow(row) {
+function openRow(row) {
+  return holdingKeys(() => fetchRow(row));
+}
+
+async function fetchRow(row) {
   try {
     const point = await (await get("api/point/" + row)).json();
     if (current && current.row !== point.row && current.label === null && !away.has(current.row)) upcoming.unshift(current);
@@ -357,9 +383,9 @@ $("rename-form").addEventListener("submit", (event) => {
 $("rename-cancel").addEventListener("click", () => $("rename-dialog").close());
 $("rename").addEventListener("click", startRename);
 $("new-class").addEventListener("submit", addClass);
-$("accept").addEventListener("click", accept);
-$("skip").addEventListener("click", skip);
-$("undo").addEventListener("click", undo);
+$("accept").addEventListener("click", () => act(accept));
+$("skip").addEventListener("click", () => act(skip));
+$("undo").addEventListener("click", () => act(undo));
 $("finish").addEventListener("click", () => change("finish"));
 $("retry").addEventListener("click", () => change("retry"));
 $("selection-cancel").addEventListener("click", () => select([]));
@@ -390,16 +416,17 @@ document.addEventListener("keydown", (event) => {
   const key = event.key.toLowerCase();
   if (key === "enter") {
     if (event.target.closest("button, a")) return; // Enter on a button is that button's
-    accept();
-  } else if (key === "u") undo();
-  else if (key === "s") skip();
+    act(accept);
+  } else if (key === "u") act(undo);
+  else if (key === "s") act(skip);
   else if (key === "n") $("new-name").focus();
   else if (key === "r") startRename();
   else if (key === "/") $("words").focus();
   else {
     const place = state.classes.findIndex((entry, i) => keyOf(i) === key);
     if (place < 0) return;
-    give(state.classes[place].code);
+    const { code } = state.classes[place];
+    act(() => give(code));
   }
   event.preventDefault();
 });
