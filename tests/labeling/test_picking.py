@@ -42,6 +42,24 @@ def test_the_same_point_is_drawn_until_it_is_labeled():
     assert first[0][0] in picker.audits
 
 
+def test_a_row_that_is_suggested_after_it_was_drawn_is_no_audit():
+    picker = Picker(30)
+    row = picker.next(guesses([1, 2]), labels(7), (), 1)[0][0]
+    assert picker.next(guesses([row]), labels(6), (), 1) == [(row, "suggested")]
+    assert row not in picker.audits
+
+
+def test_rows_whose_guess_was_seen_are_no_audit_but_do_not_get_lost():
+    picker = Picker(30)
+    first = picker.next(guesses([]), labels(7), (), 1)[0][0]
+    picker.show([first])
+    assert picker.audits == set()
+    assert picker.next(guesses([]), labels(7), (), 1)[0] != (first, "audit")
+    rest = picker.next(guesses([]), labels(7), (), 30)
+    assert (first, "random") in rest
+    assert len(rest) == 23
+
+
 def test_points_run_out_in_the_end():
     picker = Picker(5)
     assert len(picker.next(guesses([3], 5), {}, (), 40)) == 5

@@ -108,6 +108,55 @@ def test_an_audited_row_shows_no_guess_and_is_judged_by_the_guess_before(client,
     assert answer["state"]["audit"]["judged"] == 0
 
 
+def draw_audit(client, page):
+    """Label 7 rows of two classes; the next is a row of the audit."""
+    add_classes(client, "a", "b")
+    client.post("label", {"rows": [0, 1, 2], "class": 0})
+    client.post("label", {"rows": [3, 4, 5, 6], "class": 1})
+    drawn = client.until(lambda state: state["model"]["labels"] == 7)["upcoming"][0]
+    assert drawn["why"] == "audit"
+    return drawn["row"], int(page.labeling.learner.guesses.codes[drawn["row"], 0])
+
+
+def test_a_row_of_the_audit_that_is_labeled_again_counts_with_the_label_it_has_now(client, page):
+    row, guess = draw_audit(client, page)
+    client.post("label", {"rows": [row], "class": 1 - guess})
+    client.json(f"api/point/{row}")
+    for code, right in ((guess, 1), (1 - guess, 0)):
+        found = client.post("label", {"rows": [row], "class": code})[1]["state"]["audit"]
+        assert (found["judged"], found["right"]) == (1, right)
+
+
+def test_a_row_that_was_undone_is_no_audit_even_after_a_restart(client, page, tickets):
+    row, guess = draw_audit(client, page)
+    client.post("label", {"rows": [row], "class": guess})
+    answer = client.post("undo")[1]
+    assert answer["upcoming"][0]["why"] == "audit"
+    assert answer["upcoming"][0]["row"] != row
+    assert client.post("label", {"rows": [row], "class": guess})[1]["state"]["audit"]["judged"] == 0
+    client.post("undo")
+    page.close()
+    resumed = open_page(str(tickets), "team", folder=page.folder, command=FAKE).start()
+    try:
+        again = Client(resumed.url)
+        drawn = again.until(lambda state: state["model"]["labels"] == 7)["upcoming"][0]
+        assert (drawn["why"], drawn["row"]) == ("audit", answer["upcoming"][0]["row"])
+    finally:
+        resumed.close()
+
+
+def test_the_map_hides_the_guess_of_an_audit_until_it_is_labeled(client, page):
+    row, guess = draw_audit(client, page)
+
+    def mark():
+        marks = client.get("api/marks")[2]
+        return np.frombuffer(marks[240:480], dtype="<i2")[row], marks[480 + row]
+
+    assert mark() == (-1, 0)
+    client.post("label", {"rows": [row], "class": guess})
+    assert mark()[0] == guess
+
+
 def test_undo_names_every_row_that_it_brings_back(client):
     add_classes(client, "a")
     client.post("label", {"rows": [5, 2, 9], "class": 0, "how": "lasso"})

@@ -144,8 +144,19 @@ def test_the_state_is_always_what_a_replay_gives(tmp_path_factory, steps):
     session.close()
 
 
-def test_a_class_cannot_be_called_what_means_no_label(tmp_path):
+@pytest.mark.parametrize("name", ["nan", "NaN", "-1", " -1 ", "None", "null", "NULL", "N/A"])
+def test_a_class_cannot_be_called_what_means_no_label(tmp_path, name):
     session = Session(tmp_path, 3, "f")
     with pytest.raises(ValueError, match="means no label"):
-        session.add_class("nan")
+        session.add_class(name)
+    code = session.add_class("1")
+    with pytest.raises(ValueError, match="means no label"):
+        session.rename_class(code, name)
+    assert session.state.classes == {code: "1"}
+    session.close()
+
+
+def test_classes_of_the_file_keep_their_names_whatever_they_are(tmp_path):
+    session = Session(tmp_path, 3, "f", ["None", "-1"], [0, 1, -1])
+    assert labels_of(session) == {0: "None", 1: "-1"}
     session.close()

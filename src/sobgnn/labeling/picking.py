@@ -25,12 +25,23 @@ class Picker:
     Args:
         rows: Number of points.
         seed: Of the random order.
+        seen: Rows whose guess the person may have seen: they are no audit.
+
+    Attributes:
+        audits: Rows that are shown without their guess.
     """
 
-    def __init__(self, rows: int, seed: int = 0) -> None:
+    def __init__(self, rows: int, seed: int = 0, seen: Collection[int] = ()) -> None:
         self._order = np.random.default_rng(seed).permutation(rows).tolist()
         self._guard = threading.Lock()
+        self._seen = set(seen)
         self.audits: set[int] = set()
+
+    def show(self, rows: Collection[int]) -> None:
+        """Note that the person sees the guesses of rows; they are no audit from here on."""
+        with self._guard:
+            self._seen.update(rows)
+            self.audits.difference_update(rows)
 
     def next(
         self,
@@ -52,15 +63,19 @@ class Picker:
                 row = None if at_random else _first(suggested, taken)
                 why = "suggested"
                 if row is None:
-                    row = _first(drawn, taken)
+                    row = _first(drawn, taken | self._seen if guessing else taken)
                     why = "audit" if guessing else "random"
                 if row is None:
                     row, why = _first(suggested, taken), "suggested"
+                if row is None:
+                    row, why = _first(self._order, taken), "random"
                 if row is None:
                     break
                 taken.add(row)
                 if why == "audit":
                     self.audits.add(row)
+                else:
+                    self.audits.discard(row)  # its guess is shown
                 chosen.append((row, why))
             return chosen
 

@@ -51,7 +51,7 @@ class Labeling:
         self.source = source
         self.session = session
         self.learner = learner
-        self.picker = Picker(source.rows)
+        self.picker = Picker(source.rows, seen=session.withdrawn())
         self._opened = time.monotonic()
         self._written = -1
         self._writing = threading.Lock()
@@ -97,8 +97,8 @@ class Labeling:
         """A row's content, its label, and the guess; none for a row of the audit."""
         if not 0 <= row < self.source.rows:
             raise ValueError(f"Rows go from 0 to {self.source.rows - 1}, but got {row}.")
-        if why != "audit":
-            self.picker.audits.discard(row)  # its guess is shown from here on
+        if why == "asked for":
+            self.picker.show([row])
         label = self.session.state.labels.get(row)
         found, used = self.learner.guesses, self.session.used()
         top: list[dict[str, Any]] = []
@@ -124,7 +124,7 @@ class Labeling:
             by: Any = "model" if how == "accept" and not audited else "person"
             session.label(rows, body.get("class", -1), by=by, audit=audited, guesses=first, how=how)
         elif what == "clear":
-            session.clear(body.get("rows", []))
+            self.picker.show(session.clear(body.get("rows", []))["rows"])
         elif what == "skip":
             session.skip(body.get("rows", []))
         elif what == "class":
@@ -133,6 +133,7 @@ class Labeling:
             session.rename_class(body.get("class", -1), body.get("name", ""))
         elif what == "undo":
             undone = session.undo()
+            self.picker.show((undone or {}).get("rows", []))
         elif what == "retry":
             self.learner.retry()
         elif what == "finish":
@@ -154,7 +155,10 @@ class Labeling:
         return {row: int(found.codes[row, 0]) for row in inside if found.codes[row, 0] in used}
 
     def marks(self) -> bytes:
-        """For the map, little-endian: label int16 [N] (-1: none), guess int16 [N] (-1: none), sure uint8 [N] of 255."""
+        """For the map, little-endian: label int16 [N] (-1: none), guess int16 [N] (-1: none), sure uint8 [N] of 255.
+
+        Rows of the audit have no guess until they are labeled.
+        """
         _, _, labels, _ = self.session.snapshot()
         given = np.full(self.source.rows, -1, dtype="<i2")
         for row, label in labels.items():
@@ -165,6 +169,8 @@ class Labeling:
             used = np.isin(found.codes[:, 0], list(self.session.used()))
             guess = np.where(used, found.codes[:, 0], -1).astype("<i2")
             sure = np.clip(255 * found.probabilities[:, 0], 0, 255).astype(np.uint8)
+            blind = [row for row in list(self.picker.audits) if row not in labels]
+            guess[blind], sure[blind] = -1, 0
         return given.tobytes() + guess.tobytes() + sure.tobytes()
 
     def suspects(self) -> list[dict[str, Any]]:

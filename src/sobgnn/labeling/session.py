@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sobgnn.labeling.journal import Event, Journal
-from sobgnn.runtime.unknown import BLANK_TEXTS
+from sobgnn.tables.columns import BLANKS
 
 JOURNAL = "labels.journal"
 LONGEST_NAME = 200
+# Names that would be read as no label, by the estimator or from labels.csv, in lower case.
+NO_LABEL = {"-1", "none", *(name.lower() for name in BLANKS)}
 By = Literal["file", "person", "model"]
 
 
@@ -26,8 +28,8 @@ class Label:
         code: Number of its class.
         when: UTC, ISO 8601.
         by: ``"file"`` (it was in DATA), ``"person"``, or ``"model"``: a person accepted the model's guess.
-        audit: The row was drawn at random and labeled without seeing the guess.
-        guess: Class that the model predicted before the label was known, or ``None``.
+        audit: The row was drawn at random and first labeled without seeing the guess.
+        guess: Class that the model predicted before the row had a label, or ``None``.
         event: Number of the journal's event.
     """
 
@@ -63,8 +65,9 @@ class State:
         elif what == "label":
             guesses = event.get("guesses", {})
             for row in event["rows"]:
-                guess = guesses.get(str(row))
-                audit = bool(event.get("audit"))
+                before = self.labels.get(row)
+                guess = guesses.get(str(row)) if before is None else before.guess
+                audit = bool(event.get("audit")) if before is None else before.audit
                 self.labels[row] = Label(event["class"], event["when"], event["by"], audit, guess, event["n"])
                 self.skipped.discard(row)
         elif what == "clear":
@@ -202,6 +205,13 @@ class Session:
             self.state = replay(self._journal.events)
             return self._journal.events[number - 1]
 
+    def withdrawn(self) -> set[int]:
+        """Rows that had a label or a skip of a person which was undone or cleared, so that they were looked at."""
+        with self._guard:
+            undone = {event["of"] for event in self._journal.events if event["what"] == "undo"}
+            events = [e for e in self._journal.events if e["n"] in undone or e["what"] == "clear"]
+            return {row for event in events for row in event.get("rows", ())}
+
     def snapshot(self) -> tuple[int, dict[int, str], dict[int, Label], set[int]]:
         """The number of the last event with copies of classes, labels and skipped rows that belong together."""
         with self._guard:
@@ -243,7 +253,7 @@ class Session:
         name = " ".join("".join(c if c.isprintable() else " " for c in name).split())
         if not 0 < len(name) <= LONGEST_NAME:
             raise ValueError(f"A class's name must have 1 to {LONGEST_NAME} characters, but got {len(name)}.")
-        if name in BLANK_TEXTS:
+        if name.lower() in NO_LABEL:
             raise ValueError(f"A class cannot be called {name!r}, which means no label. Choose another name.")
         if any(other == name for number, other in self.state.classes.items() if number != code):
             raise ValueError(f"There already is a class {name!r}. Choose another name.")

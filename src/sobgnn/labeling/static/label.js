@@ -69,6 +69,7 @@ function take(content) {
     upcoming = content.upcoming.filter((point) => !current || point.row !== current.row);
   }
   if (!current) advance();
+  hideAudits();
   show();
 }
 
@@ -77,7 +78,16 @@ function advance() {
   while (current && away.has(current.row));
   if (current) prepare(upcoming);
   map.current = current ? current.row : -1;
+  hideAudits();
   showPoint();
+}
+
+/** Rows drawn for the audit are gray on the map too. */
+function hideAudits() {
+  const rows = [current, ...upcoming].filter((point) => point && point.why === "audit").map((point) => point.row);
+  if (rows.join() === [...map.blind].join()) return;
+  map.blind = new Set(rows);
+  map.draw();
 }
 
 function prepare(points) {

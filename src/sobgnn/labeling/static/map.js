@@ -11,6 +11,7 @@ class PointMap {
     this.sure = null;
     this.colors = new Map();
     this.current = -1;
+    this.blind = new Set(); // rows of the audit, whose guess is not to be seen
     this.selected = new Set();
     this.lasso = [];
     this.view = { x: 0, y: 0, scale: 1 };
@@ -173,7 +174,7 @@ class PointMap {
     const groups = new Map();
     for (let row = 0; row < this.place.length / 2; row++) {
       const labeled = this.given && this.given[row] >= 0;
-      const code = labeled ? this.given[row] : this.guess ? this.guess[row] : -1;
+      const code = labeled ? this.given[row] : this.guess && !this.blind.has(row) ? this.guess[row] : -1;
       const strength = labeled ? 4 : code < 0 ? 1 : this.sure[row] > 200 ? 2 : 1;
       const key = 8 * (code + 1) + strength;
       if (!groups.has(key)) groups.set(key, []);
