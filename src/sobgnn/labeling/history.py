@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import bisect
 import contextlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -28,24 +30,41 @@ class History:
 
     def __init__(self, folder: Path) -> None:
         path = folder / FITS
-        self._fits: dict[int, Measurement] = {}
+        self._fits: list[Measurement] = []
         try:
             self._journal = Journal(path)
-            for event in self._journal.events:
-                self._note(_measurement(event))
+            self._fits = [_measurement(event) for event in self._journal.events]
         except (ValueError, KeyError, TypeError):
             if hasattr(self, "_journal"):
                 self._journal.close()
-            self._fits = {}
             path.replace(path.with_suffix(".damaged"))
             self._journal = Journal(path)
 
     def __iter__(self) -> Iterator[Measurement]:
-        return iter([self._fits[labels] for labels in sorted(self._fits)])
+        return iter(_by_labels(self._fits))
+
+    def standing(self, undone: Sequence[tuple[int, int]], labels: int) -> list[Measurement]:
+        """The fits whose labels are still there.
+
+        Args:
+            undone: For each undoing of labels, in their order, the numbers of its event and of the event it undid.
+            labels: Number of labels now; a fit that knew more is not among them.
+        """
+        when = [number for number, _ in undone]
+        # The earliest event that was undone from each undoing on.
+        earliest = list(accumulate((of for _, of in reversed(undone)), min))[::-1]
+
+        def stands(fit: Measurement) -> bool:
+            if fit.labels > labels or fit.knows is None:
+                return fit.labels <= labels
+            later = bisect.bisect_right(when, fit.knows)
+            return later == len(when) or earliest[later] > fit.knows
+
+        return _by_labels([fit for fit in list(self._fits) if stands(fit)])
 
     def add(self, measured: Measurement) -> None:
         """Note a fit, in memory and in the file."""
-        self._note(measured)
+        self._fits.append(measured)
         with contextlib.suppress(OSError, ValueError):  # a full disk; a file that was closed
             self._journal.append(_event(measured))
 
@@ -53,14 +72,17 @@ class History:
         """Close the file; further fits are noted in memory alone."""
         self._journal.close()
 
-    def _note(self, measured: Measurement) -> None:
-        self._fits[measured.labels] = measured
+
+def _by_labels(fits: Sequence[Measurement]) -> list[Measurement]:
+    last = {fit.labels: fit for fit in fits}
+    return [last[labels] for labels in sorted(last)]
 
 
 def _event(measured: Measurement) -> Event:
     packed = base64.b64encode(zlib.compress(measured.predicted.astype("<i4").tobytes())).decode()
     return {
         "labels": measured.labels,
+        "knows": measured.knows,
         "accuracy": measured.accuracy,
         "judged": measured.judged,
         "seconds": measured.seconds,
@@ -74,11 +96,12 @@ def _measurement(event: Event) -> Measurement:
         predicted = np.frombuffer(zlib.decompress(base64.b64decode(event["predicted"])), dtype="<i4")
     except zlib.error:
         raise ValueError("The predictions of a fit are damaged.") from None
-    accuracy = event["accuracy"]
+    accuracy, knows = event["accuracy"], event.get("knows")
     return Measurement(
         int(event["labels"]),
         None if accuracy is None else float(accuracy),
         float(event["seconds"]),
         predicted,
         int(event["judged"]),
+        None if knows is None else int(knows),
     )

@@ -304,10 +304,9 @@ class Learner:
         """Note the fit beside the earlier ones."""
         if self._sample is None:
             self._sample = np.random.default_rng(0).permutation(len(first))[:SAMPLE]
-        measured = Measurement(
-            message["labels"], message["accuracy"], message["seconds"], first[self._sample], message["judged"]
-        )
-        self.history.add(measured)
+        accuracy, seconds, judged = message["accuracy"], message["seconds"], message["judged"]
+        sampled = first[self._sample]
+        self.history.add(Measurement(message["labels"], accuracy, seconds, sampled, judged, message["knows"]))
 
     def _kill(self) -> None:
         process = self._process

@@ -30,6 +30,7 @@ class Measurement:
         seconds: How long it took.
         predicted: Predicted class of a fixed sample of rows.
         judged: Number of labels that were held out.
+        knows: Number of the journal's last event that the fit has seen; ``None`` in files of earlier versions.
     """
 
     labels: int
@@ -37,6 +38,7 @@ class Measurement:
     seconds: float
     predicted: npt.NDArray[np.integer]
     judged: int
+    knows: int | None = None
 
 
 @dataclass(frozen=True)

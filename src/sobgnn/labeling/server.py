@@ -64,7 +64,7 @@ class Labeling:
         for label in labels.values():
             counts[label.code] += 1
         colors = class_colors(max(len(classes), 1))
-        history, found = list(self.learner.history), self.learner.guesses
+        history, found = self.learner.history.standing(self.session.undone(), len(labels)), self.learner.guesses
         said = advice(history)
         return {
             "name": self.source.name,

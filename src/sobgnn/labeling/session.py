@@ -205,6 +205,13 @@ class Session:
             self.state = replay(self._journal.events)
             return self._journal.events[number - 1]
 
+    def undone(self) -> list[tuple[int, int]]:
+        """For each undoing of labels, in their order, the numbers of its event and of the event it undid."""
+        with self._guard:
+            events = self._journal.events
+            undos = [(event["n"], event["of"]) for event in events if event["what"] == "undo"]
+            return [(n, of) for n, of in undos if events[of - 1]["what"] in ("label", "clear")]
+
     def withdrawn(self) -> set[int]:
         """Rows that had a label or a skip of a person which was undone or cleared, so that they were looked at."""
         with self._guard:
