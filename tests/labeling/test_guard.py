@@ -8,6 +8,8 @@ import socket
 import psutil
 import pytest
 
+from sobgnn.labeling import connection as connections
+from sobgnn.labeling import guard
 from sobgnn.labeling.guard import LARGEST_BODY
 from sobgnn.labeling.launch import open_page
 from tests.labeling.conftest import FAKE, NASTY, Client, ticket_file
@@ -84,6 +86,57 @@ def test_a_post_without_an_origin_is_refused(client):
 def test_reading_from_another_site_is_refused(client):
     for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}):
         assert client.raw("GET", f"/{client.token}/api/next", headers=headers)[0] == 403
+
+
+def test_a_link_from_another_site_opens_the_page_and_nothing_else(client):
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+    assert client.raw("GET", f"/{client.token}/", headers=link)[0] == 200
+    assert client.raw("GET", f"/{client.token}/export/csv", headers=link)[0] == 403
+    assert client.raw("GET", f"/{'x' * len(client.token)}/", headers=link)[0] == 404
+    for changed in ({"Sec-Fetch-Dest": "iframe"}, {"Sec-Fetch-Mode": "no-cors"}):
+        assert client.raw("GET", f"/{client.token}/", headers={**link, **changed})[0] == 403
+
+
+def test_the_address_without_its_last_slash_leads_to_the_page(client):
+    status, headers, _ = client.raw("GET", f"/{client.token}")
+    assert (status, headers["location"]) == (308, f"/{client.token}/")
+
+
+def connected(client):
+    name, port = client.host.split(":")
+    return socket.create_connection((name, int(port)), timeout=30)
+
+
+def test_idle_connections_keep_nobody_out(client):
+    with contextlib.ExitStack() as idle:
+        for _ in range(connections.MOST + 50):
+            idle.enter_context(connected(client))
+        assert client.get("")[0] == 200
+        assert client.post("skip", {"rows": [0]})[0] == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: "])
+def test_a_connection_without_a_whole_request_is_closed(client, monkeypatch, sent):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
+    with connected(client) as connection:
+        connection.sendall(sent)
+        assert connection.recv(100) == b""
+
+
+def test_a_body_that_does_not_come_is_given_up(client, monkeypatch):
+    monkeypatch.setattr(guard, "BODY_SECONDS", 0.05)
+    head = f"POST /{client.token}/api/skip HTTP/1.1\r\nHost: {client.host}\r\nOrigin: http://{client.host}\r\n"
+    with connected(client) as connection:
+        connection.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{".encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_stranger_is_refused_before_the_body_is_read(client, monkeypatch):
+    monkeypatch.setattr(guard, "REFUSED_SECONDS", 600.0)
+    with connected(client) as connection:
+        head = f"POST /wrong/api/skip HTTP/1.1\r\nHost: {client.host}\r\nOrigin: http://{client.host}\r\n"
+        connection.sendall(f"{head}Content-Length: 100\r\n\r\n".encode())
+        assert connection.recv(100).startswith(b"HTTP/1.1 404 ")
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"])

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 import pandas as pd
@@ -11,7 +13,7 @@ import pytest
 
 import sobgnn
 from sobgnn.cli import main
-from sobgnn.labeling.launch import open_page
+from sobgnn.labeling.launch import Page, open_page
 from tests.labeling.conftest import FAKE, Client, ticket_file
 
 # As small as a fit can be: what is tested is that the run works, not how good it is.
@@ -140,6 +142,26 @@ def test_options_of_reading_reach_both_processes_and_are_remembered(tmp_path, ca
     assert "--text names 'subject'" in capsys.readouterr().err
     assert main([*wrong, "--text-model", str(tmp_path / "missing")]) == 2
     assert "missing" in capsys.readouterr().err
+
+
+def test_the_browser_is_given_a_private_file_and_not_the_token(tickets, tmp_path, monkeypatch):
+    opened = []
+
+    def note(address):
+        file = Path(unquote(urlsplit(address).path))
+        opened.append((address, file, file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777))
+        opened.append(file.read_text())
+        return True
+
+    monkeypatch.setattr("webbrowser.open", note)
+    monkeypatch.setattr(Page, "serve", lambda page: opened.append(page.url))
+    assert main(["label", str(tickets), "--out", str(tmp_path / "run")]) == 0
+    (address, file, *modes), content, url = opened
+    assert address.startswith("file://")
+    assert url.rstrip("/").rsplit("/", 1)[1] not in address
+    assert modes == [0o600, 0o700]
+    assert f"url={url}" in content
+    assert not file.parent.exists()
 
 
 def test_the_page_listens_to_this_machine_alone(page):

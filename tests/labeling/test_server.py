@@ -145,6 +145,14 @@ def test_a_row_that_was_undone_is_no_audit_even_after_a_restart(client, page, ti
         resumed.close()
 
 
+def test_a_lasso_that_was_undone_leaves_rows_for_the_audit(client, page):
+    draw_audit(client, page)
+    client.post("label", {"rows": list(range(7, 120)), "class": 0, "how": "lasso"})
+    client.post("undo")
+    assert client.json("api/next")["upcoming"][0]["why"] == "audit"
+    assert page.labeling.session.withdrawn() == {7}
+
+
 def test_the_map_hides_the_guess_of_an_audit_until_it_is_labeled(client, page):
     row, guess = draw_audit(client, page)
 

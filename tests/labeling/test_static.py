@@ -178,6 +178,16 @@ def test_a_key_after_undo_labels_the_row_that_undo_brings_back(browser, page):
     assert not browser.problems
 
 
+def test_the_file_that_the_browser_is_given_leads_to_the_page(browser, page, monkeypatch):
+    given = []
+    monkeypatch.setattr("webbrowser.open", given.append)
+    with page.in_browser():
+        browser.open(given[0])
+        browser.until("location.protocol === 'http:' && document.documentElement.dataset.row !== undefined", 60)
+    assert browser.js("location.href") == page.url
+    assert not browser.problems
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_narrow_window_shows_all_of_the_page_and_names_every_control(browser, page, scheme):
     browser.scheme(scheme)

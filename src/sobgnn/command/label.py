@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import webbrowser
+import contextlib
 from pathlib import Path
 from typing import Annotated
 
@@ -81,9 +81,8 @@ def label(
             console.said(f"There is no column {label!r}; labels begin from none.")
         console.said(f"Label at {page.url}")
         console.said("Ctrl-C ends it and writes the run.")
-        if not no_open:
-            webbrowser.open(page.url)
-        page.serve()
+        with contextlib.nullcontext() if no_open else page.in_browser():
+            page.serve()
         if page.unwritten:
             with console.working("Fitting and writing the run; Ctrl-C leaves it at the labels"):
                 page.finish()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -11,6 +13,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 LARGEST_BODY = 2 * 2**20
+# Seconds for a body to arrive, and for that of a refused request, which is thrown away.
+BODY_SECONDS = 60.0
+REFUSED_SECONDS = 1.0
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors "
@@ -20,9 +25,10 @@ _POLICY = (
 class Guard:
     """ASGI middleware around the page's routes.
 
-    Refused, before any route is looked at: a Host other than this server's (DNS rebinding), an Origin or
-    Sec-Fetch-Site of another site, a POST without an Origin or not of JSON, a path that does not begin with the token,
-    a body over ``LARGEST_BODY``, and websockets. Every answer gets the headers that keep the page to itself.
+    Refused, before the body is read: a Host other than this server's (DNS rebinding), an Origin or Sec-Fetch-Site of
+    another site, a POST without an Origin or not of JSON, and a path that does not begin with the token. Refused too:
+    a body over ``LARGEST_BODY`` or slower than ``BODY_SECONDS``, and websockets. A link to the page itself may be
+    followed from anywhere. Every answer gets the headers that keep the page to itself.
 
     Args:
         app: The routes, without the token in their paths.
@@ -64,18 +70,28 @@ class Guard:
                 message["headers"] = [*message.get("headers", []), *self._headers]
             await send(message)
 
-        refusal = self._refusal(scope)
-        # Also of a request that is refused: a body that nobody reads resets the connection before the answer arrives.
-        body = await _body(receive)
-        if refusal is not None or body is None:
-            await _refuse(answer, *(refusal or (413, f"The body is larger than {LARGEST_BODY} bytes.")))
+        refusal, body = self._refusal(scope), b""
+        if refusal is None:
+            try:
+                body = await asyncio.wait_for(_body(receive), BODY_SECONDS)
+            except ValueError as error:
+                refusal = 413, str(error)
+            except asyncio.TimeoutError:
+                refusal = 408, f"The body took longer than {BODY_SECONDS:g} seconds."
+        if refusal is not None:
+            await _refuse(receive, answer, *refusal)
+            return
+        if len(scope["path"]) == 1 + len(self._token):  # relative addresses need the last slash
+            headers = [(b"location", b"/" + self._token + b"/"), (b"content-length", b"0")]
+            await answer({"type": "http.response.start", "status": 308, "headers": headers})
+            await answer({"type": "http.response.body"})
             return
         given = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replayed() -> Message:
             return given.pop() if given else await receive()
 
-        rest = scope["path"][1 + len(self._token) :] or "/"
+        rest = scope["path"][1 + len(self._token) :]
         await self.app({**scope, "path": rest, "raw_path": rest.encode()}, replayed, answer)
 
     def _refusal(self, scope: MutableMapping[str, Any]) -> tuple[int, str] | None:
@@ -89,13 +105,14 @@ class Guard:
         if any(origin not in self._origins for origin in origins):
             return 403, "Requests from other sites are refused."
         site = headers.get(b"sec-fetch-site", [b"none"])[0]
-        navigated = headers.get(b"sec-fetch-mode", [b""])[0] == b"navigate"
-        if site not in (b"same-origin", b"none") and not (navigated and scope["method"] == "GET" and self._framed):
+        path = scope["path"].encode()
+        begin, _, rest = path[1:].partition(b"/")
+        followed = headers.get(b"sec-fetch-mode", [b""])[0] == b"navigate" and scope["method"] == "GET" and not rest
+        shown = headers.get(b"sec-fetch-dest", [b""])[0] == b"document" or self._framed
+        if site not in (b"same-origin", b"none") and not (followed and shown):
             return 403, "Requests from other sites are refused."
         if scope["method"] not in ("GET", "HEAD", "POST"):
             return 405, "GET and POST alone are understood."
-        path = scope["path"].encode()
-        begin, _, _ = path[1:].partition(b"/")
         if not secrets.compare_digest(begin, self._token):
             return 404, "Not found. Open the address that `sobgnn label` printed."
         if scope["method"] == "POST":
@@ -110,8 +127,8 @@ class Guard:
         return None
 
 
-async def _body(receive: Receive) -> bytes | None:
-    """The request's body, or ``None`` as soon as it is too large."""
+async def _body(receive: Receive) -> bytes:
+    """The request's body; a ValueError as soon as it is too large."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -121,13 +138,14 @@ async def _body(receive: Receive) -> bytes | None:
         part = message.get("body", b"")
         size += len(part)
         if size > LARGEST_BODY:
-            return None
+            raise ValueError(f"The body is larger than {LARGEST_BODY} bytes.")
         parts.append(part)
         if not message.get("more_body"):
             return b"".join(parts)
 
 
-async def _refuse(send: Send, status: int, reason: str) -> None:
+async def _refuse(receive: Receive, send: Send, status: int, reason: str) -> None:
+    """Answer at once, then read what still comes: a body that nobody reads resets the connection under the answer."""
     body = (reason + "\n").encode()
     headers = [
         (b"content-type", b"text/plain; charset=utf-8"),
@@ -135,4 +153,7 @@ async def _refuse(send: Send, status: int, reason: str) -> None:
         (b"connection", b"close"),
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+    with contextlib.suppress(ValueError, asyncio.TimeoutError):
+        await asyncio.wait_for(_body(receive), REFUSED_SECONDS)
+    await send({"type": "http.response.body"})

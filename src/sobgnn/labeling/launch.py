@@ -6,15 +6,19 @@ import contextlib
 import io
 import json
 import secrets
+import shutil
 import socket
+import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+import webbrowser
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 
+from sobgnn.labeling.connection import Connection
 from sobgnn.labeling.guard import Guard
 from sobgnn.labeling.learner import Learner
 from sobgnn.labeling.server import Labeling, routes
@@ -27,6 +31,13 @@ from sobgnn.tables.conversion import as_frame
 SETTINGS = "labeling.json"
 # The copy of a frame that a notebook labels.
 COPY = "data.parquet"
+_REDIRECT = """<!doctype html>
+<meta charset="utf-8">
+<meta name="referrer" content="no-referrer">
+<meta http-equiv="refresh" content="0; url={url}">
+<title>Label</title>
+<a href="{url}">Label</a>
+"""
 
 
 class Page:
@@ -52,7 +63,7 @@ class Page:
             proxy_headers=False,
             ws="none",
             lifespan="off",
-            limit_concurrency=64,
+            http=Connection,
             timeout_graceful_shutdown=2,
         )
         self._server = uvicorn.Server(config)
@@ -84,6 +95,24 @@ class Page:
         """Fit with all labels and write the run into the folder; ``None`` where that failed (``problem`` says why)."""
         self.labeling.learner.finish()
         return self.folder if self.labeling.learner.wait_finished(seconds) else None
+
+    @contextlib.contextmanager
+    def in_browser(self) -> Iterator[None]:
+        """Open the browser, for as long as the block lasts.
+
+        It is given a file that leads to the page and that this account alone can read: other accounts see the
+        browser's command line, and the address holds the token. The file is in the run folder, since some browsers
+        may not read the system's folder of temporary files.
+        """
+        folder = Path(tempfile.mkdtemp(prefix="open-", dir=self.folder.absolute()))  # for this account alone
+        try:
+            file = folder / "label.html"
+            file.touch(mode=0o600)
+            file.write_text(_REDIRECT.format(url=self.url), encoding="utf-8")
+            webbrowser.open(file.as_uri())
+            yield
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     @property
     def unwritten(self) -> bool:

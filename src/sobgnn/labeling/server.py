@@ -133,7 +133,7 @@ class Labeling:
             session.rename_class(body.get("class", -1), body.get("name", ""))
         elif what == "undo":
             undone = session.undo()
-            self.picker.show((undone or {}).get("rows", []))
+            self.picker.show((undone or {}).get("rows", [])[:1])  # which the page opens
         elif what == "retry":
             self.learner.retry()
         elif what == "finish":

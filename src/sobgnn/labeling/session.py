@@ -213,11 +213,11 @@ class Session:
             return [(n, of) for n, of in undos if events[of - 1]["what"] in ("label", "clear")]
 
     def withdrawn(self) -> set[int]:
-        """Rows that had a label or a skip of a person which was undone or cleared, so that they were looked at."""
+        """Rows that were opened when a change was undone (the first of its rows), and rows that were cleared."""
         with self._guard:
             undone = {event["of"] for event in self._journal.events if event["what"] == "undo"}
-            events = [e for e in self._journal.events if e["n"] in undone or e["what"] == "clear"]
-            return {row for event in events for row in event.get("rows", ())}
+            opened = {row for e in self._journal.events if e["n"] in undone for row in e.get("rows", ())[:1]}
+            return opened | {row for e in self._journal.events if e["what"] == "clear" for row in e["rows"]}
 
     def snapshot(self) -> tuple[int, dict[int, str], dict[int, Label], set[int]]:
         """The number of the last event with copies of classes, labels and skipped rows that belong together."""

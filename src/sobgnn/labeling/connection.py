@@ -1,0 +1,62 @@
+"""One connection to the page's server: those that say nothing are closed."""
+
+from __future__ import annotations
+
+import asyncio
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+# Seconds for a request's head to arrive.
+HEAD_SECONDS = 20.0
+# Connections at a time, few enough for the files that a process may open; for one more, the oldest idle one is closed.
+MOST = 200
+
+
+class Connection(H11Protocol):
+    """Uvicorn's connection with an end to waiting.
+
+    Browsers open connections ahead and leave them, and a page of another site can make them do so; so idle ones must
+    neither count against those in use nor stay.
+    """
+
+    _late: asyncio.TimerHandle | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, and make room."""
+        super().connection_made(transport)
+        self._began = self.loop.time()
+        self._watch()
+        others = [one for one in self.connections if isinstance(one, Connection) and one.idle and one is not self]
+        if len(self.connections) > MOST and others:
+            min(others, key=lambda one: one._began).transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; a head that comes byte by byte gets no more time than one that comes at once."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        super().connection_lost(exc)
+        self._unwatch()
+
+    def _watch(self) -> None:
+        if not self.idle:
+            self._unwatch()
+        elif self._late is None and not self.transport.is_closing():
+            self._late = self.loop.call_later(HEAD_SECONDS, self._end)
+
+    def _unwatch(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _end(self) -> None:
+        self._late = None
+        if self.idle:
+            self.transport.close()
