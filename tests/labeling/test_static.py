@@ -5,8 +5,10 @@ import math
 
 import pytest
 
+from sobgnn.labeling.launch import open_page
 from tests.labeling.browser import Browser, find_chromium
-from tests.labeling.conftest import Client
+from tests.labeling.conftest import FAKE, Client
+from tests.labeling.test_pictures import picture_table
 
 
 @pytest.fixture
@@ -203,6 +205,18 @@ def test_a_narrow_window_shows_all_of_the_page_and_names_every_control(browser, 
     )
     assert unnamed == 0
     assert not browser.problems
+
+
+def test_a_picture_that_cannot_be_shown_is_explained(browser, tmp_path):
+    made = open_page(str(picture_table(tmp_path)), folder=tmp_path / "run", command=FAKE).start()
+    try:
+        start(browser, made)
+        browser.js("openRow(1)")
+        browser.until("document.getElementById('content').textContent.includes('no picture that can be read')", 60)
+        browser.js("openRow(4)")
+        browser.until("document.querySelector('#content img').naturalWidth === 20", 60)
+    finally:
+        made.close()
 
 
 def test_hostile_content_is_shown_as_text(browser, page):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
@@ -238,10 +239,18 @@ def routes(labeling: Labeling) -> Starlette:
         found = labeling.learner.place
         return Response(b"" if found is None else found.tobytes(), media_type="application/octet-stream")
 
+    def row_of(request: Request) -> int:
+        text = request.path_params["row"]
+        if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text) < labeling.source.rows):
+            raise HTTPException(404, "There is no such row.")
+        return int(text)
+
     def picture(request: Request) -> Response:
-        row = int(request.path_params["row"])
-        found = labeling.source.picture(row) if row < labeling.source.rows else None
-        return Response(status_code=404) if found is None else Response(found[0], media_type=found[1])
+        try:
+            content, kind = labeling.source.read_picture(row_of(request))
+        except ValueError as error:
+            return PlainTextResponse(str(error), status_code=404)
+        return Response(content, media_type=kind)
 
     def download(request: Request) -> Response:
         kind = request.path_params["kind"]
@@ -271,12 +280,12 @@ def routes(labeling: Labeling) -> Starlette:
     listed = [
         *(Route(f"/{path}", reading(static(path))) for path in STATIC),
         Route("/api/next", reading(chosen)),
-        Route("/api/point/{row:int}", reading(lambda request: labeling.point(request.path_params["row"]))),
+        Route("/api/point/{row}", reading(lambda request: labeling.point(row_of(request)))),
         Route("/api/map", reading(place)),
         Route("/api/marks", reading(lambda _: Response(labeling.marks(), media_type="application/octet-stream"))),
         Route("/api/suspects", reading(lambda _: labeling.suspects())),
         Route("/api/search", reading(lambda request: labeling.search(request.query_params.get("q", "")[:200]))),
-        Route("/picture/{row:int}", reading(picture)),
+        Route("/picture/{row}", reading(picture)),
         Route("/export/{kind}", reading(download)),
         *(Route(f"/api/{what}", changing(what), methods=["POST"]) for what in changes),
     ]

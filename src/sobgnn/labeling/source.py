@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import math
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from sobgnn.labeling.pictures import Pictures, Shown
 from sobgnn.runs.content import picture_path
 from sobgnn.runs.source import dataset_table
 from sobgnn.tables import Table
-from sobgnn.tables.pictures import open_picture
 
 LONGEST_VALUE = 20_000
-LARGEST_SIDE = 1600
 # Data sets whose features are the gray values of square pictures.
 _PICTURES = ("digits", "mnist")
 
@@ -42,6 +40,7 @@ class Source:
     table: Table
     fingerprint: str
     side: int = 0
+    _pictures: Pictures = field(default_factory=Pictures, compare=False, repr=False)
 
     @property
     def rows(self) -> int:
@@ -96,12 +95,26 @@ class Source:
             found = found & here
         return [int(row) for row in found.arg_true().head(most)]
 
-    def picture(self, row: int) -> tuple[bytes, str] | None:
-        """The row's picture and its media type, or ``None`` where it has none. No other file can be asked for."""
-        if self.pictured:
-            return _read_picture(Path(picture_path(self.table, row) or ""))
-        if not self.side:
+    def picture(self, row: int) -> Shown | None:
+        """The row's picture and its media type, or ``None`` where it has none that can be shown."""
+        try:
+            return self.read_picture(row)
+        except ValueError:
             return None
+
+    def read_picture(self, row: int) -> Shown:
+        """The row's picture and its media type; no other file can be asked for.
+
+        Raises:
+            ValueError: There is none, or it cannot be shown; one line says why.
+        """
+        if self.pictured:
+            name = picture_path(self.table, row)
+            if not name:
+                raise ValueError("The row names no picture.")
+            return self._pictures.read(Path(name))
+        if not self.side:
+            raise ValueError("Rows have no pictures.")
         values = np.asarray(self.table.X[row], dtype=np.float64).reshape(self.side, self.side)
         top = max(float(values.max()), 1e-12)
         grey = np.clip(255 * values / top, 0, 255).astype(np.uint8)
@@ -156,25 +169,6 @@ def open_asked(request: dict[str, Any]) -> Source:
 def _length(text: str) -> int:
     """Texts that are not long keep their order."""
     return len(text) if len(text) > 60 else 0
-
-
-def _read_picture(path: Path) -> tuple[bytes, str] | None:
-    """A picture that browsers show, as PNG or JPEG; ``None`` where the file cannot be read as a picture."""
-    from PIL import Image
-
-    try:
-        with Image.open(path) as image:
-            if image.format in ("PNG", "JPEG") and max(image.size) <= LARGEST_SIDE:
-                return path.read_bytes(), f"image/{image.format.lower()}"
-        opened = open_picture(path, LARGEST_SIDE)  # upright and with the gray values that the model sees
-        if opened is None:
-            return None
-        opened.thumbnail((LARGEST_SIDE, LARGEST_SIDE))
-        held = io.BytesIO()
-        opened.save(held, "PNG")
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
-        return None
-    return held.getvalue(), "image/png"
 
 
 def png(grey: npt.NDArray[np.uint8]) -> bytes:

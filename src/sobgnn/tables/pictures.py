@@ -262,7 +262,7 @@ def open_picture(path: str | Path | None, side: int) -> Image | None:
 
     from PIL import Image, ImageOps
 
-    if path is None:
+    if path is None or not _is_file(Path(path)):  # opening a pipe may never end
         return None
     try:
         with warnings.catch_warnings():

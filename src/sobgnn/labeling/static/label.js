@@ -210,6 +210,7 @@ function showPoint() {
       const image = document.createElement("img");
       image.src = "picture/" + current.row;
       image.alt = `Picture of row ${current.id}`;
+      image.addEventListener("error", () => explainPicture(image.src, value));
       value.append(image);
     } else {
       value.textContent = part.value;
@@ -227,6 +228,19 @@ function showPoint() {
   document.documentElement.dataset.row = current.row;
   if (state) showClasses(matchMedia("(prefers-color-scheme: dark)").matches);
   map.draw(false);
+}
+
+/** Say in place of a picture why it is not shown. */
+async function explainPicture(address, place) {
+  let reason = "The browser cannot read it.";
+  try {
+    const answer = await fetch(address);
+    if (!answer.ok) reason = await answer.text();
+  } catch {
+    reason = "The server does not answer.";
+  }
+  place.className = "hint";
+  place.textContent = `This picture is not shown. ${reason}`;
 }
 
 function showProgress() {
