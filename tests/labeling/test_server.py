@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sobgnn.labeling import server
+from sobgnn.labeling import picking, server
 from sobgnn.labeling.launch import open_page
 from sobgnn.labeling.session import Session
 from tests.labeling.conftest import FAKE, Client
@@ -169,6 +169,44 @@ def test_undo_names_every_row_that_it_brings_back(client):
     add_classes(client, "a")
     client.post("label", {"rows": [5, 2, 9], "class": 0, "how": "lasso"})
     assert client.post("undo")[1]["undone"] == {"what": "label", "rows": [2, 5, 9]}
+
+
+def test_a_label_of_a_row_that_was_labeled_meanwhile_is_refused(client, page):
+    add_classes(client, "a", "b")
+    assert client.post("label", {"rows": [0], "class": 0, "was": None})[0] == 200
+    saved = page.labeling.session.saved
+    status, answer = client.post("label", {"rows": [0], "class": 1, "was": None})
+    assert status == 409
+    assert "was labeled 'a' in another tab" in answer["error"]
+    status, answer = client.post("label", {"rows": [0, 1, 2], "class": 1, "was": None})
+    assert status == 409
+    assert "1 of the 3 rows" in answer["error"]
+    assert page.labeling.session.saved == saved
+    assert client.post("label", {"rows": [0], "class": 0, "was": None})[0] == 200  # both say the same
+    assert client.post("label", {"rows": [0], "class": 1, "was": 0})[0] == 200
+    assert client.post("clear", {"rows": [0]})[0] == 200
+    status, answer = client.post("label", {"rows": [0], "class": 0, "was": 1})
+    assert status == 409
+    assert "lost its label" in answer["error"]
+
+
+def test_tabs_are_offered_different_rows_as_long_as_there_are_some(client, page, monkeypatch):
+    page.labeling.learner._due = lambda: False  # suggestions stay as they are
+    add_classes(client, "a")
+
+    def offered(tab, at=""):
+        return {point["row"] for point in client.json(f"api/next?tab={tab}&at={at}")["upcoming"]}
+
+    first, second = offered("one", 7), offered("two")
+    assert not second & {*first, 7}
+    assert offered("one", 7) == first
+    answer = client.post("label", {"rows": [min(first)], "class": 0, "tab": "one", "at": 7})[1]
+    assert not second & {point["row"] for point in answer["upcoming"]}
+    client.post("label", {"rows": [row for row in range(120) if row != 7], "class": 0})
+    assert offered("one") == offered("two") == {7}  # none is left for one tab alone
+    client.post("undo")
+    monkeypatch.setattr(picking, "TAB_SECONDS", 0.0)  # a tab that was closed
+    assert offered("three") == offered("four")
 
 
 def test_search_finds_rows_by_all_their_words(client):

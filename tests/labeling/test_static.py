@@ -190,6 +190,21 @@ def test_the_file_that_the_browser_is_given_leads_to_the_page(browser, page, mon
     assert not browser.problems
 
 
+def test_a_row_that_another_tab_labeled_keeps_its_label_and_the_page_says_so(browser, page):
+    start(browser, page)
+    add_class(browser, "one")
+    add_class(browser, "two")
+    row = int(browser.js("document.documentElement.dataset.row"))
+    Client(page.url).post("label", {"rows": [row], "class": 1})
+    browser.key("1")
+    browser.until("document.getElementById('alert').textContent.includes('was labeled \\'two\\' in another tab')", 60)
+    assert page.labeling.session.state.labels[row].code == 1
+    assert browser.js("document.documentElement.dataset.row") != str(row)
+    browser.key("1")
+    saved(browser, 2)
+    assert [problem for problem in browser.problems if "409" not in problem] == []
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_narrow_window_shows_all_of_the_page_and_names_every_control(browser, page, scheme):
     browser.scheme(scheme)

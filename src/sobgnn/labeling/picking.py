@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ from sobgnn.labeling.session import Label
 
 if TYPE_CHECKING:
     from sobgnn.labeling.learner import Guesses
+
+# Open tabs ask every few seconds.
+TAB_SECONDS = 15.0
 
 
 class Picker:
@@ -78,6 +82,25 @@ class Picker:
                     self.audits.discard(row)  # its guess is shown
                 chosen.append((row, why))
             return chosen
+
+
+class Offers:
+    """The rows that each open tab shows now and next, so that others are offered different ones."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, tuple[float, set[int]]] = {}
+
+    def note(self, tab: str, rows: Collection[int]) -> None:
+        """Note what a tab shows; tabs that were not heard of for a while are forgotten."""
+        now = time.monotonic()
+        self._held = {name: held for name, held in self._held.items() if held[0] > now - TAB_SECONDS}
+        self._held[tab] = now, set(rows)
+
+    def of_others(self, tab: str) -> set[int]:
+        """Rows that other tabs show."""
+        now = time.monotonic()
+        held = [rows for name, (when, rows) in self._held.items() if name != tab and when > now - TAB_SECONDS]
+        return set().union(*held)
 
 
 def _first(rows: object, taken: Collection[int]) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import resources
 from typing import Any
 
@@ -19,9 +19,9 @@ from starlette.routing import Route
 
 from sobgnn.labeling.export import KINDS, export, labels_csv
 from sobgnn.labeling.learner import Learner
-from sobgnn.labeling.picking import Picker
+from sobgnn.labeling.picking import Offers, Picker
 from sobgnn.labeling.progress import advice, audit, curve
-from sobgnn.labeling.session import Session
+from sobgnn.labeling.session import ConflictError, Session
 from sobgnn.labeling.source import Source
 from sobgnn.runs.page.colors import class_colors
 from sobgnn.runtime.files import atomic_file
@@ -53,6 +53,8 @@ class Labeling:
         self.session = session
         self.learner = learner
         self.picker = Picker(source.rows, seen=session.withdrawn())
+        self._offers = Offers()
+        self._offering = threading.Lock()
         self._opened = time.monotonic()
         self._written = -1
         self._writing = threading.Lock()
@@ -86,12 +88,23 @@ class Labeling:
             "folder": str(self.session.folder),
         }
 
-    def upcoming(self, without: set[int] = frozenset()) -> list[dict[str, Any]]:  # type: ignore[assignment]
-        """The next points to label, best first; none while the first suggestions are awaited, which is not for long."""
+    def upcoming(self, without: Collection[int] = (), tab: str = "", at: object = None) -> list[dict[str, Any]]:
+        """The next points to label, best first; none while the first suggestions are awaited, which is not for long.
+
+        Args:
+            without: Rows to leave out.
+            tab: Which tab asks; it gets rows that no other tab has, as long as there are such.
+            at: The row that the tab shows.
+        """
         if self.learner.status()["starting"] and time.monotonic() < self._opened + MOST_WAIT:
             return []
         _, _, labels, skipped = self.session.snapshot()
-        chosen = self.picker.next(self.learner.guesses, labels, skipped, UPCOMING, without)
+        with self._offering:
+            others = self._offers.of_others(tab) if tab else set()
+            chosen = self.picker.next(self.learner.guesses, labels, skipped, UPCOMING, {*without, *others})
+            chosen = chosen or self.picker.next(self.learner.guesses, labels, skipped, UPCOMING, without)
+            if tab:
+                self._offers.note(tab, {row for row, _ in chosen} | ({at} if isinstance(at, int) else set()))
         return [self.point(row, why) for row, why in chosen]
 
     def point(self, row: int, why: str = "asked for") -> dict[str, Any]:
@@ -123,7 +136,8 @@ class Labeling:
             first = self._first_guesses(rows)
             audited = isinstance(rows, list) and len(rows) == 1 and rows[0] in self.picker.audits
             by: Any = "model" if how == "accept" and not audited else "person"
-            session.label(rows, body.get("class", -1), by=by, audit=audited, guesses=first, how=how)
+            was = body.get("was", ...)
+            session.label(rows, body.get("class", -1), by=by, audit=audited, guesses=first, how=how, was=was)
         elif what == "clear":
             self.picker.show(session.clear(body.get("rows", []))["rows"])
         elif what == "skip":
@@ -141,7 +155,8 @@ class Labeling:
             self.write_labels()
             self.learner.finish()
         self.learner.changed()
-        answer: dict[str, Any] = {"state": self.state(), "upcoming": self.upcoming()}
+        upcoming = self.upcoming(tab=str(body.get("tab", ""))[:40], at=body.get("at"))
+        answer: dict[str, Any] = {"state": self.state(), "upcoming": upcoming}
         if undone is not None:
             answer["undone"] = {"what": undone["what"], "rows": undone.get("rows", [])}
         return answer
@@ -233,7 +248,9 @@ def routes(labeling: Labeling) -> Starlette:
 
     def chosen(request: Request) -> Any:
         without = {int(row) for row in request.query_params.get("without", "").split(",")[:200] if row.isdigit()}
-        return {"state": labeling.state(), "upcoming": labeling.upcoming(without)}
+        tab, at = request.query_params.get("tab", "")[:40], request.query_params.get("at", "")[:16]
+        shown = int(at) if at.isascii() and at.isdigit() else None
+        return {"state": labeling.state(), "upcoming": labeling.upcoming(without, tab, shown)}
 
     def place(request: Request) -> Response:
         found = labeling.learner.place
@@ -268,6 +285,8 @@ def routes(labeling: Labeling) -> Starlette:
                 if not isinstance(body, dict):
                     raise ValueError("The body must be a JSON object.")
                 return JSONResponse(await run_in_threadpool(labeling.change, what, body))
+            except ConflictError as error:
+                return JSONResponse({"error": str(error)}, status_code=409)
             except (ValueError, TypeError, RecursionError) as error:
                 return JSONResponse({"error": str(error)}, status_code=400)
             except OSError as error:

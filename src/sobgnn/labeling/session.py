@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
+from types import EllipsisType
 from typing import Any, Literal
 
 from sobgnn.labeling.journal import Event, Journal
@@ -18,6 +19,10 @@ LONGEST_NAME = 200
 # Names that would be read as no label, by the estimator or from labels.csv, in lower case.
 NO_LABEL = {"-1", "none", *(name.lower() for name in BLANKS)}
 By = Literal["file", "person", "model"]
+
+
+class ConflictError(ValueError):
+    """A row has another label than whoever labels it believes."""
 
 
 @dataclass(frozen=True)
@@ -157,15 +162,28 @@ class Session:
         audit: bool = False,
         guesses: Mapping[int, int] | None = None,
         how: str = "key",
+        was: int | EllipsisType | None = ...,
     ) -> Event:
         """Give rows a class; labels that they have are replaced.
 
-        ``guesses`` holds what the model predicted for a row before its label was known, ``how`` says by which gesture
-        the label was given.
+        Args:
+            rows: At least one.
+            code: The class.
+            by: A person, or the model where a person accepted its guess.
+            audit: Whether the row was drawn at random, and its guess not seen.
+            guesses: What the model predicted for a row before its label was known.
+            how: By which gesture the label was given.
+            was: The label that rows are believed to have, ``None`` for none; left out, whatever they have is replaced.
+
+        Raises:
+            ConflictError: A row has a label that is neither ``was`` nor the new one. Nothing is changed.
         """
         with self._guard:
             self._check_class(code)
-            event: Event = {"what": "label", "rows": self._checked(rows), "class": code, "by": by, "how": how}
+            checked = self._checked(rows)
+            if was is not ...:
+                self._check_unchanged(checked, code, was)
+            event: Event = {"what": "label", "rows": checked, "class": code, "by": by, "how": how}
             if audit:
                 event["audit"] = True
             if guesses:
@@ -249,6 +267,20 @@ class Session:
             if isinstance(row, bool) or not isinstance(row, int) or not 0 <= row < self.rows:
                 raise ValueError(f"Rows go from 0 to {self.rows - 1}, but got {_short(row)}.")
         return sorted(set(rows))
+
+    def _check_unchanged(self, rows: list[int], code: int, was: int | None) -> None:
+        now = {row: self.state.labels[row].code if row in self.state.labels else None for row in rows}
+        changed = [row for row in rows if now[row] not in (was, code)]
+        if not changed:
+            return
+        if len(rows) > 1:
+            raise ConflictError(
+                f"Nothing was changed: {len(changed)} of the {len(rows)} rows were labeled otherwise in another tab "
+                "meanwhile. Select them again."
+            )
+        name = None if now[rows[0]] is None else self.state.classes[now[rows[0]]]  # type: ignore[index]
+        what = "lost its label" if name is None else f"was labeled {name!r}"
+        raise ConflictError(f"The row before {what} in another tab meanwhile, and stays so. Open it to change that.")
 
     def _check_class(self, code: int) -> None:
         if isinstance(code, bool) or not isinstance(code, int) or code not in self.state.classes:

@@ -8,6 +8,7 @@ const REASONS = {
   random: "Drawn at random.",
   "asked for": "Opened by you.",
 };
+const TAB = String(Math.random()).slice(2); // two tabs are offered different rows
 let state = null;
 let upcoming = [];
 let current = null;
@@ -29,11 +30,14 @@ async function get(path) {
 
 async function post(what, body) {
   const answer = await fetch("api/" + what, {
-    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body || {}),
+    method: "POST", headers: { "content-type": "application/json" },
+    body: JSON.stringify({ ...body, tab: TAB, at: current ? current.row : null }),
   });
   const content = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(content.error || `Not saved: the server answered ${answer.status}.`);
-  return content;
+  if (answer.ok) return content;
+  const error = new Error(content.error || `Not saved: the server answered ${answer.status}.`);
+  error.conflict = answer.status === 409; // labeled in another tab: nothing to try again
+  throw error;
 }
 
 // One change after another, in the order of the keys; what fails comes back to the front.
@@ -49,7 +53,7 @@ function change(what, body, restore) {
     waiting -= 1;
     const lost = error instanceof TypeError;
     alertText(lost ? "Not saved: the server does not answer. Is `sobgnn label` still running?" : error.message);
-    if (restore) restore();
+    if (restore && !error.conflict) restore();
     showSaved();
     return null;
   });
@@ -326,14 +330,14 @@ function give(code, how = "key") {
     select([]);
     rows.forEach((row) => away.add(row));
     if (current && away.has(current.row)) advance();
-    change("label", { rows, class: code, how: "lasso" }, () => rows.forEach((row) => away.delete(row)));
+    change("label", { rows, class: code, how: "lasso", was: null }, () => rows.forEach((row) => away.delete(row)));
     return;
   }
   if (!current) return;
   const point = current;
   away.add(point.row);
   advance();
-  change("label", { rows: [point.row], class: code, how }, () => { away.delete(point.row); upcoming.unshift(point); });
+  change("label", { rows: [point.row], class: code, how, was: point.label }, () => { away.delete(point.row); upcoming.unshift(point); });
 }
 
 function accept() {
@@ -462,7 +466,7 @@ window.addEventListener("beforeunload", (event) => {
 async function poll() {
   try {
     if (!waiting && !document.hidden) {
-      const content = await (await get("api/next")).json();
+      const content = await (await get(`api/next?tab=${TAB}&at=${current ? current.row : ""}`)).json();
       if (!waiting) {
         if ($("alert").textContent.startsWith("The server")) alertText("");
         take(content);
