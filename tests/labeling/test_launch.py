@@ -80,6 +80,30 @@ def test_a_frame_is_labeled_in_a_notebook(tmp_path, monkeypatch):
     again.close()
 
 
+def test_a_second_call_in_a_notebook_gives_the_page_that_is_open(tmp_path, monkeypatch):
+    from sobgnn.labeling import learner
+
+    monkeypatch.setattr(learner, "WORKER", FAKE)
+    frame = pl.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": [4.0, 1.0, 3.0, 2.0], "kind": ["x", None, None, "y"]})
+    first = sobgnn.label(frame, "kind", folder=tmp_path / "run")
+    try:
+        assert sobgnn.label(frame, "kind", folder=tmp_path / "run") is first
+        Client(first.url).post("label", {"rows": [1], "class": 1})
+        with pytest.raises(ValueError, match="holds another table"):
+            sobgnn.label(frame.head(3), "kind", folder=tmp_path / "run")
+        assert Client(first.url).get("")[0] == 200
+    finally:
+        first.close()
+    second = sobgnn.label(frame, "kind", folder=tmp_path / "run")
+    try:
+        assert second is not first
+        assert second.labels() == ["x", "y", None, "y"]
+        with pytest.raises(ValueError, match="labeled with another --label"):
+            sobgnn.label(frame, "b", folder=tmp_path / "run")
+    finally:
+        second.close()
+
+
 def test_another_frame_for_a_folder_is_refused_and_leaves_what_is_there(tmp_path, monkeypatch):
     from sobgnn.labeling import learner
 

@@ -44,6 +44,15 @@ def test_content_shows_columns_but_neither_label_nor_id(tmp_path):
     assert source.excerpt(0, most=20).endswith("…")
 
 
+def test_a_long_text_is_cut_and_says_by_how_much(tmp_path):
+    text = "word " * 6000
+    source = open_source(write(tmp_path, f"a,note\n1,{text}\n2,short\n3,other\n"))
+    part = source.content(0)[0]
+    assert (len(part["value"]), part["more"]) == (20_000, 10_000)
+    assert source.content(1)[1]["more"] == 0
+    assert source.content(0, None)[0]["value"] == text
+
+
 def test_a_changed_file_has_another_fingerprint(tmp_path):
     first = open_source(write(tmp_path, "a,b\n1,2\n2,3\n3,1\n")).fingerprint
     assert open_source(write(tmp_path, "a,b\n1,2\n2,3\n3,1\n", "b.csv")).fingerprint == first

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sobgnn.labeling.session import Label
 from sobgnn.labeling.source import Source
+from sobgnn.runs.content import picture_path
 from sobgnn.tables.predictions import neutral
 
 if TYPE_CHECKING:
@@ -58,19 +60,40 @@ def export(kind: str, source: Source, classes: Mapping[int, str], labels: Mappin
 
 
 def _label_studio(source: Source, classes: Mapping[int, str], labels: Mapping[int, Label]) -> bytes:
-    """Tasks with one annotation each, for a project configured with ``<Choices name="label" toName="text">``."""
+    """Tasks with one annotation each, for ``<Choices name="label" toName="text">``, or ``toName="image"`` of pictures.
+
+    A task's data are the row's ``id``, its ``text`` or the path of its ``image``, and its columns; a column of one of
+    these names is called "id (column)" and so on.
+    """
+    pictures = bool(source.pictured or source.side)
+    shown = "image" if pictures else "text"
     tasks = []
     for row in sorted(labels):
         label = labels[row]
-        data: dict[str, Any] = {part["name"]: part["value"] for part in source.content(row) if part["kind"] == "text"}
+        texts = {part["name"]: part["value"] for part in source.content(row, None) if part["kind"] == "text"}
+        data = {"id": source.id_of(row), shown: _picture(source, row) if pictures else _text(source, row, texts)}
+        for name, value in texts.items():
+            while name in data:
+                name += " (column)"
+            data[name] = value
         result = {
             "from_name": "label",
-            "to_name": "text",
+            "to_name": shown,
             "type": "choices",
             "value": {"choices": [classes[label.code]]},
         }
         annotation = {"result": [result], "created_at": label.when, "was_cancelled": False}
-        text = source.excerpt(row, most=10_000)
-        task: dict[str, Any] = {"id": source.id_of(row), "text": text, **data}
-        tasks.append({"data": task, "annotations": [annotation]})
+        tasks.append({"data": data, "annotations": [annotation]})
     return json.dumps(tasks, ensure_ascii=False, indent=1).encode()
+
+
+def _text(source: Source, row: int, texts: Mapping[str, str]) -> str:
+    return " · ".join(" ".join(value.split()) for value in texts.values()) or f"row {source.id_of(row)}"
+
+
+def _picture(source: Source, row: int) -> str:
+    """The path of the row's picture, or the picture itself where no file holds it."""
+    if source.pictured:
+        return picture_path(source.table, row) or ""
+    content, kind = source.read_picture(row)
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

@@ -31,6 +31,8 @@ from sobgnn.tables.conversion import as_frame
 SETTINGS = "labeling.json"
 # The copy of a frame that a notebook labels.
 COPY = "data.parquet"
+# The pages that :func:`label` showed, by their folder, with what they were asked for.
+_shown: dict[Path, tuple[Page, tuple[str, str | None]]] = {}
 _REDIRECT = """<!doctype html>
 <meta charset="utf-8">
 <meta name="referrer" content="no-referrer">
@@ -207,7 +209,7 @@ def label(data: Any, column: str | None = None, *, folder: str | Path = "runs/la
     """Show a page to label a DataFrame in, inside a notebook.
 
     The frame is copied to ``data.parquet`` in the folder and never changed; calling it again with the same frame
-    resumes. ``page.labels()`` gives the labels, ``page.close()`` ends it.
+    resumes, or gives the page that is still open. ``page.labels()`` gives the labels, ``page.close()`` ends it.
 
     Args:
         data: A polars or pandas DataFrame, or anything that :func:`open_page` takes.
@@ -216,7 +218,7 @@ def label(data: Any, column: str | None = None, *, folder: str | Path = "runs/la
         port: 0 for any free one.
     """
     if isinstance(data, str | Path):
-        return open_page(str(data), column, folder=Path(folder), port=port, framed=True).start()
+        return _show(str(data), column, Path(folder), port)
     folder, held = Path(folder), io.BytesIO()
     as_frame(data).write_parquet(held)
     copy = folder / COPY
@@ -227,7 +229,20 @@ def label(data: Any, column: str | None = None, *, folder: str | Path = "runs/la
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(copy) as file:
         file.write(held.getvalue())
-    return open_page(str(copy), column, folder=folder, port=port, framed=True).start()
+    return _show(str(copy), column, folder, port)
+
+
+def _show(data: str, column: str | None, folder: Path, port: int) -> Page:
+    """The page of a folder that is open in this process, or a new one."""
+    place, asked = folder.resolve(), (data, column)
+    if place in _shown:
+        page, before = _shown[place]
+        if before == asked and not page._closed:
+            return page
+        page.close()
+    page = open_page(data, column, folder=folder, port=port, framed=True).start()
+    _shown[place] = page, asked
+    return page
 
 
 def _check_own(folder: Path) -> None:

@@ -51,16 +51,21 @@ class Source:
         """The row's id, or its number where there are no ids."""
         return str(row) if self.table.ids is None else str(self.table.ids[row])
 
-    def content(self, row: int) -> list[dict[str, str]]:
-        """What to show of a row: ``name``, ``kind`` ("text" or "picture"), ``value``; pictures and long texts first."""
+    def content(self, row: int, longest: int | None = LONGEST_VALUE) -> list[dict[str, Any]]:
+        """What to show of a row: ``name``, ``kind`` ("text" or "picture"), ``value``; pictures and long texts first.
+
+        A text over ``longest`` is cut there, and ``more`` is the number of characters that were left out.
+        """
         if self.side:
             return [{"name": "picture", "kind": "picture", "value": ""}]
-        parts, pictures = [], self.table.encoding.pictures
+        parts: list[dict[str, Any]] = []
+        pictures = self.table.encoding.pictures
         for name, value in self.table.content(row).items():
             if pictures is not None and name == pictures.name:
                 parts.append({"name": name, "kind": "picture", "value": ""})
             elif name != self.table.encoding.id or self.pictured:
-                parts.append({"name": name, "kind": "text", "value": value[:LONGEST_VALUE]})
+                more = 0 if longest is None else max(len(value) - longest, 0)
+                parts.append({"name": name, "kind": "text", "value": value[:longest], "more": more})
         return sorted(parts, key=lambda part: -(10**9 if part["kind"] == "picture" else _length(part["value"])))
 
     @property

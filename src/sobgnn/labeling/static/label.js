@@ -218,6 +218,14 @@ function showPoint() {
       value.append(image);
     } else {
       value.textContent = part.value;
+      value.dir = "auto";
+      if (part.more) {
+        const cut = document.createElement("p");
+        cut.className = "hint";
+        cut.dir = "ltr";
+        cut.textContent = `… ${count(part.more)} more ${part.more === 1 ? "character" : "characters"}`;
+        value.append(cut);
+      }
       if (part.value.length > 60) value.className = "long";
     }
     list.append(name, value);
