@@ -209,6 +209,19 @@ def test_tabs_are_offered_different_rows_as_long_as_there_are_some(client, page,
     assert offered("three") == offered("four")
 
 
+def test_suspects_that_were_confirmed_or_changed_are_not_listed_again(client):
+    add_classes(client, "a", "b")
+    client.post("label", {"rows": [0, 1, 2], "class": 0})
+    client.post("label", {"rows": [3, 4, 5], "class": 1})
+    client.until(lambda state: state["model"]["labels"] == 6)
+    assert [entry["row"] for entry in client.json("api/suspects")] == [0, 1]
+    client.post("label", {"rows": [0], "class": 0})
+    saved = client.post("label", {"rows": [1], "class": 1})[1]["state"]["saved"]
+    assert client.json("api/suspects") == []
+    client.until(lambda state: state["model"]["knows"] == saved)
+    assert [entry["row"] for entry in client.json("api/suspects")] == [1]  # the model doubts the new label too
+
+
 def test_search_finds_rows_by_all_their_words(client):
     rows = [entry["row"] for entry in client.json("api/search?q=PASSWORD+login+7")]
     assert rows

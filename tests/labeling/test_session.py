@@ -111,6 +111,55 @@ def test_what_makes_no_sense_is_refused_and_not_written(session):
     session.rename_class(0, "red")  # to itself is no clash
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"n":4}',
+        '{"n":4,"what":"dance","by":"person","when":""}',
+        '{"n":4,"what":"start","rows":10,"by":"person","when":""}',
+        '{"n":4,"what":"label","rows":[2],"class":7,"by":"person","when":""}',
+        '{"n":4,"what":"label","rows":[10],"class":0,"by":"person","when":""}',
+        '{"n":4,"what":"label","rows":"2","class":0,"by":"person","when":""}',
+        '{"n":4,"what":"label","rows":[2],"class":0,"by":"person","when":"","guesses":[1]}',
+        '{"n":4,"what":"label","rows":[2],"class":0,"by":{},"when":""}',
+        '{"n":4,"what":"skip","by":"person","when":""}',
+        '{"n":4,"what":"undo","of":9,"by":"person","when":""}',
+        '{"n":4,"what":"undo","of":"x","by":"person","when":""}',
+        '{"n":4,"what":"class","class":[],"name":"x","by":"person","when":""}',
+        '{"n":4,"what":"rename","class":5,"name":"x","by":"person","when":""}',
+    ],
+)
+def test_a_line_that_is_no_event_is_named_by_its_number(tmp_path, line):
+    Session(tmp_path, 10, "abc", ["red"], [0] + 9 * [-1]).close()
+    path = tmp_path / "labels.journal"
+    before = path.read_text() + line + "\n"
+    path.write_text(before)
+    with pytest.raises(ValueError, match=r"damaged at line 4: .* is no event of a labeling"):
+        Session(tmp_path, 10, "abc")
+    assert path.read_text() == before
+
+
+def test_a_whole_last_line_that_is_damaged_is_put_aside_and_said(tmp_path):
+    first = Session(tmp_path, 10, "abc")
+    assert first.notice == ""
+    first.close()
+    with open(tmp_path / "labels.journal", "ab") as file:
+        file.write(b'{"n":2,"what":"la\0\0\n')
+    again = Session(tmp_path, 10, "abc")
+    assert again.notice.startswith("The last line of labels.journal was damaged")
+    again.close()
+    assert (tmp_path / "labels.journal.damaged").read_bytes() == b'{"n":2,"what":"la\0\0\n'
+
+
+def test_a_label_that_is_given_again_is_confirmed(session):
+    session.label([2], 0)
+    assert not session.state.labels[2].confirmed
+    session.label([2], 0)
+    assert session.state.labels[2].confirmed
+    session.label([2], 1)
+    assert not session.state.labels[2].confirmed
+
+
 def test_a_start_that_was_cut_off_is_completed(tmp_path):
     folder = tmp_path / "run"
     Session(folder, 4, "abc", ["a", "b"], [0, 1, 1, -1]).close()

@@ -222,6 +222,88 @@ def test_a_narrow_window_shows_all_of_the_page_and_names_every_control(browser, 
     assert not browser.problems
 
 
+def test_enter_accepts_the_guess_of_a_search_hit_and_escape_closes_the_hits(browser, page):
+    start(browser, page)
+    add_class(browser, "one")
+    add_class(browser, "two")
+    Client(page.url).post("label", {"rows": [0, 1], "class": 0})
+    Client(page.url).post("label", {"rows": [2, 3], "class": 1})
+    browser.until("state.model.guessing && state.model.labels === 4", 60)
+    browser.key("/")
+    browser.type("customer 77")
+    browser.key("Enter")
+    browser.until("!!document.activeElement.closest('#found')", 60)
+    browser.key("Enter")
+    assert browser.js("document.activeElement.id") == "point"
+    browser.key("Enter")  # at once: it waits for the row
+    saved(browser, 5)
+    assert page.labeling.session.state.labels[77].by == "model"
+    assert browser.js("document.getElementById('found').children.length") == 1
+    browser.key("Escape")
+    assert browser.js("document.getElementById('found').children.length") == 0
+    assert not browser.problems
+
+
+def test_a_class_button_keeps_the_focus(browser, page):
+    start(browser, page)
+    add_class(browser, "one")
+    add_class(browser, "two")
+    browser.js("document.querySelectorAll('#classes button')[1].focus()")
+    for number, key in enumerate(("Enter", " "), start=1):
+        browser.key(key)
+        saved(browser, number)
+        assert browser.js("document.activeElement === document.querySelectorAll('#classes button')[1]")
+    assert not browser.problems
+
+
+def test_what_went_wrong_stays_until_it_is_mended(browser, page, monkeypatch):
+    start(browser, page)
+    add_class(browser, "the model")
+    browser.key("n")
+    browser.type("the model")
+    browser.key("Enter")
+    browser.until("document.getElementById('alert').textContent.includes('already')", 60)
+    browser.js("show()")
+    assert "already is a class 'the model'" in browser.js("document.getElementById('alert').textContent")
+    assert browser.js("document.getElementById('saved').textContent") == ""
+    browser.key("Escape")
+    browser.key("1")
+    saved(browser, 1)
+    assert browser.js("document.getElementById('alert').hidden")
+    assert browser.js("document.getElementById('saved').textContent") == "All saved"
+
+
+def test_a_run_that_does_not_know_the_last_labels_is_said_to_be_older(browser, page):
+    start(browser, page)
+    add_class(browser, "one")
+    page.labeling.learner.finished = {"folder": "runs/x", "knows": page.labeling.session.saved}
+    browser.until("document.getElementById('finished').textContent.startsWith('Written')", 60)
+    assert "changes since" not in browser.js("document.getElementById('finished').textContent")
+    browser.key("1")
+    saved(browser, 1)
+    assert "changes since" in browser.js("document.getElementById('finished').textContent")
+
+
+def test_long_names_wrap_and_texts_have_their_own_direction(browser, page):
+    start(browser, page)
+    Client(page.url).post("class", {"name": "x" * 200})
+    browser.until("!!document.querySelector('#classes .label')", 60)
+    assert browser.js("(e => e.scrollWidth <= e.clientWidth)(document.querySelector('#classes .label'))")
+    height = browser.js("document.querySelector('#classes .label').clientHeight")
+    assert height > 100
+    assert browser.js("[...document.querySelectorAll('#content dd')].every(e => e.dir === 'auto')")
+
+
+def test_a_text_that_is_cut_says_by_how_much(browser, tmp_path):
+    (tmp_path / "long.csv").write_text("n,note\n" + "".join(f"{i},{'word ' * 6000}\n" for i in range(4)))
+    made = open_page(str(tmp_path / "long.csv"), folder=tmp_path / "run", command=FAKE).start()
+    try:
+        start(browser, made)
+        assert "… 10,000 more characters" in browser.js("document.getElementById('content').textContent")
+    finally:
+        made.close()
+
+
 def test_a_picture_that_cannot_be_shown_is_explained(browser, tmp_path):
     made = open_page(str(picture_table(tmp_path)), folder=tmp_path / "run", command=FAKE).start()
     try:

@@ -79,6 +79,8 @@ def label(
         table = page.labeling.source.table
         if label is not None and table.frame is not None and table.encoding.label is None:
             console.said(f"There is no column {label!r}; labels begin from none.")
+        if page.labeling.session.notice:
+            console.said(page.labeling.session.notice)
         console.said(f"Label at {page.url}")
         console.said("Ctrl-C ends it and writes the run.")
         with contextlib.nullcontext() if no_open else page.in_browser():

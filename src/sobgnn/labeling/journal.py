@@ -18,10 +18,14 @@ class Journal:
     """JSON lines, one event per line, numbered from 1; one process at a time.
 
     ``append`` returns after the line is flushed to the disk, so an event that was acknowledged survives a kill or a
-    power cut. A last line that was cut off in the middle of a write was never acknowledged, and is removed on opening.
+    power cut. A last line that was cut off in the middle of a write was never acknowledged, and is removed on opening;
+    where it was a whole line that is damaged, it is put aside in a file that ends in ``.damaged``.
 
     Args:
         path: The file; made where it is missing.
+
+    Attributes:
+        notice: What was put aside, in one line, or "".
 
     Raises:
         ValueError: Another process has the journal open, or a line before the last is damaged.
@@ -32,7 +36,8 @@ class Journal:
         self._guard = threading.Lock()
         self._lock = _lock(path.with_suffix(".lock"))
         try:
-            self.events, self._end = _read(path)
+            self.events, self._end, damaged = _read(path)
+            self.notice = _put_aside(path, damaged) if b"\n" in damaged else ""
             made = not path.exists()
             self._file: IO[bytes] = open(path, "r+b" if not made else "w+b", buffering=0)  # noqa: SIM115
             self._file.truncate(self._end)
@@ -74,8 +79,8 @@ class Journal:
             self._lock.close()
 
 
-def _read(path: Path) -> tuple[list[Event], int]:
-    """The events, and the number of bytes that hold them."""
+def _read(path: Path) -> tuple[list[Event], int, bytes]:
+    """The events, the number of bytes that hold them, and what follows them."""
     content = path.read_bytes() if path.exists() else b""
     lines = content.split(b"\n")
     events: list[Event] = []
@@ -93,7 +98,15 @@ def _read(path: Path) -> tuple[list[Event], int]:
                 f"{path} is damaged at line {number}: it is not event {number}. "
                 "Mend that line, or remove it and those after it."
             )
-    return events, end
+    return events, end, content[end:]
+
+
+def _put_aside(path: Path, damaged: bytes) -> str:
+    aside = path.with_name(path.name + ".damaged")
+    with open(aside, "ab") as file:
+        file.write(damaged)
+        os.fsync(file.fileno())
+    return f"The last line of {path.name} was damaged and does not count; it was put aside in {aside.name}."
 
 
 def _parse(line: bytes) -> Event | None:

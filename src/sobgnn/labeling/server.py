@@ -86,6 +86,7 @@ class Labeling:
             "advice": {"enough": said.enough, "sentence": said.sentence},
             "audit": audit(labels, found.held_out if found is not None else None),
             "folder": str(self.session.folder),
+            "notice": self.session.notice,
         }
 
     def upcoming(self, without: Collection[int] = (), tab: str = "", at: object = None) -> list[dict[str, Any]]:
@@ -190,10 +191,11 @@ class Labeling:
         return given.tobytes() + guess.tobytes() + sure.tobytes()
 
     def suspects(self) -> list[dict[str, Any]]:
-        """Labeled rows that the model doubts, worst first."""
+        """Labeled rows that the model doubts, worst first, but for those that were confirmed or changed since."""
         found = self.learner.guesses
         labels = self.session.state.labels
-        rows = [row for row in (found.suspects if found else []) if row in labels]
+        listed = [row for row in (found.suspects if found else []) if row in labels]
+        rows = [row for row in listed if found and labels[row].event <= found.knows and not labels[row].confirmed]
         return [{"row": row, "label": labels[row].code, "excerpt": self.source.excerpt(row)} for row in rows]
 
     def search(self, words: str) -> list[dict[str, Any]]:

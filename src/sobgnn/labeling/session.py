@@ -11,6 +11,7 @@ from pathlib import Path
 from types import EllipsisType
 from typing import Any, Literal
 
+from sobgnn.labeling.events import check_events
 from sobgnn.labeling.journal import Event, Journal
 from sobgnn.tables.columns import BLANKS
 
@@ -36,6 +37,7 @@ class Label:
         audit: The row was drawn at random and first labeled without seeing the guess.
         guess: Class that the model predicted before the row had a label, or ``None``.
         event: Number of the journal's event.
+        confirmed: The same class was given again by a person who saw it.
     """
 
     code: int
@@ -44,6 +46,7 @@ class Label:
     audit: bool = False
     guess: int | None = None
     event: int = 0
+    confirmed: bool = False
 
 
 @dataclass
@@ -73,7 +76,9 @@ class State:
                 before = self.labels.get(row)
                 guess = guesses.get(str(row)) if before is None else before.guess
                 audit = bool(event.get("audit")) if before is None else before.audit
-                self.labels[row] = Label(event["class"], event["when"], event["by"], audit, guess, event["n"])
+                same = before is not None and before.code == event["class"]
+                given = (event["class"], event["when"], event["by"], audit, guess, event["n"])
+                self.labels[row] = Label(*given, confirmed=same)
                 self.skipped.discard(row)
         elif what == "clear":
             for row in event["rows"]:
@@ -116,6 +121,7 @@ class Session:
         self._guard = threading.RLock()
         self._journal = Journal(folder / JOURNAL)
         try:
+            check_events(self._journal.events, folder / JOURNAL)
             self._begin(fingerprint, classes, codes)
             self.state = replay(self._journal.events)
         except BaseException:
@@ -147,6 +153,11 @@ class Session:
             members = [row for row, own in enumerate(codes) if own == code]
             if members and code not in labeled:
                 self._write({"what": "label", "rows": members, "class": code, "by": "file"})
+
+    @property
+    def notice(self) -> str:
+        """What was damaged in the journal when it was opened, or ""."""
+        return self._journal.notice
 
     @property
     def saved(self) -> int:

@@ -15,6 +15,7 @@ let current = null;
 let selection = [];
 let chain = Promise.resolve();
 let waiting = 0;
+const alerts = { notice: "", change: "", model: "", server: "" };
 let opening = 0; // rows on their way: keys wait for them
 let kept = []; // keys that came meanwhile
 let seen = { marks: "", map: false, suspects: "", classes: "" };
@@ -46,13 +47,13 @@ function change(what, body, restore) {
   showSaved();
   chain = chain.then(() => post(what, body)).then((content) => {
     waiting -= 1;
-    alertText("");
+    alertText("change", "");
     take(content);
     return content;
   }, (error) => {
     waiting -= 1;
     const lost = error instanceof TypeError;
-    alertText(lost ? "Not saved: the server does not answer. Is `sobgnn label` still running?" : error.message);
+    alertText("change", lost ? "Not saved: the server does not answer. Is `sobgnn label` still running?" : error.message);
     if (restore && !error.conflict) restore();
     showSaved();
     return null;
@@ -60,9 +61,14 @@ function change(what, body, restore) {
   return chain;
 }
 
-function alertText(text) {
-  $("alert").textContent = text;
-  $("alert").hidden = !text;
+/** What went wrong, by its source: "change", "model" or "server"; an empty text takes it back. */
+function alertText(source, text) {
+  if (alerts[source] === text) return;
+  alerts[source] = text;
+  const lines = Object.values(alerts).filter(Boolean);
+  $("alert").textContent = lines.join(" ");
+  $("alert").hidden = !lines.length;
+  showSaved();
 }
 
 function take(content) {
@@ -125,7 +131,8 @@ function percent(share) {
 }
 
 function showSaved() {
-  $("saved").textContent = waiting ? "Saving…" : state && state.saved ? "All saved" : "";
+  const wrong = alerts.change || alerts.server;
+  $("saved").textContent = waiting ? "Saving…" : state && state.saved && !wrong ? "All saved" : "";
   $("saved").className = waiting ? "waiting" : "";
   document.documentElement.dataset.waiting = waiting;
 }
@@ -161,10 +168,12 @@ function showModel() {
   $("model").textContent = text;
   $("retry").hidden = !model.stopped;
   $("finish").disabled = model.busy === "finish";
-  if (model.problem) alertText(model.problem);
-  else if ($("alert").textContent.includes("model")) alertText("");
+  alertText("model", model.problem);
+  alertText("notice", state.notice);
+  const older = model.finished && model.finished.knows !== state.saved ?
+    " There have been changes since, which it does not know. Finish again to include them." : "";
   $("finished").textContent = model.busy === "finish" ? "Fitting and writing the run…" :
-    model.finished ? `Written to ${model.finished.folder}. \`sobgnn predict\` works on it.` : "";
+    model.finished ? `Written to ${model.finished.folder}. \`sobgnn predict\` works on it.${older}` : "";
 }
 
 function showClasses(dark) {
@@ -172,9 +181,10 @@ function showClasses(dark) {
   const now = JSON.stringify([state.classes, guess, dark]);
   if (now === seen.classes) return;
   seen.classes = now;
-  $("classes").replaceChildren(...state.classes.map((entry, place) => {
+  renew($("classes"), state.classes.map((entry, place) => {
     const button = document.createElement("button");
     button.type = "button";
+    button.dataset.key = entry.code;
     button.className = "class" + (entry.code === guess ? " guessed" : "");
     button.style.setProperty("--class", dark ? entry.dark : entry.light);
     const key = keyOf(place);
@@ -182,6 +192,7 @@ function showClasses(dark) {
     kbd.textContent = key.toUpperCase();
     kbd.hidden = !key;
     label.className = "label";
+    label.dir = "auto";
     label.textContent = entry.name;
     number.className = "number";
     number.textContent = count(entry.count);
@@ -300,15 +311,28 @@ async function refreshSuspects() {
   }
 }
 
+/** Put new elements into a place; the button that has the focus keeps it, by its key. */
+function renew(place, elements) {
+  const key = place.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
+  place.replaceChildren(...elements);
+  if (key === undefined) return;
+  ([...place.querySelectorAll("button")].find((button) => button.dataset.key === key) || $("point")).focus();
+}
+
 function fill(list, rows) {
-  list.replaceChildren(...rows.map((entry) => {
+  renew(list, rows.map((entry) => {
     const item = document.createElement("li"), button = document.createElement("button");
     const label = document.createElement("span");
     button.type = "button";
+    button.dataset.key = entry.row;
+    button.dir = "auto";
     label.className = "label";
     label.textContent = entry.label === null ? "" : ` · ${nameOf(entry.label)}`;
     button.append(entry.excerpt, label);
-    button.addEventListener("click", () => openRow(entry.row));
+    button.addEventListener("click", () => {
+      $("point").focus(); // Enter accepts the guess
+      openRow(entry.row);
+    });
     item.append(button);
     return item;
   }));
@@ -380,9 +404,10 @@ async function fetchRow(row) {
     if (current && current.row !== point.row && current.label === null && !away.has(current.row)) upcoming.unshift(current);
     current = point;
     map.current = row;
+    hideAudits();
     showPoint();
   } catch (error) {
-    alertText(error.message);
+    alertText("change", error.message);
   }
 }
 
@@ -437,14 +462,16 @@ $("search").addEventListener("submit", async (event) => {
     if (first) first.focus();
     $("saved").textContent = rows.length ? `${many(rows.length, "row")} found` : "Nothing found";
   } catch (error) {
-    alertText(error.message);
+    alertText("change", error.message);
   }
 });
 
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape") {
     select([]);
-    if (event.target.matches("input")) event.target.blur();
+    if (event.target.closest("#found, #search")) $("point").focus();
+    else if (event.target.matches("input")) event.target.blur();
+    $("found").replaceChildren();
     return;
   }
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || !state) return;
@@ -476,12 +503,12 @@ async function poll() {
     if (!waiting && !document.hidden) {
       const content = await (await get(`api/next?tab=${TAB}&at=${current ? current.row : ""}`)).json();
       if (!waiting) {
-        if ($("alert").textContent.startsWith("The server")) alertText("");
+        alertText("server", "");
         take(content);
       }
     }
   } catch {
-    if (!waiting) alertText("The server does not answer. Saved labels are safe; start `sobgnn label` again.");
+    if (!waiting) alertText("server", "The server does not answer. Saved labels are safe; start `sobgnn label` again.");
   }
   const busy = !state || state.model.busy || state.model.starting || !state.model.map || !current;
   setTimeout(poll, busy ? 700 : 2500);
