@@ -153,6 +153,12 @@ def test_a_lasso_that_was_undone_leaves_rows_for_the_audit(client, page):
     assert page.labeling.session.withdrawn() == {7}
 
 
+def test_a_lasso_around_one_row_is_no_audit(client, page):
+    row, guess = draw_audit(client, page)
+    answer = client.post("label", {"rows": [row], "class": guess, "how": "lasso"})[1]
+    assert answer["state"]["audit"]["drawn"] == 0
+
+
 def test_the_map_hides_the_guess_of_an_audit_until_it_is_labeled(client, page):
     row, guess = draw_audit(client, page)
 

@@ -180,6 +180,24 @@ def test_a_key_after_undo_labels_the_row_that_undo_brings_back(browser, page):
     assert not browser.problems
 
 
+def test_keys_after_an_undo_that_fails_label_nothing(browser, page, monkeypatch):
+    start(browser, page)
+    add_class(browser, "one")
+    browser.key("1")
+    saved(browser, 1)
+
+    def full(event):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(page.labeling.session._journal, "append", full)
+        browser.js("act(undo); act(() => give(0)); 0")
+        browser.until("document.getElementById('alert').textContent.includes('Not saved')", 60)
+        browser.until("opening === 0 && kept.length === 0", 60)
+    assert browser.js("waiting") == 0
+    assert len(page.labeling.session.state.labels) == 1
+
+
 def test_the_file_that_the_browser_is_given_leads_to_the_page(browser, page, monkeypatch):
     given = []
     monkeypatch.setattr("webbrowser.open", given.append)

@@ -106,15 +106,15 @@ class Page:
         browser's command line, and the address holds the token. The file is in the run folder, since some browsers
         may not read the system's folder of temporary files.
         """
-        folder = Path(tempfile.mkdtemp(prefix="open-", dir=self.folder.absolute()))  # for this account alone
-        try:
-            file = folder / "label.html"
-            file.touch(mode=0o600)
-            file.write_text(_REDIRECT.format(url=self.url), encoding="utf-8")
-            webbrowser.open(file.as_uri())
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError):  # a full disk: the address is printed too
+                folder = Path(tempfile.mkdtemp(prefix="open-", dir=self.folder.absolute()))  # for this account alone
+                stack.callback(shutil.rmtree, folder, ignore_errors=True)
+                file = folder / "label.html"
+                file.touch(mode=0o600)
+                file.write_text(_REDIRECT.format(url=self.url), encoding="utf-8")
+                webbrowser.open(file.as_uri())
             yield
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
 
     @property
     def unwritten(self) -> bool:

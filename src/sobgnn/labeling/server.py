@@ -135,7 +135,8 @@ class Labeling:
         if what == "label":
             rows, how = body.get("rows", []), str(body.get("how", "key"))[:20]
             first = self._first_guesses(rows)
-            audited = isinstance(rows, list) and len(rows) == 1 and rows[0] in self.picker.audits
+            read = isinstance(rows, list) and len(rows) == 1 and how != "lasso"
+            audited = read and rows[0] in self.picker.audits
             by: Any = "model" if how == "accept" and not audited else "person"
             was = body.get("was", ...)
             session.label(rows, body.get("class", -1), by=by, audit=audited, guesses=first, how=how, was=was)

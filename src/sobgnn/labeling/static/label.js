@@ -346,14 +346,14 @@ function act(action) {
   else action();
 }
 
+/** Keep keys back during some work, and drop them where it fails: they were meant for a row that is not shown. */
 async function holdingKeys(work) {
   opening += 1;
-  try {
-    return await work();
-  } finally {
-    opening -= 1;
-    while (!opening && kept.length) kept.shift()();
-  }
+  const done = await work();
+  opening -= 1;
+  if (!done) kept = [];
+  while (!opening && kept.length) kept.shift()();
+  return done;
 }
 
 function give(code, how = "key") {
@@ -387,10 +387,12 @@ function skip() {
 function undo() {
   return holdingKeys(async () => {
     const content = await change("undo");
-    if (!content || !content.undone) return;
+    if (!content) return false;
+    if (!content.undone) return true;
     content.undone.rows.forEach((row) => away.delete(row));
-    if (content.undone.rows.length) await openRow(content.undone.rows[0]);
+    const opened = !content.undone.rows.length || await openRow(content.undone.rows[0]);
     $("saved").textContent = `Undone: ${content.undone.what}`;
+    return opened;
   });
 }
 
@@ -406,8 +408,10 @@ async function fetchRow(row) {
     map.current = row;
     hideAudits();
     showPoint();
+    return true;
   } catch (error) {
     alertText("change", error.message);
+    return false;
   }
 }
 
