@@ -93,3 +93,10 @@ def test_labels_that_go_together_are_in_one_fold_and_count_once():
     assert sorted(fold[::3][:4]) == [0, 1, 2, 3]
     few = with_folds(codes, np.ones(24), 2, np.random.default_rng(0), together=np.arange(24) // 6).fold
     assert (few == -1).all()  # two different rows of each class
+
+
+def test_minus_one_among_texts_of_numbers_is_a_class_and_that_is_said():
+    with pytest.warns(UserWarning, match='The text "-1" is taken for a class'):
+        classes, codes = encode_labels(np.array(["-1", "0", "1", "0"]), 4)
+    assert classes.tolist() == ["-1", "0", "1"]
+    assert codes.tolist() == [0, 1, 2, 1]

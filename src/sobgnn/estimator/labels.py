@@ -166,6 +166,12 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
     with one_label_per_class_allowed():
         check_classification_targets(given)
     classes, inverse = np.unique(given, return_inverse=True)
+    if "-1" in classes.tolist():
+        warnings.warn(
+            'The text "-1" is taken for a class, since other labels are numbers in text too. Where it means unlabeled, '
+            "give None there, or numbers instead of texts.",
+            stacklevel=4,
+        )
     codes = np.full(values.size, UNLABELLED, np.int64)
     codes[known] = inverse
     return classes, codes
