@@ -4,7 +4,9 @@ import contextlib
 import http.client
 import json
 import socket
+import time
 
+import numpy as np
 import psutil
 import pytest
 
@@ -107,12 +109,49 @@ def connected(client):
     return socket.create_connection((name, int(port)), timeout=30)
 
 
+def wait_until(true, seconds=60):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def test_idle_connections_keep_nobody_out(client):
     with contextlib.ExitStack() as idle:
         for _ in range(connections.MOST + 50):
             idle.enter_context(connected(client))
         assert client.get("")[0] == 200
         assert client.post("skip", {"rows": [0]})[0] == 200
+
+
+def test_connections_that_all_come_at_once_are_too_many_for_a_moment_alone(client, page, monkeypatch):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 600.0)
+    held = page._server.server_state.connections
+    with contextlib.ExitStack() as idle:
+        idle.enter_context(connected(client))
+        wait_until(lambda: held)
+        next(iter(held)).loop.call_soon_threadsafe(time.sleep, 1.0)  # meanwhile the others queue up
+        for _ in range(connections.MOST + 100):
+            idle.enter_context(connected(client))
+        assert client.get("")[0] == 200  # after all of them
+        wait_until(lambda: len(held) <= connections.MOST)
+
+
+def test_idle_connections_cut_off_no_answer_that_is_still_being_read(client, page, monkeypatch):
+    large = np.zeros((4_000_000, 2), dtype="<f4")  # more than the system holds for a reader that is slow
+    monkeypatch.setattr(page.labeling.learner, "place", large)
+    with contextlib.ExitStack() as idle, connected(client) as connection:
+        connection.sendall(f"GET /{client.token}/api/map HTTP/1.1\r\nHost: {client.host}\r\n\r\n".encode())
+        answer = connection.recv(2**16)
+        for _ in range(connections.MOST + 50):
+            idle.enter_context(connected(client))
+        assert client.get("")[0] == 200
+        begin = answer.index(b"\r\n\r\n") + 4
+        size = len(answer) - begin
+        while size < large.nbytes:
+            part = connection.recv(2**20)
+            assert part, f"cut off after {size} of {large.nbytes} bytes"
+            size += len(part)
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: "])

@@ -32,8 +32,9 @@ class Connection(H11Protocol):
         self._began = self.loop.time()
         self._watch()
         others = [one for one in self.connections if isinstance(one, Connection) and one.idle and one is not self]
-        if len(self.connections) > MOST and others:
-            min(others, key=lambda one: one._began).transport.close()
+        # Not only the first: many may come before it is gone. Closing would wait for those that do not read.
+        for one in sorted(others, key=Connection._worth)[: max(0, len(self.connections) - MOST)]:
+            one.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Read on; a head that comes byte by byte gets no more time than one that comes at once."""
@@ -44,6 +45,10 @@ class Connection(H11Protocol):
         """End."""
         super().connection_lost(exc)
         self._unwatch()
+
+    def _worth(self) -> tuple[bool, float]:
+        """What is kept longer is greater: first those whose answer is still on its way, then those that came later."""
+        return self.transport.get_write_buffer_size() > 0, self._began
 
     def _watch(self) -> None:
         if not self.idle:
