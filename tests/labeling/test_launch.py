@@ -188,6 +188,17 @@ def test_the_browser_is_given_a_private_file_and_not_the_token(tickets, tmp_path
     assert not file.parent.exists()
 
 
+def test_what_a_process_that_was_killed_gave_the_browser_is_removed_and_nothing_else(page, monkeypatch):
+    monkeypatch.setattr("webbrowser.open", lambda address: True)
+    names = ("open-abcd1234/label.html", "open-questions/label.html", "open-mine4567/label.html", "open-mine4567/notes")
+    for name in names:
+        (page.folder / name).parent.mkdir(exist_ok=True)
+        (page.folder / name).touch()
+    with page.in_browser():
+        assert not (page.folder / "open-abcd1234").exists()
+    assert [(page.folder / name).exists() for name in names] == [False, True, True, True]
+
+
 def test_the_page_listens_to_this_machine_alone(page):
     assert page._listening.getsockname()[0] == "127.0.0.1"
     assert len(page.url.rstrip("/").rsplit("/", 1)[1]) >= 32

@@ -33,6 +33,8 @@ SETTINGS = "labeling.json"
 COPY = "data.parquet"
 # The pages that :func:`label` showed, by their folder, with what they were asked for.
 _shown: dict[Path, tuple[Page, tuple[str, str | None]]] = {}
+# The folder of the file that the browser is given, whose name goes on with eight letters, and the file.
+_OPEN, _REDIRECTING = "open-", "label.html"
 _REDIRECT = """<!doctype html>
 <meta charset="utf-8">
 <meta name="referrer" content="no-referrer">
@@ -107,10 +109,11 @@ class Page:
         may not read the system's folder of temporary files.
         """
         with contextlib.ExitStack() as stack:
+            _remove_left_over(self.folder)
             with contextlib.suppress(OSError):  # a full disk: the address is printed too
-                folder = Path(tempfile.mkdtemp(prefix="open-", dir=self.folder.absolute()))  # for this account alone
+                folder = Path(tempfile.mkdtemp(prefix=_OPEN, dir=self.folder.absolute()))  # for this account alone
                 stack.callback(shutil.rmtree, folder, ignore_errors=True)
-                file = folder / "label.html"
+                file = folder / _REDIRECTING
                 file.touch(mode=0o600)
                 file.write_text(_REDIRECT.format(url=self.url), encoding="utf-8")
                 webbrowser.open(file.as_uri())
@@ -250,6 +253,14 @@ def _check_own(folder: Path) -> None:
     held = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if held - {COPY} and not held & {SETTINGS, JOURNAL}:
         raise ValueError(f"{folder} is already there, and holds other files. Name another folder with --out.")
+
+
+def _remove_left_over(folder: Path) -> None:
+    """Remove what the browser was given by processes that were killed: one at a time has a run folder."""
+    for left in folder.glob(_OPEN + "?" * 8):
+        with contextlib.suppress(OSError):
+            if [path.name for path in left.iterdir()] == [_REDIRECTING]:  # else it is not ours
+                shutil.rmtree(left)
 
 
 def _absolute(value: Any) -> Any:
