@@ -129,6 +129,11 @@ class Browser:
             self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y, button="left", buttons=1)
         self.call("Input.dispatchMouseEvent", type="mouseReleased", x=places[-1][0], y=places[-1][1], **button)
 
+    def click(self, selector: str) -> None:
+        """Click the mouse in the middle of an element, which must be in view."""
+        box = self.js(f"(b => [b.x + b.width / 2, b.y + b.height / 2])({selector}.getBoundingClientRect())")
+        self.drag([(box[0], box[1])])
+
     def scheme(self, value: str) -> None:
         """Prefer light or dark."""
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": value}])

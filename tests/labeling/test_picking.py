@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from sobgnn.labeling.learner import Guesses
 from sobgnn.labeling.picking import Picker
@@ -58,6 +59,37 @@ def test_rows_whose_guess_was_seen_are_no_audit_but_do_not_get_lost():
     rest = picker.next(guesses([]), labels(7), (), 30)
     assert (first, "random") in rest
     assert len(rest) == 23
+
+
+@pytest.mark.parametrize("given", range(17))
+def test_what_comes_after_the_row_that_is_shown_is_the_same_after_a_reload(given):
+    found = guesses([29, 28, 27, 26, 25, 24])
+    picker = Picker(30)
+    (shown, _), *others = picker.next(found, labels(given), (), 5)
+    for _ in range(2):
+        assert picker.next(found, labels(given), (), 4, shown=shown) == others
+        assert picker.next(found, labels(given), (), 5)[0][0] == shown
+
+
+def test_a_row_of_the_audit_stays_one_while_it_is_shown():
+    picker = Picker(30)
+    row = picker.next(guesses([]), labels(7), (), 1)[0][0]
+    assert picker.next(guesses([row, 1, 2]), labels(7), (1, 2), 1, shown=row) != [(row, "suggested")]
+    assert row in picker.audits
+
+
+def test_a_row_that_is_shown_with_its_guess_is_no_audit_later():
+    picker = Picker(30)
+    row = Picker(30).next(guesses([]), labels(7), (), 1)[0][0]
+    picker.next(guesses([]), labels(6), (), 4, shown=row)
+    assert picker.next(guesses([]), labels(7), (), 1)[0] != (row, "audit")
+
+
+def test_an_audit_that_is_due_comes_after_a_row_that_was_opened():
+    picker = Picker(30)
+    drawn = picker.next(guesses([20, 21]), labels(7), (), 1)
+    assert drawn[0][1] == "audit"
+    assert picker.next(guesses([20, 21]), labels(7), (), 1, shown=22) == drawn
 
 
 def test_points_run_out_in_the_end():

@@ -159,6 +159,31 @@ def test_a_lasso_around_one_row_is_no_audit(client, page):
     assert answer["state"]["audit"]["drawn"] == 0
 
 
+def test_a_page_that_showed_the_guess_makes_no_audit(client, page):
+    row, guess = draw_audit(client, page)
+    body = {"rows": [row], "class": guess, "how": "accept", "blind": False}
+    assert client.post("label", body)[1]["state"]["audit"]["drawn"] == 0
+    assert page.labeling.session.state.labels[row].by == "model"
+
+
+def test_the_row_that_a_tab_shows_is_not_offered_to_it_again_and_keeps_its_kind(client, page):
+    row, guess = draw_audit(client, page)
+    for _ in range(2):
+        offered = client.json(f"api/next?tab=one&at={row}")["upcoming"]
+        assert [point["why"] for point in offered] == 4 * ["suggested"]
+        assert row not in [point["row"] for point in offered]
+    assert client.json("api/next?tab=one")["upcoming"][0]["row"] == row  # a reload
+    assert client.post("label", {"rows": [row], "class": guess})[1]["state"]["audit"]["drawn"] == 1
+
+
+@pytest.mark.parametrize("at", [-1, 120, 10**30, "7", [7], 7.0])
+def test_a_row_that_is_not_there_is_not_shown(client, page, at):
+    status, answer = client.post("retry", {"tab": "one", "at": at})
+    assert status == 200
+    assert len(answer["upcoming"]) == server.UPCOMING
+    assert page.labeling._offers.of_others("two") == {point["row"] for point in answer["upcoming"]}
+
+
 def test_the_map_hides_the_guess_of_an_audit_until_it_is_labeled(client, page):
     row, guess = draw_audit(client, page)
 

@@ -274,6 +274,112 @@ def test_a_class_button_keeps_the_focus(browser, page):
     assert not browser.problems
 
 
+def test_enter_after_a_click_accepts_the_guess_and_the_button_stays_under_the_mouse(browser, page):
+    browser.call("Emulation.setDeviceMetricsOverride", width=400, height=320, deviceScaleFactor=1, mobile=False)
+    start(browser, page)
+    add_class(browser, "one")
+    add_class(browser, "two")
+    Client(page.url).post("label", {"rows": [0, 1], "class": 0})
+    Client(page.url).post("label", {"rows": [2, 3], "class": 1})
+    browser.until("state.model.guessing && state.model.labels === 4", 60)
+    browser.key("s")  # what was shown before the model came has no guess
+    browser.until("current && current.guesses.length && !waiting", 60)
+    clicks = ("document.querySelector('#classes button')", "$('skip')", "$('undo')", "$('accept')")
+    for number, button in enumerate(clicks):
+        browser.js(f"{button}.scrollIntoView()")
+        change, scroll = browser.js("[state.saved, scrollY]")
+        browser.click(button)
+        browser.until(f"state.saved > {change} && !waiting && !opening", 60)
+        assert browser.js("document.activeElement.id") == "point", button
+        if number == 0:  # after an undo the browser itself scrolls, where the reason takes another line
+            assert browser.js("scrollY") == scroll > 0
+        assert [label.by for label in page.labeling.session.state.labels.values()].count("model") == (number == 3)
+    browser.until("current && current.guesses.length", 60)
+    browser.key("Enter")
+    browser.until("!waiting && state.labels === 7", 60)
+    assert [label.by for label in page.labeling.session.state.labels.values()].count("model") == 2
+    assert not browser.problems
+
+
+def test_the_row_that_was_opened_last_is_shown_whichever_answer_comes_first(browser, page):
+    start(browser, page)
+    browser.js(
+        "window.real = fetch; fetch = async (path, ...rest) => {"
+        "if (path === 'api/point/5') await new Promise(done => { window.pass = done; });"
+        "return window.real(path, ...rest); }; fill($('found'), [{ row: 7, label: null, excerpt: 'seven' }]); 0"
+    )
+    for last, click in ((7, "$('found').querySelector('button').click()"), (9, "map.onOpen(9)")):
+        browser.js("window.pass = null; map.onOpen(5); 0")
+        browser.until("window.pass !== null", 60)
+        browser.js(f"{click}; 0")
+        browser.js("new Promise(done => setTimeout(done, 300))")
+        browser.js("window.pass()")
+        browser.until("opening === 0 && kept.length === 0", 60)
+        assert browser.js("current.row") == last
+    assert not browser.problems
+
+
+def test_an_answer_that_is_cut_off_is_said_and_keys_work_on(browser, page):
+    start(browser, page)
+    add_class(browser, "one")
+    browser.key("1")
+    saved(browser, 1)
+    browser.js(
+        "window.real = fetch; fetch = async (path, ...rest) => {"
+        "const answer = await window.real(path, ...rest);"
+        "return path === 'api/undo' ? new Response((await answer.text()).slice(0, 30)) : answer; }; 0"
+    )
+    browser.key("u")
+    browser.until("document.getElementById('alert').textContent.includes('cut off')", 60)
+    assert browser.js("[opening, waiting, kept.length]") == [0, 0, 0]
+    saved(browser, 0)  # the undo itself was done
+    browser.key("1")
+    saved(browser, 1)
+    assert browser.js("document.getElementById('alert').hidden")
+    assert not browser.problems
+
+
+def test_work_that_fails_holds_back_no_key(browser, page):
+    start(browser, page)
+    add_class(browser, "one")
+    browser.js("holdingKeys(async () => { act(() => give(0)); throw Error('wrong'); }).catch(() => 0)")
+    assert browser.js("[opening, kept.length]") == [0, 0]
+    browser.key("1")
+    saved(browser, 1)
+    assert not browser.problems
+
+
+def test_a_reload_shows_the_same_row_and_a_duplicate_of_the_tab_another(browser, page):
+    page.labeling.learner._due = lambda: False  # suggestions stay as they are
+    start(browser, page)
+    offers, (name, row) = page.labeling._offers, browser.js("[TAB, current.row]")
+    browser.until(f"upcoming.length === 4 && current.row === {row}", 60)
+    browser.js("window.stale = true")
+    browser.call("Page.reload")
+    browser.until("!window.stale && document.documentElement.dataset.row !== undefined", 60)
+    assert browser.js("[TAB, current.row]") == [name, row]
+    assert list(offers._held) == [name]
+    # A window that a page opens gets a copy of its storage too.
+    browser.call("Runtime.evaluate", expression="window.copy = open(location.href)", userGesture=True)
+    browser.until("copy.document.documentElement.dataset.row !== undefined", 60)
+    assert len(offers._held) == 2
+    assert browser.js("copy.document.documentElement.dataset.row !== String(current.row)")
+    assert not browser.problems
+
+
+@pytest.mark.parametrize("why", ["audit", "suggested"])
+def test_the_page_says_whether_it_showed_the_guess(browser, page, why):
+    start(browser, page)
+    add_class(browser, "one")
+    row = browser.js("current.row")
+    page.labeling.picker.audits.add(row)
+    browser.js(f"current.why = '{why}'")
+    browser.key("1")
+    saved(browser, 1)
+    assert page.labeling.session.state.labels[row].audit == (why == "audit")
+    assert not browser.problems
+
+
 def test_what_went_wrong_stays_until_it_is_mended(browser, page, monkeypatch):
     start(browser, page)
     add_class(browser, "the model")

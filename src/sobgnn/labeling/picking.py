@@ -54,15 +54,27 @@ class Picker:
         skipped: Collection[int],
         count: int,
         without: Collection[int] = (),
+        shown: int | None = None,
     ) -> list[tuple[int, str]]:
-        """Up to ``count`` rows without a label, each with the reason it is shown: suggested, audit or random."""
+        """Up to ``count`` rows without a label, each with the reason it is shown: suggested, audit or random.
+
+        Where a row is ``shown`` already they come after it, and its guess has been seen unless it is one of ``audits``.
+        """
         with self._guard:
             taken = {*labels, *skipped, *without}
             guessing = guesses is not None and guesses.codes is not None
+            begin = 0
+            if shown is not None:
+                taken.add(shown)
+                if shown not in self.audits:
+                    self._seen.add(shown)
+                # It has the first place, but not that of an audit which is due.
+                due = guessing and len(labels) % AUDIT_EVERY == AUDIT_EVERY - 1
+                begin = int(shown not in labels and (shown in self.audits or not due))
             suggested = iter([] if guesses is None else guesses.suggested)
             drawn = iter(self._order)
             chosen: list[tuple[int, str]] = []
-            for place in range(count):
+            for place in range(begin, begin + count):
                 at_random = guessing and (len(labels) + place) % AUDIT_EVERY == AUDIT_EVERY - 1
                 row = None if at_random else _first(suggested, taken)
                 why = "suggested"

@@ -95,17 +95,18 @@ class Labeling:
         Args:
             without: Rows to leave out.
             tab: Which tab asks; it gets rows that no other tab has, as long as there are such.
-            at: The row that the tab shows.
+            at: The row that the tab shows; those after it are chosen.
         """
         if self.learner.status()["starting"] and time.monotonic() < self._opened + MOST_WAIT:
             return []
         _, _, labels, skipped = self.session.snapshot()
+        shown = at if isinstance(at, int) and 0 <= at < self.source.rows else None
         with self._offering:
             others = self._offers.of_others(tab) if tab else set()
-            chosen = self.picker.next(self.learner.guesses, labels, skipped, UPCOMING, {*without, *others})
-            chosen = chosen or self.picker.next(self.learner.guesses, labels, skipped, UPCOMING, without)
+            chosen = self.picker.next(self.learner.guesses, labels, skipped, UPCOMING, {*without, *others}, shown)
+            chosen = chosen or self.picker.next(self.learner.guesses, labels, skipped, UPCOMING, without, shown)
             if tab:
-                self._offers.note(tab, {row for row, _ in chosen} | ({at} if isinstance(at, int) else set()))
+                self._offers.note(tab, {row for row, _ in chosen} | ({shown} if shown is not None else set()))
         return [self.point(row, why) for row, why in chosen]
 
     def point(self, row: int, why: str = "asked for") -> dict[str, Any]:
@@ -136,7 +137,8 @@ class Labeling:
             rows, how = body.get("rows", []), str(body.get("how", "key"))[:20]
             first = self._first_guesses(rows)
             read = isinstance(rows, list) and len(rows) == 1 and how != "lasso"
-            audited = read and rows[0] in self.picker.audits
+            # A page that is ahead of the server may show a row with its guess that was drawn for the audit since.
+            audited = read and rows[0] in self.picker.audits and body.get("blind", True) is True
             by: Any = "model" if how == "accept" and not audited else "person"
             was = body.get("was", ...)
             session.label(rows, body.get("class", -1), by=by, audit=audited, guesses=first, how=how, was=was)

@@ -8,7 +8,7 @@ const REASONS = {
   random: "Drawn at random.",
   "asked for": "Opened by you.",
 };
-const TAB = String(Math.random()).slice(2); // two tabs are offered different rows
+const TAB = tabName(); // two tabs are offered different rows
 let state = null;
 let upcoming = [];
 let current = null;
@@ -21,7 +21,20 @@ let kept = []; // keys that came meanwhile
 let seen = { marks: "", map: false, suspects: "", classes: "" };
 const away = new Set(); // rows labeled or skipped here that the server may still list as upcoming
 
-const map = new PointMap($("map"), select, openRow);
+const map = new PointMap($("map"), select, (row) => act(() => openRow(row)));
+
+/** The same after a reload, so that the rows that were shown are not kept for another tab. */
+function tabName() {
+  let name = String(Math.random()).slice(2);
+  try {
+    name = sessionStorage.tab || name;
+    delete sessionStorage.tab; // a duplicate of this tab gets a copy of what is stored
+    addEventListener("pagehide", () => { sessionStorage.tab = name; });
+  } catch {
+    // a frame without storage
+  }
+  return name;
+}
 
 async function get(path) {
   const answer = await fetch(path);
@@ -34,7 +47,12 @@ async function post(what, body) {
     method: "POST", headers: { "content-type": "application/json" },
     body: JSON.stringify({ ...body, tab: TAB, at: current ? current.row : null }),
   });
-  const content = await answer.json().catch(() => ({}));
+  let content = {};
+  try {
+    content = await answer.json();
+  } catch {
+    if (answer.ok) throw new Error("The server's answer was cut off. Reload the page to see what was saved.");
+  }
   if (answer.ok) return content;
   const error = new Error(content.error || `Not saved: the server answered ${answer.status}.`);
   error.conflict = answer.status === 409; // labeled in another tab: nothing to try again
@@ -200,7 +218,7 @@ function showClasses(dark) {
     button.setAttribute("aria-label", `${entry.name}, ${many(entry.count, "label")}` + (key ? `, key ${key}` : ""));
     if (key) button.setAttribute("aria-keyshortcuts", key);
     button.append(kbd, label, number);
-    button.addEventListener("click", () => act(() => give(entry.code)));
+    onClick(button, () => give(entry.code));
     return button;
   }));
 }
@@ -331,7 +349,7 @@ function fill(list, rows) {
     button.append(entry.excerpt, label);
     button.addEventListener("click", () => {
       $("point").focus(); // Enter accepts the guess
-      openRow(entry.row);
+      act(() => openRow(entry.row));
     });
     item.append(button);
     return item;
@@ -348,12 +366,24 @@ function act(action) {
 
 /** Keep keys back during some work, and drop them where it fails: they were meant for a row that is not shown. */
 async function holdingKeys(work) {
+  let done = false;
   opening += 1;
-  const done = await work();
-  opening -= 1;
-  if (!done) kept = [];
+  try {
+    done = await work();
+  } finally {
+    opening -= 1;
+    if (!done) kept = [];
+  }
   while (!opening && kept.length) kept.shift()();
   return done;
+}
+
+/** Do something when a button is clicked; after the mouse, unlike the keyboard, Enter is not the button's again. */
+function onClick(button, action) {
+  button.addEventListener("click", (event) => {
+    if (event.detail) $("point").focus({ preventScroll: true }); // the next click is at the same place
+    act(action);
+  });
 }
 
 function give(code, how = "key") {
@@ -369,7 +399,8 @@ function give(code, how = "key") {
   const point = current;
   away.add(point.row);
   advance();
-  change("label", { rows: [point.row], class: code, how, was: point.label }, () => { away.delete(point.row); upcoming.unshift(point); });
+  const body = { rows: [point.row], class: code, how, was: point.label, blind: point.why === "audit" };
+  change("label", body, () => { away.delete(point.row); upcoming.unshift(point); });
 }
 
 function accept() {
@@ -448,9 +479,9 @@ $("rename-form").addEventListener("submit", (event) => {
 $("rename-cancel").addEventListener("click", () => $("rename-dialog").close());
 $("rename").addEventListener("click", startRename);
 $("new-class").addEventListener("submit", addClass);
-$("accept").addEventListener("click", () => act(accept));
-$("skip").addEventListener("click", () => act(skip));
-$("undo").addEventListener("click", () => act(undo));
+onClick($("accept"), accept);
+onClick($("skip"), skip);
+onClick($("undo"), undo);
 $("finish").addEventListener("click", () => change("finish"));
 $("retry").addEventListener("click", () => change("retry"));
 $("selection-cancel").addEventListener("click", () => select([]));
