@@ -10,6 +10,7 @@ from sobgnn.baselines.attention import AttentionConv, AttentionNet, Kind
 from sobgnn.baselines.edges import Edges, edges_of, own_edges
 from sobgnn.baselines.networks import PaperHead
 from sobgnn.propagation.attention import EdgePattern
+from sobgnn.propagation.attention.walks import Long
 from sobgnn.training import Schedule, Task, predict_members, train_members
 from sobgnn.training.loop import initial_parameters
 from sobgnn.training.state import forward_members
@@ -242,6 +243,35 @@ def test_members_trained_on_their_own_rows_have_the_gradients_of_all_rows(
         torch.set_float32_matmul_precision(before)
     for want, got in zip(*results, strict=True):
         assert (got - want).norm() <= (1e-5 if precision == "highest" else 5e-3) * want.norm() + 1e-6
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("precision", ["highest", "high"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_many_edges_have_the_results_and_gradients_of_others(
+    graph: Graph, x: Tensor, kind: Kind, precision: str
+) -> None:
+    net = AttentionNet(kind, [F, 32, 16, C], heads=3, dropout=0.5).cuda()
+    stacked = {n: v.requires_grad_() for n, v in initial_parameters(net, [3, 4], torch.device("cuda")).items()}
+    keys, results = torch.tensor([12345, 999]).cuda(), []
+    rows = torch.stack([torch.arange(39, 15, -1), torch.arange(24)]).cuda()
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        for most in (256, 3):
+            edges = edges_of(graph.to("cuda"), loops=kind != "Transformer")
+            last = own_edges(edges, rows)
+            for each in (edges, last):
+                each.__dict__["long"] = Long.of(each.pattern, most, segment=2)
+            logits, _ = forward_members(net, stacked, {}, ((x.cuda(), edges, last), {}), training=True, keys=keys)
+            probe = torch.arange(logits.numel(), device="cuda").view(logits.shape).sin()
+            results.append([logits, *torch.autograd.grad((logits * probe).sum(), list(stacked.values()))])
+            assert all((cut is None) == (most == 256) for each in (edges, last) for cut in each.long[:2])
+    finally:
+        torch.set_float32_matmul_precision(before)
+    for part in (slice(1), slice(1, None)):  # logits; all gradients, some of which are small sums of large terms
+        want, got = (torch.cat([value.flatten() for value in side[part]]) for side in results)
+        assert (got - want).norm() <= (1e-5 if precision == "highest" else 5e-3) * want.norm()
 
 
 @pytest.mark.cuda

@@ -20,7 +20,6 @@ from sobgnn.propagation import backend
 from sobgnn.propagation.attention import additive, gated, scaled_dot
 from sobgnn.propagation.attention.layer import (
     Drop,
-    Shape,
     Weights,
     attend_members,
     fits,
@@ -29,6 +28,7 @@ from sobgnn.propagation.attention.layer import (
 )
 from sobgnn.propagation.attention.links import link_losses
 from sobgnn.propagation.attention.terms import ADDITIVE, GATED, SCALED_DOT
+from sobgnn.propagation.attention.walks import Shape
 from sobgnn.propagation.drop import column_hashes, thresholds
 
 Kind = Literal["GAT", "SuperGAT", "Transformer"]
@@ -147,6 +147,7 @@ class AttentionConv(nn.Module):
             maps,
             Weights(first, second, edge, own["bias"].flatten() if self.concat else None),
             drop,
+            long=edges.long,
             queries=queries,
             apart=edges.members > 1,
         )
@@ -246,7 +247,7 @@ class AttentionNet(nn.Module):
             maps, at_rows = layer.maps(own, h, into)
             if links is not None and self.training and keys is not None:
                 shape = Shape(size, layer.heads, layer.out_channels)
-                losses.append(link_losses(edges.pattern, links.others(keys, i).int(), shape, maps))
+                losses.append(link_losses(edges.pattern, links.others(keys, i).int(), shape, maps, edges.long))
             h = layer.members(own, maps, at_rows, into, drop)
         logits = h.transpose(0, 1)
         return (logits, LINK_WEIGHT * torch.stack(losses).sum(dim=0)) if losses else logits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from sobgnn.graphs.graph import Graph
 from sobgnn.propagation.attention import EdgePattern
+from sobgnn.propagation.attention.walks import Long
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,11 @@ class Edges:
     pattern: EdgePattern
     index: Tensor | None
     members: int = 1
+
+    @cached_property
+    def long(self) -> Long:
+        """Rows and nodes of many edges."""
+        return Long.of(self.pattern)
 
     @property
     def nodes(self) -> Tensor:

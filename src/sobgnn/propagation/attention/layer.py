@@ -19,62 +19,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sobgnn.propagation.attention.terms import ADDITIVE, GATED, SCALED_DOT, SLOPE, EdgePattern
-
-
-class Walk(NamedTuple):
-    """How a pass walks the edges of a row.
-
-    Attributes:
-        lanes: Edges whose rows are read at once.
-        halved: Heads of so many channels or more are walked as two halves.
-        unroll: Steps of the loop that are written out.
-    """
-
-    lanes: int
-    halved: int = 32
-    unroll: int = 1
-
-
-# The fastest of those tried on an H200.
-_NEVER = 1 << 30
-_WALKS = {
-    ("forward", ADDITIVE): Walk(8, _NEVER),
-    ("forward", GATED): Walk(4),
-    ("forward", SCALED_DOT): Walk(8),
-    ("rows", ADDITIVE): Walk(1),
-    ("rows", GATED): Walk(1, unroll=2),
-    ("rows", SCALED_DOT): Walk(2, _NEVER, unroll=2),
-    ("nodes", ADDITIVE): Walk(4),
-    ("nodes", GATED): Walk(2),
-    ("nodes", SCALED_DOT): Walk(1, 64),
-}
-# Entries of a tile of one member's heads.
-_TILE = 256
-
-
-class Shape(NamedTuple):
-    """Sizes of a layer.
-
-    Attributes:
-        members: S.
-        heads: H, of each member.
-        channels: c, of each head.
-    """
-
-    members: int
-    heads: int
-    channels: int
-
-    @property
-    def total(self) -> int:
-        """Heads of all members."""
-        return self.members * self.heads
-
-    @property
-    def padded(self) -> int:
-        """Channels to a power of two, at least 8: 16 bytes in float16."""
-        return max(8, 1 << (self.channels - 1).bit_length())
+from sobgnn.propagation.attention.terms import ADDITIVE, GATED, SCALED_DOT, EdgePattern
+from sobgnn.propagation.attention.walks import Long, Seen, Shape, launch_sizes, walk_edges
 
 
 class Drop(NamedTuple):
@@ -118,6 +64,7 @@ def attend_members(
     weights: Weights,
     drop: Drop | None = None,
     *,
+    long: Long,
     queries: Tensor | None = None,
     apart: bool = False,
 ) -> Tensor:
@@ -133,6 +80,7 @@ def attend_members(
             what is added to the result, W = 4 · H · c.
         weights: With a bias, the layer is a hidden one.
         drop: Dropout of a hidden layer in training.
+        long: Rows and nodes of many edges.
         queries: float32 [R, S, H · c], of the scaled dot product in a last layer.
         apart: Members have rows of their own, R each, in a last layer. Edges and index are then those of R · S rows and
             N · S nodes: row r of member s is r · S + s, and so are nodes.
@@ -140,7 +88,7 @@ def attend_members(
     Returns:
         Of a hidden layer its entries after bias, ReLU and dropout [R, S · H · c]; else each head's sums [R, S · H, c].
     """
-    result: Tensor = _Layer.apply(edges, index, kind, shape, drop, apart, maps, queries, *weights)  # type: ignore[no-untyped-call]
+    result: Tensor = _Layer.apply(edges, index, kind, shape, drop, long, apart, maps, queries, *weights)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -238,14 +186,15 @@ def _beside_backward(x: Tensor, weight: Tensor, grad: Tensor) -> tuple[Tensor, T
 class _Layer(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, edges: EdgePattern, index: Tensor, kind: int, shape: Shape, drop: Drop | None, apart: bool,
-        maps: Tensor, queries: Tensor | None, first: Tensor, second: Tensor, edge: Tensor | None, bias: Tensor | None,
+        ctx: Any, edges: EdgePattern, index: Tensor, kind: int, shape: Shape, drop: Drop | None, long: Long,
+        apart: bool, maps: Tensor, queries: Tensor | None, first: Tensor, second: Tensor, edge: Tensor | None,
+        bias: Tensor | None,
     ) -> Tensor:  # fmt: skip
         from sobgnn.propagation.attention import layer_triton as kernels
 
         maps, first, second = maps.contiguous(), first.contiguous(), second.contiguous()
         edge, bias = (None if value is None else value.contiguous() for value in (edge, bias))
-        seen = _Seen(shape, apart)
+        seen = Seen(shape, apart)
         nodes, rows, total, channels = len(maps), len(index) // seen.members, shape.total, shape.channels
         maps, queries = _sides(maps, queries, kind, shape)
         units, query_units = (part.stride(1) // channels for part in (maps, queries))
@@ -259,10 +208,10 @@ class _Layer(torch.autograd.Function):
         query, key = (compact(rows), compact(nodes)) if kind == SCALED_DOT else (value, value)
         target = maps.new_empty(rows if kind == SCALED_DOT else nodes, total)
         source = target if kind == SCALED_DOT else torch.empty_like(target)
-        grid, options = _launch(nodes, _Seen(shape), kind)
+        grid, options = launch_sizes(nodes, Seen(shape), kind)
         kernels.prepare[grid](maps, first, second, key, value, target, source, total, shape.heads, units, **options)
         if kind == SCALED_DOT:
-            grid, _ = _launch(rows, _Seen(shape), kind)
+            grid, _ = launch_sizes(rows, Seen(shape), kind)
             kernels.prepare_queries[grid](
                 queries, first, second, query, target, total, shape.heads, query_units, **options
             )
@@ -274,14 +223,14 @@ class _Layer(torch.autograd.Function):
         # The edges' vectors stand where additive scores have their factors: a kernel reads one of the two.
         along = second if edge is None else edge
         stand_in = drop if drop is not None else Drop(index, index, index, log_sum)
-        grid, options = _launch(rows, seen, kind, _WALKS["forward", kind])
-        sizes = (seen.total, shape.heads, query_units, rows, seen.members)
-        kernels.forward[grid](
+        sizes = (seen.total, shape.heads, query_units, seen.members, long.most)
+        walk_edges(
+            kernels.forward, "forward", kind, seen, rows, long.rows,
             *edges[:3], index, queries, query, key, value, target, source, along, maps if bias is None else bias,
             *stand_in, out, above, moment, log_sum, *sizes, channels**-0.5,
-            SLOPE=SLOPE, HIDDEN=hidden, DROP=drop is not None, **options,
+            HIDDEN=hidden, DROP=drop is not None,
         )  # fmt: skip
-        ctx.kind, ctx.shape, ctx.seen, ctx.count = kind, shape, seen, len(edges)
+        ctx.kind, ctx.shape, ctx.seen, ctx.count, ctx.long = kind, shape, seen, len(edges), long
         factor = maps.new_ones(shape.members) if drop is None else drop.factor
         # Of the maps only what is added to the result is read again.
         kept = queries if kind == SCALED_DOT and hidden else None
@@ -320,20 +269,20 @@ class _Layer(torch.autograd.Function):
         weighted = torch.empty_like(log_sum) if kind == SCALED_DOT else center
         along = second if edge is None else edge
         sizes = (seen.total, shape.heads)
-        grid, options = _launch(rows, seen, kind, _WALKS["rows", kind])
-        kernels.rows[grid](
+        walk_edges(
+            kernels.rows, "rows", kind, seen, rows, None if kind == ADDITIVE else ctx.long.rows,
             *edges[:3], index, to_queries if kept is None else kept, query, key, value, target, source, along,
             factor if bias is None else bias, factor, out, above, log_sum, to_result, gradient, level, center, weighted,
-            to_target, to_queries, *sizes, query_units, rows, seen.members, channels**-0.5,
-            SLOPE=SLOPE, HIDDEN=bias is not None, **options,
+            to_target, to_queries, *sizes, query_units, seen.members, ctx.long.most, channels**-0.5,
+            HIDDEN=bias is not None,
         )  # fmt: skip
         to_source = to_target if kind == SCALED_DOT else torch.empty_like(to_target)
         to_edge = torch.empty_like(to_target) if kind == ADDITIVE else to_source
-        grid, options = _launch(nodes, seen, kind, _WALKS["nodes", kind])
-        kernels.nodes[grid](
+        walk_edges(
+            kernels.nodes, "nodes", kind, seen, nodes, ctx.long.nodes,
             *edges[3:], index, query, key, value, target, source, along, first, second, gradient, level, center,
-            weighted, to_target, to_maps, to_source, to_edge, *sizes, units, nodes, seen.members, channels**-0.5,
-            SLOPE=SLOPE, SAME=same or kind == SCALED_DOT, **options,
+            weighted, to_target, to_maps, to_source, to_edge, *sizes, units, seen.members, ctx.long.most,
+            channels**-0.5, SAME=same or kind == SCALED_DOT,
         )  # fmt: skip
 
         def sums(factors: Tensor, x: Tensor) -> Tensor:
@@ -352,7 +301,7 @@ class _Layer(torch.autograd.Function):
             to_first, to_second = sums(to_target, value), sums(to_source, value)
             to_bias = None if bias is None else sums(largest, gradient).view(-1)
         parts = to_edge.sum(dim=0) if kind == ADDITIVE else None
-        return None, None, None, None, None, None, joint, to_rows, to_first, to_second, parts, to_bias
+        return None, None, None, None, None, None, None, joint, to_rows, to_first, to_second, parts, to_bias
 
 
 def _sides(maps: Tensor, queries: Tensor | None, kind: int, shape: Shape) -> tuple[Tensor, Tensor]:
@@ -382,39 +331,3 @@ def _weighted_sums(factors: Tensor, x: Tensor, channels: int) -> Tensor:
         factors, x, out, length, total, T=lanes, STEPS=steps, c=channels, P=padded, num_warps=2
     )
     return out.sum(dim=0)
-
-
-class _Seen(NamedTuple):
-    """A layer as the passes over edges see it: all members' heads at each row, or one member's where they are apart."""
-
-    shape: Shape
-    apart: bool = False
-
-    @property
-    def members(self) -> int:
-        """Members with rows of their own; 1 where all share them."""
-        return self.shape.members if self.apart else 1
-
-    @property
-    def total(self) -> int:
-        """Heads at a row."""
-        return self.shape.heads if self.apart else self.shape.total
-
-
-def _launch(rows: int, seen: _Seen, kind: int, walk: Walk | None = None) -> tuple[tuple[int, int], dict[str, int]]:
-    """The grid and a program's tile; without a walk, of the kernel that reads no edges."""
-    columns = seen.shape.padded
-    options = {"KIND": kind, "c": seen.shape.channels, "num_warps": 1}
-    if seen.apart and walk is not None:
-        # One member's heads are too few to occupy a warp: more edges do.
-        block = 1 << (seen.total - 1).bit_length()
-        lanes = max(1, _TILE // (block * columns))
-        return (rows * seen.members, 1), options | {"B": block, "C": columns, "E": lanes, "TWO": False, "UNROLL": 1}
-    two = walk is not None and columns >= walk.halved
-    part = columns // 2 if two else columns
-    # A thread reads 16 bytes, 8 channels: so many heads occupy a warp. Fewer are not worth a kernel of their own.
-    block = max(1, 256 // part)
-    options |= {"B": block, "C": part}
-    if walk is not None:
-        options |= {"E": walk.lanes, "TWO": two, "UNROLL": walk.unroll}
-    return (rows, -(-seen.total // block)), options

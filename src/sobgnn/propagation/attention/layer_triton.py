@@ -1,9 +1,10 @@
 """Kernels of a whole attention layer on CUDA, in Triton: what :mod:`~sobgnn.propagation.attention.layer` launches.
 
 Rows that are gathered are copied to a compact array first, in float16 or float32 and padded to 16 bytes. A program is
-one warp, which walks the edges of one row for a block of heads that is wide enough to occupy its threads, so that sums
-over edges stay within a thread. Heads of 32 channels or more are walked as two halves that share their scores: fewer
-threads then compute the same score. Places in the compact arrays are 32-bit numbers.
+one warp, which walks the edges of one row, or of a segment of one that has many, for a block of heads that is wide
+enough to occupy its threads, so that sums over edges stay within a thread. Heads of 32 channels or more are walked as
+two halves that share their scores: fewer threads then compute the same score. Places in the compact arrays are 32-bit
+numbers.
 """
 
 # Kernels are a language of their own: types mean other things in them.
@@ -14,8 +15,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from sobgnn.propagation.attention.walks_triton import MERGED, own_edges, part_places
+
 # Compiled once for all numbers of heads and members.
-SIZES = ["total", "heads", "units", "length", "members"]
+SIZES = ["total", "heads", "units", "length", "members", "most"]
 
 
 @triton.jit
@@ -24,17 +27,6 @@ def rounded(x, dtype: tl.constexpr):
     if dtype == tl.float16:
         x = tl.minimum(tl.maximum(x, -65504.0), 65504.0)
     return x.to(dtype)
-
-
-@triton.jit
-def own_place(length, members):
-    """Which row or node a program has, and its member; of members that share rows, ``members`` is 1.
-
-    All rows of a member follow each other: what they gather stays in the cache.
-    """
-    program = tl.program_id(0)
-    member = program // length
-    return ((program % length) * members + member).to(tl.int64), member
 
 
 @triton.jit
@@ -157,19 +149,17 @@ def _finish(
 
 @triton.jit(do_not_specialize=SIZES)
 def forward(
-    indptr, other, weight, index, queries, query, key, value, target, source, edge, bias, row_hash, column_hash,
-    threshold, factor, out, above, moment, log_sum, total, heads, units, length, members, scale,
-    KIND: tl.constexpr, SLOPE: tl.constexpr, c: tl.constexpr, HIDDEN: tl.constexpr,
-    DROP: tl.constexpr, E: tl.constexpr, B: tl.constexpr, C: tl.constexpr, TWO: tl.constexpr, UNROLL: tl.constexpr,
+    long, length, parts, indptr, other, weight, index, queries, query, key, value, target, source, edge, bias, row_hash,
+    column_hash, threshold, factor, out, above, moment, log_sum, total, heads, units, members, most, scale,
+    KIND: tl.constexpr, SLOPE: tl.constexpr, c: tl.constexpr, HIDDEN: tl.constexpr, DROP: tl.constexpr,
+    PART: tl.constexpr, E: tl.constexpr, B: tl.constexpr, C: tl.constexpr, TWO: tl.constexpr, UNROLL: tl.constexpr,
 ):  # fmt: skip
     """The layer's rows. A hidden layer's pass bias, ReLU and dropout; the last one's are the heads' own sums."""
-    row, member = own_place(length, members)
-    shift = member * total  # of its heads, among those of all members
     head = tl.program_id(1) * B + tl.arange(0, B)
+    row, member, begin, end, head = own_edges(long, length, indptr, head, total, members, most, PART)
+    shift = member * total  # of its heads, among those of all members
     column = tl.arange(0, C)
     lane = tl.arange(0, E)
-    begin = tl.load(indptr + row)
-    end = tl.load(indptr + row + 1)
     asked = row if KIND == 2 else tl.load(index + row)  # where its query and target stand
     P: tl.constexpr = 2 * C if TWO else C
     known = head < total
@@ -195,45 +185,75 @@ def forward(
         q = tl.load(query + asked * stride + tail).to(tl.float32)[:, None, :]
         if TWO:
             q2 = tl.load(query + asked * stride + tail + C).to(tl.float32)[:, None, :]
-    for start in tl.range(begin, end, E, loop_unroll_factor=UNROLL):
-        e = start + lane
-        read = (e < end)[None, :]
-        j = tl.load(other + e, mask=e < end, other=0)
-        w = tl.load(weight + e, mask=e < end, other=0.0)[None, :]
-        place = (j * stride)[None, :, None] + tail[:, None, :]
-        v = tl.load(value + place).to(tl.float32)
+    if PART == 3:
+        for segment in tl.range(begin, end, loop_unroll_factor=MERGED):
+            vectors, numbers = part_places(parts, segment, read_head, column, total, P)
+            height = tl.load(numbers)
+            top = tl.maximum(level, height)
+            kept, added = tl.exp(level - top), tl.exp(height - top)
+            level = top
+            whole = whole * kept + tl.load(numbers + 1) * added
+            mean = mean * kept + tl.load(numbers + 2) * added
+            sums = sums * kept[:, None] + tl.load(vectors) * added[:, None]
+            if TWO:
+                sums2 = sums2 * kept[:, None] + tl.load(vectors + C) * added[:, None]
+            if KIND == 0:
+                steeps = steeps * kept[:, None] + tl.load(vectors + P) * added[:, None]
+                if TWO:
+                    steeps2 = steeps2 * kept[:, None] + tl.load(vectors + P + C) * added[:, None]
+    else:
+        for start in tl.range(begin, end, E, loop_unroll_factor=UNROLL):
+            e = start + lane
+            read = (e < end)[None, :]
+            j = tl.load(other + e, mask=e < end, other=0)
+            w = tl.load(weight + e, mask=e < end, other=0.0)[None, :]
+            place = (j * stride)[None, :, None] + tail[:, None, :]
+            v = tl.load(value + place).to(tl.float32)
+            if TWO:
+                v2 = tl.load(value + place + C).to(tl.float32)
+            if KIND == 2:
+                k = tl.load(key + place).to(tl.float32)
+                if TWO:
+                    k2 = tl.load(key + place + C).to(tl.float32)
+            else:
+                u = tl.load(source + (j * total)[None, :] + read_head[:, None])
+            if KIND == 0:
+                score, slope, _ = score_of(u, t, u, w * slope_of_weight, scale, KIND, SLOPE)
+            else:
+                product = tl.sum(q * (k if KIND == 2 else v), axis=2)
+                if TWO:
+                    product += tl.sum(q2 * (k2 if KIND == 2 else v2), axis=2)
+                score, slope, _ = score_of(product, t, product if KIND == 2 else u, w, scale, KIND, SLOPE)
+            score = tl.where(read, score, -1e30)
+            top = tl.maximum(level, tl.max(score, axis=1))
+            kept = tl.exp(level - top)
+            level = top
+            power = share_of(score, top[:, None], read)
+            whole = whole * kept + tl.sum(power, axis=1)
+            sums = sums * kept[:, None] + tl.sum(power[:, :, None] * v, axis=1)
+            if TWO:
+                sums2 = sums2 * kept[:, None] + tl.sum(power[:, :, None] * v2, axis=1)
+            if KIND == 0:
+                power = tl.where(slope == 1.0, power, 0.0)
+                mean = mean * kept + tl.sum(power, axis=1)
+                steeps = steeps * kept[:, None] + tl.sum(power[:, :, None] * v, axis=1)
+                if TWO:
+                    steeps2 = steeps2 * kept[:, None] + tl.sum(power[:, :, None] * v2, axis=1)
+            elif KIND == 2:
+                mean = mean * kept + tl.sum(power * w, axis=1)
+    if PART == 2:
+        vectors, numbers = part_places(parts, tl.program_id(0), read_head, column, total, P)
+        tl.store(numbers, level, mask=known)
+        tl.store(numbers + 1, whole, mask=known)
+        tl.store(numbers + 2, mean, mask=known)
+        tl.store(vectors, sums, mask=stored)
         if TWO:
-            v2 = tl.load(value + place + C).to(tl.float32)
-        if KIND == 2:
-            k = tl.load(key + place).to(tl.float32)
-            if TWO:
-                k2 = tl.load(key + place + C).to(tl.float32)
-        else:
-            u = tl.load(source + (j * total)[None, :] + read_head[:, None])
+            tl.store(vectors + C, sums2, mask=stored)
         if KIND == 0:
-            score, slope, _ = score_of(u, t, u, w * slope_of_weight, scale, KIND, SLOPE)
-        else:
-            product = tl.sum(q * (k if KIND == 2 else v), axis=2)
+            tl.store(vectors + P, steeps, mask=stored)
             if TWO:
-                product += tl.sum(q2 * (k2 if KIND == 2 else v2), axis=2)
-            score, slope, _ = score_of(product, t, product if KIND == 2 else u, w, scale, KIND, SLOPE)
-        score = tl.where(read, score, -1e30)
-        top = tl.maximum(level, tl.max(score, axis=1))
-        kept = tl.exp(level - top)
-        level = top
-        power = share_of(score, top[:, None], read)
-        whole = whole * kept + tl.sum(power, axis=1)
-        sums = sums * kept[:, None] + tl.sum(power[:, :, None] * v, axis=1)
-        if TWO:
-            sums2 = sums2 * kept[:, None] + tl.sum(power[:, :, None] * v2, axis=1)
-        if KIND == 0:
-            power = tl.where(slope == 1.0, power, 0.0)
-            mean = mean * kept + tl.sum(power, axis=1)
-            steeps = steeps * kept[:, None] + tl.sum(power[:, :, None] * v, axis=1)
-            if TWO:
-                steeps2 = steeps2 * kept[:, None] + tl.sum(power[:, :, None] * v2, axis=1)
-        elif KIND == 2:
-            mean = mean * kept + tl.sum(power * w, axis=1)
+                tl.store(vectors + P + C, steeps2, mask=stored)
+        return
     share = tl.where(whole > 0, 1.0 / whole, 0.0)
     middle = mean * share
     result = sums * share[:, None]

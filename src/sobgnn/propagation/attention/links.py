@@ -16,14 +16,14 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sobgnn.propagation.attention.layer import Shape
 from sobgnn.propagation.attention.terms import EdgePattern
+from sobgnn.propagation.attention.walks import Long, Shape, launch_parts
 
 # Of the pairs that PyG's SuperGATConv samples: 0.8 of the edges, half as many others.
 EDGE_SHARE, OTHER_SHARE = 2 / 3, 1 / 3
 
 
-def link_losses(edges: EdgePattern, others: Tensor, shape: Shape, maps: Tensor) -> Tensor:
+def link_losses(edges: EdgePattern, others: Tensor, shape: Shape, maps: Tensor, long: Long) -> Tensor:
     """The loss of S members, float32 [S].
 
     Args:
@@ -31,14 +31,15 @@ def link_losses(edges: EdgePattern, others: Tensor, shape: Shape, maps: Tensor) 
         others: int32 [S, N, T], each member's drawn partners of every node, in both directions; -1 for none.
         shape: Sizes.
         maps: float32 [N, S · H · c], each member's heads side by side.
+        long: Nodes of many edges.
     """
-    losses: Tensor = _Links.apply(edges, others, shape, maps)  # type: ignore[no-untyped-call]
+    losses: Tensor = _Links.apply(edges, others, shape, long, maps)  # type: ignore[no-untyped-call]
     return losses
 
 
 class _Links(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, edges: EdgePattern, others: Tensor, shape: Shape, maps: Tensor) -> Tensor:
+    def forward(ctx: Any, edges: EdgePattern, others: Tensor, shape: Shape, long: Long, maps: Tensor) -> Tensor:
         import triton
 
         from sobgnn.propagation.attention.links_triton import links
@@ -51,17 +52,20 @@ class _Links(torch.autograd.Function):
         losses = maps.new_empty(nodes, shape.members)
         gradient = torch.empty_like(maps)
         padded = triton.next_power_of_2(width)
-        links[nodes, shape.members](
+        arguments = (
             edges.indptr, edges.sources, others.contiguous(), value.contiguous(), scale.float(), losses, gradient,
-            nodes, others.shape[2], shape.members, width, 1 / shape.heads,
-            D=padded, E=max(4, 1024 // padded), num_warps=max(1, padded // 128),
+            nodes, others.shape[2], shape.members, width, long.most, 1 / shape.heads,
         )  # fmt: skip
+        lanes = max(4, 1024 // padded)
+        options = {"D": padded, "E": lanes, "num_warps": max(1, padded // 128)}
+        results = (shape.members, padded + lanes)
+        launch_parts(links, (nodes, shape.members), nodes, long.rows, results, arguments, options)
         ctx.members = shape.members
         ctx.save_for_backward(gradient)
         return losses.sum(dim=0)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, to_losses: Tensor) -> tuple[None, None, None, Tensor]:
+    def backward(ctx: Any, to_losses: Tensor) -> tuple[None, None, None, None, Tensor]:
         (gradient,) = ctx.saved_tensors
-        return None, None, None, (gradient.view(len(gradient), ctx.members, -1) * to_losses[:, None]).flatten(1)
+        return None, None, None, None, (gradient.view(len(gradient), ctx.members, -1) * to_losses[:, None]).flatten(1)
