@@ -23,6 +23,8 @@ TITLES = {
     "diffusion": "diffused labels",
     "poisson": "Poisson learning",
     "linear": "self-trained linear classifier",
+    "kernel": "kernel regression",
+    "oblique": "oblique kernel regression",
     "forests": "forests",
     "boosting": "boosted trees",
     "s-sobgnn": "S-SobGNN",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sobgnn.estimator.families.contract import Family, FittedFamily, Sometimes
 from sobgnn.estimator.families.diffusion import DiffusedLabels
+from sobgnn.estimator.families.kernel import KernelRegression, ObliqueKernelRegression
 from sobgnn.estimator.families.linear import SelfTrainedLinear
 from sobgnn.estimator.families.networks import MLPs, SobolevNetworks
 from sobgnn.estimator.families.pagerank import PageRankLinear
@@ -28,6 +29,8 @@ FAMILIES: dict[str, type[Family]] = {
         DiffusedLabels,
         PoissonLabels,
         SelfTrainedLinear,
+        KernelRegression,
+        ObliqueKernelRegression,
         Forests,
         BoostedTrees,
         PageRankLinear,
@@ -46,6 +49,6 @@ def default_families(problem: Problem, labels: Labels) -> list[str]:
 
     A family that gains only under some conditions says so itself: ``worth_it(problem, labels)``.
     """
-    names = ["sobolev", "mlp", "diffusion", "poisson", "linear", "forests", "pagerank", "boosting"]
+    names = ["sobolev", "mlp", "diffusion", "poisson", "linear", "kernel", "oblique", "forests", "pagerank", "boosting"]
     kinds: dict[str, object] = {name: FAMILIES[name] for name in names}
     return [name for name, kind in kinds.items() if not isinstance(kind, Sometimes) or kind.worth_it(problem, labels)]

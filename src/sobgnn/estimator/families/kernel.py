@@ -1,0 +1,271 @@
+"""Kernel regression of the classes, in a metric that it learns: what tells classes apart counts more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sobgnn.estimator.labels import Labels
+from sobgnn.estimator.problem import NewPoints, Problem
+from sobgnn.runtime.threads import at_most
+
+# Times that the metric is learned anew, points at most whose gradients it is learned from, and what every column counts
+# at least.
+_ROUNDS, _GRADIENTS, _LEAST = 3, 200, 1e-3
+# The bandwidth in medians of the distances, the penalty, and how sure a difference of 1 between two classes is.
+_BANDWIDTH, _PENALTY, _SURENESS = 2.0, 0.03, 5.0
+# Deviations at which columns are cut: a few huge cells would else be far from all others.
+_REACH = 4.0
+# Labels from which it takes part: of fewer, some column tells the classes apart by chance.
+_LABELS = 40
+# Multiplications that are worth their time, columns up to which a whole matrix is learned, rows predicted at once.
+_MOST_WORK, _MOST_COLUMNS, _ROWS_PER_BLOCK = 10_000_000_000, 150, 4096
+# Rows that are nearer than this are the same.
+_TINY = 1e-9
+
+
+class KernelRegression:
+    r"""Kernel ridge regression of the classes, one column each, in a metric that weighs columns.
+
+    .. math:: f(x) = \bar{e} + \sum_l a_l \, k(x, x_l), \qquad k(x, z) = \exp(-\|M^{1/2} (x - z)\| / h), \qquad
+        M \propto \sum_l \sum_c \nabla f_c(x_l) \, \nabla f_c(x_l)^\top
+
+    of which this keeps the diagonal. M begins as the identity and follows from the gradients of the f before (recursive
+    feature machines; Radhakrishnan and others, 2024); of the rounds the one with the smallest leave-one-out error
+    counts. Where few of many columns tell classes apart, distances of all columns together tell little, and this finds
+    the few.
+    """
+
+    name: ClassVar[str] = "kernel"
+    on_graph: ClassVar[bool] = False
+    given_only: ClassVar[bool] = False
+    smooths: ClassVar[bool] = True
+    oblique: ClassVar[bool] = False
+
+    @classmethod
+    def worth_it(cls, problem: Problem, labels: Labels) -> bool:
+        """Whether there are labels enough to learn a metric from, 40, and it is quick beside the other families."""
+        count, width = len(labels.index), problem.columns.shape[1]
+        learning = _ROUNDS * min(count, _GRADIENTS) * labels.classes * count * width
+        work = (labels.folds + 1) * (learning + count**3 + problem.count * count * width)
+        narrow = not cls.oblique or width <= _MOST_COLUMNS
+        return labels.folds > 0 and count >= _LABELS and work <= _MOST_WORK and narrow
+
+    def fit(self, problem: Problem, labels: Labels) -> FittedKernel:
+        """Learn metric and regression without each fold, and from all labels."""
+        scaling = Scaling.of(problem.columns)
+        rows = scaling(problem.columns[labels.index])
+        chosen = problem.generator(self.name).permutation(len(labels.index))
+        found = []
+        with at_most(1):  # bits do not depend on the number of threads
+            for signal, share in enumerate(labels.shares()):
+                used = share > 0
+                some = torch.from_numpy(np.cumsum(used)[chosen[used[chosen]][:_GRADIENTS]] - 1)
+                weight = torch.from_numpy(share[used] * used.sum())
+                target = torch.from_numpy(np.eye(labels.classes)[labels.codes[used]])
+                found.append(learned(rows[torch.from_numpy(used)], target, weight, some, self.oblique))
+                problem.tell(self.name, signal + 1, labels.folds + 1)
+            signals = torch.stack([_probabilities(each, scaling, problem.columns) for each in found])
+        return FittedKernel(scaling, found[-1], signals.to(problem.device))
+
+    def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedKernel:
+        """From the regression of all labels."""
+        parts = {name: value.double() for name, value in arrays.items()}
+        rows, width, classes = parts["rows"], problem.columns.shape[1], problem.classes
+        shapes = {
+            "rows": (len(rows), width), "dual": (len(rows), classes), "mean": (classes,), "bandwidth": (1,),
+            "root": (width, width) if self.oblique else (width,), "center": (width,), "deviation": (width,),
+        }  # fmt: skip
+        if any(parts[name].shape != shape for name, shape in shapes.items()):
+            raise ValueError("its kernel regression does not fit its columns")
+        scaling = Scaling(parts["center"].numpy(), parts["deviation"].numpy())
+        return FittedKernel(scaling, Regression(rows, *(parts[n] for n in ("root", "bandwidth", "dual", "mean"))))
+
+
+class ObliqueKernelRegression(KernelRegression):
+    """The same with the whole matrix M: not columns but directions count more or less.
+
+    Where classes follow sums and differences of columns, which no single column tells.
+    """
+
+    name: ClassVar[str] = "oblique"
+    oblique: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class Scaling:
+    r"""Columns in units of their own: :math:`(x - c) / s`, cut at 4.
+
+    Args:
+        center: c, the mean [F].
+        deviation: s, the standard deviation [F]; a constant column has 0, and counts for nothing.
+    """
+
+    center: npt.NDArray[np.float64]
+    deviation: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, columns: npt.NDArray[np.float32]) -> Scaling:
+        """That of some columns [N, F]."""
+        return cls(columns.mean(axis=0, dtype=np.float64), columns.std(axis=0, dtype=np.float64))
+
+    def __call__(self, columns: npt.NDArray[np.float32]) -> Tensor:
+        """Float64 [M, F]."""
+        inverse = np.divide(1.0, self.deviation, out=np.zeros_like(self.deviation), where=self.deviation > 0)
+        return torch.from_numpy(((columns - self.center) * inverse).clip(-_REACH, _REACH))
+
+
+@dataclass(frozen=True)
+class Regression:
+    """What one signal learned; all float64.
+
+    Args:
+        rows: The labeled rows, scaled, times the root of the metric, [L, F].
+        root: :math:`M^{1/2}`, [F], or [F, F] for a matrix.
+        bandwidth: h, [1].
+        dual: a, [L, C].
+        mean: Of the classes' indicators, [C].
+    """
+
+    rows: Tensor
+    root: Tensor
+    bandwidth: Tensor
+    dual: Tensor
+    mean: Tensor
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """f of scaled rows z [M, F], [M, C]."""
+        kernel = torch.exp(-_distances(_times(z, self.root), self.rows) / self.bandwidth)
+        return kernel @ self.dual + self.mean
+
+
+@dataclass(frozen=True)
+class FittedKernel:
+    """The regression from all labels, and every signal's probabilities [folds + 1, N, C] right after it."""
+
+    scaling: Scaling
+    regression: Regression
+    signals: Tensor | None = None
+
+    def probabilities(self) -> Tensor:
+        """[folds + 1, N, C]."""
+        if self.signals is None:
+            raise ValueError("A restored kernel predicts new points; the training points' probabilities were not kept.")
+        return self.signals
+
+    def predict(self, new: NewPoints) -> Tensor:
+        """[M, C]."""
+        with at_most(1):
+            return _probabilities(self.regression, self.scaling, new.columns).to(new.points.device)
+
+    def arrays(self) -> dict[str, Tensor]:
+        """The labeled rows, their dual weights, the metric's root, and how columns are scaled."""
+        own, scaling = self.regression, self.scaling
+        return {
+            "rows": own.rows, "root": own.root, "bandwidth": own.bandwidth, "dual": own.dual, "mean": own.mean,
+            "center": torch.from_numpy(scaling.center), "deviation": torch.from_numpy(scaling.deviation),
+        }  # fmt: skip
+
+
+def learned(rows: Tensor, target: Tensor, weight: Tensor, some: Tensor, oblique: bool) -> Regression:
+    """The regression of the round with the smallest leave-one-out error; all float64.
+
+    Args:
+        rows: Scaled, [L, F].
+        target: Indicators of their classes, [L, C].
+        weight: What each counts, [L], 1 on average.
+        some: int64, those whose gradients the metric is learned from.
+        oblique: Whether the metric is a matrix.
+    """
+    width = rows.shape[1]
+    mean = (weight.unsqueeze(1) * target).mean(dim=0)
+    metric = torch.eye(width, dtype=rows.dtype) if oblique else torch.ones(width, dtype=rows.dtype)
+    least = _LEAST * metric
+    best, smallest = None, float("inf")
+    for number in range(_ROUNDS + 1):
+        root = _root(metric)
+        moved = _times(rows, root)
+        distance = _distances(moved, moved)
+        bandwidth = _BANDWIDTH * _typical(distance)
+        kernel = torch.exp(-distance / bandwidth)
+        dual, error = _solved(kernel, target - mean, weight)
+        if error < smallest:
+            smallest, best = error, Regression(moved, root, bandwidth.reshape(1), dual, mean)
+        if number == _ROUNDS:
+            break
+        pull = kernel / (bandwidth * distance.masked_fill(distance < _TINY, float("inf")))
+        found = gradients(rows, pull[some], dual, some, metric).flatten(0, 1)
+        metric = found.t() @ found if oblique else found.square().sum(dim=0)
+        total = metric.trace() if oblique else metric.sum()
+        if not total > 0:
+            break
+        metric = metric * (width / total) + least
+    assert best is not None  # the first round has a finite error
+    return best
+
+
+def gradients(rows: Tensor, pull: Tensor, dual: Tensor, some: Tensor, metric: Tensor) -> Tensor:
+    r"""Gradients of every class at some rows, [C, S, F].
+
+    .. math:: \nabla f_c(x) = -M \sum_l a_{lc} \frac{k(x, x_l)}{h \, \|M^{1/2} (x - x_l)\|} (x - x_l),
+
+    0 for rows that are the same. ``pull`` [S, L] is the fraction.
+    """
+    weighted = pull * dual.t().unsqueeze(1)
+    return _times(weighted @ rows - weighted.sum(dim=2, keepdim=True) * rows[some], metric)
+
+
+def _solved(kernel: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, float]:
+    """The dual weights a [L, C] of weighted ridge regression, and its mean squared leave-one-out error."""
+    root = weight.sqrt()
+    penalized = kernel * torch.outer(root, root)
+    penalized.diagonal().add_(_PENALTY)
+    inverse = torch.linalg.inv(penalized)
+    dual = inverse @ (target * root.unsqueeze(1))
+    # The residual of a row left out is its dual weight divided by its entry of the inverse's diagonal.
+    left_out = dual / (inverse.diagonal() * root).unsqueeze(1)
+    return dual * root.unsqueeze(1), float((weight * left_out.square().sum(dim=1)).mean())
+
+
+def _times(z: Tensor, metric: Tensor) -> Tensor:
+    return z * metric if metric.ndim == 1 else z @ metric
+
+
+def _root(metric: Tensor) -> Tensor:
+    """:math:`M^{1/2}`, by which rows are multiplied; of a matrix up to a rotation, which changes no distance."""
+    if metric.ndim == 1:
+        return metric.sqrt()
+    values, vectors = torch.linalg.eigh(metric)
+    root: Tensor = vectors * values.clamp(min=0).sqrt()
+    return root
+
+
+def _typical(distance: Tensor) -> Tensor:
+    """The median distance of different rows; 1 where all are equal."""
+    apart = distance[~torch.eye(len(distance), dtype=torch.bool)]
+    positive = apart[apart > 0]
+    if not len(positive):
+        return torch.ones((), dtype=distance.dtype)
+    median = apart.median()
+    return median if median > 0 else positive.mean()
+
+
+def _distances(a: Tensor, b: Tensor) -> Tensor:
+    """Euclidean, [A, B]."""
+    squared = a.square().sum(dim=1, keepdim=True) + b.square().sum(dim=1) - 2 * (a @ b.t())
+    return squared.clamp(min=0).sqrt()
+
+
+def _probabilities(regression: Regression, scaling: Scaling, columns: npt.NDArray[np.float32]) -> Tensor:
+    """Class probabilities of rows, float32 [M, C]."""
+    out = torch.empty(len(columns), len(regression.mean))
+    for start in range(0, len(columns), _ROWS_PER_BLOCK):
+        rows = slice(start, start + _ROWS_PER_BLOCK)
+        out[rows] = (_SURENESS * regression(scaling(columns[rows]))).softmax(dim=1)
+    return out

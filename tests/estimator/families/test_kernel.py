@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from sobgnn.estimator.families import kernel
+from sobgnn.estimator.families.kernel import (
+    KernelRegression,
+    ObliqueKernelRegression,
+    Scaling,
+    gradients,
+    learned,
+)
+from sobgnn.estimator.labels import with_folds
+from sobgnn.estimator.problem import Problem
+
+
+def two_classes(rule, columns=8, rows=60, seed=0):
+    """Rows of normal columns, indicators of two classes by the sign of ``rule``, and weights."""
+    z = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    target = torch.nn.functional.one_hot((rule(z) > 0).long(), 2).double()
+    return z, target, torch.ones(rows, dtype=torch.float64)
+
+
+def problem_of(X, y, labelled):
+    codes = np.where(np.arange(len(y)) < labelled, y, -1)
+    labels = with_folds(codes, np.ones(labelled), int(y.max()) + 1, np.random.default_rng(0))
+    X = X.astype(np.float32)
+    return Problem(torch.from_numpy(X), X, {}, labels.classes, rows=X), labels
+
+
+@pytest.mark.parametrize("oblique", [False, True])
+def test_gradients_are_those_of_the_regression(oblique):
+    z, target, weight = two_classes(lambda z: z[:, 0])
+    fitted = learned(z, target, weight, torch.arange(60), oblique)
+    metric = fitted.root @ fitted.root.T if oblique else fitted.root.square()
+    distance = torch.cdist(fitted.rows, fitted.rows)
+    pull = torch.exp(-distance / fitted.bandwidth) / (fitted.bandwidth * distance.fill_diagonal_(torch.inf))
+    some = torch.tensor([3, 17, 40])
+    found = gradients(z, pull[some], fitted.dual, some, metric)
+    for place, row in enumerate(some):
+        others = torch.arange(60) != row  # at its own row a kernel has no gradient
+        x = z[row].clone().requires_grad_()
+        moved = (x - z[others]) @ fitted.root if oblique else (x - z[others]) * fitted.root
+        f = torch.exp(-moved.norm(dim=1) / fitted.bandwidth) @ fitted.dual[others]
+        for c in range(2):
+            wanted = torch.autograd.grad(f[c], x, retain_graph=True)[0]
+            np.testing.assert_allclose(found[c, place], wanted, atol=1e-10)
+
+
+def test_the_error_of_a_round_is_that_of_rows_left_out_one_by_one():
+    z, target, _ = two_classes(lambda z: z[:, 0] + z[:, 1], rows=20)
+    weight = torch.linspace(0.5, 1.5, 20, dtype=torch.float64)
+    similarity = torch.exp(-torch.cdist(z, z) / 3)
+    centered = target - 0.5
+    dual, error = kernel._solved(similarity, centered, weight)
+    penalty = torch.diag(kernel._PENALTY / weight)
+    np.testing.assert_allclose(dual, torch.linalg.solve(similarity + penalty, centered), atol=1e-10)
+    left_out = []
+    for i in range(20):
+        rest = torch.arange(20) != i
+        own = torch.linalg.solve((similarity + penalty)[rest][:, rest], centered[rest])
+        left_out.append(weight[i] * (similarity[i, rest] @ own - centered[i]).square().sum())
+    assert error == pytest.approx(float(torch.stack(left_out).mean()))
+
+
+def test_the_column_that_tells_the_classes_counts_more_than_all_others():
+    z, target, weight = two_classes(lambda z: z[:, 2], columns=12)
+    fitted = learned(z, target, weight, torch.arange(60), oblique=False)
+    share = fitted.root.square() / fitted.root.square().sum()
+    assert int(share.argmax()) == 2
+    assert float(share[2]) > 0.5
+
+
+def test_the_direction_that_tells_the_classes_counts_most():
+    z, target, weight = two_classes(lambda z: z[:, 0] - z[:, 1], rows=120)
+    fitted = learned(z, target, weight, torch.arange(120), oblique=True)
+    values, vectors = torch.linalg.eigh(fitted.root @ fitted.root.T)
+    wanted = torch.zeros(8, dtype=torch.float64)
+    wanted[:2] = torch.tensor([1.0, -1.0]) / 2**0.5
+    assert abs(float(vectors[:, -1] @ wanted)) > 0.95
+    assert float(values[-1]) > 3 * float(values[-2])
+
+
+@pytest.mark.parametrize("family", [KernelRegression, ObliqueKernelRegression])
+def test_noise_in_other_columns_hardly_matters(family):
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(400, 20))
+    y = ((X[:, 0] > 0).astype(int) + (X[:, 1] > 0)) % 2
+    problem, labels = problem_of(X, y, 160)
+    found = family().fit(problem, labels).probabilities()[-1].argmax(dim=1).numpy()
+    distance = np.square(X[160:, None] - X[None, :160]).sum(axis=2)
+    near = y[distance.argsort(axis=1)[:, :5]].mean(axis=1) > 0.5
+    assert (found == y)[160:].mean() > (near == y[160:]).mean() + (0.2 if family is KernelRegression else 0.1)
+
+
+def test_columns_are_scaled_and_cut_and_constant_ones_count_for_nothing():
+    columns = np.array([[0.0, 5.0], [2.0, 5.0], [4.0, 5.0], [1000.0, 5.0]], np.float32)
+    scaling = Scaling.of(columns[:3])
+    found = scaling(columns)
+    np.testing.assert_allclose(found[:3, 0], np.array([-1, 0, 1]) * 1.5**0.5)
+    assert float(found[3, 0]) == 4.0
+    assert (found[:, 1] == 0).all()
+
+
+@pytest.mark.parametrize("oblique", [False, True])
+def test_equal_rows_of_different_classes_give_finite_numbers(oblique):
+    z = torch.zeros(6, 3, dtype=torch.float64)
+    target = torch.nn.functional.one_hot(torch.arange(6) % 2).double()
+    fitted = learned(z, target, torch.ones(6, dtype=torch.float64), torch.arange(6), oblique)
+    np.testing.assert_allclose(fitted(z), 0.5, atol=1e-9)
+
+
+def test_it_takes_part_where_labels_are_enough_and_work_is_little():
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    y = np.arange(200) % 2
+    assert not KernelRegression.worth_it(*problem_of(X, y, 38))
+    assert KernelRegression.worth_it(*problem_of(X, y, 40))
+    wide = np.zeros((200, 151))
+    assert KernelRegression.worth_it(*problem_of(wide, y, 40))
+    assert not ObliqueKernelRegression.worth_it(*problem_of(wide, y, 40))
+    long = np.zeros((100_000, 300))
+    assert not KernelRegression.worth_it(*problem_of(long, np.arange(100_000) % 2, 200))
