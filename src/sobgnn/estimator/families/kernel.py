@@ -26,8 +26,8 @@ _REACH = 4.0
 _LABELS = 40
 # Multiplications that are worth their time, columns up to which a whole matrix is learned, rows predicted at once.
 _MOST_WORK, _MOST_COLUMNS, _ROWS_PER_BLOCK = 10_000_000_000, 150, 4096
-# Rows that are nearer than this are the same.
-_TINY = 1e-9
+# Scaled rows that are nearer than this are the same: products leave as much of a distance of 0.
+_TINY = 1e-6
 
 
 class KernelRegression:
@@ -187,7 +187,8 @@ def learned(rows: Tensor, target: Tensor, weight: Tensor, some: Tensor, oblique:
     mean = (weight.unsqueeze(1) * target).mean(dim=0)
     metric = torch.eye(width, dtype=rows.dtype) if oblique else torch.ones(width, dtype=rows.dtype)
     least = _LEAST * metric
-    best, smallest = None, float("inf")
+    best: Regression | None = None
+    smallest = float("inf")
     for number in range(_ROUNDS + 1):
         root = _root(metric)
         moved = _times(rows, root)
@@ -195,7 +196,7 @@ def learned(rows: Tensor, target: Tensor, weight: Tensor, some: Tensor, oblique:
         bandwidth = _BANDWIDTH * _typical(distance)
         kernel = torch.exp(-distance / bandwidth)
         dual, error = _solved(kernel, target - mean, weight)
-        if error < smallest:
+        if best is None or error < smallest:
             smallest, best = error, Regression(moved, root, bandwidth.reshape(1), dual, mean)
         if number == _ROUNDS:
             break
@@ -206,7 +207,7 @@ def learned(rows: Tensor, target: Tensor, weight: Tensor, some: Tensor, oblique:
         if not total > 0:
             break
         metric = metric * (width / total) + least
-    assert best is not None  # the first round has a finite error
+    assert best is not None  # there is a first round
     return best
 
 
