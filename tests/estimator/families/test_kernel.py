@@ -34,7 +34,7 @@ def problem_of(X, y, labelled):
 def test_gradients_are_those_of_the_regression(oblique):
     z, target, weight = two_classes(lambda z: z[:, 0])
     fitted = learned(z, target, weight, torch.arange(60), oblique)
-    metric = fitted.root @ fitted.root.T if oblique else fitted.root.square()
+    metric = fitted.stretch @ fitted.stretch.T if oblique else fitted.stretch.square()
     distance = torch.cdist(fitted.rows, fitted.rows)
     pull = torch.exp(-distance / fitted.bandwidth) / (fitted.bandwidth * distance.fill_diagonal_(torch.inf))
     some = torch.tensor([3, 17, 40])
@@ -42,7 +42,7 @@ def test_gradients_are_those_of_the_regression(oblique):
     for place, row in enumerate(some):
         others = torch.arange(60) != row  # at its own row a kernel has no gradient
         x = z[row].clone().requires_grad_()
-        moved = (x - z[others]) @ fitted.root if oblique else (x - z[others]) * fitted.root
+        moved = (x - z[others]) @ fitted.stretch if oblique else (x - z[others]) * fitted.stretch
         f = torch.exp(-moved.norm(dim=1) / fitted.bandwidth) @ fitted.dual[others]
         for c in range(2):
             wanted = torch.autograd.grad(f[c], x, retain_graph=True)[0]
@@ -68,7 +68,7 @@ def test_the_error_of_a_round_is_that_of_rows_left_out_one_by_one():
 def test_the_column_that_tells_the_classes_counts_more_than_all_others():
     z, target, weight = two_classes(lambda z: z[:, 2], columns=12)
     fitted = learned(z, target, weight, torch.arange(60), oblique=False)
-    share = fitted.root.square() / fitted.root.square().sum()
+    share = fitted.stretch.square() / fitted.stretch.square().sum()
     assert int(share.argmax()) == 2
     assert float(share[2]) > 0.5
 
@@ -76,7 +76,7 @@ def test_the_column_that_tells_the_classes_counts_more_than_all_others():
 def test_the_direction_that_tells_the_classes_counts_most():
     z, target, weight = two_classes(lambda z: z[:, 0] - z[:, 1], rows=120)
     fitted = learned(z, target, weight, torch.arange(120), oblique=True)
-    values, vectors = torch.linalg.eigh(fitted.root @ fitted.root.T)
+    values, vectors = torch.linalg.eigh(fitted.stretch @ fitted.stretch.T)
     wanted = torch.zeros(8, dtype=torch.float64)
     wanted[:2] = torch.tensor([1.0, -1.0]) / 2**0.5
     assert abs(float(vectors[:, -1] @ wanted)) > 0.95

@@ -80,12 +80,12 @@ class KernelRegression:
         rows, width, classes = parts["rows"], problem.columns.shape[1], problem.classes
         shapes = {
             "rows": (len(rows), width), "dual": (len(rows), classes), "mean": (classes,), "bandwidth": (1,),
-            "root": (width, width) if self.oblique else (width,), "center": (width,), "deviation": (width,),
+            "stretch": (width, width) if self.oblique else (width,), "center": (width,), "deviation": (width,),
         }  # fmt: skip
         if any(parts[name].shape != shape for name, shape in shapes.items()):
             raise ValueError("its kernel regression does not fit its columns")
         scaling = Scaling(parts["center"].numpy(), parts["deviation"].numpy())
-        return FittedKernel(scaling, Regression(rows, *(parts[n] for n in ("root", "bandwidth", "dual", "mean"))))
+        return FittedKernel(scaling, Regression(rows, *(parts[n] for n in ("stretch", "bandwidth", "dual", "mean"))))
 
 
 class ObliqueKernelRegression(KernelRegression):
@@ -127,21 +127,21 @@ class Regression:
 
     Args:
         rows: The labeled rows, scaled, times the root of the metric, [L, F].
-        root: :math:`M^{1/2}`, [F], or [F, F] for a matrix.
+        stretch: :math:`M^{1/2}`, [F], or [F, F] for a matrix.
         bandwidth: h, [1].
         dual: a, [L, C].
         mean: Of the classes' indicators, [C].
     """
 
     rows: Tensor
-    root: Tensor
+    stretch: Tensor
     bandwidth: Tensor
     dual: Tensor
     mean: Tensor
 
     def __call__(self, z: Tensor) -> Tensor:
         """f of scaled rows z [M, F], [M, C]."""
-        kernel = torch.exp(-_distances(_times(z, self.root), self.rows) / self.bandwidth)
+        kernel = torch.exp(-_distances(_times(z, self.stretch), self.rows) / self.bandwidth)
         return kernel @ self.dual + self.mean
 
 
@@ -168,7 +168,7 @@ class FittedKernel:
         """The labeled rows, their dual weights, the metric's root, and how columns are scaled."""
         own, scaling = self.regression, self.scaling
         return {
-            "rows": own.rows, "root": own.root, "bandwidth": own.bandwidth, "dual": own.dual, "mean": own.mean,
+            "rows": own.rows, "stretch": own.stretch, "bandwidth": own.bandwidth, "dual": own.dual, "mean": own.mean,
             "center": torch.from_numpy(scaling.center), "deviation": torch.from_numpy(scaling.deviation),
         }  # fmt: skip
 
@@ -190,14 +190,14 @@ def learned(rows: Tensor, target: Tensor, weight: Tensor, some: Tensor, oblique:
     best: Regression | None = None
     smallest = float("inf")
     for number in range(_ROUNDS + 1):
-        root = _root(metric)
-        moved = _times(rows, root)
+        stretch = _root(metric)
+        moved = _times(rows, stretch)
         distance = _distances(moved, moved)
         bandwidth = _BANDWIDTH * _typical(distance)
         kernel = torch.exp(-distance / bandwidth)
         dual, error = _solved(kernel, target - mean, weight)
         if best is None or error < smallest:
-            smallest, best = error, Regression(moved, root, bandwidth.reshape(1), dual, mean)
+            smallest, best = error, Regression(moved, stretch, bandwidth.reshape(1), dual, mean)
         if number == _ROUNDS:
             break
         pull = kernel / (bandwidth * distance.masked_fill(distance < _TINY, float("inf")))
@@ -265,7 +265,7 @@ def _distances(a: Tensor, b: Tensor) -> Tensor:
 
 def _probabilities(regression: Regression, scaling: Scaling, columns: npt.NDArray[np.float32]) -> Tensor:
     """Class probabilities of rows, float32 [M, C]."""
-    out = torch.empty(len(columns), len(regression.mean))
+    out = torch.empty(len(columns), len(regression.mean), dtype=torch.float32)
     for start in range(0, len(columns), _ROWS_PER_BLOCK):
         rows = slice(start, start + _ROWS_PER_BLOCK)
         out[rows] = (_SURENESS * regression(scaling(columns[rows]))).softmax(dim=1)
