@@ -53,7 +53,7 @@ class KernelRegression:
         """Whether there are labels enough to learn a metric from, 40, and it is quick beside the other families."""
         count, width = len(labels.index), problem.columns.shape[1]
         learning = _ROUNDS * min(count, _GRADIENTS) * labels.classes * count * width
-        work = (labels.folds + 1) * (learning + count**3 + problem.count * count * width)
+        work = (labels.folds + 1) * (learning + (_ROUNDS + 1) * count**3 + problem.count * count * width)
         narrow = not cls.oblique or width <= _MOST_COLUMNS
         return labels.folds > 0 and count >= _LABELS and work <= _MOST_WORK and narrow
 
@@ -76,7 +76,7 @@ class KernelRegression:
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedKernel:
         """From the regression of all labels."""
-        parts = {name: value.double() for name, value in arrays.items()}
+        parts = {name: value.double().cpu() for name, value in arrays.items()}
         rows, width, classes = parts["rows"], problem.columns.shape[1], problem.classes
         shapes = {
             "rows": (len(rows), width), "dual": (len(rows), classes), "mean": (classes,), "bandwidth": (1,),
