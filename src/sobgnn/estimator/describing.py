@@ -25,6 +25,7 @@ TITLES = {
     "linear": "self-trained linear classifier",
     "kernel": "kernel regression",
     "oblique": "oblique kernel regression",
+    "guided": "kernel regression guided by trees",
     "forests": "forests",
     "boosting": "boosted trees",
     "s-sobgnn": "S-SobGNN",

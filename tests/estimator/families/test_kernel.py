@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from sobgnn.estimator.families import kernel
 from sobgnn.estimator.families.kernel import (
+    GuidedKernelRegression,
     KernelRegression,
     ObliqueKernelRegression,
     Scaling,
@@ -23,6 +26,11 @@ def two_classes(rule, columns=8, rows=60, seed=0):
     return z, target, torch.ones(rows, dtype=torch.float64)
 
 
+def alike(width, oblique=False):
+    """The metric of columns that count alike."""
+    return torch.eye(width, dtype=torch.float64) if oblique else torch.ones(width, dtype=torch.float64)
+
+
 def problem_of(X, y, labelled):
     codes = np.where(np.arange(len(y)) < labelled, y, -1)
     labels = with_folds(codes, np.ones(labelled), int(y.max()) + 1, np.random.default_rng(0))
@@ -33,7 +41,7 @@ def problem_of(X, y, labelled):
 @pytest.mark.parametrize("oblique", [False, True])
 def test_gradients_are_those_of_the_regression(oblique):
     z, target, weight = two_classes(lambda z: z[:, 0])
-    fitted = learned(z, target, weight, torch.arange(60), oblique)
+    fitted = learned(z, target, weight, torch.arange(60), alike(8, oblique))
     metric = fitted.stretch @ fitted.stretch.T if oblique else fitted.stretch.square()
     distance = torch.cdist(fitted.rows, fitted.rows)
     pull = torch.exp(-distance / fitted.bandwidth) / (fitted.bandwidth * distance.fill_diagonal_(torch.inf))
@@ -67,7 +75,7 @@ def test_the_error_of_a_round_is_that_of_rows_left_out_one_by_one():
 
 def test_the_column_that_tells_the_classes_counts_more_than_all_others():
     z, target, weight = two_classes(lambda z: z[:, 2], columns=12)
-    fitted = learned(z, target, weight, torch.arange(60), oblique=False)
+    fitted = learned(z, target, weight, torch.arange(60), alike(12))
     share = fitted.stretch.square() / fitted.stretch.square().sum()
     assert int(share.argmax()) == 2
     assert float(share[2]) > 0.5
@@ -75,7 +83,7 @@ def test_the_column_that_tells_the_classes_counts_more_than_all_others():
 
 def test_the_direction_that_tells_the_classes_counts_most():
     z, target, weight = two_classes(lambda z: z[:, 0] - z[:, 1], rows=120)
-    fitted = learned(z, target, weight, torch.arange(120), oblique=True)
+    fitted = learned(z, target, weight, torch.arange(120), alike(8, oblique=True))
     values, vectors = torch.linalg.eigh(fitted.stretch @ fitted.stretch.T)
     wanted = torch.zeros(8, dtype=torch.float64)
     wanted[:2] = torch.tensor([1.0, -1.0]) / 2**0.5
@@ -83,7 +91,7 @@ def test_the_direction_that_tells_the_classes_counts_most():
     assert float(values[-1]) > 3 * float(values[-2])
 
 
-@pytest.mark.parametrize("family", [KernelRegression, ObliqueKernelRegression])
+@pytest.mark.parametrize("family", [KernelRegression, ObliqueKernelRegression, GuidedKernelRegression])
 def test_noise_in_other_columns_hardly_matters(family):
     generator = np.random.default_rng(0)
     X = generator.normal(size=(400, 20))
@@ -92,7 +100,21 @@ def test_noise_in_other_columns_hardly_matters(family):
     found = family().fit(problem, labels).probabilities()[-1].argmax(dim=1).numpy()
     distance = np.square(X[160:, None] - X[None, :160]).sum(axis=2)
     near = y[distance.argsort(axis=1)[:, :5]].mean(axis=1) > 0.5
-    assert (found == y)[160:].mean() > (near == y[160:]).mean() + (0.2 if family is KernelRegression else 0.1)
+    assert (found == y)[160:].mean() > (near == y[160:]).mean() + (0.1 if family is ObliqueKernelRegression else 0.2)
+
+
+def test_a_guided_metric_begins_with_the_columns_that_trees_split_by():
+    X = np.random.default_rng(0).normal(size=(200, 10))
+    # A box along two columns, of which neither tells the classes by its mean.
+    y = ((np.abs(X[:, 3]) < 0.7) & (np.abs(X[:, 7]) < 1)).astype(int)
+    problem, labels = problem_of(X, y, 200)
+    share = labels.shares()[-1]
+    family = GuidedKernelRegression()
+    first = family._first_metric(problem, labels, share, np.random.default_rng(1)).numpy()
+    assert set(first.argsort()[-2:]) == {3, 7}
+    assert first.mean() == pytest.approx(1)
+    of_one_class = replace(labels, codes=np.zeros_like(labels.codes))
+    np.testing.assert_allclose(family._first_metric(problem, of_one_class, share, np.random.default_rng(1)), 1)
 
 
 def test_columns_are_scaled_and_cut_and_constant_ones_count_for_nothing():
@@ -108,7 +130,7 @@ def test_columns_are_scaled_and_cut_and_constant_ones_count_for_nothing():
 def test_equal_rows_of_different_classes_give_finite_numbers(oblique):
     z = torch.zeros(6, 3, dtype=torch.float64)
     target = torch.nn.functional.one_hot(torch.arange(6) % 2).double()
-    fitted = learned(z, target, torch.ones(6, dtype=torch.float64), torch.arange(6), oblique)
+    fitted = learned(z, target, torch.ones(6, dtype=torch.float64), torch.arange(6), alike(3, oblique))
     np.testing.assert_allclose(fitted(z), 0.5, atol=1e-9)
 
 

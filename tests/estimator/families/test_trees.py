@@ -15,13 +15,13 @@ def test_folds_grow_as_many_trees_as_the_whole_where_that_is_quick(columns, per_
     X = np.random.default_rng(0).normal(size=(80, columns)).astype(np.float32)
     y = np.where(np.arange(80) < 40, np.arange(80) % 2, -1)
     labels = with_folds(y, np.ones(40), 2, np.random.default_rng(0), True)
-    sizes, grown = [], trees._grown
+    sizes, grown = [], trees.grown
 
     def counted(kind, size, *rest):
         sizes.append(size)
         return grown(kind, size, *rest)
 
-    monkeypatch.setattr(trees, "_grown", counted)
+    monkeypatch.setattr(trees, "grown", counted)
     fitted = Forests().fit(Problem(torch.from_numpy(X), X, {}, 2, seed=1), labels)
     assert sizes == [per_fold] * 2 * labels.folds + [WHOLE] * 2
     assert len(fitted.trees.root) == 2 * WHOLE

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sobgnn.estimator.families.trees import grown
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.runtime.threads import at_most
@@ -20,6 +21,9 @@ from sobgnn.runtime.threads import at_most
 _ROUNDS, _GRADIENTS, _LEAST = 3, 200, 1e-3
 # The bandwidth in medians of the distances, the penalty, and how sure a difference of 1 between two classes is.
 _BANDWIDTH, _PENALTY, _SURENESS = 2.0, 0.03, 5.0
+# Trees whose importances a guided metric begins with, the least importance of a column (1 on average), and times that
+# the metric is learned anew.
+_TREES, _LEAST_IMPORTANCE, _GUIDED_ROUNDS = 32, 0.02, 2
 # Deviations at which columns are cut: a few huge cells would else be far from all others.
 _REACH = 4.0
 # Labels from which it takes part: of fewer, some column tells the classes apart by chance.
@@ -47,13 +51,14 @@ class KernelRegression:
     given_only: ClassVar[bool] = False
     smooths: ClassVar[bool] = True
     oblique: ClassVar[bool] = False
+    rounds: ClassVar[int] = _ROUNDS
 
     @classmethod
     def worth_it(cls, problem: Problem, labels: Labels) -> bool:
         """Whether there are labels enough to learn a metric from, 40, and it is quick beside the other families."""
         count, width = len(labels.index), problem.columns.shape[1]
-        learning = _ROUNDS * min(count, _GRADIENTS) * labels.classes * count * width
-        work = (labels.folds + 1) * (learning + (_ROUNDS + 1) * count**3 + problem.count * count * width)
+        learning = cls.rounds * min(count, _GRADIENTS) * labels.classes * count * width
+        work = (labels.folds + 1) * (learning + (cls.rounds + 1) * count**3 + problem.count * count * width)
         narrow = not cls.oblique or width <= _MOST_COLUMNS
         return labels.folds > 0 and count >= _LABELS and work <= _MOST_WORK and narrow
 
@@ -61,7 +66,8 @@ class KernelRegression:
         """Learn metric and regression without each fold, and from all labels."""
         scaling = Scaling.of(problem.columns)
         rows = scaling(problem.columns[labels.index])
-        chosen = problem.generator(self.name).permutation(len(labels.index))
+        generator = problem.generator(self.name)
+        chosen = generator.permutation(len(labels.index))
         found = []
         with at_most(1):  # bits do not depend on the number of threads
             for signal, share in enumerate(labels.shares()):
@@ -69,10 +75,18 @@ class KernelRegression:
                 some = torch.from_numpy(np.cumsum(used)[chosen[used[chosen]][:_GRADIENTS]] - 1)
                 weight = torch.from_numpy(share[used] * used.sum())
                 target = torch.from_numpy(np.eye(labels.classes)[labels.codes[used]])
-                found.append(learned(rows[torch.from_numpy(used)], target, weight, some, self.oblique))
+                first = self._first_metric(problem, labels, share, generator)
+                found.append(learned(rows[torch.from_numpy(used)], target, weight, some, first, self.rounds))
                 problem.tell(self.name, signal + 1, labels.folds + 1)
             signals = torch.stack([_probabilities(each, scaling, problem.columns) for each in found])
         return FittedKernel(scaling, found[-1], signals.to(problem.device))
+
+    def _first_metric(
+        self, problem: Problem, labels: Labels, share: npt.NDArray[np.float64], generator: np.random.Generator
+    ) -> Tensor:
+        """The metric of the first round, [F], or [F, F] for a matrix; ``share`` [L] is what each label counts."""
+        width = problem.columns.shape[1]
+        return torch.eye(width, dtype=torch.float64) if self.oblique else torch.ones(width, dtype=torch.float64)
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedKernel:
         """From the regression of all labels."""
@@ -96,6 +110,28 @@ class ObliqueKernelRegression(KernelRegression):
 
     name: ClassVar[str] = "oblique"
     oblique: ClassVar[bool] = True
+
+
+class GuidedKernelRegression(KernelRegression):
+    """The same with a metric that begins with what trees split by: the squares of their columns' importances.
+
+    Trees find columns that tell classes apart only together with others, or only within a range, where a first
+    regression in all columns alike sees nothing to follow.
+    """
+
+    name: ClassVar[str] = "guided"
+    rounds: ClassVar[int] = _GUIDED_ROUNDS
+
+    def _first_metric(
+        self, problem: Problem, labels: Labels, share: npt.NDArray[np.float64], generator: np.random.Generator
+    ) -> Tensor:
+        """The squared importances [F], 1 on average; all alike where no tree found a split."""
+        used = share > 0
+        columns = problem.columns[labels.index[used]]
+        trees = grown("extra", _TREES, columns, labels.codes[used], share[used], generator)
+        importance = np.asarray(trees.feature_importances_)
+        relative = (1 - _LEAST_IMPORTANCE) * len(importance) * importance + _LEAST_IMPORTANCE
+        return torch.from_numpy(np.square(relative) / np.square(relative).mean())
 
 
 @dataclass(frozen=True)
@@ -173,7 +209,9 @@ class FittedKernel:
         }  # fmt: skip
 
 
-def learned(rows: Tensor, target: Tensor, weight: Tensor, some: Tensor, oblique: bool) -> Regression:
+def learned(
+    rows: Tensor, target: Tensor, weight: Tensor, some: Tensor, metric: Tensor, rounds: int = _ROUNDS
+) -> Regression:
     """The regression of the round with the smallest leave-one-out error; all float64.
 
     Args:
@@ -181,15 +219,16 @@ def learned(rows: Tensor, target: Tensor, weight: Tensor, some: Tensor, oblique:
         target: Indicators of their classes, [L, C].
         weight: What each counts, [L], 1 on average.
         some: int64, those whose gradients the metric is learned from.
-        oblique: Whether the metric is a matrix.
+        metric: The one to begin with: [F], or [F, F] for a matrix.
+        rounds: Times that it is learned anew.
     """
     width = rows.shape[1]
     mean = (weight.unsqueeze(1) * target).mean(dim=0)
-    metric = torch.eye(width, dtype=rows.dtype) if oblique else torch.ones(width, dtype=rows.dtype)
-    least = _LEAST * metric
+    oblique = metric.ndim == 2
+    least = _LEAST * (torch.eye(width, dtype=rows.dtype) if oblique else torch.ones(width, dtype=rows.dtype))
     best: Regression | None = None
     smallest = float("inf")
-    for number in range(_ROUNDS + 1):
+    for number in range(rounds + 1):
         stretch = _root(metric)
         moved = _times(rows, stretch)
         distance = _distances(moved, moved)
@@ -198,7 +237,7 @@ def learned(rows: Tensor, target: Tensor, weight: Tensor, some: Tensor, oblique:
         dual, error = _solved(kernel, target - mean, weight)
         if best is None or error < smallest:
             smallest, best = error, Regression(moved, stretch, bandwidth.reshape(1), dual, mean)
-        if number == _ROUNDS:
+        if number == rounds:
             break
         pull = kernel / (bandwidth * distance.masked_fill(distance < _TINY, float("inf")))
         found = gradients(rows, pull[some], dual, some, metric).flatten(0, 1)

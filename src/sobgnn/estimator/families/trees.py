@@ -57,7 +57,7 @@ class Forests:
             size = max(4, round(fewer * (WHOLE if signal == labels.folds else per_fold)))
             used = share > 0
             for kind in ("random", "extra"):
-                forest = _grown(kind, size, X[labels.index[used]], labels.codes[used], share[used], generator)
+                forest = grown(kind, size, X[labels.index[used]], labels.codes[used], share[used], generator)
                 out[signal][:, forest.classes_] += _leaves(forest, X) / 2
                 if signal == labels.folds:
                     kept.append(of_forest(forest, labels.classes))
@@ -75,7 +75,7 @@ class Forests:
         kept, added, removed = [], [], []
         for start, kind in ((0, "random"), (size, "extra")):
             removed.append(trees.part(start, start + fewer))
-            forest = _grown(kind, fewer, X[labels.index], labels.codes, share, generator)
+            forest = grown(kind, fewer, X[labels.index], labels.codes, share, generator)
             added.append(of_forest(forest, labels.classes))
             kept += [trees.part(start + fewer, start + size), added[-1]]
         change = torch.from_numpy(joined(added).sums(X) - joined(removed).sums(X)) / len(trees.root)
@@ -172,7 +172,7 @@ class FittedTrees:
         return self.trees.arrays()
 
 
-def _grown(
+def grown(
     kind: str,
     size: int,
     X: npt.NDArray[np.float32],
@@ -180,6 +180,7 @@ def _grown(
     weight: npt.NDArray[np.float64],
     generator: np.random.Generator,
 ) -> Any:
+    """A fitted forest of scikit-learn's, ``"random"`` or ``"extra"``, of ``size`` trees."""
     from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
     grow = RandomForestClassifier if kind == "random" else ExtraTreesClassifier
