@@ -11,7 +11,6 @@ from sobgnn.baselines.attention import LINK_WEIGHT, AttentionConv, AttentionNet
 from sobgnn.baselines.edges import edges_of
 from sobgnn.baselines.links import Links
 from sobgnn.propagation.attention.links import link_losses
-from sobgnn.propagation.attention.terms import GATED
 from sobgnn.propagation.attention.walks import Long, Shape
 from sobgnn.training import Schedule, Task, initial_parameters, predict_members, train_members
 from sobgnn.training.state import forward_members
@@ -111,10 +110,7 @@ def test_the_loss_is_given_in_training_alone_and_is_of_all_layers(graph: Graph, 
 @pytest.mark.cuda
 @pytest.mark.parametrize("most", [256, 3], ids=["short rows", "some rows long"])
 @pytest.mark.parametrize("shape", [(2, 3, 5), (1, 6, 64), (3, 1, 16)], ids=str)
-def test_the_kernel_is_the_loss_and_its_gradient(
-    graph: Graph, shape: tuple[int, int, int], most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sobgnn.propagation.attention.links.CUT", {GATED})
+def test_the_kernel_is_the_loss_and_its_gradient(graph: Graph, shape: tuple[int, int, int], most: int) -> None:
     members, heads, channels = shape
     edges = edges_of(graph.to("cuda"), loops=True)
     links = Links(edges)

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from sobgnn.propagation.attention.terms import GATED, EdgePattern
-from sobgnn.propagation.attention.walks import CUT, Long, Shape, launch_parts
+from sobgnn.propagation.attention.terms import EdgePattern
+from sobgnn.propagation.attention.walks import Long, Shape, launch_parts
 
 # Of the pairs that PyG's SuperGATConv samples: 0.8 of the edges, half as many others.
 EDGE_SHARE, OTHER_SHARE = 2 / 3, 1 / 3
@@ -59,8 +59,7 @@ class _Links(torch.autograd.Function):
         lanes = max(4, 1024 // padded)
         options = {"D": padded, "E": lanes, "num_warps": max(1, padded // 128)}
         results = (shape.members, padded + lanes)
-        cut = long.rows if GATED in CUT else None
-        launch_parts(links, (nodes, shape.members), nodes, cut, results, arguments, options)
+        launch_parts(links, (nodes, shape.members), nodes, long.rows, results, arguments, options)
         ctx.members = shape.members
         ctx.save_for_backward(gradient)
         return losses.sum(dim=0)

@@ -48,8 +48,6 @@ _TILE = 256
 # Edges of a row that is walked as one, and of a segment of longer rows; at most. Two further launches pay where the
 # longest row has over twice as many.
 MOST, SEGMENT = 256, 128
-# Kinds of score whose rows are cut: those of which tests on a GPU have shown that cut rows are as whole ones.
-CUT = {ADDITIVE}
 
 
 class Shape(NamedTuple):
@@ -147,7 +145,7 @@ def walk_edges(
     options |= {"SLOPE": SLOPE, **constants}
     # Two vectors and up to four numbers of each head.
     results = (seen.total, 2 * seen.shape.padded + 4)
-    launch_parts(kernel, grid, rows, cut if kind in CUT else None, results, arguments, options)
+    launch_parts(kernel, grid, rows, cut, results, arguments, options)
 
 
 def launch_parts(
