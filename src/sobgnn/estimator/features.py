@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from sobgnn.runtime.eigen import eigen
+
 Scale = Literal["range", "standard", "range-unit", "unit", "rank"]
 
 _ROWS_PER_BLOCK = 8192
@@ -231,7 +233,7 @@ def _with_principal_components(plain: FeatureMap, X: Any, n_components: int, see
             total += z.sum(axis=0)
             product += z.T @ z
         mean = total / count
-        values, vectors = np.linalg.eigh(product / count - np.outer(mean, mean))
+        values, vectors = eigen(product / count - np.outer(mean, mean))
         basis, values = _signed(vectors[:, ::-1][:, :n_components]), values[::-1][:n_components]
     gain = _gain(values.clip(min=0))
     # The plain map's own gain has been applied to the products already.
@@ -249,7 +251,7 @@ def _components_of_rows(
     z = np.concatenate([plain._apply(block) for _, block in _blocks(X[picked], keep_sparse=False)])
     mean = z.mean(axis=0)
     z -= mean
-    values, vectors = np.linalg.eigh(z @ z.T)
+    values, vectors = eigen(z @ z.T)
     order = np.argsort(values)[::-1][: min(n_components, len(z) - 1)]
     values, vectors = values[order], vectors[:, order]
     kept = values > 1e-12 * max(values.max(initial=0.0), np.finfo(float).tiny)

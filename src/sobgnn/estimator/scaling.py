@@ -16,6 +16,7 @@ from sobgnn.estimator.smoothing import Spread, diffuse
 from sobgnn.estimator.temperature import fit_temperature, log_loss, sharpen
 from sobgnn.graphs.knn import graph_from_neighbors
 from sobgnn.neighbors import nearest
+from sobgnn.runtime.eigen import eigen
 
 CANDIDATES: tuple[Scale, ...] = ("range", "range-unit", "unit", "rank")
 # Points and labels that are enough to choose by, parts of the labels that are held out in turn, and how far labels
@@ -173,7 +174,7 @@ def relu_kernel_errors(
     kernel = np.outer(length, length) * (np.sin(angle) + (np.pi - angle) * cosine) / np.pi
     target = np.eye(classes)[codes]
     target -= target.mean(axis=0)
-    values, vectors = np.linalg.eigh(kernel)
+    values, vectors = eigen(kernel)
     values = values.clip(min=0)
     projected = vectors.T @ target
     best: npt.NDArray[np.float64] | None = None
