@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from sobgnn.runtime.eigen import eigen
 
 
-def test_values_are_in_order_and_vectors_rebuild_the_matrix():
+@pytest.mark.parametrize("small", [1000, 10], ids=["one thread", "numpy's threads"])
+def test_values_are_in_order_and_vectors_rebuild_the_matrix(monkeypatch, small):
+    monkeypatch.setattr("sobgnn.runtime.eigen._SMALL", small)
     half = np.random.default_rng(0).normal(size=(40, 25))
     matrix = half.T @ half
     values, vectors = eigen(matrix)
