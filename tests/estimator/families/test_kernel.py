@@ -14,6 +14,7 @@ from sobgnn.estimator.families.kernel import (
     Scaling,
     gradients,
     learned,
+    merged,
 )
 from sobgnn.estimator.labels import with_folds
 from sobgnn.estimator.problem import Problem
@@ -124,6 +125,51 @@ def test_columns_are_scaled_and_cut_and_constant_ones_count_for_nothing():
     np.testing.assert_allclose(found[:3, 0], np.array([-1, 0, 1]) * 1.5**0.5)
     assert float(found[3, 0]) == 4.0
     assert (found[:, 1] == 0).all()
+
+
+def test_a_few_huge_cells_leave_the_others_of_their_column_apart():
+    columns = np.random.default_rng(0).normal(size=(400, 2)).astype(np.float32)
+    clean = Scaling.of(columns)
+    columns[7, 0] = 1e6
+    found = Scaling.of(columns)
+    assert found.deviation[0] == pytest.approx(clean.deviation[0], rel=0.1)
+    assert abs(found.center[0] - clean.center[0]) < 0.1
+    assert (found.center[1], found.deviation[1]) == (clean.center[1], clean.deviation[1])
+
+
+def test_a_rare_value_is_as_far_as_any():
+    columns = np.zeros((5000, 1), np.float32)
+    columns[:4] = 1
+    found = Scaling.of(columns)(columns)
+    assert float(found[:4].min()) == 4.0
+    assert abs(float(found[4])) < 0.1
+
+
+def test_a_row_is_judged_without_its_copies():
+    z, target, weight = two_classes(lambda z: z[:, 0], rows=30)
+    alone = learned(z, target, weight, torch.arange(30), alike(8))
+    copies = (torch.cat([z, z]), torch.cat([target, target]), torch.ones(60, dtype=torch.float64), torch.arange(60))
+    rows, means, weights, some = merged(*copies)
+    assert (weights == 2).all()
+    assert torch.equal(some, torch.arange(30))
+    order = torch.tensor([int((z == row).all(dim=1).nonzero()) for row in rows])
+    np.testing.assert_array_equal(means, target[order])
+    # With half the penalty for each, but in the same round.
+    twice = learned(rows, means, weights, some, alike(8))
+    np.testing.assert_allclose(twice.stretch, alone.stretch, rtol=0.2)
+
+
+def test_rows_of_which_most_are_equal_have_the_bandwidth_of_the_others():
+    distance = torch.full((5, 5), 1e-8, dtype=torch.float64)
+    distance[4], distance[:, 4] = 3, 3
+    assert float(kernel._typical(distance.fill_diagonal_(0))) == pytest.approx(3)
+
+
+def test_a_regression_without_a_bandwidth_is_refused():
+    problem, labels = problem_of(np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2, 60)
+    arrays = KernelRegression().fit(problem, labels).arrays()
+    with pytest.raises(ValueError, match="does not fit"):
+        KernelRegression().restore(arrays | {"bandwidth": torch.zeros(1)}, problem)
 
 
 @pytest.mark.parametrize("oblique", [False, True])

@@ -24,14 +24,16 @@ _BANDWIDTH, _PENALTY, _SURENESS = 2.0, 0.03, 5.0
 # Trees whose importances a guided metric begins with, the least importance of a column (1 on average), and times that
 # the metric is learned anew.
 _TREES, _LEAST_IMPORTANCE, _GUIDED_ROUNDS = 32, 0.02, 2
-# Deviations at which columns are cut: a few huge cells would else be far from all others.
-_REACH = 4.0
+# Deviations at which columns are cut, times that the deviation is then taken anew, and what must be left of it: a few
+# huge cells would else be far from all others, and make these equal.
+_REACH, _PASSES, _LEAST_DEVIATION = 4.0, 10, 1e-6
 # Labels from which it takes part: of fewer, some column tells the classes apart by chance.
 _LABELS = 40
-# Multiplications that are worth their time, columns up to which a whole matrix is learned, rows predicted at once.
-_MOST_WORK, _MOST_COLUMNS, _ROWS_PER_BLOCK = 10_000_000_000, 150, 4096
+# Multiplications that are worth their time, what a distance and its exponential take in these, columns up to which a
+# whole matrix is learned, rows predicted at once.
+_MOST_WORK, _EXPONENTIAL, _MOST_COLUMNS, _ROWS_PER_BLOCK = 10_000_000_000, 20, 150, 4096
 # Scaled rows that are nearer than this are the same: products leave as much of a distance of 0.
-_TINY = 1e-6
+_TINY = 1e-5
 
 
 class KernelRegression:
@@ -40,10 +42,10 @@ class KernelRegression:
     .. math:: f(x) = \bar{e} + \sum_l a_l \, k(x, x_l), \qquad k(x, z) = \exp(-\|M^{1/2} (x - z)\| / h), \qquad
         M \propto \sum_l \sum_c \nabla f_c(x_l) \, \nabla f_c(x_l)^\top
 
-    of which this keeps the diagonal. M begins as the identity and follows from the gradients of the f before (recursive
-    feature machines; Radhakrishnan and others, 2024); of the rounds the one with the smallest leave-one-out error
-    counts. Where few of many columns tell classes apart, distances of all columns together tell little, and this finds
-    the few.
+    of which this keeps the diagonal, scaled to a mean of 1, and no column below 1/1000. M begins as the identity and
+    follows from the gradients of the f before, at 200 labeled rows at most (recursive feature machines; Radhakrishnan
+    and others, 2024); of the rounds the one with the smallest leave-one-out error counts. Where few of many columns
+    tell classes apart, distances of all columns together tell little, and this finds the few.
     """
 
     name: ClassVar[str] = "kernel"
@@ -58,7 +60,8 @@ class KernelRegression:
         """Whether there are labels enough to learn a metric from, 40, and it is quick beside the other families."""
         count, width = len(labels.index), problem.columns.shape[1]
         learning = cls.rounds * min(count, _GRADIENTS) * labels.classes * count * width
-        work = (labels.folds + 1) * (learning + (cls.rounds + 1) * count**3 + problem.count * count * width)
+        predicting = problem.count * count * (width + _EXPONENTIAL)
+        work = (labels.folds + 1) * (learning + (cls.rounds + 1) * count**3 + predicting)
         narrow = not cls.oblique or width <= _MOST_COLUMNS
         return labels.folds > 0 and count >= _LABELS and work <= _MOST_WORK and narrow
 
@@ -76,7 +79,8 @@ class KernelRegression:
                 weight = torch.from_numpy(share[used] * used.sum())
                 target = torch.from_numpy(np.eye(labels.classes)[labels.codes[used]])
                 first = self._first_metric(problem, labels, share, generator)
-                found.append(learned(rows[torch.from_numpy(used)], target, weight, some, first, self.rounds))
+                points = merged(rows[torch.from_numpy(used)], target, weight, some)
+                found.append(learned(*points, first, self.rounds))
                 problem.tell(self.name, signal + 1, labels.folds + 1)
             signals = torch.stack([_probabilities(each, scaling, problem.columns) for each in found])
         return FittedKernel(scaling, found[-1], signals.to(problem.device))
@@ -96,7 +100,7 @@ class KernelRegression:
             "rows": (len(rows), width), "dual": (len(rows), classes), "mean": (classes,), "bandwidth": (1,),
             "stretch": (width, width) if self.oblique else (width,), "center": (width,), "deviation": (width,),
         }  # fmt: skip
-        if any(parts[name].shape != shape for name, shape in shapes.items()):
+        if any(parts[name].shape != shape for name, shape in shapes.items()) or not (parts["bandwidth"] > 0).all():
             raise ValueError("its kernel regression does not fit its columns")
         scaling = Scaling(parts["center"].numpy(), parts["deviation"].numpy())
         return FittedKernel(scaling, Regression(rows, *(parts[n] for n in ("stretch", "bandwidth", "dual", "mean"))))
@@ -148,8 +152,18 @@ class Scaling:
 
     @classmethod
     def of(cls, columns: npt.NDArray[np.float32]) -> Scaling:
-        """That of some columns [N, F]."""
-        return cls(columns.mean(axis=0, dtype=np.float64), columns.std(axis=0, dtype=np.float64))
+        """That of some columns [N, F]; mean and deviation are those of the columns as they are cut."""
+        center, deviation = columns.mean(axis=0, dtype=np.float64), columns.std(axis=0, dtype=np.float64)
+        least = _LEAST_DEVIATION * deviation
+        low, high = columns.min(axis=0), columns.max(axis=0)
+        for _ in range(_PASSES):
+            reach = _REACH * deviation
+            far = ((high - center > reach) | (center - low > reach)) & (deviation > least)
+            if not far.any():
+                break
+            cut = columns[:, far].astype(np.float64).clip((center - reach)[far], (center + reach)[far])
+            center[far], deviation[far] = cut.mean(axis=0), np.maximum(cut.std(axis=0), least[far])
+        return cls(center, deviation)
 
     def __call__(self, columns: npt.NDArray[np.float32]) -> Tensor:
         """Float64 [M, F]."""
@@ -209,6 +223,19 @@ class FittedKernel:
         }  # fmt: skip
 
 
+def merged(rows: Tensor, target: Tensor, weight: Tensor, some: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What :func:`learned` takes, with equal rows as one of their mean target and summed weight.
+
+    In the same kernel the regression is the same. But a row that is left out must not be answered by its own copy.
+    """
+    unique, place = torch.unique(rows, dim=0, return_inverse=True)
+    if len(unique) == len(rows):
+        return rows, target, weight, some
+    total = weight.new_zeros(len(unique)).index_add_(0, place, weight)
+    summed = target.new_zeros(len(unique), target.shape[1]).index_add_(0, place, weight.unsqueeze(1) * target)
+    return unique, summed / total.unsqueeze(1), total, torch.unique(place[some])
+
+
 def learned(
     rows: Tensor, target: Tensor, weight: Tensor, some: Tensor, metric: Tensor, rounds: int = _ROUNDS
 ) -> Regression:
@@ -217,13 +244,13 @@ def learned(
     Args:
         rows: Scaled, [L, F].
         target: Indicators of their classes, [L, C].
-        weight: What each counts, [L], 1 on average.
+        weight: What each counts, [L], 1 on average over the labels.
         some: int64, those whose gradients the metric is learned from.
         metric: The one to begin with: [F], or [F, F] for a matrix.
         rounds: Times that it is learned anew.
     """
     width = rows.shape[1]
-    mean = (weight.unsqueeze(1) * target).mean(dim=0)
+    mean = (weight.unsqueeze(1) * target).sum(dim=0) / weight.sum()
     oblique = metric.ndim == 2
     least = _LEAST * (torch.eye(width, dtype=rows.dtype) if oblique else torch.ones(width, dtype=rows.dtype))
     best: Regression | None = None
@@ -289,11 +316,11 @@ def _root(metric: Tensor) -> Tensor:
 def _typical(distance: Tensor) -> Tensor:
     """The median distance of different rows; 1 where all are equal."""
     apart = distance[~torch.eye(len(distance), dtype=torch.bool)]
-    positive = apart[apart > 0]
-    if not len(positive):
+    different = apart[apart > _TINY]
+    if not len(different):
         return torch.ones((), dtype=distance.dtype)
     median = apart.median()
-    return median if median > 0 else positive.mean()
+    return median if median > _TINY else different.mean()
 
 
 def _distances(a: Tensor, b: Tensor) -> Tensor:
