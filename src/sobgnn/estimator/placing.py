@@ -35,7 +35,7 @@ _GPU_ENTRIES = 2_000_000
 _THREADED_PRODUCTS = 1e10
 # Times as many labels as decided on the scales, from which it is decided anew.
 _MANY_MORE = 2
-# Columns up to which trees read them as they came; wider tables they read as networks do.
+# Columns up to which trees and kernels read them as they came; wider tables they read as networks do.
 _TREE_COLUMNS = 1024
 
 
@@ -68,7 +68,7 @@ class Maps:
         return cls(networks, neighbors, trees)
 
     def columns(self, X: Any, points: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """What trees read of X, whose points networks read."""
+        """What trees and kernels read of X, whose points networks read."""
         return points if self.trees is None else self.trees(X)
 
 
