@@ -116,6 +116,10 @@ def test_a_guided_metric_begins_with_the_columns_that_trees_split_by():
     assert first.mean() == pytest.approx(1)
     of_one_class = replace(labels, codes=np.zeros_like(labels.codes))
     np.testing.assert_allclose(family._first_metric(problem, of_one_class, share, np.random.default_rng(1)), 1)
+    # Splits that gain nothing: each of two rows is of both classes equally often.
+    problem, labels = problem_of(np.repeat([[0.0, 0.0], [1.0, 1.0]], 40, axis=0), np.arange(80) % 2, 80)
+    first = family._first_metric(problem, labels, labels.shares()[-1], np.random.default_rng(1))
+    np.testing.assert_allclose(first, 1)
 
 
 def test_columns_are_scaled_and_cut_and_constant_ones_count_for_nothing():

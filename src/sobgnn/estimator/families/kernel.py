@@ -129,11 +129,13 @@ class GuidedKernelRegression(KernelRegression):
     def _first_metric(
         self, problem: Problem, labels: Labels, share: npt.NDArray[np.float64], generator: np.random.Generator
     ) -> Tensor:
-        """The squared importances [F], 1 on average; all alike where no tree found a split."""
+        """The squared importances [F], 1 on average; all alike where no split tells the classes apart."""
         used = share > 0
         columns = problem.columns[labels.index[used]]
         trees = grown("extra", _TREES, columns, labels.codes[used], share[used], generator)
-        importance = np.asarray(trees.feature_importances_)
+        importance = np.mean([tree.feature_importances_ for tree in trees.estimators_], axis=0)
+        if importance.sum() > 0:  # trees that split but gain nothing have importances of 0
+            importance /= importance.sum()
         relative = (1 - _LEAST_IMPORTANCE) * len(importance) * importance + _LEAST_IMPORTANCE
         return torch.from_numpy(np.square(relative) / np.square(relative).mean())
 
