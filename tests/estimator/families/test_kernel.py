@@ -163,6 +163,13 @@ def test_a_row_is_judged_without_its_copies():
     np.testing.assert_allclose(twice.stretch, alone.stretch, rtol=0.2)
 
 
+def test_copies_are_one_row_of_the_regression():
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    y = (X[:, 0] > 0).astype(int)
+    problem, labels = problem_of(np.concatenate([X, X]), np.concatenate([y, y]), 60)
+    assert len(KernelRegression().fit(problem, labels).regression.rows) == 30
+
+
 def test_rows_of_which_most_are_equal_have_the_bandwidth_of_the_others():
     distance = torch.full((5, 5), 1e-8, dtype=torch.float64)
     distance[4], distance[:, 4] = 3, 3
