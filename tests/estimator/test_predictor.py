@@ -82,7 +82,7 @@ def joined():
     return X, np.where(np.arange(200) % 5 == 0, truth, -1), sp.csr_array((half + half.T).astype(float))
 
 
-@pytest.mark.parametrize("family", ["sobolev", "pagerank"])
+@pytest.mark.parametrize("family", ["sobolev", "pagerank", "links"])
 def test_training_points_that_come_again_with_their_edges_get_what_they_had(joined, family, tmp_path):
     X, y, graph = joined
     settings = {"families": [family], "smoothing": 0.0, "class_priors": None, "epochs": 40, "random_state": 0}
@@ -94,13 +94,14 @@ def test_training_points_that_come_again_with_their_edges_get_what_they_had(join
     np.testing.assert_array_equal(loaded.predict_proba(X, graph=graph), again)
 
 
-def test_pagerank_counts_edges_alike_at_new_points_too(joined):
+@pytest.mark.parametrize("family", ["pagerank", "links"])
+def test_edges_are_counted_alike_at_new_points_too(joined, family):
     X, y, graph = joined
     heavy = graph.copy()
     rows = np.repeat(np.arange(200), np.diff(heavy.indptr))
     heavy.data = 1.0 + 50 * ((rows + heavy.indices) % 3 == 0)
     found = [
-        SobolevClassifier(families=["pagerank"], class_priors=None, random_state=0).fit(X, y, graph=graph)
+        SobolevClassifier(families=[family], class_priors=None, random_state=0).fit(X, y, graph=graph)
         for graph in (graph, heavy)
     ]
     np.testing.assert_allclose(
@@ -108,10 +109,11 @@ def test_pagerank_counts_edges_alike_at_new_points_too(joined):
     )
 
 
+@pytest.mark.parametrize("family", ["pagerank", "links"])
 @pytest.mark.parametrize("factor", [1e160, 1e-170])
-def test_pagerank_reads_rows_of_any_length(joined, factor):
+def test_rows_of_any_length_are_read(joined, factor, family):
     X, y, graph = joined
-    model = SobolevClassifier(families=["pagerank"], random_state=0)
+    model = SobolevClassifier(families=[family], random_state=0)
     for form in (np.asarray, sp.csr_array):
         want = model.fit(form(X), y, graph=graph).transduction_.copy()
         assert (model.fit(form(X * factor), y, graph=graph).transduction_ == want).mean() > 0.99

@@ -47,6 +47,7 @@ ODD_SETTINGS: dict[str, list[Any]] = {
         ["sobolev"],
         ["linear"],
         ["pagerank"],
+        ["links"],
         ["x"],
         [],
         "mlp",

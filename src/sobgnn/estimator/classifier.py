@@ -61,8 +61,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         alpha: Orders: Hadamard powers of the graph.
         epsilon: Weight of self-loops.
         families: ``"auto"``, or names among ``"sobolev"``, ``"mlp"``, ``"diffusion"``, ``"poisson"``, ``"linear"``,
-            ``"kernel"``, ``"oblique"``, ``"guided"``, ``"forests"``, ``"boosting"``, ``"pagerank"`` and
-            ``"s-sobgnn"``, the paper's network.
+            ``"kernel"``, ``"oblique"``, ``"forests"``, ``"boosting"``, ``"pagerank"``, ``"links"`` and ``"s-sobgnn"``,
+            the paper's network.
         hidden_channels: Size of hidden rows.
         num_layers: Layers of the paper's network.
         dropout: Share of hidden entries dropped in training.

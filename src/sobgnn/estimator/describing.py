@@ -25,9 +25,10 @@ TITLES = {
     "linear": "self-trained linear classifier",
     "kernel": "kernel regression",
     "oblique": "oblique kernel regression",
-    "guided": "kernel regression guided by trees",
     "forests": "forests",
     "boosting": "boosted trees",
+    "pagerank": "linear classifier on PageRank features",
+    "links": "linear classifier of neighbors",
     "s-sobgnn": "S-SobGNN",
 }
 

@@ -26,7 +26,7 @@ _LEAST_SHARE = 0.02
 # What is expected of each family before any label was held out, and where none can be.
 PRIOR = {
     "sobolev": 2.0, "mlp": 1.0, "diffusion": 2.0, "poisson": 2.0, "linear": 2.0, "kernel": 1.0, "oblique": 1.0,
-    "guided": 1.0, "forests": 5.0, "boosting": 1.0,
+    "forests": 5.0, "boosting": 1.0,
 }  # fmt: skip
 # How many labels' worth families on a given graph gain with the assortativity of its edges; the value from which they
 # are trusted; and by how much they must be better out of fold where they are not.

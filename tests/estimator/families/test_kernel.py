@@ -8,7 +8,6 @@ import torch
 
 from sobgnn.estimator.families import kernel
 from sobgnn.estimator.families.kernel import (
-    GuidedKernelRegression,
     KernelRegression,
     ObliqueKernelRegression,
     Scaling,
@@ -42,7 +41,7 @@ def problem_of(X, y, labelled):
 @pytest.mark.parametrize("oblique", [False, True])
 def test_gradients_are_those_of_the_regression(oblique):
     z, target, weight = two_classes(lambda z: z[:, 0])
-    fitted = learned(z, target, weight, torch.arange(60), alike(8, oblique))
+    fitted = learned(z, target, weight, torch.arange(60), alike(8, oblique), 3)
     metric = fitted.stretch @ fitted.stretch.T if oblique else fitted.stretch.square()
     distance = torch.cdist(fitted.rows, fitted.rows)
     pull = torch.exp(-distance / fitted.bandwidth) / (fitted.bandwidth * distance.fill_diagonal_(torch.inf))
@@ -76,7 +75,7 @@ def test_the_error_of_a_round_is_that_of_rows_left_out_one_by_one():
 
 def test_the_column_that_tells_the_classes_counts_more_than_all_others():
     z, target, weight = two_classes(lambda z: z[:, 2], columns=12)
-    fitted = learned(z, target, weight, torch.arange(60), alike(12))
+    fitted = learned(z, target, weight, torch.arange(60), alike(12), 3)
     share = fitted.stretch.square() / fitted.stretch.square().sum()
     assert int(share.argmax()) == 2
     assert float(share[2]) > 0.5
@@ -84,7 +83,7 @@ def test_the_column_that_tells_the_classes_counts_more_than_all_others():
 
 def test_the_direction_that_tells_the_classes_counts_most():
     z, target, weight = two_classes(lambda z: z[:, 0] - z[:, 1], rows=120)
-    fitted = learned(z, target, weight, torch.arange(120), alike(8, oblique=True))
+    fitted = learned(z, target, weight, torch.arange(120), alike(8, oblique=True), 3)
     values, vectors = torch.linalg.eigh(fitted.stretch @ fitted.stretch.T)
     wanted = torch.zeros(8, dtype=torch.float64)
     wanted[:2] = torch.tensor([1.0, -1.0]) / 2**0.5
@@ -92,7 +91,7 @@ def test_the_direction_that_tells_the_classes_counts_most():
     assert float(values[-1]) > 3 * float(values[-2])
 
 
-@pytest.mark.parametrize("family", [KernelRegression, ObliqueKernelRegression, GuidedKernelRegression])
+@pytest.mark.parametrize("family", [KernelRegression, ObliqueKernelRegression])
 def test_noise_in_other_columns_hardly_matters(family):
     generator = np.random.default_rng(0)
     X = generator.normal(size=(400, 20))
@@ -104,13 +103,13 @@ def test_noise_in_other_columns_hardly_matters(family):
     assert (found == y)[160:].mean() > (near == y[160:]).mean() + (0.1 if family is ObliqueKernelRegression else 0.2)
 
 
-def test_a_guided_metric_begins_with_the_columns_that_trees_split_by():
+def test_the_metric_begins_with_the_columns_that_trees_split_by():
     X = np.random.default_rng(0).normal(size=(200, 10))
     # A box along two columns, of which neither tells the classes by its mean.
     y = ((np.abs(X[:, 3]) < 0.7) & (np.abs(X[:, 7]) < 1)).astype(int)
     problem, labels = problem_of(X, y, 200)
     share = labels.shares()[-1]
-    family = GuidedKernelRegression()
+    family = KernelRegression()
     first = family._first_metric(problem, labels, share, np.random.default_rng(1)).numpy()
     assert set(first.argsort()[-2:]) == {3, 7}
     assert first.mean() == pytest.approx(1)
@@ -151,14 +150,14 @@ def test_a_rare_value_is_as_far_as_any():
 
 def test_a_row_is_judged_without_its_copies():
     z, target, weight = two_classes(lambda z: z[:, 0], rows=30)
-    alone = learned(z, target, weight, torch.arange(30), alike(8))
+    alone = learned(z, target, weight, torch.arange(30), alike(8), 3)
     copies = (torch.cat([z, z]), torch.cat([target, target]), torch.cat([weight, weight]) / 2, torch.arange(60))
     rows, means, weights, some = merged(*copies)
     assert (weights == 1).all()
     assert torch.equal(some, torch.arange(30))
     order = torch.tensor([int((z == row).all(dim=1).nonzero()) for row in rows])
     np.testing.assert_array_equal(means, target[order])
-    found = learned(rows, means, weights, some, alike(8))
+    found = learned(rows, means, weights, some, alike(8), 3)
     np.testing.assert_allclose(found.stretch, alone.stretch, rtol=1e-6)
 
 
@@ -186,7 +185,7 @@ def test_a_regression_without_a_bandwidth_is_refused():
 def test_equal_rows_of_different_classes_give_finite_numbers(oblique):
     z = torch.zeros(6, 3, dtype=torch.float64)
     target = torch.nn.functional.one_hot(torch.arange(6) % 2).double()
-    fitted = learned(z, target, torch.ones(6, dtype=torch.float64), torch.arange(6), alike(3, oblique))
+    fitted = learned(z, target, torch.ones(6, dtype=torch.float64), torch.arange(6), alike(3, oblique), 3)
     np.testing.assert_allclose(fitted(z), 0.5, atol=1e-9)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from sobgnn.estimator.families.contract import Family, FittedFamily, Sometimes
 from sobgnn.estimator.families.diffusion import DiffusedLabels
-from sobgnn.estimator.families.kernel import GuidedKernelRegression, KernelRegression, ObliqueKernelRegression
+from sobgnn.estimator.families.kernel import KernelRegression, ObliqueKernelRegression
 from sobgnn.estimator.families.linear import SelfTrainedLinear
+from sobgnn.estimator.families.links import LinkedLinear
 from sobgnn.estimator.families.networks import MLPs, SobolevNetworks
 from sobgnn.estimator.families.pagerank import PageRankLinear
 from sobgnn.estimator.families.poisson import PoissonLabels
@@ -31,10 +32,10 @@ FAMILIES: dict[str, type[Family]] = {
         SelfTrainedLinear,
         KernelRegression,
         ObliqueKernelRegression,
-        GuidedKernelRegression,
         Forests,
         BoostedTrees,
         PageRankLinear,
+        LinkedLinear,
         SSobGNNs,
     )
 }
@@ -50,9 +51,5 @@ def default_families(problem: Problem, labels: Labels) -> list[str]:
 
     A family that gains only under some conditions says so itself: ``worth_it(problem, labels)``.
     """
-    names = (
-        "sobolev", "mlp", "diffusion", "poisson", "linear", "kernel", "oblique", "guided", "forests", "pagerank",
-        "boosting",
-    )  # fmt: skip
-    kinds: dict[str, object] = {name: FAMILIES[name] for name in names}
+    kinds: dict[str, object] = {**FAMILIES}
     return [name for name, kind in kinds.items() if not isinstance(kind, Sometimes) or kind.worth_it(problem, labels)]

@@ -16,14 +16,12 @@ from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.runtime.threads import at_most
 
-# Times that the metric is learned anew, points at most whose gradients it is learned from, and what every column counts
-# at least.
-_ROUNDS, _GRADIENTS, _LEAST = 3, 200, 1e-3
+# Points at most whose gradients the metric is learned from, and what every column counts at least.
+_GRADIENTS, _LEAST = 200, 1e-3
 # The bandwidth in medians of the distances, the penalty, and how sure a difference of 1 between two classes is.
 _BANDWIDTH, _PENALTY, _SURENESS = 2.0, 0.03, 5.0
-# Trees whose importances a guided metric begins with, the least importance of a column (1 on average), and times that
-# the metric is learned anew.
-_TREES, _LEAST_IMPORTANCE, _GUIDED_ROUNDS = 32, 0.02, 2
+# Trees whose importances the metric begins with, and the least importance of a column (1 on average).
+_TREES, _LEAST_IMPORTANCE = 32, 0.02
 # Deviations at which columns are cut, times that the deviation is then taken anew, and what must be left of it: a few
 # huge cells would else be far from all others, and make these equal.
 _REACH, _PASSES, _LEAST_DEVIATION = 4.0, 10, 1e-6
@@ -42,10 +40,12 @@ class KernelRegression:
     .. math:: f(x) = \bar{e} + \sum_l a_l \, k(x, x_l), \qquad k(x, z) = \exp(-\|M^{1/2} (x - z)\| / h), \qquad
         M \propto \sum_l \sum_c \nabla f_c(x_l) \, \nabla f_c(x_l)^\top
 
-    of which this keeps the diagonal, scaled to a mean of 1, and no column below 1/1000. M begins as the identity and
-    follows from the gradients of the f before, at 200 labeled rows at most (recursive feature machines; Radhakrishnan
-    and others, 2024); of the rounds the one with the smallest leave-one-out error counts. Where few of many columns
-    tell classes apart, distances of all columns together tell little, and this finds the few.
+    of which this keeps the diagonal, scaled to a mean of 1, and no column below 1/1000. M begins with the squared
+    importances of columns in extremely randomized trees, and then follows from the gradients of the f before, at 200
+    labeled rows at most (recursive feature machines; Radhakrishnan and others, 2024); of the rounds the one with the
+    smallest leave-one-out error counts. Where few of many columns tell classes apart, distances of all columns together
+    tell little, and this finds the few. Trees find those that do so only together with others, or only within a range,
+    where a first regression in all columns alike has nothing to follow.
     """
 
     name: ClassVar[str] = "kernel"
@@ -53,7 +53,8 @@ class KernelRegression:
     given_only: ClassVar[bool] = False
     smooths: ClassVar[bool] = True
     oblique: ClassVar[bool] = False
-    rounds: ClassVar[int] = _ROUNDS
+    # Times that the metric is learned anew.
+    rounds: ClassVar[int] = 2
 
     @classmethod
     def worth_it(cls, problem: Problem, labels: Labels) -> bool:
@@ -88,9 +89,18 @@ class KernelRegression:
     def _first_metric(
         self, problem: Problem, labels: Labels, share: npt.NDArray[np.float64], generator: np.random.Generator
     ) -> Tensor:
-        """The metric of the first round, [F], or [F, F] for a matrix; ``share`` [L] is what each label counts."""
-        width = problem.columns.shape[1]
-        return torch.eye(width, dtype=torch.float64) if self.oblique else torch.ones(width, dtype=torch.float64)
+        """The metric of the first round, [F], or [F, F] for a matrix; ``share`` [L] is what each label counts.
+
+        The squared importances, 1 on average; all alike where no split tells the classes apart.
+        """
+        used = share > 0
+        columns = problem.columns[labels.index[used]]
+        trees = grown("extra", _TREES, columns, labels.codes[used], share[used], generator)
+        importance = np.mean([tree.feature_importances_ for tree in trees.estimators_], axis=0)
+        if importance.sum() > 0:  # trees that split but gain nothing have importances of 0
+            importance /= importance.sum()
+        relative = (1 - _LEAST_IMPORTANCE) * len(importance) * importance + _LEAST_IMPORTANCE
+        return torch.from_numpy(np.square(relative) / np.square(relative).mean())
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedKernel:
         """From the regression of all labels."""
@@ -107,37 +117,19 @@ class KernelRegression:
 
 
 class ObliqueKernelRegression(KernelRegression):
-    """The same with the whole matrix M: not columns but directions count more or less.
+    """The same with the whole matrix M, which begins as the identity: not columns but directions count more or less.
 
     Where classes follow sums and differences of columns, which no single column tells.
     """
 
     name: ClassVar[str] = "oblique"
     oblique: ClassVar[bool] = True
-
-
-class GuidedKernelRegression(KernelRegression):
-    """The same with a metric that begins with what trees split by: the squares of their columns' importances.
-
-    Trees find columns that tell classes apart only together with others, or only within a range, where a first
-    regression in all columns alike sees nothing to follow.
-    """
-
-    name: ClassVar[str] = "guided"
-    rounds: ClassVar[int] = _GUIDED_ROUNDS
+    rounds: ClassVar[int] = 3
 
     def _first_metric(
         self, problem: Problem, labels: Labels, share: npt.NDArray[np.float64], generator: np.random.Generator
     ) -> Tensor:
-        """The squared importances [F], 1 on average; all alike where no split tells the classes apart."""
-        used = share > 0
-        columns = problem.columns[labels.index[used]]
-        trees = grown("extra", _TREES, columns, labels.codes[used], share[used], generator)
-        importance = np.mean([tree.feature_importances_ for tree in trees.estimators_], axis=0)
-        if importance.sum() > 0:  # trees that split but gain nothing have importances of 0
-            importance /= importance.sum()
-        relative = (1 - _LEAST_IMPORTANCE) * len(importance) * importance + _LEAST_IMPORTANCE
-        return torch.from_numpy(np.square(relative) / np.square(relative).mean())
+        return torch.eye(problem.columns.shape[1], dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -238,9 +230,7 @@ def merged(rows: Tensor, target: Tensor, weight: Tensor, some: Tensor) -> tuple[
     return unique, summed / total.unsqueeze(1), total, torch.unique(place[some])
 
 
-def learned(
-    rows: Tensor, target: Tensor, weight: Tensor, some: Tensor, metric: Tensor, rounds: int = _ROUNDS
-) -> Regression:
+def learned(rows: Tensor, target: Tensor, weight: Tensor, some: Tensor, metric: Tensor, rounds: int) -> Regression:
     """The regression of the round with the smallest leave-one-out error; all float64.
 
     Args:

@@ -12,7 +12,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
+from sobgnn.estimator.families.logistic import logistic_regressions
+from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import GIVEN, NewPoints, Problem
 from sobgnn.graphs.graph import Graph
 from sobgnn.graphs.reweight import scaled_rows
@@ -46,8 +47,6 @@ class PageRankLinear:
 
     def fit(self, problem: Problem, labels: Labels) -> FittedPageRank:
         """Train one classifier for each signal."""
-        from sklearn.linear_model import LogisticRegression
-
         step = transition(problem.views[self.view].graph)
         X = unit_rows(problem.rows)
         marks = np.zeros((problem.count, len(labels.index) + 1))
@@ -57,26 +56,16 @@ class PageRankLinear:
         Z = np.asarray(reached @ X)
         Z, center = Z[:-1] - Z[-1], Z[-1]
         size = np.sqrt(np.square(Z).sum(axis=1).mean()) or 1.0
-        weights, biases = [], []
-        for share in labels.shares():
-            used = share > 0
-            weight = share[used] * used.sum()
-            model = LogisticRegression(C=_C, max_iter=500, tol=1e-6)
-            with one_label_per_class_allowed():
-                model.fit(Z[used] / size, labels.codes[used], weight)
-            W, b = np.zeros((Z.shape[1], labels.classes)), np.full(labels.classes, -30.0)
-            binary = len(model.classes_) == 2
-            W[:, model.classes_] = (np.stack([-model.coef_[0], model.coef_[0]]) / 2 if binary else model.coef_).T
-            b[model.classes_] = [-model.intercept_[0] / 2, model.intercept_[0] / 2] if binary else model.intercept_
-            weights.append(W / size)
-            biases.append(b - center @ W / size)
-        joined = np.concatenate(weights, axis=1)
-        logits = spread(step, np.asarray(X @ joined)).reshape(problem.count, len(weights), -1) + np.stack(biases)
+        weight, bias = logistic_regressions(Z / size, labels, _C)
+        weight /= size
+        bias -= np.tensordot(center, weight, axes=1)
+        spread_logits = spread(step, np.asarray(X @ weight.reshape(len(weight), -1))).reshape(-1, *bias.shape)
+        logits = spread_logits + bias
         signals = torch.from_numpy(logits).softmax(dim=2).float().transpose(0, 1).to(problem.device)
         problem.tell("pagerank", 1, 1)
         return FittedPageRank(
-            self.view, problem.views[self.view].graph.degree, torch.from_numpy(weights[-1]),
-            torch.from_numpy(biases[-1]), torch.from_numpy(logits[:, -1] - biases[-1]).float(), signals,
+            self.view, problem.views[self.view].graph.degree, torch.from_numpy(weight[:, -1].copy()),
+            torch.from_numpy(bias[-1]), torch.from_numpy(spread_logits[:, -1]).float().contiguous(), signals,
         )  # fmt: skip
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedPageRank:

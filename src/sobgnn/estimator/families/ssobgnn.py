@@ -40,6 +40,11 @@ class SSobGNNs:
     def __init__(self, view: str) -> None:
         self.view = view
 
+    @staticmethod
+    def worth_it(problem: Problem, labels: Labels) -> bool:
+        """Never by default: it takes part by name, as in ``SobolevClassifier.paper()``."""
+        return False
+
     def fit(self, problem: Problem, labels: Labels) -> FittedSSobGNNs:
         """Train members without each fold and from all labels, as one batch."""
         settings, operators = problem.networks, problem.views[self.view].operators
