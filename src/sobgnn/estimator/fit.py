@@ -139,7 +139,7 @@ def fit_families(
         raise ValueError(f"`families` {list(names)} need a graph that is given. Pass graph=, or name other families.")
     problem.tell("blending", 1, 1)
     own_parts = [labels.out_of_fold(part) for part in parts]
-    blend = _blended(problem, labels, members, parts, own_parts)
+    blend = blend_members(problem, labels, members, parts)
     codes, weight = labels.codes[labels.judged], labels.weight[labels.judged]
     alone = {
         member.title: float((part.argmax(axis=1) == codes).mean()) if len(codes) else float("nan")
@@ -187,14 +187,16 @@ def _views_of(name: str, problem: Problem) -> Sequence[str | None]:
     return [view for view in problem.views if view == GIVEN or not kind.given_only]
 
 
-def _blended(
-    problem: Problem,
-    labels: Labels,
-    members: Sequence[Member],
-    parts: Sequence[Tensor],
-    own: Sequence[npt.NDArray[np.float64]],
-) -> Blend:
-    """The blend of all members, or without those of a given graph where out-of-fold labels do not support them."""
+def blend_members(problem: Problem, labels: Labels, members: Sequence[Member], parts: Sequence[Tensor]) -> Blend:
+    """The blend of all members, or without those of a given graph where out-of-fold labels do not support them.
+
+    Args:
+        problem: Points and graphs.
+        labels: Which labels are held out when.
+        members: The families, of which names, graphs and trust are read.
+        parts: Their probabilities as they are smoothed, [folds + 1, N, C] each.
+    """
+    own = [labels.out_of_fold(part) for part in parts]
     expected = PRIOR if labels.folds else FEW_LABELS_PRIOR
     weights = np.array([expected.get(member.family.name, 1.0) for member in members])
     weights *= [getattr(member.fitted, "trust", 1.0) for member in members]
@@ -248,4 +250,4 @@ class Teller:
         return self.stopped
 
 
-__all__ = ["Fit", "FitProgress", "Hook", "Member", "Teller", "fit_families", "refit_families"]
+__all__ = ["Fit", "FitProgress", "Hook", "Member", "Teller", "blend_members", "fit_families", "refit_families"]
