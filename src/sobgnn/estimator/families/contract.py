@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor
@@ -26,6 +27,23 @@ class FittedFamily(Protocol):
 
     def arrays(self) -> dict[str, Tensor]:
         """Everything that :meth:`predict` needs, by name; :meth:`Family.restore` takes it back."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptSignals:
+    """A fitted family that keeps the training points' probabilities after a fit, but not in a saved model.
+
+    Args:
+        signals: What :meth:`probabilities` returns; ``None`` for a family that was restored.
+    """
+
+    signals: Tensor | None = None
+
+    def probabilities(self) -> Tensor:
+        """[folds + 1, N, C]."""
+        if self.signals is None:
+            raise ValueError("A restored family predicts new points; the training points' probabilities were not kept.")
+        return self.signals
 
 
 class Family(Protocol):

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sobgnn.estimator.families.contract import KeptSignals
 from sobgnn.estimator.families.trees import grown
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
@@ -84,7 +85,7 @@ class KernelRegression:
                 found.append(learned(*points, first, self.rounds))
                 problem.tell(self.name, signal + 1, labels.folds + 1)
             signals = torch.stack([_probabilities(each, scaling, problem.columns) for each in found])
-        return FittedKernel(scaling, found[-1], signals.to(problem.device))
+        return FittedKernel(scaling, found[-1], signals=signals.to(problem.device))
 
     def _first_metric(
         self, problem: Problem, labels: Labels, share: npt.NDArray[np.float64], generator: np.random.Generator
@@ -190,18 +191,11 @@ class Regression:
 
 
 @dataclass(frozen=True)
-class FittedKernel:
-    """The regression from all labels, and every signal's probabilities [folds + 1, N, C] right after it."""
+class FittedKernel(KeptSignals):
+    """The regression from all labels."""
 
     scaling: Scaling
     regression: Regression
-    signals: Tensor | None = None
-
-    def probabilities(self) -> Tensor:
-        """[folds + 1, N, C]."""
-        if self.signals is None:
-            raise ValueError("A restored kernel predicts new points; the training points' probabilities were not kept.")
-        return self.signals
 
     def predict(self, new: NewPoints) -> Tensor:
         """[M, C]."""

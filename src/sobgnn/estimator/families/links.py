@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from sobgnn.estimator.families.contract import KeptSignals
 from sobgnn.estimator.families.logistic import logistic_regressions
 from sobgnn.estimator.families.pagerank import unit_rows
 from sobgnn.estimator.labels import Labels
@@ -62,7 +63,7 @@ class LinkedLinear:
         problem.tell(self.name, 1, 1)
         return FittedLinks(
             self.view, torch.from_numpy(weight[: X.shape[1], -1].copy()), torch.from_numpy(bias[-1]),
-            torch.from_numpy(told.reshape(shape)[:, -1]).float().contiguous(), signals,
+            torch.from_numpy(told.reshape(shape)[:, -1]).float().contiguous(), signals=signals,
         )  # fmt: skip
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedLinks:
@@ -75,7 +76,7 @@ class LinkedLinear:
 
 
 @dataclass(frozen=True)
-class FittedLinks:
+class FittedLinks(KeptSignals):
     r"""The classifier of all labels.
 
     .. math:: z_i = x_i W + \frac{1}{\sqrt{d_i}} \sum_j t_j + b,
@@ -85,20 +86,12 @@ class FittedLinks:
     Attributes:
         weight, bias: W and b, [F, C] and [C].
         told: t, what each training point tells its neighbors: its features' logits and its own weights, [N, C].
-        signals: Probabilities of every signal [folds + 1, N, C], right after training.
     """
 
     view: str
     weight: Tensor
     bias: Tensor
     told: Tensor
-    signals: Tensor | None = None
-
-    def probabilities(self) -> Tensor:
-        """[folds + 1, N, C]."""
-        if self.signals is None:
-            raise ValueError("A restored classifier predicts new points; those of training were not kept.")
-        return self.signals
 
     def predict(self, new: NewPoints) -> Tensor:
         """[M, C]; a new point without edges is judged by its features."""

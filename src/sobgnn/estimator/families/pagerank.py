@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from sobgnn.estimator.families.contract import KeptSignals
 from sobgnn.estimator.families.logistic import logistic_regressions
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import GIVEN, NewPoints, Problem
@@ -65,7 +66,7 @@ class PageRankLinear:
         problem.tell("pagerank", 1, 1)
         return FittedPageRank(
             self.view, problem.views[self.view].graph.degree, torch.from_numpy(weight[:, -1].copy()),
-            torch.from_numpy(bias[-1]), torch.from_numpy(spread_logits[:, -1]).float().contiguous(), signals,
+            torch.from_numpy(bias[-1]), torch.from_numpy(spread_logits[:, -1]).float().contiguous(), signals=signals,
         )  # fmt: skip
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedPageRank:
@@ -79,7 +80,7 @@ class PageRankLinear:
 
 
 @dataclass(frozen=True)
-class FittedPageRank:
+class FittedPageRank(KeptSignals):
     r"""The classifier of all labels.
 
     A new point's logits are what they would be in training, its neighbors' given: with d its number of edges
@@ -90,7 +91,6 @@ class FittedPageRank:
         degree: Number of edges of each training point [N].
         weight, bias: Of the logits, [F, C] and [C].
         spread: XW spread over the training graph, [N, C].
-        signals: Probabilities of every signal [folds + 1, N, C], right after training.
     """
 
     view: str
@@ -98,13 +98,6 @@ class FittedPageRank:
     weight: Tensor
     bias: Tensor
     spread: Tensor
-    signals: Tensor | None = None
-
-    def probabilities(self) -> Tensor:
-        """[folds + 1, N, C]."""
-        if self.signals is None:
-            raise ValueError("A restored classifier predicts new points; those of training were not kept.")
-        return self.signals
 
     def predict(self, new: NewPoints) -> Tensor:
         """A new point's own features, and what its neighbors have been spread: [M, C]."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sobgnn.estimator.families.contract import KeptSignals
 from sobgnn.estimator.families.nodes import Trees, joined, of_boosting, of_forest
 from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
 from sobgnn.estimator.problem import NewPoints, Problem
@@ -62,7 +63,7 @@ class Forests:
                 if signal == labels.folds:
                     kept.append(of_forest(forest, labels.classes))
             problem.tell("forests", signal + 1, signals)
-        return FittedTrees(joined(kept), torch.from_numpy(out).to(problem.device))
+        return FittedTrees(joined(kept), signals=torch.from_numpy(out).to(problem.device))
 
     def refit(self, problem: Problem, labels: Labels, before: FittedTrees) -> FittedTrees:
         """Grow a part of the trees of each kind anew, from all labels, in place of the oldest ones."""
@@ -82,7 +83,7 @@ class Forests:
         # Sums of leaves are taken away and added: what is left of a share is never below 0 but by rounding.
         whole = (before.probabilities()[-1] + change.to(problem.device)).clamp(min=0).float()
         problem.tell("forests", 1, 1)
-        return FittedTrees(joined(kept), whole.unsqueeze(0), before.age + 1)
+        return FittedTrees(joined(kept), before.age + 1, signals=whole.unsqueeze(0))
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedTrees:
         """From the trees of all labels."""
@@ -139,7 +140,8 @@ class BoostedTrees:
                 own = labels.out_of_fold(torch.from_numpy(part))
                 errors.append(np.square(own - np.eye(labels.classes)[codes]).sum())
             best = int(np.argmin(errors))
-        return FittedTrees(trees.first_rounds(choices[best]), torch.from_numpy(staged[best]).to(problem.device))
+        probabilities = torch.from_numpy(staged[best]).to(problem.device)
+        return FittedTrees(trees.first_rounds(choices[best]), signals=probabilities)
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedTrees:
         """From the trees of all labels."""
@@ -147,21 +149,11 @@ class BoostedTrees:
 
 
 @dataclass(frozen=True)
-class FittedTrees:
-    """Trees grown from all labels, and every signal's probabilities [folds + 1, N, C] right after growing them.
-
-    ``age`` counts refits.
-    """
+class FittedTrees(KeptSignals):
+    """Trees grown from all labels; ``age`` counts refits."""
 
     trees: Trees
-    signals: Tensor | None = None
     age: int = 0
-
-    def probabilities(self) -> Tensor:
-        """[folds + 1, N, C]."""
-        if self.signals is None:
-            raise ValueError("Restored trees predict new points; the training points' probabilities were not kept.")
-        return self.signals
 
     def predict(self, new: NewPoints) -> Tensor:
         """As scikit-learn predicts, [M, C]."""
