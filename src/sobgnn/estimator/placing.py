@@ -150,16 +150,16 @@ def place(
 
     if known is not None and count < _MANY_MORE * known.labels:
         return replace(known, problem=problem_of(known))
+    views: dict[str, View] = {}
+    if graph is not None:  # first, since what is wrong with it should be said before anything takes long
+        given, reweighted = given_graph(graph, X.shape[0], alpha)
+        views[GIVEN] = view_of(given, alpha, epsilon, ranks, reweighted=reweighted)
     scales = decide_scales(settings["scale"], X, codes, k, settings["n_components"], generator)
     if known is not None and scales == known.scales:
         return replace(known, labels=count, problem=problem_of(known))
     maps = Maps.fit(X, scales, settings["n_components"], int(generator.integers(2**31)))
     points = maps.networks(X)
     places = points if maps.neighbors is maps.networks else maps.neighbors(X)
-    views: dict[str, View] = {}
-    if graph is not None:
-        given, reweighted = given_graph(graph, X.shape[0], alpha)
-        views[GIVEN] = view_of(given, alpha, epsilon, ranks, reweighted=reweighted)
     near, attaching = neighbor_graph(
         places,
         k,

@@ -29,8 +29,9 @@ class PageRankLinear:
 
     .. math:: Z = (1 - a) \sum_{k \ge 0} a^k T^k X, \qquad T = D^{-1/2} (A + I) D^{-1/2}, \qquad a = 0.9,
 
-    with the edges of A counted alike and rows of X of length 1: words are read as they are, all of them. T is
-    symmetric, so only the labeled rows of Z are ever computed, and the logits are spread once more.
+    with the edges of A counted alike and rows of X of length 1: words are read as they are, all of them. Where columns
+    outnumber labels, as words do, only the labeled rows of Z are computed, T being symmetric, and then the logits are
+    spread.
     """
 
     name: ClassVar[str] = "pagerank"
@@ -50,17 +51,22 @@ class PageRankLinear:
         """Train one classifier for each signal."""
         step = transition(problem.views[self.view].graph)
         X = unit_rows(problem.rows)
-        marks = np.zeros((problem.count, len(labels.index) + 1))
-        marks[labels.index, np.arange(len(labels.index))] = 1
-        marks[:, -1] = 1 / problem.count
-        reached = spread(step, marks).T
-        Z = np.asarray(reached @ X)
-        Z, center = Z[:-1] - Z[-1], Z[-1]
+        whole = spread(step, _dense(X)) if X.shape[1] <= len(labels.index) else None
+        if whole is not None:
+            Z, center = whole[labels.index], whole.mean(axis=0)
+        else:
+            marks = np.zeros((problem.count, len(labels.index) + 1))
+            marks[labels.index, np.arange(len(labels.index))] = 1
+            marks[:, -1] = 1 / problem.count
+            Z = np.asarray(spread(step, marks).T @ X)
+            Z, center = Z[:-1], Z[-1]
+        Z = Z - center
         size = np.sqrt(np.square(Z).sum(axis=1).mean()) or 1.0
         weight, bias = logistic_regressions(Z / size, labels, _C)
         weight /= size
         bias -= np.tensordot(center, weight, axes=1)
-        spread_logits = spread(step, np.asarray(X @ weight.reshape(len(weight), -1))).reshape(-1, *bias.shape)
+        flat = weight.reshape(len(weight), -1)
+        spread_logits = (spread(step, np.asarray(X @ flat)) if whole is None else whole @ flat).reshape(-1, *bias.shape)
         logits = spread_logits + bias
         signals = torch.from_numpy(logits).softmax(dim=2).float().transpose(0, 1).to(problem.device)
         problem.tell("pagerank", 1, 1)
@@ -134,6 +140,10 @@ def spread(step: sp.csr_array, signal: npt.NDArray[np.float64]) -> npt.NDArray[n
             current = base + STRENGTH * (step @ current)
         out[:, columns] = current
     return out
+
+
+def _dense(X: Any) -> npt.NDArray[np.float64]:
+    return np.asarray(X.toarray() if sp.issparse(X) else X)
 
 
 def unit_rows(X: Any) -> Any:
