@@ -23,16 +23,19 @@ from sobgnn.graphs.assortativity import assortativity
 CALIBRATION_LABELS = 50
 # A family with a smaller share than this is left out: new points need not wait for it.
 _LEAST_SHARE = 0.02
-# What is expected of each family before any label was held out, and where none can be.
+# What is expected of each family before any label was held out, and where none can be; and what of tables whose columns
+# are mostly categories.
 PRIOR = {
     "sobolev": 2.0, "mlp": 1.0, "diffusion": 2.0, "poisson": 2.0, "linear": 2.0, "kernel": 1.0, "oblique": 1.0,
     "forests": 5.0, "boosting": 1.0,
 }  # fmt: skip
+FEW_LABELS_PRIOR = {"sobolev": 1.0, "mlp": 1.0, "diffusion": 6.0, "poisson": 12.0, "linear": 1.0, "forests": 4.0}
+TABLE_PRIOR = {**PRIOR, "sobolev": 1.0, "diffusion": 0.5, "forests": 8.0}
+FEW_LABELS_TABLE_PRIOR = {**FEW_LABELS_PRIOR, "diffusion": 3.0, "forests": 12.0}
 # How many labels' worth families on a given graph gain with the assortativity of its edges; the value from which they
 # are trusted; and by how much they must be better out of fold where they are not.
 GIVEN_TRUST = {"pagerank": 30.0, "sobolev": 10.0}
 _TRUSTED, _GUARD = 0.2, 3.0
-FEW_LABELS_PRIOR = {"sobolev": 1.0, "mlp": 1.0, "diffusion": 6.0, "poisson": 12.0, "linear": 1.0, "forests": 4.0}
 
 
 @dataclass(frozen=True)
@@ -187,6 +190,13 @@ def _views_of(name: str, problem: Problem) -> Sequence[str | None]:
     return [view for view in problem.views if view == GIVEN or not kind.given_only]
 
 
+def expected_of(problem: Problem, labels: Labels) -> dict[str, float]:
+    """The prior weights of families by name; those that are not named count 1."""
+    if problem.mostly_categories:
+        return TABLE_PRIOR if labels.folds else FEW_LABELS_TABLE_PRIOR
+    return PRIOR if labels.folds else FEW_LABELS_PRIOR
+
+
 def blend_members(problem: Problem, labels: Labels, members: Sequence[Member], parts: Sequence[Tensor]) -> Blend:
     """The blend of all members, or without those of a given graph where out-of-fold labels do not support them.
 
@@ -197,8 +207,7 @@ def blend_members(problem: Problem, labels: Labels, members: Sequence[Member], p
         parts: Their probabilities as they are smoothed, [folds + 1, N, C] each.
     """
     own = [labels.out_of_fold(part) for part in parts]
-    expected = PRIOR if labels.folds else FEW_LABELS_PRIOR
-    weights = np.array([expected.get(member.family.name, 1.0) for member in members])
+    weights = np.array([expected_of(problem, labels).get(member.family.name, 1.0) for member in members])
     weights *= [getattr(member.fitted, "trust", 1.0) for member in members]
     given = np.array([member.view == GIVEN for member in members])
     if not given.any() or given.all():

@@ -21,6 +21,11 @@ from sobgnn.runtime.ranks import Ranks
 
 # The names of the graphs: of nearest neighbors, and one that came with the points.
 NEIGHBORS, GIVEN = "neighbors", "given"
+# Columns of numbers are many from this number on with more than two values, which are at least this share of those that
+# vary. Of others this share must hold more than so many values, or they are mostly categories.
+_COLUMNS, _SHARE, _VALUES = 32, 0.75, 10
+# Rows that values are counted on.
+_ROWS = 1000
 
 
 class View:
@@ -103,6 +108,27 @@ class Problem:
     def device(self) -> torch.device:
         """Where the points are."""
         return self.points.device
+
+    @cached_property
+    def many_numbers(self) -> bool:
+        """Whether columns of numbers are many, as those of pictures, sounds, sensors and embeddings are."""
+        values = self._values
+        return int((values > 2).sum()) >= max(_COLUMNS, _SHARE * int((values > 1).sum()))
+
+    @cached_property
+    def mostly_categories(self) -> bool:
+        """Whether too few columns are measured numbers for distances to tell much.
+
+        They mix columns that tell the class with others that do not, so neighbors are of one class less often.
+        """
+        values = self._values
+        return not self.many_numbers and int((values > _VALUES).sum()) < _SHARE * int((values > 1).sum())
+
+    @cached_property
+    def _values(self) -> npt.NDArray[np.int64]:
+        """Different values of each column, [F]."""
+        some = self.columns[:: 1 + self.count // _ROWS]
+        return np.asarray(1 + (np.diff(np.sort(some, axis=0), axis=0) > 0).sum(axis=0))
 
     def generator(self, name: str) -> np.random.Generator:
         """A family's own random numbers: they do not depend on which other families take part."""

@@ -17,7 +17,7 @@ _IMPOSSIBLE = -30.0
 _TOLERANCE = 1e-6
 # Labels up to which columns that outnumber them are replaced by as many, and the least variance of one of these, as a
 # share of the largest.
-_MOST_ROTATED, _LEAST_VARIANCE = 1024, 1e-10
+_MOST_ROTATED, _LEAST_VARIANCE = 2048, 1e-10
 
 
 def logistic_regressions(

@@ -19,9 +19,6 @@ from sobgnn.graphs.assortativity import assortativity
 
 # The Hadamard power of the graph, and how sure the class with the highest potential is.
 POWER, SHARPNESS = 3, 8.0
-# Columns that make distances tell more than single columns do: at least so many with more than two values, and at least
-# this share of those that vary.
-_COLUMNS, _SHARE, _ROWS = 32, 0.75, 1000
 # Assortativity of the classes found from which they are trusted to be clusters, from which wholly, and the least trust.
 _CLUSTERED, _LEAST_TRUST = (0.77, 0.82), 1e-3
 # Labels per class, on average, from which other families have learned what this one knows.
@@ -59,14 +56,11 @@ class PoissonLabels:
     def worth_it(problem: Problem, labels: Labels) -> bool:
         """Whether labels are few, columns of numbers many, no graph was given, and the solution fits in memory.
 
-        Where columns are few, or say yes or no, points form clusters that have little to do with classes.
+        Elsewhere points form clusters that have little to do with classes.
         """
         few = len(labels.index) < _FEW_LABELS * labels.classes
-        if GIVEN in problem.views or not few or problem.count * labels.classes * (labels.folds + 1) > _MOST_ENTRIES:
-            return False
-        some = problem.columns[:: 1 + problem.count // _ROWS]
-        values = 1 + (np.diff(np.sort(some, axis=0), axis=0) > 0).sum(axis=0)
-        return int((values > 2).sum()) >= max(_COLUMNS, _SHARE * int((values > 1).sum()))
+        small = problem.count * labels.classes * (labels.folds + 1) <= _MOST_ENTRIES
+        return few and small and GIVEN not in problem.views and problem.many_numbers
 
     def fit(self, problem: Problem, labels: Labels) -> FittedPoisson:
         """Solve the equation for every signal."""
