@@ -55,3 +55,20 @@ def test_a_component_without_a_label_is_marked():
     given[:4] = [0, -1, 2, -1]  # both labels in the first cloud
     fitted = quick().fit(X, given)
     np.testing.assert_array_equal(fitted.component_labelled_, truth == 0)
+
+
+def test_where_nothing_is_held_out_a_table_of_categories_gets_the_same_labels_less_surely(monkeypatch):
+    generator = np.random.default_rng(0)
+    truth = np.arange(80) % 2
+    X = (generator.random((80, 6)) < np.where(truth[:, None] == 1, 0.7, 0.3)).astype(float)
+    given = np.where(np.arange(80) < 4, truth, -1)
+    doubting = quick().fit(X, given)
+    assert doubting.temperature_ == 2.0
+    monkeypatch.setattr("sobgnn.estimator.outcome.UNJUDGED_TEMPERATURE", 1.0)
+    sure = quick().fit(X, given)
+    np.testing.assert_array_equal(doubting.transduction_, sure.transduction_)
+    p, q = (fitted.predict_proba(X) for fitted in (sure, doubting))
+    root = np.sqrt(p)
+    np.testing.assert_allclose(q, root / root.sum(axis=1, keepdims=True), atol=1e-5)
+    # With labels enough to hold some out, these decide.
+    assert quick().fit(X, np.where(np.arange(80) < 40, truth, -1)).temperature_ == 1.0

@@ -17,6 +17,10 @@ from sobgnn.estimator.priors import Frequencies, decide_frequencies, shift_prior
 from sobgnn.estimator.temperature import log_loss
 from sobgnn.estimator.warm import Kept, out_of_fold_before
 
+# The temperature of the result on tables of categories where nothing is held out: families that agree there are often
+# wrong together, and no label tells.
+UNJUDGED_TEMPERATURE = 2.0
+
 
 def keep_outcome(estimator: Any, fit: Fit, placed: Placed, labels: Labels, before: Kept | None) -> Frequencies:
     """Give the estimator its fitted attributes, and say which class frequencies were taken.
@@ -44,9 +48,13 @@ def keep_outcome(estimator: Any, fit: Fit, placed: Placed, labels: Labels, befor
     estimator.class_prior_ = frequencies.assumed
     odds = class_weights(estimator.class_weight, estimator.classes_, labels.codes)
     ratio = frequencies.factor * odds
-    predictor = replace(predictor, ratio=ratio / ratio.mean())
+    unjudged = not labels.folds and len(fit.members) > 1 and problem.mostly_categories
+    doubt = UNJUDGED_TEMPERATURE if unjudged else 1.0
+    # A temperature of the shifted probabilities: (p^(1/T) r)^(1/T') = p^(1/TT') r^(1/T'). It changes no label.
+    ratio = ratio ** (1 / doubt)
+    predictor = replace(predictor, ratio=ratio / ratio.mean(), temperature=fit.temperature * doubt)
     estimator.predictor_ = replace(predictor, distributions=predictor.finished(fit.distributions))
-    estimator.temperature_ = fit.temperature
+    estimator.temperature_ = predictor.temperature
     out_of_fold = np.full((len(labels.index), labels.classes), np.nan)
     if before is None:
         out_of_fold[labels.judged] = shift_priors(fit.out_of_fold, estimator.predictor_.ratio)
