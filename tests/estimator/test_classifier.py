@@ -825,3 +825,20 @@ def test_scores_take_the_edges_of_new_points():
     new = sp.csr_array(graph[:10])
     predicted = model.predict(X[:10], graph=new)
     assert model.score(X[:10], truth[:10], graph=new) == (predicted == truth[:10]).mean()
+
+
+def test_a_warm_start_takes_another_graph_for_another_one_in_whatever_form_it_comes():
+    X, _, given = blobs(labels=5)
+    classifier = quick(warm_start=True, families=["linear", "diffusion"]).fit(X, given)
+    classifier.fit(X, given, graph=np.zeros((2, 0), int))
+    assert "given" in classifier.predictor_.problem.views
+    classifier.fit(X, given)
+    assert "given" not in classifier.predictor_.problem.views
+    classifier.fit(X, given, graph=np.array([[0, 1, 2], [3, 4, 5]]))
+    assert classifier.graph_.num_edges == 6
+    weights = torch.ones(2, dtype=torch.bfloat16)
+    classifier.fit(X, given, graph=(torch.tensor([[0, 1], [2, 3]]), weights))
+    assert classifier.graph_.num_edges == 4
+    with pytest.raises(ValueError, match="rows differ in length"):
+        classifier.fit(X, given, graph=[[0, 1], [2]])
+    assert classifier.graph_.num_edges == 4

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from sobgnn import SobolevClassifier, knn_graph
+from sobgnn import Graph, SobolevClassifier, knn_graph
 from sobgnn.estimator.placing import Placed, device_for, neighbor_graph, place
 from sobgnn.estimator.problem import GIVEN, NEIGHBORS
 from sobgnn.runtime.ranks import Ranks
@@ -59,7 +59,7 @@ def test_neighbors_and_networks_may_read_points_in_scales_of_their_own():
 
 @pytest.mark.parametrize(("alpha", "weight", "kept"), [(1, 1.0, True), (2, 1.0, False), (2, 0.5, True)])
 def test_a_given_graph_comes_first_and_gets_weights_where_powers_of_its_own_would_all_be_the_same(alpha, weight, kept):
-    found = placed(graph=ring(weight), alpha=alpha)
+    found = placed(graph=Graph.from_scipy(ring(weight)), alpha=alpha)
     assert list(found.problem.views) == [GIVEN, NEIGHBORS]
     given = found.problem.views[GIVEN].graph.to_scipy()
     assert (abs(given - ring(weight)).max() < 1e-6) == kept

@@ -57,3 +57,11 @@ def test_tables_of_categories_have_a_prior_of_their_own():
     assert expected_of(table, few) is FEW_LABELS_TABLE_PRIOR
     assert expected_of(numbers, held_out) is PRIOR
     assert expected_of(numbers, few) is FEW_LABELS_PRIOR
+
+
+def test_columns_that_repeat_and_few_rows_are_no_categories():
+    for count in (2400, 2500):  # every third row of hours has eight of them
+        hour = np.arange(count, dtype=np.float32) % 24
+        problem = problem_of(np.stack([hour, hour**2, columns(1, 0, count)[:, 0]], axis=1))
+        assert not problem.mostly_categories
+    assert not problem_of(columns(8, 0, rows=10)).mostly_categories

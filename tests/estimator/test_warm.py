@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import scipy.sparse as sp
 
+from sobgnn import Graph
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.warm import Kept, fingerprint, out_of_fold_before
 
@@ -44,18 +45,23 @@ def test_what_was_known_out_of_fold_is_kept_for_labels_that_have_not_changed():
 
 
 def test_the_fingerprint_tells_points_graphs_and_settings_apart():
-    graph = sp.csr_array(np.eye(4))
+    def graph_of(*ends, weight=1.0):
+        edges = np.array(ends).reshape(-1, 2).T
+        return Graph.from_edges(edges, np.full(edges.shape[1], weight), 4, symmetrize="union")
+
+    graph = graph_of((0, 1), (2, 3))
     settings = {"k": 3}
     own = fingerprint(X, graph, settings)
-    assert own == fingerprint(X.copy(), graph.copy(), dict(settings))
+    assert own == fingerprint(X.copy(), graph_of((0, 1), (2, 3)), dict(settings))
     others = [
         fingerprint(np.nextafter(X, np.inf), graph, settings),
         fingerprint(X.astype(np.float32), graph, settings),
         fingerprint(X.reshape(3, 4), graph, settings),
         fingerprint(sp.csr_array(X), graph, settings),
         fingerprint(X, None, settings),
-        fingerprint(X, sp.csr_array(2 * np.eye(4)), settings),
-        fingerprint(X, (np.zeros((2, 1), int), np.ones(1)), settings),
+        fingerprint(X, graph_of((0, 1), (2, 3), weight=2.0), settings),
+        fingerprint(X, graph_of((0, 1), (1, 3)), settings),
+        fingerprint(X, graph_of(), settings),
         fingerprint(X, graph, {"k": 4}),
     ]
     assert len({own, *others}) == 1 + len(others)

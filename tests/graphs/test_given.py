@@ -14,7 +14,7 @@ def test_edges_of_new_points_are_summed_and_sorted_in_a_copy():
     assert given.indices.tolist() == [2, 0, 2]
 
 
-@pytest.mark.parametrize("weight", [-1.0, np.nan, 1e-40, 1e38, 1e300])
+@pytest.mark.parametrize("weight", [-1.0, np.nan, 1e-50, 1e-40, 1e38, 1e300])
 def test_weights_of_new_points_have_the_range_of_a_graphs(weight):
     with pytest.raises(ValueError, match="Edge weights must be finite and at least"):
         as_edges(sp.csr_array([[weight, 1.0]]), 1, 2)

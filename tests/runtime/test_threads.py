@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from sobgnn.runtime.threads import at_most, exactly
+from sobgnn.runtime.threads import at_most, exactly, one_blas_thread
 
 
 @pytest.fixture
@@ -55,3 +55,18 @@ def test_blocks_that_overlap_in_two_threads_leave_the_number_of_before():
     last.start()
     last.join(10)
     assert [torch.get_num_threads(), *seen] == [2, 2]
+
+
+def test_products_of_numpy_have_one_thread_within_and_as_many_as_before_after_it():
+    from threadpoolctl import threadpool_info
+
+    def threads():
+        return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
+
+    before = threads()
+    with one_blas_thread():
+        assert set(threads()) <= {1}
+        with one_blas_thread():
+            pass
+        assert set(threads()) <= {1}
+    assert threads() == before

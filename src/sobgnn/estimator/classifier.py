@@ -31,8 +31,8 @@ from sobgnn.estimator.smoothing import STRENGTHS
 from sobgnn.estimator.suggestion import Strategy, suggest_first, suggest_points
 from sobgnn.estimator.suspicion import Suspect, suspect_labels
 from sobgnn.estimator.warm import Kept, fingerprint
-from sobgnn.graphs.given import as_edges
-from sobgnn.graphs.graph import Symmetrize
+from sobgnn.graphs.given import as_edges, as_graph
+from sobgnn.graphs.graph import Graph, Symmetrize
 from sobgnn.graphs.knn import Bandwidth
 from sobgnn.runtime.ambient import own_precision
 from sobgnn.runtime.ranks import Ranks, check_device, check_same, taking_part
@@ -230,6 +230,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "-1, None and NaN mean unlabeled; if -1 is a class, give it another name, such as y = (y == 1) * 1."
             )  # fmt: skip
             raise ValueError(f"y must hold at least 2 classes, but got 1 class, {str(self.classes_[0])!r}. {hint}")
+        # Before anything that takes long: what is wrong with a graph should be said at once.
+        graph = None if graph is None else as_graph(graph, X.shape[0])
         available = torch.get_num_threads()
         threads = 1 if X.shape[0] * X.shape[1] <= _ONE_THREAD_ENTRIES else available
         with own_precision(), at_most(threads), taking_part(device_for(self.device, X)) as ranks:
@@ -238,7 +240,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._fit(X, codes, graph, Teller(ranks.decide(progress)), ranks, available)
         return self
 
-    def _fit(self, X: Any, codes: npt.NDArray[np.int64], graph: Any, tell: Teller, ranks: Ranks, threads: int) -> None:
+    def _fit(
+        self, X: Any, codes: npt.NDArray[np.int64], graph: Graph | None, tell: Teller, ranks: Ranks, threads: int
+    ) -> None:
         # The seed sequence draws a seed where there is none.
         seed = ranks.first(np.random.SeedSequence(_seed(self.random_state)).entropy)
         generator = np.random.default_rng(seed)
@@ -279,7 +283,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         kept: Kept | None = getattr(self, "_kept", None) if self.warm_start else None
         return kept if kept is not None and kept.fingerprint == mark else None
 
-    def _fingerprint(self, X: Any, graph: Any, *without: str) -> str:
+    def _fingerprint(self, X: Any, graph: Graph | None, *without: str) -> str:
         own = self.get_params(deep=False)
         return fingerprint(X, graph, {name: own[name] for name in own.keys() - {"verbose", *without}})
 

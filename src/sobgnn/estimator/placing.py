@@ -18,7 +18,6 @@ from sobgnn.estimator.features import FeatureMap
 from sobgnn.estimator.problem import GIVEN, NEIGHBORS, Problem, View
 from sobgnn.estimator.scaling import Scales, decide_scales
 from sobgnn.estimator.settings import Networks
-from sobgnn.graphs.given import as_graph
 from sobgnn.graphs.graph import Graph, Symmetrize
 from sobgnn.graphs.knn import Bandwidth, graph_from_neighbors, mean_distance
 from sobgnn.graphs.reweight import reweight
@@ -121,7 +120,7 @@ def place(
     settings: Mapping[str, Any],
     X: Any,
     codes: npt.NDArray[np.int64],
-    graph: Any,
+    graph: Graph | None,
     generator: np.random.Generator,
     tell: Callable[..., bool],
     ranks: Ranks,
@@ -134,7 +133,7 @@ def place(
         settings: The estimator's parameters by name.
         X: Raw points, dense or sparse.
         codes: int64 [N], classes as numbers from 0; -1: unlabeled.
-        graph: A graph of the points in any form that is understood, or ``None``.
+        graph: A graph of the points, or ``None``.
         generator: Random numbers for scales, projections and the families' seed.
         tell: Told when neighbors are found; families tell it their steps.
         ranks: Processes that share the work.
@@ -151,8 +150,8 @@ def place(
     if known is not None and count < _MANY_MORE * known.labels:
         return replace(known, problem=problem_of(known))
     views: dict[str, View] = {}
-    if graph is not None:  # first, since what is wrong with it should be said before anything takes long
-        given, reweighted = given_graph(graph, X.shape[0], alpha)
+    if graph is not None:
+        given, reweighted = given_graph(graph, alpha)
         views[GIVEN] = view_of(given, alpha, epsilon, ranks, reweighted=reweighted)
     scales = decide_scales(settings["scale"], X, codes, k, settings["n_components"], generator)
     if known is not None and scales == known.scales:
@@ -196,15 +195,14 @@ def device_for(device: str | torch.device | None, X: Any) -> str | torch.device:
     return "cuda" if large and torch.cuda.is_available() else "cpu"
 
 
-def given_graph(graph: Any, count: int, alpha: int) -> tuple[Graph, bool]:
-    """A graph of ``count`` points in any form that is understood, and whether it got other weights.
+def given_graph(graph: Graph, alpha: int) -> tuple[Graph, bool]:
+    """A graph that was given, and whether it got other weights.
 
     Where α > 1, weights that are all 1 become those of the normalized adjacency: their powers would all be the same.
     """
-    built = as_graph(graph, count)
-    if alpha > 1 and built.num_edges and bool((built.weight == 1).all()):
-        return reweight(built), True
-    return built, False
+    if alpha > 1 and graph.num_edges and bool((graph.weight == 1).all()):
+        return reweight(graph), True
+    return graph, False
 
 
 def neighbor_graph(

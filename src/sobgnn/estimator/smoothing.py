@@ -53,7 +53,9 @@ class Spread(SobolevOperators):
 
     def powered(self, power: int) -> Spread:
         """That of the graph's Hadamard power, in the same order."""
-        weight = self.graph.weight.pow(power).clamp(min=SMALLEST_WEIGHT)
+        # In units near the largest weight, whose powers neither overflow nor vanish; a power of two changes no digit.
+        unit = torch.frexp(self.graph.weight.max()).exponent if self.graph.num_edges else torch.tensor(0)
+        weight = torch.ldexp(self.graph.weight, -unit).pow(power).clamp(min=SMALLEST_WEIGHT)
         other = object.__new__(Spread)
         other.ranks, other.order = self.ranks, self.order
         SobolevOperators.__init__(other, Graph(self.graph.indptr, self.graph.indices, weight), alpha=1, epsilon=0.0)

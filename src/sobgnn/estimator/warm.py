@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from torch import Tensor
 
 from sobgnn.estimator.fit import Fit
 from sobgnn.estimator.labels import UNLABELLED, Labels
 from sobgnn.estimator.priors import Frequencies
+from sobgnn.graphs.graph import Graph
 
 # Labels that may change, as a share, before it is decided anew how families are blended.
 _MOST_CHANGED = 0.2
@@ -63,24 +63,14 @@ def out_of_fold_before(estimator: Any, labels: Labels) -> npt.NDArray[np.float64
     return np.array([known.get(key, unknown) for key in keys])
 
 
-def fingerprint(X: Any, graph: Any, settings: Mapping[str, Any]) -> str:
+def fingerprint(X: Any, graph: Graph | None, settings: Mapping[str, Any]) -> str:
     """A hash of points, graph and parameters."""
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(repr((X.shape, str(X.dtype), sorted(settings.items()))).encode())
     parts = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
-    for part in [*parts, *_arrays_of(graph)]:
+    if graph is not None:
+        parts += [part.numpy() for part in (graph.indptr, graph.indices, graph.weight)]
+    shapes = [(part.shape, str(part.dtype)) for part in parts]
+    digest.update(repr((X.shape, shapes, sorted(settings.items()))).encode())
+    for part in parts:
         digest.update(np.ascontiguousarray(part).data.cast("B") if np.size(part) else b"")
     return digest.hexdigest()
-
-
-def _arrays_of(graph: Any) -> list[Any]:
-    """What a graph is made of, for comparing it with another."""
-    if graph is None:
-        return []
-    if sp.issparse(graph):
-        csr = sp.csr_array(graph)
-        return [csr.data, csr.indices, csr.indptr]
-    if hasattr(graph, "indptr"):
-        return [part.detach().cpu().numpy() for part in (graph.indptr, graph.indices, graph.weight)]
-    parts = graph if isinstance(graph, tuple) else (graph,)
-    return [np.asarray(part.detach().cpu() if isinstance(part, Tensor) else part) for part in parts if part is not None]

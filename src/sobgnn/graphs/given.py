@@ -56,6 +56,8 @@ def _named(given: Any) -> str:
         return f"a {name} of networkx. Pass networkx.to_scipy_sparse_array(graph, nodelist=...), rows of X in order"
     shape = getattr(given, "shape", None)
     if shape is not None:
+        if getattr(given, "is_sparse", False) or "sparse" in str(getattr(given, "layout", "")):
+            return "a sparse tensor of torch. Pass its indices and values as (edge_index, edge_weight)"
         dense = len(shape) == 2 and shape[0] == shape[1]
         return f"an array of shape {list(shape)}" + (". Pass scipy.sparse.csr_array(graph)" if dense else "")
     if isinstance(given, (list, tuple)):
@@ -74,9 +76,10 @@ def as_edges(given: Any, m: int, n: int) -> sp.csr_array:
         )
     if given.dtype.kind not in "fiub":
         raise ValueError(f"graph must hold real weights, but got {given.dtype}.")
-    with np.errstate(over="ignore"):
-        edges = sp.csr_array(given, dtype=np.float32, copy=True)  # the caller's stays as it is
+    edges = sp.csr_array(given, dtype=np.float64, copy=True)  # the caller's stays as it is
     edges.sum_duplicates()
     edges.eliminate_zeros()  # in scipy an entry of 0 is no edge
+    with np.errstate(over="ignore"):
+        edges = edges.astype(np.float32)
     check_weights(edges.data)
     return edges

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
@@ -43,3 +44,33 @@ def exactly(threads: int) -> Iterator[None]:
         with _Outside.lock:
             _Outside.inside -= 1
             torch.set_num_threads(before if _Outside.inside else _Outside.threads)
+
+
+class _Blas:
+    """The limit of numpy's threads, which the first block sets and the last one to end takes away."""
+
+    lock = threading.Lock()
+    inside = 0
+    limit: Any = None
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Within, products of numpy's and scipy's matrices are computed with one thread.
+
+    Their threads never rest while they wait for one another: beside other work, hundreds of short products took
+    sixteen times as long with two of them.
+    """
+    from threadpoolctl import threadpool_limits
+
+    with _Blas.lock:
+        if not _Blas.inside:
+            _Blas.limit = threadpool_limits(1, "blas")
+        _Blas.inside += 1
+    try:
+        yield
+    finally:
+        with _Blas.lock:
+            _Blas.inside -= 1
+            if not _Blas.inside:
+                _Blas.limit.restore_original_limits()

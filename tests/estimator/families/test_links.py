@@ -49,7 +49,7 @@ def test_probabilities_are_those_of_the_columns_written_out():
     Z = np.hstack([unit, pattern @ unit, pattern])
     for signal, share in enumerate(labels.shares()):
         rows, weight = labels.index[share > 0], share[share > 0]
-        model = LogisticRegression(C=3.0, tol=1e-8, max_iter=2000).fit(Z[rows], truth[rows], weight * len(rows))
+        model = LogisticRegression(C=6.0, tol=1e-8, max_iter=2000).fit(Z[rows], truth[rows], weight * len(rows))
         np.testing.assert_allclose(found[signal], model.predict_proba(Z), atol=1e-4)
 
 

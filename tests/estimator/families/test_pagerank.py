@@ -52,3 +52,15 @@ def test_unit_rows_have_length_one_and_zeros_stay():
     for form in (np.asarray, sp.csr_array):
         found = unit_rows(form(X))
         np.testing.assert_allclose(found.toarray() if sp.issparse(found) else found, [[0.6, 0.8], [0, 0]])
+
+
+def test_points_that_are_all_spread_alike_tell_nothing():
+    problem, labels, _ = case(4)
+    ring = np.roll(np.eye(90), 1, axis=1)
+    graph = Graph.from_scipy(sp.csr_array(ring + ring.T))
+    views = {"given": view_of(graph, 2, 0.5, Ranks())}
+    for width in (1, 60):  # columns spread themselves, and labeled rows alone
+        rows = np.random.default_rng(0).uniform(1, 9, (90, 1)) * np.ones((1, width))
+        fitted = PageRankLinear("given").fit(Problem(problem.points, problem.columns, views, 3, rows=rows), labels)
+        assert float(fitted.weight.abs().max()) == 0
+        np.testing.assert_allclose(fitted.probabilities()[-1], 1 / 3, atol=1e-3)

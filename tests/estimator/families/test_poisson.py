@@ -121,3 +121,15 @@ def test_a_gpu_gives_what_the_cpu_gives_and_the_same_bits_every_time():
     assert gpu.family_shares_["poisson"] > 0.1
     assert (cpu.transduction_ == gpu.transduction_).mean() > 0.98
     np.testing.assert_array_equal(gpu.label_distributions_, again.label_distributions_)
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e13, 1e37])
+def test_the_unit_of_the_weights_does_not_matter(unit):
+    X, truth = clouds()
+    graph, _ = neighbor_graph(X.astype(np.float32), 8, "euclidean", "exact", "mean", "union", Ranks())
+    labels = labels_at([0, 1], truth[:2], 300)
+    scaled = graph.with_weight((graph.weight.double() * unit).float())
+    found, expected = (
+        PoissonLabels("neighbors").fit(problem_of(X, each), labels).probabilities() for each in (scaled, graph)
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-3)

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
 from sobgnn.runtime.eigen import eigen
+from sobgnn.runtime.threads import one_blas_thread
 
 # The logit of a class that a signal has no label of: as good as impossible.
 _IMPOSSIBLE = -30.0
@@ -46,11 +47,12 @@ def logistic_regressions(
     bias = np.full((len(shares), labels.classes), _IMPOSSIBLE)
     for signal, share in enumerate(shares):
         used = share > 0
-        model = LogisticRegression(C=strength, max_iter=500, tol=_TOLERANCE)
-        with one_label_per_class_allowed():
+        # Of two classes scikit-learn regresses the difference v of their logits. With W = [-v, v] / 2 the penalty of W
+        # is half of v's.
+        binary = len(np.unique(labels.codes[used])) == 2
+        model = LogisticRegression(C=2 * strength if binary else strength, max_iter=500, tol=_TOLERANCE)
+        with one_label_per_class_allowed(), one_blas_thread():
             model.fit(Z[used], labels.codes[used], share[used] * used.sum())
-        # Of two classes scikit-learn keeps the second's logit against the first's.
-        binary = len(model.classes_) == 2
         weight[:, signal, model.classes_] = (
             np.stack([-model.coef_[0], model.coef_[0]]) / 2 if binary else model.coef_
         ).T

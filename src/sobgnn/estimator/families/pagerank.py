@@ -22,6 +22,8 @@ from sobgnn.graphs.reweight import scaled_rows
 # How far features spread, the steps after which the rest is below a hundredth, and what labels weigh against |W|²/2.
 STRENGTH, _STEPS, _C = 0.9, 44, 3.0
 _COLUMNS_PER_BLOCK = 256
+# Differences between points that are rounding: as a share of their mean.
+_ROUNDING = 1e-8
 
 
 class PageRankLinear:
@@ -61,7 +63,10 @@ class PageRankLinear:
             Z = np.asarray(spread(step, marks).T @ X)
             Z, center = Z[:-1], Z[-1]
         Z = Z - center
-        size = np.sqrt(np.square(Z).sum(axis=1).mean()) or 1.0
+        size = np.sqrt(np.square(Z).sum(axis=1).mean())
+        # Where all points are spread alike, what is left of them is rounding, and tells nothing.
+        if size <= _ROUNDING * np.sqrt(np.square(center).sum()):
+            Z, size = np.zeros_like(Z), 1.0
         weight, bias = logistic_regressions(Z / size, labels, _C)
         weight /= size
         bias -= np.tensordot(center, weight, axes=1)
