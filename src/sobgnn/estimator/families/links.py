@@ -27,9 +27,9 @@ class LinkedLinear:
 
     .. math:: Z = [\, X, \; R X, \; R \,], \qquad R = D^{-1/2} A,
 
-    with the edges of A counted alike, so that its rows R have length 1, as those of X. Nothing is averaged with a
-    node's own features and no neighbor is taken to be of the same class: where edges join different classes, who a
-    node's neighbors are may tell its class all the same.
+    with the edges of A counted alike; rows of X and R have length 1. Nothing is averaged with a node's own features,
+    and no neighbor is taken to be of the same class: where edges join different classes, a node's neighbors may tell
+    its class all the same.
     """
 
     name: ClassVar[str] = "links"
