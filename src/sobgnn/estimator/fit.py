@@ -35,7 +35,7 @@ FEW_LABELS_TABLE_PRIOR = {**FEW_LABELS_PRIOR, "diffusion": 3.0, "forests": 12.0}
 # How many labels' worth families on a given graph gain with the assortativity of its edges; the value from which they
 # are trusted; and by how much they must be better out of fold where they are not.
 GIVEN_TRUST = {"pagerank": 30.0, "sobolev": 10.0}
-_TRUSTED, _GUARD = 0.2, 3.0
+_TRUSTED, _GUARD = 0.2, 2.0
 
 
 @dataclass(frozen=True)
