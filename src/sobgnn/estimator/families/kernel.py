@@ -249,7 +249,9 @@ def learned(rows: Tensor, target: Tensor, weight: Tensor, some: Tensor, metric: 
         kernel = torch.exp(-distance / bandwidth)
         dual, error = _solved(kernel, target - mean, weight)
         if best is None or error < smallest:
-            smallest, best = error, Regression(moved, stretch, bandwidth.reshape(1), dual, mean)
+            # Row by row, as they are saved: products of other layouts have other last digits.
+            parts = (part.contiguous() for part in (moved, stretch, bandwidth.reshape(1), dual, mean))
+            smallest, best = error, Regression(*parts)
         if number == rounds:
             break
         pull = kernel / (bandwidth * distance.masked_fill(distance < _TINY, float("inf")))
