@@ -62,10 +62,11 @@ def test_where_nothing_is_held_out_a_table_of_categories_gets_the_same_labels_le
     truth = np.arange(80) % 2
     X = (generator.random((80, 6)) < np.where(truth[:, None] == 1, 0.7, 0.3)).astype(float)
     given = np.where(np.arange(80) < 4, truth, -1)
-    doubting = quick().fit(X, given)
+    uneven = {"class_priors": {0: 0.8, 1: 0.2}}
+    doubting = quick(**uneven).fit(X, given)
     assert doubting.temperature_ == 2.0
     monkeypatch.setattr("sobgnn.estimator.outcome.UNJUDGED_TEMPERATURE", 1.0)
-    sure = quick().fit(X, given)
+    sure = quick(**uneven).fit(X, given)
     np.testing.assert_array_equal(doubting.transduction_, sure.transduction_)
     p, q = (fitted.predict_proba(X) for fitted in (sure, doubting))
     root = np.sqrt(p)

@@ -49,7 +49,8 @@ def make_family(name: str, view: str | None = None) -> Family:
 def default_families(problem: Problem, labels: Labels) -> list[str]:
     """The families that take part.
 
-    A family that gains only under some conditions says so itself: ``worth_it(problem, labels)``.
+    A family that gains only under some conditions says so itself: ``worth_it(problem, labels)``. One for given graphs
+    has no graph to learn on where none was given, and so no part.
     """
     kinds: dict[str, object] = {**FAMILIES}
     return [name for name, kind in kinds.items() if not isinstance(kind, Sometimes) or kind.worth_it(problem, labels)]

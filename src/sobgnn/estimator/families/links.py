@@ -15,7 +15,7 @@ from sobgnn.estimator.families.contract import KeptSignals
 from sobgnn.estimator.families.logistic import logistic_regressions
 from sobgnn.estimator.families.pagerank import unit_rows
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.problem import GIVEN, NewPoints, Problem
+from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.graphs.graph import Graph
 
 # What labels weigh against |W|²/2.
@@ -39,11 +39,6 @@ class LinkedLinear:
 
     def __init__(self, view: str) -> None:
         self.view = view
-
-    @staticmethod
-    def worth_it(problem: Problem, labels: Labels) -> bool:
-        """Whether a graph was given."""
-        return GIVEN in problem.views
 
     def fit(self, problem: Problem, labels: Labels) -> FittedLinks:
         """Train one classifier for each signal."""
