@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sobgnn.runtime.files import atomic_folder, read_json
 
 FORMAT = "sobgnn.SobolevClassifier"
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 # Bytes of a safetensors file's header, which names its arrays, at most.
 _LARGEST_HEADER = 64 << 20
 WEIGHTS, CONFIG = "weights.safetensors", "config.json"

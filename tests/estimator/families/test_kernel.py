@@ -41,7 +41,7 @@ def problem_of(X, y, labelled):
 @pytest.mark.parametrize("oblique", [False, True])
 def test_gradients_are_those_of_the_regression(oblique):
     z, target, weight = two_classes(lambda z: z[:, 0])
-    fitted = learned(z, target, weight, torch.arange(60), alike(8, oblique), 3)
+    _, fitted = learned(z, target, weight, torch.arange(60), alike(8, oblique), 3)
     metric = fitted.stretch @ fitted.stretch.T if oblique else fitted.stretch.square()
     distance = torch.cdist(fitted.rows, fitted.rows)
     pull = torch.exp(-distance / fitted.bandwidth) / (fitted.bandwidth * distance.fill_diagonal_(torch.inf))
@@ -57,25 +57,62 @@ def test_gradients_are_those_of_the_regression(oblique):
             np.testing.assert_allclose(found[c, place], wanted, atol=1e-10)
 
 
+def solved(similarity, penalty, target):
+    """The dual weights and the constant by the dense system that defines them."""
+    count = len(target)
+    system = torch.ones(count + 1, count + 1, dtype=torch.float64)
+    system[:-1, :-1] = similarity + penalty
+    system[-1, -1] = 0
+    solution = torch.linalg.solve(system, torch.cat([target, torch.zeros(1, target.shape[1], dtype=torch.float64)]))
+    return solution[:-1], solution[-1]
+
+
 def test_the_error_of_a_round_is_that_of_rows_left_out_one_by_one():
     z, target, _ = two_classes(lambda z: z[:, 0] + z[:, 1], rows=20)
     weight = torch.linspace(0.5, 1.5, 20, dtype=torch.float64)
     similarity = torch.exp(-torch.cdist(z, z) / 3)
-    centered = target - 0.5
-    dual, error = kernel._solved(similarity, centered, weight)
     penalty = torch.diag(kernel._PENALTY / weight)
-    np.testing.assert_allclose(dual, torch.linalg.solve(similarity + penalty, centered), atol=1e-10)
+    dual, constant, error = kernel._solved(similarity, target, weight)
+    wanted = solved(similarity, penalty, target)
+    np.testing.assert_allclose(dual, wanted[0], atol=1e-10)
+    np.testing.assert_allclose(constant, wanted[1], atol=1e-10)
     left_out = []
     for i in range(20):
         rest = torch.arange(20) != i
-        own = torch.linalg.solve((similarity + penalty)[rest][:, rest], centered[rest])
-        left_out.append(weight[i] * (similarity[i, rest] @ own - centered[i]).square().sum())
+        own, base = solved(similarity[rest][:, rest], penalty[rest][:, rest], target[rest])
+        left_out.append(weight[i] * (similarity[i, rest] @ own + base - target[i]).square().sum())
     assert error == pytest.approx(float(torch.stack(left_out).mean()))
+
+
+def around(count, seed=0):
+    """A class that lies around another, in 20 columns: KEEL's "ring" is like this."""
+    generator = np.random.default_rng(seed)
+    y = np.arange(count) % 2
+    return generator.normal(size=(count, 20)) * np.where(y == 0, 2.0, 1.0)[:, None], y
+
+
+def test_a_class_that_lies_around_another_is_told_by_being_far():
+    X, y = around(1000)
+    problem, labels = problem_of(X, y, 60)
+    fitted = ObliqueKernelRegression().fit(problem, labels)
+    assert (fitted.probabilities()[-1].argmax(dim=1).numpy() == y)[60:].mean() > 0.9
+    # Of 60 labels no metric can be learned here; a refit, which holds nothing out, must not begin to.
+    assert fitted.rounds == 0
+    everything = replace(labels, fold=np.full(60, -1))
+    again = ObliqueKernelRegression().refit(problem, everything, fitted)
+    np.testing.assert_allclose(again.probabilities()[-1], fitted.probabilities()[-1], atol=1e-6)
+
+
+def test_the_metric_is_learned_where_out_of_fold_labels_do_not_speak_against_it():
+    X = np.random.default_rng(0).normal(size=(200, 12))
+    problem, labels = problem_of(X, (X[:, 2] > 0).astype(int), 80)
+    for family in (KernelRegression(), ObliqueKernelRegression()):
+        assert family.fit(problem, labels).rounds == family.rounds
 
 
 def test_the_column_that_tells_the_classes_counts_more_than_all_others():
     z, target, weight = two_classes(lambda z: z[:, 2], columns=12)
-    fitted = learned(z, target, weight, torch.arange(60), alike(12), 3)
+    _, fitted = learned(z, target, weight, torch.arange(60), alike(12), 3)
     share = fitted.stretch.square() / fitted.stretch.square().sum()
     assert int(share.argmax()) == 2
     assert float(share[2]) > 0.5
@@ -83,7 +120,7 @@ def test_the_column_that_tells_the_classes_counts_more_than_all_others():
 
 def test_the_direction_that_tells_the_classes_counts_most():
     z, target, weight = two_classes(lambda z: z[:, 0] - z[:, 1], rows=120)
-    fitted = learned(z, target, weight, torch.arange(120), alike(8, oblique=True), 3)
+    _, fitted = learned(z, target, weight, torch.arange(120), alike(8, oblique=True), 3)
     values, vectors = torch.linalg.eigh(fitted.stretch @ fitted.stretch.T)
     wanted = torch.zeros(8, dtype=torch.float64)
     wanted[:2] = torch.tensor([1.0, -1.0]) / 2**0.5
@@ -150,14 +187,14 @@ def test_a_rare_value_is_as_far_as_any():
 
 def test_a_row_is_judged_without_its_copies():
     z, target, weight = two_classes(lambda z: z[:, 0], rows=30)
-    alone = learned(z, target, weight, torch.arange(30), alike(8), 3)
+    _, alone = learned(z, target, weight, torch.arange(30), alike(8), 3)
     copies = (torch.cat([z, z]), torch.cat([target, target]), torch.cat([weight, weight]) / 2, torch.arange(60))
     rows, means, weights, some = merged(*copies)
     assert (weights == 1).all()
     assert torch.equal(some, torch.arange(30))
     order = torch.tensor([int((z == row).all(dim=1).nonzero()) for row in rows])
     np.testing.assert_array_equal(means, target[order])
-    found = learned(rows, means, weights, some, alike(8), 3)
+    _, found = learned(rows, means, weights, some, alike(8), 3)
     np.testing.assert_allclose(found.stretch, alone.stretch, rtol=1e-6)
 
 
@@ -185,8 +222,8 @@ def test_a_regression_without_a_bandwidth_is_refused():
 def test_equal_rows_of_different_classes_give_finite_numbers(oblique):
     z = torch.zeros(6, 3, dtype=torch.float64)
     target = torch.nn.functional.one_hot(torch.arange(6) % 2).double()
-    fitted = learned(z, target, torch.ones(6, dtype=torch.float64), torch.arange(6), alike(3, oblique), 3)
-    np.testing.assert_allclose(fitted(z), 0.5, atol=1e-9)
+    for fitted in learned(z, target, torch.ones(6, dtype=torch.float64), torch.arange(6), alike(3, oblique), 3):
+        np.testing.assert_allclose(fitted(z), 0.5, atol=1e-9)
 
 
 def test_it_takes_part_where_labels_are_enough_and_work_is_little():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -38,15 +38,17 @@ _TINY = 1e-5
 class KernelRegression:
     r"""Kernel ridge regression of the classes, one column each, in a metric that weighs columns.
 
-    .. math:: f(x) = \bar{e} + \sum_l a_l \, k(x, x_l), \qquad k(x, z) = \exp(-\|M^{1/2} (x - z)\| / h), \qquad
+    .. math:: f(x) = b + \sum_l a_l \, k(x, x_l), \qquad k(x, z) = \exp(-\|M^{1/2} (x - z)\| / h), \qquad
         M \propto \sum_l \sum_c \nabla f_c(x_l) \, \nabla f_c(x_l)^\top
 
-    of which this keeps the diagonal, scaled to a mean of 1, and no column below 1/1000. M begins with the squared
-    importances of columns in extremely randomized trees, and then follows from the gradients of the f before, at 200
-    labeled rows at most (recursive feature machines; Radhakrishnan and others, 2024); of the rounds the one with the
-    smallest leave-one-out error counts. Where few of many columns tell classes apart, distances of all columns together
-    tell little, and this finds the few. Trees find those that do so only together with others, or only within a range,
-    where a first regression in all columns alike has nothing to follow.
+    of which this keeps the diagonal, scaled to a mean of 1, and no column below 1/1000. The constant b has no penalty:
+    far from all labels f is b, so that a class that lies around another can be told by being far. M begins with the
+    squared importances of columns in extremely randomized trees, and then follows from the gradients of the f before,
+    at 200 labeled rows at most (recursive feature machines; Radhakrishnan and others, 2024); of the rounds the one with
+    the smallest leave-one-out error counts, or the first where it is clearly better out of fold. Where few of many
+    columns tell classes apart, distances of all columns together tell little, and this finds the few. Trees find those
+    that do so only together with others, or only within a range, where a first regression in all columns alike has
+    nothing to follow.
     """
 
     name: ClassVar[str] = "kernel"
@@ -69,23 +71,35 @@ class KernelRegression:
 
     def fit(self, problem: Problem, labels: Labels) -> FittedKernel:
         """Learn metric and regression without each fold, and from all labels."""
+        return self._fit(problem, labels, self.rounds)
+
+    def refit(self, problem: Problem, labels: Labels, before: FittedKernel) -> FittedKernel:
+        """Learn from all labels, the metric only where it was learned before."""
+        return self._fit(problem, labels, before.rounds)
+
+    def _fit(self, problem: Problem, labels: Labels, rounds: int) -> FittedKernel:
         scaling = Scaling.of(problem.columns)
         rows = scaling(problem.columns[labels.index])
         generator = problem.generator(self.name)
         chosen = generator.permutation(len(labels.index))
-        found = []
+        first: list[Regression] = []
+        best: list[Regression] = []
         with at_most(1):  # bits do not depend on the number of threads
             for signal, share in enumerate(labels.shares()):
                 used = share > 0
                 some = torch.from_numpy(np.cumsum(used)[chosen[used[chosen]][:_GRADIENTS]] - 1)
                 weight = torch.from_numpy(share[used] * used.sum())
                 target = torch.from_numpy(np.eye(labels.classes)[labels.codes[used]])
-                first = self._first_metric(problem, labels, share, generator)
+                metric = self._first_metric(problem, labels, share, generator)
                 points = merged(rows[torch.from_numpy(used)], target, weight, some)
-                found.append(learned(*points, first, self.rounds))
+                pair = learned(*points, metric, rounds)
+                first.append(pair[0])
+                best.append(pair[1])
                 problem.tell(self.name, signal + 1, labels.folds + 1)
-            signals = torch.stack([_probabilities(each, scaling, problem.columns) for each in found])
-        return FittedKernel(scaling, found[-1], signals=signals.to(problem.device))
+            if clearly_better(first, best, rows, labels):
+                best, rounds = first, 0
+            signals = torch.stack([_probabilities(each, scaling, problem.columns) for each in best])
+        return FittedKernel(scaling, best[-1], rounds, signals=signals.to(problem.device))
 
     def _first_metric(
         self, problem: Problem, labels: Labels, share: npt.NDArray[np.float64], generator: np.random.Generator
@@ -108,13 +122,14 @@ class KernelRegression:
         parts = {name: value.double().cpu() for name, value in arrays.items()}
         rows, width, classes = parts["rows"], problem.columns.shape[1], problem.classes
         shapes = {
-            "rows": (len(rows), width), "dual": (len(rows), classes), "mean": (classes,), "bandwidth": (1,),
+            "rows": (len(rows), width), "dual": (len(rows), classes), "constant": (classes,), "bandwidth": (1,),
             "stretch": (width, width) if self.oblique else (width,), "center": (width,), "deviation": (width,),
         }  # fmt: skip
         if any(parts[name].shape != shape for name, shape in shapes.items()) or not (parts["bandwidth"] > 0).all():
             raise ValueError("its kernel regression does not fit its columns")
         scaling = Scaling(parts["center"].numpy(), parts["deviation"].numpy())
-        return FittedKernel(scaling, Regression(rows, *(parts[n] for n in ("stretch", "bandwidth", "dual", "mean"))))
+        regression = Regression(rows, *(parts[name] for name in ("stretch", "bandwidth", "dual", "constant")))
+        return FittedKernel(scaling, regression)
 
 
 class ObliqueKernelRegression(KernelRegression):
@@ -175,27 +190,28 @@ class Regression:
         stretch: :math:`M^{1/2}`, [F], or [F, F] for a matrix.
         bandwidth: h, [1].
         dual: a, [L, C].
-        mean: Of the classes' indicators, [C].
+        constant: b, [C].
     """
 
     rows: Tensor
     stretch: Tensor
     bandwidth: Tensor
     dual: Tensor
-    mean: Tensor
+    constant: Tensor
 
     def __call__(self, z: Tensor) -> Tensor:
         """f of scaled rows z [M, F], [M, C]."""
         kernel = torch.exp(-_distances(_times(z, self.stretch), self.rows) / self.bandwidth)
-        return kernel @ self.dual + self.mean
+        return kernel @ self.dual + self.constant
 
 
 @dataclass(frozen=True)
 class FittedKernel(KeptSignals):
-    """The regression from all labels."""
+    """The regression from all labels; ``rounds`` is how often its metric was learned anew, which a refit repeats."""
 
     scaling: Scaling
     regression: Regression
+    rounds: int = 0
 
     def predict(self, new: NewPoints) -> Tensor:
         """[M, C]."""
@@ -206,8 +222,9 @@ class FittedKernel(KeptSignals):
         """The labeled rows, their dual weights, the metric's root, and how columns are scaled."""
         own, scaling = self.regression, self.scaling
         return {
-            "rows": own.rows, "stretch": own.stretch, "bandwidth": own.bandwidth, "dual": own.dual, "mean": own.mean,
-            "center": torch.from_numpy(scaling.center), "deviation": torch.from_numpy(scaling.deviation),
+            "rows": own.rows, "stretch": own.stretch, "bandwidth": own.bandwidth, "dual": own.dual,
+            "constant": own.constant, "center": torch.from_numpy(scaling.center),
+            "deviation": torch.from_numpy(scaling.deviation),
         }  # fmt: skip
 
 
@@ -224,8 +241,10 @@ def merged(rows: Tensor, target: Tensor, weight: Tensor, some: Tensor) -> tuple[
     return unique, summed / total.unsqueeze(1), total, torch.unique(place[some])
 
 
-def learned(rows: Tensor, target: Tensor, weight: Tensor, some: Tensor, metric: Tensor, rounds: int) -> Regression:
-    """The regression of the round with the smallest leave-one-out error; all float64.
+def learned(
+    rows: Tensor, target: Tensor, weight: Tensor, some: Tensor, metric: Tensor, rounds: int
+) -> tuple[Regression, Regression]:
+    """The regression of the first round, and that of the round with the smallest leave-one-out error; all float64.
 
     Args:
         rows: Scaled, [L, F].
@@ -236,33 +255,51 @@ def learned(rows: Tensor, target: Tensor, weight: Tensor, some: Tensor, metric: 
         rounds: Times that it is learned anew.
     """
     width = rows.shape[1]
-    mean = (weight.unsqueeze(1) * target).sum(dim=0) / weight.sum()
     oblique = metric.ndim == 2
     least = _LEAST * (torch.eye(width, dtype=rows.dtype) if oblique else torch.ones(width, dtype=rows.dtype))
-    best: Regression | None = None
-    smallest = float("inf")
-    for number in range(rounds + 1):
+    found: list[Regression] = []
+    errors: list[float] = []
+    while True:
         stretch = _root(metric)
         moved = _times(rows, stretch)
         distance = _distances(moved, moved)
         bandwidth = _BANDWIDTH * _typical(distance)
         kernel = torch.exp(-distance / bandwidth)
-        dual, error = _solved(kernel, target - mean, weight)
-        if best is None or error < smallest:
-            # Row by row, as they are saved: products of other layouts have other last digits.
-            parts = (part.contiguous() for part in (moved, stretch, bandwidth.reshape(1), dual, mean))
-            smallest, best = error, Regression(*parts)
-        if number == rounds:
+        dual, constant, error = _solved(kernel, target, weight)
+        # Row by row, as they are saved: products of other layouts have other last digits.
+        parts = (part.contiguous() for part in (moved, stretch, bandwidth.reshape(1), dual, constant))
+        found.append(Regression(*parts))
+        errors.append(error)
+        if len(found) > rounds:
             break
         pull = kernel / (bandwidth * distance.masked_fill(distance < _TINY, float("inf")))
-        found = gradients(rows, pull[some], dual, some, metric).flatten(0, 1)
-        metric = found.t() @ found if oblique else found.square().sum(dim=0)
+        slopes = gradients(rows, pull[some], dual, some, metric).flatten(0, 1)
+        metric = slopes.t() @ slopes if oblique else slopes.square().sum(dim=0)
         total = metric.trace() if oblique else metric.sum()
         if not total > 0:
             break
         metric = metric * (width / total) + least
-    assert best is not None  # there is a first round
-    return best
+    return found[0], found[errors.index(min(errors))]
+
+
+def clearly_better(first: Sequence[Regression], best: Sequence[Regression], rows: Tensor, labels: Labels) -> bool:
+    """Whether the first rounds' squared errors are smaller by two standard deviations, on out-of-fold labels.
+
+    The metric was learned from the very rows that are then left out one by one, so the error of later rounds is too
+    small. Out of fold shows it where labels are few and all columns count.
+
+    Args:
+        first: The regression of every signal's first round.
+        best: Those of the rounds with the smallest leave-one-out error.
+        rows: The labeled rows, scaled, [L, F].
+        labels: Which of them each signal does not see.
+    """
+    target, gain = torch.from_numpy(np.eye(labels.classes)[labels.codes]), np.zeros(len(rows))
+    for fold in range(labels.folds):
+        out = labels.judged & (labels.fold == fold)
+        errors = [(each[fold](rows[out]) - target[out]).square().sum(dim=1).numpy() for each in (best, first)]
+        gain[out] = labels.weight[out] * (errors[0] - errors[1])
+    return bool(gain.sum() > 2 * np.sqrt(np.square(gain).sum()))
 
 
 def gradients(rows: Tensor, pull: Tensor, dual: Tensor, some: Tensor, metric: Tensor) -> Tensor:
@@ -276,16 +313,24 @@ def gradients(rows: Tensor, pull: Tensor, dual: Tensor, some: Tensor, metric: Te
     return _times(weighted @ rows - weighted.sum(dim=2, keepdim=True) * rows[some], metric)
 
 
-def _solved(kernel: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, float]:
-    """The dual weights a [L, C] of weighted ridge regression, and its mean squared leave-one-out error."""
+def _solved(kernel: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, float]:
+    r"""The a [L, C] and b [C] of weighted ridge regression, and its mean squared leave-one-out error.
+
+    They solve :math:`(K + \lambda W^{-1}) a + 1 b = t` with :math:`1^\top a = 0`, here in a form that is symmetric.
+    """
     root = weight.sqrt()
     penalized = kernel * torch.outer(root, root)
     penalized.diagonal().add_(_PENALTY)
     inverse = torch.linalg.inv(penalized)
-    dual = inverse @ (target * root.unsqueeze(1))
+    # With the constant as one more row and column, this is the other block of the inverse.
+    border = inverse @ root
+    inverse -= torch.outer(border, border) / (root @ border)
+    wanted = target * root.unsqueeze(1)
+    dual, constant = inverse @ wanted, border @ wanted / (root @ border)
     # The residual of a row left out is its dual weight divided by its entry of the inverse's diagonal.
-    left_out = dual / (inverse.diagonal() * root).unsqueeze(1)
-    return dual * root.unsqueeze(1), float((weight * left_out.square().sum(dim=1)).mean())
+    # A single row is left with nothing, and its weight is 0.
+    left_out = dual / (inverse.diagonal() * root).clamp(min=_TINY).unsqueeze(1)
+    return dual * root.unsqueeze(1), constant, float((weight * left_out.square().sum(dim=1)).mean())
 
 
 def _times(z: Tensor, metric: Tensor) -> Tensor:
@@ -319,7 +364,7 @@ def _distances(a: Tensor, b: Tensor) -> Tensor:
 
 def _probabilities(regression: Regression, scaling: Scaling, columns: npt.NDArray[np.float32]) -> Tensor:
     """Class probabilities of rows, float32 [M, C]."""
-    out = torch.empty(len(columns), len(regression.mean), dtype=torch.float32)
+    out = torch.empty(len(columns), len(regression.constant), dtype=torch.float32)
     for start in range(0, len(columns), _ROWS_PER_BLOCK):
         rows = slice(start, start + _ROWS_PER_BLOCK)
         out[rows] = (_SURENESS * regression(scaling(columns[rows]))).softmax(dim=1)
