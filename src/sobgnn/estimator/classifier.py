@@ -51,18 +51,19 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Each family f predicts every point: decoupled Sobolev networks and diffused labels on the graph, MLPs, a
     self-trained linear classifier and forests on the features, Poisson learning where labels are few and points form
-    clusters, kernel regression in a learned metric and boosted trees where there are labels enough. Four folds
-    of the labels are held out in turn; out-of-fold labels decide how far each family's probabilities are smoothed over
-    the graph, the shares w, and how sure the result may be. See :mod:`sobgnn.estimator.families` for the contract, and
-    :func:`~sobgnn.estimator.blending.blend_families` for the rule. A class with fewer than 3 labels is never held out.
+    clusters, logistic regression, kernel regression in a learned metric and boosted trees where there are labels
+    enough. Four folds of the labels are held out in turn; out-of-fold labels decide how far each family's
+    probabilities are smoothed over the graph, the shares w, and how sure the result may be. See
+    :mod:`sobgnn.estimator.families` for the contract, and :func:`~sobgnn.estimator.blending.blend_families` for the
+    rule. A class with fewer than 3 labels is never held out.
 
     Args:
         k: Neighbors of each point; at most one less than there are points.
         alpha: Orders: Hadamard powers of the graph.
         epsilon: Weight of self-loops.
         families: ``"auto"``, or names among ``"sobolev"``, ``"mlp"``, ``"diffusion"``, ``"poisson"``, ``"linear"``,
-            ``"kernel"``, ``"oblique"``, ``"forests"``, ``"boosting"``, ``"pagerank"``, ``"links"`` and ``"s-sobgnn"``,
-            the paper's network.
+            ``"logistic"``, ``"kernel"``, ``"oblique"``, ``"forests"``, ``"boosting"``, ``"pagerank"``, ``"links"`` and
+            ``"s-sobgnn"``, the paper's network.
         hidden_channels: Size of hidden rows.
         num_layers: Layers of the paper's network.
         dropout: Share of hidden entries dropped in training.

@@ -23,6 +23,7 @@ TITLES = {
     "diffusion": "diffused labels",
     "poisson": "Poisson learning",
     "linear": "self-trained linear classifier",
+    "logistic": "logistic regression",
     "kernel": "kernel regression",
     "oblique": "oblique kernel regression",
     "forests": "forests",

@@ -47,8 +47,12 @@ def test_every_signal_has_probabilities_of_every_point_that_beat_guessing(name):
     assert float((probabilities[-1].argmax(dim=1).numpy() == y)[45:].mean()) > 0.7
 
 
-# The paper's network and boosting stop where all held-out labels together are predicted best: they see that much.
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("s-sobgnn", "boosting")])
+# All held-out labels together choose one thing of these: when the paper's network and boosting stop, a penalty, whether
+# a metric is learned. They see that much; the tests of the last three hold it fixed.
+CHOOSING = ("s-sobgnn", "boosting", "logistic", "kernel", "oblique")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in CHOOSING])
 def test_a_signal_does_not_see_the_labels_of_its_fold(name):
     problem, labels, _ = case()
     family = make_family(name, "neighbors")

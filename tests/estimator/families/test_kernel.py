@@ -103,6 +103,19 @@ def test_a_class_that_lies_around_another_is_told_by_being_far():
     np.testing.assert_allclose(again.probabilities()[-1], fitted.probabilities()[-1], atol=1e-6)
 
 
+@pytest.mark.parametrize("family", [KernelRegression, ObliqueKernelRegression])
+@pytest.mark.parametrize("learn", [False, True])
+def test_a_signal_does_not_see_the_labels_of_its_fold(family, learn, monkeypatch):
+    monkeypatch.setattr(kernel, "clearly_better", lambda *_: not learn)  # which all held-out labels decide together
+    X = np.random.default_rng(0).normal(size=(120, 5))
+    problem, labels = problem_of(X, (X[:, 0] > 0).astype(int), 60)
+    codes = labels.codes.copy()
+    codes[labels.fold == 1] = codes[labels.fold == 1][::-1]  # the same number of each class: only who has which
+    before, after = (family().fit(problem, each).probabilities() for each in (labels, replace(labels, codes=codes)))
+    np.testing.assert_allclose(after[1], before[1], atol=1e-6)
+    assert not np.allclose(after[0], before[0], atol=1e-3)
+
+
 def test_the_metric_is_learned_where_out_of_fold_labels_do_not_speak_against_it():
     X = np.random.default_rng(0).normal(size=(200, 12))
     problem, labels = problem_of(X, (X[:, 2] > 0).astype(int), 80)

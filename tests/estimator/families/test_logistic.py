@@ -1,63 +1,71 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
-import pytest
-import scipy.sparse as sp
-from scipy.optimize import minimize
+import torch
 from sklearn.linear_model import LogisticRegression
 
-from sobgnn.estimator.families.logistic import logistic_regressions
+from sobgnn.estimator.families.kernel import Scaling
+from sobgnn.estimator.families.logistic import LogisticColumns
 from sobgnn.estimator.labels import with_folds
+from sobgnn.estimator.problem import Problem
 
 
-def problem_of(classes, width, seed=0):
+def problem_of(X, y, labelled):
+    codes = np.where(np.arange(len(y)) < labelled, y, -1)
+    labels = with_folds(codes, np.ones(labelled), int(y.max()) + 1, np.random.default_rng(0))
+    X = X.astype(np.float32)
+    return Problem(torch.from_numpy(X), X, {}, labels.classes, rows=X), labels
+
+
+def sums_of_columns(noise, rows=300, seed=0):
+    """Classes by the sign of a sum of eight columns, whose scales differ."""
     generator = np.random.default_rng(seed)
-    codes = np.arange(40) % classes
-    Z = generator.normal(size=(40, width)) + 2 * np.eye(classes, width)[codes]
-    return Z, with_folds(codes, np.linspace(0.5, 1.5, 40), classes, generator)
+    X = generator.normal(size=(rows, 8))
+    return X * np.logspace(-3, 3, 8), (X.sum(axis=1) + noise * generator.normal(size=rows) > 0).astype(int)
 
 
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
-@pytest.mark.parametrize("width", [10, 200])
-def test_every_signal_predicts_what_scikit_learn_does(classes, form, width):
-    Z, labels = problem_of(classes, width)
-    weight, bias = logistic_regressions(form(Z), labels, 2.0)
-    assert weight.shape == (width, labels.folds + 1, classes)
-    for signal, share in enumerate(labels.shares()):
-        used = share > 0
-        # Of two classes scikit-learn penalizes the difference of their weights, which is twice as much.
-        model = LogisticRegression(C=4.0 if classes == 2 else 2.0, tol=1e-9, max_iter=5000)
-        model.fit(Z[used], labels.codes[used], share[used] * used.sum())
-        logits = Z @ weight[:, signal] + bias[signal]
-        found = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-        np.testing.assert_allclose(found, model.predict_proba(Z), atol=1e-3)
+def test_it_is_the_regression_of_scaled_columns_with_the_chosen_penalty():
+    problem, labels = problem_of(*sums_of_columns(noise=1.0), 80)
+    fitted = LogisticColumns().fit(problem, labels)
+    Z = Scaling.of(problem.columns)(problem.columns).numpy()
+    # Of two classes scikit-learn penalizes the difference of their weights, which is twice as much.
+    model = LogisticRegression(C=2 * fitted.strength, tol=1e-9, max_iter=5000).fit(Z[:80], labels.codes)
+    np.testing.assert_allclose(fitted.probabilities()[-1], model.predict_proba(Z), atol=1e-3)
 
 
-def test_equal_rows_and_rows_of_zeros_give_finite_weights():
-    _, labels = problem_of(2, 60)
-    for Z in (np.zeros((40, 60)), np.ones((40, 60))):
-        weight, bias = logistic_regressions(Z, labels, 2.0)
-        assert np.isfinite(weight).all()
-        assert np.isfinite(bias).all()
-        np.testing.assert_allclose(weight[:, :, 0], -weight[:, :, 1])
+def test_the_penalty_is_weak_where_classes_are_sums_of_columns_and_strong_where_labels_are_noise():
+    problem, labels = problem_of(*sums_of_columns(noise=0.0), 80)
+    weak = LogisticColumns().fit(problem, labels)
+    problem, labels = problem_of(*sums_of_columns(noise=30.0), 80)
+    strong = LogisticColumns().fit(problem, labels)
+    assert weak.strength == 30.0
+    assert strong.strength == 0.03
 
 
-def test_a_class_without_a_label_in_a_signal_is_as_good_as_impossible():
-    Z, labels = problem_of(3, 10)
-    labels = with_folds(np.where(labels.codes == 2, 1, labels.codes), np.ones(40), 3, np.random.default_rng(0))
-    _, bias = logistic_regressions(Z, labels, 2.0)
-    assert (bias[:, 2] < -20).all()
+def test_with_one_penalty_a_signal_does_not_see_the_labels_of_its_fold():
+    problem, labels = problem_of(*sums_of_columns(noise=1.0), 80)
+    codes = labels.codes.copy()
+    codes[labels.fold == 1] = codes[labels.fold == 1][::-1]  # the same number of each class: only who has which
+    before, after = (
+        LogisticColumns()._fit(problem, each, (3.0,)).probabilities() for each in (labels, replace(labels, codes=codes))
+    )
+    np.testing.assert_allclose(after[1], before[1], atol=1e-6)
+    assert not np.allclose(after[0], before[0], atol=1e-3)
 
 
-def test_two_classes_have_the_smallest_objective_there_is():
-    Z, labels = problem_of(2, 6)
-    weight, bias = logistic_regressions(Z, labels, 2.0)
+def test_a_refit_keeps_the_penalty():
+    problem, labels = problem_of(*sums_of_columns(noise=0.0), 80)
+    fitted = LogisticColumns().fit(problem, labels)
+    everything = replace(labels, fold=np.full(80, -1))
+    again = LogisticColumns().refit(problem, everything, fitted)
+    assert again.strength == fitted.strength
+    np.testing.assert_array_equal(again.weight, fitted.weight)
 
-    def objective(flat):
-        logits = Z @ flat[:12].reshape(6, 2) + flat[12:]
-        loss = np.logaddexp(logits[:, 0], logits[:, 1]) - logits[np.arange(40), labels.codes]
-        return 2.0 * 40 * labels.shares()[-1] @ loss + np.square(flat[:12]).sum() / 2
 
-    found = np.concatenate([weight[:, -1].ravel(), bias[-1]])
-    assert objective(found) < minimize(objective, np.zeros(14)).fun + 1e-5
+def test_it_takes_part_where_labels_are_enough_and_columns_few():
+    X, y = sums_of_columns(noise=0.0, rows=1000)
+    assert not LogisticColumns.worth_it(*problem_of(X, y, 38))
+    assert LogisticColumns.worth_it(*problem_of(X, y, 40))
+    assert not LogisticColumns.worth_it(*problem_of(np.tile(X, (1, 20)), y, 400))

@@ -11,6 +11,7 @@ from sobgnn.estimator.families.diffusion import DiffusedLabels
 from sobgnn.estimator.families.kernel import KernelRegression, ObliqueKernelRegression
 from sobgnn.estimator.families.linear import SelfTrainedLinear
 from sobgnn.estimator.families.links import LinkedLinear
+from sobgnn.estimator.families.logistic import LogisticColumns
 from sobgnn.estimator.families.networks import MLPs, SobolevNetworks
 from sobgnn.estimator.families.pagerank import PageRankLinear
 from sobgnn.estimator.families.poisson import PoissonLabels
@@ -30,6 +31,7 @@ FAMILIES: dict[str, type[Family]] = {
         DiffusedLabels,
         PoissonLabels,
         SelfTrainedLinear,
+        LogisticColumns,
         KernelRegression,
         ObliqueKernelRegression,
         Forests,

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from sobgnn.estimator.families.contract import KeptSignals
-from sobgnn.estimator.families.logistic import logistic_regressions
 from sobgnn.estimator.families.pagerank import unit_rows
+from sobgnn.estimator.families.regressions import logistic_regressions
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.graphs.graph import Graph

@@ -1,0 +1,72 @@
+"""Logistic regressions of the classes, one for each signal: without each fold's labels, and with all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
+from sobgnn.runtime.eigen import eigen
+from sobgnn.runtime.threads import one_blas_thread
+
+# The logit of a class that a signal has no label of: as good as impossible.
+_IMPOSSIBLE = -30.0
+# The largest entry of the gradient at which a regression has converged.
+_TOLERANCE = 1e-6
+# Labels up to which columns that outnumber them are replaced by as many, and the least variance of one of these, as a
+# share of the largest.
+_MOST_ROTATED, _LEAST_VARIANCE = 2048, 1e-10
+
+
+def logistic_regressions(
+    Z: Any, labels: Labels, strength: float
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    r"""Weights W [F, folds + 1, C] and biases b [folds + 1, C] of logits :math:`z W + b`, by scikit-learn.
+
+    .. math:: \min_{W, b} \; c \sum_l w_l \ell(z_l, y_l) + \frac{1}{2} \|W\|^2
+
+    The best W is a sum of labeled rows. So, where columns outnumber labels, :math:`Z = Q V^\top` with orthonormal V,
+    regressions on the few columns of Q give the same: :math:`W = V w`.
+
+    Args:
+        Z: Rows of the labeled points [L, F], dense or sparse.
+        labels: Whose weights and folds count.
+        strength: c, what labels weigh against the penalty.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    if len(labels.index) < min(Z.shape[1], _MOST_ROTATED):
+        rotated, basis = _rotation(Z)
+        weight, bias = logistic_regressions(rotated, labels, strength)
+        return np.asarray(basis @ weight.reshape(len(weight), -1)).reshape(-1, *bias.shape), bias
+    shares = labels.shares()
+    weight = np.zeros((Z.shape[1], len(shares), labels.classes))
+    bias = np.full((len(shares), labels.classes), _IMPOSSIBLE)
+    for signal, share in enumerate(shares):
+        used = share > 0
+        # Of two classes scikit-learn regresses the difference v of their logits. With W = [-v, v] / 2 the penalty of W
+        # is half of v's.
+        binary = len(np.unique(labels.codes[used])) == 2
+        model = LogisticRegression(C=2 * strength if binary else strength, max_iter=500, tol=_TOLERANCE)
+        with one_label_per_class_allowed(), one_blas_thread():
+            model.fit(Z[used], labels.codes[used], share[used] * used.sum())
+        weight[:, signal, model.classes_] = (
+            np.stack([-model.coef_[0], model.coef_[0]]) / 2 if binary else model.coef_
+        ).T
+        bias[signal, model.classes_] = (
+            [-model.intercept_[0] / 2, model.intercept_[0] / 2] if binary else model.intercept_
+        )
+    return weight, bias
+
+
+def _rotation(Z: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Q [L, R] and V [F, R] with orthonormal columns, Z = Q Vᵀ of rank R up to rounding."""
+    products = Z @ Z.T
+    values, vectors = eigen(np.asarray(products.toarray() if sp.issparse(products) else products))
+    kept = values > _LEAST_VARIANCE * values[-1]
+    kept[-1] = True  # of rows of zeros too
+    root, vectors = np.sqrt(values[kept].clip(min=np.finfo(float).tiny)), vectors[:, kept]
+    return vectors * root, np.asarray(Z.T @ (vectors / root))
