@@ -221,6 +221,13 @@ def test_a_form_that_is_no_norm_is_refused_where_it_is_negative():
         sobolev_norm([1.0, -1.0], graph, 1, 0.5, "adjacency")
     with pytest.raises(ValueError, match="negative squared length"):  # beside a column that is much larger
         sobolev_norm([[1e9, 1.0], [1e9, -1.0]], graph, 1, 0.5, "adjacency")
+    star = np.zeros((51, 51))
+    star[0, 1:] = star[1:, 0] = 1
+    for rho in (1, 8):  # whatever powers of the degrees may be
+        with pytest.raises(ValueError, match="negative squared length"):
+            sobolev_norm([1.0, -1.0, *[0.0] * 49], graph_of(star), rho, 0.0, "adjacency")
+    with pytest.raises(ValueError, match="negative squared length"):  # however small the weights
+        sobolev_norm([1.0, -1.0], graph_of([[0, 1e-14], [1e-14, 0]]), 1, 0.0, "adjacency")
 
 
 def test_dense_powers_of_large_graphs_and_of_singular_matrices_are_refused(path5):

@@ -113,6 +113,15 @@ def test_a_laplacian_alone_is_not_positive_definite(path5, large):
     assert not is_positive_definite(sp.csr_array(laplacian(large)))
 
 
+@pytest.mark.parametrize("decades", [2, 3, 8])
+def test_definiteness_where_weights_of_many_sizes_crowd_the_spectrum_at_0(decades):
+    weight = 10 ** np.random.default_rng(1).uniform(-decades, decades, 399)
+    matrix = sp.csr_array(sp.diags_array([weight, weight], offsets=[1, -1]))
+    matrix = sp.csr_array(sp.diags_array(matrix.sum(axis=1)) - matrix)
+    assert not is_positive_definite(matrix)
+    assert is_positive_definite(matrix + 1e-6 * weight.max() * sp.eye_array(400))
+
+
 # ------------------------------------------------------------------------------------ condition numbers
 
 

@@ -123,7 +123,7 @@ def sobolev_norm(
     x = x / unit
     square = np.asarray(sobolev_inner(x, x, graph, rho, epsilon, operator, kind))
     # What rounding alone could have produced is zero; anything lower is a form that is not a norm.
-    slack = 1e-12 * np.square(x).sum(axis=0) * max(1.0, _largest(graph, rho, epsilon, operator))
+    slack = 1e-12 * np.square(x).sum(axis=0) * _largest(graph, rho, epsilon, operator, kind)
     if np.any(square < -slack):
         raise ValueError(
             f"x has a negative squared length ({square.min():.3g}) under {operator!r} with epsilon={epsilon}: the "
@@ -199,7 +199,10 @@ def _spectral_power(graph: Graph, rho: float, epsilon: float, operator: Operator
     return np.asarray((U * shifted**rho) @ U.T)
 
 
-def _largest(graph: Graph, rho: float, epsilon: float, operator: Operator) -> float:
-    term = shift_diagonal(matrix_of(graph, operator), epsilon)
+def _largest(graph: Graph, rho: float, epsilon: float, operator: Operator, kind: str) -> float:
+    """A bound of the term's eigenvalues: its largest row sum of absolute values."""
+    term = np.abs(shift_diagonal(matrix_of(graph, operator), epsilon))
     with np.errstate(over="ignore"):
-        return float(np.abs(term).sum(axis=1).max() ** rho) if term.nnz else 0.0
+        if kind == "sparse":
+            return float(term.power(rho).sum(axis=1).max()) if term.nnz else 0.0
+        return float(term.sum(axis=1).max() ** rho) if term.nnz else 0.0

@@ -129,8 +129,8 @@ def is_positive_definite(M: Any) -> bool:
         eigenvalues = np.linalg.eigvalsh(_dense(matrix))
         smallest, largest = float(eigenvalues[0]), float(np.abs(eigenvalues).max())
     else:
-        smallest = float(_lanczos(matrix, 1, "SA")[0])
         largest = float(np.abs(matrix).sum(axis=1).max())
+        smallest = _smallest(matrix, float((diagonal - others).min()), largest)
     return bool(smallest > n * eps * largest)
 
 
@@ -198,6 +198,17 @@ def _product_from_spectra(sigma: Array, V: Array, eigenvalues: Array, U: Array) 
         rows = (V[:, part, None] * U[:, None, :]).reshape(n, -1)
         result += (rows * np.kron(sigma[part], eigenvalues)) @ rows.T
     return np.asarray(result + result.T) / 2  # symmetric to the last bit, as the next decomposition expects
+
+
+def _smallest(matrix: sp.csr_array, bound: float, largest: float) -> float:
+    """The smallest eigenvalue, which is nowhere below ``bound``."""
+    n = matrix.shape[0]
+    try:
+        return float(_lanczos(matrix, 1, "SA", ncv=min(n, 60), maxiter=200)[0])
+    except ArpackNoConvergence:
+        # Eigenvalues crowd at the end of the spectrum; seen from just below it, by an inverse, they are far apart.
+        below = bound - n * np.finfo(np.float64).eps * largest
+        return float(_lanczos(matrix.tocsc(), 1, "LM", sigma=below)[0])
 
 
 def _smallest_magnitude(matrix: sp.csr_array, largest: float) -> float:

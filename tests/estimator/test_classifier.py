@@ -553,6 +553,37 @@ def test_a_warm_start_keeps_the_graph_and_learns_the_new_labels():
     np.testing.assert_allclose(classifier.fit(X + 1, more).label_distributions_, other.label_distributions_, atol=1e-5)
 
 
+def test_a_warm_start_with_the_same_labels_keeps_what_a_family_without_chance_predicts():
+    X, _, given = blobs(labels=20)
+    for name in ("kernel", "oblique", "logistic", "linear", "diffusion"):
+        classifier = quick(warm_start=True, families=[name]).fit(X, given)
+        before = classifier.predictor_.distributions.copy()
+        classifier.fit(X, given)
+        np.testing.assert_allclose(classifier.predictor_.distributions, before, atol=1e-5, err_msg=name)
+
+
+def test_a_warm_start_is_as_sure_as_what_was_decided_allows():
+    X = np.random.default_rng(0).integers(0, 2, size=(300, 12)).astype(float)
+    y = (2 * X[:, 0] + X[:, 1]).astype(int)
+    given = np.full(300, -1)
+    for code, count in enumerate((3, 2, 1, 1)):  # too few to hold any out
+        given[np.flatnonzero(y == code)[:count]] = code
+    classifier = quick(warm_start=True, families="auto").fit(X, given)
+    temperature = classifier.temperature_
+    given[np.flatnonzero(y == 1)[5]] = 1  # with this one some could be
+    classifier.fit(X, given)
+    assert classifier.temperature_ == temperature
+    assert (classifier.folds_ == -1).all()
+
+
+def test_after_labels_are_removed_accuracy_is_that_of_before():
+    X, _, given = blobs(labels=20)
+    classifier = quick(warm_start=True).fit(X, given)
+    assert "on 60 labels" in classifier.describe().splitlines()[1]
+    given[np.flatnonzero(given >= 0)[:5]] = -1
+    assert "when labels were last held out" in classifier.fit(X, given).describe().splitlines()[1]
+
+
 def test_a_warm_start_keeps_the_graph_where_a_class_is_new():
     X, y, given = blobs(labels=20)
     settings = {"warm_start": True, "families": ["mlp", "diffusion"], "scale": "range"}

@@ -29,3 +29,11 @@ def test_labels_that_were_never_held_out_are_not_judged():
     assert [s.row for s in found([0, 0], [nothing, [0.0, 1.0, 0.0]])] == [10]
     assert found([0], [nothing]) == []
     assert found([1], [[0.0, 1.0, 0.0]]) == []
+
+
+def test_a_class_weight_is_no_evidence_against_labels():
+    plain = np.array([[0.5, 0.4, 0.1], [0.1, 0.8, 0.1]])
+    for weight in (np.array([0.1, 5.0, 1.0]), np.array([0.0, 1.0, 1.0])):
+        weighted = plain * weight / (plain * weight).sum(axis=1, keepdims=True)
+        suspects = suspect_labels(np.arange(2), np.array([0, 2]), weighted, CLASSES, weight)
+        assert [(s.row, s.predicted) for s in suspects] == [(1, "b")]

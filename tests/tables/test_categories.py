@@ -100,3 +100,12 @@ def test_words_that_differ_in_capitals_alone_are_one_value_and_letters_are_not()
 def test_values_that_a_model_keeps_apart_stay_apart():
     older = CategoryColumn("c", ("Ja", "ja"), False)
     assert older.encode(pl.Series("c", ["ja", "Ja", "JA"])).toarray().tolist() == [[0, 1], [1, 0], [0, 0]]
+
+
+def test_codes_that_come_as_floats_are_the_codes():
+    encoder = TableEncoder().fit({"c": ["1", "2", "x", "-3"] * 20})
+    wanted = encoder.transform({"c": ["1", "2", None, "-3"]})
+    np.testing.assert_array_equal(encoder.transform({"c": [1.0, 2.0, float("nan"), -3.0]}), wanted)
+    assert wanted.any(axis=1).tolist() == [True, True, False, True]
+    older = CategoryColumn("c", ("1.0", "2.5"), False)
+    assert older.encode(pl.Series("c", ["1", "1.0", "2.5", "2"])).toarray().tolist() == [[1, 0], [1, 0], [0, 1], [0, 0]]

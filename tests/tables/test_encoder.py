@@ -106,6 +106,20 @@ def test_what_is_saved_holds_no_pickle_and_encodes_alike(fitted, tmp_path):
         assert all(arrays[name].dtype.kind in "fi" for name in arrays.files)
 
 
+def test_what_is_loaded_has_the_settings_that_were_saved(tmp_path):
+    encoder = TableEncoder(drop=["number"], text=["color"], n_components=3, random_state=5).fit(messy())
+    encoder.save(tmp_path)
+    again = TableEncoder.load(tmp_path)
+    assert again.get_params() == encoder.get_params()
+    np.testing.assert_array_equal(clone(again).fit_transform(messy()), encoder.transform(messy()))
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, dict])
+def test_fields_that_the_first_row_lacks_are_read(kind):
+    cells = [{"u": 0.5}, None, *({"u": i / 7, "v": {"w": (i * 37) % 11 / 3}} for i in range(50))]
+    assert TableEncoder().fit(kind({"a": cells})).outcomes_ == {"a.u": "number", "a.v.w": "number"}
+
+
 def test_a_damaged_encoder_is_refused_in_one_line(fitted, tmp_path):
     encoder, _ = fitted
     encoder.save(tmp_path)

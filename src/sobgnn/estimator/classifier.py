@@ -352,7 +352,11 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "predictor_")
         if n is not None:
             check_whole("n", n, 0, otherwise="None or ")
-        found = suspect_labels(self.labelled_, self.labelled_codes_, self.out_of_fold_probabilities_, self.classes_)
+        # A class weight tells what an error costs, not what a label should be.
+        weight = class_weights(self.class_weight, self.classes_, self.labelled_codes_)
+        found = suspect_labels(
+            self.labelled_, self.labelled_codes_, self.out_of_fold_probabilities_, self.classes_, weight
+        )
         return found if n is None else found[:n]
 
     def describe(self) -> str:

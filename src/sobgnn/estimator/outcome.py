@@ -48,7 +48,8 @@ def keep_outcome(estimator: Any, fit: Fit, placed: Placed, labels: Labels, befor
     estimator.class_prior_ = frequencies.assumed
     odds = class_weights(estimator.class_weight, estimator.classes_, labels.codes)
     ratio = frequencies.factor * odds
-    unjudged = not labels.folds and len(fit.members) > 1 and problem.mostly_categories
+    decided = labels if before is None else before.labels
+    unjudged = not decided.folds and len(fit.members) > 1 and problem.mostly_categories
     doubt = UNJUDGED_TEMPERATURE if unjudged else 1.0
     # A temperature of the shifted probabilities: (p^(1/T) r)^(1/T') = p^(1/TT') r^(1/T'). It changes no label.
     ratio = ratio ** (1 / doubt)
@@ -61,7 +62,8 @@ def keep_outcome(estimator: Any, fit: Fit, placed: Placed, labels: Labels, befor
     else:  # nothing was held out this time
         out_of_fold = out_of_fold_before(estimator, labels)
     estimator.labelled_, estimator.labelled_codes_ = labels.index, labels.codes
-    estimator.folds_ = np.where(labels.judged, labels.fold, -1)
+    # A refit holds nothing out.
+    estimator.folds_ = np.where(labels.judged & (before is None), labels.fold, -1)
     estimator.out_of_fold_probabilities_ = out_of_fold
     if before is None:
         estimator.out_of_fold_accuracy_, estimator.out_of_fold_log_loss_ = _scores(estimator, labels)

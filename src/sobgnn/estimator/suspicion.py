@@ -37,6 +37,7 @@ def suspect_labels(
     codes: npt.NDArray[np.int64],
     out_of_fold: npt.NDArray[np.float64],
     classes: npt.NDArray[Any],
+    weight: npt.NDArray[np.float64] | None = None,
 ) -> list[Suspect]:
     r"""Labels to which another class is preferred by far.
 
@@ -48,8 +49,14 @@ def suspect_labels(
         codes: int64 [L], the classes given.
         out_of_fold: [L, C], probabilities while each label was held out; NaN where it never was.
         classes: [C].
+        weight: What each class's probability was multiplied by, [C], which is taken out; a class of weight 0 cannot be
+            judged. ``None``: 1.
     """
     judged = np.isfinite(out_of_fold).all(axis=1)
+    if weight is not None:
+        judged &= weight[codes] > 0
+        out_of_fold = np.divide(out_of_fold, weight, out=np.zeros_like(out_of_fold), where=weight > 0)
+        out_of_fold = out_of_fold / out_of_fold.sum(axis=1, keepdims=True)
     if not judged.any():
         return []
     rows, given, p = labelled[judged], codes[judged], out_of_fold[judged]

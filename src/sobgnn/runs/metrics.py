@@ -97,10 +97,10 @@ def held_out(fitted: Fitted) -> dict[str, Any]:
     if not len(codes):
         return {"labels": 0, "verdict": verdict.outcome}
     counts = confusion(codes, predicted, classes)
-    have = counts.sum(axis=1)
+    have, held = counts.sum(axis=1), classifier.folds_ >= 0
     return {
         "labels": len(codes),
-        "copies": int(((classifier.folds_ < 0) & (have[own[classifier.labelled_codes_]] > 0)).sum()),
+        "copies": int((~held & (have[own[classifier.labelled_codes_]] > 0)).sum()) if held.any() else 0,
         "verdict": verdict.outcome,
         "accuracy": verdict.accuracy,
         "interval": wilson_interval(int(np.trace(counts)), len(codes)),

@@ -82,13 +82,19 @@ class CategoryColumn:
         return read
 
     def _known(self, series: pl.Series) -> pl.Series:
-        """The cells, those that equal a single value but for capitals as that value."""
+        """The cells, those that equal a single value but for capitals or a trailing ".0" as that value.
+
+        A column of whole numbers with a blank cell is one of floats for pandas: 1 comes as 1.0.
+        """
         text = text_values(series)
         folded: dict[str, list[str]] = {}
         for value in self.values:
             folded.setdefault(value.casefold(), []).append(value)
         odd = text.filter(~text.is_in(list(self.values))).drop_nulls().unique().to_list()
         meant = {cell: folded.get(cell.casefold(), []) for cell in odd if len(cell) > 1}
+        for cell in odd:
+            if cell.removesuffix(".0").removeprefix("-").isdecimal():
+                meant[cell] = folded.get(cell.removesuffix(".0") if cell.endswith(".0") else f"{cell}.0", [])
         return _respelled(text, {cell: found[0] for cell, found in meant.items() if len(found) == 1})
 
     def feature_names(self) -> list[str]:

@@ -113,12 +113,20 @@ def _from_values(values: Any) -> pl.Series:
             return pl.Series([None if item is None else _text(item) for item in items], dtype=pl.String)
     if len(kinds) == 1:
         try:
-            made = pl.Series(items)
+            # Of dicts polars would take the first one's keys for all there are.
+            made = _struct(items) if kinds == {dict} else pl.Series(items)
             if made.dtype != pl.Object:
                 return made
         except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
             pass
     return pl.Series([None if item is None else _text(item) for item in items], dtype=pl.String)
+
+
+def _struct(items: list[dict[str, Any] | None]) -> pl.Series:
+    """Dicts as one series with a field for every key that some of them has."""
+    import polars as pl
+
+    return pl.DataFrame([item or {} for item in items], infer_schema_length=None).to_struct()
 
 
 def _plain(value: Any) -> Any:

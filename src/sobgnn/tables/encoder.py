@@ -166,6 +166,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._check_fitted()
         return {
             "format": FORMAT,
+            "settings": {
+                name: str(value) if isinstance(value, Path) else list(value) if name in ("text", "drop") else value
+                for name, value in self.get_params().items()
+            },
             "columns": self.feature_names_in_.tolist(),
             "outcomes": self.outcomes_,
             "notes": self.notes_,
@@ -187,7 +191,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 which = "a newer" if content["format"] > FORMAT else "an older"
                 raise ValueError(f"format {content['format']}, which {which} version wrote")
             names = [str(name) for name in content["columns"]]
-            made = cls(sparse=bool(content["sparse"]))
+            # Encoders that were saved before settings were know one of them.
+            made = cls(**content.get("settings", {"sparse": bool(content["sparse"])}))
             made.feature_names_in_, made.n_features_in_ = np.array(names, dtype=object), len(names)
             made.outcomes_ = {str(k): str(v) for k, v in content["outcomes"].items()}
             made.notes_ = [str(note) for note in content["notes"]]

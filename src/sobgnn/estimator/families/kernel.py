@@ -74,10 +74,10 @@ class KernelRegression:
         return self._fit(problem, labels, self.rounds)
 
     def refit(self, problem: Problem, labels: Labels, before: FittedKernel) -> FittedKernel:
-        """Learn from all labels, the metric only where it was learned before."""
-        return self._fit(problem, labels, before.rounds)
+        """Learn from all labels, beginning with the metric of before, and learn it further only where that was done."""
+        return self._fit(problem, labels, before.rounds, before.metric)
 
-    def _fit(self, problem: Problem, labels: Labels, rounds: int) -> FittedKernel:
+    def _fit(self, problem: Problem, labels: Labels, rounds: int, known: Tensor | None = None) -> FittedKernel:
         scaling = Scaling.of(problem.columns)
         rows = scaling(problem.columns[labels.index])
         generator = problem.generator(self.name)
@@ -90,7 +90,7 @@ class KernelRegression:
                 some = torch.from_numpy(np.cumsum(used)[chosen[used[chosen]][:_GRADIENTS]] - 1)
                 weight = torch.from_numpy(share[used] * used.sum())
                 target = torch.from_numpy(np.eye(labels.classes)[labels.codes[used]])
-                metric = self._first_metric(problem, labels, share, generator)
+                metric = self._first_metric(problem, labels, share, generator) if known is None else known
                 points = merged(rows[torch.from_numpy(used)], target, weight, some)
                 pair = learned(*points, metric, rounds)
                 first.append(pair[0])
@@ -99,7 +99,7 @@ class KernelRegression:
             if clearly_better(first, best, rows, labels):
                 best, rounds = first, 0
             signals = torch.stack([_probabilities(each, scaling, problem.columns) for each in best])
-        return FittedKernel(scaling, best[-1], rounds, signals=signals.to(problem.device))
+        return FittedKernel(scaling, best[-1], rounds, metric, signals=signals.to(problem.device))
 
     def _first_metric(
         self, problem: Problem, labels: Labels, share: npt.NDArray[np.float64], generator: np.random.Generator
@@ -207,11 +207,19 @@ class Regression:
 
 @dataclass(frozen=True)
 class FittedKernel(KeptSignals):
-    """The regression from all labels; ``rounds`` is how often its metric was learned anew, which a refit repeats."""
+    """The regression from all labels.
+
+    Args:
+        scaling: The columns' units.
+        regression: What was learned.
+        rounds: How often its metric was learned anew at most, which a refit repeats.
+        metric: The metric that it began with, which a refit begins with too.
+    """
 
     scaling: Scaling
     regression: Regression
     rounds: int = 0
+    metric: Tensor | None = None
 
     def predict(self, new: NewPoints) -> Tensor:
         """[M, C]."""
