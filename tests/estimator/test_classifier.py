@@ -555,7 +555,7 @@ def test_a_warm_start_keeps_the_graph_and_learns_the_new_labels():
 
 def test_a_warm_start_with_the_same_labels_keeps_what_a_family_without_chance_predicts():
     X, _, given = blobs(labels=20)
-    for name in ("kernel", "oblique", "logistic", "linear", "diffusion"):
+    for name in ("gaussian", "kernel", "oblique", "logistic", "linear", "diffusion"):
         classifier = quick(warm_start=True, families=[name]).fit(X, given)
         before = classifier.predictor_.distributions.copy()
         classifier.fit(X, given)

@@ -62,8 +62,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         alpha: Orders: Hadamard powers of the graph.
         epsilon: Weight of self-loops.
         families: ``"auto"``, or names among ``"sobolev"``, ``"mlp"``, ``"diffusion"``, ``"poisson"``, ``"linear"``,
-            ``"logistic"``, ``"kernel"``, ``"oblique"``, ``"forests"``, ``"boosting"``, ``"pagerank"``, ``"links"`` and
-            ``"s-sobgnn"``, the paper's network.
+            ``"logistic"``, ``"gaussian"``, ``"kernel"``, ``"oblique"``, ``"forests"``, ``"boosting"``, ``"pagerank"``,
+            ``"links"`` and ``"s-sobgnn"``, the paper's network.
         hidden_channels: Size of hidden rows.
         num_layers: Layers of the paper's network.
         dropout: Share of hidden entries dropped in training.

@@ -24,6 +24,7 @@ TITLES = {
     "poisson": "Poisson learning",
     "linear": "self-trained linear classifier",
     "logistic": "logistic regression",
+    "gaussian": "Gaussian kernel regression",
     "kernel": "kernel regression",
     "oblique": "oblique kernel regression",
     "forests": "forests",

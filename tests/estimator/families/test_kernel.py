@@ -10,7 +10,6 @@ from sobgnn.estimator.families import kernel
 from sobgnn.estimator.families.kernel import (
     KernelRegression,
     ObliqueKernelRegression,
-    Scaling,
     gradients,
     learned,
     merged,
@@ -55,33 +54,6 @@ def test_gradients_are_those_of_the_regression(oblique):
         for c in range(2):
             wanted = torch.autograd.grad(f[c], x, retain_graph=True)[0]
             np.testing.assert_allclose(found[c, place], wanted, atol=1e-10)
-
-
-def solved(similarity, penalty, target):
-    """The dual weights and the constant by the dense system that defines them."""
-    count = len(target)
-    system = torch.ones(count + 1, count + 1, dtype=torch.float64)
-    system[:-1, :-1] = similarity + penalty
-    system[-1, -1] = 0
-    solution = torch.linalg.solve(system, torch.cat([target, torch.zeros(1, target.shape[1], dtype=torch.float64)]))
-    return solution[:-1], solution[-1]
-
-
-def test_the_error_of_a_round_is_that_of_rows_left_out_one_by_one():
-    z, target, _ = two_classes(lambda z: z[:, 0] + z[:, 1], rows=20)
-    weight = torch.linspace(0.5, 1.5, 20, dtype=torch.float64)
-    similarity = torch.exp(-torch.cdist(z, z) / 3)
-    penalty = torch.diag(kernel._PENALTY / weight)
-    dual, constant, error = kernel._solved(similarity, target, weight)
-    wanted = solved(similarity, penalty, target)
-    np.testing.assert_allclose(dual, wanted[0], atol=1e-10)
-    np.testing.assert_allclose(constant, wanted[1], atol=1e-10)
-    left_out = []
-    for i in range(20):
-        rest = torch.arange(20) != i
-        own, base = solved(similarity[rest][:, rest], penalty[rest][:, rest], target[rest])
-        left_out.append(weight[i] * (similarity[i, rest] @ own + base - target[i]).square().sum())
-    assert error == pytest.approx(float(torch.stack(left_out).mean()))
 
 
 def around(count, seed=0):
@@ -169,33 +141,6 @@ def test_the_metric_begins_with_the_columns_that_trees_split_by():
     problem, labels = problem_of(np.repeat([[0.0, 0.0], [1.0, 1.0]], 40, axis=0), np.arange(80) % 2, 80)
     first = family._first_metric(problem, labels, labels.shares()[-1], np.random.default_rng(1))
     np.testing.assert_allclose(first, 1)
-
-
-def test_columns_are_scaled_and_cut_and_constant_ones_count_for_nothing():
-    columns = np.array([[0.0, 5.0], [2.0, 5.0], [4.0, 5.0], [1000.0, 5.0]], np.float32)
-    scaling = Scaling.of(columns[:3])
-    found = scaling(columns)
-    np.testing.assert_allclose(found[:3, 0], np.array([-1, 0, 1]) * 1.5**0.5)
-    assert float(found[3, 0]) == 4.0
-    assert (found[:, 1] == 0).all()
-
-
-def test_a_few_huge_cells_leave_the_others_of_their_column_apart():
-    columns = np.random.default_rng(0).normal(size=(400, 2)).astype(np.float32)
-    clean = Scaling.of(columns)
-    columns[7, 0] = 1e6
-    found = Scaling.of(columns)
-    assert found.deviation[0] == pytest.approx(clean.deviation[0], rel=0.1)
-    assert abs(found.center[0] - clean.center[0]) < 0.1
-    assert (found.center[1], found.deviation[1]) == (clean.center[1], clean.deviation[1])
-
-
-def test_a_rare_value_is_as_far_as_any():
-    columns = np.zeros((5000, 1), np.float32)
-    columns[:4] = 1
-    found = Scaling.of(columns)(columns)
-    assert float(found[:4].min()) == 4.0
-    assert abs(float(found[4])) < 0.1
 
 
 def test_a_row_is_judged_without_its_copies():

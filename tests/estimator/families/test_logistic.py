@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from sobgnn.estimator.families.kernel import Scaling
 from sobgnn.estimator.families.logistic import LogisticColumns
+from sobgnn.estimator.families.ridge import Scaling
 from sobgnn.estimator.labels import with_folds
 from sobgnn.estimator.problem import Problem
 

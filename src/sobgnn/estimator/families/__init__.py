@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sobgnn.estimator.families.contract import Family, FittedFamily, Sometimes
 from sobgnn.estimator.families.diffusion import DiffusedLabels
+from sobgnn.estimator.families.gaussian import GaussianRegression
 from sobgnn.estimator.families.kernel import KernelRegression, ObliqueKernelRegression
 from sobgnn.estimator.families.linear import SelfTrainedLinear
 from sobgnn.estimator.families.links import LinkedLinear
@@ -32,6 +33,7 @@ FAMILIES: dict[str, type[Family]] = {
         PoissonLabels,
         SelfTrainedLinear,
         LogisticColumns,
+        GaussianRegression,
         KernelRegression,
         ObliqueKernelRegression,
         Forests,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.estimator.families.contract import KeptSignals
+from sobgnn.estimator.families.ridge import SURENESS, Scaling, distances, solved
 from sobgnn.estimator.families.trees import grown
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
@@ -19,13 +20,10 @@ from sobgnn.runtime.threads import at_most
 
 # Points at most whose gradients the metric is learned from, and what every column counts at least.
 _GRADIENTS, _LEAST = 200, 1e-3
-# The bandwidth in medians of the distances, the penalty, and how sure a difference of 1 between two classes is.
-_BANDWIDTH, _PENALTY, _SURENESS = 2.0, 0.03, 5.0
+# The bandwidth in medians of the distances, and the penalty.
+_BANDWIDTH, _PENALTY = 2.0, 0.03
 # Trees whose importances the metric begins with, and the least importance of a column (1 on average).
 _TREES, _LEAST_IMPORTANCE = 32, 0.02
-# Deviations at which columns are cut, times that the deviation is then taken anew, and what must be left of it: a few
-# huge cells would else be far from all others, and make these equal.
-_REACH, _PASSES, _LEAST_DEVIATION = 4.0, 10, 1e-6
 # Labels from which it takes part: of fewer, some column tells the classes apart by chance.
 _LABELS = 40
 # Multiplications that are worth their time, what a distance and its exponential take in these, columns up to which a
@@ -149,39 +147,6 @@ class ObliqueKernelRegression(KernelRegression):
 
 
 @dataclass(frozen=True)
-class Scaling:
-    r"""Columns in units of their own: :math:`(x - c) / s`, cut at 4.
-
-    Args:
-        center: c, the mean [F].
-        deviation: s, the standard deviation [F]; a constant column has 0, and counts for nothing.
-    """
-
-    center: npt.NDArray[np.float64]
-    deviation: npt.NDArray[np.float64]
-
-    @classmethod
-    def of(cls, columns: npt.NDArray[np.float32]) -> Scaling:
-        """That of some columns [N, F]; mean and deviation are those of the columns as they are cut."""
-        center, deviation = columns.mean(axis=0, dtype=np.float64), columns.std(axis=0, dtype=np.float64)
-        least = _LEAST_DEVIATION * deviation
-        low, high = columns.min(axis=0), columns.max(axis=0)
-        for _ in range(_PASSES):
-            reach = _REACH * deviation
-            far = ((high - center > reach) | (center - low > reach)) & (deviation > least)
-            if not far.any():
-                break
-            cut = columns[:, far].astype(np.float64).clip((center - reach)[far], (center + reach)[far])
-            center[far], deviation[far] = cut.mean(axis=0), np.maximum(cut.std(axis=0), least[far])
-        return cls(center, deviation)
-
-    def __call__(self, columns: npt.NDArray[np.float32]) -> Tensor:
-        """Float64 [M, F]."""
-        inverse = np.divide(1.0, self.deviation, out=np.zeros_like(self.deviation), where=self.deviation > 0)
-        return torch.from_numpy(((columns - self.center) * inverse).clip(-_REACH, _REACH))
-
-
-@dataclass(frozen=True)
 class Regression:
     """What one signal learned; all float64.
 
@@ -201,7 +166,7 @@ class Regression:
 
     def __call__(self, z: Tensor) -> Tensor:
         """f of scaled rows z [M, F], [M, C]."""
-        kernel = torch.exp(-_distances(_times(z, self.stretch), self.rows) / self.bandwidth)
+        kernel = torch.exp(-distances(_times(z, self.stretch), self.rows) / self.bandwidth)
         return kernel @ self.dual + self.constant
 
 
@@ -270,10 +235,10 @@ def learned(
     while True:
         stretch = _root(metric)
         moved = _times(rows, stretch)
-        distance = _distances(moved, moved)
+        distance = distances(moved, moved)
         bandwidth = _BANDWIDTH * _typical(distance)
         kernel = torch.exp(-distance / bandwidth)
-        dual, constant, error = _solved(kernel, target, weight)
+        dual, constant, error = solved(kernel, target, weight, _PENALTY)
         # Row by row, as they are saved: products of other layouts have other last digits.
         parts = (part.contiguous() for part in (moved, stretch, bandwidth.reshape(1), dual, constant))
         found.append(Regression(*parts))
@@ -321,26 +286,6 @@ def gradients(rows: Tensor, pull: Tensor, dual: Tensor, some: Tensor, metric: Te
     return _times(weighted @ rows - weighted.sum(dim=2, keepdim=True) * rows[some], metric)
 
 
-def _solved(kernel: Tensor, target: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, float]:
-    r"""The a [L, C] and b [C] of weighted ridge regression, and its mean squared leave-one-out error.
-
-    They solve :math:`(K + \lambda W^{-1}) a + 1 b = t` with :math:`1^\top a = 0`, here in a form that is symmetric.
-    """
-    root = weight.sqrt()
-    penalized = kernel * torch.outer(root, root)
-    penalized.diagonal().add_(_PENALTY)
-    inverse = torch.linalg.inv(penalized)
-    # With the constant as one more row and column, this is the other block of the inverse.
-    border = inverse @ root
-    inverse -= torch.outer(border, border) / (root @ border)
-    wanted = target * root.unsqueeze(1)
-    dual, constant = inverse @ wanted, border @ wanted / (root @ border)
-    # The residual of a row left out is its dual weight divided by its entry of the inverse's diagonal.
-    # A single row is left with nothing, and its weight is 0.
-    left_out = dual / (inverse.diagonal() * root).clamp(min=_TINY).unsqueeze(1)
-    return dual * root.unsqueeze(1), constant, float((weight * left_out.square().sum(dim=1)).mean())
-
-
 def _times(z: Tensor, metric: Tensor) -> Tensor:
     return z * metric if metric.ndim == 1 else z @ metric
 
@@ -364,16 +309,10 @@ def _typical(distance: Tensor) -> Tensor:
     return median if median > _TINY else different.mean()
 
 
-def _distances(a: Tensor, b: Tensor) -> Tensor:
-    """Euclidean, [A, B]."""
-    squared = a.square().sum(dim=1, keepdim=True) + b.square().sum(dim=1) - 2 * (a @ b.t())
-    return squared.clamp(min=0).sqrt()
-
-
 def _probabilities(regression: Regression, scaling: Scaling, columns: npt.NDArray[np.float32]) -> Tensor:
     """Class probabilities of rows, float32 [M, C]."""
     out = torch.empty(len(columns), len(regression.constant), dtype=torch.float32)
     for start in range(0, len(columns), _ROWS_PER_BLOCK):
         rows = slice(start, start + _ROWS_PER_BLOCK)
-        out[rows] = (_SURENESS * regression(scaling(columns[rows]))).softmax(dim=1)
+        out[rows] = (SURENESS * regression(scaling(columns[rows]))).softmax(dim=1)
     return out

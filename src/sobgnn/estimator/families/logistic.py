@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from sobgnn.estimator.families.contract import KeptSignals
-from sobgnn.estimator.families.kernel import Scaling
 from sobgnn.estimator.families.regressions import logistic_regressions
+from sobgnn.estimator.families.ridge import Scaling
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.estimator.smoothing import squared_error
