@@ -99,7 +99,7 @@ def test_accept_marks_predictions_of_the_run_and_of_new_points(here, trees, caps
     assert (found["decision"][:60] == "accept").all()  # these labels were given
     assert json.loads((here / "run/metrics.json").read_text())["settings"]["class_weight"] == "balanced"
     said = capsys.readouterr().out
-    assert "Probably right for" in said
+    assert "Estimated accuracy" in said
     assert "Accepted at 0.8: " in said
     new = pl.DataFrame({"height": [4.0, 4e6], "girth": [-3.0, 0.0], "bark": ["white", "white"]})
     new.write_csv(here / "new.csv")
@@ -139,7 +139,7 @@ def test_hidden_labels_are_measured_and_the_next_run_gets_the_next_number(here, 
     assert first["settings"]["k"] == 8
     assert first["accuracy"] == second["accuracy"] > 0.6
     assert np.sum(first["confusion"]) == 1747
-    assert "of 1,747 hidden labels" in capsys.readouterr().out
+    assert "on 1,747 hidden labels" in capsys.readouterr().out
 
 
 def test_predict_labels_new_rows_as_the_model_does(here, trees, capsys):
@@ -307,7 +307,7 @@ def test_ctrl_c_while_training_keeps_the_best_so_far(here, trees, monkeypatch, c
     assert cli.main(["fit", "trees.csv", "--out", "run"]) == 130
     assert signal.getsignal(signal.SIGINT) == before
     assert json.loads((here / "run/metrics.json").read_text())["complete"] is False
-    assert "stopped by hand" in (here / "run/report.html").read_text()
+    assert "Training was interrupted" in (here / "run/report.html").read_text()
     assert cli.main(["predict", "run", "trees.csv"]) == 0
 
 

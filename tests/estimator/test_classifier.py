@@ -780,7 +780,7 @@ def test_edges_of_new_points_need_a_model_with_a_graph(fitted):
 def test_classes_that_were_not_held_out_are_named():
     X, _, given = blobs(labels=20)
     given[np.flatnonzero(given == 2)[2:]] = -1
-    assert "Nothing is known of 2, of which no label was held out." in quick().fit(X, given).describe()
+    assert "Accuracy is not known for 2: no such label was held out." in quick().fit(X, given).describe()
 
 
 def test_torchs_default_type_is_no_matter():

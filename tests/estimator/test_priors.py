@@ -238,13 +238,13 @@ def test_the_estimator_raises_a_class_with_few_labels_says_so_and_keeps_to_it_in
     raised = estimator.predictor_.ratio / plain.predictor_.ratio
     assert raised[2] > 1.05 * raised[0]
     np.testing.assert_allclose(raised[0], raised[1])
-    assert "Made more probable, having few labels: 2 " in estimator.describe()
-    assert "having few labels" not in plain.describe()
+    assert "Made more probable because of few labels: 2 " in estimator.describe()
+    assert "because of few labels" not in plain.describe()
     before = estimator.predictor_.ratio.copy()
     y[np.flatnonzero((y == -1) & (truth == 0))[0]] = 0
     assert not chosen_by_class(y[y >= 0], 3)  # 17, 16 and 3 may well be a random draw; what was decided stays
     np.testing.assert_allclose(estimator.fit(X, y).predictor_.ratio, before, rtol=0.1)
-    assert "Made more probable, having few labels: 2 " in estimator.describe()
+    assert "Made more probable because of few labels: 2 " in estimator.describe()
 
 
 def test_labels_say_how_probable_it_is_that_classes_are_equally_common():

@@ -54,7 +54,7 @@ def test_the_page_says_first_how_good_it_is_then_what_was_not_used_then_what_to_
     fitted.table.notes.append("Dropped: body.")
     said = shown(render(fitted, metrics(fitted)))
     places = [
-        said.index(part) for part in ("Probably right for", "hidden labels (95", "Dropped: body.", "would help most")
+        said.index(part) for part in ("Estimated accuracy", "hidden labels (95", "Dropped: body.", "would help most")
     ]
     assert places == sorted(places)
     assert places[-1] < said.index("The points")
@@ -62,12 +62,12 @@ def test_the_page_says_first_how_good_it_is_then_what_was_not_used_then_what_to_
 
 def test_noise_is_called_guessing_and_its_map_is_grey_with_that_sentence_on_it():
     text = page(noise=True)
-    assert "No better than guessing" in shown(text)
-    assert '<div class="over">No better than guessing</div>' in text
+    assert "Not shown to be better than guessing" in shown(text)
+    assert '<div class="over">Not shown to be better than guessing</div>' in text
     assert page_data(text)["grey"] is True
     assert "data-view=" not in text.split("<script")[0]
     good = page()
-    assert "No better than guessing" not in good
+    assert "Not shown to be better than guessing" not in good
     assert page_data(good)["grey"] is False
 
 

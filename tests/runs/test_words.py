@@ -14,13 +14,13 @@ def held(**changes):
 def test_the_first_sentence_is_how_good_it_is_with_its_interval_beside_the_largest_class():
     said = quality(held(accuracy=0.9, interval=[0.85, 0.94], labels=150, majority_share=0.4, largest_class="ash"))
     assert said[0] == (
-        "Probably right for 90.0% of 150 labels, each predicted while it was held out (95% interval 85.0% to 94.0%); "
-        "the largest class, 'ash', has 40.0%."
+        "Estimated accuracy 90.0% on 150 held-out labels (95% interval 85.0% to 94.0%); "
+        "the largest class, 'ash', has 40.0% of them."
     )
 
 
 def test_guessing_is_said_in_these_words_and_too_few_labels_too():
-    assert quality(held(verdict="guessing"))[0].startswith("No better than guessing: ")
+    assert quality(held(verdict="guessing"))[0].startswith("Not shown to be better than guessing: ")
     assert quality(held(verdict="unknown"))[0].startswith(
         "Too few labels to say whether this is better than guessing: "
     )
@@ -32,10 +32,11 @@ def test_an_interval_above_the_largest_class_that_proves_nothing_is_explained():
     above = {"interval": [0.54, 0.68], "majority_share": 0.52, "p_value": 0.004}
     for verdict in ("guessing", "unknown"):
         said = quality(held(verdict=verdict, **above))[1]
-        assert "no proof: shuffled labels fit as well with probability 0.004" in said
-        assert "It counts from 1e-05 on." in said
-    assert not any("no proof" in line for line in quality(held(verdict="better", **above)))
-    assert not any("no proof" in line for line in quality(held(verdict="guessing", **above | {"majority_share": 0.6})))
+        assert "may still be chance: p = 0.004 in a permutation test, where 1e-05 is required" in said
+    assert not any("still be chance" in line for line in quality(held(verdict="better", **above)))
+    assert not any(
+        "still be chance" in line for line in quality(held(verdict="guessing", **above | {"majority_share": 0.6}))
+    )
 
 
 def test_uneven_classes_are_said_with_balanced_accuracy_and_a_class_that_is_never_predicted():
@@ -48,7 +49,7 @@ def test_uneven_classes_are_said_with_balanced_accuracy_and_a_class_that_is_neve
 def test_a_threshold_that_labels_do_not_support_is_said_with_the_reason():
     fitted = fitted_run(points=100, labels=0.3, accept=0.99)
     measured = metrics(fitted, checks_of(fitted).acceptance)
-    assert "Accepted at 0.99: none, all rows are to review; at least " in " ".join(quality(measured))
+    assert "Accepted at 0.99: none, so review all rows; at least " in " ".join(quality(measured))
     fitted = fitted_run(points=600, labels=0.3, accept=0.8)
     measured = metrics(fitted, checks_of(fitted).acceptance)
     assert f"Accepted at 0.8: {measured['accept']['rows_accepted']:,} of 420 rows" in " ".join(quality(measured))
@@ -63,13 +64,13 @@ def test_next_steps_name_rows_and_suspects():
 
 
 def test_labels_of_copies_are_mentioned():
-    assert any("40 further labels, which count with them" in line for line in quality(held(copies=40)))
-    assert not any("Copies" in line for line in quality(held(copies=0)))
+    assert any("40 further labels are on copies" in line for line in quality(held(copies=40)))
+    assert not any("copies" in line for line in quality(held(copies=0)))
 
 
 def test_classes_that_were_not_held_out_are_named():
-    assert any("Not held out" in line and "'rare'" in line for line in quality(held(not_held_out=["rare"])))
-    assert not any("Not held out" in line for line in quality(held(not_held_out=[])))
+    assert any("which are not held out" in line and "'rare'" in line for line in quality(held(not_held_out=["rare"])))
+    assert not any("not held out" in line for line in quality(held(not_held_out=[])))
 
 
 def test_accepting_is_advised_only_where_labels_are_enough_for_it():
@@ -81,7 +82,7 @@ def test_accepting_is_advised_only_where_labels_are_enough_for_it():
 def test_hidden_labels_tell_how_good_it_is_where_none_could_be_held_out():
     measured = metrics(fitted_run(labels=0.3))
     said = quality(measured | {"held_out": {"labels": 0, "verdict": "unknown"}})
-    assert said[0].startswith("Right for")
+    assert said[0].startswith("Accuracy")
 
 
 def test_held_out_labels_of_one_class_are_said_to_be_so():

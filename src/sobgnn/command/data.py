@@ -20,7 +20,7 @@ def data_list() -> None:
 
 @app.command("fetch")
 def data_fetch(name: Annotated[str, typer.Argument(help="A name from `sobgnn data list`.")]) -> None:
-    """Load a data set, fetching it where it can be fetched, and check it. Exit: 0 done, 2 not to be had."""
+    """Load a data set, downloading it if possible, and check it. Exit: 0 done, 2 not available."""
     from sobgnn.command import terminal
     from sobgnn.runs.source import dataset_table
 

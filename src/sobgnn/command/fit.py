@@ -51,16 +51,16 @@ def fit(
     accept: Accept = None,
     class_weight: ClassWeight = None,
     formats: Export = None,
-    k: Annotated[int | None, typer.Option(min=1, help="Neighbors of each point.")] = None,
+    k: Annotated[int | None, typer.Option(min=1, help="Number of neighbors per point.")] = None,
     alpha: Annotated[int | None, typer.Option(min=1, help="Number of Hadamard powers.")] = None,
     epsilon: Annotated[float | None, typer.Option(min=0, help="Weight of self-loops.")] = None,
     paper: Annotated[bool, typer.Option("--paper", help="The paper's own settings instead of the defaults.")] = False,
 ) -> None:
-    """Labels for every row of DATA from those that have one.
+    """Label every row of DATA, from the rows that have a label.
 
     Writes a run folder: report.html to look at, predictions.csv, metrics.json, and the model for `sobgnn predict`.
-    Says how good the labels probably are, what was not used, and what to do next.
-    Ctrl-C while it trains keeps the best so far. Exit: 0 done, 2 wrong input, 130 interrupted.
+    Prints the estimated accuracy, what was not used, and what to do next.
+    Ctrl-C during training keeps the best model so far. Exit: 0 done, 2 wrong input, 130 interrupted.
     """
     from sobgnn.command import terminal
     from sobgnn.runs import folder as run_folder

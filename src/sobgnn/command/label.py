@@ -27,12 +27,12 @@ def label(
         str,
         typer.Argument(
             metavar="DATA",
-            help="CSV, Parquet or NPZ file, a folder of pictures, a data set's name, or a run that was labeled before.",
+            help="CSV, Parquet or NPZ file, a folder of pictures, a data set's name, or an earlier labeling run.",
         ),
     ],
     label: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Column with labels; it may be empty, or not there at all."),
+        typer.Option(metavar="COLUMN", help="Column with labels; may be empty or missing."),
     ] = None,
     identity: Identity = None,
     drop: Drop = None,
@@ -43,19 +43,19 @@ def label(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="RUN", callback=at_home, help="Run folder; default: runs/<name>-labeled, resumed if it is there."
+            metavar="RUN", callback=at_home, help="Run folder; default: runs/<name>-labeled, resumed if it exists."
         ),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port at 127.0.0.1; default: any free one.")] = 0,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Print the address, and open no browser.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; default: any free port.")] = 0,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Print the address without opening a browser.")] = False,
     seed: Seed = 0,
     device: Device = None,
 ) -> None:
-    """Open a page on this machine to label DATA in, while the model learns along. DATA is not changed.
+    """Open a page on this machine for labeling DATA, while the model learns from each label. DATA is not changed.
 
-    Prints the page's address; its token lets in whoever has it. Every label is on the disk before the page shows it as
-    saved. Ctrl-C, or Finish in the page, writes the run folder: labels.csv, and with labels of two classes all that
-    `sobgnn fit` writes. Exit: 0 done, 2 wrong input (one line on stderr).
+    Prints the page's address; anyone who has its token can label. Every label is written to disk before the page shows
+    it as saved. Ctrl-C, or Finish in the page, writes the run folder: labels.csv and, with labels of at least two
+    classes, everything that `sobgnn fit` writes. Exit: 0 done, 2 wrong input (one line on stderr).
     """
     from sobgnn.command import terminal
     from sobgnn.labeling import open_page
@@ -78,15 +78,15 @@ def label(
     try:
         table = page.labeling.source.table
         if label is not None and table.frame is not None and table.encoding.label is None:
-            console.said(f"There is no column {label!r}; labels begin from none.")
+            console.said(f"There is no column {label!r}; starting without labels.")
         if page.labeling.session.notice:
             console.said(page.labeling.session.notice)
-        console.said(f"Label at {page.url}")
-        console.said("Ctrl-C ends it and writes the run.")
+        console.said(f"Labeling page: {page.url}")
+        console.said("Press Ctrl-C to stop and write the run.")
         with contextlib.nullcontext() if no_open else page.in_browser():
             page.serve()
         if page.unwritten:
-            with console.working("Fitting and writing the run; Ctrl-C leaves it at the labels"):
+            with console.working("Fitting and writing the run; Ctrl-C keeps only the labels"):
                 page.finish()
             if page.problem:
                 console.said(page.problem)
@@ -96,4 +96,4 @@ def label(
     if (page.folder / "report.html").exists():
         console.wrote(page.folder / "report.html")
     elif not page.problem:
-        console.said("A report and predictions need labels of two classes.")
+        console.said("A report and predictions need labels of at least two classes.")

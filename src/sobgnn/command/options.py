@@ -25,15 +25,15 @@ Label = Annotated[
     typer.Option(metavar="COLUMN", help="Label column; default: label, y, class or target. Blank cells are unlabeled."),
 ]
 Identity = Annotated[
-    str | None, typer.Option("--id", metavar="COLUMN", help="Column that names the rows; not a feature.")
+    str | None, typer.Option("--id", metavar="COLUMN", help="Column with row ids; not used as a feature.")
 ]
 Drop = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out; may be repeated.")]
 Text = Annotated[
-    list[str] | None, typer.Option("--text", metavar="COLUMN", help="Column that is text; may be repeated.")
+    list[str] | None, typer.Option("--text", metavar="COLUMN", help="Column to read as text; may be repeated.")
 ]
 TextModel = Annotated[
     Path | None,
-    typer.Option(metavar="FOLDER", help="Sentence-transformers or model2vec folder for text; never downloaded."),
+    typer.Option(metavar="FOLDER", help="Local sentence-transformers or model2vec folder for text; never downloaded."),
 ]
 ImageModel = Annotated[
     Path | None, typer.Option(metavar="FILE", help="TorchScript (.pt) or exported (.pt2) encoder for pictures.")
@@ -46,26 +46,26 @@ Labels = Annotated[
     float | None,
     typer.Option(
         metavar="SHARE|COUNT",
-        help="Keep this share (0.1) or number per class (5) of the labels, hide the others and measure on them.",
+        help="Keep this share (0.1) or number per class (5) of the labels; hide the others, measure accuracy on them.",
     ),
 ]
 Accept = Annotated[
     float | None,
     typer.Option(
         metavar="SHARE",
-        help="Mark predictions to accept, so that this share of them (0.95) is right, and the others to review.",
+        help="Mark predictions accept, so that this share of them (0.95) is right, and the others review.",
     ),
 ]
 ClassWeight = Annotated[
-    str | None, typer.Option(metavar="balanced", help="balanced: rare classes count as much as common ones.")
+    str | None, typer.Option(metavar="balanced", help="balanced: rare classes get the same weight as common ones.")
 ]
 Export = Annotated[
     list[str] | None,
     typer.Option(
-        "--export", metavar="FORMAT", help="Also write predictions as parquet, jsonl or label-studio; repeatable."
+        "--export", metavar="FORMAT", help="Also write predictions as parquet, jsonl or label-studio; may be repeated."
     ),
 ]
-Device = Annotated[str | None, typer.Option(help="cpu or cuda; default: whichever there is.")]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; default: chosen automatically.")]
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same predictions.")]
 
 

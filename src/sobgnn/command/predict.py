@@ -14,7 +14,7 @@ _OTHER_FORMATS = (".parquet", ".tsv", ".xlsx", ".xls", ".json", ".jsonl", ".npz"
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder that `sobgnn fit` made.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder written by `sobgnn fit`.")],
     data: Annotated[
         Path,
         typer.Argument(
@@ -32,9 +32,9 @@ def predict(
 ) -> None:
     """Labels for new points from a fitted run. Trains nothing; RUN is not changed.
 
-    Writes DATA's name with .predictions.csv beside it. Points far from all training points are marked; so are
-    predictions to accept or to review, where the run was fitted with --accept. Exit: 0 done, 2 wrong input (one line on
-    stderr).
+    Writes DATA's name with .predictions.csv beside it. Points far from all training points are marked and,
+    if the run was fitted with --accept, predictions are marked accept or review. Exit: 0 done, 2 wrong input (one line
+    on stderr).
     """
     from sobgnn import tables
     from sobgnn.command import terminal
@@ -48,12 +48,12 @@ def predict(
     place = data if data.name.strip(".") else data.resolve()  # . and .. name no file
     target = _written_to(out or place.with_name(tables.file_stem(place) + ".predictions.csv"))
     if target.exists() and target.samefile(data):
-        raise ValueError(f"--out names {target}, the file to predict. Name another one: DATA is never changed.")
+        raise ValueError(f"--out names {target}, which is DATA itself. Name another file: DATA is never changed.")
     if not target.parent.is_dir():
-        raise ValueError(f"There is no folder {str(target.parent)!r}, which --out names.")
+        raise ValueError(f"--out names a file in {str(target.parent)!r}, but there is no such folder.")
     run_folder.check_not_of_run(target, run)
     if target.exists() and not tables.are_predictions(target):
-        raise ValueError(f"{target} is there and holds no predictions. Name another file with --out, or remove it.")
+        raise ValueError(f"{target} exists but does not hold predictions. Name another file with --out, or remove it.")
     classifier, encoding = run_folder.open_run(run)
     checks = Checks.read(run)
     notes: list[str] = []
@@ -68,7 +68,7 @@ def predict(
 def _written_to(target: Path) -> Path:
     """The file itself that a name or a link stands for; an error where it cannot be replaced by a CSV file."""
     if target.suffix.lower() in _OTHER_FORMATS:
-        raise ValueError(f"--out names {target.name}, but predictions are written as CSV. Give it a name in .csv.")
+        raise ValueError(f"--out names {target.name}, but predictions are written as CSV. Use a name ending in .csv.")
     if target.name == "-" or (target.exists() and not target.is_file()) or target.is_relative_to("/dev"):
-        raise ValueError(f"--out names {target}, but must name a file: predictions are written as a whole.")
+        raise ValueError(f"--out must name a regular file, but got {target}: predictions are written all at once.")
     return target.resolve() if target.is_symlink() else target

@@ -16,28 +16,26 @@ TIME_UP = 3
 app = typer.Typer(help="The paper's evaluation.", rich_markup_mode=None)
 
 _Datasets = Annotated[str, typer.Option(metavar="A,B", help="Data sets, comma-separated.")]
-_Trials = Annotated[int, typer.Option(help="Settings that each search tries.")]
-_Seeds = Annotated[int, typer.Option(help="Final seeds of each cell.")]
+_Trials = Annotated[int, typer.Option(help="Number of settings that each search tries.")]
+_Seeds = Annotated[int, typer.Option(help="Number of final seeds per cell.")]
 _LINES = Path("results/lines")
 _FOUR = "isolet,har,20news,cancer"
 
 
 @contextmanager
 def _running(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="JSON lines, one a training, appended to.")] = _LINES,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="JSON lines, one per training; appended.")] = _LINES,
     data: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Data sets that `python -m sobgnn.protocol prepare` wrote.")
+        Path | None, typer.Option(metavar="FOLDER", help="Data sets written by `python -m sobgnn.protocol prepare`.")
     ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda or auto.")] = "auto",
-    shard: Annotated[
-        str, typer.Option(metavar="I/N", help="Part I of N, for machines or processes side by side.")
-    ] = "1/1",
+    shard: Annotated[str, typer.Option(metavar="I/N", help="Part I of N, for several machines or processes.")] = "1/1",
     workers: Annotated[int, typer.Option(help="Processes on one device that share the batches.")] = 1,
     time_limit: Annotated[
         float | None, typer.Option(metavar="SECONDS", help="No batch starts after this time.")
     ] = None,
-    epochs: Annotated[int, typer.Option(help="Steps of a training at most.")] = 500,
-    resume: Annotated[bool, typer.Option(help="Resume where FOLDER's lines end; else they are an error.")] = True,
+    epochs: Annotated[int, typer.Option(help="Maximum number of training steps.")] = 500,
+    resume: Annotated[bool, typer.Option(help="Resume after the lines in FOLDER; else they are an error.")] = True,
 ) -> Iterator[Any]:
     """How to train, with a bar on a terminal and lines elsewhere; the parameters are options of every study."""
     from sobgnn.protocol.actions import Running, say_now
@@ -89,7 +87,7 @@ def table1(
     running: Any,
     models: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="Default: all; on a CPU those without attention, which is slow there."),
+        typer.Option(metavar="A,B", help="Default: all; on a CPU, all without attention, which is slow there."),
     ] = None,
     datasets: _Datasets = _FOUR,
     trials: _Trials = 100,
@@ -100,8 +98,8 @@ def table1(
 ) -> bool:
     """Table 1 of the paper: random search and final seeds for each model on each data set.
 
-    Appends to FOLDER; killed and run again it resumes. `sobgnn reproduce report` makes the tables.
-    Exit: 0 done, 2 wrong input, 3 the time limit came first.
+    Appends to FOLDER; if killed, the same command resumes. `sobgnn reproduce report` builds the tables.
+    Exit: 0 done, 2 wrong input, 3 time limit reached.
     """
     from sobgnn.protocol import actions
 
@@ -122,7 +120,7 @@ def few_labels(
 ) -> bool:
     """Accuracy with 1, 5 and 20 labels per class and with 10 %.
 
-    Appends to FOLDER. Exit: 0 done, 2 wrong input, 3 the time limit came first.
+    Appends to FOLDER. Exit: 0 done, 2 wrong input, 3 time limit reached.
     """
     from sobgnn.protocol import actions
 
@@ -133,7 +131,7 @@ def few_labels(
 def ablations(
     running: Any,
     kinds: Annotated[
-        str | None, typer.Option(metavar="A,B", help="What to change, comma-separated; all of the model's if left out.")
+        str | None, typer.Option(metavar="A,B", help="What to change, comma-separated; default: all for the model.")
     ] = None,
     model: Annotated[str, typer.Option(help="S-SobGNN or D-SobGNN.")] = "S-SobGNN",
     datasets: _Datasets = _FOUR,
@@ -141,7 +139,7 @@ def ablations(
 ) -> bool:
     """S-SobGNN or D-SobGNN with one thing changed at a time.
 
-    Appends to FOLDER. Exit: 0 done, 2 wrong input, 3 the time limit came first.
+    Appends to FOLDER. Exit: 0 done, 2 wrong input, 3 time limit reached.
     """
     from sobgnn.protocol import actions
 
@@ -150,10 +148,10 @@ def ablations(
 
 @app.command("report")
 def report(
-    lines: Annotated[Path, typer.Option(metavar="FOLDER", help="JSON lines, also compressed ones.")] = _LINES,
+    lines: Annotated[Path, typer.Option(metavar="FOLDER", help="JSON lines, plain or compressed.")] = _LINES,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the tables and plots go.")] = Path("results"),
     device_minutes: Annotated[
-        str, typer.Option(metavar="STUDY=MINUTES", help="Time of devices as metered, to be said in the tables.")
+        str, typer.Option(metavar="STUDY=MINUTES", help="Metered device time, to be shown in the tables.")
     ] = "",
 ) -> None:
     """Markdown, CSV and LaTeX tables and plots from JSON lines. Trains nothing.
@@ -167,10 +165,10 @@ def report(
 
 @app.command("settings")
 def settings(
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the files go, one a model.")] = Path(
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the files go, one per model.")] = Path(
         "results/settings"
     ),
-    trials: Annotated[int, typer.Option(help="Settings of each model.")] = 100,
+    trials: Annotated[int, typer.Option(help="Number of settings per model.")] = 100,
 ) -> None:
     """The settings that each model's search tries, as JSON. Exit: 0."""
     from sobgnn.protocol import actions

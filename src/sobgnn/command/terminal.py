@@ -61,7 +61,7 @@ class Training:
         if not self._began or self.stopped:
             raise KeyboardInterrupt
         self.stopped = True
-        self._bar.console.print("Stopping; the best so far is kept. Ctrl-C again gives up.")
+        self._bar.console.print("Stopping; the best model so far is kept. Press Ctrl-C again to abort.")
 
 
 class Keeping:
@@ -76,7 +76,7 @@ class Keeping:
         if self.pressed:
             raise KeyboardInterrupt
         self.pressed = True
-        self._console.print("The model is trained and is being written. Ctrl-C again gives it up.")
+        self._console.print("The model is trained and is being written. Press Ctrl-C again to abort.")
 
 
 class _Console(Console):
@@ -165,7 +165,7 @@ class Terminal:
 
     def found(self, trials: int, log_loss: float, accuracy: float) -> None:
         """What a search came to."""
-        self.out.print(Text(f"{trials:,} trials; best log loss {log_loss:.4f}, accuracy {accuracy:.1%}, held out"))
+        self.out.print(Text(f"{trials:,} trials; best held-out log loss {log_loss:.4f}, accuracy {accuracy:.1%}"))
 
     def summary(self, metrics: dict[str, Any], folder: Path) -> None:
         """How good it is, what was not used, what to do next; then what was made of what, and where it is."""
@@ -183,10 +183,10 @@ class Terminal:
         lines.append(("families", ", ".join(f"{name} {share:.0%}" for name, share in shares)))
         if metrics.get("columns"):
             top = [f"{name} {drop:.3f}" for name, drop in list(metrics["columns"].items())[:5] if drop > 0]
-            said = ", ".join(top) + ": what the right label's probability loses without it"
+            said = ", ".join(top) + ": drop in the correct class's probability when shuffled"
             lines.append(("columns", said if top else "none helps on held-out labels"))
         graph = metrics["graph"]
-        pieces = "in one piece" if graph["components"] == 1 else f"in {graph['components']:,} pieces"
+        pieces = "1 component" if graph["components"] == 1 else f"{graph['components']:,} components"
         lines.append(("graph", f"{graph['edges']:,} edges, {pieces}"))
         spent = metrics["seconds"]
         parts = ", ".join(f"{stage} {value:.1f}" for stage, value in spent.items())
@@ -206,6 +206,6 @@ class Terminal:
 
     def datasets(self, found: Sequence[Location]) -> None:
         """Names, and where each is."""
-        said = {"shipped": "with scikit-learn", "download": "to be downloaded", "missing": "not here; set SOBGNN_DATA"}
+        said = {"shipped": "with scikit-learn", "download": "downloadable", "missing": "not found; set SOBGNN_DATA"}
         for place in found:
             self.out.print(Text(f"{place.name:<18}").append(str(place.path or said[place.source]), style="dim"))

@@ -37,18 +37,18 @@ JOURNAL = "search.journal"
 
 def tune(
     data: Data,
-    trials: Annotated[int, typer.Option(help="Trials to finish, over all processes.")] = 100,
+    trials: Annotated[int, typer.Option(help="Number of trials, over all processes.")] = 100,
     storage: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Database that processes on any machines share the search through: postgresql://user@host/name. "
+            help="Database through which processes on any machine share the search: postgresql://user@host/name. "
             "Default: a journal file in the run folder.",
         ),
     ] = None,
     sampler: Annotated[str, typer.Option(help="tpe, or random as in the paper.")] = "tpe",
     worker: Annotated[
-        bool, typer.Option("--worker", help="Take part in the search only; with --storage. Writes no run folder.")
+        bool, typer.Option("--worker", help="Only take part in the search of --storage; write no run folder.")
     ] = False,
     label: Label = None,
     identity: Identity = None,
@@ -62,15 +62,15 @@ def tune(
     class_weight: ClassWeight = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", callback=at_home, help="Run folder to make, or one whose search is to be resumed."),
+        typer.Option(metavar="RUN", callback=at_home, help="Run folder to make, or one whose search to resume."),
     ] = None,
     seed: Seed = 0,
     device: Device = None,
 ) -> None:
     """Search for the best setting on held-out labels, then fit it.
 
-    Writes a run folder like `sobgnn fit`, with the search in report.html and metrics.json. The same command resumes a
-    search that was ended; Ctrl-C fits the best so far. Exit: 0 done, 2 wrong input (one line on stderr), 130
+    Writes a run folder like `sobgnn fit`, with the search in report.html and metrics.json. The same command resumes an
+    interrupted search; Ctrl-C fits the best setting so far. Exit: 0 done, 2 wrong input (one line on stderr), 130
     interrupted.
     """
     from sobgnn.command import terminal
@@ -84,7 +84,7 @@ def tune(
     from sobgnn.tuning.storage import is_url
 
     if worker and storage is None:
-        raise ValueError("--worker takes part in a search that others share: name it with --storage URL.")
+        raise ValueError("--worker takes part in a shared search: name it with --storage URL.")
     if storage is not None and not is_url(storage):
         raise ValueError(f"--storage must be a URL like postgresql://user@host/name, but got {storage!r}.")
     check_request(trials, sampler)
@@ -103,7 +103,7 @@ def tune(
     folder = None if worker else out or _folder(name, study)
     with _journal(folder, storage, study) as place, console.training() as progress:
         if storage is None:
-            console.out.print(f"  Search kept in {place}; the same command resumes it.", style="dim")
+            console.out.print(f"  Search saved in {place}; the same command resumes it.", style="dim")
         started = time.perf_counter()
         found = search(
             X, y, trials, sampler=sampler, storage=place, seed=seed, graph=table.graph, base=base,  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ TITLES = {
     "forests": "forests",
     "boosting": "boosted trees",
     "pagerank": "linear classifier on PageRank features",
-    "links": "linear classifier of neighbors",
+    "links": "linear classifier on neighbors",
     "s-sobgnn": "S-SobGNN",
 }
 
@@ -48,7 +48,7 @@ def described(estimator: Any) -> str:
         current = judged == int((estimator.folds_ >= 0).sum())
         where = f"on {judged:,} labels" if current else "when labels were last held out"
         largest = np.bincount(estimator.labelled_codes_).max() / len(estimator.labelled_codes_)
-        weighted = "" if np.allclose(predictor.ratio, 1) else ", each class counting as often as is assumed below"
+        weighted = "" if np.allclose(predictor.ratio, 1) else ", weighted by the class frequencies assumed below"
         lines.append(
             f"Out-of-fold accuracy {estimator.out_of_fold_accuracy_:.1%} {where}{weighted}; the largest class has "
             f"{largest:.1%} of the labels."
@@ -56,24 +56,24 @@ def described(estimator: Any) -> str:
         held = np.bincount(estimator.labelled_codes_[estimator.folds_ >= 0], minlength=problem.classes) > 0
         copies = int(((estimator.folds_ < 0) & held[estimator.labelled_codes_]).sum())
         if current and copies:
-            lines.append(f"{copies:,} further labels are of copies or near copies of these rows, and count with them.")
+            lines.append(f"{copies:,} further labels are of copies or near copies of these rows and count with them.")
         if current and not held.all():
-            lines.append(f"Nothing is known of {_listed(estimator.classes_[~held])}, of which no label was held out.")
+            lines.append(f"Accuracy is not known for {_listed(estimator.classes_[~held])}: no such label was held out.")
     else:
-        lines.append("Labels are too few to hold any out: how good the result is, is not known.")
+        lines.append("Labels are too few to hold any out: accuracy is not known.")
     for member, share in zip(predictor.members, predictor.blend.shares, strict=True):
         name = TITLES.get(member.family.name, member.family.name)
         where = f" on the {member.view} graph" if member.view and len(problem.views) > 1 else ""
         smoothing = ""
         if member.smoothing is not None and member.smoothing.strength:
-            smoothing = f", smoothed by {member.smoothing.strength:g}"
+            smoothing = f", smoothed with strength {member.smoothing.strength:g}"
             smoothing += f" over the {member.smoothing.view} graph" if len(problem.views) > 1 else ""
         alone = estimator.family_accuracy_.get(member.title, float("nan"))
-        own = f", alone {alone:.1%}" if np.isfinite(alone) else ""
+        own = f", accuracy alone {alone:.1%}" if np.isfinite(alone) else ""
         lines.append(f"  {share:5.1%}  {name}{where}{smoothing}{own}")
     scales = f"Columns scaled by {estimator.scale_!r}"
     if estimator.neighbor_scale_ != estimator.scale_:
-        scales += f", for neighbors by {estimator.neighbor_scale_!r}"
+        scales += f", for the neighbor search by {estimator.neighbor_scale_!r}"
     lines.append(f"{scales}; temperature {estimator.temperature_:.2f}.")
     if not np.allclose(predictor.ratio, 1):
         pairs = zip(estimator.classes_, estimator.class_prior_, strict=True)
@@ -82,7 +82,7 @@ def described(estimator: Any) -> str:
         times = predictor.ratio / np.median(predictor.ratio[~few])
         raised = [f"{estimator.classes_[c]} {times[c]:.1f} times" for c in np.flatnonzero(few & (times > 1.05))]
         if raised and estimator.class_priors == "auto":
-            lines.append(f"Made more probable, having few labels: {', '.join(raised)}.")
+            lines.append(f"Made more probable because of few labels: {', '.join(raised)}.")
     unreached = int((~estimator.component_labelled_).sum())
     if unreached:
         graph = "given graph" if GIVEN in problem.views else "graph"

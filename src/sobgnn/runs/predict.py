@@ -103,7 +103,7 @@ def _gap_notes(gaps: Counter[str], checks: Checks) -> list[str]:
     if not gaps:
         return []
     columns = [f"{name} ({count:,})" for name, count in gaps.most_common()]
-    outcome = "" if checks.acceptance is None else ", and these rows are to review"
+    outcome = "" if checks.acceptance is None else ", and these rows are marked review"
     return [
         f"Blank or not read, where no row was when the model was fitted: {listed(columns)}. What that means was never "
         f"learned, so confidence says little{outcome}."
@@ -114,7 +114,7 @@ def _unsigned_notes(unsigned: Counter[str], checks: Checks) -> list[str]:
     if not unsigned:
         return []
     columns = [f"{name} ({count:,})" for name, count in unsigned.most_common()]
-    outcome = "" if checks.acceptance is None else "; these rows are to review"
+    outcome = "" if checks.acceptance is None else "; these rows are marked review"
     return [
         f"Numbers without the unit that all had when the model was fitted, and of another size: {listed(columns)}. "
         f"They are read as they stand, which may be wrong{outcome}."
@@ -126,7 +126,7 @@ def _notes(checks: Checks, rows: int, taken: int, distant: int) -> list[str]:
     if checks.acceptance is not None:
         said.append(
             f"Accepted at {checks.acceptance.target:.4g}: {taken:,} of {rows:,} rows ({taken / rows:.1%}); the others "
-            "are to review."
+            "are marked review."
         )
     if distant:
         said.append(

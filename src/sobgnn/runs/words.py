@@ -8,13 +8,13 @@ from typing import Any
 from sobgnn.estimator.acceptance import least_labels
 from sobgnn.estimator.guessing import BETTER_LEVEL
 
-GUESSING = "No better than guessing"
+GUESSING = "Not shown to be better than guessing"
 # Labels held out from which a threshold for --accept 0.95 can be found at all.
 ACCEPT_LABELS = least_labels(0.95)
 
 
 def is_guessing(measured: dict[str, Any]) -> bool:
-    """Whether out-of-fold labels say that predictions are no better than guessing."""
+    """Whether out-of-fold labels fail to show that predictions are better than guessing."""
     return bool(measured["held_out"]["verdict"] == "guessing")
 
 
@@ -24,52 +24,52 @@ def quality(measured: dict[str, Any]) -> list[str]:
     if not held["labels"]:
         if "accuracy" not in measured:  # hidden labels tell it
             said.append(
-                "How good it is, is not known: labels are too few to hold any out. Label at least 3 rows of each class."
+                "Accuracy is not known: there are too few labels to hold any out. Label at least 3 rows of each class."
             )
     else:
         low, high = held["interval"]
-        score = f"{held['accuracy']:.1%} of {held['labels']:,} labels, each predicted while it was held out"
+        score = f"{held['accuracy']:.1%} on {held['labels']:,} held-out labels"
         score += f" (95% interval {low:.1%} to {high:.1%})"
-        constant = f"the largest class, {held['largest_class']!r}, has {held['majority_share']:.1%}"
+        constant = f"the largest class, {held['largest_class']!r}, has {held['majority_share']:.1%} of them"
         if held["majority_share"] == 1:
             constant = f"all of them are of the class {held['largest_class']!r}, the only one with enough labels"
         if held["verdict"] == "guessing":
-            said.append(f"{GUESSING}: right for {score}; {constant}. Do not rely on these predictions.")
+            said.append(f"{GUESSING}: accuracy {score}; {constant}. Do not rely on these predictions.")
         elif held["verdict"] == "unknown":
-            said.append(f"Too few labels to say whether this is better than guessing: right for {score}; {constant}.")
+            said.append(f"Too few labels to say whether this is better than guessing: accuracy {score}; {constant}.")
         else:
-            said.append(f"Probably right for {score}; {constant}.")
+            said.append(f"Estimated accuracy {score}; {constant}.")
         if held["verdict"] != "better" and low > held["majority_share"]:
             said.append(
-                f"That interval is above the largest class's share, and yet no proof: shuffled labels fit as well with "
-                f"probability {held['p_value']:.2g}, and folds that share labels make chance look better than it is. "
-                f"It counts from {BETTER_LEVEL:g} on."
+                f"The interval is above the largest class's share, but this may still be chance: p = "
+                f"{held['p_value']:.2g} in a permutation test, where {BETTER_LEVEL:g} is required because folds share "
+                "labels."
             )
         if held.get("copies"):
             said.append(
-                f"Copies and near copies of these rows have {held['copies']:,} further labels, which count with them: "
-                "rows without a label have no such copy to be told by."
+                f"{held['copies']:,} further labels are on copies or near copies of these rows. Each group of copies "
+                "counts once, because rows without a label have no labeled copy."
             )
         if held["uneven"]:
             balanced = held["balanced_accuracy"]
-            said.append(f"Classes are uneven: the mean recall of the classes (balanced accuracy) is {balanced:.1%}.")
+            said.append(f"Classes are imbalanced: the mean recall of classes (balanced accuracy) is {balanced:.1%}.")
         if held["never_predicted"]:
             said.append(f"Never predicted, which accuracy hides: {_listed(held['never_predicted'])}.")
         if held["not_held_out"]:
             said.append(
-                f"Not held out, having fewer than 3 labels, so nothing is known of how well they are found: "
+                f"No accuracy is known for classes with fewer than 3 labels, which are not held out: "
                 f"{_listed(held['not_held_out'])}."
             )
     if "accuracy" in measured:
         low, high = measured["accuracy_interval"]
         said.append(
-            f"Right for {measured['accuracy']:.1%} of {measured['labels_hidden']:,} hidden labels "
-            f"(95% interval {low:.1%} to {high:.1%}); the largest class has {measured['majority_share']:.1%}."
+            f"Accuracy {measured['accuracy']:.1%} on {measured['labels_hidden']:,} hidden labels "
+            f"(95% interval {low:.1%} to {high:.1%}); the largest class has {measured['majority_share']:.1%} of them."
         )
     if "accept" in measured:
         said.append(_accepted(measured["accept"]))
     if not measured["complete"]:
-        said.append("Training was stopped by hand: this is the best so far.")
+        said.append("Training was interrupted: this is the best model so far.")
     return said
 
 
@@ -79,18 +79,18 @@ def _accepted(accept: dict[str, Any]) -> str:
         why = (
             f"at least {accept['labels_needed']:,} labels are needed, and {accept['labels']:,} were held out"
             if accept["labels"] < accept["labels_needed"]
-            else f"on {accept['labels']:,} out-of-fold labels no confidence is right that often for certain"
+            else f"{accept['labels']:,} out-of-fold labels do not support any confidence threshold"
         )
-        return f"Accepted at {target}: none, all rows are to review; {why}."
+        return f"Accepted at {target}: none, so review all rows; {why}."
     share = accept["rows_accepted"] / max(1, accept["rows"])
     said = (
         f"Accepted at {target}: {accept['rows_accepted']:,} of {accept['rows']:,} rows without a label ({share:.1%}), "
-        f"those of confidence {accept['threshold']:.3f} and more; the others are to review."
+        f"those with a confidence of at least {accept['threshold']:.3f}; review the others."
     )
     if accept.get("rows_doubtful"):
-        said += f" Of these {accept['rows_doubtful']:,} are sure, but have a blank where no labeled row has one."
+        said += f" {accept['rows_doubtful']:,} of these reach it, but have a blank cell where no labeled row has one."
     if "hidden_error" in accept:
-        said += f" Of {accept['hidden_accepted']:,} accepted hidden labels {accept['hidden_error']:.1%} are wrong."
+        said += f" Of {accept['hidden_accepted']:,} accepted hidden labels, {accept['hidden_error']:.1%} are wrong."
     return said
 
 
@@ -100,8 +100,8 @@ def next_steps(measured: dict[str, Any], suggested: Sequence[str] = ()) -> list[
     free = measured["rows"] - measured["labels_given"]
     if held["verdict"] == "guessing":
         said.append(
-            "Look whether the columns can decide the label at all, and whether labels and rows belong together; then "
-            "label more rows."
+            "Check whether the columns can predict the label at all, and whether labels and rows match; then label "
+            "more rows."
         )
     elif measured["suspects"]:  # where predictions are guesses, what they contradict says nothing
         number = measured["suspects"]
@@ -110,13 +110,14 @@ def next_steps(measured: dict[str, Any], suggested: Sequence[str] = ()) -> list[
         said.append(f"Label {', '.join(suggested)}: these labels would help most.")
     elif not free and not measured["labels_hidden"]:
         said.append(
-            "Every row is labeled: `sobgnn predict` labels new ones; --labels 0.1 hides most and measures on them."
+            "Every row is labeled: `sobgnn predict` labels new rows; --labels 0.1 hides most labels and measures "
+            "accuracy on them."
         )
     lopsided = held.get("uneven") and held["balanced_accuracy"] < held["accuracy"] - 0.1
     if (held.get("never_predicted") or lopsided) and measured["settings"].get("class_weight") is None:
-        said.append("Try --class-weight balanced, which lets rare classes count as much as common ones.")
+        said.append("Try --class-weight balanced, which gives rare classes the same weight as common ones.")
     if free and held["verdict"] == "better" and held["labels"] >= ACCEPT_LABELS and "accept" not in measured:
-        said.append("--accept 0.95 marks the predictions that need no look.")
+        said.append("--accept 0.95 marks the predictions that need no review.")
     return said
 
 
