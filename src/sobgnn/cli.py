@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Annotated
@@ -31,7 +32,7 @@ app.command()(label.label)
 app.command()(predict.predict)
 app.command()(tune.tune)
 app.add_typer(data.app, name="data")
-app.add_typer(reproduce.app, name="reproduce", help="The paper, measured.")
+app.add_typer(reproduce.app, name="reproduce", help="Reproduce the paper's tables and figures.")
 
 
 # Commands that write under another name, and rename what they wrote when it is whole.
@@ -71,7 +72,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None: ...
 
 
@@ -81,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     debug = "--debug" in words
     words = [word for word in words if word != "--debug"] or ["--help"]
     try:
-        with _cleaned_up() if words[0] in _WRITERS else contextlib.nullcontext():
+        with _plain_warnings(), _cleaned_up() if words[0] in _WRITERS else contextlib.nullcontext():
             code = app(words, prog_name="sobgnn", standalone_mode=False)
         if code == INTERRUPTED:  # typer's word for Ctrl-C, and ours for a run that was stopped
             _say("Interrupted.", debug=False)
@@ -103,6 +106,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             return WRONG_INPUT
         _say(f"Internal error, {type(error).__name__}: {error}. --debug shows where.", debug)
         return 1
+
+
+@contextlib.contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Warnings are one line each, without the place in the code."""
+
+    def show(message: Warning | str, *place: object, **_: object) -> None:
+        _say(f"Note: {message}", debug=False)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def _say(message: str, debug: bool) -> None:

@@ -329,7 +329,12 @@ def test_what_scikit_learn_refuses_is_said_in_one_line():
     X, _, given = blobs(40, labels=5)
     hole = np.where(np.arange(X.size).reshape(X.shape) == 7, np.nan, X)
     masked = np.ma.masked_array(X, X > 2)
-    for points, message in [(hole, "NaN"), (X + 1j, "Complex"), (X.ravel(), "Reshape"), (masked, "masked")]:
+    for points, message in [
+        (hole, r"NaN in 1 row \(first: row"),
+        (X + 1j, "Complex"),
+        (X.ravel(), "Reshape"),
+        (masked, "masked"),
+    ]:
         with pytest.raises(ValueError, match=message) as error:
             quick().fit(points, given)
         assert "\n" not in str(error.value)
@@ -370,7 +375,9 @@ def test_a_graph_of_another_size_is_refused():
 
 def test_more_neighbours_than_points_are_cut_to_what_there_is():
     X, _, given = blobs(12, labels=3)
-    assert quick(k=50).fit(X, given).graph_.num_edges == 12 * 11
+    with pytest.warns(UserWarning, match="`k` is 50, but there are 12 points"):
+        assert quick(k=50).fit(X, given).graph_.num_edges == 12 * 11
+    assert quick(k=10).fit(X[:8], given[:8]).graph_.num_edges == 8 * 7  # the default is not a choice to warn about
 
 
 @pytest.mark.parametrize("bandwidth", ["local", 1.5])
@@ -492,7 +499,7 @@ def test_progress_is_told_and_can_end_training():
 
     classifier = quick(epochs=500).fit(X, given, progress=stop)
     stages = list(dict.fromkeys(p.stage for p in seen))
-    assert stages == ["neighbors", "sobolev", "mlp", "linear", "forests", "blending"]
+    assert stages == ["neighbors", "sobolev", "mlp", "linear", "gaussian", "forests", "blending"]
     assert classifier.n_iter_ <= 10
     np.testing.assert_allclose(classifier.label_distributions_.sum(axis=1), 1, rtol=1e-5)
 

@@ -84,6 +84,13 @@ def test_a_list_of_texts_keeps_what_is_unknown_unknown(missing):
     np.testing.assert_array_equal(codes, [1, -1, 2, 0])
 
 
+@pytest.mark.parametrize("y", [[0.0, 1.0, -1.0, np.nan], np.array([0, 1, -1, None], dtype=object)])
+def test_two_marks_for_unlabelled_are_mentioned_since_one_may_be_a_class(y):
+    with pytest.warns(UserWarning, match="If -1 is a class, give it another name"):
+        _, codes = encode_labels(y, 4)
+    np.testing.assert_array_equal(codes, [0, 1, -1, -1])
+
+
 def test_labels_that_go_together_are_in_one_fold_and_count_once():
     codes = np.repeat([0, 1], 12)
     together = np.arange(24) // 3  # four different rows of each class, three times each

@@ -35,10 +35,10 @@ def test_a_damaged_file_is_refused_in_one_line(tmp_path, content):
         Checks.read(tmp_path)
 
 
-def test_given_labels_are_accepted_whatever_the_threshold():
+def test_given_labels_are_marked_so_unless_they_look_wrong():
     checks = Checks(Acceptance(0.95, None, 10, 0, 0, 77))
-    given = np.array([True, False])
-    assert checks.columns(np.ones(2), given=given) == {"decision": ["accept", "review"]}
+    given, suspect = np.array([True, False, True]), np.array([False, False, True])
+    assert checks.columns(np.ones(3), given=given, suspect=suspect) == {"decision": ["given", "review", "review"]}
 
 
 def test_far_is_beyond_what_nearly_all_training_points_have():

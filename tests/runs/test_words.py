@@ -56,10 +56,12 @@ def test_a_threshold_that_labels_do_not_support_is_said_with_the_reason():
 
 
 def test_next_steps_name_rows_and_suspects():
-    measured = metrics(fitted_run(suspects=3))
+    measured = metrics(fitted_run(suspects=3)) | {"labels_hidden": 0}
     assert measured["suspects"] > 1
     said = next_steps(measured, ["row 3", "row 5"])
-    assert "Label row 3, row 5: these labels would help most." in said
+    assert "Label row 3, row 5 (counted from 0): these labels would help most." in said
+    assert "Label t7: this label would help most." in next_steps(measured, ["t7"])
+    assert not any(line.startswith("Label") for line in next_steps(measured | {"labels_hidden": 9}, ["t7"]))
     assert any(line.startswith(f"Check {measured['suspects']:,} given label") for line in said)
 
 

@@ -231,7 +231,7 @@ def test_an_id_is_found_by_looking_left_out_and_said():
     encoder = TableEncoder().fit(table)
     found = [name for name, outcome in encoder.outcomes_.items() if outcome == "id"]
     assert found == ["counter", "ticket", "uuid"]
-    assert any("ids (each row has its own): counter, ticket, uuid" in note for note in encoder.notes_)
+    assert any("Left out, ids: counter, ticket, uuid" in note for note in encoder.notes_)
 
 
 def test_an_id_alone_is_better_than_nothing():

@@ -410,6 +410,37 @@ def test_gaps_are_blank_or_unread_cells_of_columns_that_had_none(tmp_path):
         assert batch.gappy.tolist() == [False, True, True, True, True, False, False, False]
 
 
+def test_a_category_that_was_never_seen_is_a_gap_though_blank_cells_were_learned(tmp_path):
+    rows = [f"{i / 7:.3f},{('a', 'b', '')[i % 3]},{'yes' if i % 2 else 'no'}" for i in range(60)]
+    (tmp_path / "old.csv").write_text("\n".join(["x,kind,label", *rows]) + "\n")
+    (tmp_path / "new.csv").write_text("x,kind\n1.5,a\n1.5,\n1.5,c\n2.5,b\n")
+    batch = next(batches(tmp_path / "new.csv", read_table(tmp_path / "old.csv").encoding))
+    assert batch.gaps == {"kind": 1}
+    assert batch.gappy.tolist() == [False, False, True, False]
+
+
+@pytest.mark.parametrize("start", [b"PK\x03\x04", b"\xd0\xcf\x11\xe0"])
+def test_a_spreadsheet_is_refused_with_the_way_out_whatever_its_name(tmp_path, start):
+    for name in ("sheet.xlsx", "sheet.csv"):
+        (tmp_path / name).write_bytes(start + b"\x00\xff" * 100)
+        with pytest.raises(ValueError, match="Save the sheet as CSV"):
+            read_table(tmp_path / name, "label")
+
+
+def test_an_id_column_with_repeats_is_said_to_be_what_it_is(tmp_path):
+    for ids, said in ((range(100), "Left out, ids: id."), ([i % 7 for i in range(100)], "'id' repeats values")):
+        ids = [*list(ids)[:-1], 0]
+        rows = [f"{identity},{i / 7:.3f},{'yes' if i % 2 else 'no'}" for i, identity in enumerate(ids)]
+        (tmp_path / "table.csv").write_text("\n".join(["id,x,label", *rows]) + "\n")
+        notes = [
+            note
+            for note in read_table(tmp_path / "table.csv").notes
+            if "id" in note.split("Column")[0] or "'id'" in note
+        ]
+        assert any(said in note for note in notes)
+        assert len(notes) == 1
+
+
 def test_a_column_that_tells_every_label_is_mentioned(tmp_path):
     rows = [
         f"{i * 7 % 60},{'gone' if i % 2 else 'there'},{i % 3},{('yes' if i % 2 else 'no') if i < 40 else ''}"

@@ -15,6 +15,7 @@ from sobgnn.tables.labels import begun_labels, parse_labels
         (["1.0", "3.0", None], [0, 1, -1], [1, 3]),
         (["0", "1", "-1", "2"], [0, 1, -1, 2], [0, 1, 2]),
         (["-1", "1", "", "-1"], [0, 1, -1, 0], ["-1", "1"]),
+        (["-1", "0", "", "1"], [0, 1, -1, 2], ["-1", "0", "1"]),
         (["-2", "-1", "3"], [0, 1, 2], ["-2", "-1", "3"]),
         ([" x", "x", "y "], [0, 0, 1], ["x", "y"]),
         ([True, False, None], [1, 0, -1], ["false", "true"]),
@@ -53,6 +54,41 @@ def test_minus_one_among_other_negative_numbers_is_a_class():
     assert not notes
 
 
+def test_minus_one_beside_blank_cells_is_a_class_and_without_them_unlabelled():
+    _, classes, notes = parse_labels(pl.Series(["-1", "0", "1", None]), "label")
+    assert classes == ["-1", "0", "1"]
+    assert notes == ["-1 is a class, since blank cells mark the unlabeled rows."]
+    _, classes, notes = parse_labels(pl.Series(["-1", "0", "1", "1"]), "label")
+    assert classes == [0, 1]
+    assert notes == ["Rows with label -1 count as unlabeled: 1. If -1 is a class, give it a name."]
+
+
+@pytest.mark.parametrize(
+    ("rare", "common", "alike"),
+    [
+        ("biling", "billing", True),
+        ("billling", "billing", True),
+        ("biliing", "billing", True),
+        ("bliling", "billing", True),
+        ("billing ltd", "billing", False),
+        ("week1", "week2", False),
+        ("type A", "type B", False),
+        ("good", "food", False),
+        ("billing", "shipping", False),
+    ],
+)
+def test_a_rare_class_one_letter_from_a_common_one_is_mentioned(rare, common, alike):
+    _, classes, notes = parse_labels(pl.Series([rare] + [common] * 9 + ["another"] * 9), "y")
+    assert len(classes) == 3
+    assert (
+        any(f"{rare!r} (1 label) looks like a misspelling of {common!r} (9 labels)" in note for note in notes) == alike
+    )
+
+
+def test_two_common_classes_one_letter_apart_are_no_misspelling():
+    assert not parse_labels(pl.Series(["grade A"] * 9 + ["grade B"] * 9), "y")[2]
+
+
 def test_a_class_whose_name_may_mean_no_label_is_mentioned():
     _, classes, notes = parse_labels(pl.Series(["a", "None", "b", None]), "label")
     assert classes == ["None", "a", "b"]
@@ -64,7 +100,7 @@ def test_a_class_whose_name_may_mean_no_label_is_mentioned():
     [
         (["-1", "-1", "-1"], [-1, -1, -1], []),
         ([2, 2, -1], [0, 0, -1], ["2"]),
-        ([1.0, None, -1.0], [0, -1, -1], ["1.0"]),
+        ([1.0, None, -1.0], [1, -1, 0], ["-1", "1"]),
         ([1, -1, 1], [1, 0, 1], ["-1", "1"]),  # two classes, as there is nothing to label
         ([None, None], [-1, -1], []),
         ([0, 1, -1], [0, 1, -1], [0, 1]),

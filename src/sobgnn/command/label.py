@@ -79,6 +79,8 @@ def label(
         table = page.labeling.source.table
         if label is not None and table.frame is not None and table.encoding.label is None:
             console.said(f"There is no column {label!r}; starting without labels.")
+        elif label is None and table.frame is not None and table.encoding.label is None:
+            console.said("Starting without labels; --label COLUMN continues with those of a column.")
         if page.labeling.session.notice:
             console.said(page.labeling.session.notice)
         console.said(f"Labeling page: {page.url}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -42,6 +43,8 @@ Auto = Literal["auto"]
 # Entries of X up to which one thread is as quick as many; it is kind to other work on the same cores, and gives the
 # same bits everywhere.
 _ONE_THREAD_ENTRIES = 10_000_000
+# The default of k, which small data sets need not fit.
+_USUAL_NEIGHBORS = 10
 
 
 class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -133,7 +136,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        k: int = 10,
+        k: int = _USUAL_NEIGHBORS,
         alpha: int = 2,
         epsilon: float = 0.3,
         *,
@@ -233,6 +236,10 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"y must hold at least 2 classes, but got 1 class, {str(self.classes_[0])!r}. {hint}")
         # Before anything that takes long: what is wrong with a graph should be said at once.
         graph = None if graph is None else as_graph(graph, X.shape[0])
+        if self.k >= X.shape[0] and self.k != _USUAL_NEIGHBORS:
+            warnings.warn(
+                f"`k` is {self.k}, but there are {X.shape[0]} points: each is connected to all others.", stacklevel=3
+            )
         available = torch.get_num_threads()
         threads = 1 if X.shape[0] * X.shape[1] <= _ONE_THREAD_ENTRIES else available
         with own_precision(), at_most(threads), taking_part(device_for(self.device, X)) as ranks:

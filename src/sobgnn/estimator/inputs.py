@@ -29,6 +29,8 @@ def checked(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
         ) from error
     except ValueError as error:
         lines = str(error).splitlines()
+        if lines[0].startswith(("Input X contains NaN", "Input X contains infinity")) and not sp.issparse(X):
+            raise ValueError(_not_finite(X)) from error
         if str(error).startswith("could not convert string to float"):
             held = lines[0].partition(": ")[2]
             raise ValueError(
@@ -39,6 +41,18 @@ def checked(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
         about_names = lines[0].startswith(("The feature names should match", "Expected unique column names"))
         kept = [line for line in lines[1:] if line.startswith("Reshape") or (about_names and line.strip())]
         raise ValueError(_sentences([lines[0], *kept])) from error
+
+
+def _not_finite(X: Any) -> str:
+    """Which rows hold NaN or infinity, and what to do about them."""
+    values = np.asarray(X, dtype=np.float64)
+    hole = np.isnan(values)
+    what = "NaN" if hole.any() else "infinity or values too large"
+    rows = np.flatnonzero((hole if hole.any() else ~np.isfinite(values)).any(axis=1))
+    return (
+        f"X contains {what} in {len(rows):,} row{'s' if len(rows) > 1 else ''} (first: row {rows[0]}). Impute or drop "
+        "them: neighbors are undefined there. sobgnn.TableEncoder fills missing cells of a table."
+    )
 
 
 def _sentences(lines: Sequence[str]) -> str:

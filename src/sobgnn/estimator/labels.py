@@ -162,6 +162,11 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
             f"y has no labelled sample: all {values.size} entries are -1, None or NaN. Give at least one sample of "
             "each class its label."
         )
+    if _has_both_marks(values):
+        warnings.warn(
+            "y holds both -1 and None or NaN, which all mean unlabeled. If -1 is a class, give it another name.",
+            stacklevel=4,
+        )
     given = _uniform(values[known])
     with one_label_per_class_allowed():
         check_classification_targets(given)
@@ -237,6 +242,14 @@ def check_class_weight(how: Any, classes: npt.NDArray[Any]) -> npt.NDArray[np.fl
         raise ValueError(f"`class_weight` must be finite, at least 0 and not all 0, but got {dict(how)!r}.")
     # A class without any weight is as good as impossible, but its probability stays a number.
     return values.clip(min=1e-9 * values.max())
+
+
+def _has_both_marks(values: npt.NDArray[Any]) -> bool:
+    """Whether numbers mark unlabeled points in two ways, by -1 and by None or NaN, so that -1 may be a class."""
+    if values.dtype.kind not in "fO":
+        return False
+    minus = np.array([isinstance(v, (int, float, np.integer, np.floating)) and v == -1 for v in values], dtype=bool)
+    return bool(minus.any() and (unknown_labels(values) & ~minus).any())
 
 
 def _uniform(given: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -40,17 +40,19 @@ class Checks:
         confidence: npt.NDArray[np.floating],
         nearest: npt.NDArray[np.floating] | None = None,
         given: npt.NDArray[np.bool_] | None = None,
+        suspect: npt.NDArray[np.bool_] | None = None,
         doubtful: npt.NDArray[np.bool_] | None = None,
     ) -> dict[str, list[str]]:
-        """Columns for predictions [M] of this confidence: ``decision`` (accept, review) and, for new points, ``far``.
+        """Columns for predictions [M] of this confidence: ``decision`` and, for new points, ``far``.
 
-        A prediction for a point that is far from all training points, or doubtful, is never accepted; a label that was
-        given is.
+        A decision is ``given`` for a label that was given, unless it looks wrong; else ``accept`` or ``review``. A
+        prediction for a point that is far from all training points, or doubtful, is never accepted.
 
         Args:
             confidence: [M].
             nearest: Distance of each new point to the nearest training point, [M].
             given: bool [M], whether the label was given and not predicted.
+            suspect: bool [M], whether it was given, but looks wrong.
             doubtful: bool [M], whether a point is empty, or has a blank cell where no labeled point had one.
         """
         made: dict[str, list[str]] = {}
@@ -61,15 +63,21 @@ class Checks:
         if self.acceptance is not None:
             taken = self.acceptance.accepts(confidence) & ~distant
             taken = taken if doubtful is None else taken & ~doubtful
-            taken = taken if given is None else taken | given
-            made = {"decision": np.where(taken, "accept", "review").tolist(), **made}
+            decision = np.where(taken, "accept", "review").astype(object)
+            if given is not None:
+                decision[given] = "given"
+            if suspect is not None:
+                decision[suspect] = "review"
+            made = {"decision": decision.tolist(), **made}
         return made
 
     def of_run(self, fitted: Fitted) -> dict[str, list[str]]:
         """:meth:`columns` for the rows that a run was fitted on."""
         if self.acceptance is None:
             return {}
-        return self.columns(fitted.confidence, given=fitted.given != -1, doubtful=fitted.doubtful)
+        suspect = np.zeros(len(fitted.given), dtype=bool)
+        suspect[[each.row for each in fitted.classifier.suspects()]] = True
+        return self.columns(fitted.confidence, given=fitted.given != -1, suspect=suspect, doubtful=fitted.doubtful)
 
     def write(self, folder: Path) -> None:
         """Write ``checks.json`` into a run folder."""

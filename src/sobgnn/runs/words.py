@@ -106,8 +106,10 @@ def next_steps(measured: dict[str, Any], suggested: Sequence[str] = ()) -> list[
     elif measured["suspects"]:  # where predictions are guesses, what they contradict says nothing
         number = measured["suspects"]
         said.append(f"Check {number:,} given {'label that looks' if number == 1 else 'labels that look'} wrong.")
-    if free and suggested:
-        said.append(f"Label {', '.join(suggested)}: these labels would help most.")
+    if free and suggested and not measured["labels_hidden"]:  # of hidden labels more are known already
+        labels = "this label" if len(suggested) == 1 else "these labels"
+        counted = " (counted from 0)" if suggested[0].startswith("row ") else ""
+        said.append(f"Label {', '.join(suggested)}{counted}: {labels} would help most.")
     elif not free and not measured["labels_hidden"]:
         said.append(
             "Every row is labeled: `sobgnn predict` labels new rows; --labels 0.1 hides most labels and measures "

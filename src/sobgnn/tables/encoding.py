@@ -222,7 +222,10 @@ class Encoding:
         return +count
 
     def gaps(self, frame: pl.DataFrame) -> tuple[Counter[str], npt.NDArray[np.bool_]]:
-        """Cells that are blank or not read in columns where none was when the model was fitted.
+        """Cells that the model has not learned.
+
+        These are categories that were never seen, and cells that are blank or not read in columns where none was when
+        the model was fitted.
 
         Returns:
             How many each such column has, and which rows have one or are empty, [rows].
@@ -232,14 +235,18 @@ class Encoding:
         own = self.names or {*frame.columns} - {self.id, *label_names(frame.columns)}
         gappy = empty_rows(frame.select([name for name in frame.columns if name in own]))
         for block in [] if self.encoder is None else self.encoder.blocks_:
-            if not block.complete:
+            if not block.complete and not isinstance(block.column, CategoryColumn):
                 continue
             # A field that a nested column lacks is blank.
             blank = np.zeros(frame.height, dtype=bool)
             read = filled_cells(block.column, frame[block.name]) if block.name in there else blank
-            if read is not None:
-                count[block.name] = int((~read).sum())
-                gappy |= ~read
+            if read is None:
+                continue
+            gap = ~read
+            if not block.complete:  # blank cells were learned, but not a category that was never seen
+                gap &= ~empty_rows(frame.select(block.name)) if block.name in there else False
+            count[block.name] = int(gap.sum())
+            gappy |= gap
         return +count, gappy
 
     def _in_order(self, frame: pl.DataFrame, first_row: int) -> npt.NDArray[np.float32]:

@@ -238,7 +238,9 @@ def _kind(path: Path) -> str:
     for suffix, kind in known.items():
         if (name.removesuffix(".gz") if kind == "csv" else name).endswith(suffix):
             return kind
-    raise ValueError(f"The file's name must end in {', '.join(SUFFIXES)}, but got {path.name!r}.")
+    sheet = name.endswith((".xlsx", ".xls", ".xlsm", ".xlsb", ".ods"))
+    hint = " Save the sheet as CSV." if sheet else ""
+    raise ValueError(f"The file's name must end in {', '.join(SUFFIXES)}, but got {path.name!r}.{hint}")
 
 
 def _ids(series: pl.Series) -> npt.NDArray[Any]:

@@ -20,6 +20,8 @@ _SAMPLE_CHARACTERS = 2**16
 _SAMPLE_RECORDS = 200
 _LONGEST_LINE = 64 * 2**20
 _SEPARATORS = (",", ";", "\t", "|")
+# How ZIP archives begin, .xlsx files among them, and older Excel files.
+_PACKED = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 # Bytes that are ASCII, rows of those that are not, and how many of these at least tell an alphabet.
 _ASCII, _HIGH_ROW, _FEWEST_HIGH = re.compile(rb"[\x00-\x7f]+"), re.compile(rb"[\x80-\xff]{3,}"), 20
 _SPOKEN = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
@@ -69,6 +71,10 @@ def find_encoding(path: Path, named: str | None = None) -> tuple[str, str | None
         return _named_encoding(path, named), f"Read as {named}, as --encoding says."
     with open_bytes(path) as file:
         start = file.read(4096)
+        if start.startswith(_PACKED):
+            raise ValueError(
+                f"{path.name} is not text, but a spreadsheet or a ZIP archive. Save the sheet as CSV, or unpack it."
+            )
         for mark, name, said in (
             (codecs.BOM_UTF8, "utf-8-sig", "UTF-8 with a byte order mark"),
             (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from sobgnn.tables.columns import clean_names, label_names, shortened
 from sobgnn.tables.formats import Layout, find_layout, text_blocks
-from sobgnn.tables.kinds import looks_like_id
+from sobgnn.tables.kinds import identifies_rows, looks_like_id
 
 if TYPE_CHECKING:
     import polars as pl
@@ -297,9 +297,9 @@ def read_frame(
         others = [c for c in frame.columns if c != label and c not in drop]
         named = [c for c in others if c.lower() == "id" and frame[c].n_unique() == frame.height]
         notes += [
-            f"Column {c!r} names no single row, so it is a feature unless left out: --drop {c}."
+            f"Column {c!r} repeats values, so it is a feature. If it should not be, leave it out: --drop {c}."
             for c in others
-            if c.lower() == "id" and c not in named
+            if c.lower() == "id" and c not in named and not identifies_rows(frame[c])
         ]
         found = named or [c for c in others if not frame[c].dtype.is_nested() and looks_like_id(frame[c])]
         identity = found[0] if found and len(others) > 1 else None

@@ -96,7 +96,7 @@ def choose_column(series: pl.Series, rules: Rules) -> Choice:
     if series.dtype.is_temporal() and series.dtype != pl.Duration:
         return _date(series)
     if not is_text(series):
-        if not rules.keep_ids and _tells_rows_apart(series):
+        if not rules.keep_ids and identifies_rows(series):
             return Choice(None, "id")
         if series.dtype.is_integer() and looks_like_dates(text_values(series)):
             return _date(series)
@@ -107,7 +107,7 @@ def choose_column(series: pl.Series, rules: Rules) -> Choice:
     distinct = text.drop_nulls().n_unique()
     if distinct == 1 and not text.null_count():
         return Choice(None, "constant")
-    if not rules.keep_ids and _tells_rows_apart(text):
+    if not rules.keep_ids and identifies_rows(text):
         return Choice(None, "id")
     if distinct > 2 and looks_like_dates(text):
         return _date(series)
@@ -162,7 +162,7 @@ def are_codes(text: pl.Series) -> bool:
     return bool(padded.sum() > 1 and not amounts and 2 * (width == width.mode().max()).sum() > codes.len())
 
 
-def _tells_rows_apart(series: pl.Series) -> bool:
+def identifies_rows(series: pl.Series) -> bool:
     """:func:`looks_like_id`, or whole numbers that are called so and nearly all different."""
     import polars as pl
 

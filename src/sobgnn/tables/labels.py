@@ -25,20 +25,23 @@ _UNSAID = (
 _MEASURED = 0.8
 # Whole numbers as programs write them. 007 and 01 are names: their zeros would be lost.
 _WHOLE = r"^[+-]?(?:0|[1-9]\d{0,14})(?:\.0*)?$"
+# A class may be a misspelling if it has at most so many labels, another has at least so many times as many, and the
+# shorter of the two names has at least so many characters. Of more classes names are not compared.
+_TYPOS, _TIMES, _LETTERS, _COMPARED = 3, 3, 5, 200
 _FRACTION = r"^[+-]?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?$"
 
 
 def begun_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], list[str] | list[int], list[str]]:
     """:func:`parse_labels` of a column that a person goes on to fill: it may be empty or hold one class.
 
-    -1 is unlabeled, unless there is no other class than 1 and no cell is blank.
+    -1 is unlabeled, unless a cell is blank or 1 is the only other class.
     """
     import polars as pl
 
     text = text_values(series)
     minus = text.str.contains(r"^-1(?:\.0*)?$").fill_null(False)
     others = text.filter(~minus).drop_nulls().unique().to_list()
-    if text.null_count() or set(others) - {"1", "1.0"} or not others:
+    if not others or (not text.null_count() and set(others) - {"1", "1.0"}):
         text = text.zip_with(~minus, pl.Series([None], dtype=pl.String))
     if text.drop_nulls().n_unique() < 2:
         return np.where(text.is_null().to_numpy(), -1, 0), text.drop_nulls().unique().to_list(), blank_notes(series)
@@ -66,9 +69,9 @@ def blank_notes(series: pl.Series) -> list[str]:
 def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], list[str] | list[int], list[str]]:
     """Codes [N] with -1 for unlabeled rows, the classes they stand for, and notes.
 
-    Whole numbers stay numbers, anything else is text: where one label is written 007, all are text. Blank cells are
-    unlabeled, and so is -1 among whole numbers, unless only one other class would be left (-1 and 1 are then the two
-    classes) or there are other negative numbers (-2, -1, 0, ... are then all classes).
+    Whole numbers stay numbers, anything else is text: if one label is written 007, all are text. Blank cells are
+    unlabeled. In a column without any, -1 among whole numbers means unlabeled too, unless only one other class would be
+    left (-1 and 1 are then the two classes) or there are other negative numbers (-2, -1, 0, ... are then all classes).
     """
     import polars as pl
 
@@ -113,10 +116,14 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
         distinct = keys.drop_nulls().unique().sort().to_list()
         others = [value for value in distinct if value != -1]
         if len(others) < len(distinct):
-            if len(others) > 1 and others[0] >= 0:
-                notes.append(f"Rows with label -1 count as unlabeled: {(keys == -1).sum():,}.")
+            if len(others) > 1 and others[0] >= 0 and not text.null_count():
+                notes.append(
+                    f"Rows with label -1 count as unlabeled: {(keys == -1).sum():,}. If -1 is a class, give it a name."
+                )
                 keys, distinct = keys.replace(-1, None), others
             else:
+                if len(others) > 1 and others[0] >= 0:
+                    notes.append("-1 is a class, since blank cells mark the unlabeled rows.")
                 distinct = [str(value) for value in distinct]
                 keys = keys.cast(pl.String)
         elif distinct[0] < 0:  # the estimator keeps negative whole numbers for itself
@@ -132,6 +139,7 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
             f"Classes that differ in capitals alone, such as {first!r} and {alike[first.casefold()]!r}, are different "
             "classes. Spell them alike to make them one."
         )
+    notes += _misspelled(Counter(keys.drop_nulls().cast(pl.String).to_list()))
     for value in distinct:
         if str(value).lower() in _UNSAID:
             count = int((keys == value).sum())
@@ -150,3 +158,32 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
         )
     codes = keys.replace_strict(distinct, list(range(len(distinct))), default=-1, return_dtype=pl.Int64)
     return codes.to_numpy().astype(np.int64), distinct, notes
+
+
+def _misspelled(counts: Counter[str]) -> list[str]:
+    """Sentences about rare classes whose name differs from a common one by one letter."""
+    if len(counts) > _COMPARED:
+        return []
+    notes = []
+    for rare, few in counts.items():
+        for common, many in counts.items():
+            if few <= _TYPOS and many >= _TIMES * few and _one_edit(rare, common):
+                notes.append(
+                    f"{rare!r} ({few:,} label{'s' if few > 1 else ''}) looks like a misspelling of {common!r} "
+                    f"({many:,} labels), but is a class of its own. Spell them alike to make them one."
+                )
+    return notes
+
+
+def _one_edit(a: str, b: str) -> bool:
+    """Whether two names differ by one letter that is missing, added or another, or by two that are swapped."""
+    if min(len(a), len(b)) < _LETTERS or abs(len(a) - len(b)) > 1:
+        return False
+    at = next((place for place, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    swapped = a[at : at + 2] == b[at : at + 2][::-1] and a[at + 2 :] == b[at + 2 :]
+    other = a[at + (len(a) >= len(b)) :] == b[at + (len(b) >= len(a)) :]
+    # A number or a letter of its own is meant, as in week1 and week2, or type A and type B.
+    letters = (a[at : at + 1] + b[at : at + 1]).isalpha() and any(
+        map(str.isalpha, (a[at - 1 : at], a[at + 1 : at + 2]))
+    )
+    return a != b and letters and (swapped or other)

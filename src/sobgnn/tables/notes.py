@@ -27,7 +27,7 @@ def column_notes(choices: dict[str, Choice]) -> list[str]:
         if outcome in by:
             notes.append(f"{words}: {listed(sized[outcome])}.")
     if "id" in by:
-        notes.append(f"Left out, ids (each row has its own): {listed(by['id'])}.")
+        notes.append(f"Left out, ids: {listed(by['id'])}.")
     same = [name for outcome in ("constant", "empty") for name in by.get(outcome, [])]
     if same:
         notes.append(f"Left out, constant or empty: {listed(same)}.")

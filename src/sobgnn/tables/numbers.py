@@ -223,7 +223,8 @@ class NumberColumn:
             number = np.where(np.isin(number, sentinels), np.nan, number)
         words = _words(series, raw)
         if words:
-            said.append(f"{len(words):,} cells that are no numbers ({shortened(words[0], 20)}) taken as blank")
+            cells = "1 cell" if len(words) == 1 else f"{len(words):,} cells"
+            said.append(f"{cells} without a number ({shortened(words[0], 20)}) taken as blank")
         known = number[~np.isnan(number)]
         blank = number.size - known.size
         flag = bool(known.size and blank >= COMMON_BLANKS * number.size)
