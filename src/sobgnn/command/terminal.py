@@ -205,7 +205,13 @@ class Terminal:
         self.out.print(Text(f"{path}" + (f": {rows:,} {'row' if rows == 1 else 'rows'}" if rows is not None else "")))
 
     def datasets(self, found: Sequence[Location]) -> None:
-        """Names, and where each is."""
+        """Names, where each is, and what it is."""
+        from sobgnn.datasets.catalogue import CATALOGUE
+
         said = {"shipped": "with scikit-learn", "download": "downloadable", "missing": "not found; set SOBGNN_DATA"}
         for place in found:
-            self.out.print(Text(f"{place.name:<18}").append(str(place.path or said[place.source]), style="dim"))
+            self.out.print(
+                Text(f"{place.name:<18}{place.path or said[place.source]}\n").append(
+                    f"{'':<18}{CATALOGUE[place.name].description}", style="dim"
+                )
+            )
