@@ -274,7 +274,7 @@ def test_cells_that_do_not_fit_are_counted_when_predicting(here, trees, capsys):
     wrong.write_csv("new.csv")
     capsys.readouterr()
     assert cli.main(["predict", "run", "new.csv"]) == 0
-    assert "count as blank: height (9)." in capsys.readouterr().out
+    assert "treated as blank: height (9)." in capsys.readouterr().out
 
 
 def test_categories_that_were_never_seen_are_counted_when_predicting(here, trees, capsys):
@@ -285,7 +285,7 @@ def test_categories_that_were_never_seen_are_counted_when_predicting(here, trees
     frame.head(30).with_columns(country=pl.Series(["fi"] * 4 + ["no"] * 26)).write_csv("new.csv")
     capsys.readouterr()
     assert cli.main(["predict", "run", "new.csv"]) == 0
-    assert "count as blank: country (4)." in capsys.readouterr().out
+    assert "treated as blank: country (4)." in capsys.readouterr().out
 
 
 def test_debug_shows_the_traceback(here, capsys):

@@ -111,6 +111,10 @@ def test_labels_that_are_only_begun(values, codes, classes):
     assert (found.tolist(), list(names)) == (codes, classes)
 
 
+def test_minus_beside_plus_is_plainly_a_class():
+    assert not parse_labels(pl.Series(["+", "-", "+", None]), "label")[2]
+
+
 def test_one_label_of_each_class_among_many_rows_is_no_column_of_ids():
     codes, classes, _ = parse_labels(pl.Series([f"n{i:02}" for i in range(30)] + [None] * 40), "y")
     assert len(classes) == 30

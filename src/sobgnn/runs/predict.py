@@ -94,9 +94,7 @@ def _unread_notes(unread: Counter[str]) -> list[str]:
     if not unread:
         return []
     columns = [f"{name} ({count:,})" for name, count in unread.most_common()]
-    return [
-        f"Cells that are no number, date, category or picture known to the model count as blank: {listed(columns)}."
-    ]
+    return [f"Unreadable values and unseen categories, treated as blank: {listed(columns)}."]
 
 
 def _gap_notes(gaps: Counter[str], checks: Checks) -> list[str]:
@@ -105,8 +103,8 @@ def _gap_notes(gaps: Counter[str], checks: Checks) -> list[str]:
     columns = [f"{name} ({count:,})" for name, count in gaps.most_common()]
     outcome = "" if checks.acceptance is None else ", and these rows are marked review"
     return [
-        f"Blank or not read, where no row was when the model was fitted: {listed(columns)}. What that means was never "
-        f"learned, so confidence says little{outcome}."
+        f"Categories that are new, or blank cells in columns that had none in training: {listed(columns)}. The model "
+        f"has not learned what they mean, so its confidence says little{outcome}."
     ]
 
 
@@ -116,8 +114,8 @@ def _unsigned_notes(unsigned: Counter[str], checks: Checks) -> list[str]:
     columns = [f"{name} ({count:,})" for name, count in unsigned.most_common()]
     outcome = "" if checks.acceptance is None else "; these rows are marked review"
     return [
-        f"Numbers without the unit that all had when the model was fitted, and of another size: {listed(columns)}. "
-        f"They are read as they stand, which may be wrong{outcome}."
+        f"Numbers without the unit that all had in training, and of another size: {listed(columns)}. "
+        f"They are read as written, which may be wrong{outcome}."
     ]
 
 
@@ -130,8 +128,8 @@ def _notes(checks: Checks, rows: int, taken: int, distant: int) -> list[str]:
         )
     if distant:
         said.append(
-            f"Far from all training points, so that little is known of them: {distant:,} of {rows:,} rows, marked in "
-            "the column far."
+            f"Far from all training points, so predictions are uncertain: {distant:,} of {rows:,} rows, marked in the "
+            "column far."
         )
     return said
 
@@ -140,7 +138,7 @@ def _outside_notes(outside: Counter[str]) -> list[str]:
     if not outside:
         return []
     columns = [f"{name} ({count:,})" for name, count in outside.most_common()]
-    return [f"Far rows have values outside the range of training in: {listed(columns, 5)}."]
+    return [f"Far rows have values outside the training range in: {listed(columns, 5)}."]
 
 
 def _joined(batches: Iterator[Batch], rows: int | None) -> Iterator[Batch]:

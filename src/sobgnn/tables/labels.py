@@ -141,7 +141,7 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
         )
     notes += _misspelled(Counter(keys.drop_nulls().cast(pl.String).to_list()))
     for value in distinct:
-        if str(value).lower() in _UNSAID:
+        if str(value).lower() in _UNSAID and not (value == "-" and "+" in distinct):
             count = int((keys == value).sum())
             notes.append(
                 f"Taken for a class: {str(value)!r} ({count:,} row{'s' if count > 1 else ''}). Where it means that no "

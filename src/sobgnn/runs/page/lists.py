@@ -27,7 +27,7 @@ def suggestions(fitted: Fitted, importance: Mapping[str, float]) -> str:
     return _section(
         "next",
         "What to label next",
-        "Rows whose labels would teach the model most: uncertain, in dense places, and far from each other.",
+        "Rows whose labels would help most: uncertain, in dense regions, and far from each other.",
         _table(fitted, rows.tolist(), ("best guess", "probability"), cells, importance, name="next"),
     )
 
@@ -43,8 +43,8 @@ def suspects(fitted: Fitted, importance: Mapping[str, float]) -> str:
     return _section(
         "suspects",
         "Labels that look wrong",
-        "Given labels that models which did not see them contradict, most suspicious first. Some are wrong, others are "
-        f"merely hard: look before changing them.{more}",
+        "Given labels that models which did not see them disagree with, most suspicious first. Some are wrong, others "
+        f"are only hard to predict: check before changing them.{more}",
         _table(
             fitted,
             [s.row for s in shown],
@@ -69,7 +69,7 @@ def mistakes(fitted: Fitted, importance: Mapping[str, float]) -> str:
     return _section(
         "mistakes",
         "Mistakes",
-        f"Hidden labels that were predicted wrong, surest first.{more}",
+        f"Hidden labels that were predicted wrong, most confident first.{more}",
         _table(fitted, rows.tolist(), ("hidden label", "predicted", "probability"), cells, importance, name="mistakes"),
     )
 

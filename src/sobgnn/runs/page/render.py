@@ -68,10 +68,10 @@ def _head(fitted: Fitted, measured: dict[str, Any]) -> str:
     tiles = []
     if held["labels"]:
         low, high = held["interval"]
-        tiles.append(("first", f"{held['accuracy']:.1%}", f"right while held out ({low:.1%} to {high:.1%})"))
+        tiles.append(("first", f"{held['accuracy']:.1%}", f"estimated accuracy ({low:.1%} to {high:.1%})"))
     if "accuracy" in measured:
         low, high = measured["accuracy_interval"]
-        tiles.append(("first", f"{measured['accuracy']:.1%}", f"right on hidden labels ({low:.1%} to {high:.1%})"))
+        tiles.append(("first", f"{measured['accuracy']:.1%}", f"accuracy on hidden labels ({low:.1%} to {high:.1%})"))
     share = measured["labels_given"] / measured["rows"]
     tiles += [
         ("", f"{measured['labels_given']:,}", f"labels given, {share:.1%} of rows"),
@@ -106,8 +106,8 @@ def _map(fitted: Fitted, measured: dict[str, Any]) -> str:
     over = f'<div class="over">{GUESSING}</div>' if grey else ""
     return _section(
         "The points",
-        "Each point where the model's last hidden layer puts it, near the points it resembles there. "
-        "Directions and distances between far groups mean little; who is whose neighbor is what to look at.",
+        "Points that the model's last hidden layer finds similar lie close together. Look at which points are "
+        "neighbors; directions and distances between far groups mean little.",
         f'<div class="bar">{buttons}<span class="grow">{hint}</span></div>',
         f'<figure class="map"><div class="box"><canvas id="map"></canvas>{over}<div id="tip" hidden></div></div>'
         '<div class="keys" id="legend"></div></figure>',
@@ -120,15 +120,17 @@ def _accuracy(fitted: Fitted, measured: dict[str, Any]) -> str:
     if held["labels"]:
         low, high = held["interval"]
         parts.append(
-            f"Each of {held['labels']:,} given labels was predicted while it was held out: {held['accuracy']:.1%} are "
-            f"right (95% interval {low:.1%} to {high:.1%}). The final model learned from all labels, so it is usually "
-            "a little better; labels that were not drawn at random may mislead."
+            f"Each of {held['labels']:,} given labels was predicted by a model that did not see it: "
+            f"{held['accuracy']:.1%} are correct (95% interval {low:.1%} to {high:.1%}). The final model learned from "
+            "all labels, so it is usually a little better. The estimate assumes that the labeled rows were drawn at "
+            "random."
         )
     if "confusion" in measured:
         low, high = measured["accuracy_interval"]
         parts.append(
-            f"On {measured['labels_hidden']:,} hidden labels, {measured['accuracy']:.1%} are right ({low:.1%} to "
-            f"{high:.1%}); naming the most common class would give {measured['majority_share']:.1%}."
+            f"Of {measured['labels_hidden']:,} hidden labels, {measured['accuracy']:.1%} are predicted correctly "
+            f"({low:.1%} to {high:.1%}); always predicting the largest class would give "
+            f"{measured['majority_share']:.1%}."
         )
     shown = [
         _judged(np.array(held["confusion"], dtype=np.int64), fitted, "Held out", "given") if held["labels"] else "",
@@ -157,7 +159,7 @@ def _judged(counts: Any, fitted: Fitted, name: str, kind: str) -> str:
     )
     if len(classes) > charts.MOST_CONFUSED:
         return f'<div class="spaced">{table}</div>'
-    matrix = figure(f"<b>{name} labels</b> and what they were predicted as", charts.confusion_matrix(counts, classes))
+    matrix = figure(f"<b>{name} labels</b> and their predictions", charts.confusion_matrix(counts, classes))
     return f'<div class="wide-left spaced">{matrix}{table}</div>'
 
 
@@ -170,9 +172,9 @@ def _columns(importance: dict[str, float]) -> str:
         return _section("Which columns matter", "None: shuffling any one of them does not make predictions worse.")
     return _section(
         "Which columns matter",
-        "By how much the probability of the right class falls, on held-out labels, when a column is shuffled. Columns "
-        "that say the same share their importance; a value near 0 is chance. Measured with models fitted on half of "
-        f"the labels.{more}",
+        "Drop in the correct class's probability on held-out labels when a column is shuffled, with models fitted on "
+        "half of the labels. Redundant columns share their importance; a value near 0 may be chance."
+        f"{more}",
         figure("<b>Columns</b>", charts.bars(shown, lambda value: f"{value:.3f}")),
     )
 
@@ -182,11 +184,13 @@ def _families(fitted: Fitted, measured: dict[str, Any]) -> str:
     if len(measured["families"]) > 1:
         shares = dict(sorted(measured["families"].items(), key=lambda item: -item[1]))
         bars = charts.bars(shares, lambda share: f"{share:.0%}")
-        shown.append(figure("<b>Families</b> and their shares in the result", bars))
+        shown.append(figure("<b>Families</b> and their shares in the blend", bars))
     if len(measured["filter_importance"]) > 1:
         bars = charts.bars(measured["filter_importance"], lambda loss: f"{loss:.2f}")
-        shown.append(figure("<b>Orders</b> Out-of-fold log loss that is added without each", bars))
-    lines = "".join(f"<li>{text(line.strip())}</li>" for line in fitted.classifier.describe().splitlines())
+        shown.append(figure("<b>Sobolev networks</b>: rise of the out-of-fold log loss without each input", bars))
+    # The accuracy is above, with its interval; here classes count by their frequency, which would be another number.
+    said = [line.strip() for line in fitted.classifier.describe().splitlines() if not line.startswith("Out-of-fold")]
+    lines = "".join(f"<li>{text(line)}</li>" for line in said)
     return f'<section><h2>What was decided</h2><ul>{lines}</ul><div class="pair">{"".join(shown)}</div></section>'
 
 
@@ -216,7 +220,9 @@ def _graph(fitted: Fitted, measured: dict[str, Any]) -> str:
         said.append(f"{_many(facts['isolated'], 'point')} without a neighbor.")
     stranded = int((~np.asarray(fitted.classifier.component_labelled_, dtype=bool)).sum())
     if stranded:
-        said.append(f"{_many(stranded, 'point')} reach no label through the graph and are judged by features alone.")
+        said.append(
+            f"{_many(stranded, 'point')} reach no label through the graph and are predicted from features only."
+        )
     shown = []
     degrees = charts.histogram(graph.degree.numpy(), "neighbors", whole=True)
     if degrees is None:
@@ -228,8 +234,8 @@ def _graph(fitted: Fitted, measured: dict[str, Any]) -> str:
         shown.append(figure("<b>Weights</b> of the edges", weights))
     agreement = facts["agreement"]
     if agreement:
-        said.append(f"Of the weight between points of known label, {agreement[0]:.1%} joins equal labels")
-        said[-1] += f"; of its power ρ = {len(agreement)}, {agreement[-1]:.1%}." if len(agreement) > 1 else "."
+        said.append(f"Of the edge weight between labeled points, {agreement[0]:.1%} connects equal labels")
+        said[-1] += f"; of its Hadamard power ρ = {len(agreement)}, {agreement[-1]:.1%}." if len(agreement) > 1 else "."
     if len(agreement) > 2:
         series = {"agreement": (list(range(1, len(agreement) + 1)), agreement)}
         drawn = charts.lines(series, "Hadamard power ρ", percent=True, whole=True)
@@ -243,7 +249,7 @@ def _foot(measured: dict[str, Any]) -> str:
     listed = "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in entries.items())
     return (
         f"<details><summary>Settings, time and versions</summary><dl>{listed}</dl></details>"
-        "<footer>This page is complete: it loads nothing and sends nothing.</footer>"
+        "<footer>This page is self-contained: it loads nothing and sends nothing.</footer>"
     )
 
 
