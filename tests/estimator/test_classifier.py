@@ -356,7 +356,7 @@ def test_priors_of_next_to_nothing_leave_probabilities_finite():
 
 def test_families_of_a_given_graph_need_one():
     X, _, given = blobs(40, labels=5)
-    with pytest.raises(ValueError, match="need a graph that is given"):
+    with pytest.raises(ValueError, match="need a given graph"):
         quick(families=["pagerank"]).fit(X, given)
 
 
