@@ -369,7 +369,7 @@ def test_an_encoding_that_is_not_found_can_be_named(here, trees, capsys):
     assert cli.main(["predict", "run", "forest.csv"]) == 2
     assert cli.main(["predict", "run", "forest.csv", "--encoding", "cp1251"]) == 0
     assert cli.main(["fit", "forest.csv", "--out", "other", "--encoding", "klingon"]) == 2
-    assert "must be one that Python knows" in capsys.readouterr().err
+    assert "must be a codec of Python" in capsys.readouterr().err
 
 
 def test_a_failure_while_writing_leaves_nothing(here, trees, monkeypatch, capsys):
