@@ -138,10 +138,10 @@ def test_a_model_on_disk_gives_the_features(folder, tmp_path):
     table.encoding.save(tmp_path)
     first = next(iter(batches(folder, Encoding.load(tmp_path))))
     np.testing.assert_allclose(first.X, table.X, atol=1e-5)
-    with pytest.raises(ValueError, match=r"no file .*none.pt"):
+    with pytest.raises(ValueError, match=r"No such file: .*none.pt"):
         read_table(folder, image_model=tmp_path / "none.pt")
     (tmp_path / "bad.pt").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match="no TorchScript or exported model"):
+    with pytest.raises(ValueError, match="not a TorchScript or exported model"):
         read_table(folder, image_model=tmp_path / "bad.pt")
 
 
