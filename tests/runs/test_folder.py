@@ -17,7 +17,7 @@ def test_a_folder_must_be_free_and_possible_to_make(tmp_path):
     (tmp_path / "run/file").touch()
     with pytest.raises(ValueError, match="already there"):
         check_free(tmp_path / "run")
-    with pytest.raises(ValueError, match="cannot be made"):
+    with pytest.raises(ValueError, match="cannot be created"):
         check_free(tmp_path / "run/file/deeper")
 
 

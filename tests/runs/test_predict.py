@@ -89,7 +89,7 @@ def test_rows_with_gaps_that_the_fit_never_met_are_not_accepted():
     checks = Checks(Acceptance(0.95, 0.9, 100, 60, 1, 59), far=2.0)
     list(run_predict.predict_batches(classifier, iter([batch]), file, notes, checks))
     assert pl.read_csv(file.getvalue())["decision"].to_list() == ["accept", "review"]
-    assert notes[0].startswith("Blank or not read, where no row was when the model was fitted: x (1).")
+    assert notes[0].startswith("Blank or unreadable, in columns without such cells when the model was fitted: x (1).")
     assert "marked review" in notes[0]
     parts = [batch, Batch(2, X, None, gaps=Counter(x=1, y=2), gappy=np.array([True, True]))]
     joined = next(run_predict._joined(iter(parts), 4))

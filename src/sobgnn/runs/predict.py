@@ -1,4 +1,4 @@
-"""Predictions of new points from a run, some rows at a time."""
+"""Predictions of new points from a run, in batches of rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sobgnn.runs.checks import Checks
 from sobgnn.tables import Batch, Encoding, write_predictions
 from sobgnn.tables.columns import listed
 
-# Rows of a file wait for one another up to this size, where a model answers many at once faster.
+# Batches are joined up to this size if a model predicts many rows at once faster.
 _JOINED_BYTES = 2**28
 
 
@@ -25,15 +25,15 @@ def predict_batches(
     checks: Checks | None = None,
     encoding: Encoding | None = None,
 ) -> Iterator[int]:
-    """Write predictions of each batch as it comes, yielding the number of rows done.
+    """Write predictions batch by batch, yielding the number of rows done.
 
     Args:
         classifier: A fitted ``SobolevClassifier``.
         batches: Rows in order.
-        file: Binary, for CSV.
-        notes: Gets sentences about what was found.
-        checks: What is said of each prediction besides its label.
-        encoding: How batches came from the file, which tells why points are far.
+        file: Binary file for CSV.
+        notes: List that receives sentences about what was found.
+        checks: Checks of each prediction.
+        encoding: How batches came from the file, to explain why points are far.
     """
     checks = checks or Checks()
     done = rows = taken = distant = formulas = 0
@@ -48,7 +48,7 @@ def predict_batches(
             continue
         nearest = np.zeros(count, np.float32)
         probability = classifier.predictor_(batch.X, nearest=nearest)
-        if batch.beyond is not None:  # scales may hide it from the distance: rows of unit length, ranks
+        if batch.beyond is not None:  # the scaling may hide it from the distance: rows of unit length, ranks
             nearest[batch.beyond] = np.inf
         extra = checks.columns(probability.max(axis=1), nearest, doubtful=batch.gappy)
         label = classifier.classes_[probability.argmax(axis=1)]
@@ -84,7 +84,7 @@ def predict_batches(
 
 
 def formula_notes(count: int) -> list[str]:
-    """What is said of cells that were made harmless; nothing where there are none."""
+    """The note about cells that were made harmless, if there are any."""
     if not count:
         return []
     return [f"Cells that a spreadsheet would run as formulas were written with ' before them: {count:,}."]
@@ -95,7 +95,7 @@ def _unread_notes(unread: Counter[str]) -> list[str]:
         return []
     columns = [f"{name} ({count:,})" for name, count in unread.most_common()]
     return [
-        f"Cells that are no number, date, category or picture known to the model count as blank: {listed(columns)}."
+        f"Cells that are not a number, date, category or picture known to the model count as blank: {listed(columns)}."
     ]
 
 
@@ -106,7 +106,7 @@ def _gap_notes(gaps: Counter[str], checks: Checks) -> list[str]:
     outcome = "" if checks.acceptance is None else ", and these rows are marked review"
     return [
         f"Blank or not read, where no row was when the model was fitted: {listed(columns)}. What that means was never "
-        f"learned, so confidence says little{outcome}."
+        f"never learned, so confidence is unreliable{outcome}."
     ]
 
 
@@ -116,8 +116,8 @@ def _unsigned_notes(unsigned: Counter[str], checks: Checks) -> list[str]:
     columns = [f"{name} ({count:,})" for name, count in unsigned.most_common()]
     outcome = "" if checks.acceptance is None else "; these rows are marked review"
     return [
-        f"Numbers without the unit that all had when the model was fitted, and of another size: {listed(columns)}. "
-        f"They are read as they stand, which may be wrong{outcome}."
+        f"Numbers without the unit that all had when the model was fitted, of another size: {listed(columns)}. "
+        f"They are read unchanged, which may be wrong{outcome}."
     ]
 
 
@@ -130,7 +130,7 @@ def _notes(checks: Checks, rows: int, taken: int, distant: int) -> list[str]:
         )
     if distant:
         said.append(
-            f"Far from all training points, so that little is known of them: {distant:,} of {rows:,} rows, marked in "
+            f"Far from all training points, so predictions are unreliable: {distant:,} of {rows:,} rows, marked in "
             "the column far."
         )
     return said
@@ -140,11 +140,11 @@ def _outside_notes(outside: Counter[str]) -> list[str]:
     if not outside:
         return []
     columns = [f"{name} ({count:,})" for name, count in outside.most_common()]
-    return [f"Far rows have values outside the range of training in: {listed(columns, 5)}."]
+    return [f"Far rows have values outside the training range in: {listed(columns, 5)}."]
 
 
 def _joined(batches: Iterator[Batch], rows: int | None) -> Iterator[Batch]:
-    """The same rows, at least ``rows`` of them at a time as long as they are there and within ``_JOINED_BYTES``."""
+    """The same rows, joined to batches of at least ``rows`` within ``_JOINED_BYTES``, as long as there are rows."""
     waiting: list[Batch] = []
     for batch in batches:
         waiting.append(batch)
