@@ -130,4 +130,4 @@ def test_far_rows_name_the_columns_whose_values_lie_outside_the_range_of_trainin
     notes = []
     batch = Batch(0, X, None)
     list(run_predict.predict_batches(classifier, iter([batch]), io.BytesIO(), notes, Checks(far=2.0), encoding))
-    assert notes[-1] == "Far rows have values outside the range of training in: a (2), day (2), b (1)."
+    assert notes[-1] == "Far rows have values outside the training range in: a (2), day (2), b (1)."

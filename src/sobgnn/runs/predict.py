@@ -106,7 +106,7 @@ def _gap_notes(gaps: Counter[str], checks: Checks) -> list[str]:
     outcome = "" if checks.acceptance is None else ", and these rows are marked review"
     return [
         f"Blank or not read, where no row was when the model was fitted: {listed(columns)}. What that means was never "
-        f"never learned, so confidence is unreliable{outcome}."
+        f"not learned from such cells, so confidence is unreliable{outcome}."
     ]
 
 
