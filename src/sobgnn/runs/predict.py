@@ -105,8 +105,8 @@ def _gap_notes(gaps: Counter[str], checks: Checks) -> list[str]:
     columns = [f"{name} ({count:,})" for name, count in gaps.most_common()]
     outcome = "" if checks.acceptance is None else ", and these rows are marked review"
     return [
-        f"Blank or not read, where no row was when the model was fitted: {listed(columns)}. What that means was never "
-        f"not learned from such cells, so confidence is unreliable{outcome}."
+        f"Blank or unreadable, in columns without such cells when the model was fitted: {listed(columns)}. The model "
+        f"learned nothing about such cells, so confidence is unreliable{outcome}."
     ]
 
 
