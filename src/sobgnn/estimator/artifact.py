@@ -29,7 +29,7 @@ class ArtifactError(ValueError):
 def write_folder(folder: str | Path, config: dict[str, Any], arrays: Arrays) -> None:
     """Write ``config.json`` and ``weights.safetensors``: to a temporary folder, flushed, then renamed.
 
-    A model that is already there is replaced; a folder that holds anything else is refused.
+    An existing model is replaced; a folder that holds anything else is refused.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import save_file

@@ -71,11 +71,11 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         smoothing: Strength in [0, 1) of smoothing probabilities over the graph; ``"auto"`` decides for each family.
         class_weight: Factors of the class probabilities: ``None``, ``"balanced"`` (inverse to the number of labels of a
             class) or numbers by class.
-        class_priors: How common classes are among all points:
-            ``None`` uses each class's share of the labels, a dict gives shares by class, and ``"auto"`` estimates them
-            if labels were chosen class by class (see :func:`~sobgnn.estimator.priors.chosen_by_class`); for labels
-            drawn at random, it uses equal frequencies to the degree that labels support them
-            (:func:`~sobgnn.estimator.priors.evenness`) and shares of the labels otherwise.
+        class_priors: How common classes are among all points: ``None`` uses each class's share of the labels, a dict
+            gives shares by class, and ``"auto"`` estimates them if labels were chosen class by class (see
+            :func:`~sobgnn.estimator.priors.chosen_by_class`); for labels drawn at random, it uses equal frequencies to
+            the degree that labels support them (:func:`~sobgnn.estimator.priors.evenness`) and shares of the labels
+            otherwise.
         scale: How dense X is scaled: ``"range"``, ``"standard"``, ``"range-unit"``, ``"unit"``, ``"rank"`` or ``None``,
             see :class:`~sobgnn.estimator.features.FeatureMap`; a pair sets the neighbor search and the networks
             separately. ``"auto"`` decides both, ``neighbor_scale_`` and ``scale_``.
@@ -368,7 +368,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, folder: str | Path) -> None:
         """Write the fitted classifier to a folder: safetensors and JSON, whole or not at all.
 
-        A model already there is replaced; a folder that holds anything else is refused.
+        An existing model is replaced; a folder that holds anything else is refused.
         """
         check_is_fitted(self, "predictor_")
         write_folder(folder, *saving.take_apart(self))

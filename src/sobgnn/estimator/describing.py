@@ -1,4 +1,4 @@
-"""Descriptions of a fitted estimator: text for people, importance of orders, an embedding."""
+"""Descriptions of a fitted estimator: readable text, importance of orders, an embedding."""
 
 from __future__ import annotations
 

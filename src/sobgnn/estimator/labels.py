@@ -70,8 +70,8 @@ class Labels:
     def shares(self) -> npt.NDArray[np.float64]:
         """The weight of each label in each signal, [folds + 1, L], rows summing to 1.
 
-        A class has the same weight whether or not some of its labels are held out. Otherwise held-out labels would
-        belong to classes with fewer labels than in training on all, and every family would be biased against them.
+        A class has the same weight whether or not some of its labels are held out. Otherwise a held-out label would
+        belong to a class with reduced weight, and every family would be biased against it.
         """
         known = self.known() * self.weight
         of_class = np.eye(self.classes)[self.codes]
@@ -86,7 +86,7 @@ class Labels:
         return torch.from_numpy(self.index).to(device), torch.from_numpy(self.codes).to(device)
 
     def out_of_fold(self, probabilities: Tensor) -> npt.NDArray[np.float64]:
-        """Pick each judged label's row by the signal that does not see it, from [folds + 1, N, C]: [J, C]."""
+        """Out-of-fold probabilities [J, C] of the judged labels, from those of every signal, [folds + 1, N, C]."""
         rows = torch.from_numpy(self.fold[self.judged]), torch.from_numpy(self.index[self.judged])
         found = probabilities[rows[0].to(probabilities.device), rows[1].to(probabilities.device)]
         values: npt.NDArray[np.float64] = found.double().cpu().numpy()

@@ -30,7 +30,7 @@ _MANY_PER_CLASS = 10
 # times.
 _HEAVY = 20.0
 # Rows are treated as directions, like embeddings, if there are at least this many columns, nearly all have both signs,
-# means are below this share of a standard deviation, deviations differ, but by less than a factor, and row lengths
+# means are below this share of a standard deviation, deviations differ by factors within these bounds, and row lengths
 # deviate by less than this share of their mean.
 _DIRECTIONS, _BOTH_SIGNS, _CENTERED, _ALIKE, _LENGTHS = 32, 0.98, 0.3, (1.3, 10.0), 0.5
 # Penalties of the ridge regression, in units of the kernel's mean eigenvalue.
@@ -71,17 +71,16 @@ def choose_scales(
 ) -> Scales:
     """The scaling whose neighbors, and the one whose columns, best predict the class of labeled points.
 
-    Many points are sampled. Neighbors are evaluated by diffusing the other folds' labels over their graph, by log loss
-    at the best temperature; columns by the leave-one-out error of kernel ridge regression with the kernel of wide ReLU
+    Large X is sampled. Neighbors are evaluated by diffusing the other folds' labels over their graph, by log loss at
+    the best temperature; columns by the leave-one-out error of kernel ridge regression with the kernel of wide ReLU
     networks, :func:`relu_kernel_errors`. The usual scaling is ``"unit"`` if rows look like embeddings, ``"rank"`` if
-    most columns have heavy tails, and
-    ``"range"`` otherwise. Neighbors get another one if its loss is smaller (with few labels, only ``"range"`` and
-    ``"rank"`` may replace each other). Networks get the neighbors' scaling, unless another one is better and the mean
-    of the paired differences is above twice its standard error.
+    most columns have heavy tails, and ``"range"`` otherwise. Neighbors get another one if its loss is smaller (with few
+    labels, only ``"range"`` and ``"rank"`` may replace each other). Networks get the neighbors' scaling, unless another
+    one is better and the mean of the paired differences is above twice its standard error.
 
     Args:
         X: Points [N, F].
-        codes: int64 [N], -1 where unlabeled.
+        codes: int64 [N]; -1: unlabeled.
         k: Number of neighbors.
         n_components: As for :class:`~sobgnn.estimator.features.FeatureMap`.
         generator: Draws the sample and the folds.

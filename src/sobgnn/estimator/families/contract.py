@@ -50,7 +50,7 @@ class Family(Protocol):
     """One way to learn from the labels.
 
     Attributes:
-        name: What ``families=``, ``describe()`` and the report call it.
+        name: Its name in ``families=`` and in the report; ``describe()`` prints a longer title.
         on_graph: Whether it learns on a graph, and so on each of several graphs separately.
         given_only: Whether it learns only on a given graph, not on the neighbor graph.
         smooths: Whether its probabilities may be smoothed over a graph; diffused labels are smooth already.

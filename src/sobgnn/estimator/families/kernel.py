@@ -59,7 +59,7 @@ class KernelRegression:
 
     @classmethod
     def worth_it(cls, problem: Problem, labels: Labels) -> bool:
-        """Whether 40 labels are available to learn a metric, and this is fast compared with the other families."""
+        """Whether there are at least 40 labels to learn a metric, and this is fast compared with other families."""
         count, width = len(labels.index), problem.columns.shape[1]
         learning = cls.rounds * min(count, _GRADIENTS) * labels.classes * count * width
         predicting = problem.count * count * (width + _EXPONENTIAL)

@@ -80,8 +80,8 @@ class FittedLinks(KeptSignals):
 
     Attributes:
         weight, bias: W and b, [F, C] and [C].
-        told: t, what each training point adds to its neighbors' logits: its features' logits and its own weights, [N,
-            C].
+        told: t [N, C], what each training point adds to its neighbors' logits: its features' logits and its own
+            weights.
     """
 
     view: str

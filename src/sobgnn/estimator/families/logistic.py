@@ -43,7 +43,7 @@ class LogisticColumns:
 
     @staticmethod
     def worth_it(problem: Problem, labels: Labels) -> bool:
-        """Whether 40 labels are available to choose a penalty, and this is fast compared with the other families."""
+        """Whether there are at least 40 labels to choose a penalty, and this is fast compared with other families."""
         work = len(labels.index) * problem.columns.shape[1] * labels.classes
         return labels.folds > 0 and len(labels.index) >= _LABELS and work <= _MOST_WORK
 

@@ -66,7 +66,8 @@ class SobolevNetworks:
     .. math:: \mathrm{logits} = \sum_b \mathrm{ReLU}(x_b W_{1,b} + b_{1,b}) W_{2,b} + b_2, \qquad
         x_b \in \{x\} \cup \{\hat{A}_\rho^h x : \rho = 1, \dots, \alpha, \; h = 1, 2\}
 
-    so training reads only labeled rows and costs as much as for an MLP. With very many points, only one hop is used.
+    so training reads only labeled rows and costs as much as that of an MLP. With very many points, only one hop is
+    used.
     """
 
     name: ClassVar[str] = "sobolev"

@@ -104,7 +104,7 @@ class BoostedTrees:
 
     @staticmethod
     def worth_it(problem: Problem, labels: Labels) -> bool:
-        """Whether there are 20 labels per class on average and boosting is fast compared with the other families.
+        """Whether there are at least 20 labels per class on average and boosting is fast compared with other families.
 
         With fewer it costs more than it gains, and out-of-fold labels are too few to show it.
         """
