@@ -124,7 +124,7 @@ def picture_table(folder):
     return path
 
 
-REASONS = ["not a regular file", "not a readable picture", "damaged", "no file"]
+REASONS = ["not a regular file", "not a readable picture", "damaged", "no such file"]
 
 
 def test_what_cannot_be_shown_has_a_reason_and_a_pipe_blocks_nothing(tmp_path):

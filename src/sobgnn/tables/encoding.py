@@ -111,7 +111,7 @@ class Encoding:
         for column, name in layout.repeats.items():
             if name in read and column not in known:
                 raise ValueError(
-                    f"The file has more columns {shortened(name)} than the model was fitted with. Rename the rest, "
+                    f"The file has more columns {shortened(name)} than the model was fitted with. Rename the others, "
                     "or remove them."
                 )
 
