@@ -185,11 +185,11 @@ def test_predict_refuses_a_file_without_a_needed_column_and_leaves_nothing(here,
         (["fit", "trees.csv", "--label", "kind"], "--label names 'kind'"),
         (["fit", "trees.csv", "--drop", "kind"], "--drop names 'kind'"),
         (["fit", "trees.csv", "--id", "kind"], "--id names 'kind'"),
-        (["fit", "trees.csv", "--out", "trees.csv"], "already there"),
+        (["fit", "trees.csv", "--out", "trees.csv"], "already exists"),
         (["fit", "--k", "0", "trees.csv"], "k"),
         (["fit", "trees.csv", "--k", "150"], "--k must be smaller than the number of rows, but got 150 for 150 rows"),
         (["fit", "trees.csv", "--seed", "-1"], "'--seed'"),
-        (["fit", "trees.csv", "--out", "/proc/run"], "cannot be made"),
+        (["fit", "trees.csv", "--out", "/proc/run"], "cannot be created"),
         (["tune", "trees.csv", "--storage", "trees.db"], "--storage must be a URL"),
         (["tune"], "Missing argument 'DATA'. `sobgnn tune --help` says more."),
         (["data"], "Missing command. `sobgnn data --help` says more."),
@@ -369,7 +369,7 @@ def test_an_encoding_that_is_not_found_can_be_named(here, trees, capsys):
     assert cli.main(["predict", "run", "forest.csv"]) == 2
     assert cli.main(["predict", "run", "forest.csv", "--encoding", "cp1251"]) == 0
     assert cli.main(["fit", "forest.csv", "--out", "other", "--encoding", "klingon"]) == 2
-    assert "must be one that Python knows" in capsys.readouterr().err
+    assert "must be a codec of Python" in capsys.readouterr().err
 
 
 def test_a_failure_while_writing_leaves_nothing(here, trees, monkeypatch, capsys):

@@ -41,7 +41,7 @@ def test_a_german_export_is_read_right_in_any_encoding(tmp_path, capsys, encodin
     said = capsys.readouterr().out
     assert "Text, by its words: Nachricht" in said
     assert "Dates: Datum" in said
-    assert "unit '€' taken off; decimal commas" in said
+    assert "unit '€' removed; decimal commas" in said
     found = pl.read_csv(run / "predictions.csv", infer_schema=False)
     assert found["id"][0] == "'=A0"
     assert "formulas" in said

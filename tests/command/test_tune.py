@@ -63,7 +63,7 @@ def test_the_run_of_another_search_is_never_written_over(tmp_path: Path) -> None
     before = (run / "metrics.json").read_bytes()
     other = tmp_path / "others.csv"
     other.write_text(file.read_text().replace(".", ".9"))
-    with pytest.raises(ValueError, match="already there"):
+    with pytest.raises(ValueError, match="already exists"):
         tune(str(other), trials=1, out=run, drop=[])
     assert (run / "metrics.json").read_bytes() == before
 
@@ -108,7 +108,7 @@ def test_a_request_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
         tune(str(file), labels=2, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
     (tmp_path / "taken").mkdir()
-    with pytest.raises(ValueError, match="already there"):
+    with pytest.raises(ValueError, match="already exists"):
         tune(str(file), out=tmp_path / "taken")
 
 

@@ -73,7 +73,7 @@ def test_edges_that_join_points_by_chance_change_nothing():
 
 def test_families_of_a_given_graph_need_one():
     problem, labels, _ = case()
-    with pytest.raises(ValueError, match="need a graph that is given"):
+    with pytest.raises(ValueError, match="need a given graph"):
         fit_families(problem, labels, ["pagerank"])
 
 

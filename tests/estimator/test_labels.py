@@ -103,7 +103,7 @@ def test_labels_that_go_together_are_in_one_fold_and_count_once():
 
 
 def test_minus_one_among_texts_of_numbers_is_a_class_and_that_is_said():
-    with pytest.warns(UserWarning, match='The text "-1" is taken for a class'):
+    with pytest.warns(UserWarning, match='The text "-1" is treated as a class'):
         classes, codes = encode_labels(np.array(["-1", "0", "1", "0"]), 4)
     assert classes.tolist() == ["-1", "0", "1"]
     assert codes.tolist() == [0, 1, 2, 1]

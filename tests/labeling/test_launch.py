@@ -129,7 +129,7 @@ def test_a_taken_port_a_file_and_a_run_of_unknown_data_are_one_line(tickets, tmp
     page = open_page(str(tickets), folder=tmp_path / "run", command=FAKE).start()
     port = page.url.split(":")[2].split("/")[0]
     assert main(["label", str(tickets), "--port", port, "--no-open", "--out", str(tmp_path / "b")]) == 2
-    assert "is taken" in capsys.readouterr().err
+    assert "is in use" in capsys.readouterr().err
     assert main(["label", str(tickets), "--no-open", "--out", str(tmp_path / "run")]) == 2
     error = capsys.readouterr().err
     assert "another window" in error

@@ -61,7 +61,7 @@ def test_too_many_pixels_are_refused_with_their_number_but_a_jpeg_is_decoded_sma
     monkeypatch.setattr(pictures, "MOST_PIXELS", 4_000_000)
     Image.new("RGB", (3200, 3200)).save(tmp_path / "a.png")
     Image.new("RGB", (3200, 3200)).save(tmp_path / "a.jpg")
-    with pytest.raises(ValueError, match="3,200 × 3,200 pixels, and at most 4 million"):
+    with pytest.raises(ValueError, match="3,200 × 3,200 pixels; at most 4 million"):
         Pictures().read(tmp_path / "a.png")
     assert size(Pictures().read(tmp_path / "a.jpg")) == (1600, 1600)
 
@@ -124,7 +124,7 @@ def picture_table(folder):
     return path
 
 
-REASONS = ["not a regular file", "no picture that can be read", "damaged", "no file"]
+REASONS = ["not a regular file", "not a readable picture", "damaged", "no such file"]
 
 
 def test_what_cannot_be_shown_has_a_reason_and_a_pipe_blocks_nothing(tmp_path):

@@ -134,7 +134,7 @@ def test_a_line_that_is_no_event_is_named_by_its_number(tmp_path, line):
     path = tmp_path / "labels.journal"
     before = path.read_text() + line + "\n"
     path.write_text(before)
-    with pytest.raises(ValueError, match=r"damaged at line 4: .* is no event of a labeling"):
+    with pytest.raises(ValueError, match=r"damaged at line 4: .* is not a labeling event"):
         Session(tmp_path, 10, "abc")
     assert path.read_text() == before
 

@@ -388,7 +388,7 @@ def test_what_went_wrong_stays_until_it_is_mended(browser, page, monkeypatch):
     browser.key("Enter")
     browser.until("document.getElementById('alert').textContent.includes('already')", 60)
     browser.js("show()")
-    assert "already is a class 'the model'" in browser.js("document.getElementById('alert').textContent")
+    assert "is already a class 'the model'" in browser.js("document.getElementById('alert').textContent")
     assert browser.js("document.getElementById('saved').textContent") == ""
     browser.key("Escape")
     browser.key("1")
@@ -433,7 +433,7 @@ def test_a_picture_that_cannot_be_shown_is_explained(browser, tmp_path):
     try:
         start(browser, made)
         browser.js("openRow(1)")
-        browser.until("document.getElementById('content').textContent.includes('no picture that can be read')", 60)
+        browser.until("document.getElementById('content').textContent.includes('not a readable picture')", 60)
         browser.js("openRow(4)")
         browser.until("document.querySelector('#content img').naturalWidth === 20", 60)
     finally:

@@ -15,9 +15,9 @@ from sobgnn.tables import from_arrays
 def test_a_folder_must_be_free_and_possible_to_make(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run/file").touch()
-    with pytest.raises(ValueError, match="already there"):
+    with pytest.raises(ValueError, match="already exists"):
         check_free(tmp_path / "run")
-    with pytest.raises(ValueError, match="cannot be made"):
+    with pytest.raises(ValueError, match="cannot be created"):
         check_free(tmp_path / "run/file/deeper")
 
 

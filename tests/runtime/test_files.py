@@ -83,7 +83,7 @@ def test_a_folder_is_replaced_only_where_that_is_asked_for(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "old").write_text("x")
-    with pytest.raises(ValueError, match="already there"), atomic_folder(folder):
+    with pytest.raises(ValueError, match="already exists"), atomic_folder(folder):
         pass
     with atomic_folder(folder, replace=True) as place:
         (place / "new").write_text("x")

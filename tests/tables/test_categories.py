@@ -94,7 +94,7 @@ def test_words_that_differ_in_capitals_alone_are_one_value_and_letters_are_not()
     assert letters.values == ("M", "m")
     assert CategoryColumn.fit(column(("ja", 5), ("Ja", 9)), rare_below=1) is None
     encoder = TableEncoder().fit({"c": ["ja", "Ja", "nein"] * 9})
-    assert "Column c: values that differ in capitals alone are one." in encoder.notes_
+    assert "Column c: values that differ only in capitals are merged." in encoder.notes_
 
 
 def test_values_that_a_model_keeps_apart_stay_apart():

@@ -125,7 +125,7 @@ def test_day_and_month_the_other_way_round_are_noticed(fitted, new, wrong):
     assert column.swapped(pl.Series("d", new)) == wrong
     encoder = TableEncoder().fit({"d": [*fitted, *fitted], "n": [1.5, 2.5, 4.5, 3.5]})
     if wrong is not None:
-        with pytest.raises(ValueError, match="Column 'd' has day and month the other way round"):
+        with pytest.raises(ValueError, match="Column 'd' has day and month in the opposite order"):
             Encoding(encoder).features(pl.DataFrame({"d": new, "n": [1.0] * len(new)}))
 
 

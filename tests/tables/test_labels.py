@@ -92,7 +92,7 @@ def test_two_common_classes_one_letter_apart_are_no_misspelling():
 def test_a_class_whose_name_may_mean_no_label_is_mentioned():
     _, classes, notes = parse_labels(pl.Series(["a", "None", "b", None]), "label")
     assert classes == ["None", "a", "b"]
-    assert any("Taken for a class: 'None'" in note for note in notes)
+    assert any("Treated as a class: 'None'" in note for note in notes)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_classes_whose_name_counts_as_blank_are_mentioned():
     assert classes == ["APAC", "EU"]
     assert codes.tolist() == [-1, 1, 0, -1, -1, -1]
     assert notes == [
-        "Labels that count as blank, so that their rows have none: 'NA' (2). Where that names a class, spell it out."
+        "Labels that count as blank, so that their rows are unlabeled: 'NA' (2). If one is a class, spell it out."
     ]
     with pytest.raises(ValueError, match=r"holds a single class, 'EU'.*'NA' \(1\)"):
         parse_labels(pl.Series(["NA", "EU"]), "region")

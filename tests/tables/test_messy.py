@@ -95,7 +95,7 @@ FILES = {
     "typographic minus": (rows([str(v).replace("-", "−") for v in NUMBERS]), {"x": NUMBERS}, None),
     "exponents": (rows([f"{v:e}" for v in NUMBERS]), {"x": NUMBERS}, None),
     "infinities": (rows([*NUMBERS[:4], "inf", "-inf"]), {"x": [*NUMBERS[:4], 6.75, 6.75]}, "2 infinite"),
-    "sentinels": (rows([3, 4, 5, 6, -999, -999]), {"x": [3, 4, 5, 6, 4.5, 4.5]}, "-999 taken as blank 2 times"),
+    "sentinels": (rows([3, 4, 5, 6, -999, -999]), {"x": [3, 4, 5, 6, 4.5, 4.5]}, "-999 treated as blank 2 times"),
     "blanks of all sorts": (rows([*NUMBERS[:4], "NA", "?"]), {"x": [*NUMBERS[:4], 6.75, 6.75]}, "median: x (2)"),
     "one word among numbers": (
         rows([*range(14), "unknown"], labels=["u", "v", "u"] * 5), {"x": [*range(14), 6.5]}, "'unknown'"),
@@ -117,7 +117,7 @@ FILES = {
     "names": (rows(MANY, labels=TWO), {"x": "short text"}, "characters"),
     "vectors as text": (rows([f'"[{v}, {2 * v}, 1]"' for v in NUMBERS]), {"x": "vectors"}, "Vectors"),
     "a stray quote": (
-        rows([*range(14), '"33'], labels=["u", "v", "u"] * 5), {"x": [*range(14), 6.5]}, "nothing closes"),
+        rows([*range(14), '"33'], labels=["u", "v", "u"] * 5), {"x": [*range(14), 6.5]}, "Unclosed quotes"),
     "rows of blanks": (rows(NUMBERS).replace("12.0,v", ",").replace("0.5,u", ""),
                        {"x": [1.5, -2.25, 1000.75, 17.25, 17.25, 33]}, "keep their place: 2 (first: row 3)"),
     "too many cells in a row": (rows(NUMBERS).replace("12.0,v", "12.0,v,7"), {"x": NUMBERS}, "more cells than columns"),

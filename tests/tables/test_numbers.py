@@ -136,7 +136,7 @@ def test_numbers_without_the_unit_that_all_had_are_doubtful_unless_they_are_of_t
 def test_a_column_that_was_fitted_without_units_here_and_there_says_so_and_doubts_nothing():
     column, said, _ = NumberColumn.fit(percents("0.25", "0.371"), NumberFormat(unit="%", plain=False))
     assert said == [
-        "2 numbers without '%' are read as if they had it, though they look like fractions of 1: write all in one way"
+        "2 numbers without '%' are read as if they had it, though they look like fractions of 1: use one form for all"
     ]
     assert not column.unsigned(pl.Series("p", ["0.664"])).any()
     assert NumberColumn.fit(percents("25", "37.1"), NumberFormat(unit="%", plain=False))[1] == [
@@ -146,5 +146,5 @@ def test_a_column_that_was_fitted_without_units_here_and_there_says_so_and_doubt
 
 def test_a_sentinel_needs_no_unit():
     column, said, _ = NumberColumn.fit(percents("-999", "-999"), NumberFormat(unit="%", plain=False))
-    assert said == ["-999 taken as blank 2 times"]
+    assert said == ["-999 treated as blank 2 times"]
     assert not column.unsigned(pl.Series("p", ["-999", "5%"])).any()

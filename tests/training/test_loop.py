@@ -231,7 +231,7 @@ def test_a_checkpoint_of_another_training_is_refused(graph30, tmp_path):
     keep = FileCheckpoint(tmp_path / "state.safetensors")
     train_members(model, inputs, task, [1, 2], Schedule(epochs=2), checkpoint=keep)
     wider = SSobGNN(4, 9, 3, num_layers=3, alpha=2, self_branch=True)
-    with pytest.raises(ValueError, match="The checkpoint is of another training"):
+    with pytest.raises(ValueError, match="The checkpoint belongs to another training"):
         train_members(wider, inputs, task, [1, 2], Schedule(epochs=2), checkpoint=keep)
 
 

@@ -1,4 +1,4 @@
-"""The paper's models and their peers, behind one typed table: name -> how to build, what it reads, search space."""
+"""The paper's models and others for comparison, in one typed table: name -> how to build, inputs, search space."""
 
 from sobgnn.baselines.source import Operator, Source
 from sobgnn.baselines.space import Choice, Setting, Space, Uniform, draw_settings

@@ -32,7 +32,7 @@ from sobgnn.propagation.attention.walks import Shape
 from sobgnn.propagation.drop import column_hashes, thresholds
 
 Kind = Literal["GAT", "SuperGAT", "Transformer"]
-LINK_WEIGHT = 4.0  # of SuperGAT's loss of link prediction, beside cross-entropy
+LINK_WEIGHT = 4.0  # weight of SuperGAT's link prediction loss, relative to cross-entropy
 _SCORES = {"GAT": ADDITIVE, "SuperGAT": GATED, "Transformer": SCALED_DOT}
 
 
@@ -46,17 +46,16 @@ class AttentionConv(nn.Module):
     - GAT: :math:`s = \mathrm{LeakyReLU}(a_t \cdot v_i + a_s \cdot v_j + w \, a_w)`, v = H W, self-loops added:
       GATConv with the weights as its one edge feature.
     - SuperGAT: :math:`s = \mathrm{LeakyReLU}((a_t \cdot v_i + a_s \cdot v_j) \, \sigma(v_i \cdot v_j))`, self-loops
-      added: SuperGATConv (MX), which takes no edge features; for its loss of link prediction see
-      :class:`AttentionNet`.
+      added: SuperGATConv (MX), which has no edge features; for its link prediction loss see :class:`AttentionNet`.
     - Transformer: :math:`s = q_i \cdot (k_j + w u) / \sqrt{c}`, values :math:`v_j + w u`, plus :math:`H_i W_0`:
       TransformerConv with the weights as its one edge feature.
 
     Args:
-        kind: Which of them.
+        kind: Which of these.
         in_channels: Size of each input row.
         out_channels: Size of each head.
         heads: Number of heads.
-        concat: Put the heads side by side; else their mean.
+        concat: Whether heads are concatenated; otherwise they are averaged.
     """
 
     def __init__(self, kind: Kind, in_channels: int, out_channels: int, heads: int, *, concat: bool) -> None:
@@ -78,7 +77,7 @@ class AttentionConv(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new weights: Glorot's, biases 0."""
+        """Draw new Glorot weights; biases are 0."""
         for name, value in self.named_parameters():
             if name in ("bias", "map_bias"):
                 nn.init.zeros_(value)
@@ -100,10 +99,10 @@ class AttentionConv(nn.Module):
         return _product(h, self.weight).view(-1, self.heads, self.out_channels)
 
     def maps(self, own: Mapping[str, Tensor], h: Tensor, edges: Edges) -> tuple[Tensor, Tensor | None]:
-        """What :meth:`members` reads, from h [N, S, in], or [N, in] where S members share it.
+        """Inputs of :meth:`members`, from h [N, S, in], or [N, in] if S members share it.
 
         Returns:
-            What :func:`attend_members` reads, and of the Transformer's last layer what belongs to rows alone: queries
+            Inputs of :func:`attend_members` and, for the Transformer's last layer, what belongs only to rows: queries
             and H_i W_0 [R, S, H · c + c].
         """
         if self.kind != "Transformer":
@@ -113,7 +112,7 @@ class AttentionConv(nn.Module):
         if self.concat:
             return product_members(h, query, skip, key, value), None
         size, features, _ = skip.shape
-        if h.ndim == 2:  # a single layer, whose input may be padded
+        if h.ndim == 2:  # the only layer, whose input may be padded
             h = h[:, None, :features].expand(-1, size, -1).contiguous()
         return products_members(h, edges.own_members(size), (key, value), (query, skip))
 
@@ -124,13 +123,13 @@ class AttentionConv(nn.Module):
 
         Args:
             own: The members' parameters by name, stacked [S, ...].
-            maps: What :meth:`maps` gives.
-            at_rows: The same.
-            edges: Into R rows.
-            drop: What to drop of ReLU of the result, of heads side by side.
+            maps: First result of :meth:`maps`.
+            at_rows: Second result of :meth:`maps`.
+            edges: Edges into R rows.
+            drop: Dropout after ReLU, if heads are concatenated.
 
         Returns:
-            Dropout of ReLU of the result [R, S, out] of heads side by side; else their mean [R, S, out].
+            Dropout of ReLU of the result [R, S, out] if heads are concatenated; otherwise their mean [R, S, out].
         """
         size, width = len(own["weight"]), self.heads * self.out_channels
         queries, skip = (None, None) if at_rows is None else torch.split(at_rows, [width, self.out_channels], dim=2)
@@ -175,16 +174,16 @@ class AttentionConv(nn.Module):
 
 
 class AttentionNet(nn.Module):
-    """Layers of :class:`AttentionConv` with ReLU and dropout between them, heads side by side; the last averages them.
+    """Layers of :class:`AttentionConv` with ReLU and dropout between them, heads concatenated; the last averages them.
 
     Args:
         kind: Which attention.
         sizes: Features, size of each head in each hidden layer, classes.
-        heads: Of every layer.
+        heads: Number of heads of every layer.
         dropout: Share of hidden entries dropped.
 
-    SuperGAT may also learn to tell edges from other pairs (``links``): its loss of link prediction, added up over the
-    layers and times 4, the factor of PyG's example, is then given beside the logits in training.
+    SuperGAT may also learn to distinguish edges from other pairs (``links``): in training, its link prediction loss,
+    summed over the layers and times 4, the factor of PyG's example, is then returned with the logits.
     """
 
     keyed_dropout = True
@@ -206,7 +205,7 @@ class AttentionNet(nn.Module):
     def forward(
         self, x: Tensor, edges: Edges, last: Edges, links: Links | None = None, dropout_key: Tensor | None = None
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Logits at the rows of ``last``; with a key, what is random is a function of it, node, layer and column."""
+        """Logits at the rows of ``last``; with a key, randomness is a function of key, node, layer and column."""
         losses = []
         for i, layer in enumerate(self._convs()):
             h = x if i == 0 else self.dropout(x.relu(), dropout_key, i)
@@ -224,7 +223,7 @@ class AttentionNet(nn.Module):
         last: Edges,
         links: Links | None = None,
     ) -> Tensor | tuple[Tensor, Tensor] | None:
-        """What the forward gives for S members, logits [S, R, C], from their stacked parameters and buffers.
+        """The forward of S members, logits [S, R, C], from their stacked parameters and buffers.
 
         On CUDA every layer is a few kernels for all members; elsewhere, ``None``: map the forward over them.
         """
@@ -232,7 +231,7 @@ class AttentionNet(nn.Module):
         if not self._at_once(x, size) or (self.training and keys is None):
             return None
         layers = self._convs()
-        # Rows that begin at multiples of 16 bytes: tensor cores are slow without.
+        # Rows start at multiples of 16 bytes: tensor cores are slow otherwise.
         h = F.pad(x, (0, -x.shape[1] % 8))
         losses = []
         for i, layer in enumerate(layers):
@@ -255,11 +254,11 @@ class AttentionNet(nn.Module):
     def own_rows(
         self, rows: Tensor, x: Tensor, edges: Edges, last: Edges, *links: Links
     ) -> tuple[Tensor | Edges | Links, ...] | None:
-        """Inputs of :meth:`members` for logits [S, T, C] at each member's own rows [S, T] of those that last has."""
+        """Inputs of :meth:`members` for logits [S, T, C] at each member's own rows [S, T] among those of last."""
         return (x, edges, own_edges(last, rows), *links) if self._at_once(x, len(rows)) else None
 
     def _at_once(self, x: Tensor, members: int) -> bool:
-        """Whether there are kernels for so many members of these inputs."""
+        """Whether there are kernels for this number of members and these inputs."""
         shapes = (Shape(members, layer.heads, layer.out_channels) for layer in self._convs())
         return x.dtype == torch.float32 and backend(x) == "triton" and all(fits(len(x), shape) for shape in shapes)
 

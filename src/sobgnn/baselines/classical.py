@@ -20,9 +20,9 @@ class Classical:
     """One row of the table.
 
     Args:
-        predict: (X [N, F], graph, y [N] with -1 where unknown, setting) -> a label for every point [N].
+        predict: (X [N, F], graph, y [N] with -1 for unknown, setting) -> a label for every point [N].
         space: What a random search draws from.
-        sizes: Whether it is told, as ``sizes`` [C], how common classes are, which no other model is.
+        sizes: Whether it gets the class frequencies as ``sizes`` [C], which no other model does.
     """
 
     predict: Callable[..., npt.NDArray[Any]]
@@ -58,12 +58,12 @@ def _spreading(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: 
         return matrix.power(float(setting["power"]))
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # points that no label reaches divide 0 by 0, and it may stop early
+        warnings.simplefilter("ignore")  # points that no label reaches give 0 / 0, and it may stop early
         model = LabelSpreading(kernel=kernel, alpha=float(setting["alpha"]), max_iter=100).fit(X, y)
     return np.asarray(model.transduction_)
 
 
-_POWER = Uniform(0.5, 6.0)  # what the graph's weights are raised to
+_POWER = Uniform(0.5, 6.0)  # exponent of the graph's weights
 
 CLASSICAL: dict[str, Classical] = {
     "LogReg": Classical(_logistic, {"C": Uniform(1e-3, 1e2, log=True)}),

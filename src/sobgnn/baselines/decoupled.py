@@ -1,4 +1,4 @@
-"""D-SobGNN: a decoupled Sobolev network, whose features are propagated once and whose training is an MLP's."""
+"""D-SobGNN: a decoupled Sobolev network, whose features are propagated once and which trains like an MLP."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class DSobGNN(nn.Module):
     .. math:: Z = \sum_b \mathrm{softmax}(\gamma)_b \left(\mathrm{ReLU}(\nu(X_b W_b + w_b)) \, V_b + v_b\right), \qquad
         X_b \in \{X\} \cup \{\hat{A}_\rho^k X : \rho \in \text{orders}, \, k = 1, \dots, \text{hops}\}
 
-    with :math:`\nu` nothing or each row's layer norm. The gates :math:`\gamma` weigh the blocks, at first all alike.
-    Trained on labeled rows alone, it predicts with the neighbors' help:
+    with :math:`\nu` the identity or each row's layer norm. The gates :math:`\gamma` weight the blocks, initially
+    equally. It is trained only on labeled rows, and predicts with the neighbors' help:
 
     .. math:: P = (1 - \beta) \, \mathrm{softmax}(Z) + \beta \, D^{-1/2} A D^{-1/2} \, \mathrm{softmax}(Z)
 
@@ -63,7 +63,7 @@ class DSobGNN(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new weights, Glorot's; biases are 0 and gates equal."""
+        """Draw new Glorot weights; biases are 0 and gates equal."""
         for weight in (self.weight, self.head):
             glorot(weight)
         for bias in (self.bias, self.head_bias):

@@ -1,4 +1,4 @@
-"""The edges of a graph as attention reads them: with or without self-loops, into all nodes, some, or a member's own."""
+"""The edges of a graph for attention: with or without self-loops, into all nodes, some, or a member's own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Edges:
     Attributes:
         pattern: Sorted by row and by node; self-loops have the mean weight of their node's edges, as in PyG.
         index: int64 [R], the nodes of the rows; ``None`` for all N.
-        members: S, where each member has rows of its own: node n of member s is then n · S + s, and so are rows.
+        members: S, if each member has its own rows: node n of member s is then n · S + s, and so are rows.
     """
 
     pattern: EdgePattern
@@ -58,8 +58,8 @@ def own_edges(edges: Edges, rows: Tensor) -> Edges:
     """The edges into each member's own rows.
 
     Args:
-        edges: Into R rows that all members share.
-        rows: int64 [S, T], of each member, numbers among the R.
+        edges: Edges into R rows that all members share.
+        rows: int64 [S, T], each member's rows, as numbers among the R.
     """
     members, count = rows.shape
     indptr, sources, weight, t_indptr = edges.pattern[:4]
@@ -86,7 +86,7 @@ def edges_of(graph: Graph, index: Tensor | None = None, *, loops: bool) -> Edges
     if loops:
         degree = np.diff(matrix.indptr)
         mean = np.asarray(matrix.sum(axis=1)).ravel() / np.maximum(degree, 1)
-        # Shifted while they are added: an isolated node's loop has weight 0 and must stay an entry.
+        # Shifted during the addition: an isolated node's loop has weight 0 and must stay an entry.
         matrix.data += 1
         matrix = (matrix + sp.diags_array(mean + 1)).tocsr()
         matrix.data -= 1

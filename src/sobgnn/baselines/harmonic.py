@@ -9,8 +9,8 @@ With W the weights, D its degrees and L = D - W, the functions u [N, C] solve
 with :math:`\bar{y}` the mean of the labels. With few labels Laplace learning gives nearly the same values everywhere,
 with spikes at the labels; the mean-shifted form subtracts each class's mean over all points and adds its share of the
 labels. Poisson learning treats labels as sources and sinks instead (Calder, Cook, Thorpe and Slepčev, ICML 2020).
-PoissonMBO, of the same paper, goes on from its solution: it diffuses, makes every point one of a class again, and keeps
-the classes' sizes while it does. All of it is computed in float64, on the device that the graph is on.
+PoissonMBO, from the same paper, continues from its solution: it diffuses, assigns every point to a class again, and
+preserves the class sizes. Everything is computed in float64, on the graph's device.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from sobgnn.baselines.space import Setting
 from sobgnn.graphs.graph import Graph
 
 _STEPS, _TOLERANCE = 500, 1e-5
-# Parts of the graph that hold labels of one class alone have sources without sinks; a little damping lets them leak.
+# Components with labels of only one class have sources without sinks; a little damping lets them leak.
 _DAMPING = 1e-6
-# PoissonMBO's outer steps, diffusion steps in each, and at most so many steps, of so large a size, for the factors that
-# keep the sizes, within bounds.
+# PoissonMBO's outer steps, diffusion steps in each, and number and size of the steps for the factors that preserve
+# class sizes, with the bounds of these factors.
 _OUTER, _INNER, _SIZING, _SIZING_STEP, _FACTORS = 20, 40, 100, 1.0, (0.5, 2.0)
 
 
@@ -39,7 +39,7 @@ def laplace(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: Set
 
 
 def shifted_laplace(X: npt.NDArray[Any], graph: Graph, y: npt.NDArray[Any], setting: Setting) -> npt.NDArray[Any]:
-    """Labels for all points by Laplace learning, each class's values shifted to the mean that its labels have."""
+    """Labels for all points by Laplace learning, each class's values shifted to its share of the labels."""
     u = _harmonic(graph, y, float(setting["power"]))
     return _decide(u - u.mean(dim=0) + _shares(y, u.device), y)
 
@@ -56,12 +56,12 @@ def poisson_mbo(
     setting: Setting,
     sizes: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[Any]:
-    r"""Labels for all points by PoissonMBO, classes of the given sizes [C], or as large as their share of the labels.
+    r"""Labels for all points by PoissonMBO, with class sizes as given [C], or each class's share of the labels.
 
     .. math:: u \leftarrow u - \frac{1}{\max_i d_i} (L u - s) \quad \text{40 times, then} \quad
         u_i \leftarrow e_{c(i)}, \; c(i) = \arg\max_c r_c u_{ic}
 
-    with s the sources of Poisson learning and r such that classes have their sizes; 20 times.
+    with s the sources of Poisson learning and r such that classes have their sizes; repeated 20 times.
     """
     power = float(setting["power"])
     W, degree = _weights(graph, power)
@@ -77,7 +77,7 @@ def poisson_mbo(
 
 
 def _sized(u: Tensor, sizes: Tensor) -> Tensor:
-    """The class of each row's largest r_c u_c, the factors r bringing classes near their sizes, which sum to 1."""
+    """The class of each row's largest r_c u_c, with factors r that bring classes near their sizes, which sum to 1."""
     factors = torch.ones_like(sizes)
     classes = torch.arange(len(sizes), device=u.device)
     best, least = u.argmax(dim=1), torch.tensor(torch.inf, dtype=u.dtype, device=u.device)
@@ -109,7 +109,7 @@ def _harmonic(graph: Graph, y: npt.NDArray[Any], power: float) -> Tensor:
     W, degree = _weights(graph, power)
     labels = _one_hot(y, W.device)
     rest = torch.from_numpy(y < 0).to(W.device)[:, None]
-    # Points that no label reaches have no values of their own: damping gives them 0.
+    # Points that no label reaches have no values: damping gives them 0.
     return labels + _solve(W, degree * (1 + _DAMPING) + _tiny(degree), rest * (W @ labels), rest)
 
 
@@ -143,9 +143,9 @@ def _decide(u: Tensor, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _solve(W: Tensor, diagonal: Tensor, right: Tensor, rows: Tensor | None = None) -> Tensor:
-    """(diag - W) u = right for every column, by conjugate gradients with the diagonal as preconditioner.
+    """Solve (diag - W) u = right for every column, by conjugate gradients with the diagonal as preconditioner.
 
-    Where ``rows`` [N, 1] are given, u is 0 outside of them and the equations there are left out, as is ``right``.
+    If ``rows`` [N, 1] are given, u is 0 outside them, and ``right`` and the equations there are left out.
     """
     diagonal = diagonal[:, None]
     u = torch.zeros_like(right)

@@ -1,4 +1,4 @@
-"""Pairs for SuperGAT's loss of link prediction: the edges, and others drawn anew at every step."""
+"""Pairs for SuperGAT's link prediction loss: the edges, and other pairs drawn at every step."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from sobgnn.baselines.edges import Edges
 from sobgnn.nn.dropout import row_hashes
 from sobgnn.propagation.attention.links import EDGE_SHARE, OTHER_SHARE
 
-# Other pairs drawn for every edge: PyG's SuperGATConv takes half as many as it samples edges, 0.8 of them.
+# Other pairs drawn per edge: PyG's SuperGATConv draws half as many as it samples edges, which is 0.8 of them.
 _OTHERS = 0.4
-_LAYER = 2000  # sets the draws apart from those of dropout
+_LAYER = 2000  # separates the draws from those of dropout
 
 
 class Links:
-    """The edges of a graph, in both directions, and the pairs of nodes that are none.
+    """The edges of a graph, in both directions, and pairs of nodes without an edge.
 
-    Others are drawn by stepping along a fixed random circle of all nodes, some random distances forth and back, so
-    that every node has equally many and they too come in both directions; a pair that has an edge does not count.
+    Other pairs are drawn by stepping along a fixed random circle of all nodes, random distances forward and back, so
+    that every node has equally many pairs, also in both directions; a pair that has an edge is ignored.
 
     Args:
-        edges: Into all N nodes, with self-loops.
+        edges: Edges into all N nodes, with self-loops.
     """
 
     def __init__(self, edges: Edges) -> None:
@@ -35,11 +35,11 @@ class Links:
         self.distances = torch.arange(max(1, round(_OTHERS / 2 * len(self.keys) / nodes)), device=device)
 
     def others(self, key: Tensor, layer: int) -> Tensor:
-        """int64 [N, T], drawn partners of every node, -1 where a pair has an edge; keys [S] give [S, N, T].
+        """int64 [N, T], drawn partners of every node, -1 if a pair has an edge; keys [S] give [S, N, T].
 
         Args:
-            key: int64, of a member and a step.
-            layer: Tells the layers of one step apart.
+            key: int64, the key of a member and a step.
+            layer: Distinguishes the layers of one step.
         """
         nodes = len(self.circle)
         hashed = row_hashes(self.distances, key.unsqueeze(-1), _LAYER + layer).long() % 2**31

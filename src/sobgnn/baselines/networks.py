@@ -1,4 +1,4 @@
-"""Networks over fixed operators: what is the same at every step is a constant input, computed before training."""
+"""Networks over fixed operators: whatever is constant during training is an input, computed before training."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Dropout(nn.Module):
         """Entries of h [N, c] dropped with probability p, the others scaled by 1 / (1 - p); all kept in evaluation.
 
         With a ``key``, a member's own for each step, they are those that :func:`sobgnn.nn.dropout.dropout` drops in
-        ``layer``: a member does not depend on those trained beside it.
+        ``layer``: a member does not depend on others in its batch.
         """
         if not self.training:
             return h
@@ -39,7 +39,7 @@ class Dropout(nn.Module):
         return h * (stay / (1 - self.p)).to(h.dtype)
 
 
-_HEAD = 1000  # sets the logits' dropout apart from that of layers
+_HEAD = 1000  # separates the logits' dropout from that of layers
 
 
 class PaperHead(nn.Module):
@@ -61,7 +61,7 @@ class PaperHead(nn.Module):
         return self.dropout(self.model(*inputs, **own).relu(), dropout_key, _HEAD)  # type: ignore[no-any-return]
 
     def members(self, stacked: Mapping[str, Tensor], keys: Tensor | None, *inputs: object) -> Tensor | None:
-        """The forward of S members [S, R, C], where the model computes them at once; else ``None``."""
+        """The forward of S members [S, R, C], if the model computes them at once; else ``None``."""
         if not hasattr(self.model, "members"):
             return None
         own = {name.removeprefix("model."): value for name, value in stacked.items() if name.startswith("model.")}
@@ -75,7 +75,7 @@ class PaperHead(nn.Module):
 
 
 class Linear(nn.Module):
-    """x W_1 + … + x W_b + bias over b blocks of columns: x [N, b · in] to [N, out], Glorot's bounds for each block.
+    """x W_1 + … + x W_b + bias over b blocks of columns: x [N, b · in] to [N, out], with Glorot bounds for each block.
 
     Mapped over members that share x, this is one matrix product, with the members' weights side by side.
     """
@@ -123,7 +123,7 @@ class SIGN(nn.Module):
         in_channels: Number of features F.
         hidden_channels: Size of each hop's map and of hidden rows.
         out_channels: Number of classes C.
-        num_layers: At least 2, the hops' maps being the first.
+        num_layers: At least 2; the hops' maps are the first.
         hops: K.
         dropout: Share of hidden entries dropped.
 
@@ -178,12 +178,12 @@ class FilterConv(nn.Module):
         nn.init.zeros_(self.bias)
 
     def constant(self, terms: Tensor) -> Tensor:
-        """The layer from T_k(S) H at hand, side by side: [R, |K| · in] to [R, out]."""
+        """The layer from precomputed T_k(S) H, side by side: [R, |K| · in] to [R, out]."""
         product = shared_product(terms.unsqueeze(1), self.weight.flatten(0, 1).unsqueeze(0))
         return product.squeeze(1) + self.bias
 
     def forward(self, h: Tensor, operator: Operator, last: Operator | None = None) -> Tensor:
-        """The layer at the rows of ``last``, which has rows of ``operator`` (all of them where left out)."""
+        """The layer at the rows of ``last``, which has rows of ``operator`` (by default all)."""
         last = operator if last is None else last
         terms = {k: h @ self.weight[i] for i, k in enumerate(self.degrees)}
         above: Tensor | None = None
@@ -201,11 +201,11 @@ class FilterConv(nn.Module):
 
 
 class FilterNet(nn.Module):
-    """Layers of :class:`FilterConv` with ReLU and dropout between them; the last one gives logits.
+    """Layers of :class:`FilterConv` with ReLU and dropout between them; the last one returns logits.
 
     Args:
         sizes: Features, hidden sizes, classes.
-        degrees: Of every layer's polynomials.
+        degrees: Degrees of every layer's polynomials.
         dropout: Share of hidden entries dropped.
     """
 

@@ -1,4 +1,4 @@
-"""The higher-order operators that the sparse ones stand in for: true matrix powers, which fill up."""
+"""The higher-order operators that the sparse ones replace: true matrix powers, which become dense."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from sobgnn import propagation
 from sobgnn.graphs.graph import Graph
 from sobgnn.propagation import Stencil, csr_tensors
 
-# Entries of one power that still fit a machine: 12 bytes each, and as much again while they are made.
+# Maximum number of entries of one power: 12 bytes each, and as much again while they are computed.
 _MOST_ENTRIES = 600_000_000
 
 
 class MatrixPowers:
-    r"""Normalized matrix powers of a graph, each with a pattern of its own; for comparison.
+    r"""Normalized matrix powers of a graph, each with its own pattern; for comparison.
 
     .. math:: \tilde{A}_\rho = D_\rho^{-1/2} (A + \epsilon I)^{\rho} D_\rho^{-1/2}, \qquad \rho = 1, \dots, \alpha
 
-    Takes the place of :class:`~sobgnn.SobolevOperators` in :class:`~sobgnn.SSobGNN`.
+    Used in place of :class:`~sobgnn.SobolevOperators` in :class:`~sobgnn.SSobGNN`.
 
     Args:
         graph: Symmetric, weighted, without self-loops.
         alpha: Number of powers.
         epsilon: Weight of every self-loop.
-        index: int64 [R], the rows to give; ``None`` for all.
+        index: int64 [R], the rows to return; ``None`` for all.
     """
 
     nodes: Tensor | None
@@ -43,12 +43,12 @@ class MatrixPowers:
             if rho > 1:
                 power = power @ base
             if power.nnz > _MOST_ENTRIES:
-                raise ValueError(f"Power {rho} has {power.nnz} entries, more than fit. Lower `alpha`.")
+                raise ValueError(f"Power {rho} has {power.nnz} entries, too many for memory. Lower `alpha`.")
             self._stencils.append(matrix_stencil(_normalised(power, rows), graph.device, square=rows is None))
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the matrices, each counted once, a transposed copy left out."""
+        """Bytes of the matrices, each counted once, without transposed copies."""
         return sum(
             t.numel() * t.element_size() for s in self._stencils for t in (s.indptr, s.indices, s.weight)
         )  # fmt: skip
@@ -58,13 +58,13 @@ class MatrixPowers:
         return torch.cat([propagation.expand(stencil, H) for stencil in self._stencils], dim=1)
 
     def propagate_each(self, H: Tensor) -> Tensor:
-        """Each power applied to a signal of its own: H [N, α, h] to [R, α, h]."""
+        """Each power applied to its own signal: H [N, α, h] to [R, α, h]."""
         parts = [propagation.expand(stencil, H[:, i]) for i, stencil in enumerate(self._stencils)]
         return torch.cat(parts, dim=1)
 
 
 def matrix_stencil(matrix: sp.csr_array, device: torch.device, *, square: bool) -> Stencil:
-    """Any sparse matrix as the one order of a stencil; ``square`` says that it is its own transpose."""
+    """Any sparse matrix as the only order of a stencil; ``square``: it is its own transpose."""
     forward = csr_tensors(matrix, device)
     backward = forward if square else csr_tensors(matrix.T.tocsr(), device)
     left, right = (torch.ones(size, 2, device=device) for size in matrix.shape)

@@ -1,4 +1,4 @@
-"""What the models read: features, a graph, and everything about them that never changes, computed once."""
+"""The models' inputs: features, a graph, and everything derived from them that never changes, computed once."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Operator:
     """A fixed sparse matrix S [R, N] of a graph, times ``factor``.
 
     Args:
-        stencil: The matrix, as the one order of a stencil.
-        factor: What it is multiplied by.
+        stencil: The matrix, as the only order of a stencil.
+        factor: Factor of the matrix.
         index: int64 [R], the rows that S has; ``None`` for all N.
     """
 
@@ -68,14 +68,14 @@ class Source:
         self._operators: dict[tuple[Kind, int | None], tuple[Tensor | None, Operator]] = {}
 
     def sobolev(self, alpha: int, epsilon: float) -> SobolevOperators:
-        """The Sobolev operators; the last ones asked for are kept."""
+        """The Sobolev operators; the last ones requested are cached."""
         key = (alpha, epsilon)
         if key not in self._sobolev:
             self._sobolev = {key: SobolevOperators(self.graph, alpha, epsilon)}
         return self._sobolev[key]
 
     def matrix_powers(self, alpha: int, epsilon: float, index: Tensor | None = None) -> MatrixPowers:
-        """Matrix powers in the place of Hadamard powers, or their rows ``index``; those of one α and ε are kept."""
+        """Matrix powers in place of Hadamard powers, or their rows ``index``; those of one α and ε are cached."""
         key = (alpha, epsilon, None if index is None else id(index))
         if key not in self._matrix:
             kept = {k: v for k, v in self._matrix.items() if k[:2] == key[:2]}
@@ -89,7 +89,7 @@ class Source:
         :math:`D^{-1}(A + I)` without edge weights, as ClusterGCN defines it.
         """
         key = (kind, None if index is None else id(index))
-        if key not in self._operators:  # the index is kept with it, so that its id stays its own
+        if key not in self._operators:  # the index is cached with it, so that its id stays unique
             self._operators[key] = (index, self._make(kind, index))
         return self._operators[key][1]
 
@@ -108,7 +108,7 @@ class Source:
 
     @cached_property
     def links(self) -> Links:
-        """The edges with self-loops, and the pairs that are none, for SuperGAT's loss of link prediction."""
+        """The edges with self-loops, and pairs without an edge, for SuperGAT's link prediction loss."""
         return Links(self.edges(loops=True))
 
     def powers(self, kind: Kind, highest: int) -> list[Tensor]:

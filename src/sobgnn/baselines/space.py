@@ -1,4 +1,4 @@
-"""What a random search draws from."""
+"""The space that a random search draws from."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy as np
 Value = int | float | str | bool
 Setting = Mapping[str, Value]
 
-# Every published setting follows from this number, the trial's and the parameter's name.
+# Every published setting follows from this number, the trial's number and the parameter's name.
 _SEED = 20221
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """Uniform on [low, high], or of the logarithm where ``log``."""
+    """Uniform on [low, high], or log-uniform if ``log``."""
 
     low: float
     high: float
@@ -35,7 +35,7 @@ class Uniform:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of some values, all equally likely."""
+    """One of several values, all equally likely."""
 
     values: Sequence[Value]
 
@@ -50,8 +50,8 @@ Space = Mapping[str, Uniform | Choice]
 def draw_settings(space: Space, trials: int) -> list[dict[str, Value]]:
     """The first ``trials`` settings of a space.
 
-    A parameter's value in a trial depends on its name and the trial's number alone: models that share a parameter
-    are tried at the same values of it, and fewer trials are the first of more.
+    A parameter's value in a trial depends only on its name and the trial's number: models that share a parameter are
+    tried at the same values of it, and fewer trials are a prefix of more.
     """
     return [
         {name: axis.draw(np.random.default_rng([_SEED, trial, zlib.crc32(name.encode())]).random())

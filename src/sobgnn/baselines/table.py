@@ -1,4 +1,4 @@
-"""One table of the networks: name -> how to build it, what its forward reads, what to search."""
+"""The table of networks: name -> how to build it, inputs of its forward, what to search."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Baseline:
 
     Args:
         build: (features, classes, setting) -> a module for one member, with ``reset_parameters``.
-        inputs: (source, setting, rows) -> what its forward reads to give logits at ``rows`` (``None``: all nodes).
+        inputs: (source, setting, rows) -> the inputs of its forward for logits at ``rows`` (``None``: all nodes).
         space: What a random search draws from.
-        own_rates: Setting entries that members of one batch may differ in: all others fix shapes or inputs.
-        width: Floats that a member keeps for each node in a step, about: sizes batches.
+        own_rates: Setting entries in which members of one batch may differ: all others determine shapes or inputs.
+        width: Approximate number of floats that a member keeps per node in a step; determines batch sizes.
     """
 
     build: Callable[[int, int, Setting], nn.Module]
@@ -95,7 +95,7 @@ def _sobolev_inputs(source: Source, setting: Setting, rows: Tensor | None) -> Ca
 
 
 def _matrix_inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
-    """Matrix powers in the place of Hadamard powers."""
+    """Matrix powers in place of Hadamard powers."""
     alpha, epsilon = int(setting["alpha"]), float(setting["epsilon"])
     full = source.matrix_powers(alpha, epsilon)
     known = {"propagated": full.propagate(source.X)}
@@ -228,9 +228,9 @@ _SOBOLEV = Baseline(
 
 MODELS: dict[str, Baseline] = {
     "S-SobGNN": _SOBOLEV,
-    # Not the paper's: each point's own features also pass by the graph. It searches what S-SobGNN searches.
+    # Not in the paper: each point's own features also bypass the graph. Its search space is that of S-SobGNN.
     "S-SobGNN+self": replace(_SOBOLEV, build=lambda f, c, setting: _sobolev(f, c, {**setting, "self_branch": True})),
-    # Not the paper's either: it reads Sobolev orders of the features and has no layers over the graph.
+    # Not in the paper either: it reads Sobolev orders of the features and has no layers over the graph.
     "D-SobGNN": Baseline(
         _decoupled,
         _decoupled_inputs,

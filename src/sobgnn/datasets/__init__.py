@@ -1,4 +1,4 @@
-"""Data sets by name: from a folder of checked files, else by scikit-learn's fetchers. Nothing is unpickled."""
+"""Data sets by name: from a folder of verified files, else by scikit-learn's fetchers. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ NONE, TRAIN, VALIDATION, TEST = 0, 1, 2, 3
 
 @dataclass(frozen=True)
 class Dataset:
-    """Points and their labels, and a graph where the data set has one. Features are not standardized.
+    """Points and their labels, and a graph if the data set has one. Features are not standardized.
 
     Attributes:
         X: [N, F] float32, dense or scipy CSR.
         y: [N] int64, from 0.
         class_names: One per class.
         edge_index: [2, E] int64, both directions of each edge, no self-loops; None for points.
-        splits: [S, N] int8 published splits: 0 unused, 1 train, 2 validation, 3 test; None where there is none.
-        groups: [N] int64, who or what a row was measured on (subject, speaker group); None where unknown.
+        splits: [S, N] int8 published splits: 0 unused, 1 train, 2 validation, 3 test; None if there is none.
+        groups: [N] int64, who or what a row was measured on (subject, speaker group); None if unknown.
         texts: The N texts that X was made from; None for other data.
     """
 
@@ -60,12 +60,12 @@ class Location(NamedTuple):
 
 
 def names() -> tuple[str, ...]:
-    """The names that :func:`load` knows."""
+    """The names that :func:`load` accepts."""
     return tuple(CATALOGUE)
 
 
 def locate(name: str, folder: str | Path | None = None) -> Location:
-    """Where ``load(name, folder)`` would look first with success. Reads no file, and no network."""
+    """Where ``load(name, folder)`` would find the data set. Reads no file, and does not use the network."""
     entry = _entry(name)
     if entry.file is None:
         return Location(name, "shipped", None)
@@ -76,12 +76,12 @@ def locate(name: str, folder: str | Path | None = None) -> Location:
 
 
 def load(name: str, folder: str | Path | None = None) -> Dataset:
-    """The data set of this name.
+    """Load the data set with this name.
 
-    Its file is looked for in ``folder``, or in the folder that SOBGNN_DATA names, and must have the sha256 of
-    the catalogue; else scikit-learn's fetcher serves where there is one. ``cancer`` has missing entries filled
-    by the median of their column. ``20news`` gets features from its texts (see
-    :func:`sobgnn.datasets.news.text_features`), kept in SOBGNN_CACHE or ~/.cache/sobgnn.
+    Its file is looked for in ``folder``, or in the folder that SOBGNN_DATA names, and must have the sha256 of the
+    catalog; otherwise scikit-learn's fetcher is used, if there is one. In ``cancer``, missing entries are filled with
+    the median of their column. ``20news`` gets features from its texts (see
+    :func:`sobgnn.datasets.news.text_features`), cached in SOBGNN_CACHE or ~/.cache/sobgnn.
 
     Raises:
         ValueError: unknown name; a file that is altered, truncated or incomplete.
@@ -187,7 +187,7 @@ def _fetch(name: str, entry: Entry, folder: str | Path | None) -> dict[str, Any]
             splits = np.where(np.arange(len(y)) < 60000, TRAIN, TEST).astype(np.int8)[None]
         else:
             X, y = load_digits(return_X_y=True)
-    except OSError as error:  # what urllib raises when there is no network
+    except OSError as error:  # raised by urllib without a network
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise FileNotFoundError(
             f"Data set {name!r} could not be downloaded ({reason}), and {_advice(entry, folder)}"
@@ -198,7 +198,7 @@ def _fetch(name: str, entry: Entry, folder: str | Path | None) -> dict[str, Any]
 
 
 def _finish(name: str, parts: dict[str, Any]) -> dict[str, Any]:
-    """Promised dtypes, no missing values, and lengths that agree."""
+    """Ensure dtypes, fill missing values, and check that lengths agree."""
     X, y = parts["X"], np.asarray(parts["y"], np.int64)
     if name.startswith("cancer"):
         parts["class_names"] = tuple(c.partition("_")[2] or c for c in parts["class_names"])
@@ -212,8 +212,8 @@ def _finish(name: str, parts: dict[str, Any]) -> dict[str, Any]:
     lengths |= {key: parts[key].shape[-1] for key in ("splits", "groups") if parts.get(key) is not None}
     for key, length in lengths.items():
         if length != n:
-            raise ValueError(f"The file of {name!r} does not fit together: {key} has {length} entries for {n} rows.")
+            raise ValueError(f"The file of {name!r} is inconsistent: {key} has {length} entries for {n} rows.")
     edges = parts.get("edge_index")
     if edges is not None and edges.size and not 0 <= edges.min() <= edges.max() < n:
-        raise ValueError(f"The file of {name!r} does not fit together: an edge leads outside its {n} rows.")
+        raise ValueError(f"The file of {name!r} is inconsistent: an edge leads outside its {n} rows.")
     return parts | {"X": X, "y": y}

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 
 class Entry(NamedTuple):
-    """One data set. ``file`` is None where scikit-learn ships the data; ``sha256`` is that of the file."""
+    """One data set. ``file`` is None if scikit-learn ships the data; ``sha256`` is that of the file."""
 
     file: str | None
     sha256: str
@@ -165,7 +165,7 @@ CATALOGUE: dict[str, Entry] = {
     ),
 }
 
-# sha256 of the gray values as bytes, then the labels as little-endian int64: what scikit-learn must give us.
+# sha256 of the gray values as bytes, then the labels as little-endian int64: what scikit-learn must return.
 CONTENT = {
     "digits": "65e5b4619795efb40c1082f4c350c049e4ad552200d369b6ae99e21eef5e72c5",
     "mnist": "b3fe36794a3a345d09632e9d79f122d61ca91a07e5a22f8536973655bacf2a78",

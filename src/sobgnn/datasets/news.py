@@ -1,4 +1,4 @@
-"""Newsgroup posts: reading them, stripping what gives the group away, and features from text."""
+"""Newsgroup posts: reading them, stripping what reveals the group, and features from text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from sobgnn.runtime.arrays import save_arrays
 
-# Written out, because the features of the paper are unknown and every choice here moves the accuracies.
+# Listed explicitly, because the paper's features are unknown and every choice here affects accuracy.
 TFIDF: dict[str, Any] = {"sublinear_tf": True, "min_df": 3, "max_df": 0.5, "stop_words": "english"}
 SVD: dict[str, Any] = {"n_components": 256, "algorithm": "randomized", "n_iter": 5, "random_state": 0}
 
@@ -26,7 +26,7 @@ _QUOTE = re.compile(r"(writes in|writes:|wrote:|says:|said:|^In article|^Quoted 
 
 
 class Posts(NamedTuple):
-    """Posts in the order of (split, class, number), so that they are the same rows from every source."""
+    """Posts in the order of (split, class, number), so that rows are the same from every source."""
 
     texts: tuple[str, ...]
     y: npt.NDArray[np.int64]
@@ -44,7 +44,7 @@ def read_posts(content: bytes) -> Posts:
 
 
 def fetch_posts() -> Posts:
-    """Posts by scikit-learn's fetcher, which downloads them once and checks its own archive."""
+    """Posts from scikit-learn's fetcher, which downloads them once and verifies its archive."""
     from sklearn.datasets import fetch_20newsgroups
 
     found = []
@@ -85,8 +85,8 @@ def strip_post(text: str) -> str:
 def text_features(texts: Sequence[str], cache: Path | None = None) -> npt.NDArray[np.float32]:
     """TF-IDF, then truncated SVD: [N, 256] float32, neither scaled nor normalized.
 
-    Fitted on all texts, without labels: the setting is transductive. The SVD is seeded. The result is kept in
-    ``cache`` under a name made from the texts and the settings; a file there that cannot be read is made anew.
+    Fitted on all texts, without labels: the setting is transductive. The SVD is seeded. The result is cached in
+    ``cache`` under a name derived from the texts and the settings; a file that cannot be read is recomputed.
     """
     settings = json.dumps({"tfidf": TFIDF, "svd": SVD}, sort_keys=True)
     key = hashlib.sha256(settings.encode())
@@ -107,7 +107,7 @@ def text_features(texts: Sequence[str], cache: Path | None = None) -> npt.NDArra
             path.parent.mkdir(parents=True, exist_ok=True)
             save_arrays(path, {"X": X, "settings": np.array(settings)})
         except OSError as error:
-            warnings.warn(f"Features were not kept in {path.parent}: {error}. Set SOBGNN_CACHE.", stacklevel=2)
+            warnings.warn(f"Features were not cached in {path.parent}: {error}. Set SOBGNN_CACHE.", stacklevel=2)
     return X
 
 

@@ -1,4 +1,4 @@
-"""Exact full-graph training over many processes: each holds some rows, and asks others for the few it reads."""
+"""Exact full-graph training over many processes: each holds some rows, and fetches the few others it reads."""
 
 from sobgnn.distributed.exchange import Exchange
 from sobgnn.distributed.fit import RankFit, fit_over_ranks, gather_by_node

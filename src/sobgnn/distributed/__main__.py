@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _leave(status: int) -> None:
-    """End at once: with a rank gone, an orderly shutdown of the process group may wait for it."""
+    """Exit at once: after a rank is lost, an orderly shutdown of the process group may wait for it."""
     sys.stdout.flush()
     os._exit(status)
 
@@ -80,9 +80,9 @@ def _fit(options: argparse.Namespace) -> None:
     started, imported = time.perf_counter(), _peak()
     X, y = _read(options.points, 2, "[N, F]"), _read(options.labels, 1, "[N]")
     if len(X) != len(y):
-        raise ValueError(f"Points and labels must be equally many, but got {len(X)} and {len(y)}.")
+        raise ValueError(f"Points and labels must have the same length, but got {len(X)} and {len(y)}.")
     if y.dtype.kind not in "iu":
-        raise ValueError(f"{options.labels} must hold integers, -1 where a label is not known, but holds {y.dtype}.")
+        raise ValueError(f"{options.labels} must hold integers, with -1 for unknown labels, but holds {y.dtype}.")
     classes = np.unique(y[y >= 0])
     if len(classes) < 2:
         raise ValueError(f"Labels must hold at least 2 classes, but got {len(classes)}. Unknown labels are -1.")
@@ -98,7 +98,7 @@ def _fit(options: argparse.Namespace) -> None:
         )
         known = int((target >= 0).sum())
         schedule = Schedule(options.epochs, options.lr, options.weight_decay, patience=None, evaluate_every=10)
-        # Another setting, or other files behind the same names, are another training, with a checkpoint of its own.
+        # Another setting, or other files with the same names, is another training, with its own checkpoint.
         setting = {name: str(value) for name, value in vars(options).items()}
         setting |= {"points": _mark(options.points), "labels": _mark(options.labels)}
         setting |= {"graph": _mark(options.graph or options.out / "graph.npz")}
@@ -161,9 +161,9 @@ def _read(path: Path, dimensions: int, shape: str) -> npt.NDArray[Any]:
 
 
 def _graph(options: argparse.Namespace, X: npt.NDArray[Any], ranks: Ranks) -> Graph:
-    """The graph given, or one that all build and rank 0 leaves in the results for all to map.
+    """The given graph, or one that all ranks build and rank 0 saves in the results for all to map.
 
-    Beside it stands what it was built from: with other points or another k it is built anew.
+    A file beside it records what it was built from: with other points or another k it is rebuilt.
     """
     path = options.graph or options.out / "graph.npz"
     if options.graph is None:
@@ -183,7 +183,7 @@ def _graph(options: argparse.Namespace, X: npt.NDArray[Any], ranks: Ranks) -> Gr
 
 
 def _mark(path: Path) -> str:
-    """What tells a file from an earlier one of the same name, without reading all of it."""
+    """A mark that distinguishes a file from an earlier one of the same name, without reading it."""
     status = path.stat()
     return f"{path.resolve()} {status.st_size} {status.st_mtime_ns}"
 
@@ -191,7 +191,7 @@ def _mark(path: Path) -> str:
 def _write(
     out: Path, nodes: npt.NDArray[Any], probabilities: npt.NDArray[Any], classes: npt.NDArray[Any], n: int, ranks: Ranks
 ) -> None:
-    """Each rank writes its own rows of files that rank 0 lays out."""
+    """Each rank writes its own rows of files that rank 0 allocates."""
     files = {"probabilities.npy": probabilities, "predictions.npy": classes[probabilities.argmax(axis=1)]}
     if ranks.speaks:
         for name, rows in files.items():
@@ -205,7 +205,7 @@ def _write(
 
 
 class _Bar:
-    """Says where training stands, and remembers when."""
+    """Prints the progress of training, and records times."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, float]] = []
@@ -215,7 +215,7 @@ class _Bar:
         print(f"\rstep {progress.epoch}/{progress.epochs}  loss {progress.train_loss:.4f}", end="", flush=True)
 
     def step_seconds(self) -> float | None:
-        """Of a step after the first evaluation; ``None`` where there was one evaluation or none."""
+        """Seconds of a step after the first evaluation; ``None`` with fewer than two evaluations."""
         if len(self.seen) < 2:
             return None
         (first, start), (last, end) = self.seen[0], self.seen[-1]
@@ -223,7 +223,7 @@ class _Bar:
 
 
 def _peak() -> int:
-    """Megabytes of this process at its largest."""
+    """Peak memory of this process in megabytes."""
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 

@@ -1,4 +1,4 @@
-"""The rows a rank needs from others, fetched by a plan made once; gradients travel the way back."""
+"""The rows a rank needs from others, fetched by a plan made once; gradients are sent back the same way."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from torch import Tensor
 class Exchange:
     """Gathers halo rows: [n, ...] on every rank to [n + halo, ...], its own rows first.
 
-    Built together by all ranks. Differentiable, and can be mapped over members (vmap).
+    It is built by all ranks together, is differentiable, and can be mapped over members (vmap).
 
     Args:
         halo: int64 [halo], sorted positions of other ranks' rows that this rank reads.
         bounds: int64 [ranks+1], the positions each rank holds.
-        device: Where rows live.
+        device: Device of the rows.
         group: Process group; the default one if left out.
     """
 
@@ -52,17 +52,17 @@ class Exchange:
         return gathered
 
     def fetch(self, x: Tensor) -> Tensor:
-        """Halo rows [halo, ...] of everybody's x."""
+        """Halo rows [halo, ...] of all ranks' x."""
         send = x[self.send_index]
         received = x.new_empty((self.num_halo, *x.shape[1:]))
         self._all_to_all(received, send, self.receive_counts, self.send_counts)
         return received
 
     def add_back(self, own: Tensor, halo: Tensor) -> Tensor:
-        """The adjoint of the gathering: what others hold for this rank's rows is added to ``own`` [n, ...]."""
+        """The adjoint of gathering: what others hold for this rank's rows is added to ``own`` [n, ...]."""
         received = own.new_empty((len(self.send_index), *own.shape[1:]))
         self._all_to_all(received, halo.contiguous(), self.send_counts, self.receive_counts)
-        # index_put_ sorts before it adds, so that the sum has one order on CUDA too.
+        # index_put_ sorts before it adds, so the order of summation is fixed on CUDA too.
         return own.clone().index_put_((self.send_index,), received, accumulate=True)
 
     def _all_to_all(self, out: Tensor, send: Tensor, out_counts: list[int], send_counts: list[int]) -> None:
@@ -86,5 +86,5 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int, None], x: Tensor, exchange: Exchange) -> tuple[Tensor, int]:
-        # Members travel side by side in one message.
+        # Members are sent side by side in one message.
         return exchange(x.movedim(in_dims[0], 1)), 1

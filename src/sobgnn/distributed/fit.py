@@ -23,15 +23,15 @@ from sobgnn.training.checkpoint import FileCheckpoint
 
 @dataclass(frozen=True)
 class RankFit:
-    """What one rank knows after :func:`fit_over_ranks`.
+    """One rank's result of :func:`fit_over_ranks`.
 
     Attributes:
         members: The trained members; the same on every rank.
         nodes: int64 [n], the nodes this rank holds.
         probabilities: [n, C], the members' mean at those nodes.
-        halo_share: Rows fetched from others per row held.
-        boundary: Rows that others fetch from this rank, each as often as it is fetched.
-        bytes_sent: Sent by this rank in all.
+        halo_share: Number of rows fetched from others per row held.
+        boundary: Number of rows that others fetch from this rank, counted each time.
+        bytes_sent: Total bytes sent by this rank.
     """
 
     members: Members
@@ -58,20 +58,20 @@ def fit_over_ranks(
 ) -> RankFit:
     """Train members of ``model`` on the whole graph, each rank holding some of its rows; called by all ranks.
 
-    The outcome is that of one process, up to the order in which sums are rounded.
+    The result is that of one process, up to the order in which sums are rounded.
 
     Args:
-        model: Its α and ε make the operators.
-        graph: The whole graph, best memory-mapped; only this rank's rows are read.
-        X: Features [N, F], taken in the model's precision; a memory map is read at this rank's rows only.
+        model: Its α and ε define the operators.
+        graph: The whole graph, preferably memory-mapped; only this rank's rows are read.
+        X: Features [N, F], converted to the model's precision; of a memory map, only this rank's rows are read.
         train_weight: [S, L] for L labeled nodes: row weights of :class:`~sobgnn.training.Task`.
-        target: int64 [N], the class of each node, -1 where it is not known; the L known ones in order are the columns
-            of ``train_weight`` and ``validation``.
+        target: int64 [N], the class of each node, -1 if unknown; the L known ones, in order, are the columns of
+            ``train_weight`` and ``validation``.
         seeds: One per member.
         schedule: How long and how fast.
         validation: bool [S, L], or ``None``.
-        partition: Who holds what; by default cut by edges after a locality ordering.
-        checkpoint: File that keeps the state of training; where it exists, training resumes from it.
+        partition: Which rank holds what; by default balanced by edges after a locality ordering.
+        checkpoint: File for the state of training; if it exists, training resumes from it.
         progress: Called on every rank.
     """
     with joined() as ranks:

@@ -19,18 +19,18 @@ from sobgnn.propagation import Stencil, csr_tensors
 
 
 class RankOperators:
-    """This rank's rows of every Â_ρ: takes the place of :class:`~sobgnn.SobolevOperators` in layers and models.
+    """This rank's rows of every Â_ρ, used in place of :class:`~sobgnn.SobolevOperators` in layers and models.
 
-    Signals hold this rank's nodes only, in the order of ``partition.nodes(rank)``; the rows of others that it reads
-    are exchanged inside :meth:`propagate`. The operators are those of the whole graph, entry by entry: a node's
-    degrees come from its own row, which one rank holds whole.
+    Signals hold only this rank's nodes, in the order of ``partition.nodes(rank)``; the rows of others that it reads are
+    exchanged inside :meth:`propagate`. The operators are those of the whole graph, entry by entry: a node's degrees
+    come from its own row, which is entirely on one rank.
 
     Args:
-        graph: The whole graph, best memory-mapped (``Graph.load``): only this rank's rows are read.
+        graph: The whole graph, preferably memory-mapped (``Graph.load``): only this rank's rows are read.
         partition: Which rank holds what.
         alpha: Number of orders, at least 1.
         epsilon: Weight of every self-loop, at least 0.
-        device: Where this rank computes.
+        device: Device of this rank.
         group: Process group; the default one if left out.
     """
 
@@ -78,11 +78,11 @@ class RankOperators:
         return propagation.expand(self.stencil(H.dtype), self.exchange(H))
 
     def propagate_each(self, H: Tensor) -> Tensor:
-        """Each order applied to a signal of its own: H [n, α, h] to [n, α, h]."""
+        """Each order applied to its own signal: H [n, α, h] to [n, α, h]."""
         return propagation.each(self.stencil(H.dtype), self.exchange(H))
 
     def stencil(self, dtype: torch.dtype = torch.float32) -> Stencil:
-        """This rank's rows as :mod:`sobgnn.propagation` takes them: own nodes, then the halo."""
+        """This rank's rows in the form of :mod:`sobgnn.propagation`: own nodes, then the halo."""
         key = torch.float64 if dtype == torch.float64 else torch.float32
         if key not in self._stencils:
             own = self._scale.to(key)
@@ -106,14 +106,14 @@ class RankOperators:
 
 
 def _rows(graph: Graph, partition: Partition, rank: int) -> Any:
-    """A rank's rows of the adjacency, columns being positions in the partition's order."""
+    """A rank's rows of the adjacency; columns are positions in the partition's order."""
     position = np.empty(graph.num_nodes, dtype=np.int32 if graph.num_nodes < 2**31 else np.int64)
     position[partition.order] = np.arange(graph.num_nodes)
     indptr, indices, weight = graph.indptr.numpy(), graph.indices.numpy(), graph.weight.numpy()
     nodes = partition.nodes(rank)
     counts = indptr[nodes + 1] - indptr[nodes]
     ptr = np.concatenate([[0], np.cumsum(counts)])
-    # Entry e of the rank's rows stands at e's offset in its node's row of the whole graph.
+    # Entry e of the rank's rows is at the same offset in its node's row of the whole graph.
     source = np.repeat(indptr[nodes] - ptr[:-1], counts) + np.arange(ptr[-1])
     rows = sp.csr_array((weight[source], position[indices[source]], ptr), shape=(len(nodes), graph.num_nodes))
     rows.sort_indices()

@@ -26,7 +26,7 @@ class Partition:
 
     @classmethod
     def of(cls, graph: Graph, ranks: int, order: npt.NDArray[Any] | None = None) -> Partition:
-        """Cut ``graph`` so that every rank has about the same number of edges, in ``order`` or a local one."""
+        """Cut ``graph`` so that every rank has about the same number of edges, in ``order`` or by locality."""
         if not 1 <= ranks <= max(graph.num_nodes, 1):
             raise ValueError(f"`ranks` must be between 1 and the number of nodes {graph.num_nodes}, but got {ranks}.")
         order = locality_order(graph) if order is None else np.asarray(order, dtype=np.int64)
@@ -35,7 +35,7 @@ class Partition:
         targets = cost[-1] * np.arange(1, ranks) / ranks
         cuts = np.searchsorted(cost, targets)
         bounds = np.concatenate([[0], cuts, [len(order)]]).astype(np.int64, order="C")
-        # Every rank gets at least one node, also where one hub holds most of the edges.
+        # Every rank gets at least one node, even if one hub has most of the edges.
         steps = np.arange(ranks + 1)
         bounds = np.maximum.accumulate(bounds - steps) + steps
         return cls(order, np.minimum(bounds, len(order) - steps[::-1]))

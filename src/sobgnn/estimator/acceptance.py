@@ -1,4 +1,4 @@
-"""Which predictions to accept without a look: a threshold on confidence that bounds their error."""
+"""Which predictions to accept without review: a threshold on confidence that bounds their error."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-# Chance that the bound fails, where labels are drawn at random.
+# Chance that the bound fails, if labels are drawn at random.
 RISK = 0.1
-# Sequences of thresholds that are tested, each from its own strictest one on; they share the risk.
+# Number of sequences of thresholds that are tested, each from its own strictest threshold; they share the risk.
 _SEQUENCES = 5
 
 
@@ -18,12 +18,12 @@ class Acceptance:
     """Which predictions may be accepted.
 
     Attributes:
-        target: Share of accepted predictions that are to be right.
-        threshold: Least confidence of an accepted prediction; ``None`` where the labels support none.
-        labels: Out-of-fold labels that it was found on.
+        target: Share of accepted predictions that should be right.
+        threshold: Least confidence of an accepted prediction; ``None`` if the labels support none.
+        labels: Number of out-of-fold labels that the threshold is based on.
         accepted: How many of them reach the threshold.
-        wrong: How many of these are wrong.
-        needed: Labels, all right, below which no threshold can be supported.
+        wrong: How many of the accepted ones are wrong.
+        needed: Least number of labels, all predicted right, that supports a threshold.
     """
 
     target: float
@@ -41,7 +41,7 @@ class Acceptance:
 
 
 def least_labels(target: float, risk: float = RISK) -> int:
-    """How many labels, all predicted right, a threshold takes at least."""
+    """Least number of labels, all predicted right, that supports a threshold."""
     return int(np.ceil(np.log(risk / _SEQUENCES) / np.log(target)))
 
 
@@ -52,23 +52,24 @@ def find_acceptance(
     predicted: npt.NDArray[np.floating] | None = None,
     risk: float = RISK,
 ) -> Acceptance:
-    r"""The lowest threshold whose accepted predictions are right with a share of at least ``target``.
+    r"""The lowest threshold at which at least a share ``target`` of accepted predictions is right.
 
-    With n labels at or above a threshold and e of them wrong, the threshold passes where the Clopper-Pearson bound
+    With n labels at or above a threshold and e of them wrong, the threshold passes if the Clopper-Pearson bound
 
     .. math:: \Pr[\mathrm{Bin}(n, 1 - \mathrm{target}) \le e] \le \mathrm{risk} / S
 
     holds. Thresholds are tested from strict to loose, up to the first failure (fixed-sequence testing), in S sequences
-    that begin at different strictness. So all thresholds that pass are sound together, except with
-    probability ``risk``, however few labels there are; with too few none passes. It presumes that labels were drawn at
-    random from the points that are predicted.
+    that begin at different strictness. So, except with probability ``risk``, all thresholds that pass are valid,
+    however few labels there are; with too few, none passes. This assumes that labels were drawn at random from the
+    points that are predicted.
 
     Args:
         confidence: [L], of the out-of-fold predictions.
         right: bool [L], whether they are right.
         target: Between 0 and 1.
         predicted: Confidence of the predictions to decide on, [M]. The threshold is raised until no larger share of
-            them is accepted than of the labels: a model that learned from all labels is surer than those of the folds.
+            them is accepted than of the labels: a model that learned from all labels is more confident than those of
+            the folds.
         risk: Chance that the bound fails.
     """
     from scipy.stats import binom
@@ -81,7 +82,7 @@ def find_acceptance(
     order = np.argsort(-np.asarray(confidence, dtype=np.float64), kind="stable")
     wrong = np.cumsum(~np.asarray(right, dtype=bool)[order])
     total = len(values)
-    # Only the last of equal confidences is a threshold: the others cannot be told from it.
+    # Of equal confidences only the last is a threshold: ties cannot be separated.
     last = np.flatnonzero(np.append(values[1:] < values[:-1], True)) if total else np.zeros(0, np.int64)
     counts = last + 1
     passes = binom.cdf(wrong[last], counts, 1 - target) <= level

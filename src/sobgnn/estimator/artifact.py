@@ -15,7 +15,7 @@ from sobgnn.runtime.files import atomic_folder, read_json
 
 FORMAT = "sobgnn.SobolevClassifier"
 FORMAT_VERSION = 6
-# Bytes of a safetensors file's header, which names its arrays, at most.
+# Maximum size in bytes of a safetensors file's header, which names its arrays.
 _LARGEST_HEADER = 64 << 20
 WEIGHTS, CONFIG = "weights.safetensors", "config.json"
 
@@ -29,7 +29,7 @@ class ArtifactError(ValueError):
 def write_folder(folder: str | Path, config: dict[str, Any], arrays: Arrays) -> None:
     """Write ``config.json`` and ``weights.safetensors``: to a temporary folder, flushed, then renamed.
 
-    A model that is already there is replaced; a folder that holds anything else is refused.
+    An existing model is replaced; a folder that holds anything else is refused.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
@@ -40,7 +40,7 @@ def write_folder(folder: str | Path, config: dict[str, Any], arrays: Arrays) -> 
     with atomic_folder(folder, replace=True) as temporary:
         try:
             save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary / WEIGHTS)
-        except SafetensorError as error:  # a full disk, for one
+        except SafetensorError as error:  # such as a full disk
             raise OSError(f"{folder} cannot be written: {_one_line(error)}") from None
         full = {
             "format": FORMAT,
@@ -51,12 +51,12 @@ def write_folder(folder: str | Path, config: dict[str, Any], arrays: Arrays) -> 
         }
         full["config_sha256"] = _config_digest(full)
         (temporary / CONFIG).write_text(json.dumps(full, indent=1, allow_nan=True) + "\n", encoding="utf-8")
-        # safetensors makes its file readable by the owner alone.
+        # safetensors makes its file readable only by the owner.
         (temporary / WEIGHTS).chmod((temporary / CONFIG).stat().st_mode)
 
 
 def read_folder(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
-    """What :func:`write_folder` wrote, checked against its own digests."""
+    """Read what :func:`write_folder` wrote, and verify its digests."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -113,7 +113,7 @@ def _config_digest(config: dict[str, Any]) -> str:
 
 
 def _has_its_length(path: Path) -> bool:
-    """Whether a safetensors file is as long as its header says, so that no more than that is read of it."""
+    """Whether a safetensors file is exactly as long as its header declares, so that reading stays in bounds."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")

@@ -1,4 +1,4 @@
-"""Blending: one probability out of several families', with shares decided by out-of-fold labels."""
+"""Blending of the families' probabilities, with shares decided by out-of-fold labels."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from torch import Tensor
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.temperature import fit_temperature, sharpen
 
-# What a summed squared error of 1 counts against the prior.
+# Weight of a summed squared error of 1 against the prior.
 EVIDENCE = 2.0
-# How many labels' worth the prior is.
+# Weight of the prior, in labels.
 PRIOR_COUNTS = 4.0
-# The temperature of every family where nothing is held out: they are less sure than right.
+# Temperature of every family if nothing is held out: families are underconfident.
 USUAL_TEMPERATURE = 0.5
 _TINY = 1e-12
 
 
 @dataclass(frozen=True)
 class Blend:
-    r"""One probability out of several families'.
+    r"""The weighted mean of the families' probabilities.
 
     .. math:: P = \sum_f w_f \, P_f^{1/T_f}, \qquad \sum_f w_f = 1,
 
-    with :math:`p^{1/T}` as :func:`~sobgnn.estimator.temperature.sharpen` takes it.
+    with :math:`p^{1/T}` as in :func:`~sobgnn.estimator.temperature.sharpen`.
 
     Args:
         shares: w, [F].
@@ -39,7 +39,7 @@ class Blend:
     temperatures: tuple[float, ...]
 
     def __call__(self, parts: Sequence[Tensor | None]) -> Tensor:
-        """P [..., C] of every family's probabilities [..., C]; ``None`` for a family that is left out."""
+        """P [..., C] from every family's probabilities [..., C]; ``None`` for a family that is left out."""
         out: Tensor | None = None
         for part, share, temperature in zip(parts, self.shares, self.temperatures, strict=True):
             if part is not None and share > 0:
@@ -61,14 +61,14 @@ def blend_families(parts: Sequence[npt.NDArray[np.float64]], labels: Labels, cou
     .. math:: w = \arg\min_{w \in \Delta} \; \kappa \sum_l v_l \Big\| \sum_f w_f P_{f,l}^{1/T_f} - e_{y_l} \Big\|^2
         - \sum_f a_f \log w_f
 
-    over the out-of-fold labels l. With few labels the shares stay near a, with many the error decides; a family is
-    never left out altogether by the rule. Squared errors, which are bounded, since otherwise a handful of labels that
-    a family gets very wrong would decide alone. Each family is taken at its own best temperature.
+    over the out-of-fold labels l. With few labels the shares stay near a; with many, the error decides. No share
+    becomes exactly 0. Squared errors are used because they are bounded: otherwise a handful of labels that a family
+    gets very wrong could decide by themselves. Each family is evaluated at its own best temperature.
 
     Args:
-        parts: Every family's out-of-fold probabilities, [J, C] each; ignored where nothing is held out.
+        parts: Every family's out-of-fold probabilities, [J, C] each; ignored if nothing is held out.
         labels: The labels that were held out.
-        counts: a, [F], positive: how many labels' worth is expected of each family.
+        counts: a, [F], positive: the prior of each family, in labels.
     """
     if not labels.folds:
         usual = USUAL_TEMPERATURE if len(counts) > 1 else 1.0
@@ -87,7 +87,7 @@ def shares(
     weight: npt.NDArray[np.float64],
     counts: npt.NDArray[np.float64],
 ) -> npt.NDArray[np.float64]:
-    """The w of :func:`blend_families`, [F], for parts [F, J, C]: by Newton's method, the problem being convex."""
+    """The w of :func:`blend_families`, [F], for parts [F, J, C]: by Newton's method, since the problem is convex."""
     # The error is quadratic in w: products of the parts give it for all shares.
     products = 2 * EVIDENCE * np.einsum("l,flc,glc->fg", weight, parts, parts)
     own = 2 * EVIDENCE * np.einsum("l,fl->f", weight, parts[:, np.arange(len(codes)), codes])

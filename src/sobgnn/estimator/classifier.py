@@ -40,29 +40,28 @@ from sobgnn.runtime.ranks import Ranks, check_device, check_same, taking_part
 from sobgnn.runtime.threads import at_most
 
 Auto = Literal["auto"]
-# Entries of X up to which one thread is as quick as many; it is kind to other work on the same cores, and gives the
-# same bits everywhere.
+# Number of entries of X up to which one thread is as fast as many; it leaves cores to other work, and makes results
+# bitwise reproducible.
 _ONE_THREAD_ENTRIES = 10_000_000
 # The default of k, which small data sets need not fit.
 _USUAL_NEIGHBORS = 10
 
 
 class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Labels for many points from a few, by families that learn on the points and on a graph of them.
+    r"""Predicts labels for many points from a few, by families that learn on the points and on a graph of them.
 
     .. math:: P = \sum_f w_f \, P_f^{1/T_f}
 
     Each family f predicts every point: decoupled Sobolev networks and diffused labels on the graph, MLPs, a
-    self-trained linear classifier and forests on the features, Poisson learning where labels are few and points form
-    clusters, logistic regression, kernel regression in a learned metric and boosted trees where there are labels
-    enough. Four folds of the labels are held out in turn; out-of-fold labels decide how far each family's
-    probabilities are smoothed over the graph, the shares w, and how sure the result may be. See
-    :mod:`sobgnn.estimator.families` for the contract, and :func:`~sobgnn.estimator.blending.blend_families` for the
-    rule. A class with fewer than 3 labels is never held out.
+    self-trained linear classifier and forests on the features, Poisson learning if labels are few and points form
+    clusters, and logistic regression, kernel regression and boosted trees if there are enough labels. Four folds of the
+    labels are held out in turn; out-of-fold labels decide how far each family's probabilities are smoothed over the
+    graph, the shares w, and how confident the result is. See :mod:`sobgnn.estimator.families` for the contract, and
+    :func:`~sobgnn.estimator.blending.blend_families` for the rule. A class with fewer than 3 labels is never held out.
 
     Args:
-        k: Neighbors of each point; at most one less than there are points.
-        alpha: Orders: Hadamard powers of the graph.
+        k: Number of neighbors per point; at most one less than the number of points is used.
+        alpha: Number of orders, that is, Hadamard powers of the graph.
         epsilon: Weight of self-loops.
         families: ``"auto"``, or names among ``"sobolev"``, ``"mlp"``, ``"diffusion"``, ``"poisson"``, ``"linear"``,
             ``"logistic"``, ``"gaussian"``, ``"kernel"``, ``"oblique"``, ``"forests"``, ``"boosting"``, ``"pagerank"``,
@@ -70,31 +69,32 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         hidden_channels: Size of hidden rows.
         num_layers: Layers of the paper's network.
         dropout: Share of hidden entries dropped in training.
-        n_members: Networks of a family that are averaged. At least five are trained: four hold out a fold each, to
-            judge, and one learns from all labels, which is always among them.
+        n_members: Number of networks of a family that are averaged. At least five are trained: four that hold out a
+            fold each, and one that learns from all labels and is always averaged.
         smoothing: Strength in [0, 1) of smoothing probabilities over the graph; ``"auto"`` decides for each family.
-        class_weight: What a class's probability is multiplied by: ``None``, ``"balanced"`` (inversely to its number of
-            labels) or numbers by class.
-        class_priors: How common classes are among all points: ``None`` takes each class's share of the labels, a dict
-            gives shares by class, ``"auto"`` estimates them where labels were chosen class by class (see
-            :func:`~sobgnn.estimator.priors.chosen_by_class`), takes equal ones where labels at random speak for them
-            (:func:`~sobgnn.estimator.priors.evenness`) and their shares of the labels elsewhere.
+        class_weight: Factors of the class probabilities: ``None``, ``"balanced"`` (inverse to the number of labels of a
+            class) or numbers by class.
+        class_priors: How common classes are among all points: ``None`` uses each class's share of the labels, a dict
+            gives shares by class, and ``"auto"`` estimates them if labels were chosen class by class (see
+            :func:`~sobgnn.estimator.priors.chosen_by_class`); for labels drawn at random, it uses equal frequencies to
+            the degree that labels support them (:func:`~sobgnn.estimator.priors.evenness`) and shares of the labels
+            otherwise.
         scale: How dense X is scaled: ``"range"``, ``"standard"``, ``"range-unit"``, ``"unit"``, ``"rank"`` or ``None``,
-            see :class:`~sobgnn.estimator.features.FeatureMap`; a pair: for the neighbor search, and for the networks.
-            ``"auto"`` decides for each, ``neighbor_scale_`` and ``scale_``.
-        n_components: Columns that networks and the neighbor search read at most: principal components of dense X,
+            see :class:`~sobgnn.estimator.features.FeatureMap`; a pair sets the neighbor search and the networks
+            separately. ``"auto"`` decides both, ``neighbor_scale_`` and ``scale_``.
+        n_components: Maximum number of columns for networks and the neighbor search: principal components of dense X,
             singular vectors of sparse X. ``None``: all, and sparse X is made dense.
-        metric: Distance of neighbors, ``"euclidean"`` or ``"cosine"``.
-        bandwidth: Of the Gaussian kernel, see :func:`~sobgnn.knn_graph`.
+        metric: Distance of the neighbor search, ``"euclidean"`` or ``"cosine"``.
+        bandwidth: Bandwidth of the Gaussian kernel, see :func:`~sobgnn.knn_graph`.
         symmetrize: ``"union"`` or ``"mutual"``, see :func:`~sobgnn.knn_graph`.
         method: Neighbor search: ``"exact"``, ``"hnsw"`` or ``"auto"``.
-        epochs: Training steps at most.
+        epochs: Maximum number of training steps.
         lr: Adam's learning rate.
         weight_decay: L2 penalty.
-        warm_start: Keep what does not depend on the labels for the next fit of the same X, and, where a few labels
-            have changed, what was decided: networks train further and a part of the trees is grown anew. After a fifth
-            of the labels has changed everything is decided and learned anew.
-        device: Where to compute: ``"auto"``, a GPU where there is one and the work is worth its start; or a device.
+        warm_start: Keep what does not depend on the labels for the next fit of the same X and, if only a few labels
+            have changed, what was decided: networks continue training and some trees are regrown. Once more than a
+            fifth of the labels have changed, everything is decided and learned again.
+        device: Device to compute on: ``"auto"`` (a GPU, if there is one and X is large enough) or a torch device.
         verbose: 1 prints what was decided.
         random_state: Seed of everything random: the same seed gives the same predictions.
 
@@ -105,13 +105,13 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labelled_: Rows of X that have a label, [L].
         out_of_fold_probabilities_: [L, C], out-of-fold probabilities of the labeled rows; NaN for rows never held out,
             and for all but one of copies that are held out together.
-        out_of_fold_accuracy_: Of these, classes counting as much as ``class_prior_`` says; NaN where nothing was held
-            out. A warm refit holds nothing out and keeps it.
-        out_of_fold_log_loss_: Likewise.
-        class_prior_: [C], how common each class was taken to be among all points.
+        out_of_fold_accuracy_: Accuracy of these, with classes weighted by ``class_prior_``; NaN if nothing was held
+            out. A warm refit holds nothing out and keeps the earlier value.
+        out_of_fold_log_loss_: Log loss, likewise.
+        class_prior_: [C], the assumed frequency of each class among all points.
         family_shares_: Each family's share in the result, by name.
-        family_accuracy_: Each family's own out-of-fold accuracy, by name, every label counting alike.
-        filter_importance_: By how much the Sobolev networks' out-of-fold log loss grows without each order.
+        family_accuracy_: Each family's own out-of-fold accuracy, by name, with equal weights of labels.
+        filter_importance_: Increase of the Sobolev networks' out-of-fold log loss without each order.
         graph_: The :class:`~sobgnn.Graph`.
         component_labelled_: bool [N], whether a point's component of the graph holds a label.
         scale_: How columns are scaled for networks.
@@ -200,15 +200,15 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Learn from the labeled points, and label the others.
 
         Under torchrun all ranks call it with the same points and labels, share the work, and end with the same
-        attributes; rank 0 alone prints, warns and calls ``progress``.
+        attributes; only rank 0 prints, warns and calls ``progress``.
 
         Args:
             X: Points [N, F]: array, DataFrame or scipy sparse matrix.
-            y: Labels [N]; -1, None or NaN where unknown.
-            graph: A graph of the points, used beside their neighbors: a :class:`~sobgnn.Graph`, a scipy sparse
+            y: Labels [N]; -1, None or NaN: unlabeled.
+            graph: A graph of the points, used in addition to their neighbors: a :class:`~sobgnn.Graph`, a scipy sparse
                 adjacency [N, N], PyG's ``edge_index`` [2, E], or the pair ``(edge_index, edge_weight)``.
-            progress: Called with :class:`~sobgnn.estimator.fit.FitProgress`; returning True ends training there, and
-                the fit finishes with what has been learned.
+            progress: Called with :class:`~sobgnn.estimator.fit.FitProgress`; returning True stops training, and the fit
+                finishes with what has been learned so far.
         """
         if y is None:
             raise ValueError("This estimator requires y to be passed, but the target y is None.")
@@ -217,7 +217,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         as_it_was = dict(self.__dict__)
         try:
             return self._fit_checked(X, y, graph, progress)
-        except BaseException:  # an interruption too leaves the model that was there
+        except BaseException:  # an interruption also restores the earlier model
             self.__dict__.clear()
             self.__dict__.update(as_it_was)
             raise
@@ -229,12 +229,12 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_class_weight(self.class_weight, self.classes_)
         check_class_priors(self.class_priors, self.classes_)
         if len(self.classes_) < 2:
-            # -1 is a common name for a class; here it means that there is none.
+            # -1 is a common name for a class; here it means unlabeled.
             hint = "Label points of another." if not (codes < 0).any() else (
                 "-1, None and NaN mean unlabeled; if -1 is a class, give it another name, such as y = (y == 1) * 1."
             )  # fmt: skip
             raise ValueError(f"y must hold at least 2 classes, but got 1 class, {str(self.classes_[0])!r}. {hint}")
-        # Before anything that takes long: what is wrong with a graph should be said at once.
+        # Before anything slow: errors in a graph should be reported at once.
         graph = None if graph is None else as_graph(graph, X.shape[0])
         if self.k >= X.shape[0] and self.k != _USUAL_NEIGHBORS:
             warnings.warn(
@@ -251,7 +251,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(
         self, X: Any, codes: npt.NDArray[np.int64], graph: Graph | None, tell: Teller, ranks: Ranks, threads: int
     ) -> None:
-        # The seed sequence draws a seed where there is none.
+        # The seed sequence draws a seed if none is given.
         seed = ranks.first(np.random.SeedSequence(_seed(self.random_state)).entropy)
         generator = np.random.default_rng(seed)
         mark = self._fingerprint(X, graph) if self.warm_start else ""
@@ -266,9 +266,10 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         problem = placed.problem
         given = codes[codes >= 0]
         chosen = chosen_by_class(given, len(self.classes_)) if before is None else before.labels.chosen
-        # Where labels were chosen class by class, their numbers say nothing: every class counts alike in training.
+        # If labels were chosen class by class, their numbers are not informative: all classes have equal weight in
+        # training.
         weight = class_weights("balanced" if chosen else None, self.classes_, given)[given]
-        # Nodes of a graph that is given are told apart by their edges.
+        # Equal rows are not copies in a given graph: their edges differ.
         together = held_together(X, codes, problem.points) if graph is None else None
         folding = np.random.default_rng([problem.seed, 1])
         labels = with_folds(codes, weight, len(self.classes_), folding, chosen, together)
@@ -287,7 +288,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             print(self.describe())
 
     def _warm(self, mark: str) -> Kept | None:
-        """What is kept of the fit before, where nothing but labels has changed since: its fingerprint is the same."""
+        """What the previous fit kept, if only labels have changed since, that is, if its fingerprint is the same."""
         kept: Kept | None = getattr(self, "_kept", None) if self.warm_start else None
         return kept if kept is not None and kept.fingerprint == mark else None
 
@@ -298,9 +299,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any, *, graph: Any = None) -> npt.NDArray[np.float32]:
         """Predict class probabilities [M, C] of new points X [M, F], columns in the order of ``classes_``.
 
-        New points are joined to their k nearest training points, which stay as they are; O(k) each. Where a graph was
+        New points are connected to their k nearest training points, which are unchanged; O(k) each. If a graph was
         given to :meth:`fit`, ``graph``, scipy sparse [M, N], gives the new points' edges to the training points in it;
-        without it they are judged by their features and neighbors.
+        without it they are predicted from their features and neighbors.
         """
         check_is_fitted(self, "predictor_")
         X = checked(self, X, reset=False)
@@ -318,7 +319,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return chosen
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None) -> float:
-        """Accuracy on the rows of X [M, F] whose label in y [M] is known; -1, None and NaN are not.
+        """Accuracy on the rows of X [M, F] whose label in y [M] is known, that is, not -1, None or NaN.
 
         ``graph`` as in :meth:`predict_proba`.
         """
@@ -328,9 +329,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def suggest(self, n: int = 10, strategy: Strategy = "auto", *, X: Any = None) -> npt.NDArray[np.int64]:
         """The n unlabeled training points whose labels would help most, best first, as row numbers of X.
 
-        They are uncertain, in dense places, and spread over the graph; see
-        :func:`sobgnn.estimator.suggestion.suggest_points`. Before there are labels, and so no fit, ``X`` gives the
-        points: the first suggestions are typical ones that differ from each other, and no fit is looked at.
+        They are uncertain, in dense regions, and spread over the graph; see
+        :func:`sobgnn.estimator.suggestion.suggest_points`. Before the first labels, pass the points as ``X``: the
+        suggestions are typical points that differ from each other, and any earlier fit is ignored.
         """
         check_whole("n", n)
         if X is not None:
@@ -354,12 +355,12 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """List given labels that look wrong, most suspicious first: out-of-fold predictions contradict them.
 
         Args:
-            n: How many at most; ``None``: all.
+            n: Maximum number; ``None``: all.
         """
         check_is_fitted(self, "predictor_")
         if n is not None:
             check_whole("n", n, 0, otherwise="None or ")
-        # A class weight tells what an error costs, not what a label should be.
+        # A class weight sets what an error costs, not what a label should be.
         weight = class_weights(self.class_weight, self.classes_, self.labelled_codes_)
         found = suspect_labels(
             self.labelled_, self.labelled_codes_, self.out_of_fold_probabilities_, self.classes_, weight
@@ -374,7 +375,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, folder: str | Path) -> None:
         """Write the fitted classifier to a folder: safetensors and JSON, whole or not at all.
 
-        A model already there is replaced; a folder that holds anything else is refused.
+        An existing model is replaced; a folder that holds anything else is refused.
         """
         check_is_fitted(self, "predictor_")
         write_folder(folder, *saving.take_apart(self))
@@ -390,7 +391,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         config, arrays = read_folder(folder)
         try:
             return cls._restored(config, arrays, device)
-        except Exception as error:  # a forged folder raises nearly anything
+        except Exception as error:  # a forged folder can raise nearly anything
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             raise ArtifactError(f"{folder} is not a complete saved model: {reason}") from error
 
@@ -400,10 +401,10 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_settings(self.get_params(deep=False), list(FAMILIES))
         saving.put_together(self, config, arrays, device)
         label_points(self)
-        # Parts that contradict each other show when they are used: better here than at the first prediction.
+        # Parts that contradict each other fail when they are used: better here than at the first prediction.
         found = self.predictor_(np.zeros((1, self.n_features_in_)))
         if found.shape != (1, len(self.classes_)) or not np.isfinite(found).all():
-            raise ValueError("its classes and its families do not fit")
+            raise ValueError("its classes and its families do not match")
         return self
 
     def __sklearn_tags__(self) -> Any:
@@ -412,7 +413,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
-        # What a warm start keeps is found again by a fit.
+        # What a warm start keeps can be recomputed by a fit.
         return {name: value for name, value in super().__getstate__().items() if name != "_kept"}
 
 

@@ -1,4 +1,4 @@
-"""Copies: rows of one origin, of which a labeled one gives away the others' labels while they are held out."""
+"""Copies: rows of one origin, where a labeled copy leaks the held-out labels of the others."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from torch import Tensor
 
 from sobgnn.neighbors import nearest
 
-# How much more often labeled points have labeled copies than unlabeled points do, to be held out together.
+# Copies are held out together if labeled points have labeled copies this much more often than unlabeled points do.
 _MORE_OFTEN = 0.05
-# Where every point is labeled: labels per different row up to which copies are of one origin. More are rows of few
-# values, which new points will repeat too.
+# If every point is labeled: labels per distinct row up to which copies are of one origin. More copies come from rows
+# with few values, which new points will repeat too.
 _MOST_COPIES = 5
-# Near copies are nearer to one another than all but this share of unlabeled points are to any label; at least so many
-# labels must have one, where chance gives one to as many as that share.
+# Near copies are closer to one another than all but this share of unlabeled points are to any labeled point. More than
+# the second share of labels must have one; by chance, only the first share would.
 _NEAR, _HAVE_ONE = 0.05, 0.3
 _LEAST_LABELS, _MOST_POINTS, _NEIGHBORS = 30, 2000, 10
 
 
 def held_together(X: Any, codes: npt.NDArray[np.int64], points: Tensor) -> npt.NDArray[np.int64] | None:
-    """Which labels are to be held out together: a number for each [L], the same for copies; ``None``: no matter which.
+    """Which labels must be held out together: a number for each [L], the same for copies; ``None``: any split is fine.
 
-    A held-out label stands for the unlabeled points. Where these have labeled copies, or near ones, as often as labeled
-    points do, as in tables of few values, copies are part of what is to be predicted. Where they have not, as with
-    several rows of each customer, of whom some were labeled, labels would be judged by their own copies, and noise
-    would look like knowledge.
+    A held-out label represents the unlabeled points. If these have labeled copies or near copies as often as labeled
+    points do, as in tables with few distinct values, copies are part of the task. If they do not, as with several rows
+    per customer and only some customers labeled, held-out labels would be predicted from their own copies, and noise
+    would look like signal.
 
     Args:
         X: Points [N, F], dense or CSR.
-        codes: Classes [N], -1 where unknown.
-        points: The same scaled, [N, D].
+        codes: Classes [N]; -1: unlabeled.
+        points: The scaled points, [N, D].
     """
     found = _copies(X, codes)
     return _near_copies(codes, points) if found is None else found
@@ -54,12 +54,12 @@ def _near_copies(codes: npt.NDArray[np.int64], points: Tensor) -> npt.NDArray[np
     own, place = np.nonzero(found.distances < near)
     pairs = (np.ones(len(own)), (own, found.indices[own, place]))
     _, group = connected_components(sp.csr_array(pairs, shape=(len(labeled), len(labeled))), directed=False)
-    # One group of most labels is no origin but a place where much was labeled.
+    # A group of most labels is not one origin, but a region where many points were labeled.
     return np.asarray(group, dtype=np.int64) if np.bincount(group).max() <= len(labeled) / 2 else None
 
 
 def _copies(X: Any, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
-    """The same of equal rows alone."""
+    """As :func:`held_together`, only for equal rows."""
     known = codes >= 0
     own = _numbered(X[known])
     labels = np.bincount(own)

@@ -1,4 +1,4 @@
-"""Descriptions of a fitted estimator: text for people, importance of orders, an embedding."""
+"""Descriptions of a fitted estimator: readable text, importance of orders, an embedding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.priors import much_fewer
 from sobgnn.estimator.problem import GIVEN
 
-# What each family is, for people.
+# Readable names of the families.
 TITLES = {
     "sobolev": "Sobolev networks",
     "mlp": "MLPs",
@@ -44,7 +44,7 @@ def described(estimator: Any) -> str:
         f"on {problem.device.type}."
     ]
     if judged:
-        # A warm refit holds nothing out: its accuracy is that of a fit before, which had other labels.
+        # A warm refit holds nothing out: its accuracy is that of an earlier fit, which had other labels.
         current = judged == int((estimator.folds_ >= 0).sum())
         where = f"on {judged:,} labels" if current else "when labels were last held out"
         largest = np.bincount(estimator.labelled_codes_).max() / len(estimator.labelled_codes_)
@@ -91,16 +91,16 @@ def described(estimator: Any) -> str:
 
 
 def _listed(names: Sequence[Any], most: int = 10) -> str:
-    """Names with commas, the first of many."""
+    """Names separated by commas; of many, only the first."""
     more = [f"and {len(names) - most:,} more"] if len(names) > most else []
     return ", ".join([*(str(name) for name in names[:most]), *more])
 
 
 @torch.no_grad()
 def filter_importance(members: Sequence[Member], labels: Labels) -> dict[str, float]:
-    """By how much the out-of-fold log loss of the Sobolev networks grows without each part of what they read.
+    """Increase of the Sobolev networks' out-of-fold log loss without each part of their input.
 
-    The parts are the point itself, ``"no graph"``, and each order over all hops, ``"ρ=1"`` …; empty where there are no
+    The parts are the point itself, ``"no graph"``, and each order over all hops, ``"ρ=1"`` …; empty if there are no
     such networks or nothing was held out.
     """
     own = next((m.fitted for m in members if m.family.name == "sobolev"), None)
@@ -124,7 +124,7 @@ def filter_importance(members: Sequence[Member], labels: Labels) -> dict[str, fl
 
 
 def embedding(members: Sequence[Member], points: Tensor, width: int = 32) -> npt.NDArray[np.float32]:
-    """Principal components [N, at most 32] of a network's hidden rows, or of the points where there is none."""
+    """Principal components [N, at most 32] of a network's hidden rows, or of the points without a network."""
     networks = [m.fitted for m in members if hasattr(m.fitted, "hidden")]
     hidden = networks[0].hidden() if networks else points
     mean = hidden.mean(dim=0)

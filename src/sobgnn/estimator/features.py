@@ -15,11 +15,11 @@ from sobgnn.runtime.eigen import eigen
 Scale = Literal["range", "standard", "range-unit", "unit", "rank"]
 
 _ROWS_PER_BLOCK = 8192
-# Knots of a column's distribution that the scale "rank" keeps.
+# Number of knots of a column's distribution that the scale "rank" keeps.
 _KNOTS = 129
-# Rows and columns up to which an exact decomposition of their products is quick.
+# Rows and columns up to which an exact decomposition of their products is fast.
 _EXACT_ROWS, _EXACT_COLUMNS = 4000, 2048
-# Scaled values are kept within this: a point so far off has no neighbors worth telling apart, and squares stay finite.
+# Scaled values are clipped at this: a point so far away has no meaningful neighbors, and squares stay finite.
 _FARTHEST = 1e6
 
 
@@ -30,11 +30,10 @@ class FeatureMap:
     .. math:: z = g \, (u((r(x) - m) \odot f \, V) - c)
 
     with r either the identity or the normal score of each value's rank in its column, and u either the identity or the
-    division of each row by its length, after which Euclidean distances are those of angles; rows without a direction
-    are put opposite to c. Dense X is centered and scaled (m, f) and, where it has more than ``n_components`` columns,
-    projected on its principal components V. Sparse X with more columns than that is never made dense: V are its right
-    singular vectors (no centering), rows get length 1, as is usual for texts. g brings the mean variance of the outcome
-    to 1.
+    division of each row by its length, after which Euclidean distances depend only on angles; rows of zeros are mapped
+    opposite to c. Dense X is centered and scaled (m, f) and, if it has more than ``n_components`` columns, projected on
+    its principal components V. Sparse X with more columns than that is never made dense: V are its right singular
+    vectors (no centering), and rows get length 1, as is usual for texts. g scales the mean variance of the result to 1.
 
     Attributes:
         shift: m [F], or ``None`` for 0.
@@ -44,7 +43,7 @@ class FeatureMap:
         gain: g.
         unit_rows: Whether u divides rows by their length.
         num_features: F.
-        knots: Values of each column, ascending, [K, F], or ``None`` where r is the identity.
+        knots: Values of each column, ascending, [K, F], or ``None`` if r is the identity.
         scores: Their normal scores, [K, F].
     """
 
@@ -60,16 +59,16 @@ class FeatureMap:
 
     @classmethod
     def fit(cls, X: Any, *, scale: Scale | None, n_components: int | None, seed: int) -> FeatureMap:
-        """The map for points X [N, F], dense or scipy sparse.
+        """Fit the map to points X [N, F], dense or scipy sparse.
 
         Args:
             X: Finite.
             scale: For dense X. ``"range"``: columns are centered and divided by their largest minus smallest entry;
                 ``"standard"``: by their standard deviation; ``"range-unit"``: as ``"range"``, then each row by its
                 length; ``"unit"``: columns are centered, rows divided by their length; ``"rank"``: the normal scores
-                of ranks, for heavy tails; ``None``: nothing.
-            n_components: Columns at most; ``None`` for no limit.
-            seed: Of the random parts of a decomposition.
+                of ranks, for heavy tails; ``None``: no scaling.
+            n_components: Maximum number of columns of the result; ``None`` for no limit.
+            seed: Seed of the random parts of a decomposition.
         """
         width = X.shape[1]
         reduce = n_components is not None and width > n_components and X.shape[0] > 1
@@ -93,7 +92,7 @@ class FeatureMap:
         return self.num_features if self.basis is None else int(self.basis.shape[1])
 
     def __call__(self, X: Any) -> npt.NDArray[np.float32]:
-        """X [M, F] to [M, D]."""
+        """Map X [M, F] to [M, D]."""
         out = np.empty((X.shape[0], self.num_outputs), np.float32)
         for rows, block in _blocks(X, keep_sparse=self.shift is None and self.basis is not None):
             with np.errstate(over="ignore", invalid="ignore"):
@@ -115,7 +114,7 @@ class FeatureMap:
             z = z * self.factor
         if self.basis is not None and sp.issparse(z):
             z = z @ self.basis
-        elif self.basis is not None:  # centered, so single precision loses nothing that the outcome could hold
+        elif self.basis is not None:  # centered, so single precision loses nothing that the result could hold
             bounded = z.clip(-_FARTHEST, _FARTHEST).astype(np.float32)
             z = (bounded @ self.basis.astype(np.float32)).astype(np.float64)
         if self.unit_rows:
@@ -125,13 +124,13 @@ class FeatureMap:
         return np.asarray(z * self.gain)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The map's parts by name, those that are not ``None``."""
+        """The parts of the map that are not ``None``, by name."""
         parts = {f.name: getattr(self, f.name) for f in fields(self)}
         return {name: np.atleast_1d(part) for name, part in parts.items() if part is not None}
 
     @classmethod
     def from_arrays(cls, parts: dict[str, npt.NDArray[Any]]) -> FeatureMap:
-        """The map that :meth:`arrays` took apart.
+        """Rebuild a map from :meth:`arrays`.
 
         Raises:
             ValueError: The parts contradict each other.
@@ -165,7 +164,7 @@ def _blocks(X: Any, *, keep_sparse: bool) -> Iterator[tuple[slice, Any]]:
 
 
 def _ranks(X: Any, seed: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Some values of each column and the normal scores of their mean ranks, [K, F] each, by a sample of the rows."""
+    """Some values of each column and the normal scores of their mean ranks, [K, F] each, from a sample of the rows."""
     from scipy.stats import norm
 
     count, most = X.shape[0], 20_000
@@ -190,7 +189,7 @@ def _ranks(X: Any, seed: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.f
 def _moments(
     X: Any, scale: Scale, start: FeatureMap
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Column means, factors (0 where a column is constant up to rounding), and variances after both."""
+    """Column means, factors (0 for a column that is constant up to rounding), and variances after both."""
     n, width = X.shape
     low, high, total = np.full(width, np.inf), np.full(width, -np.inf), np.zeros(width)
     for _, block in _blocks(X, keep_sparse=False):
@@ -199,14 +198,14 @@ def _moments(
         np.minimum(low, ranked.min(axis=0), out=low)
         np.maximum(high, ranked.max(axis=0), out=high)
     mean = (total / n).clip(low, high)
-    # In units of its own extent, so that the squares of very small or large values are not lost.
+    # In units of each column's range, so that the squares of very small or large values are not lost.
     extent = high - low
     unit = np.where((extent > 0) & np.isfinite(extent), extent, 1.0)
     square = np.zeros(width)
     for _, block in _blocks(X, keep_sparse=False):
         square += np.square((start._ranked(block) - mean) / unit).sum(axis=0)
     deviation = np.sqrt(square / n)
-    # What rounding alone leaves of a constant column is not information.
+    # What only rounding leaves of a constant column is not information.
     rounding = 8 * np.finfo(np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64).eps
     live = (deviation > 0) & (extent > rounding * np.maximum(np.abs(low), np.abs(high)))
     if scale == "unit":  # one factor for all columns, so that none of them is scaled against the others
@@ -243,7 +242,7 @@ def _with_principal_components(plain: FeatureMap, X: Any, n_components: int, see
 def _components_of_rows(
     plain: FeatureMap, X: Any, n_components: int, seed: int
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Mean, variances and principal components by the products of rows, at most some thousand of them."""
+    """Mean, variances and principal components from the products of rows, at most a few thousand of them."""
     count = X.shape[0]
     picked = np.arange(count)
     if count > _EXACT_ROWS:
@@ -262,9 +261,9 @@ def _components_of_rows(
 
 
 def _with_unit_rows(plain: FeatureMap, X: Any) -> FeatureMap:
-    """The map whose rows have length 1 before they are centered; those of ``plain`` are centered already."""
+    """The map that scales the rows of ``plain``, which are centered already, to length 1, and centers them again."""
     n, width = X.shape[0], plain.num_outputs
-    # What `plain` takes off after its projection is taken off before it, so that lengths are of centered rows.
+    # What `plain` subtracts after its projection is subtracted before it, so that lengths are those of centered rows.
     shift = plain.shift if plain.shift is not None else np.zeros(plain.num_features)
     bare = replace(plain, shift=shift, center=None, gain=1.0, unit_rows=True)
     total, square = np.zeros(width), np.zeros(width)
@@ -286,9 +285,9 @@ def _fit_sparse(X: Any, rank: int, seed: int) -> FeatureMap:
 
 
 def _unit(z: npt.NDArray[np.float64], center: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
-    """Rows of length 1; one of zeros becomes the direction opposite to ``center``.
+    """Rows scaled to length 1; a row of zeros becomes the direction opposite to ``center``.
 
-    Left at zero it would be nearer to any row than they are to each other, and so a neighbor of all.
+    At zero it would be closer to any row than rows are to each other, and so a neighbor of all of them.
     """
     largest = np.abs(z).max(axis=1, keepdims=True)
     scaled = z / np.where(largest > 0, largest, 1.0)

@@ -19,12 +19,12 @@ from sobgnn.estimator.smoothing import STRENGTHS, Smoothing, best_smoothing, smo
 from sobgnn.estimator.temperature import fit_temperature, sharpen
 from sobgnn.graphs.assortativity import assortativity
 
-# Out-of-fold labels from which a temperature is fitted to the result.
+# Number of out-of-fold labels from which a temperature is fitted to the result.
 CALIBRATION_LABELS = 50
-# A family with a smaller share than this is left out: new points need not wait for it.
+# A family with a smaller share is dropped, so that it does not slow down predictions of new points.
 _LEAST_SHARE = 0.02
-# What is expected of each family before any label was held out, and where none can be; and what of tables whose columns
-# are mostly categories.
+# Prior weight of each family, if labels are held out and if none can be; and the same for tables whose columns are
+# mostly categories.
 PRIOR = {
     "sobolev": 2.0, "mlp": 1.0, "diffusion": 2.0, "poisson": 2.0, "linear": 2.0, "logistic": 1.0, "gaussian": 1.0,
     "kernel": 1.0, "oblique": 1.0, "forests": 5.0, "boosting": 1.0,
@@ -32,23 +32,23 @@ PRIOR = {
 FEW_LABELS_PRIOR = {"sobolev": 1.0, "mlp": 1.0, "diffusion": 6.0, "poisson": 12.0, "linear": 1.0, "forests": 4.0}
 TABLE_PRIOR = {**PRIOR, "sobolev": 1.0, "diffusion": 0.5, "forests": 8.0}
 FEW_LABELS_TABLE_PRIOR = {**FEW_LABELS_PRIOR, "diffusion": 3.0, "forests": 12.0}
-# How many labels' worth families on a given graph gain with the assortativity of its edges; the value from which they
-# are trusted; and by how much they must be better out of fold where they are not.
+# How much the prior of families on a given graph grows, in labels, with the assortativity of its edges; the
+# assortativity from which they are trusted; and by how much they must be better out of fold below it.
 GIVEN_TRUST = {"pagerank": 30.0, "sobolev": 10.0}
 _TRUSTED, _GUARD = 0.2, 2.0
 
 
 @dataclass(frozen=True)
 class FitProgress:
-    """Where a fit stands.
+    """Progress of a fit.
 
     Args:
         stage: What is being done: ``"neighbors"``, a family's name, ``"blending"``, ``"trials"``.
         done: Steps of the stage that are done.
-        total: Steps the stage takes at most.
+        total: Maximum number of steps of the stage.
         train_loss: Mean over the members, while networks train.
-        validation_loss: Of the labels that they hold out, where they do.
-        validation_accuracy: Likewise.
+        validation_loss: Loss on the labels that they hold out, if any.
+        validation_accuracy: Accuracy, likewise.
     """
 
     stage: str
@@ -67,12 +67,12 @@ class Member:
     """One family in a fitted estimator.
 
     Attributes:
-        family: What it is.
+        family: The family.
         view: The graph that it learns on; ``None`` for a family without one.
         fitted: What it learned.
-        smoothing: How its probabilities are smoothed over a graph; ``None`` for a family that is not.
-        around: Its probabilities of the training points, smoothed, [N, C], which new points are drawn toward; ``None``
-            where it is not smoothed.
+        smoothing: How its probabilities are smoothed over a graph; ``None`` for a family that is never smoothed.
+        around: Its smoothed probabilities of the training points, [N, C], which new points are moved toward; ``None``
+            if it is not smoothed.
     """
 
     family: Family
@@ -83,7 +83,7 @@ class Member:
 
     @property
     def title(self) -> str:
-        """Its name, with the graph's where it learns on one that was given."""
+        """The family's name, with the graph's if it learns on a given graph."""
         return self.family.name if self.view in (None, "neighbors") else f"{self.family.name} ({self.view})"
 
 
@@ -95,9 +95,9 @@ class Fit:
         members: Families with a share, in the order of the blend.
         blend: Their shares and temperatures.
         temperature: Divides the logits of the result.
-        distributions: Probabilities of every point before that, [N, C].
-        out_of_fold: Those of the judged labels, while they were held out, after it, [J, C].
-        alone: Each family's own out-of-fold accuracy, by title, those without a share included.
+        distributions: Probabilities of every point before the temperature, [N, C].
+        out_of_fold: Out-of-fold probabilities of the judged labels after the temperature, [J, C].
+        alone: Each family's own out-of-fold accuracy, by title, including families without a share.
     """
 
     members: list[Member]
@@ -118,9 +118,9 @@ def fit_families(
 
     Args:
         problem: Points and graphs.
-        labels: Which labels are held out when.
-        names: Of the families; one that learns on a graph takes part once for each graph.
-        strengths: Values that the strength of smoothing is chosen from.
+        labels: Labels and their folds.
+        names: Names of the families; one that learns on a graph is fitted once for each graph.
+        strengths: Values from which the strength of smoothing is chosen.
     """
     members, parts = [], []
     for name in names:
@@ -130,16 +130,16 @@ def fit_families(
             probabilities = fitted.probabilities()
             smoothing = None
             if family.smooths:
-                # A family without a graph is smoothed over neighbors, never over a graph that may mislead.
+                # A family without a graph is smoothed over neighbors, never over a given graph, which may mislead.
                 over = view or (NEIGHBORS if NEIGHBORS in problem.views else next(iter(problem.views)))
                 spread = {over: problem.views[over].spread}
                 smoothing, probabilities = best_smoothing(spread, probabilities, labels, strengths)
-            # A copy of its own: new points read it row by row, and the other signals need not be kept.
+            # A separate copy: new points read it row by row, and the other signals need not be kept.
             kept = probabilities[-1].contiguous() if smoothing and smoothing.strength else None
             members.append(Member(family, view, fitted, smoothing, kept))
             parts.append(probabilities)
     if not members:
-        raise ValueError(f"`families` {list(names)} need a graph that is given. Pass graph=, or name other families.")
+        raise ValueError(f"`families` {list(names)} need a given graph. Pass graph=, or name other families.")
     problem.tell("blending", 1, 1)
     own_parts = [labels.out_of_fold(part) for part in parts]
     blend = blend_members(problem, labels, members, parts)
@@ -156,10 +156,10 @@ def fit_families(
 
 
 def refit_families(problem: Problem, labels: Labels, before: Fit) -> Fit:
-    """Learn from other labels with what was decided before: smoothing, shares and temperatures.
+    """Learn from changed labels with earlier decisions: smoothing, shares and temperatures.
 
-    Nothing is held out, and families that can start from what they learned before, so this takes a fraction of
-    :func:`fit_families`; out-of-fold scores stay those of before.
+    Nothing is held out, and families that can do so start from what they learned before, so this takes a fraction of
+    the time of :func:`fit_families`; out-of-fold scores are those of ``before``.
     """
     everything = replace(labels, fold=np.full(len(labels.fold), -1))
     members, parts = [], []
@@ -183,7 +183,7 @@ def refit_families(problem: Problem, labels: Labels, before: Fit) -> Fit:
 
 
 def _views_of(name: str, problem: Problem) -> Sequence[str | None]:
-    """The graphs that a family takes part on; ``None`` for one that learns on none."""
+    """The graphs that a family is fitted on; ``None`` for one that learns without a graph."""
     kind = FAMILIES[name]
     if not kind.on_graph:
         return (None,)
@@ -191,20 +191,20 @@ def _views_of(name: str, problem: Problem) -> Sequence[str | None]:
 
 
 def expected_of(problem: Problem, labels: Labels) -> dict[str, float]:
-    """The prior weights of families by name; those that are not named count 1."""
+    """The prior weights of families by name; families that are not listed have 1."""
     if problem.mostly_categories:
         return TABLE_PRIOR if labels.folds else FEW_LABELS_TABLE_PRIOR
     return PRIOR if labels.folds else FEW_LABELS_PRIOR
 
 
 def blend_members(problem: Problem, labels: Labels, members: Sequence[Member], parts: Sequence[Tensor]) -> Blend:
-    """The blend of all members, or without those of a given graph where out-of-fold labels do not support them.
+    """The blend of all members, or without those on a given graph if out-of-fold labels do not support them.
 
     Args:
         problem: Points and graphs.
-        labels: Which labels are held out when.
-        members: The families, of which names, graphs and trust are read.
-        parts: Their probabilities as they are smoothed, [folds + 1, N, C] each.
+        labels: Labels and their folds.
+        members: The families; their names, graphs and trust are used.
+        parts: Their smoothed probabilities, [folds + 1, N, C] each.
     """
     own = [labels.out_of_fold(part) for part in parts]
     weights = np.array([expected_of(problem, labels).get(member.family.name, 1.0) for member in members])
@@ -214,7 +214,7 @@ def blend_members(problem: Problem, labels: Labels, members: Sequence[Member], p
         return blend_families(own, labels, PRIOR_COUNTS * weights / weights.sum())
     without = torch.stack([part[-1] for part, on in zip(parts, given, strict=True) if not on]).mean(dim=0)
     trust = max(0.0, assortativity(problem.views[GIVEN].graph, without.argmax(dim=1).cpu().numpy(), labels.index))
-    # A few labels cannot tell how far to trust the edges; how often they join points that look alike can.
+    # A few labels cannot show how far to trust the edges; how often edges connect points of one predicted class can.
     counts = np.where(given, 0.5, 4.0 * weights / weights[~given].sum())
     counts += trust * np.array(
         [GIVEN_TRUST.get(m.family.name, 0.0) if on else 0.0 for m, on in zip(members, given, strict=True)]
@@ -235,7 +235,7 @@ def blend_members(problem: Problem, labels: Labels, members: Sequence[Member], p
 def _with_share(
     members: list[Member], parts: list[Tensor], own: list[npt.NDArray[np.float64]], blend: Blend
 ) -> tuple[list[Member], list[Tensor], list[npt.NDArray[np.float64]], Blend]:
-    """Without the members whose share is too small to matter."""
+    """Drop members whose share is too small to matter."""
     kept = [place for place, share in enumerate(blend.shares) if share >= _LEAST_SHARE]
     total = sum(blend.shares[place] for place in kept)
     smaller = Blend(

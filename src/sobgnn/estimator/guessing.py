@@ -9,15 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 Outcome = Literal["better", "guessing", "unknown"]
-# p-values up to which predictions are better than guessing, and from which they are not; between, labels are too few to
-# say. The first is strict: folds share labels, and shares of families are chosen on the same labels, so that shuffled
-# labels look one and a half times as far from chance, in standard deviations, as the p-value presumes
+# Up to the first p-value predictions are better than guessing, and from the second they are not shown to be; in
+# between, labels are too few to decide. The first is strict: folds share labels, and shares of families are chosen on
+# the same labels, so that shuffled labels look one and a half times as far from chance, in standard deviations, as the
+# p-value assumes
 # (results/honesty.md).
 BETTER_LEVEL, GUESSING_LEVEL = 1e-5, 5e-4
-# Labels below which a test that does not pass says nothing.
+# Number of labels below which a test that does not pass is inconclusive.
 LEAST_LABELS = 20
 _PERMUTATIONS, _BLOCK = 10_000, 1_000_000
-# Labels from which the normal distribution stands for the permutations.
+# Number of labels from which the normal distribution replaces permutations.
 _MANY_LABELS = 1000
 
 
@@ -26,11 +27,11 @@ class Verdict:
     """Whether predictions are better than guessing.
 
     Attributes:
-        outcome: ``"better"``, ``"guessing"``, or ``"unknown"`` where labels are too few, or of one class, to say.
-        accuracy: Share of labels that are predicted; NaN without labels, as the next two.
+        outcome: ``"better"``, ``"guessing"``, or ``"unknown"`` if labels are too few or of one class.
+        accuracy: Share of labels that are predicted correctly; NaN without labels, like the next two.
         majority: Share of the most frequent class, the accuracy of the best constant guess.
         balanced: Mean recall over the classes that have labels.
-        p_value: Chance of a score at least as good where labels have nothing to do with predictions.
+        p_value: Chance of a score at least as good if labels were unrelated to predictions.
     """
 
     outcome: Outcome
@@ -41,18 +42,18 @@ class Verdict:
 
 
 def judge(codes: npt.NDArray[np.int64], probability: npt.NDArray[np.floating], seed: int = 0) -> Verdict:
-    r"""Compare predictions with the same predictions of labels in random order.
+    r"""Compare the score of predictions on the labels with their scores on permuted labels.
 
     .. math:: s(y) = \frac{1}{L} \sum_l \left( [\arg\max_c p_{lc} = y_l] + p_{l y_l} \right)
 
-    The p-value is the share of permutations of the labels y whose score s is at least that of the labels as they are;
-    where none of 10,000 is, and from 1,000 labels, by the normal distribution with the mean and variance of s over all
-    permutations. A constant guess, whichever it is, has the same score under every permutation: it never passes.
+    The p-value is the share of permutations of the labels y whose score s is at least that of the labels themselves. If
+    none of 10,000 is, and from 1,000 labels, it comes from the normal distribution with the mean and variance of s over
+    all permutations. A constant guess has the same score under every permutation, so it never passes.
 
     Args:
         codes: int64 [L], labels.
-        probability: [L, C], predicted while each label was held out.
-        seed: Of the permutations.
+        probability: [L, C], out-of-fold predictions.
+        seed: Seed of the permutations.
     """
     total = len(codes)
     if not total:
@@ -76,7 +77,7 @@ def judge(codes: npt.NDArray[np.int64], probability: npt.NDArray[np.floating], s
 
 
 def _permuted(score: npt.NDArray[np.float64], codes: npt.NDArray[np.int64], seed: int) -> tuple[float, int]:
-    """The share, the codes as they are included, and number of permutations whose sum of scores is at least theirs."""
+    """The share (with the identity) and the number of permutations whose summed score is at least that of the codes."""
     generator = np.random.default_rng(seed)
     rows = np.arange(len(codes))
     own = score[rows, codes].sum()

@@ -1,4 +1,4 @@
-"""What X may be: numbers that scikit-learn takes, within a range whose sums are finite."""
+"""Validation of X: numbers that scikit-learn accepts, small enough for finite sums."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-# Sums over all points, and differences, of values within this are finite.
+# Sums over all points and differences of values up to this size are finite.
 _LARGEST = 1e300
 
 
 def checked(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
-    """X as scikit-learn checks it, dense or CSR; its errors in one line, without the array and other estimators."""
+    """Validate X with scikit-learn, dense or CSR; errors are one line, without the array or other estimators' names."""
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise ValueError("X has masked entries. Impute or drop them: neighbors are undefined there.")
     try:
-        with np.errstate(invalid="ignore"):  # scikit-learn adds up what may overflow both ways
+        with np.errstate(invalid="ignore"):  # scikit-learn sums X, which may give inf - inf
             return validate_data(estimator, X, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
     except TypeError as error:
         if not any(kind in str(error) for kind in ("DateTime64", "TimeDelta64", "Timestamp", "Timedelta")):
             raise
         raise TypeError(
-            "X must hold numbers, but holds dates or times. sobgnn.tables.TableEncoder makes numbers of a table."
+            "X must hold numbers, but holds dates or times. Convert tables with sobgnn.tables.TableEncoder."
         ) from error
     except ValueError as error:
         lines = str(error).splitlines()
@@ -34,7 +34,7 @@ def checked(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
         if str(error).startswith("could not convert string to float"):
             held = lines[0].partition(": ")[2]
             raise ValueError(
-                f"X must hold numbers, but holds {held[:60]}. sobgnn.tables.TableEncoder makes numbers of a table."
+                f"X must hold numbers, but holds {held[:60]}. Convert tables with sobgnn.tables.TableEncoder."
             ) from error
         if len(lines) < 2:
             raise
@@ -56,7 +56,7 @@ def _not_finite(X: Any) -> str:
 
 
 def _sentences(lines: Sequence[str]) -> str:
-    """Lines as one: those that a colon introduces, each behind a dash, stand behind it."""
+    """Join lines into one; list items, which begin with a dash, follow the line that introduces them."""
     said = lines[0].rstrip(":") if len(lines) == 1 else lines[0].rstrip()
     for line in lines[1:]:
         item = line.strip().removeprefix("- ")
@@ -65,7 +65,7 @@ def _sentences(lines: Sequence[str]) -> str:
 
 
 def check_range(X: Any) -> None:
-    """Raise where values are so large that sums of them overflow."""
+    """Raise if values are so large that their sums overflow."""
     values = X.data if sp.issparse(X) else X
     largest = max(float(values.max(initial=0)), -float(values.min(initial=0)))
     if largest > _LARGEST:

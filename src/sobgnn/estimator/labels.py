@@ -17,11 +17,11 @@ from torch import Tensor
 from sobgnn.runtime.unknown import label_values, unknown_labels
 
 UNLABELLED = -1
-# Parts of the labels that are held out in turn.
+# Number of parts of the labels that are held out in turn.
 FOLDS = 4
 # A class with fewer labels than this keeps all of them in every fold: holding one out would leave too little.
 LEAST_PER_CLASS = 3
-# With fewer labels than this per class on average none is held out: the few that could be are of some classes alone.
+# With fewer labels than this per class on average none is held out: the few that could be belong to only some classes.
 LEAST_ON_AVERAGE = 2
 
 
@@ -35,12 +35,12 @@ class Labels:
     Args:
         index: int64 [L], the labeled points.
         codes: int64 [L], their classes.
-        weight: float64 [L], what each label counts; 1 on average.
+        weight: float64 [L], the weight of each label; 1 on average.
         fold: int64 [L], in [0, folds), or -1 for a label that is never held out.
         classes: C.
-        chosen: Whether a number of labels was chosen of each class, so that it does not tell how common the class is.
-        counted: bool [L], whether a label counts where it is held out: of copies held out together, one does.
-            ``None``: all.
+        chosen: Whether labels were chosen class by class, so that their numbers do not show how common classes are.
+        counted: bool [L], whether a held-out label is evaluated: of copies held out together, only one is. ``None``:
+            all.
     """
 
     index: npt.NDArray[np.int64]
@@ -53,12 +53,12 @@ class Labels:
 
     @property
     def folds(self) -> int:
-        """Number of folds; 0 where nothing is held out."""
+        """Number of folds; 0 if nothing is held out."""
         return int(self.fold.max(initial=-1)) + 1
 
     @property
     def judged(self) -> npt.NDArray[np.bool_]:
-        """Which labels are held out in some fold and count there, [L]."""
+        """Which labels are held out in some fold and evaluated there, [L]."""
         held = np.asarray(self.fold >= 0)
         return held if self.counted is None else held & self.counted
 
@@ -68,10 +68,10 @@ class Labels:
         return np.asarray(self.fold != np.where(signals < self.folds, signals, -2)[:, None])
 
     def shares(self) -> npt.NDArray[np.float64]:
-        """What each label counts in each signal, [folds + 1, L], rows summing to 1.
+        """The weight of each label in each signal, [folds + 1, L], rows summing to 1.
 
-        A class weighs as much where some of its labels are held out as where none are. Else a held-out label would be
-        of a class that has fewer labels than the others, and every family would lean away from it.
+        A class has the same weight whether or not some of its labels are held out. Otherwise a held-out label would
+        belong to a class with reduced weight, and every family would be biased against it.
         """
         known = self.known() * self.weight
         of_class = np.eye(self.classes)[self.codes]
@@ -86,7 +86,7 @@ class Labels:
         return torch.from_numpy(self.index).to(device), torch.from_numpy(self.codes).to(device)
 
     def out_of_fold(self, probabilities: Tensor) -> npt.NDArray[np.float64]:
-        """Of probabilities [folds + 1, N, C], those of each judged label by the signal that does not see it: [J, C]."""
+        """Out-of-fold probabilities [J, C] of the judged labels, from those of every signal, [folds + 1, N, C]."""
         rows = torch.from_numpy(self.fold[self.judged]), torch.from_numpy(self.index[self.judged])
         found = probabilities[rows[0].to(probabilities.device), rows[1].to(probabilities.device)]
         values: npt.NDArray[np.float64] = found.double().cpu().numpy()
@@ -103,8 +103,8 @@ def with_folds(
 ) -> Labels:
     """Labels of points [N] (-1: none) in stratified folds.
 
-    Classes of fewer than 3 labels are never held out, and with fewer than 2 labels per class on average none is.
-    Labels with the same number in ``together`` [L] are in one fold and count once, the first of them.
+    Classes with fewer than 3 labels are never held out, and with fewer than 2 labels per class on average none is.
+    Labels with the same number in ``together`` [L] are in one fold, and only the first of them is evaluated.
     """
     index = np.flatnonzero(codes >= 0)
     given = codes[index]
@@ -122,7 +122,7 @@ def with_folds(
 
 
 def stratified_folds(codes: npt.NDArray[np.int64], folds: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
-    """A fold for each label [L], every class spread over the folds as evenly as it goes."""
+    """A fold for each label [L], every class spread over the folds as evenly as possible."""
     fold = np.empty(len(codes), np.int64)
     offset = 0
     for code in np.unique(codes):
@@ -134,7 +134,7 @@ def stratified_folds(codes: npt.NDArray[np.int64], folds: int, generator: np.ran
 
 
 def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """The classes, sorted, and each point's class as an index into them, -1 where it is unlabeled.
+    """The classes, sorted, and each point's class as an index into them; -1: unlabeled.
 
     Args:
         y: [N]. Unlabeled is -1, None, NaN, pandas' NA, or masked.
@@ -173,8 +173,8 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
     classes, inverse = np.unique(given, return_inverse=True)
     if "-1" in classes.tolist():
         warnings.warn(
-            'The text "-1" is taken for a class, since other labels are numbers in text too. Where it means unlabeled, '
-            "give None there, or numbers instead of texts.",
+            'The text "-1" is treated as a class, because other labels are numbers as text too. If it means unlabeled, '
+            "use None instead, or pass numbers instead of text.",
             stacklevel=4,
         )
     codes = np.full(values.size, UNLABELLED, np.int64)
@@ -183,13 +183,13 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
 
 
 def known_accuracy(predicted: npt.NDArray[Any], classes: npt.NDArray[Any], y: Any, sample_weight: Any = None) -> float:
-    """The share of predicted classes [M] that are right, of those whose label in y [M] is known.
+    """The share of predicted classes [M] that are right, among rows whose label in y [M] is known.
 
     Args:
         predicted: Some of ``classes``.
         classes: [C].
         y: [M], also as a column; unlabeled as in :func:`encode_labels`.
-        sample_weight: What each row counts, [M].
+        sample_weight: Weight of each row, [M].
     """
     values = label_values(y)
     values = values.ravel() if values.ndim == 2 and values.shape[1] == 1 else values
@@ -209,14 +209,14 @@ def known_accuracy(predicted: npt.NDArray[Any], classes: npt.NDArray[Any], y: An
 
 @contextmanager
 def one_label_per_class_allowed() -> Iterator[None]:
-    """Silence scikit-learn, which takes y for a regression target where most classes have one label."""
+    """Silence scikit-learn's warning that y looks like a regression target if most classes have one label."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
         yield
 
 
 def class_weights(how: Any, classes: npt.NDArray[Any], codes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """What each class counts, [C]: all 1, "balanced" by how rare its labels are, or as a dict gives it."""
+    """The weight of each class, [C]: 1, for "balanced" inverse to its number of labels, or as given by a dict."""
     given = check_class_weight(how, classes)
     if given is not None:
         return given
@@ -226,7 +226,7 @@ def class_weights(how: Any, classes: npt.NDArray[Any], codes: npt.NDArray[np.int
 
 
 def check_class_weight(how: Any, classes: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
-    """What a dict says that each class counts, [C]; ``None`` where there is none. Raises on what is not understood."""
+    """The class weights given by a dict, [C]; ``None`` without a dict. Raises if they are invalid."""
     if how is None or (isinstance(how, str) and how == "balanced"):
         return None
     if not isinstance(how, Mapping):
@@ -240,7 +240,7 @@ def check_class_weight(how: Any, classes: npt.NDArray[Any]) -> npt.NDArray[np.fl
         raise ValueError(f"`class_weight` must hold numbers, but got {dict(how)!r}.") from None
     if not (np.isfinite(values).all() and (values >= 0).all() and values.sum() > 0):
         raise ValueError(f"`class_weight` must be finite, at least 0 and not all 0, but got {dict(how)!r}.")
-    # A class without any weight is as good as impossible, but its probability stays a number.
+    # A class of weight 0 is practically impossible, but its probability stays above 0.
     return values.clip(min=1e-9 * values.max())
 
 
@@ -261,7 +261,7 @@ def _uniform(given: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if given.dtype.kind != "O":
         return given
     if all(isinstance(value, str) for value in given):
-        # Not through numpy's own strings: they take the room of the longest, and drop zero characters at the end.
+        # Not as NumPy strings: each takes the memory of the longest, and trailing zero characters are dropped.
         return np.array([str(value) for value in given] + [None], dtype=object)[:-1]
     if all(isinstance(value, (bool, np.bool_)) for value in given):
         return given.astype(bool)

@@ -1,4 +1,4 @@
-"""What a fit leaves on the estimator: its predictor, its out-of-fold scores, and a label for every point."""
+"""Fitted attributes of the estimator: its predictor, its out-of-fold scores, and a label for every point."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from sobgnn.estimator.priors import Frequencies, decide_frequencies, shift_prior
 from sobgnn.estimator.temperature import log_loss
 from sobgnn.estimator.warm import Kept, out_of_fold_before
 
-# The temperature of the result on tables of categories where nothing is held out: families that agree there are often
-# wrong together, and no label tells.
+# Temperature of the result for tables of categories if nothing is held out: families that agree on such tables are
+# often wrong together, and no label shows it.
 UNJUDGED_TEMPERATURE = 2.0
 
 
 def keep_outcome(estimator: Any, fit: Fit, placed: Placed, labels: Labels, before: Kept | None) -> Frequencies:
-    """Give the estimator its fitted attributes, and say which class frequencies were taken.
+    """Set the estimator's fitted attributes, and return the class frequencies that were assumed.
 
     Args:
-        estimator: A :class:`~sobgnn.SobolevClassifier` that has its classes.
+        estimator: A :class:`~sobgnn.SobolevClassifier` whose ``classes_`` are set.
         fit: What its families learned.
         placed: The points they learned on.
         labels: The labels they learned from.
-        before: The fit that this one went on from; nothing was held out then.
+        before: The earlier fit, if this one is a warm refit, which holds nothing out.
     """
     problem = placed.problem
     predictor = Predictor(
@@ -79,7 +79,7 @@ def keep_outcome(estimator: Any, fit: Fit, placed: Placed, labels: Labels, befor
 
 
 def _scores(estimator: Any, labels: Labels) -> tuple[float, float]:
-    """Accuracy and log loss of out-of-fold labels, each class counting as much as it is common."""
+    """Accuracy and log loss of out-of-fold labels, with classes weighted by their frequencies."""
     if not labels.folds:
         return float("nan"), float("nan")
     own, codes = estimator.out_of_fold_probabilities_[labels.judged], labels.codes[labels.judged]
@@ -91,7 +91,7 @@ def _scores(estimator: Any, labels: Labels) -> tuple[float, float]:
 
 
 def label_points(estimator: Any) -> None:
-    """Give the estimator everything that follows from its predictor and the given labels."""
+    """Set the attributes that follow from the estimator's predictor and the given labels."""
     views = estimator.predictor_.problem.views
     estimator.graph_ = next(iter(views.values())).graph.to("cpu")
     # Strong and weak components of a symmetric graph are the same; the strong ones need no transposed copy.

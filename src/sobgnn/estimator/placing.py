@@ -1,4 +1,4 @@
-"""X and a given graph to what families learn on: points, columns and views."""
+"""From X and a given graph to what families learn on: points, columns and views."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from sobgnn.operators import SobolevOperators
 from sobgnn.runtime.ranks import Ranks
 from sobgnn.runtime.threads import exactly
 
-# Entries of X from which a GPU pays for its start, where ``device="auto"``.
+# Number of entries of X from which a GPU pays off, if ``device="auto"``.
 _GPU_ENTRIES = 2_000_000
-# Products of a neighbor search from which further threads pay for themselves.
+# Multiplications in a neighbor search from which more threads pay off.
 _THREADED_PRODUCTS = 1e10
-# Times as many labels as decided on the scales, from which it is decided anew.
+# Scales are decided again when there are this many times as many labels as at the last decision.
 _MANY_MORE = 2
-# Columns up to which trees and kernels read them as they came; wider tables they read as networks do.
+# Number of columns up to which trees and kernels read the original columns; for more, they read the networks' input.
 _TREE_COLUMNS = 1024
 
 
 @dataclass(frozen=True)
 class Maps:
-    """What makes of raw X [N, F] what families read.
+    """Maps from raw X [N, F] to what families read.
 
     Attributes:
-        networks: What networks read.
-        neighbors: What neighbors are found by; often the same.
-        trees: What trees read, each column by itself; ``None``: what networks read.
+        networks: To the networks' input.
+        neighbors: To what the neighbor search reads; often the same.
+        trees: To what trees and kernels read, each column separately; ``None``: the networks' input.
     """
 
     networks: FeatureMap
@@ -54,7 +54,7 @@ class Maps:
 
     @classmethod
     def fit(cls, X: Any, scales: Scales, n_components: int | None, seed: int) -> Maps:
-        """The maps of X, dense or sparse, in the given scalings."""
+        """Fit the maps to X, dense or sparse, with the given scalings."""
         networks = FeatureMap.fit(X, scale=scales.networks, n_components=n_components, seed=seed)
         neighbors = networks
         if scales.neighbors != scales.networks:
@@ -62,12 +62,12 @@ class Maps:
         trees = None
         wide = sp.issparse(X) and n_components is not None and X.shape[1] > n_components
         if not wide and X.shape[1] <= _TREE_COLUMNS:
-            # Trees do not mind scales; single precision does.
+            # Scale does not matter to trees, but it does to single precision.
             trees = FeatureMap.fit(X, scale="range", n_components=None, seed=seed)
         return cls(networks, neighbors, trees)
 
     def columns(self, X: Any, points: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """What trees and kernels read of X, whose points networks read."""
+        """What trees and kernels read of X; ``points`` are the networks' input."""
         return points if self.trees is None else self.trees(X)
 
 
@@ -76,14 +76,14 @@ class Attaching:
     """How a new point finds its neighbors among the training points.
 
     Args:
-        k: Neighbors of a new point.
+        k: Number of neighbors of a new point.
         metric: Distance.
         method: Neighbor search.
-        recall: Share of true neighbors an approximate search has to find.
-        bandwidth: σ of the training graph's kernel; ``None`` where it is local.
+        recall: Share of true neighbors that an approximate search must find.
+        bandwidth: σ of the training graph's kernel; ``None`` if it is local.
         reach: Distance of each training point to its k-th neighbor [N], for a local σ.
-        index: The index that the training points' own neighbors were found by, where points are very many: it then
-            finds those of all new points. Where they are fewer, the search for a few new points is exact.
+        index: The index that found the training points' own neighbors, if points are very many; it is then used for all
+            new points. Otherwise the search for a few new points is exact.
     """
 
     k: int
@@ -97,15 +97,15 @@ class Attaching:
 
 @dataclass(frozen=True)
 class Placed:
-    """Points and what was made of them; apart from the choice of scales, nothing here depends on the labels.
+    """Points and what was computed from them; only the choice of scales depends on the labels.
 
     Attributes:
-        labels: Number of labels that the scales were decided by.
+        labels: Number of labels when the scales were decided.
         scales: How X is scaled.
-        maps: Raw features to those that families read.
-        places: float32 [N, D'], the points as neighbors are found by.
+        maps: Maps from raw features to what families read.
+        places: float32 [N, D'], the points as the neighbor search reads them.
         attaching: How new points find neighbors.
-        problem: What families learn on.
+        problem: What families learn from.
     """
 
     labels: int
@@ -127,7 +127,7 @@ def place(
     threads: int,
     known: Placed | None = None,
 ) -> Placed:
-    """Make points, columns and graphs of X [N, F].
+    """Compute points, columns and graphs from X [N, F].
 
     Args:
         settings: The estimator's parameters by name.
@@ -135,11 +135,11 @@ def place(
         codes: int64 [N], classes as numbers from 0; -1: unlabeled.
         graph: A graph of the points, or ``None``.
         generator: Random numbers for scales, projections and the families' seed.
-        tell: Told when neighbors are found; families tell it their steps.
+        tell: Called when neighbors are found; families report their steps to it.
         ranks: Processes that share the work.
-        threads: Those that the search for neighbors may use.
-        known: What was made of the same X and graph with other labels. It is taken where these decide on its scales,
-            which is asked when there are twice as many as were asked last.
+        threads: Number of threads that the neighbor search may use.
+        known: The result for the same X and graph with other labels. It is reused unless the labels decide on other
+            scales, which is checked when their number has doubled since the last check.
     """
     k, alpha, epsilon = settings["k"], settings["alpha"], settings["epsilon"]
     count = int((codes >= 0).sum())
@@ -186,7 +186,7 @@ def place(
 
 
 def device_for(device: str | torch.device | None, X: Any) -> str | torch.device:
-    """The device to compute on: the one given, or, for "auto", a GPU where there is one and X is large enough."""
+    """The device to compute on: the one given, or, for "auto", a GPU if there is one and X is large enough."""
     if device is None:
         return "cpu"
     if device != "auto":
@@ -196,9 +196,9 @@ def device_for(device: str | torch.device | None, X: Any) -> str | torch.device:
 
 
 def given_graph(graph: Graph, alpha: int) -> tuple[Graph, bool]:
-    """A graph that was given, and whether it got other weights.
+    """The given graph, and whether it was reweighted.
 
-    Where α > 1, weights that are all 1 become those of the normalized adjacency: their powers would all be the same.
+    If α > 1, weights that are all 1 become those of the normalized adjacency: otherwise all powers would be equal.
     """
     if alpha > 1 and graph.num_edges and bool((graph.weight == 1).all()):
         return reweight(graph), True
@@ -215,7 +215,7 @@ def neighbor_graph(
     ranks: Ranks,
     threads: int = 1,
 ) -> tuple[Graph, Attaching]:
-    """The graph of each point's k nearest neighbors, or of all others where these are fewer."""
+    """The graph of each point's k nearest neighbors, or of all others if there are fewer."""
     k = min(int(k), len(places) - 1)
     device = ranks.device
     # The neighbors do not depend on the number of threads.
@@ -249,12 +249,13 @@ def view_of(
 ) -> View:
     """A graph as families use it; labels diffuse over each point's ``strongest`` edges, or over all of them."""
     with warnings.catch_warnings():
-        # Points on few places, as whole numbers in one column are, have edges of one weight: nobody can change that.
+        # Points with few distinct positions, such as integers in one column, have edges of equal weight: no user can
+        # change that.
         warnings.filterwarnings("ignore", message="All edge weights are 1")
         operators = SobolevOperators(graph.to(ranks.device), alpha, epsilon)
     return View(graph, operators, strongest, ranks, reweighted)
 
 
 def as_tensor(array: npt.NDArray[np.float32], device: torch.device) -> Tensor:
-    """An array where the families compute."""
+    """An array on the families' device."""
     return torch.from_numpy(array).to(device)

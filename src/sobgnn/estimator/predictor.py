@@ -26,24 +26,24 @@ from sobgnn.operators.attached import Attachment, attach
 from sobgnn.runtime.threads import at_most
 
 _POINTS_PER_BATCH = 16384
-# Products of a batch's neighbor search from which more threads than one pay for themselves. A batch below it takes
-# some hundred short operations, in which threads would mostly wait for one another.
+# Multiplications in a batch's neighbor search from which several threads pay off. A smaller batch takes a few hundred
+# short operations, in which threads would mostly wait for one another.
 _THREADED_PRODUCTS = 2e10
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """Everything prediction reads.
+    """Everything that prediction needs.
 
     Attributes:
-        maps: Raw features to those that families read.
+        maps: Maps from raw features to what families read.
         problem: The training points and their graphs.
-        places: [N, D'], the training points as neighbors are found by.
-        attaching: How new points find neighbors; ``None`` where there is no graph of neighbors.
+        places: [N, D'], the training points as the neighbor search reads them.
+        attaching: How new points find neighbors; ``None`` if there is no neighbor graph.
         members: The families.
-        blend: How they become one.
+        blend: Their shares and temperatures.
         temperature: Divides the logits of the result.
-        ratio: How much more common each class is taken to be among all points than among the labels, [C].
+        ratio: Factors of the class probabilities, [C], from the class frequencies and class weights.
         distributions: Class probabilities of the training points, [N, C].
     """
 
@@ -58,7 +58,7 @@ class Predictor:
     distributions: npt.NDArray[np.float32]
 
     def finished(self, probabilities: Tensor) -> npt.NDArray[np.float32]:
-        """Blended probabilities [M, C] at the temperature and under the class frequencies of the result."""
+        """Apply the temperature and the class factors to blended probabilities [M, C]."""
         sharpened = sharpen(probabilities.double().cpu().numpy(), self.temperature)
         return shift_priors(sharpened, self.ratio).astype(np.float32)
 
@@ -70,19 +70,19 @@ class Predictor:
         progress: Callable[[int, int], None] | None = None,
         nearest: npt.NDArray[np.float32] | None = None,
     ) -> npt.NDArray[np.float32]:
-        """Class probabilities [M, C] of new points X [M, F], raw, dense or sparse; O(k) for each.
+        """Class probabilities [M, C] of new points X [M, F], raw, dense or sparse; O(k) each.
 
-        For at least :attr:`many` new points, neighbors are found by an index: the training points' own, where these are
-        very many, or one that is built at the first such call and kept. It is the same every time, so predictions
-        depend on X alone.
+        For at least :attr:`many` new points, neighbors are found by an index: that of the training points, if these are
+        very many, or one that is built at the first such call and cached. It is the same every time, so predictions
+        depend only on X.
 
         Args:
             X: Finite.
-            edges: Edges to the training points in the graph that was given, CSR [M, N] of positive weights; without
-                them new points have no edge in it.
+            edges: Edges to the training points in the given graph, CSR [M, N] of positive weights; without them new
+                points have no edges in it.
             progress: Called with (points done, points in all).
-            nearest: Gets each point's distance to the nearest training point, [M]; left as it is where there is no
-                graph of neighbors.
+            nearest: Receives each point's distance to the nearest training point, [M]; unchanged if there is no
+                neighbor graph.
         """
         count = X.shape[0]
         out = np.empty((count, self.problem.classes), np.float32)
@@ -113,7 +113,7 @@ class Predictor:
     def _batch(
         self, X: Any, edges: sp.csr_array | None, many: bool
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32] | None]:
-        """Class probabilities [M, C], and the distance to the nearest training point [M] where neighbors are found."""
+        """Class probabilities [M, C], and the distance to the nearest training point [M] if neighbors are used."""
         problem, nodes = self.problem, self.problem.points
         z = self.maps.networks(X)
         joined: dict[str, Attachment] = {}
@@ -132,7 +132,7 @@ class Predictor:
     def _edges(self, z: npt.NDArray[np.float32], many: bool) -> tuple[sp.csr_array, npt.NDArray[np.float32]]:
         """Edges to the nearest training points, weighted by the training graph's kernel, and the nearest's distance."""
         how, shape = self.attaching, (len(z), len(self.places))
-        assert how is not None  # asked for only where there is a graph of neighbors
+        assert how is not None  # called only if there is a neighbor graph
         device = self._held.points.device
         queries = torch.from_numpy(z).to(device) if device.type == "cuda" else z
         indices, distances = self._held.nearest(queries, how.k, approximate=many)
@@ -145,9 +145,9 @@ class Predictor:
         return edges, distances[:, 0]
 
     def spacing(self, most: int = 5000) -> npt.NDArray[np.float32] | None:
-        """Distances of up to ``most`` training points, evenly spread over the rows, to their nearest other one.
+        """Distances of up to ``most`` training points, evenly spread over the rows, to the nearest other one.
 
-        ``None`` where there is no graph of neighbors, or no other point.
+        ``None`` if there is no neighbor graph, or no other point.
         """
         if self.attaching is None or len(self.places) < 2:
             return None
@@ -155,13 +155,13 @@ class Predictor:
         chosen = self.places[torch.from_numpy(rows).to(self.places.device)]
         queries = chosen if chosen.is_cuda else chosen.numpy()
         indices, distances = self._held.nearest(queries, 2, approximate=self._held.index is not None)
-        # Of equal points any may come first: the other one is at distance 0 then.
+        # Of equal points any may come first; the other one is then at distance 0.
         return np.where(indices[:, 0] == rows, distances[:, 1], distances[:, 0])
 
     @cached_property
     def _held(self) -> HeldPoints:
         how = self.attaching
-        assert how is not None  # asked for only where there is a graph of neighbors
+        assert how is not None  # called only if there is a neighbor graph
         return HeldPoints(self.places, how.metric, how.recall, how.index)
 
     @property
@@ -172,10 +172,10 @@ class Predictor:
 
 
 def _drawn(member: Member, new: NewPoints) -> Tensor:
-    """A family's probabilities of new points, drawn toward its smoothed ones of their neighbors: [M, C]."""
+    """A family's probabilities of new points, moved toward the smoothed ones of their neighbors: [M, C]."""
     own = member.fitted.predict(new)
     if member.smoothing is None or member.around is None:
         return own
     around = new.joined[member.smoothing.view].average(member.around)
-    # Without a neighbor there is nothing to be drawn to.
+    # Without neighbors there is nothing to move toward.
     return own + member.smoothing.strength * torch.where(around.sum(dim=1, keepdim=True) > 0, around - own, 0.0)

@@ -13,48 +13,49 @@ from sobgnn.estimator.labels import Labels
 
 _Array = npt.NDArray[np.float64]
 
-# Points' worth of the frequencies that were assumed, as a share of the points; and steps of EM.
+# Weight of the assumed frequencies in EM, as a share of the number of points; and steps of EM.
 _STRENGTH, _STEPS = 0.5, 20
-# A class is taken to be at most this many times more or less common than was assumed, before all are made to sum to 1.
+# A class is estimated at most this many times more or less common than assumed, before frequencies are normalized.
 _MOST = 4.0
-# The share of points that would have to change class for the estimate up to which it is taken for the model's errors:
-# with 3 labels per class or more, and with 1; and how much more it takes to be believed as it is.
+# The share of points that the estimate moves to other classes, up to which it is attributed to the model's errors: with
+# many labels per class, and with 1; and how much more it takes for the estimate to be used fully.
 _DOUBTED, _DOUBTED_ONE, _BELIEVED = 0.08, 0.18, 0.04
-# How much of what a model leans toward classes out of fold is taken for what it leans among the unlabeled points.
+# Share of a model's out-of-fold bias toward classes that it is assumed to have on the unlabeled points.
 _LEANING = 0.5
-# To be expected equally often a class is made at most so many times more or less probable than others on average: one
-# of which there is nothing among the points is not conjured up. The suite's data sets need 26 at most.
+# To be expected equally often, a class is made at most this many times more or less probable than others on average: a
+# class that is absent from the points must not be conjured up. The suite's data sets need at most 26.
 _MOST_EVENED = 100.0
-# Labels per class up to which a model's leaning is taken out whole, where classes are taken to be equally common.
+# Labels per class up to which a model's bias is removed fully, if classes are assumed to be equally common.
 _WHOLE = 4
-# How many times more probable labels must be with equal class frequencies than with others to be half believed in them.
+# How many times more probable labels must be with equal class frequencies than with others for an evenness of 1/2.
 _HALF_EVEN = 6.0
-# The share of points that a model may expect in other classes than if all were equally common, and still be taken to
-# err: times the root of the labels per class, and times their number. From twice the smaller share on it is believed.
+# The share of points by which a model's expected frequencies may differ from equal ones and still be attributed to its
+# errors: this number divided by the root of labels per class, or by labels per class. From twice the smaller share the
+# model is trusted fully.
 _ERRING_ROOT, _ERRING = 0.5, 2.0
-# Skill out of fold from which probabilities tell how common classes are. Below it the estimate follows the errors: on
-# the data set actor, whose classes hardly anything tells apart, it cost 7 points.
+# Out-of-fold skill from which probabilities show how common classes are. Below it the estimate follows the errors: on
+# the data set actor, whose classes are hardly separable, it cost 7 points.
 _LEAST_SKILL = 0.3
-# Numbers of labels are alike where they are at least this share of the largest one, and few below this share.
+# Numbers of labels are similar if they are at least this share of the largest one, and few below this share.
 _ALIKE, _FEW = 0.9, 1 / 3
-# Random draws that may look as if numbers had been chosen: where these are the same, and where they are nearly so.
+# Share of random draws that may look as if numbers had been chosen: if these are equal, and if they are nearly equal.
 _BY_CHANCE, _NEARLY_BY_CHANCE = 0.15, 0.02
 # A class with fewer labels is raised at most this many times, and no further than costs the other classes this much
 # out-of-fold recall; in steps.
 _MOST_RAISED, _COST, _RAISE_STEPS = 20.0, 0.03, 20
-# Steps in which factors are lowered that out-of-fold labels speak against.
+# Steps in which factors that out-of-fold labels contradict are lowered.
 _SUPPORT_STEPS = 20
-# Points at most that frequencies are told from.
+# Maximum number of points that frequencies are estimated from.
 _POINTS = 20_000
 
 
 @dataclass(frozen=True)
 class Frequencies:
-    """How common classes are taken to be.
+    """Assumed class frequencies.
 
     Attributes:
         assumed: Their frequencies among all points, [C].
-        factor: What the probabilities, as learned, are multiplied by for it, [C].
+        factor: Factors that the learned probabilities are multiplied by, [C].
     """
 
     assumed: _Array
@@ -68,21 +69,21 @@ def label_frequencies(labels: Labels) -> _Array:
 
 
 def learnt_frequencies(labels: Labels) -> _Array:
-    """Each class's share of the labels by their weights, [C]: the frequencies that the families have learned with."""
+    """Each class's weighted share of the labels, [C]: the frequencies that the families learned with."""
     counts = np.bincount(labels.codes, labels.weight, minlength=labels.classes)
     return np.asarray(counts / counts.sum())
 
 
 def chosen_by_class(codes: npt.NDArray[np.int64], classes: int) -> bool:
-    r"""Whether labels look as if a number had been chosen of each class, instead of points at random.
+    r"""Whether labels look chosen class by class, instead of drawn at random.
 
-    That is the case where all classes have the same number, or where at least half of them have nearly the largest
-    number n and these differ less than chance would have it: of F classes that are equally common,
+    This is the case if all classes have the same number of labels, or if at least half of them have nearly the largest
+    number and these differ less than by chance: for F equally common classes,
 
     .. math:: \sum_c \frac{(|n_c - \bar{n}| + 1/2)^2}{\bar{n}} \sim \chi^2_{F-1}
 
-    would be as small in fewer than 2 % of random draws, or 15 % where their numbers are the same: who chooses numbers
-    mostly chooses one. Then a class's number of labels does not tell how common it is.
+    would be as small in fewer than 2 % of random draws, or 15 % if their numbers are equal, because people who choose
+    numbers mostly choose a single one. A class's number of labels then does not show how common it is.
     """
     from scipy.special import gammainc
 
@@ -98,12 +99,12 @@ def chosen_by_class(codes: npt.NDArray[np.int64], classes: int) -> bool:
 
 
 def evenness(codes: npt.NDArray[np.int64], classes: int) -> float:
-    r"""How far labels of points drawn at random speak for classes that are equally common, from 0 to 1.
+    r"""How strongly labels of points drawn at random support equally common classes, from 0 to 1.
 
     .. math:: \frac{B^2}{B^2 + 6^2}, \qquad B = \frac{C^{-n} \, (n + C - 1)!}{(C - 1)! \, \prod_c n_c!}
 
-    with B how many times more probable their numbers :math:`n_c`, n in all, are with equal frequencies than with
-    others, all of which are taken to be equally probable.
+    with B how many times more probable their numbers :math:`n_c`, n in total, are with equal frequencies than with
+    others, all of which are assumed to be equally probable.
     """
     from scipy.special import expit, gammaln
 
@@ -113,18 +114,18 @@ def evenness(codes: npt.NDArray[np.int64], classes: int) -> float:
 
 
 def much_fewer(codes: npt.NDArray[np.int64], classes: int) -> npt.NDArray[np.bool_]:
-    """Which classes have less than a third as many labels as the one with the most, [C]."""
+    """Which classes have less than a third as many labels as the class with the most, [C]."""
     counts = np.bincount(codes, minlength=classes)
     return np.asarray(counts < _FEW * counts.max())
 
 
 def few_labelled(labels: Labels) -> npt.NDArray[np.bool_]:
-    """Which classes have far fewer labels than others whose number was chosen, [C]."""
+    """Which classes have far fewer labels than the others, if labels were chosen class by class, [C]."""
     return much_fewer(labels.codes, labels.classes) & labels.chosen
 
 
 def skill(out_of_fold: _Array, labels: Labels) -> float:
-    """How far out-of-fold accuracy, classes counting alike, is from guessing (0) to perfect (1); 0 without any."""
+    """Balanced out-of-fold accuracy on a scale from guessing (0) to perfect (1); 0 without out-of-fold labels."""
     codes = labels.codes[labels.judged]
     if len(out_of_fold) != len(codes) or not len(codes):
         return 0.0
@@ -139,8 +140,8 @@ def estimate_priors(probabilities: _Array, assumed: _Array) -> _Array:
     .. math:: \pi \leftarrow \frac{A \pi_0 + \sum_i q_i}{A + N}, \qquad q_{ic} \propto p_{ic} \, \pi_c / \pi_{0,c}
 
     Args:
-        probabilities: Of points whose class is not known, [N, C], calibrated.
-        assumed: π_0, what the probabilities were learned with, [C].
+        probabilities: Calibrated probabilities of points whose class is unknown, [N, C].
+        assumed: π_0, the frequencies that the probabilities were learned with, [C].
     """
     count = len(probabilities)
     if not count:
@@ -162,7 +163,7 @@ def shift_priors(probabilities: _Array, ratio: _Array) -> _Array:
 
 
 def matching(probabilities: _Array, frequencies: _Array, weight: _Array | None = None) -> _Array:
-    r"""Factors r, [C], by which classes are expected as often as wanted: the mean of :math:`q_i` is π.
+    r"""Factors r, [C], that bring the expected class frequencies to π: the mean of :math:`q_i` is π.
 
     .. math:: q_{ic} \propto r_c \, p_{ic}
 
@@ -171,7 +172,7 @@ def matching(probabilities: _Array, frequencies: _Array, weight: _Array | None =
     Args:
         probabilities: p, [N, C].
         frequencies: π, [C].
-        weight: What each row counts, [N].
+        weight: Weight of each row, [N].
     """
     factor = np.ones(len(frequencies))
     for _ in range(_STEPS if len(probabilities) else 0):
@@ -182,19 +183,19 @@ def matching(probabilities: _Array, frequencies: _Array, weight: _Array | None =
 
 
 def estimate_frequencies(probabilities: _Array, out_of_fold: _Array, labels: Labels) -> Frequencies:
-    r"""How common classes are where a number of labels was chosen of each, from the points without a label.
+    r"""Class frequencies if labels were chosen class by class, estimated from the unlabeled points.
 
-    Such labels do not tell how common classes are; the unlabeled points may, but a model's errors make classes that are
-    equally common look as if they were not. Its leaning shows out of fold, where it is known that all classes count
-    alike. With half of it taken out, expectation-maximization (:func:`estimate_priors`) moves a share of the points
-    to other classes. Where this is little, less than 8 % or, with n labels per class, 18 % / n, classes are taken to be
-    equally common, and probabilities are made to expect each class equally often (:func:`matching`), up to the power
-    :math:`\min(1, 2 / \sqrt{n})` since more labels leave less of a leaning. From 4 % more on the estimate
-    is taken, or, where nothing is held out, nothing changed; in between lies what is between.
+    Such labels do not show how common classes are. The unlabeled points may, but a model's errors make equally common
+    classes look unequal. Its bias shows out of fold, where all classes are known to have equal weight. With half of
+    this bias removed, expectation-maximization (:func:`estimate_priors`) moves a share of the points to other classes.
+    If the share is small, less than 8 % or, with n labels per class, 18 % / n, classes are assumed to be equally
+    common, and probabilities are adjusted to expect each class equally often (:func:`matching`), with the power
+    :math:`\min(1, 2 / \sqrt{n})`, since more labels leave less bias. If it is at least 4 % larger, the estimate is used
+    or, if nothing is held out, nothing is changed; in between, the two are interpolated.
 
     Args:
-        probabilities: Of the unlabeled points, as learned, [M, C].
-        out_of_fold: Of the judged labels, while they were held out, [J, C].
+        probabilities: Learned probabilities of the unlabeled points, [M, C].
+        out_of_fold: Out-of-fold probabilities of the judged labels, [J, C].
         labels: The labels.
     """
     learnt = learnt_frequencies(labels)
@@ -213,16 +214,17 @@ def estimate_frequencies(probabilities: _Array, out_of_fold: _Array, labels: Lab
 
 
 def frequencies_of_sample(probabilities: _Array, labels: Labels) -> Frequencies:
-    """How common classes are where the labeled points were drawn at random.
+    """Class frequencies if the labeled points were drawn at random.
 
-    Of classes that are equally common some have more labels than others by chance, and a model that has learned from
-    them expects those too often. As far as labels speak for equal frequencies (:func:`evenness`, a power), classes are
-    made to be expected equally often (:func:`matching`); as far as they do not, their shares of the labels are taken.
-    With n labels per class a model errs by up to 0.5 / √n of the points in this, and up to 2 / n; one that expects more
-    of them in other classes than equal frequencies would have it is believed by and by, and from twice as many on.
+    Of equally common classes, some have more labels than others by chance, and a model that learned from these labels
+    expects such classes too often. To the degree that labels support equal frequencies (:func:`evenness`, used as a
+    power), classes are made to be expected equally often (:func:`matching`); otherwise their shares of the labels are
+    used. With n labels per class, a model's expected frequencies may differ from equal ones by 0.5 / √n or 2 / n of the
+    points, whichever is less, and still be errors; a model that differs more is trusted gradually, and fully from twice
+    as much.
 
     Args:
-        probabilities: Of the unlabeled points, as learned, [M, C].
+        probabilities: Learned probabilities of the unlabeled points, [M, C].
         labels: The labels.
     """
     shares, even = label_frequencies(labels), np.full(labels.classes, 1 / labels.classes)
@@ -236,15 +238,15 @@ def frequencies_of_sample(probabilities: _Array, labels: Labels) -> Frequencies:
 
 
 def raise_few_labelled(probabilities: _Array, out_of_fold: _Array, labels: Labels) -> _Array:
-    """How many times more probable classes with few labels are made, [C]; 1 for all others.
+    """Factors, [C], that make classes with few labels more probable; 1 for all others.
 
-    Few labels show a model a small part of a class, so it finds too few of its points. The class is raised until as
-    many points are expected in it as in the others on average, but no further than costs these 0.03 of recall out of
-    fold.
+    Few labels show a model only a small part of a class, so it finds too few of its points. The class is raised until
+    as many points are expected in it as in the others on average, as long as the others lose at most 0.03 of
+    out-of-fold recall.
 
     Args:
-        probabilities: Of points whose class is not known, [N, C], classes counting alike.
-        out_of_fold: Of the judged labels, while they were held out, [J, C].
+        probabilities: Probabilities of points whose class is unknown, [N, C], with equal class weights.
+        out_of_fold: Out-of-fold probabilities of the judged labels, [J, C].
         labels: The labels.
     """
     few = few_labelled(labels)
@@ -280,17 +282,17 @@ def decide_frequencies(
     held_out: Labels | None = None,
     calibrated: bool = True,
 ) -> Frequencies:
-    """How common classes are among all points, and which of them are raised for their few labels.
+    """Decide the class frequencies among all points, and which classes are raised because of few labels.
 
     Args:
         option: ``"auto"``, ``None``, or shares by class, as :class:`~sobgnn.SobolevClassifier` takes them.
         classes: [C].
-        probabilities: Of the unlabeled points, as learned, [M, C].
-        out_of_fold: Of the judged labels, while they were held out, [J, C].
+        probabilities: Learned probabilities of the unlabeled points, [M, C].
+        out_of_fold: Out-of-fold probabilities of the judged labels, [J, C].
         labels: The labels.
-        held_out: Those that ``out_of_fold`` is of, where a refit has other labels than the fit before, which held some
-            out.
-        calibrated: Whether probabilities are as sure as they are right; those of one family by itself are not.
+        held_out: The labels that ``out_of_fold`` belongs to, if a refit has other labels than the earlier fit, which
+            held some out.
+        calibrated: Whether probabilities are calibrated; those of a single family are not.
     """
     learnt = learnt_frequencies(labels)
     some = probabilities[:: 1 + len(probabilities) // _POINTS].astype(np.float64)
@@ -303,22 +305,23 @@ def decide_frequencies(
     telling = calibrated and (not labels.folds or skill(out_of_fold, labels) >= _LEAST_SKILL)
     if not telling or not len(some):
         return Frequencies(learnt, np.ones(labels.classes))
-    # A class with few labels is recognized too seldom, and would be taken for rarer than it is.
+    # A class with few labels is predicted too rarely, and would seem rarer than it is.
     if few_labelled(labels).any():
         return Frequencies(learnt, raise_few_labelled(some, out_of_fold, labels))
     return estimate_frequencies(some, out_of_fold, labels)
 
 
 def supported(found: Frequencies, out_of_fold: _Array, labels: Labels) -> Frequencies:
-    """The frequencies as far as out-of-fold labels allow: their factors to the largest power that costs no more of them
-    than chance would, one standard deviation of those whose answer changes.
+    """The frequencies, to the degree that out-of-fold labels support them.
 
-    A sure model needs huge factors to be moved by a few points, and is mostly right about these. Labels must have been
-    drawn at random: those chosen class by class are not as common as the points that they stand for.
+    The factors are raised to the largest power that loses no more out-of-fold labels than chance would, one standard
+    deviation over the labels whose prediction changes. A confident model needs huge factors to move a few points, and
+    is mostly right about these. Labels must have been drawn at random: labels chosen class by class do not have the
+    frequencies of the points that they represent.
 
     Args:
-        found: What was found otherwise.
-        out_of_fold: Of the judged labels, while they were held out, [J, C].
+        found: The frequencies before this check.
+        out_of_fold: Out-of-fold probabilities of the judged labels, [J, C].
         labels: The labels.
     """
     codes, weight = labels.codes[labels.judged], labels.weight[labels.judged]
@@ -338,13 +341,13 @@ def supported(found: Frequencies, out_of_fold: _Array, labels: Labels) -> Freque
 
 
 def given_frequencies(option: object, classes: npt.NDArray[Any], labels: Labels) -> _Array:
-    """Class frequencies among all points, [C]: as a dict gives them; for ``None`` each class's share of the labels."""
+    """Class frequencies among all points, [C]: as given by a dict; for ``None``, each class's share of the labels."""
     given = check_class_priors(option, classes)
     return label_frequencies(labels) if given is None else given
 
 
 def check_class_priors(option: object, classes: npt.NDArray[Any]) -> _Array | None:
-    """Shares of classes as a dict gives them, [C]; ``None`` where there is none. Raises on what is not understood."""
+    """Class frequencies given by a dict, [C]; ``None`` without a dict. Raises if they are invalid."""
     if option is None or (isinstance(option, str) and option == "auto"):
         return None
     if not isinstance(option, Mapping) or set(option) != set(classes.tolist()):
@@ -358,6 +361,6 @@ def check_class_priors(option: object, classes: npt.NDArray[Any]) -> _Array | No
         raise ValueError(f"`class_priors` must hold numbers, but got {dict(option)!r:.120}.") from None
     if not (np.isfinite(shares).all() and (shares > 0).all()):
         raise ValueError(f"`class_priors` must be positive and finite, but got {dict(option)!r}.")
-    # A share of as good as nothing stays a number in single precision.
+    # A tiny share stays above 0 in single precision.
     shares = (shares / shares.max()).clip(min=1e-9)
     return np.asarray(shares / shares.sum())

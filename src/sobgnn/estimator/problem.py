@@ -1,4 +1,4 @@
-"""The problem that families learn: points, columns, views and settings, made once."""
+"""The problem that families learn from: points, columns, views and settings, built once."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from sobgnn.operators import SobolevOperators
 from sobgnn.operators.attached import Attachment
 from sobgnn.runtime.ranks import Ranks
 
-# The names of the graphs: of nearest neighbors, and one that came with the points.
+# The names of the graphs: the nearest-neighbor graph, and the given graph.
 NEIGHBORS, GIVEN = "neighbors", "given"
-# Columns of numbers are many from this number on with more than two values, which are at least this share of those that
-# vary. Of others this share must hold more than so many values, or they are mostly categories.
+# There are many numeric columns if at least this number, and this share of the columns that vary, have more than two
+# values. Otherwise, unless this share of them has more than this number of values, columns are mostly categories.
 _COLUMNS, _SHARE, _VALUES = 32, 0.75, 10
-# Rows that values are counted on.
+# Number of rows on which values are counted.
 _ROWS = 1000
 
 
@@ -34,9 +34,10 @@ class View:
     Args:
         graph: N nodes.
         operators: Its sparse Sobolev operators.
-        strongest: Edges that each point keeps for diffusing labels; ``None``: all.
+        strongest: Number of edges that each point keeps for diffusing labels; ``None``: all.
         ranks: Processes that share the work.
-        reweighted: The graph's weights were all 1 and are now those of its normalized adjacency; so are new points'.
+        reweighted: Whether the graph's weights were all 1 and have been replaced by those of its normalized adjacency;
+            new points' weights then are too.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class View:
         self._propagated: list[Tensor] = []
 
     def propagated(self, points: Tensor, hops: int) -> list[Tensor]:
-        """The points [N, D] and every order of them after each hop, [N, α, D] each; kept for the same points."""
+        """The points [N, D] and every order of them after each hop, [N, α, D] each; cached for the same points."""
         if not self._propagated or self._propagated[0] is not points:
             self._propagated = [points]
         for hop in range(len(self._propagated) - 1, hops):
@@ -62,12 +63,12 @@ class View:
 
     @cached_property
     def spread(self) -> Spread:
-        """What probabilities are smoothed by."""
+        """The operator that smooths probabilities."""
         return Spread(self.operators.graph, self.ranks)
 
     @cached_property
     def near(self) -> Spread:
-        """What labels diffuse over: the strongest edges."""
+        """The operator that diffuses labels, over the strongest edges."""
         if self.strongest is None:
             return self.spread
         return Spread(strongest(self.graph, self.strongest).to(self.operators.device), self.ranks)
@@ -78,15 +79,16 @@ class Problem:
     """Points and their graphs.
 
     Args:
-        points: float32 [N, D], scaled as networks read them.
-        columns: float32 [N, F], as trees read them: the columns as they came, or the points where these are too wide.
+        points: float32 [N, D], the networks' input.
+        columns: float32 [N, F], for trees and kernels: the original columns, or the points if there are too many
+            columns.
         views: Graphs by name: ``"neighbors"``, ``"given"``.
         classes: C.
         networks: Settings of the networks.
-        rows: [N, F], dense or sparse, as they came: what is read where a graph was given.
-        seed: From which each family draws its own.
+        rows: Raw X [N, F], dense or sparse, for the families on a given graph.
+        seed: Seed from which each family derives its own.
         ranks: Processes that share the work.
-        tell: Called with the stage, steps done, steps at most and scores; True asks to stop.
+        tell: Called with the stage, steps done, maximum steps and scores; returns True to request a stop.
     """
 
     points: Tensor
@@ -106,30 +108,31 @@ class Problem:
 
     @property
     def device(self) -> torch.device:
-        """Where the points are."""
+        """Device of the points."""
         return self.points.device
 
     @cached_property
     def many_numbers(self) -> bool:
-        """Whether columns of numbers are many, as those of pictures, sounds, sensors and embeddings are."""
+        """Whether there are many numeric columns, as in pictures, sounds, sensor data and embeddings."""
         values = self._values
         return int((values > 2).sum()) >= max(_COLUMNS, _SHARE * int((values > 1).sum()))
 
     @cached_property
     def mostly_categories(self) -> bool:
-        """Whether too few columns are measured numbers for distances to tell much.
+        """Whether too few columns are measurements for distances to be informative.
 
-        They mix columns that tell the class with others that do not, so neighbors are of one class less often.
+        Distances then mix columns that separate the classes with others that do not, so neighbors share a class less
+        often.
         """
         values = self._values
-        # Of a few rows no column has many values.
+        # With few rows, no column has many values.
         least = min(_VALUES, self.count // 2)
         return not self.many_numbers and int((values > least).sum()) < _SHARE * int((values > 1).sum())
 
     @cached_property
     def _values(self) -> npt.NDArray[np.int64]:
-        """Different values of each column, [F]."""
-        # At random: every n-th row of hours or weekdays would have a few of them only.
+        """Number of distinct values of each column, [F]."""
+        # Random rows: every n-th row could have only a few of the hours or weekdays.
         some = self.columns[np.random.default_rng(0).permutation(self.count)[:_ROWS]]
         return np.asarray(1 + (np.diff(np.sort(some, axis=0), axis=0) > 0).sum(axis=0))
 
@@ -140,14 +143,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class NewPoints:
-    """New points as families predict them.
+    """New points, in the forms that families read.
 
     Args:
         points: float32 [M, D], scaled like the training points.
-        columns: float32 [M, F], as trees read them.
-        joined: How they are joined to the training points, by graph.
+        columns: float32 [M, F], for trees and kernels.
+        joined: Their edges to the training points, by graph.
         nodes: float32 [N, D], the training points.
-        rows: [M, F], as they came.
+        rows: Raw X [M, F].
     """
 
     points: Tensor

@@ -1,4 +1,4 @@
-"""A fitted estimator as JSON values and arrays, and back; :mod:`sobgnn.estimator.artifact` makes a folder of them."""
+"""A fitted estimator as JSON values and arrays, and back; :mod:`sobgnn.estimator.artifact` writes the folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SCALARS = (
 )  # fmt: skip
 # Fitted arrays by their attributes' names.
 ARRAYS = ("labelled_", "labelled_codes_", "folds_", "out_of_fold_probabilities_", "embedding_", "class_prior_")
-# Parts that hold whole numbers, by the last part of their name; all others hold fractions.
+# Parts that hold integers, by the last part of their name; all others but ``unit_rows`` hold floats.
 _WHOLE = {
     "labelled_", "labelled_codes_", "folds_", "indptr", "indices", "num_features", "column", "left", "right", "root",
     "target", "levels", "neighbors", "entry", "effort",
@@ -54,7 +54,7 @@ def take_apart(estimator: Any) -> tuple[dict[str, Any], Arrays]:
 
 
 def settings(stored: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of an estimator as they were before JSON made lists of them."""
+    """Parameters of an estimator as they were before JSON turned them into lists."""
     restored = dict(stored)
     for name in ("class_weight", "class_priors"):
         if isinstance(stored.get(name), list):
@@ -65,7 +65,7 @@ def settings(stored: dict[str, Any]) -> dict[str, Any]:
 
 
 def put_together(estimator: Any, config: dict[str, Any], arrays: Arrays, device: str | torch.device) -> None:
-    """Give an estimator what :func:`take_apart` took from another, all but what follows from the predictor."""
+    """Set an estimator's attributes from :func:`take_apart`, except those that follow from the predictor."""
     _check_types(arrays)
     estimator.classes_ = _classes(config["classes"])
     _check_scalars(config)
@@ -140,7 +140,7 @@ def _pack(predictor: Predictor) -> tuple[dict[str, Any], Arrays]:
 
 
 def _unpack(config: dict[str, Any], arrays: Arrays, device: torch.device) -> Predictor:
-    """The predictor that :func:`_pack` took apart."""
+    """Rebuild a predictor from :func:`_pack`."""
     _check_finite(arrays)
     check_settings({**settings(config["settings"]), **_as_settings(config["networks"])}, list(FAMILIES))
     tensors = {name: torch.from_numpy(array).to(device) for name, array in arrays.items() if array.ndim}
@@ -162,7 +162,7 @@ def _unpack(config: dict[str, Any], arrays: Arrays, device: torch.device) -> Pre
         or any(m is not None and m.num_features != own.num_features for m in (maps.neighbors, maps.trees))
     ):
         raise ValueError("its points and their maps contradict each other")
-    # Trees read columns of new points alone, so the training points' own are not kept: one row gives their number.
+    # Trees read only columns of new points, so those of training points are not saved: one row gives their number.
     columns = np.zeros((1, maps.trees.num_outputs if maps.trees is not None else points.shape[1]), np.float32)
     rows = np.zeros((0, own.num_features), np.float32)
     problem = Problem(points, columns, views, classes, networks, rows, ranks=ranks)
@@ -181,12 +181,12 @@ def _unpack(config: dict[str, Any], arrays: Arrays, device: torch.device) -> Pre
 def _member(number: int, about: dict[str, Any], tensors: dict[str, Tensor], problem: Problem) -> Member:
     name, view = about["name"], about["view"]
     if name not in FAMILIES or (FAMILIES[name].on_graph and view not in problem.views):
-        raise ValueError(f"its family {name!r} is not known")
+        raise ValueError(f"its family {name!r} is unknown")
     family = make_family(name, view)
     smoothing = None if about["smoothing"] is None else Smoothing(*about["smoothing"])
     around = tensors.get(f"around.{number}")
     if smoothing is not None and (smoothing.view not in problem.views or not 0 <= smoothing.strength < 1):
-        raise ValueError("its smoothing is not possible")
+        raise ValueError("its smoothing is invalid")
     if around is not None and around.shape != (problem.count, problem.classes):
         raise ValueError("its smoothed probabilities do not fit its points")
     return Member(family, view, family.restore(_under(f"families.{number}.", tensors), problem), smoothing, around)
@@ -195,7 +195,7 @@ def _member(number: int, about: dict[str, Any], tensors: dict[str, Tensor], prob
 def _view(
     name: str, about: dict[str, Any], tensors: dict[str, Tensor], count: int, networks: Networks, ranks: Ranks
 ) -> View:
-    """A graph, checked: a pattern that would be read out of its bounds is refused."""
+    """A graph, after checking that its pattern cannot be read out of bounds."""
     indptr, indices, weight = (tensors[f"graphs.{name}.{part}"] for part in ("indptr", "indices", "weight"))
     steps, edges = indptr.diff(), indices.numel()
     good = (
@@ -211,7 +211,7 @@ def _view(
     if not good:
         raise ValueError("the graph's arrays contradict each other")
     graph = Graph(indptr, indices, weight, neighbor_recall=about["neighbor_recall"])
-    # Models that do not say it were saved before new points' edges were reweighted.
+    # Models without this entry were saved before new points' edges were reweighted.
     return view_of(graph, networks.alpha, networks.epsilon, ranks, reweighted=bool(about.get("reweighted", False)))
 
 
@@ -219,11 +219,11 @@ def _check_blend(blend: Blend, temperature: float, count: int) -> None:
     shares, temperatures = np.array(blend.shares, float), np.array([*blend.temperatures, temperature], float)
     good = len(shares) == len(blend.temperatures) == count > 0 and (shares >= 0).all() and abs(shares.sum() - 1) < 1e-3
     if not (good and np.isfinite(temperatures).all() and (temperatures > 0).all()):
-        raise ValueError("its shares or temperatures are not possible")
+        raise ValueError("its shares or temperatures are invalid")
 
 
 def _check_distributions(classes: Any, arrays: Arrays, count: int) -> int:
-    """The number of classes, as the training points' probabilities have it: whatever else is built has its size."""
+    """The number of classes, checked against the training points' probabilities: everything else has its size."""
     distributions, ratio = arrays["distributions"], arrays["ratio"]
     fits = distributions.shape == (count, classes) and ratio.shape == (classes,) and classes > 1
     if not (fits and (ratio > 0).all() and (distributions >= 0).all()):
@@ -239,10 +239,10 @@ def _attaching(about: dict[str, Any], arrays: Arrays, count: int) -> Attaching:
     check_whole("k", how.k, most=max(1, count - 1))
     known = how.metric in ("euclidean", "cosine") and how.method in ("auto", "exact", "hnsw")
     if how.reach is None:
-        # It is 0 where every neighbor is a copy of its point.
+        # It is 0 if every neighbor is a copy of its point.
         known = known and isinstance(how.bandwidth, (int, float)) and 0 <= how.bandwidth < np.inf
     if not known or not 0 < how.recall <= 1 or (how.reach is not None and how.reach.shape != (count,)):
-        raise ValueError("its way to attach new points is not possible")
+        raise ValueError("its settings for attaching new points are invalid")
     return how
 
 
@@ -254,15 +254,15 @@ def _classes(about: dict[str, Any]) -> npt.NDArray[Any]:
         return np.array([*values, None], dtype=object)[:-1]
     dtype = np.dtype(kind)
     if dtype.kind not in "iubfU" or dtype.itemsize > 2**20:
-        raise ValueError(f"its classes are of type {dtype}")
+        raise ValueError(f"its classes have type {dtype}")
     classes = np.array(values, dtype=dtype)
     if classes.ndim != 1 or classes.tolist() != values:
-        raise ValueError("its classes are not what they say they are")
+        raise ValueError("its classes do not match their declared type")
     return classes
 
 
 def _check_scalars(config: dict[str, Any]) -> None:
-    """Raise where a fitted value, a name or a curve is of another kind than a fit leaves."""
+    """Raise if a fitted value, a name or a curve has a type that no fit produces."""
     fitted = {name: config["fitted"][name] for name in SCALARS}
     for name in ("n_features_in_", "n_iter_"):
         check_whole(name, fitted[name])
@@ -279,16 +279,16 @@ def _check_scalars(config: dict[str, Any]) -> None:
 
 
 def _check_types(arrays: Arrays) -> None:
-    """Raise where an array is of another type than its name tells: bytes of one type read as another mean nothing."""
+    """Raise if an array's type does not match its name: bytes of one type read as another are meaningless."""
     for name, array in arrays.items():
         part = name.rsplit(".", 1)[-1]
         kinds = ("bool",) if part == "unit_rows" else _INTEGERS if part in _WHOLE else _FLOATS
         if array.dtype.name not in kinds:
-            raise ValueError(f"its array {name[:60]} is of type {array.dtype}")
+            raise ValueError(f"its array {name[:60]} has type {array.dtype}")
 
 
 def _as_settings(networks: dict[str, Any]) -> dict[str, Any]:
-    """What networks share, by the names of the estimator's parameters."""
+    """The networks' settings, by the names of the estimator's parameters."""
     return {"n_members" if name == "members" else name: value for name, value in networks.items()}
 
 
@@ -312,7 +312,7 @@ def _kind(classes: npt.NDArray[Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A setting as JSON holds it."""
+    """A setting as a JSON value."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):

@@ -19,31 +19,32 @@ from sobgnn.neighbors import nearest
 from sobgnn.runtime.eigen import eigen
 
 CANDIDATES: tuple[Scale, ...] = ("range", "range-unit", "unit", "rank")
-# Points and labels that are enough to choose by, parts of the labels that are held out in turn, and how far labels
-# diffuse.
+# Numbers of points and labels to choose by, folds of the labels that are held out in turn, and strength of the
+# diffusion.
 _POINTS, _LABELS, _FOLDS, _STRENGTH = 2000, 600, 5, 0.98
-# Columns up to which all of them are read.
+# Number of columns up to which all of them are used.
 _ALL_COLUMNS = 1024
-# Labels per class from which all scalings are offered to the neighbor search.
+# Labels per class from which all scalings are considered for the neighbor search.
 _MANY_PER_CLASS = 10
-# A column has heavy tails where its extent is more than this many times its middle half; a normal one has 5 to 6.
+# A column has heavy tails if its range is more than this many times its middle half; for a normal one it is 5 to 6
+# times.
 _HEAVY = 20.0
-# Rows are taken for directions, as embeddings are, with at least so many columns, nearly all of both signs, means below
-# this share of a standard deviation, deviations that differ, but by less than this factor, and row lengths that spread
-# by less than this share of their mean.
+# Rows are treated as directions, like embeddings, if there are at least this many columns, nearly all have both signs,
+# means are below this share of a standard deviation, deviations differ by factors within these bounds, and row lengths
+# deviate by less than this share of their mean.
 _DIRECTIONS, _BOTH_SIGNS, _CENTERED, _ALIKE, _LENGTHS = 32, 0.98, 0.3, (1.3, 10.0), 0.5
 # Penalties of the ridge regression, in units of the kernel's mean eigenvalue.
 _PENALTIES = 10.0 ** np.arange(-3, 3)
 
 
 class Scales(NamedTuple):
-    """One scaling for finding neighbors, one for what networks read; often the same."""
+    """One scaling for the neighbor search, one for the networks' input; often the same."""
 
     neighbors: Scale | None
     networks: Scale | None
 
 
-# Values of the parameter: choose, one scaling, or one for neighbors and one for networks.
+# Values of the parameter: automatic, one scaling, or one for neighbors and one for networks.
 ScaleOption = Literal["auto"] | Scale | None | tuple[Scale | None, Scale | None]
 
 
@@ -55,7 +56,7 @@ def decide_scales(
     n_components: int | None,
     generator: np.random.Generator,
 ) -> Scales:
-    """Take the scaling that was given, or choose one; wide sparse X has one way of scaling only."""
+    """Use the given scaling, or choose one; wide sparse X has only one way of scaling."""
     if isinstance(option, tuple):
         return Scales(*option)
     if option != "auto":
@@ -68,19 +69,19 @@ def decide_scales(
 def choose_scales(
     X: Any, codes: npt.NDArray[np.int64], k: int, n_components: int | None, generator: np.random.Generator
 ) -> Scales:
-    """The scaling whose neighbors, and the one whose columns, predict best which class a labeled point has.
+    """The scaling whose neighbors, and the one whose columns, best predict the class of labeled points.
 
-    On a sample of the points where there are many. Neighbors are judged by diffusion of the other folds' labels over
-    their graph, by log loss at the best temperature; columns by the leave-one-out error of kernel ridge regression with
-    the kernel of wide ReLU networks, :func:`relu_kernel_errors`. The usual scaling, ``"unit"`` where rows look like
-    embeddings, ``"rank"`` where most columns have heavy tails and ``"range"`` elsewhere, is left for neighbors where
-    another has a smaller loss (where labels are few ``"range"`` and ``"rank"`` alone for one another), and what
-    neighbors have is left for networks only where the mean of the paired differences is above twice its standard error.
+    Large X is sampled. Neighbors are evaluated by diffusing the other folds' labels over their graph, by log loss at
+    the best temperature; columns by the leave-one-out error of kernel ridge regression with the kernel of wide ReLU
+    networks, :func:`relu_kernel_errors`. The usual scaling is ``"unit"`` if rows look like embeddings, ``"rank"`` if
+    most columns have heavy tails, and ``"range"`` otherwise. Neighbors get another one if its loss is smaller (with few
+    labels, only ``"range"`` and ``"rank"`` may replace each other). Networks get the neighbors' scaling, unless another
+    one is better and the mean of the paired differences is above twice its standard error.
 
     Args:
         X: Points [N, F].
-        codes: int64 [N], -1 where unlabeled.
-        k: Neighbors.
+        codes: int64 [N]; -1: unlabeled.
+        k: Number of neighbors.
         n_components: As for :class:`~sobgnn.estimator.features.FeatureMap`.
         generator: Draws the sample and the folds.
     """
@@ -103,7 +104,7 @@ def choose_scales(
         z = FeatureMap.fit(sample, scale=scale, n_components=most, seed=0)(sample)
         by_neighbors.append(_diffusion_losses(z, labels, k))
         by_columns.append(relu_kernel_errors(z[: len(target)], target, classes))
-    # With few labels the scalings of rows are chosen by chance as often as not.
+    # With few labels, scalings of rows would often be chosen by chance.
     few = len(target) < _MANY_PER_CLASS * classes
     offered = [*range(len(CANDIDATES))] if not few else [2] if usual == 2 else [0, 3]
     neighbors = offered[_best([by_neighbors[place] for place in offered], offered.index(usual), errors=0)]
@@ -111,10 +112,11 @@ def choose_scales(
 
 
 def looks_embedded(X: Any) -> bool:
-    """Whether rows look like embeddings: many centered columns in one unit, whose lengths tell little.
+    """Whether rows look like embeddings: many centered columns in one unit, with uninformative row lengths.
 
-    Their directions are what counts. Singular vectors of texts, and what networks make of texts and pictures, look like
-    this; measured columns do not, having units of their own, nor do standardized ones, which are all equally wide.
+    Only the directions of such rows matter. Singular vectors of texts, and networks' embeddings of texts and pictures,
+    look like this. Measured columns do not, because they have different units; nor do standardized columns, whose
+    deviations are all equal.
     """
     if X.shape[1] < _DIRECTIONS or X.shape[0] < 2:
         return False
@@ -135,7 +137,7 @@ def looks_embedded(X: Any) -> bool:
 
 
 def heavy_tailed(X: Any) -> bool:
-    """Whether most columns with many values reach much farther than their middle half does."""
+    """Whether most columns whose middle half varies have a range much larger than it."""
     dense = X.toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)
     low, first, third, high = np.quantile(dense, (0.0, 0.25, 0.75, 1.0), axis=0)
     middle = third - first
@@ -146,7 +148,7 @@ def heavy_tailed(X: Any) -> bool:
 
 
 def _diffusion_losses(z: npt.NDArray[np.float32], labels: Labels, k: int) -> npt.NDArray[np.floating]:
-    """Log loss of each labeled point, the first of z, by the other folds' labels over its neighbors: [L]."""
+    """Log loss [L] of the labeled points, the first rows of z, from the other folds' labels diffused over neighbors."""
     found = nearest(z, min(k, len(z) - 1))
     graph = graph_from_neighbors(found.indices, found.distances)
     index, codes = labels.tensors(torch.device("cpu"))
@@ -159,7 +161,7 @@ def _diffusion_losses(z: npt.NDArray[np.float32], labels: Labels, k: int) -> npt
 def relu_kernel_errors(
     z: npt.NDArray[np.float32], codes: npt.NDArray[np.int64], classes: int
 ) -> npt.NDArray[np.float64]:
-    r"""Squared leave-one-out errors [L] of kernel ridge regression of the classes, at the best of some penalties.
+    r"""Squared leave-one-out errors [L] of kernel ridge regression on the classes, at the best of some penalties.
 
     .. math:: k(x, y) = \frac{\|x\| \|y\|}{\pi} (\sin\theta + (\pi - \theta) \cos\theta)
 
@@ -190,7 +192,7 @@ def relu_kernel_errors(
 
 
 def _best(losses: Sequence[npt.NDArray[np.floating]], usual: int, errors: float) -> int:
-    """The candidate of the least loss, where it gains more than this many standard errors over the usual one."""
+    """The candidate with the least loss, if it beats the usual one by more than this many standard errors."""
     best = int(np.argmin([loss.mean() for loss in losses]))
     gain = losses[usual] - losses[best]
     return best if gain.mean() > errors * gain.std() / np.sqrt(len(gain)) else usual

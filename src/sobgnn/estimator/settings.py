@@ -16,7 +16,7 @@ from sobgnn.operators import check_alpha, check_epsilon
 
 @dataclass(frozen=True)
 class Networks:
-    """What the families of networks share; as :class:`~sobgnn.SobolevClassifier` takes it."""
+    """Settings that the families of networks share, as in :class:`~sobgnn.SobolevClassifier`."""
 
     alpha: int = 3
     epsilon: float = 1.0
@@ -30,23 +30,23 @@ class Networks:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Networks:
-        """Those among the estimator's parameters by name."""
+        """The settings among the estimator's parameters, by name."""
         named = {field.name: settings["n_members" if field.name == "members" else field.name] for field in fields(cls)}
-        # A numpy number is as good as one of Python's, but JSON does not take it.
+        # NumPy numbers are accepted, but JSON cannot hold them.
         return cls(**{name: value.item() if isinstance(value, np.generic) else value for name, value in named.items()})
 
 
-# Largest values: what lies beyond is a mistake, or a forged file, and would take all memory.
+# Largest values: anything above is a mistake or a forged file, and would exhaust memory.
 _MOST = {"k": 10**6, "hidden_channels": 10**5, "num_layers": 1000, "n_members": 10**4, "epochs": 10**6}
 _MOST_ORDERS = 100
 
 
 def check_settings(settings: Mapping[str, Any], families: Sequence[str]) -> None:
-    """Raise on a parameter that :class:`~sobgnn.SobolevClassifier` cannot have, in one line.
+    """Raise a one-line error if a parameter of :class:`~sobgnn.SobolevClassifier` is invalid.
 
     Args:
         settings: Parameters by name.
-        families: The names that ``families`` may hold.
+        families: The names allowed in ``families``.
     """
     for name, most in _MOST.items():
         check_whole(name, settings[name], most=most)
@@ -81,12 +81,12 @@ def check_settings(settings: Mapping[str, Any], families: Sequence[str]) -> None
 
 
 def _is(value: Any, *choices: str) -> bool:
-    """Whether a value is one of some texts; an array is none."""
+    """Whether a value is one of some strings; an array never is."""
     return isinstance(value, str) and value in choices
 
 
 def check_whole(name: str, value: Any, least: int = 1, *, most: int | None = None, otherwise: str = "") -> None:
-    """Raise unless a value is an integer from ``least`` to ``most``; booleans are none."""
+    """Raise unless a value is an integer from ``least`` to ``most``; booleans are refused."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"`{name}` must be {otherwise}an integer of at least {least}, but got {value!r:.60}.")
     if most is not None and value > most:

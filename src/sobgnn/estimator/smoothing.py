@@ -21,15 +21,15 @@ from sobgnn.propagation import dispatch
 from sobgnn.runtime.memory import give_back
 from sobgnn.runtime.ranks import Ranks
 
-# The iteration ends where what is left of its start is below this share, or after this many steps.
+# The iteration ends when the remaining share of its start is below this, or after this many steps.
 _REST, _MOST_STEPS = 1e-3, 100
-# Steps where labels have a longer way than that to the points around them.
+# Maximum number of steps if labels need more than that to reach the points around them.
 _MOST_ON_LONG_WAYS = 2000
-# What a potential loses on the way over an edge.
+# Share of a potential that is lost over an edge.
 _LEAK = 1e-4
-# Number of nodes from which rows of a signal are not in the cache when they are read.
+# Number of nodes from which a signal does not fit in the cache.
 _MANY_NODES = 20_000
-# Strengths that a family's probabilities may be smoothed with, and the one that is used where nothing is held out.
+# Strengths that are tried for smoothing a family's probabilities, and the one that is used if nothing is held out.
 STRENGTHS = (0.0, 0.6)
 USUAL_STRENGTH = 0.6
 _SORTED_ROWS = 1024
@@ -39,8 +39,8 @@ class Spread(SobolevOperators):
     r"""The operator of :func:`smooth`: :math:`D^{-1/2} A D^{-1/2}`, no self-loops; ranks share the signals' columns.
 
     Attributes:
-        order: int64 [N], where nodes have been brought into an order that keeps neighbors close: place p is node
-            ``order[p]``. On a CPU reading rows from all over the memory is what a step costs, and many steps follow.
+        order: int64 [N], if nodes have been reordered to keep neighbors close in memory: position p holds node
+            ``order[p]``. On a CPU, scattered reads dominate the cost of a step, and there are many steps.
     """
 
     def __init__(self, graph: Graph, ranks: Ranks | None = None) -> None:
@@ -52,8 +52,9 @@ class Spread(SobolevOperators):
         super().__init__(graph, alpha=1, epsilon=0.0)
 
     def powered(self, power: int) -> Spread:
-        """That of the graph's Hadamard power, in the same order."""
-        # In units near the largest weight, whose powers neither overflow nor vanish; a power of two changes no digit.
+        """The operator of the graph's Hadamard power, with nodes in the same order."""
+        # Weights are scaled by a power of two, which is exact, so that powers of the largest neither overflow nor
+        # vanish.
         unit = torch.frexp(self.graph.weight.max()).exponent if self.graph.num_edges else torch.tensor(0)
         weight = torch.ldexp(self.graph.weight, -unit).pow(power).clamp(min=SMALLEST_WEIGHT)
         other = object.__new__(Spread)
@@ -74,18 +75,18 @@ class Spread(SobolevOperators):
 def smooth(
     spread: Spread, start: Tensor, strength: float, fixed: Tensor | None = None, *, from_labels: bool = False
 ) -> Tensor:
-    r"""Probabilities drawn toward those of the neighbors.
+    r"""Move probabilities toward those of the neighbors.
 
-    .. math:: P \leftarrow (1 - a) P_0 + a D^{-1/2} A D^{-1/2} P, \qquad P_i = P_{0,i} \text{ at fixed nodes},
+    .. math:: P \leftarrow (1 - a) P_0 + a D^{-1/2} A D^{-1/2} P, \qquad P_i = P_{0,i} \text{ at fixed nodes}.
 
-    and at the end each row divided by its sum; a row of zeros becomes even. An isolated node keeps its own.
+    At the end each row is divided by its sum; a row of zeros becomes uniform. An isolated node keeps its probabilities.
 
     Args:
         spread: :class:`Spread` of a graph of N nodes.
         start: P_0, [N, C], or [N, B, C] for B signals at once.
         strength: a, in [0, 1).
         fixed: bool [N], or [N, B].
-        from_labels: All others are zeros, and it goes on until labels have reached them, however long the way.
+        from_labels: Whether all other rows are zeros; the iteration then continues until labels have reached them.
     """
     if strength == 0:
         return start
@@ -106,7 +107,7 @@ def smooth(
 
 
 def _iterate(spread: Spread, start: Tensor, strength: float, fixed: Tensor, from_labels: bool) -> Tensor:
-    """The iteration on start [N, ...], with the entries put back that ``fixed`` [N, ...], broadcast, holds."""
+    """Iterate from start [N, ...]; entries where ``fixed`` [N, ...], broadcast, is True are reset in each step."""
     flat = start.flatten(1)
     held = fixed.expand_as(start).reshape(-1).nonzero().flatten()
     known, base = flat.reshape(-1)[held], flat * (1 - strength)
@@ -114,7 +115,7 @@ def _iterate(spread: Spread, start: Tensor, strength: float, fixed: Tensor, from
     stencil = spread.stencil(flat.dtype)
     least = min(_MOST_STEPS, math.ceil(math.log(_REST) / math.log(strength)))
     for _ in _steps(least, buffer) if from_labels else range(least):
-        # Into memory that is there: that of a large new tensor has to be cleared by the system at every step.
+        # Into existing memory: the system would have to clear the memory of a large new tensor at every step.
         dispatch.run(stencil, current, moved)
         # One pass over memory; few entries are fixed.
         current = torch.add(base, moved[:, 0], alpha=strength, out=buffer)
@@ -123,10 +124,10 @@ def _iterate(spread: Spread, start: Tensor, strength: float, fixed: Tensor, from
 
 
 def _steps(least: int, result: Tensor) -> Iterator[int]:
-    """Steps of an iteration from zeros that moves on by an edge in each: ``least``, and more where the way is longer.
+    """Steps of an iteration from zeros that advances by one edge per step: ``least``, or more for longer paths.
 
-    As long as some entry of the result, which every step fills, is other than 0 for the first time, at least four times
-    the steps made so far are made: what has just been reached is far from the solution.
+    Whenever an entry of the result, which every step fills, is nonzero for the first time, the iteration continues to
+    four times the steps made so far: an entry that was just reached is far from the solution.
     """
     unreached, last, step = 0, least, 0
     while step < last:
@@ -139,7 +140,7 @@ def _steps(least: int, result: Tensor) -> Iterator[int]:
 
 
 def _iterate_own_columns(spread: Spread, start: Tensor, strength: float, fixed: Tensor, from_labels: bool) -> Tensor:
-    """The same on this rank's columns, which no others touch, and then those of all ranks."""
+    """As :func:`_iterate`, on this rank's own columns; then the columns of all ranks are collected."""
     flat, held = start.flatten(1), fixed.expand_as(start).flatten(1)
     columns = spread.ranks.part(flat.shape[1])
     by_column = flat.new_empty((flat.shape[1], len(flat)))
@@ -150,18 +151,18 @@ def _iterate_own_columns(spread: Spread, start: Tensor, strength: float, fixed: 
 
 
 def _even_where_zero(signal: Tensor) -> Tensor:
-    """Rows divided by their sum, in place."""
+    """Divide rows by their sum, in place; rows of zeros become uniform."""
     total = signal.sum(dim=-1, keepdim=True)
     tiny = torch.finfo(signal.dtype).tiny
     return signal.div_(total.clamp(min=tiny)).masked_fill_(total < tiny, 1 / signal.shape[-1])
 
 
 def strongest(graph: Graph, most: int) -> Graph:
-    """The graph of the edges that are among the ``most`` heaviest of one of their ends."""
+    """The graph of edges that are among the ``most`` heaviest of at least one of their ends."""
     csr = graph.to("cpu").to_scipy().tocsr()
     count, indptr = csr.shape[0], csr.indptr
     keep = np.zeros(csr.nnz, dtype=bool)
-    for start in range(0, count, _SORTED_ROWS):  # rows that are sorted within the cache
+    for start in range(0, count, _SORTED_ROWS):  # as many rows as can be sorted within the cache
         ends = indptr[start : start + _SORTED_ROWS + 1]
         rows, first = np.repeat(np.arange(len(ends) - 1), np.diff(ends)), ends[0]
         order = np.lexsort((-csr.data[first : ends[-1]], rows))  # row by row, the heaviest first
@@ -173,15 +174,15 @@ def strongest(graph: Graph, most: int) -> Graph:
 
 @torch.no_grad()
 def diffuse(spread: Spread, strength: float, index: Tensor, codes: Tensor, classes: int) -> Tensor:
-    r"""Labels alone, spread over the graph: :func:`smooth` from zeros at all nodes without a label.
+    r"""Spread only the labels over the graph: :func:`smooth` from zeros at all nodes without a label.
 
-    At a node that no label reaches all classes are alike.
+    At a node that no label reaches, all classes are equally probable.
 
     Args:
         spread: :class:`Spread` of a graph of N nodes.
         strength: a, in (0, 1).
         index: Labeled nodes [L].
-        codes: Their classes [L], or [B, L] with -1 where a label is unknown, for B signals at once.
+        codes: Their classes [L], or [B, L] with -1 for an unknown label, for B signals at once.
         classes: C.
 
     Returns:
@@ -204,8 +205,8 @@ def poisson_potential(spread: Spread, index: Tensor, sources: Tensor) -> Tensor:
 
     .. math:: (D - a A) \, u = s, \qquad a = 1 - 10^{-4},
 
-    which lets parts of the graph leak whose sources do not sum to 0. It is solved as
-    :math:`(I - a D^{-1/2} A D^{-1/2}) \, D^{1/2} u = D^{-1/2} s` by conjugate gradients, each column by itself, in
+    where a < 1 gives a solution also in components whose sources do not sum to 0. It is solved as
+    :math:`(I - a D^{-1/2} A D^{-1/2}) \, D^{1/2} u = D^{-1/2} s` by conjugate gradients, each column separately, in
     float64: single precision would leave differences of a thousandth between processors.
     """
     root = spread.scale(torch.float64).prod(dim=1, keepdim=True)  # D^{-1/2}; 0 at isolated nodes
@@ -225,7 +226,7 @@ def poisson_potential(spread: Spread, index: Tensor, sources: Tensor) -> Tensor:
 
 
 def _conjugate_gradients(spread: Spread, right: Tensor) -> Tensor:
-    """(I - a D^{-1/2} A D^{-1/2}) v = right, [N, h], by a number of steps that does not depend on other columns."""
+    """Solve (I - a D^{-1/2} A D^{-1/2}) v = right, [N, h], with step sizes that do not depend on other columns."""
     stencil, moved = spread.stencil(right.dtype), torch.empty_like(right).unsqueeze(1)
     v, residual, direction = torch.zeros_like(right), right.clone(), right.clone()
     size = residual.square().sum(dim=0)
@@ -244,7 +245,7 @@ def _conjugate_gradients(spread: Spread, right: Tensor) -> Tensor:
 
 
 def with_labels(probabilities: Tensor, index: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
-    """Probabilities [N, C] with those of labeled nodes replaced by their label, and which nodes these are [N]."""
+    """Probabilities [N, C] with those of labeled nodes replaced by their label, and a mask of these nodes [N]."""
     start = probabilities.clone()
     start[index] = 0
     start[index, codes] = 1
@@ -279,14 +280,14 @@ def smoothed(spread: Spread, probabilities: Tensor, labels: Labels, strength: fl
 def best_smoothing(
     views: Mapping[str, Spread], probabilities: Tensor, labels: Labels, strengths: Sequence[float] = STRENGTHS
 ) -> tuple[Smoothing, Tensor]:
-    """The smoothing, over one of some graphs, whose probabilities have the least squared error out of fold.
+    """The smoothing, over one of several graphs, with the least out-of-fold squared error.
 
-    Each is judged at its own best temperature, since smoothing flattens. Where nothing is held out, the usual strength
-    over the first graph.
+    Each candidate is evaluated at its own best temperature, since smoothing flattens probabilities. If nothing is held
+    out, the usual strength over the first graph is used.
 
     Args:
-        views: What to smooth by, by name.
-        probabilities: A family's, [folds + 1, N, C].
+        views: Operators to smooth with, by name.
+        probabilities: A family's probabilities, [folds + 1, N, C].
         labels: Which labels each signal sees.
         strengths: Values of a.
 

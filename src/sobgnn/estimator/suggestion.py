@@ -13,11 +13,12 @@ from scipy.sparse.csgraph import connected_components
 from sobgnn.graphs.graph import Graph
 
 Strategy = Literal["auto", "typical", "uncertain", "random"]
-# Added to every uncertainty: points that the model is sure of still count a little, so that it can be proven wrong.
+# Added to every uncertainty: points that are predicted with confidence still count a little, so that errors can be
+# found.
 _LEAST = 0.1
 # Labels per class from which a model's uncertainty is trusted. Measured in results/labeling.md.
 _TRUSTED = 3
-# Two-step walks with more entries than this are made of each point's strongest edges alone, or left out.
+# Two-step walks with more entries than this use only each point's strongest edges, or are left out.
 _MOST_WALKS = 2e7
 _STRONGEST = 8
 
@@ -36,27 +37,27 @@ def suggest_points(
 ) -> npt.NDArray[np.int64]:
     r"""Unlabeled points whose labels would help most, best first.
 
-    Points are chosen one after the other, each the one with the largest gain
+    Points are chosen one by one, each time the one with the largest gain
 
     .. math:: g_i = u_i \sum_j u_j \max(0, K_{ij} - c_j), \qquad K = I + \hat{A} + \hat{A}^2,
         \qquad c_j = \max_{l \text{ labeled or chosen}} K_{lj}
 
     where :math:`u` is one minus the gap between the two largest probabilities, and :math:`\hat{A}` the normalized
-    adjacency. The sum is the uncertainty around i that no label covers yet, so that a point is chosen for being
-    uncertain itself, in a dense place, and away from what is labeled. Without probabilities, and with fewer than 3
-    labels per class, u = 1: the first points are typical ones (dense places of the graph) that differ from each other.
-    The rule and what it brings are measured in results/labeling.md. Equal points come last, but for one of them.
+    adjacency. The sum is the uncertainty around i that no label covers yet, so a chosen point is itself uncertain, in a
+    dense region, and away from labeled points. Without probabilities, or with fewer than 3 labels per class, u = 1: the
+    first points are typical (in dense regions of the graph) and differ from each other. Measurements of the rule are in
+    results/labeling.md. Of equal points, all but one come last.
 
     Args:
-        graph: Of N nodes.
-        probabilities: [N, C], or ``None`` where nothing was fitted yet.
+        graph: A graph of N nodes.
+        probabilities: [N, C], or ``None`` if nothing was fitted yet.
         labelled: Points that have a label.
-        count: How many; fewer where fewer are left.
+        count: Number of points; fewer if fewer are left.
         reached: bool [N], whether a point's component holds a label; others have u = 1. ``None``: all.
-        exclude: Points not to be suggested though they have no label.
-        strategy: ``"auto"``; ``"typical"`` keeps u = 1; ``"uncertain"`` orders by u alone; ``"random"``.
-        seed: Of ``"random"``.
-        walks: What :func:`two_step_walks` gave for the graph, where it is asked more than once.
+        exclude: Unlabeled points that must not be suggested.
+        strategy: ``"auto"``; ``"typical"`` keeps u = 1; ``"uncertain"`` orders only by u; ``"random"``.
+        seed: Seed of ``"random"``.
+        walks: Result of :func:`two_step_walks` for the graph, to reuse it between calls.
     """
     if strategy not in get_args(Strategy):
         raise ValueError(f"`strategy` must be one of {get_args(Strategy)}, but got {strategy!r}.")
@@ -72,7 +73,7 @@ def suggest_points(
     if probabilities is not None and (strategy == "uncertain" or (strategy == "auto" and trusted)):
         uncertainty = _uncertainty(probabilities, reached)
     copy = _copies(graph)
-    new = free & ~np.isin(copy, copy[labelled])  # a copy of a labeled point tells nothing new
+    new = free & ~np.isin(copy, copy[labelled])  # a copy of a labeled point adds nothing new
     if strategy == "uncertain":
         order = np.argsort(-uncertainty, kind="stable")
         order = order[free[order]]
@@ -81,7 +82,7 @@ def suggest_points(
         return order[np.argsort(repeated | ~new[order], kind="stable")][:count].astype(np.int64)
     walks = two_step_walks(graph) if walks is None else walks
     chosen = _cover(walks, uncertainty, labelled, new, count, copy)
-    while len(chosen) < count:  # nothing but copies is left
+    while len(chosen) < count:  # only copies are left
         free[chosen] = False
         more = _cover(walks, uncertainty, np.concatenate([labelled, chosen]), free.copy(), count - len(chosen), copy)
         chosen = np.concatenate([chosen, more])
@@ -97,7 +98,7 @@ def suggest_first(
     metric: Literal["euclidean", "cosine"] = "euclidean",
     strategy: Strategy = "auto",
 ) -> npt.NDArray[np.int64]:
-    """Points X [N, F], none of them labeled, whose labels would help most; over the k-NN graph of scaled X."""
+    """Rows of X [N, F], all unlabeled, whose labels would help most, on the k-NN graph of scaled X."""
     from sklearn.utils.validation import check_array
 
     from sobgnn.estimator.features import FeatureMap
@@ -109,7 +110,7 @@ def suggest_first(
 
 
 def _copies(graph: Graph) -> npt.NDArray[np.int64]:
-    """A number for each point [N], the same for equal ones: edges of weight 1 join them, where others weigh less."""
+    """A number for each point [N], the same for equal ones: edges of weight 1 connect them, if others weigh less."""
     adjacency = graph.to_scipy()
     equal = adjacency.data == 1
     if not equal.any() or equal.all():
@@ -131,7 +132,7 @@ def _uncertainty(
 
 
 def two_step_walks(graph: Graph) -> sp.csr_array:
-    """I + Â + Â², symmetric, [N, N] sparse; without Â² where a few nodes have so many edges that it would be dense."""
+    """I + Â + Â², symmetric, [N, N] sparse; without Â² if a few nodes have so many edges that it would be dense."""
     adjacency = sp.csr_array(graph.to_scipy(), dtype=np.float64)
     if _two_steps(adjacency) > _MOST_WALKS:
         adjacency = _thinned(adjacency)
@@ -152,7 +153,7 @@ def _two_steps(adjacency: sp.csr_array) -> float:
 
 
 def _thinned(adjacency: sp.csr_array) -> sp.csr_array:
-    """The strongest edges of each node, symmetric again by the larger of both directions."""
+    """The strongest edges of each node, symmetrized by the larger of both directions."""
     rows = np.repeat(np.arange(adjacency.shape[0]), np.diff(adjacency.indptr))
     order = np.lexsort((-adjacency.data, rows))
     rank = np.arange(len(order)) - adjacency.indptr[rows[order]]
@@ -169,9 +170,9 @@ def _cover(
     count: int,
     copy: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
-    """The greedy choice of :func:`suggest_points` among points that differ, so there may be fewer than ``count``.
+    """The greedy choice of :func:`suggest_points` among distinct points; it may return fewer than ``count``.
 
-    Gains are kept up to date around each chosen point.
+    Gains are updated around each chosen point.
     """
     indptr, indices, data = walks.indptr, walks.indices, walks.data
     nodes = len(uncertainty)

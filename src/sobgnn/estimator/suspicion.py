@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# How many times as probable as the given class another one is, for a label to be suspect. Measured in
+# A label is suspect if another class is at least this many times as probable as the given one. Measured in
 # results/honesty.md.
 TIMES = 5.0
 
@@ -21,8 +21,8 @@ class Suspect:
         row: Its row in X.
         given: The label that was given.
         predicted: The class that models which did not see the label predict instead.
-        probability: Of the class given, by these models.
-        predicted_probability: Of the class they predict.
+        probability: Probability of the given class, according to these models.
+        predicted_probability: Probability of the predicted class.
     """
 
     row: int
@@ -39,18 +39,18 @@ def suspect_labels(
     classes: npt.NDArray[Any],
     weight: npt.NDArray[np.float64] | None = None,
 ) -> list[Suspect]:
-    r"""Labels to which another class is preferred by far.
+    r"""Labels whose class is far less probable than another one.
 
-    Label l of class y is suspect where :math:`\max_c p_{lc} \ge 5 \, p_{ly}`. The most suspicious come first:
-    ordered by :math:`p_{ly} / \max_c p_{lc}`, and where that is equal by :math:`-\max_c p_{lc}`.
+    Label l of class y is suspect if :math:`\max_c p_{lc} \ge 5 \, p_{ly}`. The most suspicious come first: labels are
+    ordered by :math:`p_{ly} / \max_c p_{lc}`, and ties by :math:`-\max_c p_{lc}`.
 
     Args:
         labelled: int64 [L], rows of X.
         codes: int64 [L], the classes given.
-        out_of_fold: [L, C], probabilities while each label was held out; NaN where it never was.
+        out_of_fold: [L, C], out-of-fold probabilities; NaN for labels that were never held out.
         classes: [C].
-        weight: What each class's probability was multiplied by, [C], which is taken out; a class of weight 0 cannot be
-            judged. ``None``: 1.
+        weight: Factors that the class probabilities were multiplied by, [C], which are divided out; a label of a class
+            with weight 0 is never suspect. ``None``: 1.
     """
     judged = np.isfinite(out_of_fold).all(axis=1)
     if weight is not None:

@@ -31,15 +31,15 @@ def log_loss(probabilities: _Array, codes: npt.NDArray[np.int64]) -> _Array:
 
 
 def fit_temperature(probabilities: _Array, codes: npt.NDArray[np.int64], weight: _Array | None = None) -> float:
-    r"""The temperature in [0.05, 5] with the least log loss on held-out labels, no surer than so few allow.
+    r"""The temperature in [0.05, 5] with the least log loss on held-out labels, no sharper than their number supports.
 
-    Where all n labels are right, the loss is least for probabilities of 1, which n labels do not prove: below 1 the
-    temperature falls only as far as the mean of the largest probabilities is at most (right + 1) / (n + 2), Laplace's
-    rule of succession. Labels of a single class tell nothing: 1.
+    If all n labels are predicted correctly, the loss is least for probabilities of 1, which n labels do not prove. So
+    the temperature is lowered below 1 only while the mean of the largest probabilities is at most (right + 1) / (n +
+    2), Laplace's rule of succession. For labels of a single class the temperature is 1.
 
     The loss is convex in b = 1/T, with the slope :math:`\sum_l w_l \sum_c p_{lc}(b) (\log p_{lc} - \log p_{l y_l})`:
-    its zero is found by Newton's method within a bracket, to rounding. A coarser answer would jump where the
-    probabilities move by rounding, and those who are chosen by it with it.
+    its zero is found by Newton's method within a bracket, up to rounding. A coarser solution would jump when
+    probabilities change by rounding, and so would every choice that depends on it.
     """
     if len(codes) == 0 or (codes == codes[0]).all():
         return 1.0
@@ -73,7 +73,7 @@ def fit_temperature(probabilities: _Array, codes: npt.NDArray[np.int64], weight:
 
 
 def _least(slope: Callable[[float], tuple[float, float]], low: float, high: float) -> float:
-    """Where a convex function of [low, high] is least, by its first and second derivative."""
+    """The minimizer of a convex function on [low, high], from its first and second derivatives."""
     if slope(high)[0] <= 0:
         return high
     if slope(low)[0] >= 0:

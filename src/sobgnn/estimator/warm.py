@@ -1,4 +1,4 @@
-"""What a warm start keeps of one fit for the next."""
+"""What a warm start keeps from one fit for the next."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from sobgnn.estimator.labels import UNLABELLED, Labels
 from sobgnn.estimator.priors import Frequencies
 from sobgnn.graphs.graph import Graph
 
-# Labels that may change, as a share, before it is decided anew how families are blended.
+# Share of the labels that may change before the blend is decided again.
 _MOST_CHANGED = 0.2
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A fit, and what it was made of.
+    """A fit and its inputs.
 
     Attributes:
-        fingerprint: Of everything but the labels, by :func:`fingerprint`.
+        fingerprint: Hash of everything but the labels, by :func:`fingerprint`.
         placed: Points, their maps and graphs.
         fit: The outcome.
-        labels: Those that its decisions were made with.
+        labels: The labels that its decisions are based on.
         classes: Their names, [C].
-        frequencies: How common classes were taken to be.
+        frequencies: Assumed class frequencies.
     """
 
     fingerprint: str
@@ -41,10 +41,10 @@ class Kept:
     frequencies: Frequencies
 
     def holds(self, codes: npt.NDArray[np.int64], classes: npt.NDArray[Any]) -> bool:
-        """Whether classes are the same, and only a few labels have changed since its decisions were made.
+        """Whether the classes are the same and only a few labels have changed since the decisions were made.
 
         Args:
-            codes: Classes of all points, [N], -1 where unknown.
+            codes: Classes of all points, [N]; -1: unlabeled.
             classes: Their names, [C].
         """
         if not np.array_equal(self.classes, classes):
@@ -55,7 +55,7 @@ class Kept:
 
 
 def out_of_fold_before(estimator: Any, labels: Labels) -> npt.NDArray[np.float64]:
-    """What an estimator knew out of fold of labels that have not changed since, [L, C]; NaN elsewhere."""
+    """Earlier out-of-fold probabilities of labels that have not changed since, [L, C]; NaN for the others."""
     rows, codes, own = estimator.labelled_, estimator.labelled_codes_, estimator.out_of_fold_probabilities_
     known = dict(zip(zip(rows.tolist(), codes.tolist(), strict=True), own, strict=True))
     unknown = np.full(labels.classes, np.nan)

@@ -1,4 +1,4 @@
-"""A local page to label in, while the model learns along: `sobgnn label DATA`, or :func:`label` in a notebook.
+"""A local page for labeling, while the model keeps learning: `sobgnn label DATA`, or :func:`label` in a notebook.
 
 Needs the extra ``label`` (starlette and uvicorn), which is imported when a page is opened.
 """

@@ -1,4 +1,4 @@
-"""One connection to the page's server: those that say nothing are closed."""
+"""One connection to the page's server; silent connections are closed."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 # Seconds for a request's head to arrive.
 HEAD_SECONDS = 20.0
-# Connections at a time, few enough for the files that a process may open; for one more, the oldest idle one is closed.
+# Maximum number of connections, below the limit of open files per process; for one more, the oldest idle one is closed.
 MOST = 200
 
 
 class Connection(H11Protocol):
-    """Uvicorn's connection with an end to waiting.
+    """Uvicorn's connection, with a time limit for idle ones.
 
-    Browsers open connections ahead and leave them, and a page of another site can make them do so; so idle ones must
-    neither count against those in use nor stay.
+    Browsers open connections in advance and leave them idle, and a page of another site can make them do so. So idle
+    connections must neither count against those in use nor stay open.
     """
 
     _late: asyncio.TimerHandle | None = None
@@ -27,17 +27,18 @@ class Connection(H11Protocol):
         return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, and make room."""
+        """Open, and close idle connections if there are too many."""
         super().connection_made(transport)
         self._began = self.loop.time()
         self._watch()
         others = [one for one in self.connections if isinstance(one, Connection) and one.idle and one is not self]
-        # Not only the first: many may come before it is gone. Closing would wait for those that do not read.
+        # Not only the oldest: many may come before it is gone. Abort, since closing would wait for clients that do not
+        # read.
         for one in sorted(others, key=Connection._worth)[: max(0, len(self.connections) - MOST)]:
             one.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Read on; a head that comes byte by byte gets no more time than one that comes at once."""
+        """Read data; a head that arrives byte by byte gets no more time than one that arrives at once."""
         super().data_received(data)
         self._watch()
 
@@ -47,7 +48,7 @@ class Connection(H11Protocol):
         self._unwatch()
 
     def _worth(self) -> tuple[bool, float]:
-        """What is kept longer is greater: first those whose answer is still on its way, then those that came later."""
+        """Sort key, larger is kept longer: connections with an unsent answer, then those opened later."""
         return self.transport.get_write_buffer_size() > 0, self._began
 
     def _watch(self) -> None:

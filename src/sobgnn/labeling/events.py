@@ -10,14 +10,14 @@ from sobgnn.labeling.journal import Event
 
 
 def check_events(events: Sequence[Event], path: Path) -> None:
-    """Raise a ValueError that names the line where one is valid JSON, but no event that a session writes."""
+    """Raise a ValueError that names the line if it is valid JSON, but not an event that a session writes."""
     classes: set[int] = set()
     for event in events:
         if not (_begins(event) if event["n"] == 1 else _follows(event, events, classes)):
             text = repr(event)
             text = text if len(text) <= 80 else text[:79] + "…"
             raise ValueError(
-                f"{path} is damaged at line {event['n']}: {text} is no event of a labeling. Mend that line, or remove "
+                f"{path} is damaged at line {event['n']}: {text} is not a labeling event. Repair that line, or remove "
                 "it and those after it."
             )
         if event["what"] == "class":

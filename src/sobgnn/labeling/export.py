@@ -24,7 +24,7 @@ KINDS = {
 
 
 def labels_frame(source: Source, classes: Mapping[int, str], labels: Mapping[int, Label]) -> pl.DataFrame:
-    """A table of the labels: id (the row's number where there are no ids), label, when, by."""
+    """A table of the labels: id (the row's number without ids), label, when, by."""
     import polars as pl
 
     rows = sorted(labels)
@@ -38,7 +38,7 @@ def labels_frame(source: Source, classes: Mapping[int, str], labels: Mapping[int
 
 
 def labels_csv(source: Source, classes: Mapping[int, str], labels: Mapping[int, Label]) -> bytes:
-    """The table as CSV; text that a spreadsheet would run as a formula gets ' before it."""
+    """The table as CSV; text that a spreadsheet would run as a formula is prefixed with '."""
     import polars as pl
 
     frame = labels_frame(source, classes, labels)
@@ -60,7 +60,7 @@ def export(kind: str, source: Source, classes: Mapping[int, str], labels: Mappin
 
 
 def _label_studio(source: Source, classes: Mapping[int, str], labels: Mapping[int, Label]) -> bytes:
-    """Tasks with one annotation each, for ``<Choices name="label" toName="text">``, or ``toName="image"`` of pictures.
+    """Tasks with one annotation each, for ``<Choices name="label" toName="text">``, or ``toName="image"`` for pictures.
 
     A task's data are the row's ``id``, its ``text`` or the path of its ``image``, and its columns; a column of one of
     these names is called "id (column)" and so on.
@@ -92,7 +92,7 @@ def _text(source: Source, row: int, texts: Mapping[str, str]) -> str:
 
 
 def _picture(source: Source, row: int) -> str:
-    """The path of the row's picture, or the picture itself where no file holds it."""
+    """The path of the row's picture, or the picture itself if there is no file."""
     if source.pictured:
         return picture_path(source.table, row) or ""
     content, kind = source.read_picture(row)

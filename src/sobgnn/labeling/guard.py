@@ -1,4 +1,4 @@
-"""Who may talk to the page's server: this machine, by the right address, with the token; and how much at a time."""
+"""Access to the page's server: from this machine, at the right address, with the token, and in limited size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 LARGEST_BODY = 2 * 2**20
-# Seconds for a body to arrive, and for that of a refused request, which is thrown away.
+# Seconds for a body to arrive, and for that of a refused request, which is discarded.
 BODY_SECONDS = 60.0
 REFUSED_SECONDS = 1.0
 _POLICY = (
@@ -25,15 +25,15 @@ _POLICY = (
 class Guard:
     """ASGI middleware around the page's routes.
 
-    Refused, before the body is read: a Host other than this server's (DNS rebinding), an Origin or Sec-Fetch-Site of
-    another site, a POST without an Origin or not of JSON, and a path that does not begin with the token. Refused too:
-    a body over ``LARGEST_BODY`` or slower than ``BODY_SECONDS``, and websockets. A link to the page itself may be
-    followed from anywhere. Every answer gets the headers that keep the page to itself.
+    These are refused before the body is read: a Host other than this server's (DNS rebinding), an Origin or
+    Sec-Fetch-Site of another site, a POST without an Origin or not of JSON, and a path that does not begin with the
+    token. A body over ``LARGEST_BODY`` or slower than ``BODY_SECONDS``, and websockets are refused too. A link to the
+    page itself may be followed from anywhere. Every response gets headers that isolate the page.
 
     Args:
         app: The routes, without the token in their paths.
         token: What the path must begin with.
-        port: Where the server listens.
+        port: The server's port.
         framed: Whether pages of this machine (a notebook) may show the page in a frame.
     """
 
@@ -95,12 +95,12 @@ class Guard:
         await self.app({**scope, "path": rest, "raw_path": rest.encode()}, replayed, answer)
 
     def _refusal(self, scope: MutableMapping[str, Any]) -> tuple[int, str] | None:
-        """The status and the reason, or ``None`` where the request may pass."""
+        """The status and the reason, or ``None`` if the request may pass."""
         headers: dict[bytes, list[bytes]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.lower(), []).append(value)
         if len(headers.get(b"host", [])) != 1 or headers[b"host"][0].lower() not in self._hosts:
-            return 421, "This server answers at 127.0.0.1 alone."
+            return 421, "This server answers only at 127.0.0.1."
         origins = headers.get(b"origin", [])
         if any(origin not in self._origins for origin in origins):
             return 403, "Requests from other sites are refused."
@@ -112,7 +112,7 @@ class Guard:
         if site not in (b"same-origin", b"none") and not (followed and shown):
             return 403, "Requests from other sites are refused."
         if scope["method"] not in ("GET", "HEAD", "POST"):
-            return 405, "GET and POST alone are understood."
+            return 405, "Only GET, HEAD and POST are supported."
         if not secrets.compare_digest(begin, self._token):
             return 404, "Not found. Open the address that `sobgnn label` printed."
         if scope["method"] == "POST":
@@ -128,7 +128,7 @@ class Guard:
 
 
 async def _body(receive: Receive) -> bytes:
-    """The request's body; a ValueError as soon as it is too large."""
+    """The request's body; raises ValueError as soon as it is too large."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -145,7 +145,7 @@ async def _body(receive: Receive) -> bytes:
 
 
 async def _refuse(receive: Receive, send: Send, status: int, reason: str) -> None:
-    """Answer at once, then read what still comes: a body that nobody reads resets the connection under the answer."""
+    """Answer at once, then read what still arrives: an unread body would reset the connection before the answer."""
     body = (reason + "\n").encode()
     headers = [
         (b"content-type", b"text/plain; charset=utf-8"),

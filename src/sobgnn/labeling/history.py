@@ -1,4 +1,4 @@
-"""The fits so far, kept over restarts: what the page's curve shows and its advice compares."""
+"""The fits so far, kept across restarts, for the page's curve and advice."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ FITS = "fits.journal"
 
 
 class History:
-    """Measurements of fits, ordered by their number of labels; of several with as many labels, the last.
+    """Measurements of fits, ordered by their number of labels; of several with the same number, the last.
 
-    Each is written to ``fits.journal`` beside the labels. Labels do not depend on it: where the file is damaged it is
-    put aside as ``fits.damaged`` and a new one begins, and what a full disk refuses is kept in memory alone.
+    Each is written to ``fits.journal`` beside the labels. Labels do not depend on it: a damaged file is renamed to
+    ``fits.damaged`` and a new one is started, and what cannot be written to a full disk is kept only in memory.
 
     Args:
-        folder: The run folder; whoever opens it holds the lock of its labels.
+        folder: The run folder; the process that opens it holds the lock of its labels.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,14 +44,14 @@ class History:
         return iter(_by_labels(self._fits))
 
     def standing(self, undone: Sequence[tuple[int, int]], labels: int) -> list[Measurement]:
-        """The fits whose labels are still there.
+        """The fits whose labels have not been undone.
 
         Args:
             undone: For each undoing of labels, in their order, the numbers of its event and of the event it undid.
-            labels: Number of labels now; a fit that knew more is not among them.
+            labels: Current number of labels; fits with more are excluded.
         """
         when = [number for number, _ in undone]
-        # The earliest event that was undone from each undoing on.
+        # The earliest event undone by each undoing or a later one.
         earliest = list(accumulate((of for _, of in reversed(undone)), min))[::-1]
 
         def stands(fit: Measurement) -> bool:
@@ -63,13 +63,13 @@ class History:
         return _by_labels([fit for fit in list(self._fits) if stands(fit)])
 
     def add(self, measured: Measurement) -> None:
-        """Note a fit, in memory and in the file."""
+        """Record a fit, in memory and in the file."""
         self._fits.append(measured)
         with contextlib.suppress(OSError, ValueError):  # a full disk; a file that was closed
             self._journal.append(_event(measured))
 
     def close(self) -> None:
-        """Close the file; further fits are noted in memory alone."""
+        """Close the file; further fits are recorded only in memory."""
         self._journal.close()
 
 
@@ -91,7 +91,7 @@ def _event(measured: Measurement) -> Event:
 
 
 def _measurement(event: Event) -> Measurement:
-    """The fit of an event; raises ValueError, KeyError or TypeError where it is none."""
+    """The fit of an event; raises ValueError, KeyError or TypeError if the event is invalid."""
     try:
         predicted = np.frombuffer(zlib.decompress(base64.b64decode(event["predicted"])), dtype="<i4")
     except zlib.error:

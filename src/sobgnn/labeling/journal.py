@@ -1,4 +1,4 @@
-"""An append-only file of events: what it holds is on the disk before anyone is told so."""
+"""An append-only file of events: an event is on disk before it is acknowledged."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Journal:
     """JSON lines, one event per line, numbered from 1; one process at a time.
 
     ``append`` returns after the line is flushed to the disk, so an event that was acknowledged survives a kill or a
-    power cut. A last line that was cut off in the middle of a write was never acknowledged, and is removed on opening;
-    where it was a whole line that is damaged, it is put aside in a file that ends in ``.damaged``.
+    power cut. A last line that was truncated during a write was never acknowledged, and is removed on opening; a
+    complete but damaged last line is moved to a file that ends in ``.damaged``.
 
     Args:
-        path: The file; made where it is missing.
+        path: The file; created if it is missing.
 
     Attributes:
-        notice: What was put aside, in one line, or "".
+        notice: One line about what was moved to that file, or "".
 
     Raises:
         ValueError: Another process has the journal open, or a line before the last is damaged.
@@ -53,14 +53,14 @@ class Journal:
         """Write the event with its number ``n``, flush it to the disk, and return it.
 
         Raises:
-            OSError: The disk refused. Nothing of the event is left in the file.
+            OSError: The write failed. Nothing of the event is left in the file.
         """
         with self._guard:
             numbered = {"n": len(self.events) + 1, **event}
             line = json.dumps(numbered, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
             try:
                 written = 0
-                while written < len(line):  # a raw write may take a part
+                while written < len(line):  # a raw write may be partial
                     written += self._file.write(line[written:])
                 os.fsync(self._file.fileno())
             except OSError:
@@ -73,7 +73,7 @@ class Journal:
             return numbered
 
     def close(self) -> None:
-        """Close the file and let others open it."""
+        """Close the file and release the lock."""
         with self._guard:
             self._file.close()
             self._lock.close()
@@ -96,7 +96,7 @@ def _read(path: Path) -> tuple[list[Event], int, bytes]:
         else:
             raise ValueError(
                 f"{path} is damaged at line {number}: it is not event {number}. "
-                "Mend that line, or remove it and those after it."
+                "Repair that line, or remove it and those after it."
             )
     return events, end, content[end:]
 
@@ -106,7 +106,7 @@ def _put_aside(path: Path, damaged: bytes) -> str:
     with open(aside, "ab") as file:
         file.write(damaged)
         os.fsync(file.fileno())
-    return f"The last line of {path.name} was damaged and does not count; it was put aside in {aside.name}."
+    return f"The last line of {path.name} was damaged and is ignored; it was moved to {aside.name}."
 
 
 def _parse(line: bytes) -> Event | None:
@@ -118,7 +118,7 @@ def _parse(line: bytes) -> Event | None:
 
 
 def _lock(path: Path) -> IO[bytes]:
-    """A lock that ends with the process, however it ends."""
+    """A lock that is released when the process ends, however it ends."""
     file = open(path, "a+b")  # noqa: SIM115
     try:
         try:

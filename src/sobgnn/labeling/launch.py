@@ -1,4 +1,4 @@
-"""From DATA to a page that can be opened: folder, server, and the end."""
+"""From DATA to a page that can be opened: folder, server and shutdown."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from sobgnn.tables.conversion import as_frame
 SETTINGS = "labeling.json"
 # The copy of a frame that a notebook labels.
 COPY = "data.parquet"
-# The pages that :func:`label` showed, by their folder, with what they were asked for.
+# The pages that :func:`label` has opened, by folder, with their arguments.
 _shown: dict[Path, tuple[Page, tuple[str, str | None]]] = {}
-# The folder of the file that the browser is given, whose name goes on with eight letters, and the file.
+# The prefix of the folder of the file that the browser opens, followed by eight letters, and the name of the file.
 _OPEN, _REDIRECTING = "open-", "label.html"
 _REDIRECT = """<!doctype html>
 <meta charset="utf-8">
@@ -48,7 +48,7 @@ class Page:
     """A page being served; made by :func:`open_page`.
 
     Attributes:
-        url: Where the page is, with its token: whoever has it can label.
+        url: Address of the page, with its token: anyone who has it can label.
         folder: The run folder.
     """
 
@@ -62,7 +62,7 @@ class Page:
         config = uvicorn.Config(
             Guard(routes(labeling), token, port, framed),
             log_level="warning",
-            access_log=False,  # it would write the token
+            access_log=False,  # it would log the token
             server_header=False,
             proxy_headers=False,
             ws="none",
@@ -88,7 +88,7 @@ class Page:
         return self
 
     def labels(self) -> list[str | None]:
-        """The label of each row, ``None`` where there is none."""
+        """The label of each row; ``None``: unlabeled."""
         _, classes, labels, _ = self.labeling.session.snapshot()
         names: list[str | None] = [None] * self.labeling.source.rows
         for row, label in labels.items():
@@ -96,7 +96,7 @@ class Page:
         return names
 
     def finish(self, seconds: float = 3600) -> Path | None:
-        """Fit with all labels and write the run into the folder; ``None`` where that failed (``problem`` says why)."""
+        """Fit with all labels and write the run into the folder; ``None`` if that failed (see ``problem``)."""
         self.labeling.learner.finish()
         return self.folder if self.labeling.learner.wait_finished(seconds) else None
 
@@ -104,14 +104,14 @@ class Page:
     def in_browser(self) -> Iterator[None]:
         """Open the browser, for as long as the block lasts.
 
-        It is given a file that leads to the page and that this account alone can read: other accounts see the
-        browser's command line, and the address holds the token. The file is in the run folder, since some browsers
-        may not read the system's folder of temporary files.
+        The browser gets a file that redirects to the page and that only this account can read: other accounts can see
+        the browser's command line, and the address contains the token. The file is in the run folder, since some
+        browsers cannot read the system's folder of temporary files.
         """
         with contextlib.ExitStack() as stack:
             _remove_left_over(self.folder)
             with contextlib.suppress(OSError):  # a full disk: the address is printed too
-                folder = Path(tempfile.mkdtemp(prefix=_OPEN, dir=self.folder.absolute()))  # for this account alone
+                folder = Path(tempfile.mkdtemp(prefix=_OPEN, dir=self.folder.absolute()))  # only for this account
                 stack.callback(shutil.rmtree, folder, ignore_errors=True)
                 file = folder / _REDIRECTING
                 file.touch(mode=0o600)
@@ -121,18 +121,18 @@ class Page:
 
     @property
     def unwritten(self) -> bool:
-        """Whether there are labels of two classes that no written run knows."""
+        """Whether there are labels of at least two classes that are not in a written run."""
         session = self.labeling.session
         written = (self.labeling.learner.finished or {}).get("knows")
         return len(session.used()) >= 2 and written != session.saved
 
     @property
     def problem(self) -> str:
-        """What the model's process complained about last."""
+        """The last error of the model's process."""
         return self.labeling.learner.problem
 
     def close(self) -> None:
-        """Stop serving, end the model's process, write labels.csv. Labels are safe without it."""
+        """Stop serving, end the model's process, write labels.csv. Labels are safe even without this call."""
         if self._closed:
             return
         self._closed = True
@@ -162,29 +162,29 @@ def open_page(
     framed: bool = False,
     command: list[str] | None = None,
 ) -> Page:
-    """Read DATA, or resume a run folder that was labeled before, and listen at 127.0.0.1.
+    """Read DATA, or resume an earlier labeling run, and listen at 127.0.0.1.
 
     Args:
-        data: A file, a data set's name, or a run folder that was labeled.
-        label: Column that has labels, or gives the new labels their name.
-        identity: Column that names the rows.
+        data: A file, a data set's name, or the folder of a labeling run.
+        label: Column with labels, or the name of the new labels.
+        identity: Column with row ids.
         drop: Columns to leave out.
         reading: ``text``, ``text_model`` and ``image_model`` of ``tables.read_table``.
-        folder: The run folder; default ``runs/<name>-labeled``, which is resumed where it is there.
-        port: 0 for any free one.
+        folder: The run folder; default ``runs/<name>-labeled``, which is resumed if it exists.
+        port: 0 for any free port.
         settings: Parameters of the final fit.
         framed: Whether a notebook on this machine may show the page.
         command: What to start instead of the model's process, for tests.
     """
     given = Path(data)
-    # As the model's process reads them, and whoever resumes from another folder.
+    # Absolute paths, for the model's process and for resuming from another folder.
     reading = {name: _absolute(value) for name, value in (reading or {}).items()}
     if (given / SETTINGS).is_file():
         folder = folder or given
         data, label, identity, drop, reading = _remembered(given / SETTINGS)
     elif given.is_dir() and (given / "table.json").is_file():
         raise ValueError(
-            f"{data} is a run that `sobgnn fit` made, and does not hold its data. Label the data: sobgnn label DATA."
+            f"{data} is a run of `sobgnn fit`, which does not hold its data. Label the data: sobgnn label DATA."
         )
     if folder is not None and folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file. Name a folder for the run.")
@@ -212,13 +212,13 @@ def label(data: Any, column: str | None = None, *, folder: str | Path = "runs/la
     """Show a page to label a DataFrame in, inside a notebook.
 
     The frame is copied to ``data.parquet`` in the folder and never changed; calling it again with the same frame
-    resumes, or gives the page that is still open. ``page.labels()`` gives the labels, ``page.close()`` ends it.
+    resumes, or returns the page that is still open. ``page.labels()`` returns the labels, ``page.close()`` ends it.
 
     Args:
-        data: A polars or pandas DataFrame, or anything that :func:`open_page` takes.
-        column: Column of labels; blank cells and a missing column are what is to be labeled.
+        data: A polars or pandas DataFrame, or anything that :func:`open_page` accepts.
+        column: Column of labels; blank cells, or a missing column, are to be labeled.
         folder: The run folder.
-        port: 0 for any free one.
+        port: 0 for any free port.
     """
     if isinstance(data, str | Path):
         return _show(str(data), column, Path(folder), port)
@@ -249,17 +249,17 @@ def _show(data: str, column: str | None, folder: Path, port: int) -> Page:
 
 
 def _check_own(folder: Path) -> None:
-    """Raise where a folder holds something else than a labeling that could be resumed, if only just begun."""
+    """Raise if a folder holds anything but a labeling run that can be resumed, even one that has just begun."""
     held = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if held - {COPY} and not held & {SETTINGS, JOURNAL}:
-        raise ValueError(f"{folder} is already there, and holds other files. Name another folder with --out.")
+        raise ValueError(f"{folder} already exists and holds other files. Name another folder with --out.")
 
 
 def _remove_left_over(folder: Path) -> None:
-    """Remove what the browser was given by processes that were killed: one at a time has a run folder."""
+    """Remove browser files left by killed processes: only one process at a time uses a run folder."""
     for left in folder.glob(_OPEN + "?" * 8):
         with contextlib.suppress(OSError):
-            if [path.name for path in left.iterdir()] == [_REDIRECTING]:  # else it is not ours
+            if [path.name for path in left.iterdir()] == [_REDIRECTING]:  # otherwise it is not ours
                 shutil.rmtree(left)
 
 
@@ -270,7 +270,7 @@ def _absolute(value: Any) -> Any:
 def _remembered(path: Path) -> tuple[str, str | None, str | None, list[str], dict[str, Any]]:
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
-        # Folders from before there were options of reading have none.
+        # Folders of earlier versions have no options for reading.
         return str(held["data"]), held["label"], held["identity"], list(held["drop"]), dict(held.get("reading", {}))
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(f"{path} is damaged. Give the data again: sobgnn label DATA --out {path.parent}.") from None
@@ -279,7 +279,7 @@ def _remembered(path: Path) -> tuple[str, str | None, str | None, list[str], dic
 def _as_before(
     folder: Path, label: str | None, identity: str | None, drop: list[str], reading: dict[str, Any]
 ) -> tuple[str | None, str | None, list[str], dict[str, Any]]:
-    """The options that a folder's labels were given with; others would make other features, or labels features."""
+    """The options that a folder was labeled with; others would change the features, or turn labels into features."""
     try:
         _, known_label, known_identity, known_drop, known_reading = _remembered(folder / SETTINGS)
     except ValueError:
@@ -290,8 +290,8 @@ def _as_before(
         if value and value != known.get(name):
             option = f"--{name.replace('_', '-')}"
             raise ValueError(
-                f"{folder} was labeled with another {option}: {known.get(name) or 'none'}. Leave {option} out to go "
-                "on, or name another folder with --out."
+                f"{folder} was labeled with another {option}: {known.get(name) or 'none'}. Leave {option} out to "
+                "resume, or name another folder with --out."
             )
     return known_label, known_identity, known_drop, known_reading
 
@@ -307,8 +307,8 @@ def _listen(port: int) -> socket.socket:
         if port:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", port))
-        listening.listen(64)  # a browser that is faster than the server waits
+        listening.listen(64)  # a browser that connects before the server is ready waits
     except (OSError, OverflowError):
         listening.close()
-        raise ValueError(f"Port {port} of 127.0.0.1 is taken. Name another with --port, or leave it out.") from None
+        raise ValueError(f"Port {port} of 127.0.0.1 is in use. Name another with --port, or leave it out.") from None
     return listening

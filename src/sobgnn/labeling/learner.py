@@ -25,25 +25,25 @@ WORKER = [sys.executable, "-m", "sobgnn.labeling.worker"]
 # A refit starts after this many new labels, or this many seconds after the last one.
 EVERY = 5
 PAUSE = 1.5
-# Ends without a fit between them, after which only the person starts the process again.
+# Number of times the process may end without a fit in between; after that, only the person restarts it.
 MOST_ENDS = 3
-# Rows whose predictions are compared from fit to fit.
+# Number of rows whose predictions are compared from fit to fit.
 SAMPLE = 5000
 
 
 @dataclass(frozen=True)
 class Guesses:
-    """What one fit says of all points.
+    """What one fit predicts for all points.
 
     Args:
         version: Number of the fit, from 1.
         knows: Number of the journal's last event that the fit has seen.
         labels: Number of labels it has seen.
         codes: int32 [N, 3], the most probable classes of each row, best first; ``None`` before there are two classes.
-        probabilities: float32 [N, 3], of those.
+        probabilities: float32 [N, 3], their probabilities.
         suggested: Rows to label next, best first.
         suspects: Labeled rows that may be wrong, worst first.
-        held_out: For labeled rows, the class that is predicted while their label is held out.
+        held_out: The out-of-fold prediction for labeled rows.
     """
 
     version: int
@@ -106,13 +106,13 @@ class Learner:
         self.history.close()
 
     def changed(self) -> None:
-        """Say that labels have changed."""
+        """Report that labels have changed."""
         with self._wake:
             self._changed = time.monotonic()
             self._wake.notify_all()
 
     def retry(self) -> None:
-        """Start the process again after it ended too often."""
+        """Restart the process after it ended too often."""
         with self._wake:
             self._ends = 0
             self._asked = -1
@@ -120,7 +120,7 @@ class Learner:
             self._wake.notify_all()
 
     def finish(self) -> None:
-        """Ask for the final fit and the run folder; ``finished`` or ``problem`` says when it is done."""
+        """Request the final fit and the run folder; ``finished`` or ``problem`` is set when it is done."""
         with self._wake:
             self.finished = None
             self.problem = ""
@@ -129,7 +129,7 @@ class Learner:
             self._wake.notify_all()
 
     def wait_finished(self, seconds: float) -> bool:
-        """Wait until the run is written; False where it failed or took longer."""
+        """Wait until the run is written; False if it failed or took longer."""
         end = time.monotonic() + seconds
         with self._wake:
             while self.finished is None and not self.problem and time.monotonic() < end:
@@ -137,7 +137,7 @@ class Learner:
             return self.finished is not None
 
     def status(self) -> dict[str, Any]:
-        """What the page says of the model."""
+        """What the page shows about the model."""
         with self._wake:
             found = self.guesses
             running = self._process is not None and self._process.poll() is None
@@ -189,7 +189,7 @@ class Learner:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env=environment,
-                start_new_session=True,  # Ctrl-C is for the page; this process ends with it, or when told to
+                start_new_session=True,  # Ctrl-C is for the page; this process ends with the page, or on request
             )
         with self._wake:
             self._process, self._busy, self._asked, self._ready = process, "reading", -1, False
@@ -232,7 +232,7 @@ class Learner:
     def _send(self, message: dict[str, Any], arrays: Arrays | None = None) -> None:
         process = self._process
         if process is not None and process.stdin is not None:
-            # It ended; the listener says so. A pipe that the listener has closed by then is a ValueError.
+            # The process ended; the listener reports it. A pipe that the listener has already closed raises ValueError.
             with contextlib.suppress(OSError, ValueError):
                 send(process.stdin, message, arrays)
 
@@ -254,20 +254,20 @@ class Learner:
             if self._process is process:
                 self._process, self._busy, self._finish_wanted = None, "", False
                 self._ends += 1
-                why = "it was killed, perhaps for want of memory" if code == -9 else f"exit code {code}"
-                again = "It starts again." if self._ends < MOST_ENDS else "It is started again when you ask for it."
+                why = "it was killed, perhaps because memory ran out" if code == -9 else f"exit code {code}"
+                again = "It is restarting." if self._ends < MOST_ENDS else "Start it again when you are ready."
                 self.problem = f"The model's process ended ({why}). Your labels are safe. {again}"
             self._wake.notify_all()
 
     def _take(self, message: dict[str, Any], arrays: Arrays) -> None:
-        """One answer; the lock is held."""
-        if message["what"] == "map":  # it comes beside the others
+        """Process one answer; the lock is held."""
+        if message["what"] == "map":  # it may come at any time
             self.place = arrays["place"]
             return
         self._busy = ""
         if message["what"] == "failed":
             failed = message["during"]
-            if failed == "open":  # a process without data is of no use; the person may start another
+            if failed == "open":  # a process without data is useless; the person may start another
                 self._ends = MOST_ENDS
                 if self._process is not None:
                     self._process.kill()
@@ -301,7 +301,7 @@ class Learner:
                 self._measure(message, codes[:, 0])
 
     def _measure(self, message: dict[str, Any], first: npt.NDArray[np.int32]) -> None:
-        """Note the fit beside the earlier ones."""
+        """Add the fit to the history."""
         if self._sample is None:
             self._sample = np.random.default_rng(0).permutation(len(first))[:SAMPLE]
         accuracy, seconds, judged = message["accuracy"], message["seconds"], message["judged"]

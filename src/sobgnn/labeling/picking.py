@@ -1,4 +1,4 @@
-"""Which point comes next: the model's suggestions, and now and then one drawn at random."""
+"""Which point to label next: the model's suggestions and, at intervals, a random one."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from sobgnn.labeling.session import Label
 if TYPE_CHECKING:
     from sobgnn.labeling.learner import Guesses
 
-# Open tabs ask every few seconds.
+# Open tabs send a request every few seconds.
 TAB_SECONDS = 15.0
 
 
 class Picker:
     """Chooses the points to show.
 
-    Every ``AUDIT_EVERY``-th point, counted by the labels that are there, is drawn at random once the model guesses:
-    what is suggested is harder than most, and a random sample alone can say how good the model is on all. The random
-    order is fixed, so that a reload shows the same point.
+    Once the model predicts, every ``AUDIT_EVERY``-th point, counted by the number of labels, is drawn at random:
+    suggested points are harder than most, and only a random sample shows how good the model is on all. The random order
+    is fixed, so that a reload shows the same point.
 
     Args:
         rows: Number of points.
-        seed: Of the random order.
-        seen: Rows whose guess the person may have seen: they are no audit.
+        seed: Seed of the random order.
+        seen: Rows whose guess the person may have seen; they cannot be audited.
 
     Attributes:
         audits: Rows that are shown without their guess.
@@ -42,7 +42,7 @@ class Picker:
         self.audits: set[int] = set()
 
     def show(self, rows: Collection[int]) -> None:
-        """Note that the person sees the guesses of rows; they are no audit from here on."""
+        """Record that the person sees the guesses of rows, which can no longer be audited."""
         with self._guard:
             self._seen.update(rows)
             self.audits.difference_update(rows)
@@ -58,7 +58,8 @@ class Picker:
     ) -> list[tuple[int, str]]:
         """Up to ``count`` rows without a label, each with the reason it is shown: suggested, audit or random.
 
-        Where a row is ``shown`` already they come after it, and its guess has been seen unless it is one of ``audits``.
+        If a row is already ``shown``, the result comes after it, and its guess has been seen unless it is in
+        ``audits``.
         """
         with self._guard:
             taken = {*labels, *skipped, *without}
@@ -68,7 +69,7 @@ class Picker:
                 taken.add(shown)
                 if shown not in self.audits:
                     self._seen.add(shown)
-                # It has the first place, but not that of an audit which is due.
+                # It takes the first position, but not that of a due audit.
                 due = guessing and len(labels) % AUDIT_EVERY == AUDIT_EVERY - 1
                 begin = int(shown not in labels and (shown in self.audits or not due))
             suggested = iter([] if guesses is None else guesses.suggested)
@@ -103,7 +104,7 @@ class Offers:
         self._held: dict[str, tuple[float, set[int]]] = {}
 
     def note(self, tab: str, rows: Collection[int]) -> None:
-        """Note what a tab shows; tabs that were not heard of for a while are forgotten."""
+        """Record what a tab shows; tabs without recent requests are forgotten."""
         now = time.monotonic()
         self._held = {name: held for name, held in self._held.items() if held[0] > now - TAB_SECONDS}
         self._held[tab] = now, set(rows)

@@ -1,4 +1,4 @@
-"""Pictures for the page: as they are where a browser shows them well, else smaller."""
+"""Pictures for the page: unchanged if a browser can show them well, otherwise reduced."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 LARGEST_SIDE = 1600
-# Pixels that are decoded for one picture: 4 bytes each, and up to 12 for those of 16 bits.
+# Maximum number of pixels decoded per picture: 4 bytes each, and up to 12 for 16-bit pictures.
 MOST_PIXELS = 64_000_000
 LARGEST_FILE = 32 * 2**20
-# Bytes of pictures that were made smaller and are kept.
+# Cache size for reduced pictures, in bytes.
 KEPT = 32 * 2**20
 
 Shown = tuple[bytes, str]
@@ -28,7 +28,7 @@ class Pictures:
     """Reads pictures, at most one large one at a time."""
 
     def __init__(self) -> None:
-        self._opening = threading.Lock()  # Python's filter of warnings is one for all threads
+        self._opening = threading.Lock()  # Python's warning filter is shared by all threads
         self._decoding = threading.Lock()
         self._kept: OrderedDict[tuple[str, int, int], Shown] = OrderedDict()
 
@@ -36,16 +36,16 @@ class Pictures:
         """The picture's bytes and media type, PNG or JPEG.
 
         Raises:
-            ValueError: It cannot be shown; one line says why.
+            ValueError: It cannot be shown; the message is one line.
         """
         from PIL import Image, UnidentifiedImageError
 
         try:
             if not path.is_file():
-                raise ValueError("There is no file of its name." if not path.exists() else "It is not a regular file.")
+                raise ValueError("There is no such file." if not path.exists() else "It is not a regular file.")
             about = path.stat()
             with self._opening, warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of many pixels, which are counted here
+                warnings.simplefilter("ignore")  # about many pixels, which are counted here
                 image = Image.open(path)
             with image:
                 plain = image.format in ("PNG", "JPEG") and max(image.size) <= LARGEST_SIDE
@@ -55,10 +55,10 @@ class Pictures:
         except ValueError:
             raise
         except UnidentifiedImageError:
-            raise ValueError("The file is no picture that can be read.") from None
+            raise ValueError("The file is not a readable picture.") from None
         except Image.DecompressionBombError:
             raise ValueError("It has too many pixels to be shown.") from None
-        except Exception as error:  # a damaged picture makes Pillow raise anything
+        except Exception as error:  # a damaged picture can make Pillow raise anything
             raise ValueError(f"The picture is damaged: {' '.join(str(error).split())[:160]}.") from None
 
     def _made(self, key: tuple[str, int, int], image: Image) -> Shown:
@@ -74,16 +74,16 @@ class Pictures:
 
 
 def _smaller(image: Image) -> Shown:
-    """The picture upright, at most ``LARGEST_SIDE`` wide and high; a JPEG stays one, all others become PNG."""
+    """The picture upright, at most ``LARGEST_SIDE`` wide and high; a JPEG stays a JPEG, all others become PNG."""
     from PIL import Image, ImageOps
 
     kind = "JPEG" if image.format == "JPEG" else "PNG"
     width, height = image.size
-    image.draft("RGB", (LARGEST_SIDE, LARGEST_SIDE))  # a JPEG is decoded at a half, a quarter or an eighth
+    image.draft("RGB", (LARGEST_SIDE, LARGEST_SIDE))  # a JPEG is decoded at a half, a quarter or an eighth of its size
     if image.width * image.height > MOST_PIXELS:
         raise ValueError(
-            f"It has {width:,} × {height:,} pixels, and at most {MOST_PIXELS // 10**6} million are shown. The model "
-            "sees it all the same."
+            f"It has {width:,} × {height:,} pixels; at most {MOST_PIXELS // 10**6} million can be shown. The model "
+            "still uses it."
         )
     ImageOps.exif_transpose(image, in_place=True)
     reduced = image

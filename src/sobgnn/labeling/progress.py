@@ -1,4 +1,4 @@
-"""How far the labels have come: estimated accuracy, the random audit, and whether more labels would help."""
+"""Progress of labeling: estimated accuracy, the random audit, and whether more labels would help."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy.typing as npt
 from sobgnn.labeling.session import Label
 from sobgnn.runs.metrics import wilson_interval
 
-# "More labels will hardly help now": doubling the labels changed at most this share of the predictions, from at least
-# this many labels on. Measured in results/labeling.md.
+# "More labels will hardly help now": doubling the labels changed at most this share of the predictions, with at least
+# this many labels. Measured in results/labeling.md.
 CHANGED = 0.03
 FEWEST = 50
-# Of every so many points shown, one is drawn at random and shown without the guess.
+# One in this many points is drawn at random and shown without the guess.
 AUDIT_EVERY = 8
 
 
@@ -25,8 +25,8 @@ class Measurement:
     """One fit, for the curve over time.
 
     Args:
-        labels: Number of labels it knew.
-        accuracy: Out of fold, or ``None`` where no labels were held out.
+        labels: Number of labels it was trained on.
+        accuracy: Out-of-fold accuracy, or ``None`` if no labels were held out.
         seconds: How long it took.
         predicted: Predicted class of a fixed sample of rows.
         judged: Number of labels that were held out.
@@ -52,8 +52,8 @@ class Advice:
 def changed_since_half(history: Sequence[Measurement]) -> tuple[int, float] | None:
     """The labels of the last fit that had at most half as many as the newest, and the share of predictions that differ.
 
-    ``None`` where there is no such fit. The share bounds the change of accuracy that doubling the labels brought: where
-    two predictions agree, they are both right or both wrong.
+    ``None`` if there is no such fit. The share bounds the change in accuracy from doubling the labels: two predictions
+    that agree are both right or both wrong.
     """
     if not history:
         return None
@@ -67,7 +67,7 @@ def changed_since_half(history: Sequence[Measurement]) -> tuple[int, float] | No
 
 
 def advice(history: Sequence[Measurement]) -> Advice:
-    """Whether more labels would help, by how much the last doubling of the labels changed."""
+    """Whether more labels would help, by how many predictions the last doubling of the labels changed."""
     now = history[-1].labels if history else 0
     found = changed_since_half(history)
     if now < FEWEST or found is None:
@@ -80,14 +80,15 @@ def advice(history: Sequence[Measurement]) -> Advice:
 
 
 def audit(labels: Mapping[int, Label], held_out: Mapping[int, int] | None = None) -> dict[str, Any]:
-    """What rows drawn at random say: how many, how often the model is right there, and the 95 % interval.
+    """Result of the rows drawn at random: how many, how often the model is right on them, and the 95 % interval.
 
-    Only rows that were labeled without seeing the guess count; rows that the model suggested are harder than most, and
-    say nothing of the others.
+    Only rows that were labeled without seeing the guess count; rows that the model suggested are harder than most and
+    not representative.
 
     Args:
         labels: By row.
-        held_out: What today's model predicts while a row's label is held out; without it the guess at the time counts.
+        held_out: The current model's out-of-fold prediction for each row; without one, the guess at labeling time
+            counts.
     """
     drawn = {row: label for row, label in labels.items() if label.audit}
     guesses = {row: (held_out or {}).get(row, label.guess) for row, label in drawn.items()}

@@ -34,8 +34,8 @@ STATIC = {
     "curve.js": ("curve.js", "text/javascript; charset=utf-8"),
 }
 UPCOMING = 4
-# Seconds that a person waits for the first suggestions; after them rows drawn at random are shown. Where points are
-# very many, their graph takes minutes.
+# Seconds that a person waits for the first suggestions; after that, random rows are shown. With very many points, their
+# graph takes minutes.
 MOST_WAIT = 8.0
 
 
@@ -45,7 +45,7 @@ class Labeling:
     Args:
         source: The points.
         session: Their labels.
-        learner: The model that follows them.
+        learner: The model that learns from them.
     """
 
     def __init__(self, source: Source, session: Session, learner: Learner) -> None:
@@ -90,11 +90,11 @@ class Labeling:
         }
 
     def upcoming(self, without: Collection[int] = (), tab: str = "", at: object = None) -> list[dict[str, Any]]:
-        """The next points to label, best first; none while the first suggestions are awaited, which is not for long.
+        """The next points to label, best first; none while waiting, for a limited time, for the first suggestions.
 
         Args:
             without: Rows to leave out.
-            tab: Which tab asks; it gets rows that no other tab has, as long as there are such.
+            tab: The tab that asks; it gets rows that no other tab shows, as long as there are any.
             at: The row that the tab shows; those after it are chosen.
         """
         if self.learner.status()["starting"] and time.monotonic() < self._opened + MOST_WAIT:
@@ -110,7 +110,7 @@ class Labeling:
         return [self.point(row, why) for row, why in chosen]
 
     def point(self, row: int, why: str = "asked for") -> dict[str, Any]:
-        """A row's content, its label, and the guess; none for a row of the audit."""
+        """A row's content, its label, and the guess; a row of the audit has no guess."""
         if not 0 <= row < self.source.rows:
             raise ValueError(f"Rows go from 0 to {self.source.rows - 1}, but got {row}.")
         if why == "asked for":
@@ -131,13 +131,13 @@ class Labeling:
         }
 
     def change(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Make one change; when this returns it is on the disk."""
+        """Make one change; it is on disk when this returns."""
         session, undone = self.session, None
         if what == "label":
             rows, how = body.get("rows", []), str(body.get("how", "key"))[:20]
             first = self._first_guesses(rows)
             read = isinstance(rows, list) and len(rows) == 1 and how != "lasso"
-            # A page that is ahead of the server may show a row with its guess that was drawn for the audit since.
+            # A page may already show the guess of a row that the server has drawn for the audit since.
             audited = read and rows[0] in self.picker.audits and body.get("blind", True) is True
             by: Any = "model" if how == "accept" and not audited else "person"
             was = body.get("was", ...)
@@ -166,7 +166,7 @@ class Labeling:
         return answer
 
     def _first_guesses(self, rows: Any) -> dict[int, int]:
-        """What the model predicted for rows that it does not know the labels of."""
+        """What the model predicted for rows without a label."""
         found = self.learner.guesses
         if found is None or found.codes is None or not isinstance(rows, list) or len(rows) > 1:
             return {}
@@ -194,7 +194,7 @@ class Labeling:
         return given.tobytes() + guess.tobytes() + sure.tobytes()
 
     def suspects(self) -> list[dict[str, Any]]:
-        """Labeled rows that the model doubts, worst first, but for those that were confirmed or changed since."""
+        """Labeled rows that the model contradicts, worst first, except those that were confirmed or changed since."""
         found = self.learner.guesses
         labels = self.session.state.labels
         listed = [row for row in (found.suspects if found else []) if row in labels]
@@ -202,7 +202,7 @@ class Labeling:
         return [{"row": row, "label": labels[row].code, "excerpt": self.source.excerpt(row)} for row in rows]
 
     def search(self, words: str) -> list[dict[str, Any]]:
-        """Rows that hold the words."""
+        """Rows that contain the words."""
         labels = self.session.state.labels
         rows = self.source.search(words)
         return [
@@ -211,7 +211,7 @@ class Labeling:
         ]
 
     def write_labels(self) -> None:
-        """Write labels.csv where something has changed."""
+        """Write labels.csv if something has changed."""
         with self._writing:
             saved, classes, labels, _ = self.session.snapshot()
             if saved != self._written:
@@ -222,7 +222,7 @@ class Labeling:
     def close(self) -> None:
         """End the model's process, write labels.csv, and release the folder.
 
-        A run of labels that were undone since, so that no other can follow it, is removed.
+        A run is removed if its labels were undone since and too few are left for a new run.
         """
         self.learner.close()
         self.write_labels()
@@ -296,7 +296,7 @@ def routes(labeling: Labeling) -> Starlette:
                 return JSONResponse({"error": str(error)}, status_code=400)
             except OSError as error:
                 reason = error.strerror or type(error).__name__
-                return JSONResponse({"error": f"Not saved: the disk refused ({reason})."}, status_code=507)
+                return JSONResponse({"error": f"Not saved: writing to disk failed ({reason})."}, status_code=507)
 
         return answer
 

@@ -1,4 +1,4 @@
-"""Labels, classes and skips as they follow from the journal, and the ways to change them."""
+"""Labels, classes and skipped rows, as derived from the journal, and the ways to change them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sobgnn.tables.columns import BLANKS
 
 JOURNAL = "labels.journal"
 LONGEST_NAME = 200
-# Names that would be read as no label, by the estimator or from labels.csv, in lower case.
+# Names that the estimator, or a reader of labels.csv, would treat as unlabeled, in lower case.
 NO_LABEL = {"-1", "none", *(name.lower() for name in BLANKS)}
 By = Literal["file", "person", "model"]
 
 
 class ConflictError(ValueError):
-    """A row has another label than whoever labels it believes."""
+    """A row has another label than the one that the person saw."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Label:
         code: Number of its class.
         when: UTC, ISO 8601.
         by: ``"file"`` (it was in DATA), ``"person"``, or ``"model"``: a person accepted the model's guess.
-        audit: The row was drawn at random and first labeled without seeing the guess.
+        audit: Whether the row was drawn at random and first labeled without seeing the guess.
         guess: Class that the model predicted before the row had a label, or ``None``.
         event: Number of the journal's event.
-        confirmed: The same class was given again by a person who saw it.
+        confirmed: Whether a person who saw the class gave it again.
     """
 
     code: int
@@ -51,12 +51,12 @@ class Label:
 
 @dataclass
 class State:
-    """What a journal's events amount to.
+    """The result of a journal's events.
 
     Args:
         classes: Name by number; numbers are never reused, so a rename changes no label.
         labels: By row.
-        skipped: Rows that were passed over.
+        skipped: Rows that were skipped.
         undoable: Numbers of the events that can still be undone, oldest first.
     """
 
@@ -66,7 +66,7 @@ class State:
     undoable: list[int] = field(default_factory=list)
 
     def apply(self, event: Event) -> None:
-        """Take in one event; undoing is the business of :func:`replay`."""
+        """Apply one event; :func:`replay` handles undoing."""
         what = event["what"]
         if what in ("class", "rename"):
             self.classes[int(event["class"])] = str(event["name"])
@@ -104,12 +104,12 @@ class Session:
     """One run being labeled: every change is in the journal before the method that makes it returns.
 
     Args:
-        folder: The run folder, made where it is missing; holds ``labels.journal``.
+        folder: The run folder, created if it is missing; holds ``labels.journal``.
         rows: Number of rows of DATA.
-        fingerprint: Of DATA's content; a folder that was begun with other content is refused.
+        fingerprint: Hash of DATA's content; a folder that was started with other content is refused.
         classes: Classes that DATA has.
-        codes: For each row of DATA its place in ``classes``, -1 where it has no label. Both are used when the folder is
-            new; afterwards the journal alone counts.
+        codes: For each row of DATA, the index in ``classes``; -1: unlabeled. Both are used when the folder is new;
+            afterwards only the journal counts.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Session:
                 f"{self.folder} holds labels of other data, or the data has changed{changed}. Name another folder with "
                 "--out."
             )
-        # A start that was interrupted is completed: classes of the file come first, in the file's order.
+        # An interrupted start is completed: classes of the file come first, in the file's order.
         had = sum(event["what"] == "class" and event["by"] == "file" for event in events)
         labeled = {event["class"] for event in events if event["what"] == "label" and event["by"] == "file"}
         complete = any(event.get("by") == "person" for event in events)
@@ -175,16 +175,16 @@ class Session:
         how: str = "key",
         was: int | EllipsisType | None = ...,
     ) -> Event:
-        """Give rows a class; labels that they have are replaced.
+        """Give rows a class; existing labels are replaced.
 
         Args:
             rows: At least one.
             code: The class.
-            by: A person, or the model where a person accepted its guess.
+            by: A person, or the model if a person accepted its guess.
             audit: Whether the row was drawn at random, and its guess not seen.
             guesses: What the model predicted for a row before its label was known.
-            how: By which gesture the label was given.
-            was: The label that rows are believed to have, ``None`` for none; left out, whatever they have is replaced.
+            how: The gesture that gave the label.
+            was: The label that the person saw, ``None`` for none; if omitted, any label is replaced.
 
         Raises:
             ConflictError: A row has a label that is neither ``was`` nor the new one. Nothing is changed.
@@ -202,17 +202,17 @@ class Session:
             return self._change(event)
 
     def clear(self, rows: Sequence[int]) -> Event:
-        """Take labels away."""
+        """Remove labels."""
         with self._guard:
             return self._change({"what": "clear", "rows": self._checked(rows), "by": "person"})
 
     def skip(self, rows: Sequence[int]) -> Event:
-        """Pass rows over: they are not suggested again."""
+        """Skip rows: they are not suggested again."""
         with self._guard:
             return self._change({"what": "skip", "rows": self._checked(rows), "by": "person"})
 
     def add_class(self, name: str) -> int:
-        """Make a class, and return its number."""
+        """Add a class, and return its number."""
         with self._guard:
             code = sum(1 for event in self._journal.events if event["what"] == "class")
             self._change({"what": "class", "class": code, "name": self._free_name(name), "by": "person"})
@@ -225,7 +225,7 @@ class Session:
             return self._change({"what": "rename", "class": code, "name": self._free_name(name, code), "by": "person"})
 
     def undo(self) -> Event | None:
-        """Undo the last change, and return what it was; ``None`` where nothing is left to undo."""
+        """Undo the last change, and return what it was; ``None`` if nothing is left to undo."""
         with self._guard:
             if not self.state.undoable:
                 return None
@@ -249,17 +249,17 @@ class Session:
             return opened | {row for e in self._journal.events if e["what"] == "clear" for row in e["rows"]}
 
     def snapshot(self) -> tuple[int, dict[int, str], dict[int, Label], set[int]]:
-        """The number of the last event with copies of classes, labels and skipped rows that belong together."""
+        """The number of the last event with consistent copies of classes, labels and skipped rows."""
         with self._guard:
             return self.saved, dict(self.state.classes), dict(self.state.labels), set(self.state.skipped)
 
     def used(self) -> set[int]:
-        """Classes that have labels; a model of labels that were undone since may guess others."""
+        """Classes that have labels; a model whose labels were undone since may predict others."""
         with self._guard:
             return {label.code for label in self.state.labels.values()}
 
     def close(self) -> None:
-        """Close the journal; another process may open it then."""
+        """Close the journal; another process may then open it."""
         self._journal.close()
 
     def _change(self, event: Event) -> Event:
@@ -286,12 +286,12 @@ class Session:
             return
         if len(rows) > 1:
             raise ConflictError(
-                f"Nothing was changed: {len(changed)} of the {len(rows)} rows were labeled otherwise in another tab "
+                f"Nothing was changed: {len(changed)} of the {len(rows)} rows got other labels in another tab "
                 "meanwhile. Select them again."
             )
         name = None if now[rows[0]] is None else self.state.classes[now[rows[0]]]  # type: ignore[index]
         what = "lost its label" if name is None else f"was labeled {name!r}"
-        raise ConflictError(f"The row before {what} in another tab meanwhile, and stays so. Open it to change that.")
+        raise ConflictError(f"The row before {what} in another tab meanwhile; nothing was changed. Open it to edit.")
 
     def _check_class(self, code: int) -> None:
         if isinstance(code, bool) or not isinstance(code, int) or code not in self.state.classes:
@@ -306,7 +306,7 @@ class Session:
         if name.lower() in NO_LABEL:
             raise ValueError(f"A class cannot be called {name!r}, which means no label. Choose another name.")
         if any(other == name for number, other in self.state.classes.items() if number != code):
-            raise ValueError(f"There already is a class {name!r}. Choose another name.")
+            raise ValueError(f"There is already a class {name!r}. Choose another name.")
         return name
 
 

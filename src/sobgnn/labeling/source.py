@@ -1,4 +1,4 @@
-"""DATA as the page needs it: features for the model, and each row's content for the reader."""
+"""DATA as the page needs it: features for the model, and each row's content for the person who labels."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Source:
     """Points to label, with what a person sees of them.
 
     Args:
-        name: What the data is called.
-        table: Features, ids, and the labels that are there. Without labels ``classes`` is empty and ``codes`` are -1.
-        fingerprint: Of the content, to notice that it changed.
-        side: Width and height of the pictures that the features are, or 0.
+        name: Name of the data.
+        table: Features, ids, and existing labels. Without labels ``classes`` is empty and ``codes`` are -1.
+        fingerprint: Hash of the content, to detect changes.
+        side: Width and height of the pictures, if features are their pixels, or 0.
     """
 
     name: str
@@ -48,13 +48,13 @@ class Source:
         return int(self.table.X.shape[0])
 
     def id_of(self, row: int) -> str:
-        """The row's id, or its number where there are no ids."""
+        """The row's id, or its number without ids."""
         return str(row) if self.table.ids is None else str(self.table.ids[row])
 
     def content(self, row: int, longest: int | None = LONGEST_VALUE) -> list[dict[str, Any]]:
         """What to show of a row: ``name``, ``kind`` ("text" or "picture"), ``value``; pictures and long texts first.
 
-        A text over ``longest`` is cut there, and ``more`` is the number of characters that were left out.
+        A text longer than ``longest`` is truncated, and ``more`` is the number of characters left out.
         """
         if self.side:
             return [{"name": "picture", "kind": "picture", "value": ""}]
@@ -74,14 +74,14 @@ class Source:
         return self.table.encoding.pictures is not None
 
     def excerpt(self, row: int, most: int = 140) -> str:
-        """One line that stands for the row in a list."""
+        """One line that represents the row in a list."""
         parts = [part["value"] for part in self.content(row) if part["kind"] == "text"]
         line = " · ".join(" ".join(value.split()) for value in parts[:6])
         line = line or f"row {self.id_of(row)}"
         return line if len(line) <= most else line[: most - 1] + "…"
 
     def search(self, words: str, most: int = 50) -> list[int]:
-        """The first rows that hold all words, in any column or in the id, upper and lower case alike."""
+        """The first rows that contain all words, in any column or in the id, ignoring case."""
         import polars as pl
 
         wanted = words.split()[:8]
@@ -101,17 +101,17 @@ class Source:
         return [int(row) for row in found.arg_true().head(most)]
 
     def picture(self, row: int) -> Shown | None:
-        """The row's picture and its media type, or ``None`` where it has none that can be shown."""
+        """The row's picture and its media type, or ``None`` if none can be shown."""
         try:
             return self.read_picture(row)
         except ValueError:
             return None
 
     def read_picture(self, row: int) -> Shown:
-        """The row's picture and its media type; no other file can be asked for.
+        """The row's picture and its media type; no other file can be requested.
 
         Raises:
-            ValueError: There is none, or it cannot be shown; one line says why.
+            ValueError: There is none, or it cannot be shown; the message is one line.
         """
         if self.pictured:
             name = picture_path(self.table, row)
@@ -149,30 +149,30 @@ def open_source(
     except ValueError as error:
         if label is None or not str(error).startswith("--label names"):
             raise
-        # The column is to be made: its name is all that is known of it.
+        # The column does not exist yet: only its name is known.
         table = tables.read_table(path, None, identity, drop, need_labels=False, **options)
         alike = [] if table.frame is None else [n for n in table.frame.columns if n.lower() == label.strip().lower()]
         if alike:
             raise ValueError(
-                f"There is no column {label!r}, but there is {alike[0]!r}. Name that, or call the new labels otherwise."
+                f"There is no column {label!r}, but there is {alike[0]!r}. Name that, or rename the new labels."
             ) from None
     content = path.read_bytes() if path.is_file() else b""
     return Source(tables.file_stem(path), table, _fingerprint(content, table))
 
 
 def open_asked(request: dict[str, Any]) -> Source:
-    """Read the data of a page for its model's process; a ValueError where it is not what the page has read."""
+    """Read the data of a page for its model's process; raises ValueError if the page has read other data."""
     source = open_source(request["data"], request["label"], request["identity"], request["drop"], **request["reading"])
     if source.fingerprint != request["fingerprint"]:
         raise ValueError(
-            f"{request['data']} has changed since it was opened here, so labels may be of other rows now. Put it back "
-            "as it was and start the model again, or label the new data in another folder with --out."
+            f"{request['data']} has changed since it was opened here, so labels may now belong to other rows. Restore "
+            "it and start the model again, or label the new data in another folder with --out."
         )
     return source
 
 
 def _length(text: str) -> int:
-    """Texts that are not long keep their order."""
+    """The length of long texts; 0 for others, which keep their order."""
     return len(text) if len(text) > 60 else 0
 
 
@@ -189,13 +189,13 @@ def png(grey: npt.NDArray[np.uint8]) -> bytes:
 
 
 def _fingerprint(content: bytes, table: Table) -> str:
-    """Of a file's bytes, and of the names and bytes of the pictures that rows are."""
+    """Hash of a file's bytes, and of the names and bytes of the rows' pictures."""
     digest = hashlib.sha256(content)
     pictures = table.encoding.pictures
     if pictures is not None and table.frame is not None:
         for name in table.frame[pictures.name].to_list():
             digest.update(f"\0{name}\0".encode())
             path = pictures.path(str(name or "").strip())
-            with contextlib.suppress(OSError, ValueError):  # a name that no file can have
+            with contextlib.suppress(OSError, ValueError):  # a name that is not valid for a file
                 digest.update(path.read_bytes() if path.is_file() else b"")
     return digest.hexdigest()[:16]

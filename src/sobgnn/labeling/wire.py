@@ -26,7 +26,7 @@ def send(file: IO[bytes], message: dict[str, Any], arrays: Arrays | None = None)
 
 
 def receive(file: IO[bytes]) -> tuple[dict[str, Any], Arrays] | None:
-    """The next message, or ``None`` where the other side has ended."""
+    """The next message, or ``None`` if the other side has ended."""
     head = _exactly(file, 8)
     if head is None:
         return None

@@ -22,13 +22,13 @@ from sobgnn.labeling.wire import Arrays, receive, send
 SUGGESTED = 40
 SUSPECTS = 50
 TOP = 3
-# Refits of more rows than MANY must follow the person: a scale that is not searched for, and fewer steps.
+# With more rows than MANY, refits must keep up with the person: no search for a scale, and fewer steps.
 MANY = 20_000
 LARGE = {"scale": "range", "n_components": 64, "epochs": 60}
 
 
 class Model:
-    """What the process holds between requests.
+    """What the process keeps between requests.
 
     Args:
         source: The points.
@@ -59,7 +59,7 @@ class Model:
         return {"what": "map"}, {"place": plane_layout(self.points).astype("<f4")}
 
     def fit(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
-        """Fit the labels of a request, and say what follows for every point."""
+        """Fit the labels of a request, and return predictions for every point."""
         from sobgnn.estimator.suggestion import suggest_points
 
         rows, codes, skipped = arrays["rows"], arrays["codes"], arrays["skipped"]
@@ -118,13 +118,13 @@ class Model:
 
 
 def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
-    """Answer requests until the other side ends; what goes wrong in one is its answer."""
+    """Answer requests until the other side ends; an error in a request is sent as its answer."""
     waiting: queue.Queue[tuple[dict[str, Any], Arrays]] = queue.Queue()
 
     def listen() -> None:
         while (message := receive(requests)) is not None:
             waiting.put(message)
-        os._exit(0)  # the page's process has ended: nobody waits for a fit in progress
+        os._exit(0)  # the page's process has ended: a fit in progress is not needed
 
     def answer(message: dict[str, Any], arrays: Arrays | None = None) -> None:
         with sending:
@@ -142,7 +142,7 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
             if request["do"] == "open":
                 model = Model(open_asked(request), request["settings"])
                 answer({"what": "ready"})
-                # Beside the first suggestions: the map of many points takes longer than they do.
+                # In parallel with the first suggestions: the map of many points takes longer.
                 threading.Thread(target=send_map, args=(model,), daemon=True).start()
             elif model is not None:
                 answer(*(model.fit if request["do"] == "fit" else model.finish)(request, arrays))
@@ -153,10 +153,10 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
 
 
 def main() -> None:
-    """Speak through stdin and stdout; what libraries print goes to stderr."""
+    """Communicate through stdin and stdout; what libraries print goes to stderr."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    with contextlib.suppress(OSError):  # where memory runs out this process goes first, not the page's
+    with contextlib.suppress(OSError):  # if memory runs out, this process is killed first, not the page's
         Path("/proc/self/oom_score_adj").write_text("1000")
     with contextlib.suppress(OSError, AttributeError):
         os.nice(5)

@@ -1,4 +1,4 @@
-"""``python -m sobgnn.protocol``: the protocol on a machine that has torch, PyG and scikit-learn alone."""
+"""``python -m sobgnn.protocol``: the protocol on a machine that has only torch, PyG and scikit-learn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sobgnn.protocol.actions import Running
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Exit: 0 done, 2 wrong input, 3 the time limit came first (run it again to resume)."""
+    """Run one command. Exit: 0 done, 2 wrong input, 3 time limit reached (run it again to resume)."""
     chosen = vars(_parser().parse_args(arguments))
     command = chosen.pop("command")
     action: Callable[..., Any] = getattr(actions, command.replace("-", "_"))

@@ -1,4 +1,4 @@
-"""What the protocol's commands do, for both of their skins."""
+"""The actions of the protocol's commands, shared by both command lines."""
 
 from __future__ import annotations
 
@@ -20,26 +20,27 @@ from sobgnn.protocol.run import run
 
 
 def say_now(line: str) -> None:
-    """Print a line and let it out at once."""
+    """Print a line and flush it."""
     print(line, flush=True)
 
 
 @dataclass(frozen=True)
 class Running:
-    """How a study is trained, whichever it is.
+    """How a study is trained, for any study.
 
     Args:
         out: Folder of JSON lines, appended to.
-        data: Folder of prepared data sets; what it has not is prepared now.
-        device: ``"cpu"``, ``"cuda"`` or ``"auto"``, CUDA where there is one.
+        data: Folder of prepared data sets; missing ones are prepared now.
+        device: ``"cpu"``, ``"cuda"`` or ``"auto"``, which is CUDA if available.
         shard: ``"i/n"``, part i of n.
         time_limit: Seconds after which no batch starts.
-        epochs: Steps of a training at most.
-        resume: Go on where the folder's lines end; else they are an error.
+        epochs: Maximum number of training steps.
+        resume: Whether to resume after the folder's lines; otherwise they are an error.
         cuda_graph: Record steps on CUDA and replay them.
         workers: Processes that share the batches.
-        say: Takes lines for people.
-        progress: Takes the share done, the seconds left and what is being trained, instead of a line for each batch.
+        say: Called with readable lines.
+        progress: Called with the share done, the seconds left and what is being trained, instead of a line for each
+            batch.
     """
 
     out: Path = Path("results/lines")
@@ -78,9 +79,9 @@ def table1(
     seeds: int = 50,
     heads: Sequence[str] = ("plain",),
 ) -> bool:
-    """Fill the paper's table; without ``models``, all on CUDA, and on CPUs, where attention takes hours, the others.
+    """Fill the paper's table; without ``models``, all on CUDA, and all without attention, which takes hours, on CPUs.
 
-    False where the time limit came first.
+    Returns False if the time limit was reached.
     """
     if models is None:
         models = studies.TABLE1_MODELS
@@ -100,7 +101,7 @@ def few_labels(
     trials: int = 10,
     seeds: int = 20,
 ) -> bool:
-    """Fill the study of few labels. False where the time limit came first."""
+    """Fill the study of few labels. False if the time limit was reached."""
     return train(running, "few-labels", studies.few_labels(models, datasets, labels, trials, seeds))
 
 
@@ -111,7 +112,7 @@ def ablations(
     seeds: int = 20,
     model: str = "S-SobGNN",
 ) -> bool:
-    """Fill the ablations of a model. False where the time limit came first."""
+    """Fill the ablations of a model. False if the time limit was reached."""
     return train(running, "ablations", studies.ablations(kinds, datasets, seeds, model))
 
 
@@ -144,9 +145,9 @@ def report(
     device_minutes: Sequence[str] = (),
     say: Callable[[str], None] = say_now,
 ) -> list[Path]:
-    """Turn the lines of a folder into tables and plots, for each study that it has; the files written.
+    """Turn the lines of a folder into tables and plots, for each study that it has; returns the files written.
 
-    ``device_minutes``, entries such as ``"table1=52.5"``, are said in the tables.
+    ``device_minutes``, entries such as ``"table1=52.5"``, are shown in the tables.
     """
     minutes = {}
     for entry in device_minutes:
@@ -169,7 +170,7 @@ def settings(
     out: Path = Path("results/settings"),
     say: Callable[[str], None] = say_now,
 ) -> None:
-    """Write the settings that each model's search tries, one file a model, one setting a line."""
+    """Write the settings that each model's search tries, one file per model, one setting per line."""
     studies.check_names(models)
     out.mkdir(parents=True, exist_ok=True)
     for model in models:

@@ -1,4 +1,4 @@
-"""Where batches are trained: in this process, or in several side by side."""
+"""Training of batches: in this process, or in several at once."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from sobgnn.protocol.evaluate import Laboratory, Limits
 from sobgnn.protocol.plan import Batch
 from sobgnn.protocol.results import Record
 
-Trained: TypeAlias = tuple[list[Record], float]  # and the seconds it took
+Trained: TypeAlias = tuple[list[Record], float]  # and the seconds taken
 
 
 @dataclass
 class Bench:
-    """Trains any batch of a study, keeping the laboratory of the last one.
+    """Trains any batch of a study, caching the laboratory of the last one.
 
     Args:
         data: Data sets by name.
@@ -40,7 +40,7 @@ class Bench:
     _laboratory: tuple[tuple[str, int], Laboratory] | None = field(default=None, init=False)
 
     def train(self, batch: Batch) -> Trained:
-        """All of a batch, also where some of it is known: its draws depend on all its members."""
+        """Train the whole batch, even if some results are known: its random draws depend on all its members."""
         begin = time.perf_counter()
         place = (batch.cell.dataset, batch.cell.k)
         if self._laboratory is None or self._laboratory[0] != place:
@@ -52,7 +52,7 @@ class Bench:
 
 @contextmanager
 def precision(device: torch.device) -> Iterator[None]:
-    """Matrix products on CUDA in TF32, which is recorded with every result."""
+    """Use TF32 for matrix products on CUDA in the block; this is recorded with every result."""
     before = torch.get_float32_matmul_precision()
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
@@ -64,12 +64,12 @@ def precision(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def at_work(bench: Bench, workers: int) -> Iterator[Callable[[Batch], Future[Trained]]]:
-    """A function that starts a batch: here, returning when it is done, or in one of ``workers`` processes."""
+    """A function that starts a batch: in this process, returning when done, or in one of ``workers`` processes."""
     if workers == 1:
         yield lambda batch: _finished(bench.train(batch))
         return
     threads = max(1, torch.get_num_threads() // workers)
-    # Spawned: a process that was forked from one with threads or CUDA in use may hang.
+    # Spawned: a process forked from one that uses threads or CUDA may hang.
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (bench, threads))
     try:
         yield lambda batch: pool.submit(_train, batch)
@@ -88,7 +88,7 @@ _bench: Bench  # of a worker process
 
 def _begin(bench: Bench, threads: int) -> None:
     global _bench
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker without a word
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends a worker silently
     warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta|invariant checks)")
     torch.set_num_threads(threads)
     _bench = bench

@@ -1,4 +1,4 @@
-"""A data set as the protocol reads it: standardized features and the k-NN graph, made once and kept in a small file."""
+"""A data set for the protocol: standardized features and the k-NN graph, computed once and cached in a small file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from sobgnn.graphs.graph import Graph, graph_from_csr
 
 K = 30
-# Columns of measurements in different units. The others come as they are: text features share one scale already.
+# Data sets whose columns have different units. The others are unchanged: text features already share one scale.
 STANDARDISED = ("isolet", "har", "cancer", "cancer-binary", "digits")
 
 
@@ -22,7 +22,7 @@ class Prepared:
     """Features, labels and the graph of one data set.
 
     Args:
-        name: Of the data set.
+        name: Name of the data set.
         X: float32 [N, F].
         y: int64 [N], classes from 0.
         graph: The Gaussian k-NN graph, k = 30, mean bandwidth, of X in full precision.
@@ -40,10 +40,10 @@ class Prepared:
 
 
 def prepare(name: str) -> Prepared:
-    """Load a data set, standardize it where its columns have units, and build its graph.
+    """Load a data set, standardize it if its columns have different units, and build its graph.
 
-    The columns' means and deviations are those of all points, as the graph is built on all of them; labels play
-    no part.
+    The columns' means and deviations are those of all points, since the graph is built on all of them; labels are not
+    used.
     """
     from sobgnn import datasets
     from sobgnn.graphs.knn import knn_graph
@@ -79,13 +79,13 @@ def save(data: Prepared, folder: Path) -> Path:
 
 
 def load(name: str, folder: Path | None = None) -> Prepared:
-    """The prepared file in ``folder`` where there is one, else the data set prepared now."""
+    """The prepared file in ``folder`` if it exists, else the data set prepared now."""
     path = None if folder is None else folder / f"{name}.npz"
     if path is None or not path.exists():
         return prepare(name)
     with np.load(path, allow_pickle=False) as archive:
         if str(archive.get("format")) != "sobgnn-prepared-1":
-            raise ValueError(f"{path} is not a prepared data set. Make it with `python -m sobgnn.protocol prepare`.")
+            raise ValueError(f"{path} is not a prepared data set. Create it with `python -m sobgnn.protocol prepare`.")
         X, y = archive["X"].astype(np.float32), archive["y"].astype(np.int64)
         indptr = np.concatenate([[0], np.cumsum(archive["degree"])])
         arrays = (archive["weight"], archive["indices"].astype(np.int32), indptr.astype(np.int32))

@@ -30,8 +30,8 @@ class Limits:
     """How long a training may take.
 
     Args:
-        epochs: Steps at most.
-        patience: Steps without a better validation accuracy.
+        epochs: Maximum number of steps.
+        patience: Steps without a better validation accuracy after which training stops.
         evaluate_every: Steps between validations.
     """
 
@@ -41,12 +41,12 @@ class Limits:
 
 
 class Laboratory:
-    """A data set on a device, its division, and what trains on it.
+    """A data set on a device, its division, and the training on it.
 
     Args:
         data: The data set.
         device: Where to train.
-        limits: How long.
+        limits: How long a training may take.
         cuda_graph: Record steps on CUDA and replay them.
     """
 
@@ -55,9 +55,9 @@ class Laboratory:
         self.device = device
         self.limits = limits
         self.development, self.test = development_and_test(len(data.y))
-        # Rows that the search trains and validates on: test points are not among them.
+        # Rows for training and validation in the search: no test points.
         self.rows = torch.from_numpy(self.development).to(device)
-        # The portable backend asks the device for sizes, which cannot be recorded.
+        # The portable backend reads sizes from the device, which cannot be recorded.
         on_triton = device.type == "cuda" and propagation.backend(torch.empty(0, device=device)) == "triton"
         self.cuda_graph = cuda_graph and on_triton
         self.source = Source(data.graph.to(device), torch.from_numpy(data.X).to(device))
@@ -66,11 +66,11 @@ class Laboratory:
         """Training and validation points of a seed."""
         if labels == "10%":
             return ten_percent(self.development, len(self.data.y), seed)
-        # Drawn by class, so it reads labels: those of development points alone.
+        # Drawn by class, so it reads labels: only those of development points.
         return per_class(self.development, self.data.y, seed, int(labels.removesuffix("/class")))
 
     def run(self, batch: Batch) -> list[Record]:
-        """Train a batch; test points are scored in the final stage alone."""
+        """Train a batch; test points are scored only in the final stage."""
         start = time.perf_counter()
         splits = [self.split(batch.cell.labels, member.seed) for member in batch.members]
         measured = batch.cell.study == "ablations" and self.device.type == "cuda"
@@ -167,7 +167,7 @@ class Laboratory:
     def _operator_size(self, batch: Batch) -> dict[str, float]:
         """Megabytes of the operators that a batch propagates with: the graph and what is held on top of it."""
         read = MODELS[batch.cell.model].inputs(self.source, batch.members[0].setting, None).args
-        if len(read) == 1 or isinstance(read[1], Tensor):  # features alone: nothing is propagated in training
+        if len(read) == 1 or isinstance(read[1], Tensor):  # only features: nothing is propagated in training
             return {}
         operators = read[1]
         size = operators.nbytes
@@ -177,7 +177,7 @@ class Laboratory:
         return {"operator MB": size / 1e6}
 
     def _predictors(self, batch: Batch, splits: Sequence[Split]) -> list[dict[str, Any]]:
-        """Models that take some labels and give all, one training after another."""
+        """Models that predict all labels from some, trained one after another."""
         scores = []
         for member, split in zip(batch.members, splits, strict=True):
             known = np.full(len(self.data.y), -1)
@@ -199,12 +199,12 @@ class Laboratory:
         return scores
 
     def _sizes(self) -> npt.NDArray[np.float64]:
-        """How common classes are among the development points, [C]; test labels are not read."""
+        """Class frequencies among the development points, [C]; test labels are not read."""
         counts = np.bincount(self.data.y[self.development], minlength=self.data.num_classes)
         return np.asarray(counts / counts.sum())
 
     def _estimate(self, known: npt.NDArray[Any], seed: int) -> npt.NDArray[Any]:
-        """What the library's estimator makes of the features and some labels, with its default arguments."""
+        """Predictions of the library's estimator from the features and some labels, with its default arguments."""
         from sobgnn.estimator.classifier import SobolevClassifier
 
         fitted = SobolevClassifier(random_state=seed, device=self.device).fit(self.data.X, known)
@@ -217,7 +217,7 @@ def accuracy(predicted: npt.NDArray[Any], y: npt.NDArray[Any], index: Index) -> 
 
 
 def versions() -> dict[str, str]:
-    """Of what computes the numbers."""
+    """Versions of the software that computes the numbers."""
     return {
         "sobgnn": sobgnn.__version__,
         "torch": torch.__version__,
@@ -227,7 +227,7 @@ def versions() -> dict[str, str]:
 
 
 def device_name(device: torch.device) -> str:
-    """The device, for people."""
+    """Readable name of the device."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
 
 

@@ -1,4 +1,4 @@
-"""What is to be trained: cells of a table, and the batches that fill them, the same at every start."""
+"""What to train: cells of a table, and the batches that fill them, the same at every start."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ ESTIMATOR = "SobolevClassifier"
 HEADED = ("GCN", "SGC", "Cheby", "ClusterGCN", "GAT", "SuperGAT", "Transformer")
 
 SEARCH_SEEDS = 5
-FIRST_TEST_SEED = 1000  # the final seeds are others than the search's
+FIRST_TEST_SEED = 1000  # the final seeds differ from those of the search
 
-# Floats that the members of a batch may keep in a step, about: bounds memory on the device. It is part of the
-# protocol, as the draws of dropout depend on who shares a batch.
+# Approximate maximum number of floats of a batch's members in a step; it bounds memory on the device. It is part of the
+# protocol, because the draws of dropout depend on which members share a batch.
 _BATCH_FLOATS = 1_500_000_000
 
 
@@ -32,12 +32,12 @@ class Cell:
         model: Its name.
         labels: ``"10%"`` or ``"n/class"``.
         variant: What differs from the plain model, ``""`` for nothing.
-        override: Setting entries that take the place of those drawn.
+        override: Setting entries that replace drawn ones.
         setting: A setting to use instead of a search.
-        trials: Settings to search.
+        trials: Number of settings to search.
         search_seeds: Seeds of each of them.
         seeds: Final seeds.
-        k: Neighbors in the graph.
+        k: Number of neighbors in the graph.
     """
 
     study: str
@@ -58,7 +58,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Readable name."""
         extras = [part for part in (self.variant, "" if self.labels == "10%" else self.labels) if part]
         return f"{self.model}{' (' + ', '.join(extras) + ')' if extras else ''} on {self.dataset}"
 
@@ -126,7 +126,7 @@ def test_batches(cell: Cell, trial: int, setting: dict[str, Any], num_nodes: int
 
 
 def shard(cells: Sequence[Cell], index: int, count: int) -> list[Cell]:
-    """Part ``index`` of ``count``, counted from 1: whole cells, so that a part needs nothing of the others."""
+    """Part ``index`` of ``count``, counted from 1: whole cells, so that parts are independent."""
     if not 1 <= index <= count:
         raise ValueError(f"A shard i/n must have 1 <= i <= n, but got {index}/{count}.")
     return list(cells[index - 1 :: count])
@@ -137,7 +137,7 @@ def _shape(cell: Cell, setting: dict[str, Any], trial: int) -> Any:
 
 
 def _cost(cell: Cell, setting: dict[str, Any], num_nodes: int) -> float:
-    """A training's share of the whole, about."""
+    """Approximate relative cost of a training."""
     if cell.model == ESTIMATOR:
         return float(num_nodes * 5000)
     width = 300 if cell.model in CLASSICAL else MODELS[cell.model].width(setting) + 300

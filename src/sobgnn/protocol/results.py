@@ -1,4 +1,4 @@
-"""Results as JSON lines: one training a line, self-sufficient, appended and flushed; killed runs lose nothing."""
+"""Results as JSON lines: one self-contained line per training, appended and flushed; killed runs lose nothing."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Record:
         trial: Number of the setting in the model's published list; -1 for settings that are not from it.
         setting: The hyperparameters.
         seed: Draws the training points and the initial weights.
-        validation_accuracy: Of the weights kept.
-        test_accuracy: Of the same weights; ``None`` in the search.
-        best_epoch: Step of the weights kept.
-        epochs: Steps that its batch made.
-        members: Trainings in its batch.
+        validation_accuracy: Validation accuracy of the kept weights.
+        test_accuracy: Test accuracy of the same weights; ``None`` in the search.
+        best_epoch: Step of the kept weights.
+        epochs: Number of steps of its batch.
+        members: Number of trainings in its batch.
         seconds: Its share of the batch's time.
-        versions: Of the software.
+        versions: Versions of the software.
         device: What it ran on.
         measures: What else a study measures, for example bytes.
     """
@@ -59,16 +59,16 @@ class Record:
 
     @property
     def key(self) -> Key:
-        """What no two lines of a results file share."""
+        """The unique key of a line in a results file."""
         return (
             self.study, self.stage, self.dataset, self.labels, self.model, self.variant, self.trial, self.seed
         )  # fmt: skip
 
 
 def read(path: Path) -> Iterator[Record]:
-    """The records of a file, or of all ``*.jsonl`` and ``*.jsonl.gz`` of a folder; a torn last line is left out.
+    """The records of a file, or of all ``*.jsonl`` and ``*.jsonl.gz`` of a folder; a truncated last line is ignored.
 
-    Where a key comes twice, the first one counts.
+    If a key occurs twice, the first one counts.
     """
     if path.is_dir():
         files = sorted([*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")])
@@ -88,16 +88,16 @@ def read(path: Path) -> Iterator[Record]:
 
 def _lines(file: Path) -> Iterator[str]:
     data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    # A line counts once its newline is there: what follows the last newline was cut off while being written.
+    # A line counts only with its newline: what follows the last newline was truncated during a write.
     whole = data[: data.rfind(b"\n") + 1]
     yield from whole.decode().splitlines()
 
 
 class Writer:
-    """Appends records to a file, mending a torn last line first.
+    """Appends records to a file, after removing a truncated last line.
 
     Args:
-        path: The file; its folder is made.
+        path: The file; its folder is created.
     """
 
     def __init__(self, path: Path) -> None:
@@ -111,7 +111,7 @@ class Writer:
                 self._file.seek(whole)
 
     def append(self, records: Iterable[Record]) -> None:
-        """Write records and wait until the disk has them."""
+        """Write records and wait until they are on disk."""
         text = "".join(json.dumps(asdict(record), separators=(",", ":")) + "\n" for record in records)
         self._file.write(text.encode())
         self._file.flush()

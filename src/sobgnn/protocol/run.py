@@ -23,7 +23,7 @@ from sobgnn.protocol.statistics import exact_mean
 
 @dataclass
 class Clock:
-    """Trainings done and to do, weighed by what they cost.
+    """Trainings done and left, weighted by cost.
 
     Args:
         limit: Seconds after which no further batch starts.
@@ -56,7 +56,7 @@ class Clock:
 
     @property
     def share(self) -> float:
-        """Part of the whole that is done, from 0 to 1."""
+        """Share of the total cost that is done, from 0 to 1."""
         return min(1.0, self.cost_done / self.cost_total) if self.cost_total else 1.0
 
     def left(self) -> float:
@@ -82,25 +82,25 @@ def run(
     say: Callable[[str], None] = print,
     progress: Callable[[float, float, str], None] | None = None,
 ) -> bool:
-    """Fill ``cells``, appending to ``out/file`` what no file of ``out`` has yet. False where time ran out first.
+    """Fill ``cells``, appending to ``out/file`` what no file of ``out`` has yet. False if time ran out.
 
     Args:
         cells: What to fill, in this order.
         out: Folder of JSON lines.
         device: Where to train.
-        folder: Of prepared data sets.
-        file: Of this process, in ``out``.
+        folder: Folder of prepared data sets.
+        file: File of this process, in ``out``.
         limits: How long a training may take.
         time_limit: Seconds after which to stop between two batches.
         cuda_graph: Record steps on CUDA and replay them.
-        workers: Processes that share the batches, and the threads; the lines come in another order.
-        say: Takes lines for people.
-        progress: Takes the share done, the seconds left and the cell's name after each batch, instead of a line.
+        workers: Processes that share the batches and the threads; the order of lines then differs.
+        say: Called with readable lines.
+        progress: Called with the share done, the seconds left and the cell's name after each batch, instead of a line.
     """
     if workers < 1:
         raise ValueError(f"`workers` must be at least 1, but got {workers}.")
     clock = Clock(time_limit)
-    # First: a name that is not known must leave no folder behind.
+    # First: an unknown name must leave no folder behind.
     data = {name: datafiles.load(name, folder) for name in dict.fromkeys(cell.dataset for cell in cells)}
     writer = Writer(out / file)
     known = {record.key: record for record in read(out)}
@@ -110,7 +110,7 @@ def run(
     running: dict[Future[Trained], tuple[Filling, Batch]] = {}
 
     def advance(filling: Filling) -> None:
-        """Put what a cell can train next before everything else."""
+        """Queue what a cell can train next before everything else."""
         batches = filling.advance()
         ready.extendleft((filling, batch) for batch in reversed(batches))
         if not batches:
@@ -147,7 +147,7 @@ def run(
                         advance(filling)
     except BrokenProcessPool as error:
         raise ChildProcessError(
-            f"One of {workers} workers ended, for want of memory perhaps. Go on with fewer: {out} holds what is done."
+            f"One of {workers} workers ended, perhaps out of memory. Resume with fewer: {out} holds what is done."
         ) from error
     finally:
         writer.close()
@@ -161,10 +161,10 @@ class Filling:
     """A cell that is being filled: its search, then its final seeds.
 
     Args:
-        cell: Which.
-        num_nodes: Of its data set.
-        known: All records there are, kept up to date by others.
-        waiting: Batches that were given out and are not known yet.
+        cell: The cell.
+        num_nodes: Number of nodes of its data set.
+        known: All existing records, kept up to date by the caller.
+        waiting: Number of batches that were started and are not finished yet.
     """
 
     cell: Cell
@@ -187,17 +187,17 @@ class Filling:
         return missing
 
     def left(self) -> float:
-        """What is still to be paid."""
+        """Remaining cost."""
         cell = self.cell
         batches = search_batches(cell, self.num_nodes)
         cost = sum(batch.cost for batch in self._missing(batches))
-        # The final setting is not known yet: the mean of those searched stands for it.
+        # The final setting is not known yet: the mean of those searched is used instead.
         asked = batches or test_batches(cell, -1, cell.setting or {}, self.num_nodes)
         each = sum(batch.cost for batch in asked) / max(1, sum(len(batch.members) for batch in asked))
         return cost + each * max(0, len(cell.seeds) - len(self._tested()))
 
     def line(self) -> str:
-        """For people, once the cell is filled."""
+        """Readable summary, once the cell is filled."""
         values = [record.test_accuracy for record in self._tested() if record.test_accuracy is not None]
         mean = 100 * sum(values) / max(1, len(values))
         return f"{self.cell.name}: setting {self._trial}, test accuracy {mean:.2f} % over {len(values)} seeds"
@@ -212,7 +212,7 @@ class Filling:
 
 
 def choose(cell: Cell, known: dict[Key, Record]) -> tuple[int, dict[str, Any]]:
-    """The setting with the best mean validation accuracy over the search's seeds; the first where some are equal."""
+    """The setting with the best mean validation accuracy over the search's seeds; ties go to the first."""
     if cell.setting is not None:
         return -1, cell.setting
     means: dict[int, float] = {}

@@ -1,4 +1,4 @@
-"""Which points train, validate and test: pure functions of a seed."""
+"""Training, validation and test points: pure functions of a seed."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def development_and_test(num_nodes: int, share: float = TEST_SHARE) -> tuple[Ind
 
 
 def ten_percent(development: Index, num_nodes: int, seed: int, share: float = 0.1) -> Split:
-    """``share`` of all points to train on, drawn from the development set; the rest of it validates."""
+    """``share`` of all points for training, drawn from the development set; the rest of it is for validation."""
     order = np.random.default_rng([seed, 1]).permutation(development)
     train = max(1, round(share * num_nodes))
     if train >= len(order):
         raise ValueError(
-            f"`share` of all points must leave development points for validation, but {train} of {len(order)} were "
-            "asked for. Pass a smaller share."
+            f"`share` of all points must leave development points for validation, but {train} of {len(order)} are "
+            "for training. Pass a smaller share."
         )
     return Split(np.sort(order[:train]), np.sort(order[train:]))
 
 
 def per_class(development: Index, labels: npt.NDArray[Any], seed: int, count: int) -> Split:
-    """``count`` points of each class to train on and as many others of each to validate, where there are so many."""
+    """``count`` points of each class for training and as many others for validation, if there are enough."""
     order = np.random.default_rng([seed, 2, count]).permutation(development)
     train, validation = [], []
     for label in np.unique(labels[development]):

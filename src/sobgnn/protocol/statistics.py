@@ -27,12 +27,12 @@ class Interval(NamedTuple):
 
     @property
     def sign(self) -> int:
-        """1 or -1 where the interval lies on one side of 0, else 0."""
+        """1 or -1 if the interval is entirely on one side of 0, else 0."""
         return (self.low > 0) - (self.high < 0)
 
 
 def exact_mean(values: Collection[float]) -> float:
-    """The mean, rounded once: settings that are equal stay equal in any order of their seeds and on any Python."""
+    """The mean, rounded once: equal settings stay equal for any order of their seeds and any version of Python."""
     return math.fsum(values) / len(values)
 
 
@@ -53,15 +53,15 @@ def bootstrap(values: Sequence[float], resamples: int = RESAMPLES, seed: int = _
 def paired_difference(
     ours: Mapping[int, float], theirs: Mapping[int, float], resamples: int = RESAMPLES, seed: int = _SEED
 ) -> tuple[Interval, int]:
-    """Ours minus theirs, seed by seed, over the seeds of both; and how many these are.
+    """Ours minus theirs, seed by seed, over the seeds of both; and the number of these seeds.
 
-    A seed draws the same training points for every model, so what all models gain or lose by it cancels.
+    A seed draws the same training points for every model, so what all models gain or lose from it cancels.
 
     Args:
         ours: Seed -> accuracy.
         theirs: Likewise.
-        resamples: Of the seeds.
-        seed: Of the resampling.
+        resamples: Number of resamples of the seeds.
+        seed: Seed of the resampling.
     """
     shared = sorted(set(ours) & set(theirs))
     if not shared:

@@ -1,1 +1,1 @@
-"""What a fit leaves behind: measurements, a folder, a page to look at, predictions for new points."""
+"""The results of a fit: measurements, a run folder, a report page, predictions for new points."""

@@ -1,4 +1,4 @@
-"""What a run says of each prediction besides its label: accept or review, and whether a new point is far from all."""
+"""Checks of each prediction: accept or review, and whether a new point is far from all training points."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from sobgnn.runs.run import Fitted
 from sobgnn.runtime.files import read_json, write_text
 
 FILE = "checks.json"
-# A new point is far where its nearest training point is farther than this many times the distance that 99 % of the
-# training points have to theirs.
+# A new point is far if its nearest training point is farther than this many times the 99 % quantile of the training
+# points' own nearest-neighbor distances.
 _FAR, _SHARE = 1.5, 0.99
 
 
@@ -28,8 +28,8 @@ class Checks:
     """What is checked of each prediction.
 
     Attributes:
-        acceptance: Which predictions are accepted; ``None``: that was not asked for.
-        far: Distance to the nearest training point above which a new point is far from all; ``None``: not known.
+        acceptance: Which predictions are accepted; ``None``: not requested.
+        far: Distance to the nearest training point above which a new point is far from all; ``None``: unknown.
     """
 
     acceptance: Acceptance | None = None
@@ -53,7 +53,7 @@ class Checks:
             nearest: Distance of each new point to the nearest training point, [M].
             given: bool [M], whether the label was given and not predicted.
             suspect: bool [M], whether it was given, but looks wrong.
-            doubtful: bool [M], whether a point is empty, or has a blank cell where no labeled point had one.
+            doubtful: bool [M], whether a point is empty, or has a cell that the model has not learned.
         """
         made: dict[str, list[str]] = {}
         distant = np.zeros(len(confidence), dtype=bool)
@@ -86,7 +86,7 @@ class Checks:
 
     @classmethod
     def read(cls, folder: Path) -> Checks:
-        """What :meth:`write` wrote; nothing is checked where the folder has no such file."""
+        """Read what :meth:`write` wrote; without such a file, nothing is checked."""
         file = folder / FILE
         if not os.path.lexists(file):
             return cls()
@@ -103,13 +103,13 @@ class Checks:
 
 
 def checks_of(fitted: Fitted) -> Checks:
-    """Accept or review where the run asks for it, and the distance above which new points are far."""
+    """The checks of a run: acceptance, if the run requests it, and the distance above which new points are far."""
     classifier = fitted.classifier
     acceptance = None
     if fitted.accept is not None:
         probability = classifier.out_of_fold_probabilities_
         judged = np.isfinite(probability).all(axis=1)
-        # As predictions are: under the class frequencies that were assumed for all points.
+        # With the class frequencies that were assumed for all points, as for predictions.
         shown: Any = shift_priors(probability[judged], classifier.predictor_.ratio)
         right = shown.argmax(axis=1) == classifier.labelled_codes_[judged]
         free = fitted.confidence[fitted.given == -1]

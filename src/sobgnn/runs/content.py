@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sobgnn.tables import Encoding, Table
 
 _COLUMNS, _LENGTH = 4, 120
-# A text from this length is worth reading before numbers are.
+# Text of at least this length is shown before numbers.
 _SENTENCE = 20
 
 
@@ -17,12 +17,12 @@ def row_name(table: Table, row: int) -> str:
 
 
 def row_content(table: Table, row: int, importance: Mapping[str, float] | None = None) -> dict[str, str]:
-    """A few columns of a row, shortened: those that matter most first, else long texts first, then as in the file.
+    """A few columns of a row, shortened: the most important first, otherwise long texts first, then as in the file.
 
     Args:
-        table: The run's.
-        row: From 0.
-        importance: Columns that matter, by name.
+        table: The run's table.
+        row: Row number, from 0.
+        importance: Importance of columns, by name.
     """
     pictures = table.encoding.pictures
     image = None if pictures is None else pictures.name
@@ -38,7 +38,7 @@ def row_content(table: Table, row: int, importance: Mapping[str, float] | None =
 
 
 def picture_path(table: Table, row: int) -> str | None:
-    """Where the row's picture is, for a table of pictures."""
+    """Path of the row's picture, for a table of pictures."""
     pictures = table.encoding.pictures
     return None if pictures is None else table.content(row).get(pictures.name)
 

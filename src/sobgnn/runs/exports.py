@@ -15,7 +15,7 @@ FORMATS = {"parquet": "predictions.parquet", "jsonl": "predictions.jsonl", "labe
 
 
 def check_formats(names: list[str]) -> None:
-    """Raise where a format is not known."""
+    """Raise if a format is unknown."""
     unknown = [name for name in names if name not in FORMATS]
     if unknown:
         raise ValueError(f"--export must be one of {', '.join(FORMATS)}, but got {unknown[0]!r}.")

@@ -1,4 +1,4 @@
-"""A run folder: what `sobgnn fit` leaves behind and `sobgnn predict` reads."""
+"""A run folder: what `sobgnn fit` writes and `sobgnn predict` reads."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from sobgnn.runs.words import is_guessing
 from sobgnn.runtime.files import atomic_folder
 from sobgnn.tables import Encoding, write_predictions
 
-# What a run folder holds besides exports; table.json makes it one.
+# What a run folder holds besides exports; table.json marks it as a run.
 _FILES = ("table.json", "table.npz", "model", "checks.json", "predictions.csv", "metrics.json", "report.html")
 
 
 def free_folder(name: str, under: Path = Path("runs")) -> Path:
-    """runs/<name>-<n> with the smallest n that is not taken."""
+    """runs/<name>-<n> with the smallest unused n."""
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".") or "run"
     number = 1
     while (under / f"{safe}-{number}").exists():
@@ -35,7 +35,7 @@ def free_folder(name: str, under: Path = Path("runs")) -> Path:
 
 
 def write_run(folder: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict[str, Any]:
-    """Write the run folder, whole or not at all, and return its metrics."""
+    """Write the run folder atomically, and return its metrics."""
     check_free(folder)
     with atomic_folder(folder) as place:
         return fill_run(place, fitted, formats)
@@ -44,10 +44,10 @@ def write_run(folder: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict
 def write_into(folder: Path, fitted: Fitted) -> dict[str, Any]:
     """Write a run and move its files into a folder that holds others, such as labels or a search; return its metrics.
 
-    Each file is replaced as a whole. What makes a folder a run, table.json, goes first and comes back last: a folder
-    with a half-moved run is not taken for one.
+    Each file is replaced as a whole. table.json, which marks a folder as a run, is removed first and written last: a
+    folder with a half-moved run is not mistaken for one.
     """
-    # A random name that is made here: a folder that others left is never taken for ours.
+    # A random name created here: a folder left by others is never mistaken for ours.
     made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:100]}."))
     try:
         measured = fill_run(made, fitted)
@@ -72,8 +72,8 @@ def remove_run(folder: Path) -> None:
 
 
 def check_not_of_run(path: Path, folder: Path) -> None:
-    """Raise where a file that is to be written is one of a run's own."""
-    own = [os.path.realpath(folder / name) for name in _FILES]  # unlike resolve, it takes links that go in circles
+    """Raise if a file to be written belongs to a run."""
+    own = [os.path.realpath(folder / name) for name in _FILES]  # unlike resolve, it accepts circular links
     place = Path(os.path.realpath(path))
     if any(str(part) in own for part in (place, *place.parents)):
         raise ValueError(f"{path} belongs to the run, which is never changed. Name another file with --out.")
@@ -85,7 +85,7 @@ def fill_run(place: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict[s
     Args:
         place: An empty folder.
         fitted: The run.
-        formats: In which predictions are exported, names of :data:`~sobgnn.runs.exports.FORMATS`.
+        formats: Formats in which predictions are exported, names of :data:`~sobgnn.runs.exports.FORMATS`.
     """
     from sobgnn.runs.page.render import render
 
@@ -121,7 +121,7 @@ def fill_run(place: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict[s
 def open_run(folder: Path) -> tuple[Any, Encoding]:
     """The fitted estimator and the encoding of its table."""
     if not folder.is_dir():
-        raise ValueError(f"There is no run folder {str(folder)!r}. `sobgnn fit` makes one.")
+        raise ValueError(f"There is no run folder {str(folder)!r}. Create one with `sobgnn fit`.")
     encoding = Encoding.load(folder)
 
     from sobgnn.estimator.classifier import SobolevClassifier
@@ -129,18 +129,18 @@ def open_run(folder: Path) -> tuple[Any, Encoding]:
     classifier = SobolevClassifier.load(folder / "model")
     if classifier.n_features_in_ != encoding.width:
         raise ValueError(
-            f"{folder} is damaged: its model takes {classifier.n_features_in_} features, its table gives "
+            f"{folder} is damaged: its model expects {classifier.n_features_in_} features, but its table gives "
             f"{encoding.width}. Fit the run again."
         )
     return classifier, encoding
 
 
 def check_free(folder: Path) -> None:
-    """Raise where a run could not be written later, before time is spent on it."""
+    """Raise early if a run could not be written later."""
     if folder.exists():
-        raise ValueError(f"{folder} is already there. Name another folder with --out.")
+        raise ValueError(f"{folder} already exists. Name another folder with --out.")
     nearest = next(parent for parent in folder.absolute().parents if parent.exists())
     try:
-        os.rmdir(tempfile.mkdtemp(prefix=".sobgnn-", dir=nearest))  # permissions alone do not tell
+        os.rmdir(tempfile.mkdtemp(prefix=".sobgnn-", dir=nearest))  # permissions are not enough to know
     except OSError:
-        raise ValueError(f"{folder} cannot be made: {nearest} is not a folder that can be written to.") from None
+        raise ValueError(f"{folder} cannot be created: {nearest} is not a writable folder.") from None

@@ -1,4 +1,4 @@
-"""Which columns matter: how much worse held-out labels are predicted when a column is shuffled."""
+"""Which columns matter: how much worse held-out labels are predicted if a column is shuffled."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import scipy.sparse as sp
 from sobgnn.runs.content import column_slices
 from sobgnn.runs.run import Fitted
 
-# Tables of this many columns and more are left out; so are labels below which differences are chance.
+# Number of columns from which tables are skipped, and number of labels below which differences are chance.
 MOST_COLUMNS, LEAST_LABELS = 100, 20
 _FOLDS, _SHUFFLES = 2, 5
 _MOST_LABELS, _MOST_OTHERS, _MOST_PREDICTED = 400, 400, 6000
-# Entries of shuffled rows that are held, and predicted, at once.
+# Number of entries of shuffled rows that are held in memory and predicted at once.
 _MOST_ENTRIES = 4_000_000
 
 
 def column_importance(fitted: Fitted, seed: int = 0) -> dict[str, float]:
-    """By how much the mean probability of the right class falls without each column, largest first.
+    """Drop in the mean probability of the correct class without each column, largest first.
 
     Permutation importance on held-out labels: the model is fitted again on each half of the labels, without the rows of
-    the other half, and predicts those as new points, as they are and with one column shuffled among them. (Labels that
-    a model was fitted on would make every column look important.) Values near 0, or below, are of columns that do not
-    help. Empty for arrays, for tables of 100 columns and more, and where labels are too few.
+    the other half, which it then predicts as new points, unchanged and with one column shuffled among them. (Labels
+    that a model was fitted on would make every column look important.) Columns with values near 0, or below, do not
+    help. Empty for arrays, for tables of at least 100 columns, and if labels are too few.
     """
     table, classifier = fitted.table, fitted.classifier
     slices = column_slices(table.encoding)
@@ -62,7 +62,7 @@ def _drops(
     slices: Mapping[str, slice],
     generator: np.random.Generator,
 ) -> dict[str, float]:
-    """The mean fall of the right class's probability for each column."""
+    """The mean drop in the correct class's probability for each column."""
     right = np.searchsorted(model.classes_, codes)
     shuffles = int(np.clip(_MOST_PREDICTED // (len(X) * len(slices)), 1, _SHUFFLES))
 
@@ -88,13 +88,13 @@ def _drops(
 
 
 def _again(classifier: Any, seed: int) -> Any:
-    """An estimator of the same settings and families, in the scales that were decided."""
+    """An estimator with the same settings and families, and the scales that were decided."""
     from sobgnn.estimator.classifier import SobolevClassifier
     from sobgnn.estimator.families import FAMILIES
 
     names = {name.split(" (")[0] for name in classifier.family_shares_}
     settings = {
-        # Boosted trees take most of the time, and say what forests say; families of a given graph have none here.
+        # Boosted trees take most of the time and predict much like forests; families on a given graph have none here.
         "families": sorted(name for name in names - {"boosting"} if not FAMILIES[name].given_only) or ["forests"],
         "scale": (classifier.neighbor_scale_, classifier.scale_),
         "class_weight": classifier.class_weight if isinstance(classifier.class_weight, str) else None,

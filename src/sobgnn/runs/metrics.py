@@ -1,4 +1,4 @@
-"""What is measured of a run, in plain values: metrics.json, and what the terminal and the report say."""
+"""Measurements of a run as plain values: for metrics.json, the terminal and the report."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from sobgnn.estimator.guessing import judge
 from sobgnn.runs.content import row_name
 from sobgnn.runs.run import Fitted
 
-# Classes are uneven where the largest is this many times as frequent as the mean.
+# Classes are imbalanced if the largest is at least this many times as frequent as the mean.
 _UNEVEN = 1.5
-# Suggested rows that are named on the terminal; the report lists more.
+# Number of suggested rows named on the terminal; the report lists more.
 _NAMED = 5
 
 
 def metrics(fitted: Fitted, acceptance: Acceptance | None = None) -> dict[str, Any]:
-    """What was measured, in plain values that JSON holds.
+    """What was measured, as plain values for JSON.
 
-    ``held_out`` is on given labels while each was held out; ``accuracy``, ``accuracy_interval``, ``majority_share`` and
-    ``confusion`` on labels that training never saw, where ``--labels`` hid some.
+    ``held_out`` is out of fold, on given labels; ``accuracy``, ``accuracy_interval``, ``majority_share`` and
+    ``confusion`` are on labels that training never saw, if ``--labels`` hid some.
 
     Args:
         fitted: The run.
-        acceptance: Which predictions are accepted, where that was asked for.
+        acceptance: Which predictions are accepted, if requested.
     """
     import sobgnn
 
@@ -74,7 +74,7 @@ def metrics(fitted: Fitted, acceptance: Acceptance | None = None) -> dict[str, A
 
 
 def suggested_rows(fitted: Fitted, most: int) -> npt.NDArray[np.int64]:
-    """Rows whose labels would help most, best first; empty where every row is labeled."""
+    """Rows whose labels would help most, best first; empty if every row is labeled."""
     free = int((fitted.given == -1).sum())
     if not free:
         return np.zeros(0, np.int64)
@@ -82,11 +82,11 @@ def suggested_rows(fitted: Fitted, most: int) -> npt.NDArray[np.int64]:
 
 
 def held_out(fitted: Fitted) -> dict[str, Any]:
-    """How good predictions of the given labels are while these are held out, and whether that is a guess.
+    """How good out-of-fold predictions of the given labels are, and whether they are better than guessing.
 
-    ``labels`` counts them; where it is 0 only ``verdict`` is there besides. ``copies`` counts further labels of copies
-    or near copies of these rows, which were held out with them and count for nothing. ``uneven`` says whether balanced
-    accuracy tells more than accuracy does. ``confusion`` is [given, predicted] by the table's classes.
+    ``labels`` counts them; if it is 0, the only other entry is ``verdict``. ``copies`` counts further labels of copies
+    or near copies of these rows, which were held out with them and are not counted. ``uneven`` is whether balanced
+    accuracy is more informative than accuracy. ``confusion`` is [given, predicted] by the table's classes.
     """
     classifier, own = fitted.classifier, fitted.own_codes
     judged = np.isfinite(classifier.out_of_fold_probabilities_).all(axis=1)
@@ -120,7 +120,7 @@ def held_out(fitted: Fitted) -> dict[str, Any]:
 
 
 def accepted(fitted: Fitted, acceptance: Acceptance) -> dict[str, Any]:
-    """The threshold, what it was found on, and the share of rows without a given label that it accepts."""
+    """The threshold, the labels it is based on, and how many rows without a given label it accepts."""
     free = fitted.given == -1
     sure = acceptance.accepts(fitted.confidence) & free
     taken = sure & ~fitted.doubtful

@@ -1,4 +1,4 @@
-"""Predictions of new points from a run, some rows at a time."""
+"""Predictions of new points from a run, in batches of rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sobgnn.runs.checks import Checks
 from sobgnn.tables import Batch, Encoding, write_predictions
 from sobgnn.tables.columns import listed
 
-# Rows of a file wait for one another up to this size, where a model answers many at once faster.
+# Batches are joined up to this size if a model predicts many rows at once faster.
 _JOINED_BYTES = 2**28
 
 
@@ -25,15 +25,15 @@ def predict_batches(
     checks: Checks | None = None,
     encoding: Encoding | None = None,
 ) -> Iterator[int]:
-    """Write predictions of each batch as it comes, yielding the number of rows done.
+    """Write predictions batch by batch, yielding the number of rows done.
 
     Args:
         classifier: A fitted ``SobolevClassifier``.
         batches: Rows in order.
-        file: Binary, for CSV.
-        notes: Gets sentences about what was found.
-        checks: What is said of each prediction besides its label.
-        encoding: How batches came from the file, which tells why points are far.
+        file: Binary file for CSV.
+        notes: List that receives sentences about what was found.
+        checks: Checks of each prediction.
+        encoding: How batches came from the file, to explain why points are far.
     """
     checks = checks or Checks()
     done = rows = taken = distant = formulas = 0
@@ -48,7 +48,7 @@ def predict_batches(
             continue
         nearest = np.zeros(count, np.float32)
         probability = classifier.predictor_(batch.X, nearest=nearest)
-        if batch.beyond is not None:  # scales may hide it from the distance: rows of unit length, ranks
+        if batch.beyond is not None:  # the scaling may hide it from the distance: rows of unit length, ranks
             nearest[batch.beyond] = np.inf
         extra = checks.columns(probability.max(axis=1), nearest, doubtful=batch.gappy)
         label = classifier.classes_[probability.argmax(axis=1)]
@@ -84,7 +84,7 @@ def predict_batches(
 
 
 def formula_notes(count: int) -> list[str]:
-    """What is said of cells that were made harmless; nothing where there are none."""
+    """The note about cells that were made harmless, if there are any."""
     if not count:
         return []
     return [f"Cells that a spreadsheet would run as formulas were written with ' before them: {count:,}."]
@@ -142,7 +142,7 @@ def _outside_notes(outside: Counter[str]) -> list[str]:
 
 
 def _joined(batches: Iterator[Batch], rows: int | None) -> Iterator[Batch]:
-    """The same rows, at least ``rows`` of them at a time as long as they are there and within ``_JOINED_BYTES``."""
+    """The same rows, joined to batches of at least ``rows`` within ``_JOINED_BYTES``, as long as there are rows."""
     waiting: list[Batch] = []
     for batch in batches:
         waiting.append(batch)

@@ -17,14 +17,14 @@ class Fitted:
     """A fitted estimator with the data it was fitted on.
 
     Args:
-        name: What the data is called.
+        name: Name of the data.
         classifier: A fitted ``SobolevClassifier``.
         table: The points, with every label that is known.
-        given: int64 [N], the codes that training saw; where ``table.codes`` knows more, labels were hidden.
+        given: int64 [N], the codes that training saw; if ``table.codes`` has more, labels were hidden.
         seconds: Wall time of each stage.
-        complete: False where training was stopped by hand.
-        search: What ``TuningResult.to_json`` gives, where the setting was searched for.
-        accept: Share of accepted predictions that are to be right; ``None``: none are marked.
+        complete: False if training was stopped by the user.
+        search: The result of ``TuningResult.to_json``, if the setting was searched.
+        accept: Share of accepted predictions that should be right; ``None``: predictions are not marked.
     """
 
     name: str
@@ -38,18 +38,18 @@ class Fitted:
 
     @property
     def hidden(self) -> npt.NDArray[np.bool_]:
-        """Rows whose label is known but was kept from training, [N]."""
+        """Rows whose label is known but was hidden from training, [N]."""
         return np.asarray((self.given == -1) & (self.table.codes != -1))
 
     @cached_property
     def encoding(self) -> Encoding:
-        """The table's encoding, for which blank cells are gaps where none was among the given labels' rows."""
+        """The table's encoding; blank cells are gaps in columns without blanks in rows with a given label."""
         frame = self.table.frame
         return self.table.encoding if frame is None else self.table.encoding.judged_on(frame.filter(self.given != -1))
 
     @cached_property
     def doubtful(self) -> npt.NDArray[np.bool_]:
-        """Rows that are empty, or have a blank cell in a column where no row with a given label has one, [N]."""
+        """Rows that are empty, or have a blank cell in a column without blanks in rows with a given label, [N]."""
         if self.table.frame is None:
             return np.zeros(len(self.given), dtype=bool)
         return self.encoding.gaps(self.encoding.features_of(self.table.frame))[1]
@@ -77,7 +77,7 @@ class Fitted:
 def hide_labels(codes: npt.NDArray[np.int64], labels: float | None, seed: int) -> npt.NDArray[np.int64]:
     """Codes with all but a share (below 1) or a number per class (from 1) of the known labels set to -1.
 
-    Each class keeps at least one label; a class with fewer than the number asked for keeps all.
+    Each class keeps at least one label; a class with fewer than the requested number keeps all.
     """
     if labels is None:
         return codes

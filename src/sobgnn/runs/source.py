@@ -1,4 +1,4 @@
-"""DATA, as people name it, to a table: a file, or a data set's name."""
+"""From DATA, as users name it, to a table: a file, or a data set's name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sobgnn.tables.table import graph_of
 def load_table(
     data: str, label: str | None = None, identity: str | None = None, drop: Sequence[str] = (), **options: Any
 ) -> tuple[str, Table]:
-    """The name and the table of a file or a data set; all but ``data`` is for files, see ``tables.read_table``."""
+    """The name and the table of a file or a data set; other arguments are for files, see ``tables.read_table``."""
     if is_file_name(data):
         return file_stem(Path(data)), read_table(Path(data), label, identity, drop, **options)
     return data, dataset_table(data)

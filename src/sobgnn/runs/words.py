@@ -1,4 +1,4 @@
-"""What a person needs to know of a run, in sentences: how good it is, what was not used, what to do next."""
+"""What users need to know about a run, in sentences: how good it is, what was not used, what to do next."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sobgnn.estimator.acceptance import least_labels
 from sobgnn.estimator.guessing import BETTER_LEVEL
 
 GUESSING = "Not shown to be better than guessing"
-# Labels held out from which a threshold for --accept 0.95 can be found at all.
+# Least number of held-out labels from which a threshold for --accept 0.95 can be found.
 ACCEPT_LABELS = least_labels(0.95)
 
 
@@ -19,10 +19,10 @@ def is_guessing(measured: dict[str, Any]) -> bool:
 
 
 def quality(measured: dict[str, Any]) -> list[str]:
-    """How good the predictions probably are. ``measured`` is what ``metrics`` gives."""
+    """How good the predictions probably are. ``measured`` is the result of ``metrics``."""
     held, said = measured["held_out"], []
     if not held["labels"]:
-        if "accuracy" not in measured:  # hidden labels tell it
+        if "accuracy" not in measured:  # hidden labels show it
             said.append(
                 "Accuracy is not known: there are too few labels to hold any out. Label at least 3 rows of each class."
             )
@@ -103,7 +103,7 @@ def next_steps(measured: dict[str, Any], suggested: Sequence[str] = ()) -> list[
             "Check whether the columns can predict the label at all, and whether labels and rows match; then label "
             "more rows."
         )
-    elif measured["suspects"]:  # where predictions are guesses, what they contradict says nothing
+    elif measured["suspects"]:  # if predictions are guesses, contradictions mean nothing
         number = measured["suspects"]
         said.append(f"Check {number:,} given {'label that looks' if number == 1 else 'labels that look'} wrong.")
     if free and suggested and not measured["labels_hidden"]:  # of hidden labels more are known already

@@ -1,1 +1,1 @@
-"""Processes, memory and files; nothing here knows of graphs."""
+"""Processes, memory and files; nothing here depends on graphs."""

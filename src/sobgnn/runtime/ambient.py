@@ -1,4 +1,4 @@
-"""What a caller has set for all of torch and numpy, and an estimator does not follow."""
+"""Global settings of torch and NumPy that an estimator ignores."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 
 @contextlib.contextmanager
 def own_precision() -> Iterator[None]:
-    """Within, neither torch.autocast nor torch.set_default_device nor numpy.errstate counts."""
+    """Ignore torch.autocast, torch.set_default_device and numpy.errstate in the block."""
     with contextlib.ExitStack() as stack:
-        stack.enter_context(np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"))  # numpy's default
+        stack.enter_context(np.errstate(divide="warn", over="warn", under="ignore", invalid="warn"))  # NumPy's default
         for kind in ("cpu", "cuda"):
             if torch.is_autocast_enabled(kind):
                 stack.enter_context(torch.autocast(kind, enabled=False))

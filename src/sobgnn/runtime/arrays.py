@@ -1,4 +1,4 @@
-"""Named arrays in one npz file: written whole or not at all, read without unpickling, mapped where possible."""
+"""Named arrays in one npz file: written atomically, read without unpickling, memory-mapped if possible."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def save_arrays(path: str | Path, arrays: Mapping[str, npt.ArrayLike]) -> None:
 
 
 def load_arrays(path: str | Path, needed: Sequence[str], *, mmap: bool = False) -> dict[str, npt.NDArray[Any]]:
-    """Every array of an npz file, which must hold the ``needed`` ones.
+    """Load all arrays of an npz file, which must hold the ``needed`` ones.
 
-    With ``mmap`` an uncompressed entry is mapped copy-on-write: nothing is read before it is used, and what is
-    written to the array never reaches the file.
+    With ``mmap`` an uncompressed entry is mapped copy-on-write: nothing is read before it is used, and changes to the
+    array never reach the file.
     """
     try:
         check_regular(path)
@@ -41,7 +41,7 @@ def load_arrays(path: str | Path, needed: Sequence[str], *, mmap: bool = False) 
         return _map(Path(path))
     except FileNotFoundError:
         raise FileNotFoundError(f"There is no file {path}.") from None
-    except Exception as error:  # a damaged archive raises nearly anything
+    except Exception as error:  # a damaged archive can raise nearly anything
         if isinstance(error, ValueError) and str(error).startswith(str(path)):
             raise
         reason = (" ".join(str(error).split()) or type(error).__name__)[:160]
@@ -54,7 +54,7 @@ def entry_names(archive: zipfile.ZipFile) -> list[str]:
 
 
 def read_entry(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
-    """An array of an archive, after its header was compared with the size of its data; objects are never unpickled."""
+    """Read an array of an archive, after checking its header against its size; objects are never unpickled."""
     info = archive.getinfo(f"{name}.npy")
     with archive.open(info) as file:
         _, _, dtype = read_header(file, entry_size(info))
@@ -65,15 +65,15 @@ def read_entry(archive: zipfile.ZipFile, name: str) -> npt.NDArray[Any]:
 
 
 def entry_size(info: zipfile.ZipInfo) -> int:
-    """Bytes of an entry as the archive gives them; a ValueError where its compressed data cannot hold so many."""
+    """Declared size of an entry in bytes; raises ValueError if its compressed data cannot hold that much."""
     most = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1040}.get(info.compress_type)
     if most is not None and info.file_size > most * info.compress_size + 64:
-        raise ValueError(f"{info.filename[:60]} is damaged: its data is shorter than the archive says.")
+        raise ValueError(f"{info.filename[:60]} is damaged: its data is shorter than the archive declares.")
     return info.file_size
 
 
 def read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, order and type of an array of ``size`` bytes at the start of its file; a ValueError where they lie."""
+    """Shape, order and type of an array of ``size`` bytes at the start of its file; raises ValueError on a mismatch."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     try:
@@ -81,7 +81,7 @@ def read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.d
     except (RecursionError, MemoryError, SyntaxError, TypeError, OverflowError):
         raise ValueError("An array's header is damaged.") from None
     if any(n < 0 for n in shape) or (not dtype.hasobject and math.prod(shape) * dtype.itemsize > size):
-        raise ValueError(f"An array's header says shape {list(shape)!s:.60}, but its data is shorter.")
+        raise ValueError(f"An array's header declares shape {list(shape)!s:.60}, but its data is shorter.")
     return shape, fortran, dtype
 
 

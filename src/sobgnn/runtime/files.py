@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all."""
+"""Files and folders that are written atomically."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-# Bytes up to which JSON is read: its values take several times the room of its text.
+# Maximum size in bytes of JSON that is read: its values take several times the memory of its text.
 _LARGEST_JSON = 64 << 20
 
 
 @contextlib.contextmanager
 def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """Open a file that takes its name when the block ends well, and leaves nothing behind when it fails.
+    """Open a file that appears under its name if the block succeeds, and leaves nothing behind if it fails.
 
-    The bytes go to a temporary name in the same folder, are flushed to the disk and renamed; so is the rename. A
-    reader sees the old file or the new one. Permissions are those of any new file.
+    The bytes are written under a temporary name in the same folder, flushed to disk and renamed; the rename is flushed
+    too. A reader sees the old file or the new one. Permissions are those of any new file.
     """
     path = Path(path)
     if path.is_dir():
@@ -41,19 +41,19 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def check_regular(path: str | Path) -> None:
-    """Raise a ValueError where a path is not a regular file: reading a pipe or a device may never end."""
+    """Raise a ValueError if a path is not a regular file: reading a pipe or a device may never end."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, PermissionError):
         raise
-    except OSError as error:  # links that go in circles, names that are too long
+    except OSError as error:  # circular links, names that are too long
         raise ValueError(f"{path} cannot be read: {error.strerror}.") from None
     if not stat.S_ISREG(mode):
         raise ValueError(f"{path} is not a regular file, but a folder, pipe or device.")
 
 
 def read_json(path: str | Path) -> Any:
-    """The value of a JSON file, UTF-8; a ValueError in one line where it is damaged or too large to be one of ours."""
+    """The value of a JSON file, UTF-8; raises a one-line ValueError if it is damaged or too large to be one of ours."""
     check_regular(path)
     size = os.stat(path).st_size
     if size > _LARGEST_JSON:
@@ -65,7 +65,7 @@ def read_json(path: str | Path) -> Any:
 
 
 def write_text(path: str | Path, text: str) -> Path:
-    """Write a text file, UTF-8, as :func:`atomic_file` does; returns its path."""
+    """Write a text file, UTF-8, atomically; returns its path."""
     with atomic_file(path) as file:
         file.write(text.encode("utf-8"))
     return Path(path)
@@ -73,18 +73,18 @@ def write_text(path: str | Path, text: str) -> Path:
 
 @contextlib.contextmanager
 def atomic_folder(folder: str | Path, *, replace: bool = False) -> Iterator[Path]:
-    """Make a folder that takes its name when the block ends well, and leaves nothing behind when it fails.
+    """Make a folder that appears under its name if the block succeeds, and leaves nothing behind if it fails.
 
-    The block fills a folder of a random name beside it, whose files are flushed to the disk before the rename.
+    The block fills a folder with a random name beside it, whose files are flushed to disk before the rename.
 
     Args:
-        folder: The name; parents are made, and removed again on failure.
-        replace: Whether a folder of that name is replaced; a folder cannot be renamed over a full one, so for the
-            moment between two renames neither is there.
+        folder: The name; parents are created, and removed again on failure.
+        replace: Whether an existing folder is replaced; a folder cannot be renamed over a non-empty one, so between two
+            renames neither exists for a moment.
     """
     folder = Path(folder)
     if folder.exists() and not replace:
-        raise ValueError(f"{folder} is already there. Name another folder.")
+        raise ValueError(f"{folder} already exists. Name another folder.")
     made = [parent for parent in folder.absolute().parents if not parent.exists()]
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:100]}."))
@@ -111,7 +111,7 @@ def atomic_folder(folder: str | Path, *, replace: bool = False) -> Iterator[Path
 
 
 def flush(path: str | Path) -> None:
-    """Ask the system to put a file, or a folder's list of names, on the disk."""
+    """Ask the system to write a file, or a folder's list of names, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -120,7 +120,7 @@ def flush(path: str | Path) -> None:
 
 
 def _usual_mode(mode: int) -> int:
-    """The permissions that a new file or folder would have: temporary ones are readable by their owner alone."""
+    """The permissions that a new file or folder would have: temporary ones are readable only by their owner."""
     mask = os.umask(0)
     os.umask(mask)
     return mode & ~mask

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 
 def give_back() -> None:
-    """Return what the C library keeps of freed memory; does nothing where it has no such call (glibc has).
+    """Return freed memory that the C library keeps; does nothing if it has no such call (glibc has one).
 
-    Seen with glibc 2.36: a loop that makes and frees tensors of some megabytes in each round grows in each round,
-    though all of it is free.
+    Seen with glibc 2.36: the memory of a loop that allocates and frees tensors of some megabytes grows in each
+    iteration, although all of it is free.
     """
     trim = _trim()
     if trim is not None:

@@ -1,4 +1,4 @@
-"""A pool of memory for large CPU results, reused when their tensors are gone."""
+"""A pool of memory for large CPU results, reused after their tensors are freed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-# The C library may give a large block back to the system and take it anew, cleared page by page: a quarter of what
-# filling it costs, and more on some virtual machines. glibc always does from 32 MB, and below that whenever the block
-# lay at the end of its heap; so results reuse their pages from two huge pages.
+# The C library may return a large block to the system and allocate it again, cleared page by page: this costs a quarter
+# of filling it, and more on some virtual machines. glibc always does this from 32 MB, and below that if the block was
+# at the end of its heap; so results of at least two huge pages reuse their pages.
 SMALLEST = 4 << 20
-# What is kept at most while no tensor uses it.
+# Maximum number of bytes kept while no tensor uses them.
 KEPT = 512 << 20
 _PAGE = 2 << 20  # a huge page
 
@@ -24,12 +24,12 @@ _free: list[mmap.mmap] = []
 
 
 def empty(x: Tensor, shape: Sequence[int]) -> Tensor:
-    """An uninitialized tensor like ``x``; large ones on the CPU get the pages of results that are gone."""
+    """An uninitialized tensor like ``x``; large ones on the CPU reuse the pages of freed results."""
     size = math.prod(shape) * x.element_size()
     if x.device.type != "cpu" or size <= SMALLEST or not hasattr(mmap, "MADV_HUGEPAGE"):
         return x.new_empty(shape)
     pages = _take(size)
-    # The tensor's storage holds the view until nothing refers to it any more, be it views of the tensor or autograd.
+    # The tensor's storage holds the view as long as anything refers to it, such as views of the tensor or autograd.
     view = memoryview(pages)
     tensor = torch.frombuffer(view, dtype=x.dtype, count=math.prod(shape)).view(shape)
     weakref.finalize(view, _give_back, pages).atexit = False
@@ -48,7 +48,7 @@ def _take(size: int) -> mmap.mmap:
 
 
 def _give_back(pages: mmap.mmap) -> None:
-    """Keep what was used last, as far as the limit goes; the rest returns to the system."""
+    """Keep the most recently used pages, up to the limit; the rest returns to the system."""
     with _lock:
         _free.insert(0, pages)
         while sum(map(len, _free)) > KEPT:

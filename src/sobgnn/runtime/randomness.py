@@ -1,4 +1,4 @@
-"""Torch's random state, which belongs to the whole process, for one piece of work at a time."""
+"""Torch's random state, which is global to the process, reserved for one piece of work at a time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 import torch
 
-# Seeding and drawing of two threads would mix: each would get numbers of the other's.
+# Two threads that seed and draw at once would get each other's numbers.
 _LOCK = threading.RLock()
 
 
 @contextmanager
 def own_random_state(device: torch.device | None = None) -> Iterator[None]:
-    """Seed and draw freely inside; the state is put back as it was found, and other threads wait until it is."""
+    """Seed and draw freely in the block; the state is restored at the end, and other threads wait until then."""
     with _LOCK, torch.random.fork_rng(devices=[device] if device is not None and device.type == "cuda" else []):
         yield

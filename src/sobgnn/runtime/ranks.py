@@ -19,14 +19,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-# How long a rank waits for a silent one. A rank that dies is noticed at once; this is for one that hangs.
+# How long a rank waits for a silent one. A rank that dies is detected at once; this is for one that hangs.
 TIMEOUT = timedelta(minutes=10)
 # Rows travel in messages of at most this many bytes.
 _MESSAGE = 2**27
 
 _left_out: ContextVar[bool] = ContextVar("left_out", default=False)
 _joined: ContextVar[Ranks | None] = ContextVar("joined", default=None)
-# Every joining has names of its own in torchrun's store: those of an earlier one point to closed connections.
+# Every join uses its own names in torchrun's store: names of an earlier join point to closed connections.
 _joinings = itertools.count()
 
 
@@ -35,7 +35,7 @@ class LostRankError(RuntimeError):
 
 
 def num_ranks() -> int:
-    """Processes that take part: those of the process group, or of torchrun where none is set up yet; else 1."""
+    """Number of participating processes: of the process group, or of torchrun if none is set up yet; otherwise 1."""
     if not dist.is_available() or _left_out.get():
         return 1
     if dist.is_initialized():
@@ -45,7 +45,7 @@ def num_ranks() -> int:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Within, this process works by itself, for a script under torchrun that fits on one of its ranks only."""
+    """Let this process work alone in the block, for a script under torchrun that fits on only one of its ranks."""
     token = _left_out.set(True)
     try:
         yield
@@ -54,15 +54,15 @@ def alone() -> Iterator[None]:
 
 
 class Ranks:
-    """Processes that all hold the same input and share out the work on it; one process is the case ``size`` = 1.
+    """Processes that all hold the same input and divide the work on it; a single process is the case ``size`` = 1.
 
     Every method is called by all ranks together; with one rank none of them does anything.
 
     Attributes:
-        rank: This one, from 0.
-        size: How many there are.
-        device: Where this one computes.
-        bytes_sent: By this rank, so far.
+        rank: Number of this rank, from 0.
+        size: Number of ranks.
+        device: Device of this rank.
+        bytes_sent: Bytes sent by this rank so far.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Ranks:
         return slice(bounds[self.rank], bounds[self.rank + 1])
 
     def sum(self, tensors: Sequence[Tensor]) -> None:
-        """Add up tensors of one dtype over all ranks, in place, in one message."""
+        """Sum tensors of one dtype over all ranks, in place, in one message."""
         if self.size == 1:
             return
         flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
@@ -104,7 +104,7 @@ class Ranks:
             tensor.copy_(part.view_as(tensor))
 
     def complete(self, rows: Tensor, bounds: Sequence[int] | None = None) -> Tensor:
-        """Rows [n, ...] of which each rank has computed its part, with all parts, in place.
+        """Complete rows [n, ...], of which each rank has computed its part, with all parts, in place.
 
         Args:
             rows: Contiguous.
@@ -134,18 +134,18 @@ class Ranks:
         return out.view(self.size, own, *rows.shape[1:])
 
     def wait(self) -> None:
-        """For all ranks to come here."""
+        """Wait for all ranks."""
         if self.size > 1:
             dist.barrier(self.group)
 
     def decide(self, hook: Callable[[Any], bool | None] | None) -> Callable[[Any], bool | None] | None:
-        """A hook for all ranks that asks rank 0's ``hook``, and gives its answer to all."""
+        """A hook for all ranks that calls rank 0's ``hook``, and returns its answer on all."""
         if self.size == 1 or not self.first(hook is not None):
             return hook if self.size == 1 else None
         return lambda seen: bool(self.first(bool(hook(seen)) if hook is not None and self.speaks else None))
 
     def all(self, value: Any) -> list[Any]:
-        """Every rank's value, in their order; for small values that JSON writes: it is what travels, never a pickle."""
+        """Every rank's value, in order; for small JSON values: they are sent as JSON, never as a pickle."""
         if self.size == 1:
             return [value]
         text = json.dumps(value).encode()
@@ -163,13 +163,13 @@ class Ranks:
 
 
 def check_same(X: Any, codes: npt.NDArray[np.int64], settings: str, ranks: Ranks) -> None:
-    """Refuse points [N, F] (some rows are looked at), labels [N] and settings that are not those of the other ranks.
+    """Raise if points [N, F] (some rows are checked), labels [N] or settings differ from those of other ranks.
 
     Args:
         X: Points.
         codes: Labels.
         settings: A fingerprint of everything else that must be the same.
-        ranks: Those that take part.
+        ranks: The participating ranks.
     """
     some = X[np.linspace(0, X.shape[0] - 1, min(X.shape[0], 1000)).astype(np.int64)]
     digest = hashlib.sha256(codes.tobytes())
@@ -184,12 +184,12 @@ def check_same(X: Any, codes: npt.NDArray[np.int64], settings: str, ranks: Ranks
         shapes = ", ".join(str(tuple(shape)) for shape, *_ in seen)
         raise ValueError(
             f"Every rank must fit the same points and labels, but they differ (shapes {shapes}). Give all ranks the "
-            "whole data; they share the work by themselves."
+            "whole data; they divide the work themselves."
         )
 
 
 def check_device(device: torch.device | str | None) -> None:
-    """Raise where torch knows no such device, or has none; ``None`` and ``"auto"`` are always possible."""
+    """Raise if torch has no such device; ``None`` and ``"auto"`` are always valid."""
     if device is None or (isinstance(device, str) and device == "auto"):
         return
     try:
@@ -200,7 +200,7 @@ def check_device(device: torch.device | str | None) -> None:
 
 @contextmanager
 def taking_part(device: torch.device | str) -> Iterator[Ranks]:
-    """Within, this process is one of torchrun's ranks where there are several, and by itself elsewhere."""
+    """Make this process one of torchrun's ranks in the block, if there are several; otherwise it works alone."""
     if num_ranks() == 1:
         yield Ranks(device=device)
         return
@@ -210,13 +210,13 @@ def taking_part(device: torch.device | str) -> Iterator[Ranks]:
 
 @contextmanager
 def joined(device: torch.device | str | None = None) -> Iterator[Ranks]:
-    """Within, there is a process group of torchrun's ranks, or of this process where there is no torchrun.
+    """Provide a process group of torchrun's ranks in the block, or of only this process without torchrun.
 
-    gloo on CPUs, NCCL on GPUs, one GPU per local rank. A process group that is there already is left as it is. Ranks
-    other than the first keep their warnings to themselves.
+    It uses gloo on CPUs, NCCL on GPUs, and one GPU per local rank. An existing process group is left unchanged.
+    Warnings of ranks other than the first are suppressed.
 
     Args:
-        device: Where to compute; ``"cuda"`` is the local rank's. ``None``: a GPU where there is one.
+        device: Device to compute on; ``"cuda"`` is the local rank's GPU. ``None``: a GPU if there is one.
 
     Raises:
         LostRankError: A collective failed because another rank ended.
@@ -234,10 +234,10 @@ def joined(device: torch.device | str | None = None) -> Iterator[Ranks]:
                 stack.enter_context(warnings.catch_warnings())
                 warnings.simplefilter("ignore")
             yield ranks
-            # Together: a rank whose peer has closed its connection already may be ended by gloo for it.
+            # All together: gloo may end a rank whose peer has already closed its connection.
             ranks.wait()
     except RuntimeError as error:
-        # gloo and NCCL tell a closed connection from other errors in words only.
+        # gloo and NCCL distinguish a closed connection from other errors only by the message.
         words = ("Connection closed", "Connection reset", "Broken pipe", "NCCL", "Timed out", "gloo")
         if any(word in str(error) for word in words) and not isinstance(error, LostRankError):
             first = str(error).splitlines()[0][:160]
@@ -259,8 +259,8 @@ def _place(device: torch.device | str | None) -> torch.device:
 
 
 def _join(device: torch.device) -> tuple[Ranks, bool]:
-    """The ranks, and whether their process group was made here."""
-    # Indices and objects travel by gloo also where the rows are on GPUs.
+    """The ranks, and whether their process group was created here."""
+    # Indices and objects are sent by gloo even if the rows are on GPUs.
     backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
     group = None
     own = not dist.is_initialized()

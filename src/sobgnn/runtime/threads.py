@@ -11,7 +11,7 @@ import torch
 
 
 class _Outside:
-    """The number of threads outside of all blocks, which the last one to end puts back, whichever began first."""
+    """The number of threads outside all blocks, which the last block to end restores, whichever began first."""
 
     lock = threading.Lock()
     inside = 0
@@ -20,10 +20,10 @@ class _Outside:
 
 @contextlib.contextmanager
 def at_most(threads: int) -> Iterator[None]:
-    """Within, torch computes with at most this many threads; the number of before is put back.
+    """Limit torch to this many threads in the block; the earlier number is restored.
 
-    Many short operations do not share cores well: threads spend more time waiting for one another than computing, on a
-    busy machine a hundred times more, and a sum that is split over threads has other bits than one that is not.
+    Many short operations do not parallelize well: threads spend more time waiting for one another than computing, on a
+    busy machine a hundred times more, and a sum that is split over threads is not bitwise the same as one that is not.
     """
     with exactly(min(torch.get_num_threads(), threads)):
         yield
@@ -31,7 +31,7 @@ def at_most(threads: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def exactly(threads: int) -> Iterator[None]:
-    """Within, torch computes with this many threads; the number of before is put back."""
+    """Set torch to this many threads in the block; the earlier number is restored."""
     before = torch.get_num_threads()
     with _Outside.lock:
         if not _Outside.inside:
@@ -47,7 +47,7 @@ def exactly(threads: int) -> Iterator[None]:
 
 
 class _Blas:
-    """The limit of numpy's threads, which the first block sets and the last one to end takes away."""
+    """The limit of NumPy's threads, which the first block sets and the last block to end removes."""
 
     lock = threading.Lock()
     inside = 0
@@ -56,10 +56,10 @@ class _Blas:
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Within, products of numpy's and scipy's matrices are computed with one thread.
+    """Compute products of NumPy and SciPy matrices with one thread in the block.
 
-    Their threads never rest while they wait for one another: beside other work, hundreds of short products took
-    sixteen times as long with two of them.
+    Their threads busy-wait for one another: alongside other work, hundreds of short products took sixteen times as long
+    with two threads.
     """
     from threadpoolctl import threadpool_limits
 

@@ -1,4 +1,4 @@
-"""Labels as people give them: which of them are unknown."""
+"""Labels as users give them, and which of them are unknown."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy.typing as npt
 def label_values(y: Any) -> npt.NDArray[Any]:
     """Labels as an array that keeps None, NaN and -1 apart from text, and masked entries as None."""
     values = np.asarray(y)
-    if values.dtype.kind == "T":  # numpy's texts of any length
+    if values.dtype.kind == "T":  # NumPy's variable-length strings
         values = values.astype(object)
     if values.dtype.kind in "US" and not hasattr(y, "dtype"):
-        # numpy makes text of whatever stands beside text in a list.
+        # NumPy converts everything in a list with strings to strings.
         values = np.array([*y, None], dtype=object)[:-1] if values.ndim == 1 else values
     if np.ma.is_masked(y):
         values = values.astype(object)
@@ -22,14 +22,14 @@ def label_values(y: Any) -> npt.NDArray[Any]:
     return values
 
 
-# What numpy and pandas make of a missing label among texts.
+# What NumPy and pandas turn a missing label among strings into.
 BLANK_TEXTS = ("", "nan")
 
 
 def unknown_labels(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Which labels are unknown, [N]: -1, None, NaN, pandas' NA, and the texts "" and "nan".
 
-    The text "-1" is what arrays of texts make of -1: it is unknown too, unless another text is a number.
+    Arrays of strings turn -1 into the text "-1", which is unknown too, unless another text is a number.
     """
     if values.dtype.kind == "f":
         return np.asarray(np.isnan(values) | (values == -1))
@@ -48,7 +48,7 @@ def unknown_labels(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def _minus_one_is_none(texts: set[str]) -> bool:
-    """Whether "-1" stands among texts that are no numbers."""
+    """Whether "-1" is among texts that are not numbers."""
     others = texts - {"-1", *BLANK_TEXTS}
     return "-1" in texts and bool(others) and not any(_is_number(text) for text in others)
 

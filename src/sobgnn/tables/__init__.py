@@ -1,4 +1,4 @@
-"""Files and frames to features and labels by written rules, and predictions to CSV."""
+"""From files and frames to features and labels by fixed rules, and from predictions to CSV."""
 
 from sobgnn.tables.blocks import Block
 from sobgnn.tables.encoder import TableEncoder

@@ -1,4 +1,4 @@
-"""Blocks of features: one per column, each scaled to its weight; as plain values, and back."""
+"""Blocks of features: one per column, each scaled to its weight; conversion to plain values and back."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ _KINDS: dict[str, Any] = {
         PictureColumn,
     )
 }
-# Total variance of a column's features, by what it is; a number has 1. Measured, see TableEncoder.
+# Total variance of a column's features, by outcome; a number has 1. Measured, see TableEncoder.
 _WEIGHT = {"text": 10.0, "text model": 10.0, "vectors": 10.0, "pictures": 10.0}
-# Rows from which the variance of a column's features is taken.
+# Number of rows on which the variance of a column's features is computed.
 _SAMPLE = 10_000
 
 
 @dataclass(frozen=True)
 class Block:
-    """Neighboring features that came from one column.
+    """Adjacent features that come from one column.
 
     Args:
         column: The fitted column.
         outcome: ``number``, ``date``, ``categories``, ``set``, ``text``, ``short text``, ``text model`` or ``vectors``.
         start: First feature.
         stop: One past the last feature.
-        factor: What the column's features are multiplied with.
-        complete: Whether every cell was read and held a value where the column was fitted, or in the rows that
-            :func:`judged_on` was given: what a blank one means was never learned.
+        factor: What the column's features are multiplied by.
+        complete: Whether every cell held a readable value when the column was fitted, or in the rows passed to
+            :func:`judged_on`: the model then never learned what a blank cell means.
     """
 
     column: Column
@@ -81,7 +81,7 @@ def fit_blocks(frame: pl.DataFrame, choices: Mapping[str, Choice]) -> list[Block
 
 
 def judged_on(blocks: Sequence[Block], frame: pl.DataFrame) -> list[Block]:
-    """The same blocks, ``complete`` where no cell of these rows is blank; those of other columns stay as they are."""
+    """The same blocks, ``complete`` if no cell of these rows is blank; blocks of other columns are unchanged."""
     there = set(frame.columns)
     return [replace(b, complete=_is_complete(b.column, frame[b.name])) if b.name in there else b for b in blocks]
 
@@ -92,7 +92,7 @@ def _is_complete(column: Column, series: pl.Series) -> bool:
 
 
 def filled_cells(column: Column, series: pl.Series) -> npt.NDArray[np.bool_] | None:
-    """:func:`read_cells` without sentinels, which are read and count as blank."""
+    """As :func:`read_cells`, but without sentinels, which are readable and count as blank."""
     read = read_cells(column, series)
     if read is None or not isinstance(column, NumberColumn) or not column.sentinels:
         return read
@@ -100,11 +100,11 @@ def filled_cells(column: Column, series: pl.Series) -> npt.NDArray[np.bool_] | N
 
 
 def read_cells(column: Column, series: pl.Series) -> npt.NDArray[np.bool_] | None:
-    """Which cells are no blank and hold what the column is made of, [rows]; ``None`` where that cannot be told."""
+    """Which cells are not blank and are readable as the column's kind, [rows]; ``None`` if that is unknown."""
     if isinstance(column, NumberColumn | DateColumn | CategoryColumn):
         return column.reads(series)
     if isinstance(column, PictureColumn):
-        return None  # what cannot be read is told otherwise
+        return None  # unreadable pictures are reported elsewhere
     return np.asarray((text_values(series) if is_text(series) else series).is_not_null().to_numpy())
 
 
@@ -133,12 +133,12 @@ def block_arrays(blocks: Sequence[Block]) -> Arrays:
 
 
 def blocks_from_json(content: Any, arrays: Arrays) -> list[Block]:
-    """The blocks that :func:`blocks_to_json` and :func:`block_arrays` took apart."""
+    """Rebuild blocks from :func:`blocks_to_json` and :func:`block_arrays`."""
     blocks: list[Block] = []
     for number, entry in enumerate(content):
         own = {k.split(".", 1)[1]: v for k, v in arrays.items() if k.split(".", 1)[0] == str(number)}
         column = _KINDS[entry["kind"]].restore(entry["column"], own)
-        complete = bool(entry.get("complete", False))  # runs of before do not say it
+        complete = bool(entry.get("complete", False))  # earlier runs do not have it
         blocks.append(_next_block(blocks, column, str(entry["outcome"]), float(entry["factor"]), complete))
     return blocks
 
@@ -149,7 +149,7 @@ def _next_block(blocks: Sequence[Block], column: Column, outcome: str, factor: f
 
 
 def _factor(column: Column, sample: pl.Series, weight: float) -> float:
-    """What brings the total variance of the column's features to its weight."""
+    """The factor that scales the total variance of the column's features to its weight."""
     held = column.encode(sample)
     held = held.toarray() if sp.issparse(held) else held
     variance = float(held.astype(np.float64).var(axis=0).sum())

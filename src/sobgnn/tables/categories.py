@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # A column with more distinct values than this is encoded by its characters.
 MOST_CATEGORIES = 40
 _SIGNS = (";", "|", ",", "/")
-# The sign of lists as JSON, Python and PostgreSQL write them: ["a", "b"], ['a', 'b'], {a,b}.
+# Marks lists as JSON, Python and PostgreSQL write them: ["a", "b"], ['a', 'b'], {a,b}.
 _BRACKETS = "[]"
 _LISTED = r"^\[.*\]$|^\{[^:]*\}$"
 
@@ -26,9 +26,9 @@ _LISTED = r"^\[.*\]$|^\{[^:]*\}$"
 class CategoryColumn:
     """One 0/1 feature per frequent value, and one for all rare values together.
 
-    Words that differ in capitals alone (ja, Ja, JA) are one value, in its most frequent spelling; single letters are
-    kept apart. A blank cell is all zeros, or has a feature of its own where blanks are common. A value that was not
-    seen when the encoder was fitted counts as rare; without rare values it is all zeros.
+    Words that differ only in capitals (ja, Ja, JA) are one value, in its most frequent spelling; single letters are
+    kept apart. A blank cell is all zeros, or has its own feature if blanks are common. A value that was not seen when
+    the encoder was fitted counts as rare; without rare values it is all zeros.
 
     Args:
         name: As in the table.
@@ -45,7 +45,7 @@ class CategoryColumn:
 
     @classmethod
     def fit(cls, series: pl.Series, rare_below: int) -> CategoryColumn | None:
-        """The fitted column; values in fewer rows than ``rare_below`` are rare, where there are two of them."""
+        """The fitted column; values in fewer rows than ``rare_below`` are rare, if there are at least two."""
         text = text_values(series)
         text = _respelled(text, spellings(text))
         counts = text.drop_nulls().value_counts(sort=False)
@@ -82,9 +82,9 @@ class CategoryColumn:
         return read
 
     def _known(self, series: pl.Series) -> pl.Series:
-        """The cells, those that equal a single value but for capitals or a trailing ".0" as that value.
+        """The cells; those that match exactly one value except for capitals or a trailing ".0" become that value.
 
-        A column of whole numbers with a blank cell is one of floats for pandas: 1 comes as 1.0.
+        In pandas, a column of whole numbers with a blank cell holds floats: 1 becomes 1.0.
         """
         text = text_values(series)
         folded: dict[str, list[str]] = {}
@@ -111,7 +111,7 @@ class CategoryColumn:
 
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> CategoryColumn:
-        """The column that :meth:`to_json` wrote."""
+        """Rebuild a column from :meth:`to_json`."""
         return cls(str(content["name"]), _texts(content["values"]), bool(content["rare"]), bool(content["flag"]))
 
 
@@ -121,8 +121,8 @@ class SetColumn:
 
     Args:
         name: As in the table.
-        sign: What stands between values; ``"[]"`` where they are written as ["a", "b"], ['a', 'b'] or {a,b}, and
-            empty where cells are lists already.
+        sign: The separator of values; ``"[]"`` if they are written as ["a", "b"], ['a', 'b'] or {a,b}, and empty if
+            cells are lists already.
         values: Frequent values, sorted.
         rare: Whether there is a feature for the others.
     """
@@ -175,13 +175,13 @@ class SetColumn:
 
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> SetColumn:
-        """The column that :meth:`to_json` wrote."""
+        """Rebuild a column from :meth:`to_json`."""
         sign = str(content["sign"])
         return cls(str(content["name"]), sign, _texts(content["values"]), bool(content["rare"]))
 
 
 def spellings(text: pl.Series) -> dict[str, str]:
-    """For words that differ in capitals alone, the most frequent spelling of each."""
+    """For words that differ only in capitals, the most frequent spelling of each."""
     counts = text.drop_nulls().value_counts(sort=False)
     value, number = counts[counts.columns[0]].to_list(), counts["count"].to_list()
     best: dict[str, str] = {}
@@ -195,7 +195,7 @@ def _respelled(text: pl.Series, spelling: dict[str, str]) -> pl.Series:
 
 
 def find_sets(text: pl.Series) -> str | None:
-    """The sign between the values of a text column whose cells list short values that repeat; or ``None``."""
+    """The separator of a text column whose cells list short values that repeat; or ``None``."""
     known = text.drop_nulls()
     if known.len() < 8:
         return None
@@ -220,7 +220,7 @@ def _item_table(series: pl.Series, sign: str) -> pl.DataFrame:
         within = text_values(series).str.strip_chars("[]{}").str.extract_all(r"\"[^\"]*\"|'[^']*'|[^,]+")
         lists = within.list.eval(pl.element().str.strip_chars().str.strip_chars("\"'"))
     elif is_text(series) or not series.dtype.is_nested():
-        lists = text_values(series).str.split(sign or "\0")  # a text where lists are expected is one value
+        lists = text_values(series).str.split(sign or "\0")  # text in place of a list is one value
     else:
         lists = series.cast(pl.List(pl.String), strict=False)
     table = pl.DataFrame({"row": np.arange(series.len()), "item": lists}).explode("item")

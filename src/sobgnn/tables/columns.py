@@ -1,4 +1,4 @@
-"""Shared by all kinds of columns: blank cells, names, and the contract of an encoded column."""
+"""What all kinds of columns share: blank cells, names, and the contract of an encoded column."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Cells that hold nothing. A label cell with one of these is an unlabeled row.
 BLANKS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NaT", "null", "NULL", "<NA>", "#N/A", "?")
-# A flag column says which cells were blank, from this share of blank cells.
+# Share of blank cells from which a flag column marks them.
 COMMON_BLANKS = 0.05
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -22,8 +22,8 @@ Arrays = dict[str, npt.NDArray[Any]]
 class Column(Protocol):
     """One fitted column: a polars series to features [rows, width], the same way every time.
 
-    ``encode`` never fails on what a cell holds: cells that do not fit the kind count as blank. Blocks are dense float32
-    or, for one-hot columns, scipy CSR.
+    ``encode`` never fails because of a cell's content: cells that do not fit the kind count as blank. Blocks are dense
+    float32 or, for one-hot columns, scipy CSR.
     """
 
     kind: ClassVar[str]
@@ -58,7 +58,7 @@ def is_text(series: pl.Series) -> bool:
 
 
 def text_values(series: pl.Series) -> pl.Series:
-    """A String series without surrounding spaces, null where a cell is blank."""
+    """A String series without surrounding spaces, null for blank cells."""
     import polars as pl
 
     text = series.cast(pl.String, strict=False).str.strip_chars()
@@ -68,7 +68,7 @@ def text_values(series: pl.Series) -> pl.Series:
 
 
 def empty_rows(frame: pl.DataFrame) -> npt.NDArray[np.bool_]:
-    """Which rows have no cell that is not blank, [rows]."""
+    """Which rows have only blank cells, [rows]."""
     import polars as pl
 
     if not frame.width:
@@ -86,13 +86,13 @@ def empty_rows(frame: pl.DataFrame) -> npt.NDArray[np.bool_]:
 
 
 def clean_names(frame: pl.DataFrame) -> pl.DataFrame:
-    """The same table with spaces around column names removed, where that keeps them distinct."""
+    """The same table with spaces around column names removed, if names stay distinct."""
     names = [name.strip() for name in frame.columns]
     return frame.rename(dict(zip(frame.columns, names, strict=True))) if len(set(names)) == len(names) else frame
 
 
 def distinct_names(names: Sequence[Any]) -> list[str]:
-    """Column names as text, without surrounding spaces; empty ones numbered, repeated ones told apart (a, a_2)."""
+    """Column names as text, without surrounding spaces; empty ones are numbered, repeated ones suffixed (a, a_2)."""
     out: list[str] = []
     taken: set[str] = set()
     for number, name in enumerate(names, start=1):
@@ -113,7 +113,7 @@ def label_names(columns: Sequence[str]) -> list[str]:
 
 
 def shortened(value: object, most: int = 40) -> str:
-    """The value's repr, cut to fit into a line."""
+    """The value's repr, shortened to fit in a line."""
     if isinstance(value, str):
         value = value[: most + 1]
     text = repr(value)
@@ -127,7 +127,7 @@ def listed(names: Sequence[str], most: int = 6) -> str:
 
 
 def standardized(values: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Mean and standard deviation of finite values; a deviation of 0, or of rounding alone, becomes 1."""
+    """Mean and standard deviation of finite values; a deviation of 0, or one due only to rounding, becomes 1."""
     if not values.size:
         return 0.0, 1.0
     mean = float(values.mean())

@@ -69,7 +69,7 @@ def _flat(columns: list[pl.Series]) -> pl.DataFrame:
 
 
 def _from_pandas(column: Any) -> pl.Series:
-    """Without pyarrow, which polars' own conversion needs for most kinds of columns."""
+    """Convert without pyarrow, which polars' own conversion needs for most kinds of columns."""
     import polars as pl
 
     kind = column.dtype
@@ -113,7 +113,7 @@ def _from_values(values: Any) -> pl.Series:
             return pl.Series([None if item is None else _text(item) for item in items], dtype=pl.String)
     if len(kinds) == 1:
         try:
-            # Of dicts polars would take the first one's keys for all there are.
+            # Polars would assume that the first dict has all keys.
             made = _struct(items) if kinds == {dict} else pl.Series(items)
             if made.dtype != pl.Object:
                 return made
@@ -123,14 +123,14 @@ def _from_values(values: Any) -> pl.Series:
 
 
 def _struct(items: list[dict[str, Any] | None]) -> pl.Series:
-    """Dicts as one series with a field for every key that some of them has."""
+    """Dicts as one series with a field for every key that occurs in any of them."""
     import polars as pl
 
     return pl.DataFrame([item or {} for item in items], infer_schema_length=None).to_struct()
 
 
 def _plain(value: Any) -> Any:
-    """A numpy scalar or array as Python's; a float that is NaN stays one."""
+    """A NumPy scalar or array as Python values; a float NaN stays NaN."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, np.generic):

@@ -1,4 +1,4 @@
-"""Columns of dates and times in the usual forms, as a number and as cycles."""
+"""Columns of dates and times in common formats, as a number and as cycles."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FORMS: dict[str, tuple[int, int, int | None]] = {  # which group is year, month
     r"^(\d{1,2})\.?[\s-]*(\p{L}{3,10})\.?,?[\s-]*(\d{4}|\d{2})$": (2, 1, 0),
     r"^(\p{L}{3,10})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})$": (2, 0, 1),
 }
-# Forms that are brought to year, month, day or to day, month, year: web servers' logs, and Chinese and Japanese dates.
+# Formats that are rewritten as year, month, day or day, month, year: web server logs, and Chinese and Japanese dates.
 _BROUGHT = {
     r"^\[?(\d{1,2})/(\p{L}{3})/(\d{4}):([\d:]+)(\s[+-]\d{4})?\]?$": "${1}-${2}-${3} ${4}${5}",
     r"^(\d{4})\s?年\s?(\d{1,2})\s?月\s?(\d{1,2})\s?日": "${1}-${2}-${3} ",
@@ -38,29 +38,29 @@ _MONTHS = {
     1: "jan", 2: "feb fév fev", 3: "mar mär mrz", 4: "apr avr abr", 5: "may mai", 6: "jun", 7: "jul",
     8: "aug aoû aou ago", 9: "sep", 10: "oct okt", 11: "nov", 12: "dec dez déc dic",
 }  # fmt: skip
-_LONGER_MONTHS = {"juin": 6.0, "juil": 7.0}  # which three letters do not tell apart
+_LONGER_MONTHS = {"juin": 6.0, "juil": 7.0}  # not distinguished by three letters
 _CYCLES = {"month": 12.0, "weekday": 7.0, "hour": 24.0}
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Moments of a column: seconds since 1970 [rows] with NaN where there is none, and whether they have a time."""
+    """Moments of a column: seconds since 1970 [rows], NaN if there is none, and whether they have a time."""
 
     seconds: npt.NDArray[np.float64]
     has_time: bool
     has_date: bool = True
     ambiguous: bool = False
-    mixed: bool = False  # some cells can have only the day first, others only the month
+    mixed: bool = False  # some cells must have the day first, others the month
 
 
 def parse_dates(
     text: pl.Series, day_first: bool | None = None, has_date: bool | None = None, *, look: bool = True
 ) -> tuple[Moments, bool | None]:
-    """Moments of a text column, and whether 1/2/2024 is read with the day first; ``None`` where no cell is so written.
+    """Moments of a text column, and whether 1/2/2024 is read with the day first; ``None`` if no cell has this form.
 
-    ``None`` decides by looking: a part above 12 is a day; where no cell has one, or without ``look``, a slash means the
-    month comes first, a dot or hyphen the day. Cells are dates where one is, and else times of a day; those of the
-    other kind are none.
+    ``None`` decides from the cells: a part above 12 is a day; if no cell has one, or without ``look``, a slash means
+    that the month comes first, a dot or hyphen the day. If any cell is a date, all are read as dates, otherwise as
+    times of day; cells of the other kind become NaN.
     """
     import polars as pl
 
@@ -68,7 +68,7 @@ def parse_dates(
     hour = _brought(unique).str.extract_groups(_TIME).struct.unnest()
     clock = _clock([hour[c] for c in hour.columns])
     day, bare = _days_alone(unique)
-    # "March 3, 2024" begins with a word that is no weekday: it is tried as it stands too.
+    # "March 3, 2024" begins with a word that is not a weekday: it is also tried unchanged.
     days = np.full(unique.len(), np.nan)
     for candidate in (day, bare):
         for pattern, order in _FORMS.items():
@@ -107,13 +107,13 @@ def looks_like_dates(text: pl.Series) -> bool:
     sample = known.unique(maintain_order=True).head(2000)
     if not sample.len() or not sample.head(50).str.contains(r"\d").all():
         return False
-    # Numbers are no dates unless they have 8 digits. Most columns end here, and what follows takes a while.
+    # Numbers are not dates unless they have 8 digits. Most columns end here; the rest is slow.
     numbers = sample.str.contains(_NUMBER) & ~sample.str.contains(r"^\d{8}$")
     if sample.len() - numbers.sum() < _SHARE * sample.len():
         return False
     moments, _ = parse_dates(sample)
     good = ~np.isnan(moments.seconds)
-    if sample.str.contains(r"^\d{8}$").all():  # whole numbers, unless all of them are days of our time
+    if sample.str.contains(r"^\d{8}$").all():  # whole numbers, unless all of them are days from 1900 to 2100
         years = moments.seconds[good] / (365.2425 * _DAY) + 1970
         return bool(good.all() and sample.len() > 1 and years.min() > 1900 and years.max() < 2101)
     return bool(good.mean() >= _SHARE)
@@ -121,18 +121,19 @@ def looks_like_dates(text: pl.Series) -> bool:
 
 @dataclass(frozen=True)
 class DateColumn:
-    """A moment as standardized days since 1970, and as cycles (sine and cosine) of those parts that vary.
+    """A moment as standardized days since 1970, and as cycles (sine and cosine) of the parts that vary.
 
     Args:
         name: As in the table.
-        day_first: Whether 1/2/2024 is the first of February; ``None`` where no date was so written: by its sign.
+        day_first: Whether 1/2/2024 is the first of February; ``None`` if no date had this form: then its separator
+            decides.
         center: Mean of the days.
         scale: Their standard deviation.
-        cycles: Of ``month``, ``weekday`` and ``hour`` those that vary.
-        number: Whether days themselves vary.
-        flag: Whether a feature says which cells were blank.
-        dated: Whether cells are dates, with or without a time; else times of a day.
-        low: The first of the fitted days; ``None`` where that was not kept.
+        cycles: Those of ``month``, ``weekday`` and ``hour`` that vary.
+        number: Whether the days vary.
+        flag: Whether a feature marks blank cells.
+        dated: Whether cells are dates, with or without a time; otherwise times of day.
+        low: The first of the fitted days; ``None`` if it was not kept.
         high: The last.
     """
 
@@ -150,14 +151,14 @@ class DateColumn:
 
     @classmethod
     def fit(cls, series: pl.Series) -> tuple[DateColumn | None, list[str]]:
-        """The fitted column, or ``None`` where it is constant; and what a reader may not expect."""
+        """The fitted column, or ``None`` if it is constant; and what users may not expect."""
         moments, day_first = _moments(series, None)
         known = moments.seconds[~np.isnan(moments.seconds)]
         said = []
         if moments.mixed:
             order = "day" if day_first else "month"
             said.append(
-                "dates contradict one another: in some only the day can come first, in others only the month; where "
+                "dates contradict one another: in some only the day can come first, in others only the month; if "
                 f"both can, read with the {order} first"
             )
         elif moments.ambiguous:
@@ -183,7 +184,7 @@ class DateColumn:
         return np.asarray(~np.isnan(self._seconds(series)))
 
     def swapped(self, series: pl.Series) -> str | None:
-        """A cell with day and month the other way round, where most of those that tell are so; else ``None``."""
+        """A cell with day and month swapped, if this holds for most unambiguous cells; else ``None``."""
         text = text_values(series)
         a, slash, b, _ = _pairs(_days_alone(text)[1])
         leads = ~slash if self.day_first is None else np.full(len(a), self.day_first)
@@ -222,7 +223,7 @@ class DateColumn:
 
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> DateColumn:
-        """The column that :meth:`to_json` wrote."""
+        """Rebuild a column from :meth:`to_json`."""
         flags: dict[str, Any] = {key: bool(content[key]) for key in ("number", "flag", "dated")}
         flags["day_first"] = None if content["day_first"] is None else bool(content["day_first"])
         cycles = tuple(name for name in _CYCLES if name in content["cycles"])
@@ -261,7 +262,7 @@ def _brought(text: pl.Series) -> pl.Series:
 
 
 def _pairs(day: pl.Series) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_], npt.NDArray[Any], npt.NDArray[Any]]:
-    """Of cells such as 1/2/2024 the first number, whether a slash follows it, the second number and the year."""
+    """For cells such as 1/2/2024: the first number, whether a slash follows it, the second number, and the year."""
     parts = day.str.extract_groups(_PAIR).struct.unnest()
     first, sign, second, year = (parts[c] for c in parts.columns)
     slash = (sign == "/").fill_null(False).to_numpy()
@@ -279,7 +280,7 @@ def _phase(seconds: npt.NDArray[np.float64], cycle: str) -> npt.NDArray[np.float
 
 
 def _clock(groups: list[pl.Series]) -> npt.NDArray[np.float64]:
-    """Seconds of the day in UTC where a zone is given; NaN where there is no valid time."""
+    """Seconds of the day, in UTC if a zone is given; NaN if there is no valid time."""
     import polars as pl
 
     hour, minute = (_integer(g) for g in groups[:2])
@@ -295,7 +296,7 @@ def _clock(groups: list[pl.Series]) -> npt.NDArray[np.float64]:
 
 
 def _integer(part: pl.Series) -> npt.NDArray[np.float64]:
-    """A group of digits or a month's name as a number; NaN where it is neither."""
+    """A group of digits or a month's name as a number; NaN for anything else."""
     import polars as pl
 
     number = part.cast(pl.Float64, strict=False)
@@ -309,7 +310,7 @@ def _integer(part: pl.Series) -> npt.NDArray[np.float64]:
 
 
 def _days(year: Any, month: Any, day: Any) -> npt.NDArray[np.float64]:
-    """Days since 1970-01-01 of a date, NaN where it does not exist; two-digit years are 1970 to 2069."""
+    """Days since 1970-01-01 of a date, NaN if it does not exist; two-digit years are 1970 to 2069."""
     year = np.where(year < 70, year + 2000, np.where(year < 100, year + 1900, year))
     valid = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (year >= 1) & (year <= 9999)
     y, m = np.where(valid, year, 1970).astype(np.int64), np.where(valid, month, 1).astype(np.int64)

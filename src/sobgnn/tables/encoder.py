@@ -29,42 +29,42 @@ if TYPE_CHECKING:
 
 FORMAT = 2
 _ROWS_AT_ONCE = 32_768
-# From this many features the result is sparse, where most of them are one-hot.
+# Number of features from which the result is sparse, if most of them are one-hot.
 _WIDE = 1000
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Mixed tables to features: numbers, dates, categories, sets, text and vectors, found by looking at the cells.
+    r"""Encodes mixed tables as features: numbers, dates, categories, sets, text and vectors, detected from the cells.
 
-    Every column becomes a block of features, multiplied with one factor so that the block's total variance is its
-    weight: 1 for numbers, dates, categories, sets and short strings; 10 for text of several words, vectors and
-    pictures. So a text column counts as much as ten numbers, however many coordinates it has.
+    Every column becomes a block of features, multiplied by one factor so that the block's total variance is its weight:
+    1 for numbers, dates, categories, sets and short strings; 10 for text of several words, vectors and pictures. So a
+    text column has the weight of ten numbers, however many coordinates it has.
 
     The weights were measured by how many of a row's 10 nearest neighbors share its class
-    (`benchmarks/tables_scaling.py`, results/tables.md). On 15 mixed tables, where text or numbers or both tell the
-    class, a weight of 8 to 16 loses 4 to 6 points against each table's own best, 1 loses 18 and 32 loses 6.
+    (`benchmarks/tables_scaling.py`, results/tables.md). On 15 mixed tables, whose classes depend on text, numbers or
+    both, weights of 8 to 16 lose 4 to 6 points against each table's own best weight, 1 loses 18 and 32 loses 6.
 
-    Distances between rows are therefore balanced, and an estimator that scales columns on its own undoes that for
-    text. `SobolevClassifier` chooses between scalings by out-of-fold labels; ``scale="unit"``, which
-    :attr:`suggested_scale` names where there is text, keeps the blocks as they are.
+    Distances between rows are therefore balanced, and an estimator that scales columns by itself undoes this for text.
+    `SobolevClassifier` chooses between scalings by out-of-fold labels; ``scale="unit"``, which :attr:`suggested_scale`
+    returns if there is text, keeps the blocks' weights.
 
     Args:
         text: Columns that are text, whatever they look like.
         drop: Columns to leave out.
-        text_model: Folder of a sentence-transformers or model2vec model on this disk, used for columns of text in
-            place of TF-IDF; needs one of these packages (extra ``text``). Nothing is ever downloaded.
-        image_folder: Where names of pictures start; a column that names pictures found there becomes what is seen in
-            them. ``None`` leaves such names as they are.
-        image_model: File of a TorchScript or exported model for pictures, in place of pixels and oriented gradients.
-        n_components: Most coordinates of a text column; ``None`` for 16 to 128, by the number of rows.
-        sparse: ``True`` for scipy CSR, ``False`` for a dense array, ``"auto"`` for CSR where there are 1,000 features
-            or more and at most a quarter of them come from dense columns.
+        text_model: Folder of a sentence-transformers or model2vec model on this disk, used for text columns instead of
+            TF-IDF; needs one of these packages (extra ``text``). Nothing is ever downloaded.
+        image_folder: Folder that names of pictures are relative to; a column that names pictures in it is encoded by
+            their content. With ``None``, such names are text.
+        image_model: File of a TorchScript or exported model for pictures, instead of pixels and oriented gradients.
+        n_components: Maximum number of coordinates of a text column; ``None`` for 16 to 128, by the number of rows.
+        sparse: ``True`` for scipy CSR, ``False`` for a dense array, ``"auto"`` for CSR if there are at least 1,000
+            features and at most a quarter of them come from dense columns.
         random_state: Seed of the truncated SVD.
 
     Attributes:
         blocks_: One :class:`Block` per column used, in the order of the features.
-        outcomes_: What each column was found to be, by name; ``"id"``, ``"constant"``, ``"empty"``, … are left out.
-        notes_: One sentence for each thing that a reader may not expect.
+        outcomes_: The detected kind of each column, by name; ``"id"``, ``"constant"``, ``"empty"``, … are left out.
+        notes_: One sentence for each thing that users may not expect.
         feature_names_in_: Names of the columns, [n_features_in_].
 
     Examples:
@@ -96,7 +96,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> TableEncoder:
-        """Look at a table and learn how its columns become features; ``y`` is not used."""
+        """Learn from a table how its columns become features; ``y`` is not used."""
         self._fit(as_frame(X))
         return self
 
@@ -107,7 +107,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self.encode(frame)
 
     def transform(self, X: Any) -> Any:
-        """Features float32 [rows, features] of a table with the same columns; others are ignored, order is free.
+        """Features float32 [rows, features] of a table with the same columns; others are ignored, in any order.
 
         Cells that do not fit their column's kind count as blank.
         """
@@ -158,7 +158,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def suggested_scale(self) -> str:
-        """The estimator's ``scale`` that suits: ``"unit"`` keeps the blocks' weights, ``"auto"`` where it is free."""
+        """The estimator's ``scale``: with text ``"unit"``, which keeps the blocks' weights; otherwise ``"auto"``."""
         return "unit" if self.has_text else "auto"
 
     def to_json(self) -> dict[str, Any]:
@@ -183,7 +183,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def from_parts(cls, content: Any, arrays: Arrays) -> TableEncoder:
-        """The encoder that :meth:`to_json` and :meth:`arrays` took apart; a ValueError where something is wrong."""
+        """Rebuild an encoder from :meth:`to_json` and :meth:`arrays`; raises ValueError if something is wrong."""
         import polars as pl
 
         try:
@@ -191,13 +191,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 which = "a newer" if content["format"] > FORMAT else "an older"
                 raise ValueError(f"format {content['format']}, which {which} version wrote")
             names = [str(name) for name in content["columns"]]
-            # Encoders that were saved before settings were know one of them.
+            # Encoders saved by earlier versions have only one of the settings.
             made = cls(**content.get("settings", {"sparse": bool(content["sparse"])}))
             made.feature_names_in_, made.n_features_in_ = np.array(names, dtype=object), len(names)
             made.outcomes_ = {str(k): str(v) for k, v in content["outcomes"].items()}
             made.notes_ = [str(note) for note in content["notes"]]
             made.blocks_ = blocks_from_json(content["blocks"], arrays)
-            # A row of blanks goes through every column, and so through everything that a damaged file could break.
+            # Encoding a blank row uses every column, and so everything that a damaged file could break.
             blank = pl.DataFrame({b.name: pl.Series([None, "x1"], dtype=pl.String) for b in made.blocks_})
             on_disk = any(b.column.kind == "text model" or getattr(b.column, "model", None) for b in made.blocks_)
             held = None if on_disk else made.encode(blank)
@@ -217,7 +217,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return made
 
     def save(self, folder: str | Path) -> None:
-        """Write ``encoder.json`` and ``encoder.npz`` into a folder, which is made where it is not there."""
+        """Write ``encoder.json`` and ``encoder.npz`` into a folder, which is created if it does not exist."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         save_arrays(folder / "encoder.npz", self.arrays())
@@ -225,7 +225,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, folder: str | Path) -> TableEncoder:
-        """The encoder that :meth:`save` wrote. Nothing is unpickled."""
+        """Read an encoder that :meth:`save` wrote. Nothing is unpickled."""
         folder = Path(folder)
         try:
             content = read_json(folder / "encoder.json")
@@ -243,7 +243,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return made
 
     def judged_on(self, frame: pl.DataFrame) -> TableEncoder:
-        """The same encoder, whose ``complete`` blocks are those without a blank cell in these rows."""
+        """The same encoder, with ``complete`` blocks for the columns without a blank cell in these rows."""
         made: TableEncoder = copy(self)
         made.blocks_ = judged_on(self.blocks_, frame)
         return made
@@ -287,7 +287,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 def _decimal_sign(frame: pl.DataFrame) -> str | None:
-    """The decimal sign that most of the columns have whose own is certain; ``None`` where none is."""
+    """The decimal sign of most columns whose own sign is certain; ``None`` if there are none."""
     signs = []
     for name in frame.columns:
         if is_text(frame[name]):
@@ -298,7 +298,7 @@ def _decimal_sign(frame: pl.DataFrame) -> str | None:
 
 
 def _with_blank_fields(frame: pl.DataFrame, missing: list[str]) -> tuple[pl.DataFrame, list[str]]:
-    """The table with a blank column ``a.b`` for every missing field b of a column a that is there."""
+    """The table with a blank column ``a.b`` for every missing field b of a column a that exists."""
     import polars as pl
 
     tops = {name.split(".")[0] for name in frame.columns}

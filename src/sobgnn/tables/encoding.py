@@ -1,4 +1,4 @@
-"""The encoding of a file: enough to encode another file in the same way."""
+"""The encoding of a file: everything needed to encode another file in the same way."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Encoding:
     """How rows became features.
 
     Args:
-        encoder: For tables and pictures: the fitted encoder. ``None`` for arrays, whose features stay as they are.
-        fill: For arrays: what a missing value of each feature becomes, [F].
+        encoder: For tables and pictures: the fitted encoder. ``None`` for arrays, whose features are unchanged.
+        fill: For arrays: the replacement for missing values of each feature, [F].
         label: Name of the label column, which a file for prediction may have or lack.
         id: Name of the column that identifies rows, or ``None``.
-        dropped: Columns that the model was not to see.
+        dropped: Columns that the model must not see.
     """
 
     encoder: TableEncoder | None = None
@@ -53,7 +53,7 @@ class Encoding:
 
     @property
     def named(self) -> bool:
-        """Whether features have names from the file. Arrays have none: their columns are taken in order."""
+        """Whether features have names from the file. Arrays have none: their columns are matched by position."""
         return self.encoder is not None
 
     @property
@@ -63,7 +63,7 @@ class Encoding:
 
     @property
     def fill_values(self) -> npt.NDArray[np.float64]:
-        """``fill``, of an encoding that has it."""
+        """``fill``, or empty for an encoding without it."""
         return np.zeros(0) if self.fill is None else self.fill
 
     @property
@@ -73,7 +73,7 @@ class Encoding:
 
     @property
     def pictures(self) -> PictureColumn | None:
-        """The column that names pictures, where there is one."""
+        """The column that names pictures, if there is one."""
         blocks = [] if self.encoder is None else self.encoder.blocks_
         return next((b.column for b in blocks if isinstance(b.column, PictureColumn)), None)
 
@@ -84,18 +84,18 @@ class Encoding:
         return dataclasses.replace(self, encoder=self.encoder.with_picture_folder(folder))
 
     def features_of(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The columns of a fitted table, by the encoder's names, without labels, ids and columns that were left out."""
+        """The columns of a fitted table that are features: without labels, ids and columns that were left out."""
         aside = {self.label, self.id, *self.dropped} - self.names
         return as_frame(frame.drop([name for name in frame.columns if name in aside]))
 
     def judged_on(self, rows: pl.DataFrame) -> Encoding:
-        """The same encoding, for which blank cells are gaps where none of these rows, those with labels, has one."""
+        """The same encoding; blank cells are gaps in columns without blanks in ``rows``, the labeled rows."""
         if self.encoder is None or not rows.height:
             return self
         return dataclasses.replace(self, encoder=self.encoder.judged_on(self.features_of(rows)))
 
     def renamed(self, columns: Sequence[str]) -> dict[str, str]:
-        """New names for columns that are missing but for their capitals, where a single one is so called."""
+        """New names for columns that match a missing column except for capitals, if exactly one does."""
         missing = [name for name in (*self.names, self.id) if name is not None and name not in columns]
         spare = [column for column in columns if column not in self.names]
         meant = {name: [c for c in spare if c.casefold() == name.casefold()] for name in sorted(set(missing))}
@@ -103,7 +103,7 @@ class Encoding:
         return {c[0]: name for name, c in meant.items() if len(c) == 1 and alone[name.casefold()] == 1}
 
     def check_repeats(self, layout: Layout) -> None:
-        """Raise where a file has a column more than once that was there once when the model was fitted."""
+        """Raise if a file repeats a column that the model was fitted with once."""
         if self.encoder is None:
             return
         known = {self.label, self.id, *self.dropped, *self.encoder.feature_names_in_.tolist()}
@@ -116,9 +116,9 @@ class Encoding:
                 )
 
     def read_plainly(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The same table with numbers in place of text, in columns of plain numbers where each filled cell is one.
+        """The same table with numbers instead of text, in columns of plain numbers whose filled cells are all numbers.
 
-        All of them at once: column by column, and several times each, takes minutes for thousands of columns.
+        All columns at once: one by one, and several times each, takes minutes for thousands of columns.
         """
         import polars as pl
 
@@ -136,9 +136,9 @@ class Encoding:
     def features(self, frame: pl.DataFrame, first_row: int = 0) -> Any:
         """Features float32 [rows, width] of a table with this encoding's columns; others are ignored.
 
-        Raises where at least half of the cells of a column of numbers are no numbers, so that another column has its
-        name, and where dates have day and month the other way round. That is looked at in the file's first rows only.
-        ``first_row`` is the table's place in its file.
+        Raises if at least half of the cells of a numeric column are not numbers, because another column then has its
+        name, and if dates have day and month swapped. Only the file's first rows are checked. ``first_row`` is the
+        table's position in its file.
         """
         frame = clean_names(frame)
         if self.encoder is None:
@@ -152,12 +152,12 @@ class Encoding:
         return self.encoder.encode(frame)
 
     def doubts(self, frame: pl.DataFrame, X: Any, first_row: int) -> tuple[Counter[str], npt.NDArray[np.bool_]]:
-        """What is doubtful of some rows whose features are X.
+        """What is doubtful in some rows whose features are X.
 
-        Raises where at least half of the pictures in a file's first rows cannot be read.
+        Raises if more than half of the pictures in a file's first rows cannot be read.
 
         Returns:
-            How many cells of each column count as blank, but are not: no number, date, known category or picture. And
+            How many filled cells of each column count as blank: not a number, date, known category or picture. And
             which rows have a number far beyond the fitted ones, or no picture, [rows].
         """
         count: Counter[str] = Counter()
@@ -169,18 +169,18 @@ class Encoding:
                 continue
             series = frame[block.name]
             if isinstance(column, PictureColumn):
-                # What cannot be read is the mean, 0 everywhere, which no picture is.
+                # An unreadable picture becomes the mean, 0 everywhere, which no picture is.
                 unseen = abs(X[:, block.start : block.stop]).sum(axis=1) == 0
                 count[block.name], far = int(unseen.sum()), far | unseen
                 if first_row == 0 and 2 * count[block.name] > frame.height:
                     raise ValueError(
                         f"{count[block.name]:,} of the first {frame.height:,} pictures cannot be read, such as "
-                        f"{shortened(series[int(unseen.argmax())])}. Names start from {column.root}."
+                        f"{shortened(series[int(unseen.argmax())])}. Names are relative to {column.root}."
                     )
                 continue
             read = series
             if isinstance(column, NumberColumn):
-                read = as_numbers(series, column.style)  # once: text takes a while
+                read = as_numbers(series, column.style)  # once: text is slow to parse
                 far |= column.beyond(read)
             typed = isinstance(column, NumberColumn | DateColumn) and not is_text(series)
             if isinstance(column, NumberColumn | DateColumn | CategoryColumn) and not typed:
@@ -188,7 +188,7 @@ class Encoding:
         return +count, far
 
     def unsigned(self, frame: pl.DataFrame) -> tuple[Counter[str], npt.NDArray[np.bool_]]:
-        """Numbers without the unit that all had when the model was fitted, and of another size.
+        """Numbers of another magnitude without the unit that all numbers had when the model was fitted.
 
         Returns:
             How many each column has, named with the unit, and which rows have one, [rows].
@@ -203,7 +203,7 @@ class Encoding:
         return +count, rows
 
     def outside(self, X: Any) -> Counter[str]:
-        """How many of some rows, by their features X, have a number or date outside the range of the fitted ones."""
+        """For each column, how many rows of features X have a number or date outside the fitted range."""
         count: Counter[str] = Counter()
         for block in [] if self.encoder is None else self.encoder.blocks_:
             column = block.column
@@ -277,10 +277,10 @@ class Encoding:
 
     @classmethod
     def from_parts(cls, content: Any, arrays: Arrays) -> Encoding:
-        """The encoding that :meth:`to_json` and :meth:`arrays` took apart; a ValueError says what is wrong."""
+        """Rebuild an encoding from :meth:`to_json` and :meth:`arrays`; raises ValueError if something is wrong."""
         try:
             label, identity, held = content["label"], content["id"], content["encoder"]
-            dropped = tuple(content.get("dropped", ()))  # runs of before have none
+            dropped = tuple(content.get("dropped", ()))  # earlier runs have none
             fill = np.asarray(arrays["fill"], dtype=np.float64) if held is None else None
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"The table's encoding is damaged: {error}. Fit the run again.") from None
@@ -299,7 +299,7 @@ class Encoding:
 
     @classmethod
     def load(cls, folder: Path) -> Encoding:
-        """The encoding that :meth:`save` wrote; a ValueError where something is missing or damaged."""
+        """Read an encoding that :meth:`save` wrote; raises ValueError if something is missing or damaged."""
         file = folder / _FILE
         try:
             content = read_json(file)
@@ -321,7 +321,7 @@ class Encoding:
 
 
 def check_numbers(series: pl.Series, style: NumberFormat) -> None:
-    """Raise where a column that must hold numbers holds something else in half of its filled cells or more."""
+    """Raise if a column that must hold numbers holds something else in at least half of its filled cells."""
     if not is_text(series):
         import polars as pl
 
@@ -337,8 +337,8 @@ def check_numbers(series: pl.Series, style: NumberFormat) -> None:
         if as_numbers(series, other).null_count() == text.null_count():
             sign = {".": "point", ",": "comma"}
             raise ValueError(
-                f"Column {series.name!r} had a decimal {sign[style.decimal]} where the model was fitted, and has a "
-                f"decimal {sign[other.decimal]} here, as in {shortened(text[row])}. Write it as it was."
+                f"Column {series.name!r} had a decimal {sign[style.decimal]} when the model was fitted, but has a "
+                f"decimal {sign[other.decimal]} here, as in {shortened(text[row])}. Use the former."
             )
         unit = style.unit or style.currency
         raise ValueError(
@@ -348,10 +348,10 @@ def check_numbers(series: pl.Series, style: NumberFormat) -> None:
 
 
 def check_dates(series: pl.Series, column: DateColumn) -> None:
-    """Raise where day and month of a column's dates come the other way round than they are read."""
+    """Raise if a column's dates have day and month in the opposite order to the one that is read."""
     cell = column.swapped(series) if is_text(series) else None
     if cell is not None:
         raise ValueError(
-            f"Column {series.name!r} has day and month the other way round than the model reads them, as in "
+            f"Column {series.name!r} has day and month in the opposite order to the model's, as in "
             f"{shortened(cell)}. Write the year first: 2024-12-31."
         )

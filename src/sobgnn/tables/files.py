@@ -1,4 +1,4 @@
-"""Files and folders of points: read whole to fit, in batches to predict."""
+"""Files and folders of points: read at once for a fit, in batches for predictions."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parquet", ".npz", ".npy")
 _PICTURES_AT_ONCE = 1024
-# A column came with the labels where, of at least so many rows with and without one, it is blank for at most this share
-# of those with a label, and filled for at most this share of those without.
+# A column came with the labels if it is blank in at most this share of labeled rows and filled in at most this share of
+# unlabeled rows, with at least this number of each.
 _FEWEST_ROWS, _MOST_BLANK, _MOST_FILLED = 10, 0.1, 0.02
-# A column that tells the label: values at most, and labeled rows for each in the mean at least.
+# A column that determines the label: maximum number of values, and least number of labeled rows per value on average.
 _MOST_VALUES, _FEWEST_EACH = 40, 10
 
 
@@ -48,7 +48,7 @@ def is_file_name(data: str) -> bool:
 
 
 def file_stem(path: Path) -> str:
-    """The file's name without its known suffix; of . and .. the folder's own name."""
+    """The file's name without its known suffix; for . and .. the folder's own name."""
     path = path if path.name.strip(".") else path.resolve()
     for suffix in sorted(SUFFIXES, key=len, reverse=True):
         if path.name.lower().endswith(suffix):
@@ -73,22 +73,22 @@ def read_table(
 
     Args:
         path: CSV, Parquet, NPZ or NPY file; or a folder of pictures whose subfolders are classes.
-        label: Name of the label column (in NPZ: array); ``None`` finds it.
-        identity: Name of the column of ids; ``None`` finds it, where there is one.
+        label: Name of the label column (in NPZ: array); ``None`` detects it.
+        identity: Name of the column of ids; ``None`` detects it, if there is one.
         drop: Columns to leave out.
         text: Columns that are text, whatever they look like.
         text_model: Folder of a text model, see :class:`~sobgnn.tables.TableEncoder`.
         image_model: File of an image model.
-        encoding: Character encoding of a text file, such as ``"shift_jis"``; ``None`` finds it.
+        encoding: Character encoding of a text file, such as ``"shift_jis"``; ``None`` detects it.
         need_labels: Whether a table without a label column is an error. Otherwise all codes are -1.
-        seed: Of the encoder.
+        seed: Seed of the encoder.
     """
     with _one_line_errors(path):
         kind = _kind(path)
         _check_encoding(path, kind, encoding)
         for option, model in (("--text-model", text_model), ("--image-model", image_model)):
             if model is not None and not Path(model).exists():
-                raise ValueError(f"There is no file {str(model)!r}, which {option} names.")
+                raise ValueError(f"No such file: {str(model)!r}, given by {option}.")
         _check_columns_asked(path, kind, {"--drop": drop, "--text": text, "--label": label, "--id": identity})
         if kind == "npz":
             return _read_npz(path, label, identity, need_labels)
@@ -122,7 +122,7 @@ def read_table(
         told = _filled_with_labels(rest, codes >= 0)
         if told:
             rest = rest.drop(told)
-            notes.append(f"Left out, filled where there is a label and hardly elsewhere: {listed(told)}.")
+            notes.append(f"Left out, filled almost only in labeled rows: {listed(told)}.")
         notes += _telling(rest, codes)
         X = encoder.fit_transform(rest) if rest.width else None
         if X is None or not encoder.blocks_:
@@ -138,34 +138,34 @@ def read_table(
         ids = None if identity is None else _ids(frame[identity])
         if asked is not None and ids is not None and 2 * len(set(ids.tolist())) < len(ids):
             raise ValueError(
-                f"--id names {asked!r}, but its {len(set(ids.tolist())):,} values do not tell {len(ids):,} rows apart."
+                f"--id names {asked!r}, but its {len(set(ids.tolist())):,} values do not identify {len(ids):,} rows."
             )
         said += _formulas(classes, ids)
         return Table(X, codes, classes, made, ids, None, notes + encoder.notes_ + said, frame)
 
 
 def _check_columns_asked(path: Path, kind: str, options: Mapping[str, object]) -> None:
-    """Raise where an option names a column, or an array, of a kind of file that has none."""
+    """Raise if an option names a column, or an array, for a kind of file that has none."""
     refused = {"npz": ("--drop", "--text"), "pictures": tuple(options)}.get(kind, ())
     wrong = next((option for option in refused if options[option]), None)
     if wrong is not None:
-        raise ValueError(f"{wrong} names a column of a table, and {str(path)!r} is none. Leave {wrong} out.")
+        raise ValueError(f"{wrong} names a column of a table, but {str(path)!r} is no table. Leave {wrong} out.")
 
 
 def _check_encoding(path: Path, kind: str, encoding: str | None) -> None:
     if encoding is not None and kind != "csv":
-        raise ValueError(f"--encoding is for text files, and {str(path)!r} is none. Leave it out.")
+        raise ValueError(f"--encoding is for text files, but {str(path)!r} is not one. Leave it out.")
 
 
 def check_readable(path: Path) -> None:
-    """Raise where the file is not there, or its name is of no kind that can be read."""
+    """Raise if the file does not exist, or its name has no suffix that can be read."""
     _kind(path)
 
 
 def batches(path: Path, encoding: Encoding, characters: str | None = None) -> Iterator[Batch]:
-    """The file's rows in order, some at a time, encoded as ``encoding`` says; memory does not grow with the file.
+    """The file's rows in order, in batches, encoded by ``encoding``; memory does not grow with the file.
 
-    ``characters`` is the character encoding of a text file; ``None`` finds it.
+    ``characters`` is the character encoding of a text file; ``None`` detects it.
     """
     with _one_line_errors(path):
         kind = _kind(path)
@@ -197,7 +197,7 @@ def batches(path: Path, encoding: Encoding, characters: str | None = None) -> It
 
 @contextlib.contextmanager
 def _one_line_errors(path: Path) -> Iterator[None]:
-    """What readers raise on bad files, as one ValueError that names the file."""
+    """Turn what readers raise on bad files into one ValueError that names the file."""
     import polars.exceptions
 
     try:
@@ -216,7 +216,7 @@ def _one_line_errors(path: Path) -> Iterator[None]:
             raise
         raise ValueError(" ".join(str(error).split())) from error
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # polars on some damaged files; no Exception to Python
+        if type(error).__name__ != "PanicException":  # from polars, on some damaged files; not an Exception in Python
             raise
         raise ValueError(f"{path.name} cannot be read: {' '.join(str(error).split())[:160]}") from None
 
@@ -248,7 +248,7 @@ def _ids(series: pl.Series) -> npt.NDArray[Any]:
 
 
 def _filled_with_labels(frame: pl.DataFrame, labeled: npt.NDArray[np.bool_]) -> list[str]:
-    """Columns that came with the labels: of rows without one they tell nothing, of those with one perhaps the label."""
+    """Columns that came with the labels: blank for unlabeled rows, they may contain the label for the others."""
     import polars as pl
 
     if min(int(labeled.sum()), int((~labeled).sum())) < _FEWEST_ROWS:
@@ -262,7 +262,7 @@ def _filled_with_labels(frame: pl.DataFrame, labeled: npt.NDArray[np.bool_]) -> 
 
 
 def _telling(frame: pl.DataFrame, codes: npt.NDArray[np.int64]) -> list[str]:
-    """A sentence about a column of few values, each of which has the label of all its rows; else nothing."""
+    """A sentence about a column of few values that determine the label, if there is one."""
     import polars as pl
 
     labeled = np.flatnonzero(codes >= 0)
@@ -279,8 +279,8 @@ def _telling(frame: pl.DataFrame, codes: npt.NDArray[np.int64]) -> list[str]:
         seen = seen[seen.any(axis=1)]
         if (seen.sum(axis=1) == 1).all():
             return [
-                f"Column {series.name!r} alone tells the label of all {count:,} labeled rows. If it is not known "
-                f"before the label is, leave it out: --drop {shlex.quote(series.name)}."
+                f"Column {series.name!r} determines the label of all {count:,} labeled rows. If it is not known "
+                f"before the label, leave it out: --drop {shlex.quote(series.name)}."
             ]
     return []
 
@@ -297,7 +297,7 @@ def _renamed_notes(renamed: Mapping[str, str]) -> list[str]:
     if not renamed:
         return []
     pairs = [f"{column} as {name}" for column, name in renamed.items()]
-    return [f"Columns whose names differ in capitals alone were taken for those of the model: {listed(pairs)}."]
+    return [f"Columns whose names differ from the model's only in capitals were matched: {listed(pairs)}."]
 
 
 def _picture_frame(folder: Path) -> pl.DataFrame:
@@ -347,9 +347,9 @@ def _npz_batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
 
 
 def _array_gaps(block: Any, encoding: Encoding) -> tuple[Counter[str], npt.NDArray[np.bool_]]:
-    """What :meth:`Encoding.gaps` says of an array; models of arrays keep no record of blanks but in whole rows."""
+    """:meth:`Encoding.gaps` of an array; for models of arrays, only entirely blank rows are known."""
     if encoding.encoder is None:
-        sparse = sp.issparse(block)  # what is not stored is 0
+        sparse = sp.issparse(block)  # entries that are not stored are 0
         return Counter(), np.zeros(block.shape[0], dtype=bool) if sparse else ~np.isfinite(block).any(axis=1)
     return encoding.gaps(as_frame(_by_name(block, encoding.encoder)))
 

@@ -1,4 +1,4 @@
-"""The format of a text file, found by looking at it: character encoding, separator, quotes, header."""
+"""The format of a text file, detected from its content: character encoding, separator, quotes, header."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST_LINE = 64 * 2**20
 _SEPARATORS = (",", ";", "\t", "|")
 # How ZIP archives begin, .xlsx files among them, and older Excel files.
 _PACKED = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
-# Bytes that are ASCII, rows of those that are not, and how many of these at least tell an alphabet.
+# ASCII bytes, runs of other bytes, and the least number of other bytes that identify an alphabet.
 _ASCII, _HIGH_ROW, _FEWEST_HIGH = re.compile(rb"[\x00-\x7f]+"), re.compile(rb"[\x80-\xff]{3,}"), 20
 _SPOKEN = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
@@ -32,15 +32,15 @@ class Layout:
     """How a file writes its table.
 
     Args:
-        encoding: Name of Python's codec.
-        separator: What stands between cells.
-        quote: What stands around cells that hold separators.
-        escape: What stands before a quote inside a cell, where quotes are not doubled.
+        encoding: Name of the Python codec.
+        separator: The character between cells.
+        quote: The character around cells that contain separators.
+        escape: The character before a quote inside a cell, if quotes are not doubled.
         columns: Distinct names.
         skip: Records before the first row: the header, and titles above it.
         has_header: Whether the file names its columns.
-        repeats: The name that the file gives to a column, for columns that got a number because it repeats.
-        notes: What a reader may not expect.
+        repeats: The original name of each column that was numbered because its name repeats.
+        notes: What users may not expect.
     """
 
     encoding: str
@@ -55,17 +55,17 @@ class Layout:
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """The file's bytes, unpacked where its name ends in .gz."""
+    """The file's bytes, decompressed if its name ends in .gz."""
     return gzip.open(path, "rb") if path.name.lower().endswith(".gz") else open(path, "rb")  # type: ignore[return-value]
 
 
 def find_encoding(path: Path, named: str | None = None) -> tuple[str, str | None]:
     """Python's name for the file's character encoding, and a sentence about it unless it is plain UTF-8.
 
-    ``named`` is what the user says. Else a byte order mark decides; without one, zero bytes at every second place mean
-    UTF-16, and a file that is not UTF-8 throughout is Windows-1252. Raises where it cannot be: it has bytes that
-    Windows-1252 does not define, or most of those that are not ASCII stand in rows of three or more, as those of other
-    alphabets do.
+    ``named`` is the encoding given by the user. Otherwise a byte order mark decides; without one, zero bytes at every
+    second position mean UTF-16, and a file that is not UTF-8 throughout is Windows-1252. Raises if it cannot be: it has
+    bytes that Windows-1252 does not define, or most non-ASCII bytes are in runs of three or more, as in other
+    alphabets.
     """
     if named is not None:
         return _named_encoding(path, named), f"Read as {named}, as --encoding says."
@@ -101,7 +101,7 @@ def find_encoding(path: Path, named: str | None = None) -> tuple[str, str | None
     if not bad:
         return "utf-8", None
     if multiple > 10 * bad:
-        return "utf-8", f"Read as UTF-8; {bad:,} bytes that are none were replaced."
+        return "utf-8", f"Read as UTF-8; {bad:,} invalid bytes were replaced."
     if undefined or (high >= _FEWEST_HIGH and 2 * joined > high):
         raise ValueError(
             f"{path.name} is neither UTF-8 nor Latin-1 (Windows-1252). Name its encoding with --encoding, such as "
@@ -115,7 +115,7 @@ def _named_encoding(path: Path, name: str) -> str:
         "".encode(name)
         codecs.getincrementaldecoder(name)()
     except (LookupError, TypeError, ValueError):
-        raise ValueError(f"--encoding must be one that Python knows, such as shift_jis, but got {name!r}.") from None
+        raise ValueError(f"--encoding must be a codec of Python, such as shift_jis, but got {name!r}.") from None
     with open_bytes(path) as file:
         marked = file.read(3) == codecs.BOM_UTF8
     return "utf-8-sig" if marked and codecs.lookup(name).name == "utf-8" else name
@@ -132,13 +132,13 @@ def text_blocks(path: Path, encoding: str) -> Iterator[str]:
             held = "\r" if text.endswith("\r") and block else ""
             text = text[: len(text) - len(held)].replace("\r\n", "\n")
             if only_cr is None and ("\r" in text or "\n" in text):
-                only_cr = "\n" not in text  # files of old Macs
+                only_cr = "\n" not in text  # files from old Macs
             if only_cr:
                 text = text.replace("\r", "\n")
             cut = text.rfind("\n") + 1 if block else len(text)
             rest = text[cut:] + held
             if len(rest) > _LONGEST_LINE:
-                raise ValueError(f"{path.name} has a line of more than {_LONGEST_LINE:,} characters. It is no table.")
+                raise ValueError(f"{path.name} has a line of over {_LONGEST_LINE:,} characters. It is not a table.")
             if cut:
                 yield text[:cut]
             if not block:
@@ -148,9 +148,9 @@ def text_blocks(path: Path, encoding: str) -> Iterator[str]:
 def find_layout(
     path: Path, label: str | None = None, expected: Collection[str] = (), encoding: str | None = None
 ) -> Layout:
-    """Look at the beginning of the file. ``label`` and ``expected`` are columns that the caller expects.
+    """Detect the layout from the beginning of the file. The caller expects the columns ``label`` and ``expected``.
 
-    ``encoding`` is that of the characters; ``None`` finds it.
+    ``encoding`` is the character encoding; ``None`` detects it.
     """
     encoding, said = find_encoding(path, encoding)
     sample = ""
@@ -193,13 +193,13 @@ def find_layout(
             names = [*first, None]  # rows end in a separator, the header does not
         else:
             names = ["row name", *first]  # as R writes it
-            notes.append("Rows have a cell more than the header: the first one is called 'row name'.")
+            notes.append("Rows have one more cell than the header: the first column is called 'row name'.")
     if not header:
         notes.append(f"The first line holds data, so columns are called column_1 to column_{len(names)}.")
     columns = distinct_names(names)
     repeats = {name: cell for name, cell in zip(columns, names, strict=True) if cell and name != cell}
     if repeats:
-        notes.append(f"Column names that repeat were numbered: {listed(list(repeats))}.")
+        notes.append(f"Repeated column names were numbered: {listed(list(repeats))}.")
     return Layout(encoding, separator, quote, escape, tuple(columns), head + header, header, repeats, notes)
 
 
@@ -234,7 +234,7 @@ def _records(sample: str, separator: str, quote: str, escape: str | None) -> lis
                 break
     except csv.Error:
         pass
-    if len(found) < min(3, len(lines)):  # an open quote has swallowed the lines
+    if len(found) < min(3, len(lines)):  # an unclosed quote has swallowed the lines
         literal = [line.split(separator) for line in lines[:_SAMPLE_RECORDS]]
         return literal if len(found) < len(literal) and sample.count(quote) % 2 else found
     return found
@@ -265,7 +265,7 @@ def _is_header(first: list[str], rows: list[list[str]], label: str | None) -> bo
         return True
     columns = [[row[i].strip() for row in rows if i < len(row) and row[i].strip()] for i in range(len(first))]
     numeric = [i for i, cells in enumerate(columns) if cells and all(is_number(cell) for cell in cells)]
-    # Categories: names of columns are not among their own values, except where the header itself is repeated.
+    # Categories: a column's name is not among its own values, unless the header itself is repeated.
     others = [row for row in ([cell.strip() for cell in row] for row in rows) if row != first]
     recurs = all(any(row[i : i + 1] == [cell] for row in others) for i, cell in enumerate(first))
     if not numeric:

@@ -1,4 +1,4 @@
-"""CSV and Parquet files as polars tables: whole, or some rows at a time."""
+"""CSV and Parquet files as polars tables: at once, or in blocks of rows."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     import polars as pl
 
 _BATCH_CELLS = 4 * 2**20
-# A record that is longer than this began with a stray quote.
+# A longer record began with a stray quote.
 _LONGEST_RECORD = 4 * 2**20
 
 
 @dataclass
 class Repairs:
-    """What was put right while reading, counted.
+    """Counts of what was repaired while reading.
 
     Args:
-        stray: Quotes that no other quote closes, read as they stand.
+        stray: Unclosed quotes, read literally.
         long: Rows with more cells than there are columns.
         first_long: The first of them.
-        short: Rows with fewer cells, but some.
+        short: Rows with fewer cells than columns, but not empty.
         first_short: The first of them.
         blank: Rows without any content.
         first_blank: The first of them.
@@ -51,7 +51,7 @@ class Repairs:
         """One sentence each."""
         notes = []
         if self.stray:
-            notes.append(f"Quotes that nothing closes were read as they stand: {self.stray:,}.")
+            notes.append(f"Unclosed quotes were read literally: {self.stray:,}.")
         if self.long:
             notes.append(
                 f"Rows with more cells than columns: {self.long:,} (first: row {self.first_long}). "
@@ -60,19 +60,19 @@ class Repairs:
         if self.short:
             notes.append(
                 f"Rows with fewer cells than columns: {self.short:,} (first: row {self.first_short}). Their last cells "
-                "are taken as blank."
+                "are treated as blank."
             )
         if self.blank:
             notes.append(f"Rows without content keep their place: {self.blank:,} (first: row {self.first_blank}).")
         return notes
 
 
-class _Runaway(Exception):  # noqa: N818 - a signal, no error
-    """A quote was opened that nothing closes."""
+class _Runaway(Exception):  # noqa: N818 - a signal, not an error
+    """A quote was opened and never closed."""
 
 
 class _Lines:
-    """Lines for Python's reader, which remembers those of the record that is being read and can take them back.
+    """Lines for Python's CSV reader, which remember the current record and can be read again.
 
     Args:
         lines: In order.
@@ -84,14 +84,14 @@ class _Lines:
         self.begin(0)
 
     def begin(self, longest: int) -> None:
-        """A new record begins, of at most ``longest`` characters where it has several lines."""
+        """Begin a new record, of at most ``longest`` characters if it has several lines."""
         self.fed: list[str] = []
         self.size = 0
         self.exhausted = False
         self._longest = longest
 
     def take_back(self) -> None:
-        """All lines of the record but the first are read again."""
+        """Read all lines of the record but the first again."""
         self._back.extendleft(reversed(self.fed[1:]))
 
     def __iter__(self) -> _Lines:
@@ -113,7 +113,7 @@ class CsvReader:
     """Rows of a text file as tables whose cells are all text.
 
     Blocks without quotes and of regular lines are parsed by polars; others record by record, where a quote counts only
-    at the beginning of a cell, and one that nothing closes is read as it stands.
+    at the beginning of a cell, and an unclosed quote is read literally.
     """
 
     def __init__(self, path: Path, layout: Layout) -> None:
@@ -122,7 +122,7 @@ class CsvReader:
         self.repairs = Repairs()
         self._skip = layout.skip
         self._blank = 0  # blank lines that are rows only if another row follows
-        self._patience = _LONGEST_RECORD  # characters that may still be read in vain
+        self._patience = _LONGEST_RECORD  # characters that may still be read in vain before a quote is given up
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Consecutive rows, in tables of a few million characters."""
@@ -200,7 +200,7 @@ class CsvReader:
         return frame
 
     def _records(self, before: list[str], block: str, last: bool) -> tuple[list[list[str]], list[str]]:
-        """Records of the lines ``before`` and those of the block, and the lines of a record that goes on after it."""
+        """Records of the lines ``before`` and of the block, and the lines of a record that continues after it."""
         layout = self.layout
         lines = block.split("\n")
         if not lines[-1]:
@@ -229,7 +229,7 @@ class CsvReader:
                 if row is None:
                     self.repairs.stray += 1
                     row = source.fed[0].rstrip("\n").split(layout.separator)
-                    # What is read again may be at most a few times what is read: time must not grow with its square.
+                    # Rereading is limited to a few times the size of the text: time must not grow quadratically.
                     self._patience += 4 * len(source.fed[0]) - source.size
                     source.take_back()
                     reader = csv.reader(source, **options)  # type: ignore[arg-type]
@@ -238,7 +238,7 @@ class CsvReader:
             csv.field_size_limit(limit)
 
     def _is_joined(self, row: list[str], lines: list[str]) -> bool:
-        """Whether a stray quote has joined lines to this row: the first alone has the right number of cells.
+        """Whether a stray quote has joined lines to this row: its first line by itself has the right number of cells.
 
         The row then has another number of cells, or a quote that closes a cell within it.
         """
@@ -265,7 +265,7 @@ def read_frame(
 ) -> tuple[pl.DataFrame, str | None, str | None, list[str]]:
     """The table with cleaned names, the names of its label and id columns, and notes.
 
-    An id column is taken by its name, id, where none is given and no value repeats; or else by looking.
+    If no id column is given, it is a column named id whose values do not repeat, or else detected from the cells.
     """
     import polars as pl
 
@@ -307,7 +307,7 @@ def read_frame(
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether the name says Parquet."""
+    """Whether the name is that of a Parquet file."""
     return path.name.lower().endswith(".parquet")
 
 
@@ -324,7 +324,7 @@ def _find_label(columns: Sequence[str], label: str | None, file: str, needed: bo
         return None
     if headless:
         raise ValueError(
-            f"The first line of {file} looks like data, not like names of columns, which are therefore called "
+            f"The first line of {file} looks like data, not like column names, so columns are called "
             f"column_1 to column_{len(columns)}. Name the label column with --label."
         )
     raise ValueError(
@@ -334,7 +334,7 @@ def _find_label(columns: Sequence[str], label: str | None, file: str, needed: bo
 
 
 def _check_single(column: str, layout: Layout, drop: Sequence[str], file: str) -> None:
-    """Raise where another column has the name of the one with labels or ids: it would be a feature."""
+    """Raise if another column has the name of the one with labels or ids: it would become a feature."""
     name = layout.repeats.get(column, column)
     others = [c for c in layout.columns if c not in (column, *drop) and layout.repeats.get(c, c) == name]
     if others:
@@ -350,7 +350,7 @@ def csv_frames(
     names: Collection[str] = (),
     encoding: str | None = None,
 ) -> Iterator[pl.DataFrame]:
-    """Tables of consecutive rows, all columns as text, from blocks of the file; ``check`` sees its layout first.
+    """Tables of consecutive rows, all columns as text, from blocks of the file; ``check`` gets its layout first.
 
     A first row that holds all of ``names`` is the header.
     """
@@ -373,7 +373,7 @@ def parquet_frames(path: Path) -> Iterator[pl.DataFrame]:
 
 
 def _no_column(name: str, columns: Sequence[str], file: str) -> str:
-    """That a file has no such column, and one that may be meant."""
+    """The end of an error: the file's columns, and one that may be meant."""
     from difflib import get_close_matches
 
     folded = {column.strip().casefold(): column.strip() for column in columns}

@@ -17,7 +17,7 @@ Codes = npt.NDArray[np.int64]
 
 _WORD = r"[\p{L}\p{N}_][\p{L}\p{N}_]+"
 _MOST_WORDS, _MOST_GRAMS = 50_000, 40_000
-# Characters of an alphabet are numbered from 1 in 12 bits, so that four of them fit into one whole number.
+# Characters of an alphabet are numbered from 1 in 12 bits, so that four of them fit into one integer.
 _BITS, _MOST_CHARACTERS = 12, 4095
 _CHUNK_CHARACTERS = 8 * 2**20
 
@@ -69,10 +69,10 @@ class WordGrams:
 
 @dataclass(frozen=True)
 class CharacterGrams:
-    """Three and four characters that follow one another, in lower case, with a space before and after the text.
+    """Sequences of three and four characters, in lower case, with a space before and after the text.
 
     Args:
-        alphabet: The characters known, sorted; grams with any other are left out.
+        alphabet: The known characters, sorted; grams with any other are left out.
         grams: Sorted codes of the grams.
     """
 
@@ -167,7 +167,7 @@ def _frequent(parts: list[tuple[Codes, Codes]], least: int, limit: float, most: 
 
 
 def _place(known: Codes, codes: Codes) -> tuple[Codes, npt.NDArray[np.bool_]]:
-    """Where each code is in the sorted ``known``, and whether it is there."""
+    """The position of each code in the sorted ``known``, and whether it is there."""
     if not len(known):
         return np.zeros(len(codes), np.int64), np.zeros(len(codes), np.bool_)
     at = np.minimum(np.searchsorted(known, codes), len(known) - 1)

@@ -19,31 +19,31 @@ from sobgnn.tables.vectors import VectorColumn, as_lists
 if TYPE_CHECKING:
     import polars as pl
 
-# Fewer rows than this are too few to tell an id from a number by looking.
+# Fewer rows than this are too few to distinguish an id from a number by content.
 _LEAST_ROWS = 20
 _ID_NAME = (
     r"(?i)^(?:(?:row|record|ticket|case|customer|user|order|item|sample|patient)[\s_-]?"
     r"(?:id|uuid|guid|nr|no|number|key|index|idx)|id|uuid|guid|unnamed: 0|row[ _]?names?|rowid|.*_id"
     r"|(?-i:.*[a-z]ID))\.?$"
 )
-# Names of numbers that mostly tell rows apart, but may count something too: enough rows must bear it out.
+# Names of numbers that are mostly ids, but may count something too: enough rows must confirm it.
 _NUMBER_NAME = (
     r"(?i)^(?:(?:.*[\s_.-])?(?:id|nr|no|num|number|nummer|key)|.*(?:nummer|number)"
     r"|(?-i:.*[a-z](?:ID|Id|Nr|No|Key)))\.?$"
 )
-# Share of the values that differ, from which a column of whole numbers that is so called tells rows apart.
+# Share of distinct values from which a column of whole numbers with such a name is an id.
 _NEARLY_ALL = 0.95
 _UUID = r"^\{?[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$"
 
 
 @dataclass
 class Choice:
-    """What became of a column.
+    """The outcome for a column.
 
     Args:
-        column: The fitted column, or ``None`` where it is left out.
+        column: The fitted column, or ``None`` if it is left out.
         outcome: What it is, in a word or two: ``number``, ``id``, ``constant``, …
-        said: What a reader may not expect.
+        said: What users may not expect.
         blank: Cells of a number column that were filled with its median.
     """
 
@@ -55,16 +55,16 @@ class Choice:
 
 @dataclass(frozen=True)
 class Rules:
-    """What the user said beforehand, and what the whole table says.
+    """What the user specified, and what the whole table shows.
 
     Args:
         text: Columns that are text, whatever they look like.
         text_model: Folder of a text model, for columns of words.
-        image_folder: Where names of pictures start, or ``None``.
+        image_folder: Folder that names of pictures are relative to, or ``None``.
         image_model: File of a model for pictures.
-        decimal: The decimal sign where a column alone does not tell.
-        components: Most coordinates of a text column; ``None`` for the usual.
-        seed: Of the SVD.
+        decimal: The decimal sign for columns that do not determine their own.
+        components: Maximum number of coordinates of a text column; ``None`` for the usual number.
+        seed: Seed of the SVD.
         keep_ids: Whether columns that look like ids are used.
     """
 
@@ -79,7 +79,7 @@ class Rules:
 
 
 def choose_column(series: pl.Series, rules: Rules) -> Choice:
-    """The fitted column and how it is called."""
+    """The fitted column and the name of its kind."""
     import polars as pl
 
     if series.name in rules.text:
@@ -127,14 +127,14 @@ def choose_column(series: pl.Series, rules: Rules) -> Choice:
     if distinct <= MOST_CATEGORIES and not _hardly_repeats(text, distinct):
         category = CategoryColumn.fit(series, rare_below(series.len()))
         if category and spellings(text):
-            said = [*said, "values that differ in capitals alone are one"]
+            said = [*said, "values that differ only in capitals are merged"]
         return Choice(category, "categories" if category else "constant", said if category else [])
     found = _text(series, text, rules)
     return replace(found, said=said) if found.column else found
 
 
 def _hardly_repeats(text: pl.Series, distinct: int) -> bool:
-    """Whether values are mostly different although they are few: text of a small table, not categories."""
+    """Whether values are few but mostly distinct: text of a small table, not categories."""
     if 2 * distinct <= text.len() - text.null_count():
         return False
     return distinct > 8 or (distinct > 2 and choose_analyzer(text) == "words")
@@ -146,10 +146,10 @@ def rare_below(rows: int) -> int:
 
 
 def are_codes(text: pl.Series) -> bool:
-    """Whether a text column holds codes such as 01067: digits alone, usually equally many, some with leading zeros.
+    """Whether a text column holds codes such as 01067: only digits, usually of equal length, some with leading zeros.
 
-    Numbers are not written so, and the zeros would be lost; but where all begin with a zero and one is nothing else
-    (00000), they are amounts in a field of fixed width. A few words beside the codes do not count.
+    Numbers are not written this way, and the zeros would be lost. But if all begin with a zero and one is only zeros
+    (00000), they are amounts in a field of fixed width. A few words among the codes are ignored.
     """
     known = text.drop_nulls()
     digits = known.filter(known.str.contains(r"^\d{2,}$"))
@@ -163,7 +163,7 @@ def are_codes(text: pl.Series) -> bool:
 
 
 def identifies_rows(series: pl.Series) -> bool:
-    """:func:`looks_like_id`, or whole numbers that are called so and nearly all different."""
+    """Whether :func:`looks_like_id`, or whole numbers that are named like ids and nearly all distinct."""
     import polars as pl
 
     if looks_like_id(series):
@@ -175,10 +175,10 @@ def identifies_rows(series: pl.Series) -> bool:
 
 
 def looks_like_id(series: pl.Series) -> bool:
-    """Whether the cells only tell rows apart: all different, none blank, and numbered, all of one shape, or so called.
+    """Whether the cells only identify rows: all distinct, none blank, and numbered, of one shape, or named like ids.
 
-    Numbers are ids where they are whole and fill their range nearly without gaps, have leading zeros, or where the
-    column's name says so.
+    Numbers are ids if they are whole and fill their range nearly without gaps, have leading zeros, or if the column's
+    name suggests it.
     """
     import polars as pl
 
@@ -201,7 +201,7 @@ def looks_like_id(series: pl.Series) -> bool:
         return True
     if series.len() < _LEAST_ROWS or series.str.contains(r"^\d+[.,]\d+$").any():
         return False
-    # One shape such as AB-9999 with a counter in it: letters that never change and digits that differ.
+    # One shape such as AB-9999 with a counter in it: constant letters and digits that differ.
     counter = series.str.extract(r"(\d{2,18})\D*$")
     fixed = series.str.replace(r"\d{2,18}(\D*)$", "#$1")
     return bool(not counter.null_count() and fixed.n_unique() == 1 and bool(series.str.contains(r"^\p{L}").all()))
@@ -214,7 +214,7 @@ def _number(series: pl.Series, style: NumberFormat) -> Choice:
     if column is not None and style.decimal == "," and text_values(series).str.contains(r"^-?\d+(?:\.\d{3})+$").any():
         said = ["dots separate thousands", *said]
     if column is not None and (style.unit or style.currency):
-        said = [f"unit {style.unit or style.currency!r} taken off", *said]
+        said = [f"unit {style.unit or style.currency!r} removed", *said]
     if column is not None and style.multiples:
         said = ["k, M and the like multiply numbers", *said]
     return Choice(column, "number" if column else "constant", said, blank)

@@ -13,15 +13,15 @@ from sobgnn.tables.columns import BLANKS, is_text, text_values
 if TYPE_CHECKING:
     import polars as pl
 
-# A column of more distinct values than this, most of them in a single row, holds no classes.
+# A column with more distinct values than this, most of them in a single row, does not hold classes.
 _MANY = 20
-# Names that may stand for no label, but may be classes too.
+# Names that may mean unlabeled, but may also be classes.
 _UNSAID = (
     "none", "-", "--", "---", "–", "—", ".", "...", "??", "???", "unlabeled", "unlabelled", "unknown", "unbekannt",
     "undefined", "unassigned", "missing", "nil", "tbd", "tba", "tbc", "todo", "n.a.", "k.a.", "k. a.", "not labeled",
 )  # fmt: skip
-# Of many whole numbers, the share that differs from which they are measurements and no classes, unless they fill at
-# least half of their range as codes do.
+# Share of distinct values from which many whole numbers are measurements and not classes, unless they fill at least
+# half of their range, as codes do.
 _MEASURED = 0.8
 # Whole numbers as programs write them. 007 and 01 are names: their zeros would be lost.
 _WHOLE = r"^[+-]?(?:0|[1-9]\d{0,14})(?:\.0*)?$"
@@ -32,7 +32,7 @@ _FRACTION = r"^[+-]?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?$"
 
 
 def begun_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], list[str] | list[int], list[str]]:
-    """:func:`parse_labels` of a column that a person goes on to fill: it may be empty or hold one class.
+    """:func:`parse_labels` for a column that a person is still filling: it may be empty or hold one class.
 
     -1 is unlabeled, unless a cell is blank or 1 is the only other class.
     """
@@ -50,7 +50,7 @@ def begun_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
 
 
 def blank_notes(series: pl.Series) -> list[str]:
-    """A sentence about labels such as NA, which count as blank and may be the name of a class; else nothing."""
+    """A sentence about labels such as NA, which count as blank but may be the name of a class, if there are any."""
     import polars as pl
 
     if not is_text(series):
@@ -61,7 +61,7 @@ def blank_notes(series: pl.Series) -> list[str]:
         return []
     cells = [f"{value!r} ({count:,})" for value, count in counts.most_common()]
     return [
-        f"Labels that count as blank, so that their rows have none: {', '.join(cells)}. Where that names a class, "
+        f"Labels that count as blank, so that their rows are unlabeled: {', '.join(cells)}. If one is a class, "
         "spell it out."
     ]
 
@@ -98,7 +98,7 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
             f"The label column {name!r} holds {len(distinct):,} distinct whole numbers in {known.len():,} labeled "
             "rows, which look like measurements. Name a column of classes with --label."
         )
-    # Ids fill every row; one label of each class among many rows without any does not.
+    # Ids fill every row; one label per class among many unlabeled rows does not.
     if len(distinct) > _MANY and 2 * len(distinct) > known.len() > text.len() / 2:
         raise ValueError(
             f"The label column {name!r} holds {len(distinct):,} distinct values in {known.len():,} labeled rows, "
@@ -106,7 +106,7 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
         )
     keys = text
     if numbers and not whole and bool(values.str.contains(_FRACTION).all()):
-        # 1 and 1.0 are one class beside 1.5 too: the shorter spelling stands for it.
+        # 1 and 1.0 are one class, also beside 1.5: the shorter spelling is used.
         spelled = {float(value): value for value in sorted(distinct, key=len, reverse=True)}
         if len(spelled) < len(distinct):
             keys = text.replace({value: spelled[float(value)] for value in distinct})
@@ -126,7 +126,7 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
                     notes.append("-1 is a class, since blank cells mark the unlabeled rows.")
                 distinct = [str(value) for value in distinct]
                 keys = keys.cast(pl.String)
-        elif distinct[0] < 0:  # the estimator keeps negative whole numbers for itself
+        elif distinct[0] < 0:  # the estimator reserves negative whole numbers
             distinct = [str(value) for value in distinct]
             keys = keys.cast(pl.String)
     elif "-1" in distinct and len(distinct) > 2 and number.is_not_null().sum() == 1:
@@ -136,16 +136,16 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
     if len(alike) < len(distinct):
         first = next(value for value in map(str, distinct) if alike[value.casefold()] != value)
         notes.append(
-            f"Classes that differ in capitals alone, such as {first!r} and {alike[first.casefold()]!r}, are different "
-            "classes. Spell them alike to make them one."
+            f"Classes that differ only in capitals, such as {first!r} and {alike[first.casefold()]!r}, are different "
+            "classes. Spell them the same to merge them."
         )
     notes += _misspelled(Counter(keys.drop_nulls().cast(pl.String).to_list()))
     for value in distinct:
         if str(value).lower() in _UNSAID and not (value == "-" and "+" in distinct):
             count = int((keys == value).sum())
             notes.append(
-                f"Taken for a class: {str(value)!r} ({count:,} row{'s' if count > 1 else ''}). Where it means that no "
-                "label is known, leave the cell empty."
+                f"Treated as a class: {str(value)!r} ({count:,} row{'s' if count > 1 else ''}). If it means "
+                "unlabeled, leave the cell empty."
             )
     if len(distinct) < 2:
         raise ValueError(

@@ -7,7 +7,7 @@ from sobgnn.tables.kinds import Choice
 
 
 def column_notes(choices: dict[str, Choice]) -> list[str]:
-    """One sentence for each thing that a reader may not expect, from the choice made for each column by its name."""
+    """One sentence for each thing that users may not expect, from the choices made for the columns, by name."""
     by: dict[str, list[str]] = {}
     for name, choice in choices.items():
         by.setdefault(choice.outcome, []).append(name)

@@ -27,10 +27,10 @@ class Arrays:
     Args:
         X: Features [N, F]: numbers, dense or scipy CSR (from X_data, X_indices, X_indptr, X_shape). More dimensions
             are flattened to one.
-        y: Labels [N]; ``None`` where there are none and none are needed.
-        ids: Names of the rows [N], where asked for.
-        class_names: Texts that whole-number labels stand for, where the file has them.
-        edge_index: PyG's edge_index [2, E], where the points come with a graph.
+        y: Labels [N]; ``None`` if there are none and none are needed.
+        ids: Names of the rows [N], if requested.
+        class_names: Names of whole-number labels, if the file has them.
+        edge_index: PyG's edge_index [2, E], if the points come with a graph.
     """
 
     X: Any
@@ -67,7 +67,7 @@ def read_arrays(path: Path, label: str, identity: str | None, need_labels: bool 
 
 
 def row_ids(path: Path, name: str) -> npt.NDArray[Any] | None:
-    """The array of ids of that name as text, or ``None`` where the file has none."""
+    """The array of ids with that name as text, or ``None`` if the file has none."""
     if path.name.lower().endswith(".npy"):
         return None
     with _one_kind_of_error(path), zipfile.ZipFile(path) as archive:
@@ -76,7 +76,7 @@ def row_ids(path: Path, name: str) -> npt.NDArray[Any] | None:
 
 
 def row_blocks(path: Path) -> Iterator[Any]:
-    """Consecutive rows of X, read from the (possibly compressed) file as they are asked for."""
+    """Consecutive rows of X, read lazily from the (possibly compressed) file."""
     with _one_kind_of_error(path):
         if path.name.lower().endswith(".npy"):
             with open(path, "rb") as file:
@@ -115,7 +115,7 @@ def _blocks_of(file: IO[bytes], size: int, whole: Any) -> Iterator[npt.NDArray[A
 
 @contextlib.contextmanager
 def _one_kind_of_error(path: Path) -> Iterator[None]:
-    """What zip files and array headers raise, as a ValueError: damaged ones raise nearly anything."""
+    """Turn what zip files and array headers raise into a ValueError: damaged ones raise nearly anything."""
     try:
         yield
     except (ValueError, FileNotFoundError, PermissionError, GeneratorExit):

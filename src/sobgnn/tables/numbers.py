@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     import polars as pl
 
 LARGEST = float(np.finfo(np.float32).max)
-# Values that stand for "not measured" in many files, where they lie far from all others.
+# Values that mean "not measured" in many files, if they are far from all others.
 SENTINELS = (-9999999.0, -999999.0, -99999.0, -9999.0, -999.0, -99.0, 999.0, 9999.0, 99999.0, 999999.0, 9999999.0)
 _CURRENCY = r"€|\$|£|¥|₹|EUR|USD|CHF|GBP|JPY|Fr\.|kr|R\$|US\$|ca\.|~|<|>|≤|≥|<=|>="
 _BODY = r"[\d.,](?:[\d.,'’_\s]*[\d.,])?(?:[eE][+-]?\d+)?"
 _SHAPE = rf"^((?i:{_CURRENCY})?)\s*(\(?[+\-−]?\s*{_BODY}\)?-?)\s*([^\d\s.,()'+\-−][^\d]*)?$"
 _GROUP = {".": r"[,'’_\s]", ",": r"[.'’_\s]"}
-# A sign or bracket before the currency, as in -$5 and ($5), which is brought behind it.
+# A sign or bracket before the currency, as in -$5 and ($5), which is moved after it.
 _SIGNED = rf"^([+\-−(])\s*((?i:{_CURRENCY}))\s*"
-# What a number is multiplied with, where some numbers of a column have it and others not.
+# Factors of numbers, if some numbers of a column have such a suffix and others do not.
 _MULTIPLES = {"k": 1e3, "K": 1e3, "Tsd": 1e3, "M": 1e6, "Mio": 1e6, "B": 1e9, "bn": 1e9, "Mrd": 1e9}
 _COMPARED = "<>≤≥~<=>="
-# Standard deviations, as multiples of the distance between quartiles, from which a few cells hide all others; and the
+# The standard deviation, as a multiple of the interquartile range, from which a few cells hide all others; and the
 # largest feature of such a column.
 _HIDING, _NEAR = 1e4, 20.0
 # At least this share of the cells must be numbers; a few words among them count as blank.
 _NUMBERS_SHARE, _MOST_WORDS = 0.9, 5
-# A word for a missing number is at most so long, and stands beside so many different numbers; usual words for nothing.
+# Maximum length of a word for a missing number, least number of distinct numbers beside it; usual words for nothing.
 _LONGEST_MARK, _FEWEST_NUMBERS = 12, 40
 _NOTHING = (
     "-", "--", "---", "–", "—", ".", "..", "...", "*", "x", "/", "k.a.", "k. a.", "n.a.", "n. a.", "n.d.", "nd", "na",
@@ -45,11 +45,12 @@ class NumberFormat:
 
     Args:
         decimal: ``"."`` or ``","``.
-        unit: What stands after numbers, such as ``"kg"`` or ``"%"``; empty for none. A cell with another is no number.
-        plain: Whether every cell is a number as programs write it.
-        currency: What stands before numbers, such as ``"€"``; empty for none. A cell with another is no number.
-        multiples: Whether k, M and others like them multiply numbers.
-        marks: Words that stand where a number is missing.
+        unit: What follows numbers, such as ``"kg"`` or ``"%"``; empty for none. A cell with another unit is not a
+            number.
+        plain: Whether every cell is a number in the format of programs.
+        currency: What precedes numbers, such as ``"€"``; empty for none. A cell with another currency is not a number.
+        multiples: Whether suffixes such as k and M multiply numbers.
+        marks: Words for missing numbers.
     """
 
     decimal: str = "."
@@ -61,7 +62,7 @@ class NumberFormat:
 
 
 def parse_numbers(text: pl.Series, style: NumberFormat) -> pl.Series:
-    """Float64, null where a cell is blank or no number in this format; infinities are kept."""
+    """Float64, null for cells that are blank or not a number in this format; infinities are kept."""
     import polars as pl
 
     number: pl.Series
@@ -92,7 +93,7 @@ def parse_numbers(text: pl.Series, style: NumberFormat) -> pl.Series:
 
 
 def _parts(text: pl.Series) -> tuple[pl.Series, pl.Series, pl.Series]:
-    """What stands before the numbers, the numbers as written, and what stands after them."""
+    """What precedes the numbers, the numbers as written, and what follows them."""
     parts = text.str.replace(_SIGNED, "${2}${1}").str.extract_groups(_SHAPE).struct.unnest()
     before, body, after = (parts[name] for name in parts.columns)
     return before.fill_null("").str.strip_chars(), body, after.fill_null("").str.strip_chars()
@@ -101,7 +102,7 @@ def _parts(text: pl.Series) -> tuple[pl.Series, pl.Series, pl.Series]:
 def find_format(text: pl.Series, decimal: str | None = None) -> tuple[NumberFormat, bool] | None:
     """The format of a text column that holds numbers, and whether its decimal sign was certain; or ``None``.
 
-    ``decimal`` decides where a column alone does not: 1,234 is one thousand or one and a bit.
+    ``decimal`` decides if the column does not: 1,234 may be more than a thousand or less than two.
     """
     import polars as pl
 
@@ -119,7 +120,7 @@ def find_format(text: pl.Series, decimal: str | None = None) -> tuple[NumberForm
     fits = body.is_not_null() | known.str.contains(r"^(?i:[+-]?inf(?:inity)?)$")
     words = known.filter(~fits)
     marks = _missing_marks(known, words, text)
-    if marks is not None:  # what is written where a number is missing
+    if marks is not None:  # words for missing numbers
         found = find_format(text.filter(~text.is_in(marks).fill_null(False)), decimal)
         return None if found is None else (replace(found[0], marks=tuple(marks)), found[1])
     if words.len() > _MOST_WORDS or text.is_in(words.to_list()).sum() > (1 - _NUMBERS_SHARE) * weight:
@@ -146,10 +147,10 @@ def find_format(text: pl.Series, decimal: str | None = None) -> tuple[NumberForm
 
 
 def _has_dotted_thousands(known: pl.Series, decimal: str | None) -> bool:
-    """Whether 1.005 is written beside 94 and 998: dots before three digits, and whole numbers of at most three.
+    """Whether numbers such as 1.005, 94 and 998 occur: dots before three digits, and integers of at most three.
 
-    Fractions of three digits end in a zero only where each number has three, and then none is whole; so one that does
-    proves it, or the table's decimal sign.
+    Fractions of three digits end in a zero only if every number has three, and then none is whole. So a dotted number
+    that ends in a zero, or the table's decimal sign, proves that dots separate thousands.
     """
     dotted = known.filter(known.str.contains(".", literal=True))
     short = known.filter(~known.str.contains(".", literal=True))
@@ -162,7 +163,7 @@ def _has_dotted_thousands(known: pl.Series, decimal: str | None) -> bool:
 def _missing_marks(known: pl.Series, words: pl.Series, text: pl.Series) -> list[str] | None:
     """A word without digits, or usual words for nothing, in up to half of a column of numbers; or ``None``.
 
-    A few different numbers beside a word are categories; several words may say something.
+    A few distinct numbers beside a word are categories; several words may carry information.
     """
     usual = words.str.to_lowercase().is_in(list(_NOTHING)).all()
     if not words.len() or (words.len() > 1 and not usual) or known.len() - words.len() < _FEWEST_NUMBERS:
@@ -179,9 +180,9 @@ class NumberColumn:
 
     .. math:: z = \\operatorname{clip}((x - m) / s, -c, c)
 
-    with m, s the mean and standard deviation of the fitted values that are not blank; where a few of them are so large
-    that all others would look alike, the median and the distance between quartiles over 1.35. Blank cells, infinities,
-    sentinels and words get the median; where they are common, a second feature flags them.
+    with m, s the mean and standard deviation of the fitted values that are not blank; if a few of them are so large
+    that all others would look equal, the median and the interquartile range over 1.35. Blank cells, infinities,
+    sentinels and words get the median; if they are common, a second feature flags them.
 
     Args:
         name: As in the table.
@@ -190,11 +191,11 @@ class NumberColumn:
         center: m.
         scale: s.
         clip: c, the largest absolute value of a feature.
-        flag: Whether a second feature says which cells had no number.
+        flag: Whether a second feature marks cells without a number.
         low: The smallest of the fitted values.
         high: The largest.
         sentinels: Values that count as blank.
-        usual: Where every fitted number had the unit or currency: the quantiles 5 % and 95 % of the fitted values.
+        usual: The 5 % and 95 % quantiles of the fitted values, if every fitted number had the unit or currency.
     """
 
     kind: ClassVar[str] = "number"
@@ -212,19 +213,19 @@ class NumberColumn:
 
     @classmethod
     def fit(cls, series: pl.Series, style: NumberFormat) -> tuple[NumberColumn | None, list[str], int]:
-        """The fitted column, or ``None`` where it is constant; what a reader may not expect; number of blanks."""
+        """The fitted column, or ``None`` if it is constant; what users may not expect; number of blanks."""
         raw = as_numbers(series, style)
         number, infinite = _finite(raw)
         sentinels = find_sentinels(number)
         said = [f"{infinite:,} infinite or too large"] if infinite else []
         if sentinels:
             count = int(np.isin(number, sentinels).sum())
-            said.append(f"{', '.join(f'{v:g}' for v in sentinels)} taken as blank {count:,} times")
+            said.append(f"{', '.join(f'{v:g}' for v in sentinels)} treated as blank {count:,} times")
             number = np.where(np.isin(number, sentinels), np.nan, number)
         words = _words(series, raw)
         if words:
             cells = "1 cell" if len(words) == 1 else f"{len(words):,} cells"
-            said.append(f"{cells} without a number ({shortened(words[0], 20)}) taken as blank")
+            said.append(f"{cells} without a number ({shortened(words[0], 20)}) treated as blank")
         known = number[~np.isnan(number)]
         blank = number.size - known.size
         flag = bool(known.size and blank >= COMMON_BLANKS * number.size)
@@ -237,7 +238,7 @@ class NumberColumn:
             center, scale, clip = middle, (high - low) / 1.35, _NEAR
             beyond = known[np.abs(known - center) > clip * scale]
             cells = "1 cell" if beyond.size == 1 else f"{beyond.size:,} cells"
-            said.append(f"{cells} far beyond all others ({beyond[np.abs(beyond).argmax()]:g}) cut off")
+            said.append(f"{cells} far beyond all others ({beyond[np.abs(beyond).argmax()]:g}) clipped")
         ends = (float(known.min()), float(known.max()))
         bare = lacks_sign(series, style) & ~np.isnan(number) if style.unit or style.currency else None
         usual = None
@@ -252,16 +253,16 @@ class NumberColumn:
         return np.asarray(as_numbers(series, self.style).fill_nan(None).is_not_null().to_numpy())
 
     def beyond(self, series: pl.Series) -> npt.NDArray[np.bool_]:
-        """Which cells are farther from the fitted values than these are from one another, [rows]."""
+        """Which cells are farther outside the fitted range than its width, [rows]."""
         number = as_numbers(series, self.style).fill_null(float("nan")).to_numpy().astype(np.float64)
         span = self.high - self.low
         out = (number < self.low - span) | (number > self.high + span)
         return np.asarray(out & ~np.isin(number, self.sentinels))
 
     def unsigned(self, series: pl.Series) -> npt.NDArray[np.bool_]:
-        """Which cells lack the unit or currency that all fitted ones had, [rows]; none where they are of their size.
+        """Which cells lack the unit or currency of all fitted ones, [rows]; none if they have the usual magnitude.
 
-        A share written 0.32 instead of 32 % is a number too, and a hundred times too small.
+        A share written as 0.32 instead of 32 % is also a number, but a hundred times too small.
         """
         if self.usual is None:
             return np.zeros(series.len(), dtype=bool)
@@ -293,19 +294,19 @@ class NumberColumn:
 
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> NumberColumn:
-        """The column that :meth:`to_json` wrote."""
+        """Rebuild a column from :meth:`to_json`."""
         style = NumberFormat(**{**content["style"], "marks": tuple(map(str, content["style"].get("marks", ())))})
         if style.decimal not in (".", ","):
             raise ValueError("decimal")
         fields = {key: float(content[key]) for key in ("fill", "center", "scale", "clip", "low", "high")}
         sentinels = tuple(float(v) for v in content["sentinels"])
-        low, high = content.get("usual") or (None, None)  # runs of before do not say it
+        low, high = content.get("usual") or (None, None)  # earlier runs do not have it
         usual = None if low is None or high is None else (float(low), float(high))
         return cls(str(content["name"]), style, **fields, flag=bool(content["flag"]), sentinels=sentinels, usual=usual)
 
 
 def as_numbers(series: pl.Series, style: NumberFormat | None = None) -> pl.Series:
-    """Float64 of a series of any kind; null where a cell is blank or no number."""
+    """Float64 of a series of any kind; null for cells that are blank or not a number."""
     import polars as pl
 
     number: pl.Series
@@ -331,15 +332,15 @@ def lacks_sign(series: pl.Series, style: NumberFormat) -> npt.NDArray[np.bool_]:
 
 
 def _without_sign(number: npt.NDArray[np.float64], bare: npt.NDArray[np.bool_], style: NumberFormat) -> str:
-    """What is said of fitted numbers without the unit that others have."""
+    """The note about fitted numbers without the unit that others have."""
     sign = style.unit or style.currency
     said = f"{int(bare.sum()):,} numbers without {sign!r} are read as if they had it"
     fractions = sign == "%" and np.nanmax(np.abs(number[bare])) <= 1 < np.nanmedian(np.abs(number[~bare]))
-    return f"{said}, though they look like fractions of 1: write all in one way" if fractions else said
+    return f"{said}, though they look like fractions of 1: use one form for all" if fractions else said
 
 
 def find_sentinels(number: npt.NDArray[np.float64]) -> tuple[float, ...]:
-    """Values such as -999 that repeat, end the column's range, and lie farther from the others than these spread."""
+    """Values such as -999 that repeat, end the column's range, and are farther from the others than their spread."""
     known = number[~np.isnan(number)]
     found: list[float] = []
     for value in SENTINELS:

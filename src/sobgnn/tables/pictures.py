@@ -1,4 +1,4 @@
-"""Pictures: folders of them, columns that name them, and what is seen in them."""
+"""Pictures: folders of them, columns that name them, and features of their content."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-# Pictures of kinds that are not read; other files beside pictures are nobody's loss.
+# Picture formats that are not read; other files are ignored silently.
 UNREAD = (
     ".heic", ".heif", ".avif", ".svg", ".jxl", ".jp2", ".psd", ".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".ico",
     ".eps", ".xcf",
@@ -34,15 +34,15 @@ _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class PictureColumn:
     """Pictures named by a column: pixels at 32 × 32 and histograms of oriented gradients, or a model's vectors.
 
-    Both parts are centered and have the same total variance. A picture that cannot be read is the mean.
+    Both parts are centered and have the same total variance. A picture that cannot be read becomes the mean.
 
     Args:
         name: The column.
-        root: Folder that relative names start from.
-        model: File of a TorchScript or exported model, or ``None``. It gets float32 [B, 3, 224, 224], normalized as is
-            usual for ImageNet, and returns [B, ...].
+        root: Folder that names are relative to.
+        model: File of a TorchScript or exported model, or ``None``. The model maps float32 [B, 3, 224, 224], normalized
+            as usual for ImageNet, to [B, ...].
         center: Mean of the features, [width].
-        factors: What features are multiplied with, [width].
+        factors: What features are multiplied by, [width].
     """
 
     kind: ClassVar[str] = "pictures"
@@ -55,7 +55,7 @@ class PictureColumn:
 
     @classmethod
     def fit(cls, series: pl.Series, root: Path, model: str | Path | None = None) -> tuple[PictureColumn, list[str]]:
-        """The column whose features are centered on the pictures given; and what a reader may not expect."""
+        """Fit the column, with features centered on these pictures; also returns what users may not expect."""
         empty = np.zeros(0, np.float32)
         bare = cls(series.name, str(root), None if model is None else str(model), empty, empty)
         sample = series[np.linspace(0, series.len() - 1, min(series.len(), 5000)).astype(np.int64)]
@@ -91,7 +91,7 @@ class PictureColumn:
         return out
 
     def path(self, name: str) -> Path:
-        """Where the picture of that name is."""
+        """Path of the picture with that name."""
         return Path(self.root) / name
 
     def _features(self, names: Sequence[str | None]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
@@ -116,7 +116,7 @@ class PictureColumn:
 
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> PictureColumn:
-        """The column that :meth:`to_json` and :meth:`arrays` took apart."""
+        """Rebuild a column from :meth:`to_json` and :meth:`arrays`."""
         center, factors = (np.ascontiguousarray(arrays[key], dtype=np.float32) for key in ("center", "factors"))
         model = None if content["model"] is None else str(content["model"])
         width = 3 * SIDE * SIDE + (SIDE // CELL) ** 2 * BINS
@@ -145,7 +145,7 @@ def oriented_gradients(grey: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]
     """Histograms [B, cells * cells * 9] of the gradients' directions, without sign, in cells of 4 × 4 pixels.
 
     A pixel adds the gradient's size to the two nearest of 9 directions. Each cell is divided by the length of the
-    histograms of the 3 × 3 cells around it, so that light and contrast do not count.
+    histograms of the 3 × 3 cells around it, so that brightness and contrast do not matter.
     """
     count, side, _ = grey.shape
     cells = side // CELL
@@ -165,7 +165,7 @@ def oriented_gradients(grey: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]
 
 
 def unread_pictures(folder: Path) -> list[str]:
-    """A sentence about pictures of kinds that are not read; nothing where there are none."""
+    """A sentence about pictures of formats that are not read, if there are any."""
     names = list_pictures(folder, UNREAD)
     if not names:
         return []
@@ -182,7 +182,7 @@ def list_pictures(folder: Path, suffixes: tuple[str, ...] = SUFFIXES) -> list[st
     for place, folders, names in os.walk(folder, followlinks=True):
         own = os.path.realpath(place)
         folders[:] = [] if own in seen else [n for n in folders if not n.startswith(".") and n != "__MACOSX"]
-        if own not in seen:  # a link may lead back to where it came from
+        if own not in seen:  # a link may form a loop
             pictures = [Path(place) / n for n in names if not n.startswith(".") and n.lower().endswith(suffixes)]
             found += [path.relative_to(folder).as_posix() for path in pictures if path.is_file()]
         seen.add(own)
@@ -190,13 +190,13 @@ def list_pictures(folder: Path, suffixes: tuple[str, ...] = SUFFIXES) -> list[st
 
 
 def folder_labels(names: Sequence[str]) -> list[str | None]:
-    """The first folder of each name, ``None`` where it has none or one that means unlabeled."""
+    """The first folder of each name; ``None`` if there is none or it means unlabeled."""
     first = [name.split("/")[0] if "/" in name else None for name in names]
     return [None if label is None or label.lower() in UNLABELLED else label for label in first]
 
 
 def names_pictures(series: pl.Series, root: Path) -> bool:
-    """Whether a column names pictures; an error where none of the first ones is there."""
+    """Whether a column names pictures; raises if none of the first pictures exists."""
     if not is_text(series):
         return False
     known = text_values(series).drop_nulls().head(200)
@@ -205,8 +205,8 @@ def names_pictures(series: pl.Series, root: Path) -> bool:
         return False
     if not any(_is_file(root / name) for name in known.head(20).to_list()):
         raise ValueError(
-            f"Column {series.name!r} names pictures, such as {shortened(known[0])}, that are not there: names start "
-            f"from {str(root)!r}. Put the table beside the pictures, or leave the column out with --drop."
+            f"Column {series.name!r} names pictures that do not exist, such as {shortened(known[0])}: names are "
+            f"relative to {str(root)!r}. Put the table beside the pictures, or leave the column out with --drop."
         )
     return True
 
@@ -226,9 +226,9 @@ def load_image_model(file: str | Path) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             return torch.jit.load(str(path), map_location="cpu").eval()  # type: ignore[no-untyped-call]
-    except Exception as error:  # torch raises anything, from RuntimeError to IndexError
+    except Exception as error:  # torch can raise anything, from RuntimeError to IndexError
         reason = " ".join(str(error).split())[:120]
-        raise ValueError(f"{path} is no TorchScript or exported model: {reason}") from None
+        raise ValueError(f"{path} is not a TorchScript or exported model: {reason}") from None
 
 
 def _by_model(paths: Sequence[Path | None], model: Any) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
@@ -248,15 +248,15 @@ def _by_model(paths: Sequence[Path | None], model: Any) -> tuple[npt.NDArray[np.
                 found = model(torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))))
         except RuntimeError as error:
             reason = " ".join(str(error).split())[-160:]
-            raise ValueError(f"The image model does not take [B, 3, 224, 224]: {reason}") from None
+            raise ValueError(f"The image model does not accept [B, 3, 224, 224]: {reason}") from None
         parts.append(torch.nan_to_num(found).reshape(len(pixels), -1).float().numpy())
     return np.concatenate(parts), broken
 
 
 def open_picture(path: str | Path | None, side: int) -> Image | None:
-    """The picture upright and in RGB, at least about ``side`` pixels wide and high where it has as many.
+    """The picture upright and in RGB, at least about ``side`` pixels wide and high if it is large enough.
 
-    What is transparent is white. ``None`` where there is no picture that can be read.
+    Transparent pixels become white. ``None`` if there is no readable picture.
     """
     import warnings
 
@@ -275,12 +275,12 @@ def open_picture(path: str | Path | None, side: int) -> Image | None:
                     top = float(values.max()) or 1.0
                     upright = Image.fromarray((255 * np.clip(values / top, 0, 1)).astype(np.uint8))
                 return _on_white(upright)
-    except Exception:  # a damaged picture makes Pillow raise anything
+    except Exception:  # a damaged picture can make Pillow raise anything
         return None
 
 
 def _on_white(image: Image) -> Image:
-    """The picture in RGB, laid on white: what is under transparent pixels is anything, mostly black."""
+    """The picture in RGB on a white background: transparent pixels have arbitrary colors, mostly black."""
     from PIL import Image
 
     if "transparency" not in image.info and image.mode not in ("RGBA", "LA", "PA", "La", "RGBa"):
@@ -292,7 +292,7 @@ def _on_white(image: Image) -> Image:
 
 
 def _read(path: Path | None, side: int) -> npt.NDArray[np.float32] | None:
-    """RGB in [0, 1], [side, side, 3]; ``None`` where there is no picture."""
+    """RGB in [0, 1], [side, side, 3]; ``None`` if there is no picture."""
     from PIL.Image import Resampling
 
     opened = open_picture(path, side)

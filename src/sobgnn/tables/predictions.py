@@ -9,7 +9,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-# Bytes of a file's first line that are looked at.
+# Maximum bytes of a file's first line that are read.
 _LONGEST_HEADER = 2**20
 
 
@@ -24,9 +24,9 @@ def write_predictions(
     header: bool,
     extra: Mapping[str, Sequence[str]] | None = None,
 ) -> int:
-    """Append rows: row, id where there are ids, label, columns of ``extra``, ``probability_<class>`` for each class.
+    """Append rows: row, id if there are ids, label, columns of ``extra``, ``probability_<class>`` for each class.
 
-    Text that a spreadsheet would run as a formula gets ' before it; returns in how many cells.
+    Text that a spreadsheet would run as a formula is prefixed with '; returns the number of such cells.
     """
     import polars as pl
 
@@ -45,21 +45,21 @@ def write_predictions(
 
 
 def are_predictions(path: Path) -> bool:
-    """Whether a file begins as :func:`write_predictions` begins one, or is empty."""
+    """Whether a file begins like one of :func:`write_predictions`, or is empty."""
     with path.open("rb") as file:
         start = file.readline(_LONGEST_HEADER).decode("utf-8", "replace")
     return not start or (start.startswith(("row,label,", "row,id,label,")) and "probability_" in start)
 
 
 def neutral(text: str) -> str:
-    """The text, with ' before it where a spreadsheet would run it as a formula; numbers stay as they are."""
+    """The text, prefixed with ' if a spreadsheet would run it as a formula; numbers are unchanged."""
     return f"'{text}" if is_formula(text) else text
 
 
 def is_formula(text: str) -> bool:
-    """Whether a spreadsheet would take the cell for a formula: it begins with =, +, -, @, tab or return.
+    """Whether a spreadsheet would treat the cell as a formula: it begins with =, +, -, @, tab or return.
 
-    Numbers and single signs are none.
+    Numbers and single signs are not formulas.
     """
     if len(text) < 2 or text[0] not in "=+-@\t\r":
         return False

@@ -1,4 +1,4 @@
-"""A table of points: features, labels, ids, cells, and a graph where there is one."""
+"""A table of points: features, labels, ids, cells, and a graph if there is one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sobgnn.tables.labels import begun_labels, parse_labels
 if TYPE_CHECKING:
     import polars as pl
 
-# Features of a row that are shown where a table came from an array.
+# Number of features of a row that are shown if a table came from an array.
 _SHOWN = 20
 
 
@@ -28,8 +28,8 @@ class Table:
 
     Args:
         X: Features [N, F], float32 or scipy sparse, finite.
-        codes: int64 [N], the class of each row, -1 where it is unknown.
-        classes: What the codes stand for: text, or whole numbers.
+        codes: int64 [N], the class of each row; -1: unlabeled.
+        classes: The classes that the codes index: text, or whole numbers.
         encoding: How X came from the file.
         ids: One text per row, or ``None``.
         graph: A graph that came with the data, or ``None``.
@@ -47,15 +47,15 @@ class Table:
     frame: pl.DataFrame | None = None
 
     def labels(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """Labels for the estimator: whole numbers with -1, or text with None, where the code is -1."""
+        """Labels for the estimator: whole numbers with -1, or text with None, for the code -1."""
         if not self.classes or isinstance(self.classes[0], str):
             return np.array([*self.classes, None], dtype=object)[codes]
         return np.array([*self.classes, -1], dtype=np.int64)[codes]
 
     def content(self, row: int) -> dict[str, str]:
-        """What a person sees of a row: original column to text, without the label and blank cells.
+        """What a person sees of a row: text by original column, without the label and blank cells.
 
-        A picture's name becomes its path; of an array the first 20 features are shown.
+        A picture's name becomes its path; for an array, the first 20 features are shown.
         """
         if not 0 <= row < self.X.shape[0]:
             raise IndexError(f"`row` must be between 0 and {self.X.shape[0] - 1}, but got {row}.")
@@ -75,12 +75,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive rows of a file: the first row's number, features float32 [rows, F], and ids where there are.
+    """Consecutive rows of a file: the first row's number, features float32 [rows, F], and ids if there are any.
 
-    ``unread`` counts by column the cells that count as blank, but are not: no number, no date, or no known category;
-    ``beyond`` says which rows hold a number far beyond the fitted ones, [rows], where that is known. ``gaps`` counts by
-    column the cells that are blank or not read where none was when the model was fitted, ``unsigned`` the numbers that
-    lack their unit, and ``gappy`` says which rows have such a cell, [rows]. ``said`` are sentences about the file.
+    ``unread`` counts, by column, cells that are filled but count as blank: not a number, date or known category.
+    ``beyond`` marks rows with a number far beyond the fitted ones, [rows], if that is known. ``gaps`` counts, by
+    column, cells that are blank or unreadable in columns that had none when the model was fitted, ``unsigned`` numbers
+    that lack their unit, and ``gappy`` marks rows with such a cell, [rows]. ``said`` holds sentences about the file.
     """
 
     first_row: int
@@ -105,10 +105,10 @@ def from_arrays(
     graph: Any = None,
     need_labels: bool = True,
 ) -> Table:
-    """Points [N, F] and labels [N] as a table: missing features filled with medians, classes by their names.
+    """Points [N, F] and labels [N] as a table: missing features are filled with medians, classes get their names.
 
-    ``y=None`` means that no label is known yet: all codes are -1, and there are no classes. Unless labels are needed, y
-    may hold none, or one class. Another file's ids are found by ``id_name``.
+    ``y=None`` means that there are no labels yet: all codes are -1, and there are no classes. Unless labels are needed,
+    y may be empty or hold one class. ``id_name`` finds the ids in other files.
     """
     import polars as pl
 
@@ -144,7 +144,7 @@ def _filled(X: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], npt.NDArray[n
 
 
 def graph_of(edge_index: npt.NDArray[Any] | None, nodes: int) -> Any:
-    """The union of the edges in both directions as a graph of weights 1, or ``None`` where there are none."""
+    """The union of the edges in both directions as a graph of weights 1, or ``None`` if there are none."""
     if edge_index is None:
         return None
     from sobgnn.graphs.graph import Graph

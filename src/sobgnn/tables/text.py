@@ -30,9 +30,10 @@ class TextColumn:
 
     .. math:: t_{ij} = (1 + \ln n_{ij}) \, (\ln \tfrac{N + 1}{N_j})^p, \qquad z_i = u(u(t_i) V)
 
-    with n_ij how often gram j occurs in text i, N_j in how many of N texts, u the division by the length, V the first
-    right singular vectors. ``"words"`` counts words with p = 2, ``"characters"`` three and four characters with p = 1.
-    A blank text becomes the direction opposite to the mean: at 0 it would be near to every other text.
+    with n_ij the count of gram j in text i, N_j the number of the N texts that contain it, u the division by the
+    length, V the first right singular vectors. ``"words"`` counts words with p = 2, ``"characters"`` three and four
+    characters with p = 1. A blank text becomes the direction opposite to the mean: at 0 it would be close to every
+    other text.
 
     The number of coordinates is 1.2 √N, between 16 and 128. These choices were measured by how often the 10 nearest
     neighbors of a newsgroup post share its group (`benchmarks/tables_text.py`, results/tables.md): p = 2 instead of
@@ -57,7 +58,7 @@ class TextColumn:
     def fit(
         cls, series: pl.Series, analyzer: Analyzer, components: int | None = None, seed: int = 0
     ) -> TextColumn | None:
-        """The fitted column with at most ``components`` coordinates, or ``None`` where texts share no gram."""
+        """The fitted column with at most ``components`` coordinates, or ``None`` if there are no grams."""
         known = text_values(series).drop_nulls()
         if known.len() > _SAMPLE:
             known = known.gather(np.linspace(0, known.len() - 1, _SAMPLE).astype(np.int64))
@@ -115,7 +116,7 @@ class TextColumn:
 
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> TextColumn:
-        """The column that :meth:`to_json` and :meth:`arrays` took apart."""
+        """Rebuild a column from :meth:`to_json` and :meth:`arrays`."""
         idf, basis, center = (arrays[key] for key in ("idf", "basis", "center"))
         grams: WordGrams | CharacterGrams
         if "words" in content:
@@ -136,7 +137,7 @@ class ModelColumn:
 
     Args:
         name: As in the table.
-        folder: Where the model is; nothing is downloaded.
+        folder: Folder of the model; nothing is downloaded.
         width: Length of its vectors.
         center: Their mean, [width].
     """
@@ -150,7 +151,7 @@ class ModelColumn:
 
     @classmethod
     def fit(cls, series: pl.Series, folder: str | Path) -> ModelColumn:
-        """The column whose vectors are centered on those of the texts given."""
+        """Fit the column: vectors are centered on the mean of these texts."""
         bare = cls(series.name, str(folder), 0, np.zeros(0, np.float32), [load_text_model(folder)])
         known = text_values(series).drop_nulls().head(_SAMPLE)
         z = bare._vectors(known.to_list() or [""])
@@ -185,7 +186,7 @@ class ModelColumn:
 
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> ModelColumn:
-        """The column that :meth:`to_json` and :meth:`arrays` took apart."""
+        """Rebuild a column from :meth:`to_json` and :meth:`arrays`."""
         center = np.ascontiguousarray(arrays["center"], dtype=np.float32)
         if center.shape != (int(content["width"]),):
             raise ValueError("shapes of the arrays")
@@ -231,8 +232,8 @@ def choose_analyzer(text: pl.Series) -> Analyzer:
 def right_singular_vectors(matrix: Any, rank: int, seed: int) -> npt.NDArray[np.float32]:
     """The first right singular vectors [columns, rank] of a sparse matrix, each with a positive largest entry.
 
-    Halko, Martinsson and Tropp's random projection with two power iterations. Only the side of the rows, the shorter
-    one, is orthogonalised; vectors of singular value 0 are left out.
+    Halko, Martinsson and Tropp's random projection with two power iterations. Only the row side, the shorter one, is
+    orthogonalized; vectors of singular value 0 are left out.
     """
     width = min(rank + _OVERSAMPLING, *matrix.shape)
     if width < min(matrix.shape):

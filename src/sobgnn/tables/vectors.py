@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VectorColumn:
-    """Vectors of one length, centered; a blank cell, or one of another length, is the mean.
+    """Vectors of one length, centered; a blank cell, or one of another length, becomes the mean.
 
     Args:
         name: As in the table.
@@ -29,7 +29,7 @@ class VectorColumn:
 
     @classmethod
     def fit(cls, series: pl.Series) -> tuple[VectorColumn | None, list[str]]:
-        """The fitted column, or ``None`` where cells are no vectors of one length or are all the same."""
+        """The fitted column, or ``None`` if cells are not vectors of one length or are all the same."""
         lists = as_lists(series)
         length = None if lists is None else lists.list.len().drop_nulls()
         if lists is None or length is None or not length.len():
@@ -67,7 +67,7 @@ class VectorColumn:
 
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> VectorColumn:
-        """The column that :meth:`to_json` and :meth:`arrays` took apart."""
+        """Rebuild a column from :meth:`to_json` and :meth:`arrays`."""
         center = arrays["center"].astype(np.float64)
         if center.ndim != 1 or not center.size:
             raise ValueError("shapes of the arrays")
@@ -75,7 +75,7 @@ class VectorColumn:
 
 
 def as_lists(series: pl.Series) -> pl.Series | None:
-    """Lists of numbers, null where a cell holds none; ``None`` where the column holds something else."""
+    """Lists of numbers, null for cells without one; ``None`` if the column holds something else."""
     import polars as pl
 
     target = pl.List(pl.Float64)
@@ -97,7 +97,7 @@ def as_lists(series: pl.Series) -> pl.Series | None:
 
 
 def _matrix(lists: pl.Series, width: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Vectors [rows, width], zeros where a cell holds none, and where that is."""
+    """Vectors [rows, width], with zeros for cells that hold none, and a mask of these cells."""
     import polars as pl
 
     good = (

@@ -1,4 +1,4 @@
-"""Adam for many members at once: one kernel on CUDA, a handful of torch's operations elsewhere; the same digits."""
+"""Adam for many members at once: one kernel on CUDA, a few torch operations elsewhere; with the same rounding."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from torch import Tensor
 
 from sobgnn.propagation import backend
 
-# As in torch and in the paper it comes from.
+# As in torch and in the original paper.
 BETA1, BETA2, TINY = 0.9, 0.999, 1e-8
 
 
 class Moments(NamedTuple):
-    """What Adam remembers: running means of gradients and of their squares, [S, P] each."""
+    """Adam's state: running means of gradients and of their squares, [S, P] each."""
 
     mean: Tensor
     square: Tensor
 
 
 def corrections(steps: int) -> Tensor:
-    r"""Each step's corrections of the two means, which begin at 0: :math:`1 - β_1^t, \sqrt{1 - β_2^t}` [steps, 2]."""
+    r"""Each step's corrections of the two means, which start at 0: :math:`1 - β_1^t, \sqrt{1 - β_2^t}` [steps, 2]."""
     t = torch.arange(1, steps + 1, dtype=torch.float64)
     return torch.stack([1 - BETA1**t, (1 - BETA2**t).sqrt()], dim=1).to(torch.float32)
 
 
 def adam_step(flat: Tensor, gradient: Tensor, moments: Moments, lr: Tensor, decay: Tensor, correction: Tensor) -> None:
-    r"""One step of Adam in place, as torch's with ``weight_decay``.
+    r"""One step of Adam in place, as in torch with ``weight_decay``.
 
     .. math:: g ← g + λθ, \quad m ← m + (1 - β_1)(g - m), \quad s ← β_2 s + (1 - β_2) g^2, \quad
         θ ← θ - \frac{η}{c_1} \frac{m}{\sqrt{s} / c_2 + 10^{-8}}

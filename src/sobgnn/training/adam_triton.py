@@ -1,6 +1,6 @@
-"""A step of Adam on CUDA as one kernel, in Triton: that of :mod:`~sobgnn.training.adam`, rounded as torch does."""
+"""A step of Adam on CUDA as one kernel, in Triton: that of :mod:`~sobgnn.training.adam`, rounded as in torch."""
 
-# Kernels are a language of their own: types mean other things in them.
+# Kernels are written in their own language, in which types have other meanings.
 # mypy: disable-error-code="no-untyped-def,untyped-decorator,no-untyped-call"
 
 from __future__ import annotations
@@ -49,6 +49,6 @@ def step(flat: Tensor, gradient: Tensor, moments: Moments, lr: Tensor, decay: Te
     _step[triton.cdiv(length, _BLOCK), members](
         flat.detach(), gradient.contiguous(), *moments, lr, decay, correction.contiguous(), length,
         TO_MEAN=1 - BETA1, KEEP=BETA2, TO_SQUARE=1 - BETA2, SMALL=TINY, BLOCK=_BLOCK,
-        # A product and a sum are rounded each, as in torch: the compiler would join them where it could.
+        # A product and a sum are rounded separately, as in torch; the compiler would otherwise fuse them.
         enable_fp_fusion=False,
     )  # fmt: skip

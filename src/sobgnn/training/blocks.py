@@ -13,12 +13,12 @@ from torch import Tensor
 
 __all__ = ["BlockNetworks", "BlockProgress", "BlockSchedule", "train_blocks"]
 
-# Adam's, as in torch and in the paper it comes from.
+# Adam's, as in torch and in the original paper.
 _BETA1, _BETA2, _TINY = 0.9, 0.999, 1e-8
-# Dropout masks are rows of a pool that is drawn once; every step reads the pool from another row on. To draw new masks
-# at every step would cost more than all its products.
+# Dropout masks are rows of a pool that is drawn once; every step reads the pool from another row. Drawing new masks at
+# every step would cost more than all its products.
 _OFFSETS = 256
-# Rows that are predicted at once.
+# Number of rows predicted at once.
 _ROWS = 4096
 
 Parameters = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -29,12 +29,12 @@ class BlockSchedule:
     """How long and how fast to train.
 
     Args:
-        steps: Steps of Adam, at most.
-        passes: Passes over all rows, at least, which for many rows takes more steps than ``steps``.
-        batch: Rows per step, at most.
-        lr: Adam's learning rate. Without ``patience`` it falls linearly to 0, with it it is constant.
-        weight_decay: L2 penalty, as torch's Adam takes it.
-        patience: Steps without a better validation after which training ends; ``None``: all steps, no validation.
+        steps: Maximum number of steps of Adam.
+        passes: Minimum number of passes over all rows, which for many rows takes more steps than ``steps``.
+        batch: Maximum number of rows per step.
+        lr: Adam's learning rate. Without ``patience`` it decays linearly to 0; with ``patience`` it is constant.
+        weight_decay: L2 penalty, as in torch's Adam.
+        patience: Steps without a better validation score after which training ends; ``None``: all steps, no validation.
         evaluate_every: Steps between two validations, or two reports of progress.
     """
 
@@ -51,13 +51,13 @@ class BlockSchedule:
         return max(1, math.ceil(rows / self.batch))
 
     def total(self, rows: int) -> int:
-        """Number of steps in all, if nothing ends training early."""
+        """Total number of steps, if training does not end early."""
         return max(self.steps, self.passes * self.batches(rows))
 
 
 @dataclass(frozen=True)
 class BlockProgress:
-    """What is known after some steps; the losses are means over the members, NaN where nothing is held out."""
+    """Progress after some steps; losses are means over the members, NaN if nothing is held out."""
 
     step: int
     steps: int
@@ -80,7 +80,7 @@ class BlockNetworks:
         weight2: [B, S, h, C].
         bias2: [S, 1, C].
         steps: Steps made.
-        best_step: The step of the weights kept.
+        best_step: The step of the kept weights.
     """
 
     weight1: Tensor
@@ -131,22 +131,23 @@ def train_blocks(
 ) -> BlockNetworks:
     """Train one network per seed, all in one batch, by cross-entropy on each member's own rows.
 
-    With ``patience`` all members keep the weights of one step: that of the highest accuracy over all held-out rows
-    together, ties by lower loss. So a member that holds out nothing learns from every label and still stops in time.
-    The outcome is a function of the arguments; torch's random state is neither read nor changed.
+    With ``patience`` all members keep the weights of one step: the one with the highest accuracy over all held-out
+    rows, ties broken by lower loss. So a member that holds out nothing learns from every label and still stops in time.
+    The result is a function of the arguments; torch's random state is neither read nor changed.
 
     Args:
         X: [B, L, D], the labeled rows of each block.
         target: int64 [L], classes.
         weight: [S, L], row l's share in member s's loss, 0 for none; rows sum to 1.
-        seeds: One per member, non-negative: its initial weights. All together draw dropout and the order of the rows.
+        seeds: One per member, non-negative, for its initial weights. All seeds together determine dropout and the order
+            of the rows.
         hidden: h, hidden units per block.
         classes: C.
         schedule: How long and how fast.
         dropout: Share of hidden units dropped in training, in [0, 1).
-        held_out: [S, L], what row l counts in member s's validation, 0 for nothing. Members that hold out rows first.
-        start: Networks whose weights to start from, instead of drawn ones.
-        progress: Called every ``evaluate_every`` steps; returning True ends training there.
+        held_out: [S, L], the weight of row l in member s's validation, or 0. Members that hold out rows come first.
+        start: Networks whose weights to start from, instead of random ones.
+        progress: Called every ``evaluate_every`` steps; returning True stops training.
     """
     schedule = schedule or BlockSchedule()
     if weight.shape != (len(seeds), X.shape[1]):
@@ -183,7 +184,7 @@ def train_blocks(
 
 
 class _State:
-    """The state of a training. All parameters stand in ``flat``, so that Adam is a few passes over one vector."""
+    """The state of a training. All parameters are in ``flat``, so that Adam is a few passes over one vector."""
 
     def __init__(
         self,
@@ -215,7 +216,7 @@ class _State:
         pool = generator.random((blocks, members, size + _OFFSETS, hidden), dtype=np.float32) >= dropout
         self.pool = torch.from_numpy(pool).to(X)
         self.offsets: list[int] = generator.integers(_OFFSETS, size=self.steps).tolist()
-        # A step writes into memory that is there: the system clears that of a large new tensor every time.
+        # A step writes into existing memory: the system would clear the memory of a large new tensor every time.
         self.hidden, self.back = (X.new_empty(blocks, members, size, hidden) for _ in range(2))
         self.logits, self.delta = (X.new_empty(members, size, classes) for _ in range(2))
 
@@ -226,7 +227,7 @@ class _State:
         return weight1, bias1, weight2, bias2
 
     def _draw_weights(self, seeds: Sequence[int]) -> None:
-        """Glorot's, for a second layer that reads all blocks; a member's depend on its seed alone."""
+        """Draw Glorot weights, for a second layer that reads all blocks; a member's weights depend only on its seed."""
         weight1, _, weight2, _ = self.parameters
         blocks, _, width, hidden = weight1.shape
         for member, seed in enumerate(seeds):
@@ -245,18 +246,18 @@ class _State:
         for b, rows in enumerate(X):
             torch.baddbmm(bias1[b], rows.expand(members, -1, -1), weight1[b], out=self.hidden[b])
         self.hidden.clamp_min_(0).mul_(self.pool[:, :, offset : offset + X.shape[1]])
-        # Dropout's factor is part of the products with the second layer, there and back.
+        # Dropout's factor is part of the products with the second layer, forward and backward.
         torch.baddbmm(bias2, self.hidden[0], weight2[0], alpha=self.scale, out=self.logits)
         for b in range(1, len(X)):
             self.logits.baddbmm_(self.hidden[b], weight2[b], alpha=self.scale)
         torch.softmax(self.logits, 2, out=self.delta)
-        self.delta.sub_(one_hot).mul_(share)  # the loss's derivative by the logits
+        self.delta.sub_(one_hot).mul_(share)  # the derivative of the loss with respect to the logits
         torch.sum(self.delta, 1, keepdim=True, out=gradient_bias2)
         for b in range(len(X)):
             torch.bmm(self.hidden[b].transpose(1, 2), self.delta, out=gradient2[b])
             torch.bmm(self.delta, weight2[b].transpose(1, 2), out=self.back[b])
         gradient2.mul_(self.scale)
-        # What neither ReLU nor dropout removed is positive; its sign, 0 or 1, is the derivative of both.
+        # Entries that neither ReLU nor dropout removed are positive; the sign, 0 or 1, is the derivative of both.
         self.back.mul_(self.hidden.sign_()).mul_(self.scale)
         torch.sum(self.back, 2, keepdim=True, out=gradient_bias1)
         for b, rows in enumerate(X):
@@ -274,13 +275,13 @@ class _State:
         self.flat.addcdiv_(self.mean, self.work, value=-lr / (1 - _BETA1**t))
 
     def train_loss(self, number: int) -> float:
-        """Mean over the members of a step's loss, right after it, with the units dropped that it dropped."""
+        """Mean over the members of a step's loss, right after it, with its dropout."""
         _, one_hot, share = self.batches[number % len(self.batches)]
         return -float((self.logits.log_softmax(2) * one_hot * share).sum()) / len(self.logits)
 
 
 class _Validation:
-    """The held-out rows of each member that has some; shorter lists are filled up with rows that count 0."""
+    """The held-out rows of each member that has some; shorter lists are padded with rows of weight 0."""
 
     def __init__(self, X: Tensor, target: Tensor, held_out: Tensor) -> None:
         counts = (held_out > 0).sum(dim=1)
@@ -291,7 +292,7 @@ class _Validation:
 
     @torch.no_grad()
     def __call__(self, parameters: Parameters) -> tuple[float, float]:
-        """Loss and accuracy over all of them."""
+        """Loss and accuracy over all held-out rows."""
         weight1, bias1, weight2, bias2 = parameters
         m = self.members
         logits = _forward(self.X, (weight1[:, :m], bias1[:, :m], weight2[:, :m], bias2[:m]))
@@ -310,7 +311,7 @@ def _batches(
     schedule: BlockSchedule,
     generator: np.random.Generator,
 ) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Equal batches of the rows in a drawn order, each together in memory; the last is filled up with the first rows.
+    """Equal batches of rows in random order, each contiguous in memory; the last is padded with the first rows.
 
     Returns:
         For each batch its rows [B, R, D], one-hot targets [R, C], and shares in the loss [S, R, 1].

@@ -14,8 +14,8 @@ class FileCheckpoint:
 
     Args:
         path: The file.
-        every: Number of calls between two saves, to spare the disk; steps since the last save are computed again.
-        writer: Whether this process writes; over ranks, whose states are equal, one of them does.
+        every: Number of calls between two saves, to spare the disk; steps since the last save are recomputed.
+        writer: Whether this process writes; of several ranks, whose states are equal, only one does.
     """
 
     def __init__(self, path: str | Path, every: int = 1, *, writer: bool = True) -> None:
@@ -34,7 +34,7 @@ class FileCheckpoint:
         try:
             return load_file(self.path)
         except (SafetensorError, OSError) as error:
-            raise ValueError(f"{self.path} is not a readable checkpoint: {error}. Delete it to start anew.") from None
+            raise ValueError(f"{self.path} is not a readable checkpoint: {error}. Delete it to start again.") from None
 
     def save(self, state: dict[str, Tensor]) -> None:
         """Save the state, once in ``every`` calls."""

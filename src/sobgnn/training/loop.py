@@ -17,7 +17,7 @@ from sobgnn.training.tasks import Schedule, Task
 
 @dataclass(frozen=True)
 class Progress:
-    """What is known after a step."""
+    """Progress after a step."""
 
     epoch: int
     epochs: int
@@ -34,8 +34,8 @@ class Members:
         parameters: Each parameter stacked, [S, ...]: the best on validation, or the last without one.
         history: ``epoch`` [T] and per member [T, S]: ``train_loss``, and with validation ``validation_loss`` and
             ``validation_accuracy``.
-        validation_accuracy: Of the weights kept, [S]; NaN without validation.
-        best_epoch: Step of the weights kept, int64 [S].
+        validation_accuracy: Validation accuracy of the kept weights, [S]; NaN without validation.
+        best_epoch: Step of the kept weights, int64 [S].
         epochs: Steps made.
     """
 
@@ -47,13 +47,13 @@ class Members:
 
 
 class Checkpoint(Protocol):
-    """Where the state of a training is kept between interruptions: tensors by name."""
+    """Storage for the state of a training across interruptions: tensors by name."""
 
     def load(self) -> dict[str, Tensor] | None:
         """The state last saved, if any."""
 
     def save(self, state: dict[str, Tensor]) -> None:
-        """Keep a state, whole or not at all."""
+        """Save a state atomically."""
 
 
 def train_members(
@@ -72,25 +72,25 @@ def train_members(
 ) -> Members:
     """Train one member per seed, all in one batch, by cross-entropy on each member's own rows.
 
-    Members share the inputs and nothing else: parameters are stacked, the forward is mapped over them, and one
-    backward serves all. Without dropout the outcome is that of training them one by one.
+    Members share the inputs and nothing else: parameters are stacked, the forward is mapped over them, and one backward
+    pass serves all. Without dropout the result is the same as training them one by one.
 
     Args:
         model: A module with ``reset_parameters``, written for one member; its own weights are not used or changed.
-        inputs: Positional arguments of the model's forward, which gives logits [R, C]; in training it may give a loss
-            of its own beside them, which is added to cross-entropy.
+        inputs: Positional arguments of the model's forward, which returns logits [R, C]; in training it may also return
+            a loss, which is added to cross-entropy.
         task: Rows, targets and validation.
-        seeds: One per member. A member's initial weights depend on its seed alone, and so does its dropout where the
-            model takes a ``dropout_key`` (its ``keyed_dropout`` is true); else dropout depends on all the seeds.
+        seeds: One per member. A member's initial weights depend only on its seed, and so does its dropout if the model
+            accepts a ``dropout_key`` (its ``keyed_dropout`` is true); otherwise dropout depends on all seeds.
         schedule: How long and how fast.
         keywords: Keyword arguments of the model's forward.
-        buffers: Buffers of the model that differ from member to member, stacked [S, ...].
-        progress: Called after each evaluation; returning True ends training there, keeping the best so far.
-        cuda_graph: Record a step once and replay it. Pays where steps are short; on CUDA, for forwards that
-            neither wait for the device nor depend on values on it.
-        sum_over_ranks: Where several processes hold some of the rows each: adds up tensors over them, in place.
-        checkpoint: Keeps the state of training after each evaluation, and gives it back after an interruption; with
-            keyed dropout the outcome is that of a training that was not interrupted.
+        buffers: Buffers of the model that differ between members, stacked [S, ...].
+        progress: Called after each evaluation; returning True stops training and keeps the best weights so far.
+        cuda_graph: Record a step once and replay it. Pays off if steps are short; on CUDA, for forwards that neither
+            synchronize with the device nor depend on values on it.
+        sum_over_ranks: Sums tensors over processes, in place, if each of several processes holds some of the rows.
+        checkpoint: Saves the state of training after each evaluation and restores it after an interruption; with keyed
+            dropout the result is that of an uninterrupted training.
     """
     if task.train_weight.shape[0] != len(seeds):
         raise ValueError(

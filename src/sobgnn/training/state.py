@@ -1,4 +1,4 @@
-"""The state of a training of many members, and its two moves: a step of Adam, and a validation."""
+"""The state of a training of many members, and its two operations: a step of Adam, and a validation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.func import functional_call, vmap
 from sobgnn.training.adam import Moments, adam_step, corrections
 from sobgnn.training.tasks import Schedule, Task
 
-# Sets the dropout keys of successive steps far apart.
+# Spreads the dropout keys of successive steps.
 _STEP = 0x5851F42D
 
 
@@ -30,13 +30,13 @@ def forward_members(
     """Logits of every member [S, R, C], and the loss that a model adds to cross-entropy in training [S], if any.
 
     Args:
-        model: Written for one member; its forward gives logits, or logits and such a loss. Where it has ``members``,
-            that is asked first, and ``own_rows`` for a training's inputs (see ``AttentionNet``).
+        model: Written for one member; its forward returns logits, or logits and such a loss. If the model has
+            ``members``, it is tried first, and ``own_rows`` for the inputs of training (see ``AttentionNet``).
         parameters: Stacked, [S, ...].
-        buffers: Those that differ from member to member, stacked.
+        buffers: Buffers that differ between members, stacked.
         call: Positional and keyword arguments of the model's forward.
         training: The mode.
-        keys: int64 [S], each member's ``dropout_key`` of this step, for models that take one.
+        keys: int64 [S], each member's ``dropout_key`` of this step, for models that accept one.
     """
     inputs, keywords = call
     shared = {name: value for name, value in model.named_buffers() if name not in buffers}
@@ -60,11 +60,11 @@ def forward_members(
 
 
 class Run:
-    """The state of one training and its two moves: a step, and a validation.
+    """The state of one training and its two operations: a step, and a validation.
 
-    All parameters of a member stand in one row of ``flat`` [S, P], so that Adam and the keeping of the best weights
-    are a handful of elementwise operations whatever the model; nothing here waits for the device, so that both
-    moves can be recorded as CUDA graphs.
+    All parameters of a member are one row of ``flat`` [S, P], so that Adam and keeping the best weights are a few
+    elementwise operations for any model; nothing here synchronizes with the device, so that both operations can be
+    recorded as CUDA graphs.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Run:
             self._step()
 
     def validate(self) -> None:
-        """Score every member on its validation rows, and keep the weights of those that are better than before."""
+        """Score every member on its validation rows, and keep the weights of members that improved."""
         if self._graphs:
             self._graphs[1].replay()
         else:
@@ -129,7 +129,7 @@ class Run:
         losses = _losses(logits, self.train_task.target, self.train_task.train_weight)
         if own is not None:
             losses = losses + own
-        # Each member's gradient comes from its own loss alone, so the sum trains each as if it were by itself.
+        # Each member's gradient comes only from its own loss, so the sum trains each as if it were alone.
         (gradient,) = torch.autograd.grad(losses.sum(), self.flat)
         with torch.no_grad():
             self.losses.copy_(losses)
@@ -161,23 +161,23 @@ class Run:
             self.done |= self.epoch - self.best_epoch >= self.schedule.patience
 
     def state(self) -> dict[str, Tensor]:
-        """Everything that a step or a validation changes and a later one reads."""
+        """Everything that a step or a validation changes and that a later one reads."""
         names = ("flat", "epoch", "best", "best_loss", "best_accuracy", "best_epoch", "done")
         return {name: getattr(self, name).detach() for name in names} | self.moments._asdict()
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take over a state of the same members."""
+        """Restore a state of the same members."""
         for name, value in self.state().items():
             if name not in state or state[name].shape != value.shape:
-                raise ValueError(f"The checkpoint is of another training: its {name!r} does not fit.")
+                raise ValueError(f"The checkpoint belongs to another training: its {name!r} does not match.")
             value.copy_(state[name])
 
     def record(self) -> None:
-        """Make ``step`` and ``validate`` replays of CUDA graphs; the state is as before."""
+        """Record ``step`` and ``validate`` as CUDA graphs to replay; the state is unchanged."""
         moves = [self._step] + ([self._validate] if self.task.validation is not None else [])
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # libraries set themselves up at their first calls, which cannot be recorded
+        with torch.cuda.stream(side):  # libraries initialize at their first calls, which cannot be recorded
             for move in moves:
                 move()
         torch.cuda.current_stream().wait_stream(side)
@@ -193,7 +193,7 @@ class Run:
 
 
 def _own_rows(model: nn.Module, call: tuple[Any, Any], task: Task) -> tuple[tuple[Any, Any], Task]:
-    """What a step reads: where the model can give logits at each member's own rows alone, no others are computed."""
+    """The inputs of a step: only each member's own rows, if the model can compute logits only at these."""
     inputs, keywords = call
     if hasattr(model, "own_rows") and not keywords:
         rows = task.trained_rows()
@@ -217,7 +217,7 @@ def _losses(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
 
 
 def _scores(logits: Tensor, task: Task) -> Tensor:
-    """Summed loss, right answers and number of each member's own validation rows, [3, S]."""
+    """Summed loss, correct predictions and number of each member's own validation rows, [3, S]."""
     assert task.validation is not None
     mask = task.validation.to(logits.dtype)
     right = (logits.argmax(dim=2) == task.target).to(logits.dtype)

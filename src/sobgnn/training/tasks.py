@@ -17,15 +17,15 @@ class Schedule:
     """How long and how fast to train.
 
     Args:
-        epochs: Full-batch steps at most.
+        epochs: Maximum number of full-batch steps.
         lr: Adam's learning rate; a sequence gives each member its own.
-        weight_decay: L2 penalty, as torch's Adam takes it; a sequence gives each member its own.
-        patience: Steps without a better validation score after which a member counts as done: its best weights
-            stay as they are, and training ends when all are done. ``None``: all epochs.
+        weight_decay: L2 penalty, as in torch's Adam; a sequence gives each member its own.
+        patience: Steps without a better validation score after which a member is done: its best weights are final, and
+            training ends when all members are done. ``None``: all epochs.
         evaluate_every: Steps between two validations.
         monitor: What "better" means: higher validation accuracy (ties by lower loss), or lower loss.
-        together: All members keep the weights of one step, the best over all their validation rows together. A
-            member without any can then train on every label and still stop in time.
+        together: Whether all members keep the weights of one step, the best over all their validation rows. A member
+            without validation rows can then train on every label and still stop in time.
     """
 
     epochs: int = 500
@@ -42,9 +42,9 @@ class Task:
     """What S members learn on R rows of logits; all tensors on one device.
 
     Args:
-        target: int64 [R] or [S, R], classes; any valid class where it is not used.
-        train_weight: float32 [S, R]. Row r's share in member s's loss; 0 where it has none. Rows sum to 1.
-        validation: bool [S, R], or ``None``. Rows that choose a member's best weights; numbers weigh them.
+        target: int64 [R] or [S, R], classes; any valid class for unused rows.
+        train_weight: float32 [S, R]. Row r's share in member s's loss, or 0. Rows sum to 1.
+        validation: bool [S, R], or ``None``. Rows that choose a member's best weights; numbers are used as weights.
     """
 
     target: Tensor
@@ -52,7 +52,7 @@ class Task:
     validation: Tensor | None = None
 
     def trained_rows(self) -> Tensor:
-        """int64 [S, T], the rows that each member trains on; where it has fewer, others of weight 0 follow them."""
+        """int64 [S, T], the rows that each member trains on, padded with rows of weight 0."""
         weighed = self.train_weight != 0
         count = int(weighed.sum(dim=1).max())
         order: Tensor = (~weighed).to(torch.int8).argsort(dim=1, stable=True)

@@ -18,11 +18,11 @@ from sobgnn.estimator.labels import encode_labels
 from sobgnn.estimator.scaling import decide_scales
 from sobgnn.tuning.space import SPACE, Space
 
-# Searched only where the graph is made from the points.
+# Searched only if the graph is built from the points.
 _GRAPH_SETTINGS = ("k", "bandwidth", "symmetrize")
-# What all trials share: folds are the same for all.
+# Parameters that all trials share, so that folds are the same for all.
 _SHARED = ("scale", "n_components", "metric", "method", "device", "verbose", "random_state", "n_members")
-# Networks of each family in a trial.
+# Number of networks per family in a trial.
 MEMBERS = 4
 
 
@@ -36,7 +36,7 @@ def study_name(
     seed: int = 0,
     members: int = MEMBERS,
 ) -> str:
-    """The name under which :func:`tune` keeps its trials: a hash of everything their outcome depends on."""
+    """The name under which :func:`tune` keeps its trials: a hash of everything that their results depend on."""
     space = {name: values for name, values in space.items() if graph is None or name not in _GRAPH_SETTINGS}
     digest = hashlib.sha256()
     X, (classes, codes) = _points(X), encode_labels(y, X.shape[0])
@@ -62,7 +62,7 @@ def _points(X: Any) -> Any:
 
 
 class Problem:
-    """What all trials share, made once."""
+    """What all trials share, built once."""
 
     def __init__(
         self, X: Any, y: Any, graph: Any, base: SobolevClassifier, space: Space, seed: int, members: int
@@ -81,7 +81,7 @@ class Problem:
         self.first = {name: known[name] for name, values in self.space.items() if values.holds(known[name])}
         self.seed = seed
         scales = decide_scales(base.scale, points, codes, base.k, base.n_components, np.random.default_rng(seed))
-        # Whatever the estimator would choose anew in every trial.
+        # What the estimator would otherwise choose again in every trial.
         self.decided = {"scale": tuple(scales)} if base.scale == "auto" else {}
         self.points = points
 

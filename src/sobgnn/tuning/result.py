@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trial:
-    """One finished trial; ``log_loss`` and ``accuracy`` are None where it was pruned."""
+    """One finished trial; ``log_loss`` and ``accuracy`` are None if it was pruned."""
 
     number: int
     setting: dict[str, Any]
@@ -30,15 +30,15 @@ class TuningResult:
     """What a search found.
 
     Attributes:
-        setting: The parameters with the least out-of-fold log loss, among those searched; and ``scale``, where the
-            base leaves it to be decided.
-        log_loss: That loss, a mean over labels held out.
-        accuracy: Out of fold, of the same trial.
-        default_log_loss: Of the setting before the search, which is the first trial.
-        trials: Finished ones, in the order in which they finished.
+        setting: The parameters with the least out-of-fold log loss, among those searched; and ``scale``, if the base
+            has ``"auto"``.
+        log_loss: Its log loss, a mean over held-out labels.
+        accuracy: Out-of-fold accuracy of the same trial.
+        default_log_loss: Log loss of the setting before the search, which is the first trial.
+        trials: Finished trials, in the order in which they finished.
         importance: The share of the differences in log loss that each parameter explains (fANOVA), largest first;
-            empty where fewer than 4 trials were completed.
-        wanted: Trials asked for; more than ``trials`` holds where the search was stopped.
+            empty if fewer than 4 trials were completed.
+        wanted: Requested number of trials; more than in ``trials`` if the search was stopped.
     """
 
     setting: dict[str, Any]
@@ -51,7 +51,7 @@ class TuningResult:
 
     @property
     def complete(self) -> bool:
-        """Whether every trial asked for is finished."""
+        """Whether every requested trial is finished."""
         return len(self.trials) >= self.wanted
 
     def best_so_far(self) -> list[float | None]:
@@ -91,14 +91,14 @@ class TuningResult:
 def read_result(
     study: optuna.Study, wanted: int, names: Iterable[str], decided: dict[str, Any], seed: int
 ) -> TuningResult:
-    """What stands in the first ``wanted`` slots.
+    """The result of the first ``wanted`` slots.
 
     Args:
-        study: With at least one trial.
-        wanted: Trials asked for.
+        study: A study with at least one trial.
+        wanted: Requested number of trials.
         names: Parameters that were searched.
         decided: Parameters that were decided once for all trials.
-        seed: Of the importances.
+        seed: Seed of the importances.
     """
     from optuna.trial import TrialState
 

@@ -22,21 +22,21 @@ from sobgnn.tuning.study import Sampler, StopSearch, run_search, slots
 if TYPE_CHECKING:
     import optuna
 
-# Trials that run to their end before any is pruned, and epochs before a trial is.
+# Number of trials that run to completion before any is pruned, and epochs before a trial may be pruned.
 STARTUP_TRIALS = 10
 WARM_UP_EPOCHS = 40
 
 
 @dataclass(frozen=True)
 class TuningProgress:
-    """Where a search stands.
+    """Progress of a search.
 
     Args:
-        done: Trials finished, by all processes.
-        total: Trials asked for.
-        log_loss: The least so far; None before the first.
-        accuracy: Of that trial, out of fold.
-        fit: Where the trial being run stands; None between trials.
+        done: Number of finished trials, over all processes.
+        total: Requested number of trials.
+        log_loss: The least log loss so far; None before the first.
+        accuracy: Out-of-fold accuracy of that trial.
+        fit: Progress of the running trial; None between trials.
     """
 
     done: int
@@ -64,28 +64,28 @@ def tune(
     progress: Hook | None = None,
     pulse: Pulse | None = None,
 ) -> TuningResult:
-    """Search the estimator's settings on held-out labels; fit nothing that is kept.
+    """Search the estimator's settings on held-out labels; no fitted model is kept.
 
     Every trial trains all members of a setting as one batch on the same folds and seeds. Features are mapped and
     neighbors found once, for the largest k. A trial that is behind the median of the others at the same epoch is
-    pruned. The first trial is ``base`` as it stands.
+    pruned. The first trial is ``base`` itself.
 
     Args:
         X: Points [N, F]: array, DataFrame or scipy sparse matrix.
-        y: Labels [N]; -1, None or NaN where unknown. Labels hidden from y are never seen.
-        trials: How many to finish, pruned ones among them.
+        y: Labels [N]; -1, None or NaN: unlabeled. Labels hidden from y are never seen.
+        trials: Number of trials to finish, including pruned ones.
         sampler: "tpe", or "random" as in the paper.
-        storage: Where trials are kept. A path: a journal file, from which the search resumes however it was
-            stopped. A URL (``postgresql://…``): a database, through which any number of processes on any machines
-            share the search of the same data, base, space and seed. ``None``: memory.
-        seed: Of the folds, of the members, and of the sampler.
-        graph: As in :meth:`SobolevClassifier.fit`; then what makes graphs is not searched.
-        base: Gives the parameters that are not searched; default: ``SobolevClassifier()``.
+        storage: Where trials are stored. A path: a journal file, from which the search resumes however it was stopped.
+            A URL (``postgresql://…``): a database, through which any number of processes on any machines share the
+            search of the same data, base, space and seed. ``None``: memory.
+        seed: Seed of the folds, the members and the sampler.
+        graph: As in :meth:`SobolevClassifier.fit`; then the parameters of the neighbor graph are not searched.
+        base: Sets the parameters that are not searched; default: ``SobolevClassifier()``.
         space: What is searched; ``{**SPACE, "k": OneOf((10,))}`` narrows it.
-        members: Networks of each family in a trial, trained as one batch; with 4, each label is held out by one. The
-            estimator that is fitted in the end may have more.
-        progress: Called during training; returning True ends the search, with the best so far.
-        pulse: How a process shows that it lives, with a database.
+        members: Number of networks per family in a trial, trained as one batch; with 4, each label is held out by one.
+            The final estimator may have more.
+        progress: Called during training; returning True ends the search with the best result so far.
+        pulse: Heartbeat of a process, with a database.
 
     Examples:
         >>> import numpy as np
@@ -124,7 +124,7 @@ def tune(
 
 
 def check_request(trials: int, sampler: str, members: int = MEMBERS) -> None:
-    """Raise on a search that cannot be made."""
+    """Raise if a search is invalid."""
     if members < 2:
         raise ValueError(f"`members` must be at least 2, so that every label is held out, but got {members}.")
     if isinstance(trials, bool) or not isinstance(trials, (int, np.integer)) or trials < 1:
@@ -134,7 +134,7 @@ def check_request(trials: int, sampler: str, members: int = MEMBERS) -> None:
 
 
 class _Watch:
-    """Tells the caller where the search stands, and stops it on request."""
+    """Reports progress to the caller, and stops the search on request."""
 
     def __init__(self, hook: Hook | None, total: int) -> None:
         self.hook, self.total = hook, total
@@ -142,7 +142,7 @@ class _Watch:
         self._seen: tuple[int, float | None, float | None] = (0, None, None)
 
     def between(self) -> bool:
-        """Look at all trials; True where the search is to end."""
+        """Read all trials and report progress; True if the search must end."""
         from optuna.trial import TrialState
 
         if self.hook is None or self.study is None:
@@ -155,7 +155,7 @@ class _Watch:
         return self._tell(None)
 
     def training(self, fit: FitProgress) -> bool:
-        """Pass on where the trial at hand stands."""
+        """Report the progress of the running trial."""
         return self._tell(fit)
 
     def _tell(self, fit: FitProgress | None) -> bool:
@@ -174,7 +174,7 @@ def _objective(trial: optuna.Trial, problem: Problem, watch: _Watch) -> float:
     def hook(fit: FitProgress) -> bool:
         if watch.training(fit):
             raise StopSearch
-        # The Sobolev networks come first; what is blended from all families cannot be told from theirs alone.
+        # The Sobolev networks come first; the loss of the blend of all families is not yet known.
         loss = fit.validation_loss if fit.stage == "sobolev" and fit.done % 10 == 0 else None
         if loss is not None and fit.done not in reported:
             reported.add(fit.done)

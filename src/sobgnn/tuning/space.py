@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Between:
-    """Numbers from ``low`` to ``high``, both included; whole ones where ``low`` is whole."""
+    """Numbers from ``low`` to ``high``, both included; integers if ``low`` is an integer."""
 
     low: float
     high: float
@@ -31,7 +31,7 @@ class Between:
 
 @dataclass(frozen=True)
 class OneOf:
-    """One of the given values: numbers, texts, booleans or ``None``."""
+    """One of the given values: numbers, strings, booleans or ``None``."""
 
     choices: tuple[Any, ...]
 

@@ -1,4 +1,4 @@
-"""Storage of trials: a journal file for one process at a time, or a database that many share."""
+"""Storage of trials: a journal file for one process at a time, or a database shared by many."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pulse:
-    """How a process shows that it lives, where others share its trials.
+    """Heartbeat of a process that shares its trials with others.
 
     Args:
-        every: Seconds between two signs of life.
-        grace: Seconds without one after which a trial is taken from its process and run again.
+        every: Seconds between two heartbeats.
+        grace: Seconds without a heartbeat after which a trial is taken from its process and run again.
     """
 
     every: int = 10
@@ -29,9 +29,9 @@ class Pulse:
 
 @contextlib.contextmanager
 def open_storage(place: str | Path | None, pulse: Pulse | None = None) -> Iterator[optuna.storages.BaseStorage]:
-    """Where trials are kept: a database's URL, the path of a journal file, or ``None`` for memory.
+    """Open the storage of trials: a database's URL, the path of a journal file, or ``None`` for memory.
 
-    A journal belongs to one process at a time, and what it finds running there was left by one that died.
+    A journal belongs to one process at a time; trials found running in it were left by a process that died.
     """
     import optuna
 
@@ -51,7 +51,7 @@ def open_storage(place: str | Path | None, pulse: Pulse | None = None) -> Iterat
 
 
 def is_url(place: str | Path | None) -> bool:
-    """Whether trials are kept in a database."""
+    """Whether trials are stored in a database."""
     return isinstance(place, str) and "://" in place
 
 
@@ -66,7 +66,7 @@ def _database(url: str, pulse: Pulse) -> optuna.storages.RDBStorage:
         parsed = make_url(url)
         options: dict[str, Any] = {"pool_pre_ping": True}
         if parsed.drivername in ("postgres", "postgresql"):
-            # Which driver a bare postgresql:// means depends on SQLAlchemy's version; take the one there is.
+            # Which driver a bare postgresql:// means depends on SQLAlchemy's version; use the installed one.
             driver = "psycopg2" if importlib.util.find_spec("psycopg2") else "psycopg"
             parsed = parsed.set(drivername=f"postgresql+{driver}")
         if parsed.drivername.startswith("postgresql"):
@@ -84,7 +84,7 @@ def _database(url: str, pulse: Pulse) -> optuna.storages.RDBStorage:
         ) from error
     except (SQLAlchemyError, optuna.exceptions.OptunaError) as error:
         raise ValueError(
-            f"The storage {_shown(url)} cannot be used: {_line(error)} Check the URL and that the server runs."
+            f"The storage {_shown(url)} cannot be used: {_line(error)} Check the URL and whether the server is running."
         ) from error
 
 
@@ -100,7 +100,7 @@ def _shown(url: str) -> str:
 
 
 def _line(error: BaseException) -> str:
-    """The first line of an error's message, as a sentence; database drivers write pages."""
+    """The first line of an error's message, as a sentence; database drivers write long messages."""
     cause = getattr(error, "orig", None) or error
     lines = str(cause).strip().splitlines()
     return (lines[0].strip() if lines else type(cause).__name__).rstrip(".") + "."
@@ -125,7 +125,7 @@ def _journal(path: Path) -> Iterator[optuna.storages.JournalStorage]:
 
     with open(path, "ab+") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # falls with the process, however it ends
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released with the process, however it ends
         except OSError:
             raise ValueError(
                 f"{path} is in use by another process. Wait for it, or share the search through a database (storage)."
@@ -142,7 +142,7 @@ def _journal(path: Path) -> Iterator[optuna.storages.JournalStorage]:
 
 
 def _cut_torn_line(file: Any) -> None:
-    """Drop a last line that was not written whole: the next one would be joined to it."""
+    """Drop an incomplete last line: the next line would be joined to it."""
     size = file.seek(0, 2)
     end = size
     while end:
@@ -159,7 +159,7 @@ def _cut_torn_line(file: Any) -> None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without optuna's own messages and its warnings about parts that are still called experimental."""
+    """Silence optuna's own messages and its warnings about experimental features."""
     import optuna
 
     before = optuna.logging.get_verbosity()

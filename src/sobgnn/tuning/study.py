@@ -1,9 +1,9 @@
-"""Trials that any number of processes share through a storage of optuna's, each finished once whatever is killed.
+"""Trials that any number of processes share through an optuna storage, each finished once even if processes are killed.
 
-A search of n trials has n slots. The trials that were made first, in the order of their numbers, are the slots; a
-trial that failed is replaced by the first trial that is marked as its retry, and so on. Numbers are given by the
-storage, one at a time, and what a trial retries is written with it, so every process reads the same slots from the
-same trials, and a trial too many, made by two processes at once, is one that nobody runs.
+A search of n trials has n slots. The first n trials that are not retries, by number, are the slots; a failed trial is
+replaced by the first trial that is marked as its retry, and so on. The storage assigns numbers one at a time, and a
+retry is stored with the number of the trial it replaces. So every process reads the same slots from the same trials,
+and an extra trial, created by two processes at once, is never run.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Sampler = Literal["tpe", "random"]
 Objective = Callable[["optuna.Trial"], float]
 
-RETRIES = "retries"  # on a trial: the number of the trial it stands in for
-# A setting that ends its process this often (out of memory, perhaps) is given up, and another drawn in its place.
+RETRIES = "retries"  # on a trial: the number of the trial it replaces
+# A setting that ends its process this often (perhaps out of memory) is dropped, and another is drawn instead.
 ATTEMPTS_PER_SETTING = 3
 _POLL_SECONDS = 0.5
 
@@ -35,7 +35,7 @@ class StopSearch(Exception):  # noqa: N818 - a request, like StopIteration
 
 
 def slots(trials: Sequence[optuna.trial.FrozenTrial], wanted: int) -> list[optuna.trial.FrozenTrial]:
-    """The trial that stands for each slot, at most ``wanted``; from all trials of a study."""
+    """The current trial of each slot, at most ``wanted``, from all trials of a study."""
     from optuna.trial import TrialState
 
     by_number = sorted(trials, key=lambda trial: trial.number)
@@ -64,19 +64,20 @@ def run_search(
     pulse: Pulse | None = None,
     waiting: Callable[[], bool | None] | None = None,
 ) -> optuna.Study:
-    """Take part in a search until every one of its trials is finished, by this process or others.
+    """Run trials of a search until all are finished, by this process or others.
 
     Args:
         storage: From :func:`open_storage`.
-        name: Of the study: processes that give the same name share its trials.
-        trials: How many are to finish, pruned ones among them.
-        objective: Called with a trial; the less the better. Ends by ``optuna.TrialPruned`` or :class:`StopSearch`,
-            too; any other exception leaves the trial to be run again, and is raised.
+        name: Name of the study; processes that use the same name share its trials.
+        trials: Number of trials to finish, including pruned ones.
+        objective: Called with a trial; returns a value to minimize. It may also raise ``optuna.TrialPruned`` or
+            :class:`StopSearch`; after any other exception, which is raised, the trial will be run again.
         sampler: "tpe" learns from finished trials, "random" does not.
-        seed: With the slot it seeds the sampler, so that random settings are the same however many processes draw.
+        seed: Seeds the sampler together with the slot, so that random settings do not depend on the number of
+            processes.
         first: Parameters of the first slot.
-        pruner: Median pruner by default; asked by the objective.
-        pulse: Signs of life; must be what ``open_storage`` was given.
+        pruner: Pruner, used by the objective; default: optuna's median pruner.
+        pulse: Heartbeat; must be the one passed to ``open_storage``.
         waiting: Called while other processes finish; True ends the search here.
     """
     import optuna
@@ -101,7 +102,7 @@ def run_search(
                 if TrialState.FAIL in states:
                     _retry(study, standing[states.index(TrialState.FAIL)])
                 elif TrialState.WAITING in states:
-                    continue  # others were quicker
+                    continue  # others were faster
                 elif len(standing) < trials:
                     study.enqueue_trial({})
                 elif TrialState.RUNNING not in states:
@@ -113,13 +114,13 @@ def run_search(
 
 
 def _claim(storage: optuna.storages.BaseStorage, trial_id: int, pulse: Pulse | None) -> bool:
-    """Whether this process, and no other, is to run a waiting trial."""
+    """Claim a waiting trial; True if this process, and no other, must run it."""
     import optuna
     from optuna.trial import TrialState
 
     try:
         if pulse is not None:
-            # Before it is ours: a process that dies right after must leave a sign that can grow old.
+            # Before the claim: a process that dies right after it must leave a heartbeat that can expire.
             storage.record_heartbeat(trial_id)  # type: ignore[attr-defined]
         return storage.set_trial_state_values(trial_id, TrialState.RUNNING)
     except optuna.exceptions.UpdateFinishedTrialError:
@@ -133,12 +134,12 @@ def _run(
     objective: Objective,
     pulse: Pulse | None,
 ) -> bool:
-    """Run a trial that is ours and store what came out; False where it asked for the search to end."""
+    """Run a claimed trial and store its result; False if it requested the end of the search."""
     import optuna
     from optuna.trial import TrialState
 
     trial = optuna.Trial(study, trial_id)
-    lost = optuna.exceptions.UpdateFinishedTrialError  # taken from us while we gave no sign of life
+    lost = optuna.exceptions.UpdateFinishedTrialError  # taken from us for lack of heartbeats
     try:
         with _beating(storage, trial_id, pulse), contextlib.suppress(lost):
             try:
@@ -146,7 +147,7 @@ def _run(
             except optuna.TrialPruned:
                 study.tell(trial, state=TrialState.PRUNED, skip_if_finished=True)
     except BaseException as error:
-        # So that others need not wait for the signs of life to grow old; where this fails, they do.
+        # So that others need not wait for the heartbeat to expire; if this fails, they wait.
         with contextlib.suppress(Exception):
             study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
         if isinstance(error, StopSearch):
@@ -156,7 +157,7 @@ def _run(
 
 
 def _attempt(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> int:
-    """How many trials this one stands in for."""
+    """How many trials this one replaces."""
     retried = {t.number: t.user_attrs.get(RETRIES) for t in study.get_trials(deepcopy=False)}
     count, number = 0, retried[trial.number]
     while number is not None:
@@ -185,7 +186,7 @@ def _sampler(
 
 @contextlib.contextmanager
 def _beating(storage: Any, trial_id: int, pulse: Pulse | None) -> Iterator[None]:
-    """Signs of life from a thread of their own."""
+    """Send heartbeats from a separate thread."""
     if pulse is None:
         yield
         return
@@ -193,7 +194,7 @@ def _beating(storage: Any, trial_id: int, pulse: Pulse | None) -> Iterator[None]
 
     def beat() -> None:
         while not done.wait(pulse.every):
-            with contextlib.suppress(Exception):  # a server that is away for a moment; the next one may arrive
+            with contextlib.suppress(Exception):  # the server may be briefly unavailable; the next heartbeat may arrive
                 storage.record_heartbeat(trial_id)
 
     thread = threading.Thread(target=beat, daemon=True)

@@ -1,7 +1,7 @@
 """The families of the estimator: each learns from the labels in its own way, all by one contract.
 
-Adding one is adding a file with a class that follows :class:`~sobgnn.estimator.families.contract.Family`, and its
-name here.
+To add a family, add a file with a class that follows :class:`~sobgnn.estimator.families.contract.Family`, and list the
+class here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sobgnn.estimator.problem import Problem
 
 __all__ = ["FAMILIES", "Family", "FittedFamily", "default_families", "make_family"]
 
-# By the name that people type and that describe() prints.
+# By the name that users type in ``families=``.
 FAMILIES: dict[str, type[Family]] = {
     family.name: family
     for family in (
@@ -46,15 +46,15 @@ FAMILIES: dict[str, type[Family]] = {
 
 
 def make_family(name: str, view: str | None = None) -> Family:
-    """The family of a name; ``view`` names the graph that it learns on, for those that learn on one."""
+    """Make the family with this name; ``view`` is the graph it learns on, if it learns on one."""
     return FAMILIES[name](view) if FAMILIES[name].on_graph else FAMILIES[name]()  # type: ignore[call-arg]
 
 
 def default_families(problem: Problem, labels: Labels) -> list[str]:
-    """The families that take part.
+    """The families that are used by default.
 
-    A family that gains only under some conditions says so itself: ``worth_it(problem, labels)``. One for given graphs
-    has no graph to learn on where none was given, and so no part.
+    A family that helps only under some conditions implements ``worth_it(problem, labels)``. Families for given graphs
+    are listed too; without a given graph they have nothing to learn on, and are skipped.
     """
     kinds: dict[str, object] = {**FAMILIES}
     return [name for name, kind in kinds.items() if not isinstance(kind, Sometimes) or kind.worth_it(problem, labels)]

@@ -1,4 +1,4 @@
-"""The contract of a family, one way to learn from the labels, and of a fitted one."""
+"""The contracts of a family, which is one way to learn from the labels, and of a fitted family."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from sobgnn.estimator.problem import NewPoints, Problem
 
 
 class FittedFamily(Protocol):
-    """A family that has learned.
+    """A fitted family.
 
-    One that needs more of the data than others has a number ``trust``, above 0 and up to 1, by which its prior in the
-    blend is multiplied.
+    A family that assumes more about the data than others has a number ``trust`` in (0, 1], which multiplies its prior
+    in the blend.
     """
 
     def probabilities(self) -> Tensor:
-        """Class probabilities of every point without each fold's labels, and at last with all: [folds + 1, N, C]."""
+        """Class probabilities of every point, without each fold's labels and last with all: [folds + 1, N, C]."""
 
     def predict(self, new: NewPoints) -> Tensor:
-        """Class probabilities of new points by what was learned from all labels: [M, C]."""
+        """Class probabilities of new points, learned from all labels: [M, C]."""
 
     def arrays(self) -> dict[str, Tensor]:
         """Everything that :meth:`predict` needs, by name; :meth:`Family.restore` takes it back."""
@@ -42,7 +42,7 @@ class KeptSignals:
     def probabilities(self) -> Tensor:
         """[folds + 1, N, C]."""
         if self.signals is None:
-            raise ValueError("A restored family predicts new points; the training points' probabilities were not kept.")
+            raise ValueError("A restored family predicts only new points: training probabilities are not saved.")
         return self.signals
 
 
@@ -50,9 +50,9 @@ class Family(Protocol):
     """One way to learn from the labels.
 
     Attributes:
-        name: What ``families=``, ``describe()`` and the report call it.
+        name: Its name in ``families=`` and in the report; ``describe()`` prints a longer title.
         on_graph: Whether it learns on a graph, and so on each of several graphs separately.
-        given_only: Whether it learns on a graph that was given only, and not on one of neighbors.
+        given_only: Whether it learns only on a given graph, not on the neighbor graph.
         smooths: Whether its probabilities may be smoothed over a graph; diffused labels are smooth already.
     """
 
@@ -65,7 +65,7 @@ class Family(Protocol):
         """Learn without each fold in turn, and from all labels."""
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedFamily:
-        """The fitted family whose :meth:`FittedFamily.arrays` these are; it predicts, and has no probabilities.
+        """Rebuild a fitted family from :meth:`FittedFamily.arrays`; it predicts new points, and has no probabilities.
 
         Raises:
             ValueError: The arrays contradict each other or the problem.
@@ -74,16 +74,16 @@ class Family(Protocol):
 
 @runtime_checkable
 class Refits(Protocol):
-    """A family that learns from a few labels more, or other ones, for much less than a fit takes."""
+    """A family that can learn from a few more or changed labels in much less time than a fit."""
 
     def refit(self, problem: Problem, labels: Labels, before: Any) -> FittedFamily:
-        """Learn from all labels, none held out, starting from what :meth:`Family.fit` or this gave ``before``."""
+        """Learn from all labels, none held out, starting from ``before``, the result of a fit or an earlier refit."""
 
 
 @runtime_checkable
 class Sometimes(Protocol):
-    """A family that takes part by default under some conditions only."""
+    """A family that is used by default only under some conditions."""
 
     @staticmethod
     def worth_it(problem: Problem, labels: Labels) -> bool:
-        """Whether it gains more than it costs there."""
+        """Whether the family is worth its cost for this problem."""

@@ -1,4 +1,4 @@
-"""Diffused labels: the labels alone, spread over the graph."""
+"""Diffused labels: only the labels, spread over the graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.estimator.smoothing import diffuse
 
-# How far labels diffuse.
+# Strength of the diffusion.
 STRENGTH = 0.98
 
 
@@ -23,7 +23,7 @@ class DiffusedLabels:
 
     .. math:: P \leftarrow (1 - a) Y + a D^{-1/2} A D^{-1/2} P, \qquad P_i = Y_i \text{ at labeled points}
 
-    with Y one row per label and zeros elsewhere, and a = 0.98.
+    where Y has a one-hot row for each labeled point and zeros elsewhere, and a = 0.98.
     """
 
     name: ClassVar[str] = "diffusion"
@@ -42,7 +42,7 @@ class DiffusedLabels:
         return FittedDiffusion(self.view, spread.transpose(0, 1))
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedDiffusion:
-        """From the spread labels of the training points."""
+        """Restore from the spread labels of the training points."""
         return restore_spread(self.view, arrays, problem)
 
 
@@ -55,7 +55,7 @@ class FittedDiffusion:
 
     @cached_property
     def _whole(self) -> Tensor:
-        """Of all labels, [N, C], row by row in memory."""
+        """The signal of all labels, [N, C], contiguous in memory."""
         return self.spread[-1].contiguous()
 
     def probabilities(self) -> Tensor:
@@ -63,7 +63,7 @@ class FittedDiffusion:
         return self.spread
 
     def predict(self, new: NewPoints) -> Tensor:
-        """The mean of the neighbors' spread labels, by weight; even where there is no neighbor."""
+        """The weighted mean of the neighbors' spread labels; uniform without neighbors."""
         around = new.joined[self.view].average(self._whole)
         total = around.sum(dim=1, keepdim=True)
         return torch.where(total > 0, around / total.clamp(min=1e-30), 1 / around.shape[1])

@@ -1,4 +1,4 @@
-"""Kernel regression of the classes with a Gaussian kernel of all columns."""
+"""Kernel regression on the classes with a Gaussian kernel over all columns."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.runtime.threads import at_most
 
 _PENALTY = 0.1
-# Multiplications that are worth their time, what a distance and its exponential cost in these, rows predicted at once.
+# Maximum number of multiplications, the cost of a distance and its exponential in these, rows predicted at once.
 _MOST_WORK, _EXPONENTIAL, _ROWS_PER_BLOCK = 1_000_000_000, 20, 4096
 
 
 class GaussianRegression:
-    r"""Kernel ridge regression of the classes, one column each, with a Gaussian kernel and an unpenalized constant.
+    r"""Kernel ridge regression on the classes, one output each, with a Gaussian kernel and an unpenalized constant.
 
     .. math:: f(x) = b + \sum_l a_l \exp(-\|x - x_l\|^2 / F)
 
-    with every column in units of its deviation and F the number of columns that vary, which is the bandwidth that
-    scikit-learn's support vector machines have by default. Far from all labels f is b, so a class that surrounds
-    another is recognized by its distance. Ten labels are enough for that, where neighbors and trees, and metrics that
-    have to be learned, need many more.
+    with standardized columns and F the number of columns that vary: the default bandwidth of scikit-learn's support
+    vector machines. Far from all labels f is b, so a class that surrounds another is recognized by its distance. Ten
+    labels are enough for that; neighbors, trees and learned metrics need many more.
     """
 
     name: ClassVar[str] = "gaussian"
@@ -40,16 +39,16 @@ class GaussianRegression:
 
     @staticmethod
     def worth_it(problem: Problem, labels: Labels) -> bool:
-        """Whether labels are held out, and it is quick beside the other families."""
+        """Whether labels are held out and this is fast compared with the other families."""
         count, width = len(labels.index), problem.columns.shape[1]
         work = problem.count * count * (width + _EXPONENTIAL) + (labels.folds + 1) * count**3
         return labels.folds > 0 and work <= _MOST_WORK
 
     def fit(self, problem: Problem, labels: Labels) -> FittedGaussian:
-        """Solve one regression without each fold, and one of all labels."""
+        """Solve one regression without each fold, and one with all labels."""
         scaling = Scaling.of(problem.columns)
         rows = scaling(problem.columns[labels.index])
-        with at_most(1):  # bits do not depend on the number of threads
+        with at_most(1):  # bitwise the same for any number of threads
             kernel = _kernel(rows, rows, scaling)
             parts = []
             for share in labels.shares():
@@ -65,7 +64,7 @@ class GaussianRegression:
         return FittedGaussian(scaling, rows, *parts[-1], signals=signals.to(problem.device))
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedGaussian:
-        """From the regression of all labels."""
+        """Restore from the regression on all labels."""
         parts = {name: value.double().cpu() for name, value in arrays.items()}
         rows, width, classes = parts["rows"], problem.columns.shape[1], problem.classes
         shapes = {
@@ -117,7 +116,7 @@ def _kernel(x: Tensor, rows: Tensor, scaling: Scaling) -> Tensor:
 def _probabilities(
     columns: npt.NDArray[np.float32], scaling: Scaling, rows: Tensor, parts: Sequence[tuple[Tensor, Tensor]]
 ) -> Tensor:
-    """Of every signal, given by its dual weights and constant, float32 [S, M, C]."""
+    """Probabilities of every signal, given by its dual weights and constant: float32 [S, M, C]."""
     out = torch.empty(len(parts), len(columns), len(parts[0][1]), dtype=torch.float32)
     for start in range(0, len(columns), _ROWS_PER_BLOCK):
         block = slice(start, start + _ROWS_PER_BLOCK)

@@ -1,4 +1,4 @@
-"""Kernel regression of the classes, in a metric that it learns: what tells classes apart counts more."""
+"""Kernel regression on the classes in a learned metric: columns that separate the classes count more."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.runtime.threads import at_most
 
-# Points at most whose gradients the metric is learned from, and what every column counts at least.
+# Maximum number of points whose gradients the metric is learned from, and the least weight of a column.
 _GRADIENTS, _LEAST = 200, 1e-3
-# The bandwidth in medians of the distances, and the penalty.
+# The bandwidth, in units of the median distance, and the penalty.
 _BANDWIDTH, _PENALTY = 2.0, 0.03
-# Trees whose importances the metric begins with, and the least importance of a column (1 on average).
+# Trees whose importances initialize the metric, and the least importance of a column (1 on average).
 _TREES, _LEAST_IMPORTANCE = 32, 0.02
-# Labels from which it takes part: of fewer, some column tells the classes apart by chance.
+# Least number of labels: with fewer, some column separates the classes by chance.
 _LABELS = 40
-# Multiplications that are worth their time, what a distance and its exponential take in these, columns up to which a
-# whole matrix is learned, rows predicted at once.
+# Maximum number of multiplications, the cost of a distance and its exponential in these, columns up to which a full
+# matrix is learned, rows predicted at once.
 _MOST_WORK, _EXPONENTIAL, _MOST_COLUMNS, _ROWS_PER_BLOCK = 10_000_000_000, 20, 150, 4096
-# Scaled rows that are nearer than this are the same: products leave as much of a distance of 0.
+# Scaled rows that are closer than this are equal: rounding of products can make a distance of 0 this large.
 _TINY = 1e-5
 
 
 class KernelRegression:
-    r"""Kernel ridge regression of the classes, one column each, in a metric that weighs columns.
+    r"""Kernel ridge regression on the classes, one output each, in a metric that weights columns.
 
     .. math:: f(x) = b + \sum_l a_l \, k(x, x_l), \qquad k(x, z) = \exp(-\|M^{1/2} (x - z)\| / h), \qquad
         M \propto \sum_l \sum_c \nabla f_c(x_l) \, \nabla f_c(x_l)^\top
 
-    of which this keeps the diagonal, scaled to a mean of 1, and no column below 1/1000. The constant b has no penalty:
-    far from all labels f is b, so that a class that lies around another can be told by being far. M begins with the
-    squared importances of columns in extremely randomized trees, and then follows from the gradients of the f before,
-    at 200 labeled rows at most (recursive feature machines; Radhakrishnan and others, 2024); of the rounds the one with
-    the smallest leave-one-out error counts, or the first where it is clearly better out of fold. Where few of many
-    columns tell classes apart, distances of all columns together tell little, and this finds the few. Trees find those
-    that do so only together with others, or only within a range, where a first regression in all columns alike has
-    nothing to follow.
+    Only the diagonal of M is kept, scaled to a mean of 1, with no column below 1/1000. The constant b has no penalty:
+    far from all labels f is b, so a class that surrounds another is recognized by its distance. M starts as the squared
+    importances of columns in extremely randomized trees, and is then updated from the gradients of the previous f at up
+    to 200 labeled rows (recursive feature machines; Radhakrishnan and others, 2024). The round with the smallest
+    leave-one-out error is used, or the first if it is clearly better out of fold. If few of many columns separate the
+    classes, distances over all columns are uninformative, and this finds those few. Trees also find columns that
+    separate the classes only together with others, or only within a range, where a first regression on equally weighted
+    columns has no gradient to follow.
     """
 
     name: ClassVar[str] = "kernel"
@@ -54,12 +54,12 @@ class KernelRegression:
     given_only: ClassVar[bool] = False
     smooths: ClassVar[bool] = True
     oblique: ClassVar[bool] = False
-    # Times that the metric is learned anew.
+    # Number of updates of the metric.
     rounds: ClassVar[int] = 2
 
     @classmethod
     def worth_it(cls, problem: Problem, labels: Labels) -> bool:
-        """Whether there are labels enough to learn a metric from, 40, and it is quick beside the other families."""
+        """Whether there are at least 40 labels to learn a metric, and this is fast compared with other families."""
         count, width = len(labels.index), problem.columns.shape[1]
         learning = cls.rounds * min(count, _GRADIENTS) * labels.classes * count * width
         predicting = problem.count * count * (width + _EXPONENTIAL)
@@ -72,7 +72,7 @@ class KernelRegression:
         return self._fit(problem, labels, self.rounds)
 
     def refit(self, problem: Problem, labels: Labels, before: FittedKernel) -> FittedKernel:
-        """Learn from all labels, beginning with the metric of before, and learn it further only where that was done."""
+        """Learn from all labels, starting from the earlier first metric, and update it only if the fit did."""
         return self._fit(problem, labels, before.rounds, before.metric)
 
     def _fit(self, problem: Problem, labels: Labels, rounds: int, known: Tensor | None = None) -> FittedKernel:
@@ -82,7 +82,7 @@ class KernelRegression:
         chosen = generator.permutation(len(labels.index))
         first: list[Regression] = []
         best: list[Regression] = []
-        with at_most(1):  # bits do not depend on the number of threads
+        with at_most(1):  # bitwise the same for any number of threads
             for signal, share in enumerate(labels.shares()):
                 used = share > 0
                 some = torch.from_numpy(np.cumsum(used)[chosen[used[chosen]][:_GRADIENTS]] - 1)
@@ -102,9 +102,9 @@ class KernelRegression:
     def _first_metric(
         self, problem: Problem, labels: Labels, share: npt.NDArray[np.float64], generator: np.random.Generator
     ) -> Tensor:
-        """The metric of the first round, [F], or [F, F] for a matrix; ``share`` [L] is what each label counts.
+        """The metric of the first round, [F], or [F, F] for a matrix; ``share`` [L] is the weight of each label.
 
-        The squared importances, 1 on average; all alike where no split tells the classes apart.
+        It holds the squared importances, 1 on average; all are equal if no split separates the classes.
         """
         used = share > 0
         columns = problem.columns[labels.index[used]]
@@ -116,7 +116,7 @@ class KernelRegression:
         return torch.from_numpy(np.square(relative) / np.square(relative).mean())
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedKernel:
-        """From the regression of all labels."""
+        """Restore from the regression on all labels."""
         parts = {name: value.double().cpu() for name, value in arrays.items()}
         rows, width, classes = parts["rows"], problem.columns.shape[1], problem.classes
         shapes = {
@@ -131,9 +131,9 @@ class KernelRegression:
 
 
 class ObliqueKernelRegression(KernelRegression):
-    """The same with the whole matrix M, which begins as the identity: not columns but directions count more or less.
+    """The same with a full matrix M, which starts as the identity: it weights directions instead of columns.
 
-    Where classes follow sums and differences of columns, which no single column tells.
+    This helps if classes depend on sums and differences of columns, and no single column separates them.
     """
 
     name: ClassVar[str] = "oblique"
@@ -177,8 +177,8 @@ class FittedKernel(KeptSignals):
     Args:
         scaling: The columns' units.
         regression: What was learned.
-        rounds: How often its metric was learned anew at most, which a refit repeats.
-        metric: The metric that it began with, which a refit begins with too.
+        rounds: Maximum number of updates of its metric, which a refit repeats.
+        metric: The metric that it started from, which a refit starts from too.
     """
 
     scaling: Scaling
@@ -202,9 +202,9 @@ class FittedKernel(KeptSignals):
 
 
 def merged(rows: Tensor, target: Tensor, weight: Tensor, some: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """What :func:`learned` takes, with equal rows as one of their mean target and summed weight.
+    """The arguments of :func:`learned`, with equal rows merged into one of their mean target and summed weight.
 
-    In the same kernel the regression is the same. But a row that is left out must not be answered by its own copy.
+    With the same kernel the regression is the same, but a row that is left out is not predicted from its own copy.
     """
     unique, place = torch.unique(rows, dim=0, return_inverse=True)
     if len(unique) == len(rows):
@@ -222,10 +222,10 @@ def learned(
     Args:
         rows: Scaled, [L, F].
         target: Indicators of their classes, [L, C].
-        weight: What each counts, [L], 1 on average over the labels.
-        some: int64, those whose gradients the metric is learned from.
-        metric: The one to begin with: [F], or [F, F] for a matrix.
-        rounds: Times that it is learned anew.
+        weight: Weight of each row, [L], 1 on average over the labels.
+        some: int64, rows whose gradients the metric is learned from.
+        metric: The metric to start from: [F], or [F, F] for a matrix.
+        rounds: Number of updates of the metric.
     """
     width = rows.shape[1]
     oblique = metric.ndim == 2
@@ -239,7 +239,7 @@ def learned(
         bandwidth = _BANDWIDTH * _typical(distance)
         kernel = torch.exp(-distance / bandwidth)
         dual, constant, error = solved(kernel, target, weight, _PENALTY)
-        # Row by row, as they are saved: products of other layouts have other last digits.
+        # Contiguous, as they are saved: products of other layouts differ in the last digits.
         parts = (part.contiguous() for part in (moved, stretch, bandwidth.reshape(1), dual, constant))
         found.append(Regression(*parts))
         errors.append(error)
@@ -258,8 +258,8 @@ def learned(
 def clearly_better(first: Sequence[Regression], best: Sequence[Regression], rows: Tensor, labels: Labels) -> bool:
     """Whether the first rounds' squared errors are smaller by two standard deviations, on out-of-fold labels.
 
-    The metric was learned from the very rows that are then left out one by one, so the error of later rounds is too
-    small. Out of fold shows it where labels are few and all columns count.
+    The metric was learned from the very rows that are then left out one by one, so the leave-one-out error of later
+    rounds is too small. Out-of-fold errors show this if labels are few and all columns matter.
 
     Args:
         first: The regression of every signal's first round.
@@ -280,7 +280,7 @@ def gradients(rows: Tensor, pull: Tensor, dual: Tensor, some: Tensor, metric: Te
 
     .. math:: \nabla f_c(x) = -M \sum_l a_{lc} \frac{k(x, x_l)}{h \, \|M^{1/2} (x - x_l)\|} (x - x_l),
 
-    0 for rows that are the same. ``pull`` [S, L] is the fraction.
+    with 0 for equal rows. ``pull`` [S, L] is the fraction.
     """
     weighted = pull * dual.t().unsqueeze(1)
     return _times(weighted @ rows - weighted.sum(dim=2, keepdim=True) * rows[some], metric)
@@ -291,7 +291,7 @@ def _times(z: Tensor, metric: Tensor) -> Tensor:
 
 
 def _root(metric: Tensor) -> Tensor:
-    """:math:`M^{1/2}`, by which rows are multiplied; of a matrix up to a rotation, which changes no distance."""
+    """:math:`M^{1/2}`, by which rows are multiplied; for a matrix up to a rotation, which changes no distance."""
     if metric.ndim == 1:
         return metric.sqrt()
     values, vectors = torch.linalg.eigh(metric)
@@ -300,7 +300,7 @@ def _root(metric: Tensor) -> Tensor:
 
 
 def _typical(distance: Tensor) -> Tensor:
-    """The median distance of different rows; 1 where all are equal."""
+    """The median distance of rows or, if that is 0, the mean distance of distinct rows; 1 if all are equal."""
     apart = distance[~torch.eye(len(distance), dtype=torch.bool)]
     different = apart[apart > _TINY]
     if not len(different):

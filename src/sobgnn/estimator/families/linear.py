@@ -1,4 +1,4 @@
-"""A self-trained linear classifier: labels first, then more and more of the points it is surest of."""
+"""A self-trained linear classifier: it learns from labels, then from ever more of its confident predictions."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.runtime.threads import at_most
 
-# Shares of the pool that are learned from, round by round. The first is small: what a few labels make sure of is what
-# the next round builds on.
+# Shares of the pool used in each round. The first is small: later rounds build on what a few labels predict with
+# confidence.
 SHARES = (0.06, 0.2, 0.4, 0.6)
-# Bounds of the number of unlabeled points that may get a pseudo-label; of labels the former is the most.
+# Bounds of the number of unlabeled points that may get a pseudo-label; the first also limits the number of labels.
 POOL, _MOST_POOL = 3000, 12_000
-# Labels per class below which twice as many unlabeled points are read: they have more to add then.
+# Labels per class below which twice as many unlabeled points are used: they add more then.
 _FEW_PER_CLASS = 10
-# What the labels weigh against the penalty, and Adam's steps in each round.
+# Weight of the labels relative to the penalty, and Adam's steps and learning rate in each round.
 _C, _STEPS, _RATE = 3.0, 30, 0.05
-# Adam divides a step by the size of its gradients, here at least this share of their mean size: where a gradient is
-# nearly nothing, a full step would follow its rounding.
+# Adam divides a step by the size of its gradients, here at least this share of their mean size: if a gradient is nearly
+# zero, a full step would follow its rounding.
 _LEAST_SIZE = 0.3
 _ROWS_PER_BLOCK = 16384
 
 
 class SelfTrainedLinear:
-    r"""Logistic regression on the labels, then in rounds on them and on the surest points.
+    r"""Logistic regression on the labels, then in rounds also on the most confident predictions.
 
     .. math:: \min_{W, b} \sum_l w_l \ell(x_l, y_l) + \sum_{p \in S_t} \ell(x_p, \hat{y}_p) + \frac{1}{2C} \|W\|^2
 
-    with S_t the share ``SHARES[t]`` of a sample of the unlabeled points of which round t - 1 was surest, and the class
-    it took them for; points are chosen anew in every round. Not class by class: a class that is not recognized surely
-    has few points to begin with, and gets more once the others are known.
+    with S_t the share ``SHARES[t]`` of a sample of the unlabeled points on which round t - 1 was most confident, and
+    :math:`\hat{y}` its predictions; points are chosen again in every round. They are not chosen class by class: a class
+    that is not predicted with confidence has few points at first, and gets more once the others are learned.
     """
 
     name: ClassVar[str] = "linear"
@@ -46,12 +46,12 @@ class SelfTrainedLinear:
     smooths: ClassVar[bool] = True
 
     def fit(self, problem: Problem, labels: Labels) -> FittedLinear:
-        """As below, with one thread, so that the bits do not depend on their number."""
+        """Fit with one thread, so that the result is bitwise the same for any number of threads."""
         with at_most(1):
             return self._fit(problem, labels)
 
     def _fit(self, problem: Problem, labels: Labels) -> FittedLinear:
-        """Train one classifier for each signal, all at once; ranks get those of the first."""
+        """Train one classifier for each signal, all at once; all ranks get those of rank 0."""
         X, ranks = problem.points, problem.ranks
         free = np.ones(len(X), dtype=bool)
         free[labels.index] = False
@@ -78,7 +78,7 @@ class SelfTrainedLinear:
         return FittedLinear(weight, bias, X)
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedLinear:
-        """From the weights of all labels."""
+        """Restore from the weights learned from all labels."""
         weight, bias = arrays["weight"], arrays["bias"]
         if weight.shape != (problem.points.shape[1], problem.classes) or bias.shape != (problem.classes,):
             raise ValueError("its linear classifier does not fit its points")
@@ -86,7 +86,7 @@ class SelfTrainedLinear:
 
 
 def pool_size(points: int, labels_per_class: float) -> int:
-    """Unlabeled points that are read: a third of all, at least 3 000; twice as many with few labels; at most 12 000."""
+    """Unlabeled points that are used: a third of all, at least 3 000; twice as many with few labels; at most 12 000."""
     return min((2 if labels_per_class < _FEW_PER_CLASS else 1) * max(POOL, points // 3), _MOST_POOL)
 
 
@@ -135,12 +135,12 @@ class _Fitting:
         self.bias = rows.new_zeros(count, classes)
 
     def probabilities(self, start: int) -> Tensor:
-        """Of the rows from ``start`` on, [B, R, C]."""
+        """Probabilities of the rows from ``start``, [B, R, C]."""
         return _probabilities(self.rows[start:], self.weight, self.bias)
 
     @torch.no_grad()
     def train(self, target: Tensor, weight: Tensor) -> None:
-        """Adam with a falling rate, by all rows that count for one of the classifiers."""
+        """Run Adam with a decaying rate on all rows that have a weight in some classifier."""
         used = (weight > 0).any(dim=0).nonzero().flatten()
         rows, weight = self.rows[used], weight[:, used]
         wanted = one_hot(target[:, used], self.bias.shape[1]).to(rows).transpose(0, 1)
@@ -151,7 +151,8 @@ class _Fitting:
         moments = [(torch.zeros_like(p), torch.zeros_like(p)) for p in parameters]
         for step in range(_STEPS):
             logits = (rows @ self.weight.flatten(1)).view(len(rows), *self.bias.shape) + self.bias
-            # The gradient of the loss by the logits is the softmax minus the target, by each row's share.
+            # The gradient of the loss with respect to the logits is the softmax minus the target, times each row's
+            # share.
             delta = logits.softmax(dim=2).sub_(wanted).mul_(share)
             gradients = (
                 (rows.t() @ delta.flatten(1))

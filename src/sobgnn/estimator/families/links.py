@@ -18,7 +18,7 @@ from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.graphs.graph import Graph
 
-# What labels weigh against |W|²/2.
+# Weight of the labels relative to |W|²/2.
 _STRENGTH = 3.0
 
 
@@ -27,9 +27,9 @@ class LinkedLinear:
 
     .. math:: Z = [\, X, \; R X, \; R \,], \qquad R = D^{-1/2} A,
 
-    with the edges of A counted alike; rows of X and R have length 1. Nothing is averaged with a node's own features,
-    and no neighbor is taken to be of the same class: where edges join different classes, a node's neighbors may tell
-    its class all the same.
+    with all edges of A weighted equally; rows of X and R have length 1. A node's own features are not averaged with
+    others, and neighbors are not assumed to share its class: even if edges connect different classes, a node's
+    neighbors may predict its class.
     """
 
     name: ClassVar[str] = "links"
@@ -44,7 +44,7 @@ class LinkedLinear:
         """Train one classifier for each signal."""
         R, X = unit_pattern(problem.views[self.view].graph), unit_rows(problem.rows)
         edges = R[labels.index]
-        # Only nodes that a labeled node is joined to have a weight.
+        # Only neighbors of labeled nodes have a weight.
         joined = np.unique(edges.indices)
         own, around = sp.csr_array(X[labels.index]), sp.csr_array(edges @ X)
         Z = sp.csr_array(sp.hstack([own, around, edges[:, joined]]))
@@ -62,7 +62,7 @@ class LinkedLinear:
         )  # fmt: skip
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedLinks:
-        """From the weights of all labels."""
+        """Restore from the weights learned from all labels."""
         weight, bias, told = arrays["weight"], arrays["bias"], arrays["told"]
         fits = weight.shape == (problem.rows.shape[1], problem.classes) and bias.shape == (problem.classes,)
         if not fits or told.shape != (problem.count, problem.classes):
@@ -72,7 +72,7 @@ class LinkedLinear:
 
 @dataclass(frozen=True)
 class FittedLinks(KeptSignals):
-    r"""The classifier of all labels.
+    r"""The classifier learned from all labels.
 
     .. math:: z_i = x_i W + \frac{1}{\sqrt{d_i}} \sum_j t_j + b,
 
@@ -80,7 +80,8 @@ class FittedLinks(KeptSignals):
 
     Attributes:
         weight, bias: W and b, [F, C] and [C].
-        told: t, what each training point tells its neighbors: its features' logits and its own weights, [N, C].
+        told: t [N, C], what each training point adds to its neighbors' logits: its features' logits and its own
+            weights.
     """
 
     view: str
@@ -89,7 +90,7 @@ class FittedLinks(KeptSignals):
     told: Tensor
 
     def predict(self, new: NewPoints) -> Tensor:
-        """[M, C]; a new point without edges is judged by its features."""
+        """[M, C]; a new point without edges is predicted from its features."""
         own = torch.from_numpy(np.asarray(unit_rows(new.rows) @ self.weight.numpy())).float()
         joined = new.joined[self.view]
         degree = joined.degree.cpu().clamp(min=1).float().unsqueeze(1)

@@ -1,4 +1,4 @@
-"""Logistic regression on the columns as they came, with the penalty that out-of-fold labels choose."""
+"""Logistic regression on the original columns, with a penalty chosen by out-of-fold labels."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.estimator.smoothing import squared_error
 from sobgnn.runtime.threads import at_most
 
-# What labels may weigh against the penalty, and what they do where nothing is held out.
+# Candidate weights of the labels relative to the penalty, and the one used if nothing is held out.
 _STRENGTHS, _USUAL = (0.03, 0.3, 3.0, 30.0), 0.3
-# Labels from which it takes part, and the product of labels, columns and classes up to which it is quick.
+# Least number of labels, and the product of labels, columns and classes up to which this is fast.
 _LABELS, _MOST_WORK = 40, 100_000
 _ROWS_PER_BLOCK = 16384
 
 
 class LogisticColumns:
-    r"""Logistic regression on the labels alone, every column in units of its own.
+    r"""Logistic regression on the labels only, on standardized columns.
 
     .. math:: \min_{W, b} \; c \sum_l w_l \ell(x_l, y_l) + \frac{1}{2} \|W\|^2
 
-    with c, of four values, the one whose out-of-fold probabilities have the least squared error. The self-trained
-    classifier reads points as networks do, with one penalty for all data sets, and believes what it is sure of; where
-    classes are sums of columns and labels are few, a weak penalty may be all that is lacking.
+    with c the one of four values whose out-of-fold probabilities have the least squared error. The self-trained
+    classifier reads the networks' input, has one penalty for all data sets, and learns from its own confident
+    predictions; if classes depend on sums of columns and labels are few, a weaker penalty may be all that it lacks.
     """
 
     name: ClassVar[str] = "logistic"
@@ -43,12 +43,12 @@ class LogisticColumns:
 
     @staticmethod
     def worth_it(problem: Problem, labels: Labels) -> bool:
-        """Whether labels are enough to choose a penalty by, 40, and it is quick beside the other families."""
+        """Whether there are at least 40 labels to choose a penalty, and this is fast compared with other families."""
         work = len(labels.index) * problem.columns.shape[1] * labels.classes
         return labels.folds > 0 and len(labels.index) >= _LABELS and work <= _MOST_WORK
 
     def fit(self, problem: Problem, labels: Labels) -> FittedLogistic:
-        """Train one classifier for each signal and each penalty, and keep those of the best."""
+        """Train one classifier for each signal and each penalty, and keep those of the best penalty."""
         return self._fit(problem, labels, _STRENGTHS if labels.folds else (_USUAL,))
 
     def refit(self, problem: Problem, labels: Labels, before: FittedLogistic) -> FittedLogistic:
@@ -73,7 +73,7 @@ class LogisticColumns:
         return FittedLogistic(scaling, weight, bias, strength, signals=signals.to(problem.device))
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedLogistic:
-        """From the weights of all labels."""
+        """Restore from the weights learned from all labels."""
         parts = {name: value.double().cpu() for name, value in arrays.items()}
         width, classes = problem.columns.shape[1], problem.classes
         shapes = {"weight": (width, classes), "bias": (classes,), "center": (width,), "deviation": (width,)}
@@ -91,7 +91,7 @@ class FittedLogistic(KeptSignals):
         scaling: The columns' units.
         weight: W, float64 [F, C].
         bias: b, float64 [C].
-        strength: What labels weigh against the penalty, which a refit keeps.
+        strength: c, the weight of the labels relative to the penalty, which a refit keeps.
     """
 
     scaling: Scaling
@@ -120,12 +120,12 @@ def _out_of_fold_error(rows: Tensor, weight: Tensor, bias: Tensor, labels: Label
 
 
 def _probabilities(columns: npt.NDArray[np.float32], scaling: Scaling, weight: Tensor, bias: Tensor) -> Tensor:
-    """Of every signal, float32 [S, M, C], for weights [F, S, C] and biases [S, C]."""
+    """Probabilities of every signal, float32 [S, M, C], for weights [F, S, C] and biases [S, C]."""
     out = torch.empty(len(bias), len(columns), bias.shape[1], dtype=torch.float32)
-    with at_most(1):  # bits do not depend on the number of threads
+    with at_most(1):  # bitwise the same for any number of threads
         for start in range(0, len(columns), _ROWS_PER_BLOCK):
             rows = slice(start, start + _ROWS_PER_BLOCK)
             scaled = scaling(columns[rows])
-            for signal in range(len(bias)):  # each by itself: a signal's bits do not depend on the others
+            for signal in range(len(bias)):  # one by one, so that no signal affects the rounding of another
                 out[signal, rows] = (scaled @ weight[:, signal].contiguous() + bias[signal]).softmax(dim=1)
     return out

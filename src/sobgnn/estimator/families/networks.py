@@ -17,14 +17,14 @@ from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.runtime.threads import at_most
 from sobgnn.training.blocks import BlockNetworks, BlockProgress, BlockSchedule, train_blocks
 
-# Hops of the decoupled form, and the bytes of propagated features up to which it takes more than one.
+# Hops of the decoupled networks, and the bytes of propagated features up to which more than one hop is used.
 HOPS = 2
 _PROPAGATED_BYTES = 2**31
-# Steps, and the rate at first, of training members further, as shares of those of training them.
+# Steps and initial learning rate of a refit, as shares of those of a fit.
 _FURTHER_STEPS, _FURTHER_RATE = 0.2, 0.3
-# New points up to which they are predicted in float64.
+# Number of new points up to which they are predicted in float64.
 _EXACT_ROWS = 1024
-# Rows that are predicted at once: on a GPU as many as keep it busy.
+# Rows that are predicted at once: on a GPU, enough to keep it busy.
 _ROWS_PER_BLOCK = {"cpu": 1 << 13, "cuda": 1 << 17}
 
 
@@ -32,10 +32,10 @@ class Blocks(Protocol):
     """Blocks of features that networks read."""
 
     def training(self, rows: Tensor) -> Tensor:
-        """Of some training points: [B, R, D]."""
+        """Blocks of some training points: [B, R, D]."""
 
     def new(self, points: NewPoints) -> Tensor:
-        """Of new points: [B, M, D]."""
+        """Blocks of new points: [B, M, D]."""
 
 
 class MLPs:
@@ -51,22 +51,23 @@ class MLPs:
         return _fit(self.name, PointBlocks(problem.points), problem.networks.hidden_channels, problem, labels)
 
     def refit(self, problem: Problem, labels: Labels, before: FittedNetworks) -> FittedNetworks:
-        """Train the members further, all of them from all labels."""
+        """Continue training all members, from all labels."""
         blocks, width = PointBlocks(problem.points), problem.networks.hidden_channels
         return _fit(self.name, blocks, width, problem, labels, before=before)
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedNetworks:
-        """From the members' weights."""
+        """Restore from the members' weights."""
         return _restored(arrays, PointBlocks(problem.points), 1, problem)
 
 
 class SobolevNetworks:
-    r"""Decoupled Sobolev networks: the sparse Sobolev operators first, once, then a network on what they give.
+    r"""Decoupled Sobolev networks: sparse Sobolev operators are applied once, then networks learn from the result.
 
     .. math:: \mathrm{logits} = \sum_b \mathrm{ReLU}(x_b W_{1,b} + b_{1,b}) W_{2,b} + b_2, \qquad
         x_b \in \{x\} \cup \{\hat{A}_\rho^h x : \rho = 1, \dots, \alpha, \; h = 1, 2\}
 
-    so training reads labeled rows alone and costs what an MLP costs. Very many points have one hop.
+    so training reads only labeled rows and costs as much as that of an MLP. With very many points, only one hop is
+    used.
     """
 
     name: ClassVar[str] = "sobolev"
@@ -87,7 +88,7 @@ class SobolevNetworks:
         return self._fit(problem, labels)
 
     def refit(self, problem: Problem, labels: Labels, before: FittedNetworks) -> FittedNetworks:
-        """Train the members further, all of them from all labels."""
+        """Continue training all members, from all labels."""
         return self._fit(problem, labels, before)
 
     def _fit(self, problem: Problem, labels: Labels, before: FittedNetworks | None = None) -> FittedNetworks:
@@ -96,7 +97,7 @@ class SobolevNetworks:
         return _fit(name, blocks, width, problem, labels, stage=self.name, before=before)
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedNetworks:
-        """From the members' weights."""
+        """Restore from the members' weights."""
         blocks = self._blocks(problem)
         return _restored(arrays, blocks, blocks.number, problem)
 
@@ -139,7 +140,7 @@ class SobolevBlocks:
         return torch.cat([points[rows].unsqueeze(0), *(hop.transpose(0, 1) for hop in own)])
 
     def new(self, points: NewPoints) -> Tensor:
-        """[B, M, D]: new points read their neighbors, which stay as they are."""
+        """[B, M, D]: new points read their neighbors, which are unchanged."""
         joined = points.joined[self.view]
         own = [joined.propagate(points.nodes, points.points)]
         for nodes in self.problem.views[self.view].propagated(self.problem.points, self.hops - 1)[1:]:
@@ -153,10 +154,10 @@ class FittedNetworks:
 
     Attributes:
         networks: Their weights; the first ``folds`` members hold out one fold each, the others learn from all labels.
-            The last ``n_members`` of them, all where these are more than the folds, count in predictions.
-        blocks: What they read.
-        folds: Members that hold out a fold.
-        problem: Points that they learned on.
+            The last ``n_members`` of them (all, if that is more than the folds) are used for predictions.
+        blocks: Their input.
+        folds: Number of members that hold out a fold.
+        problem: The problem that they learned from.
         history: Training curves, [T] each, by name.
     """
 
@@ -167,7 +168,7 @@ class FittedNetworks:
     history: dict[str, list[float]] = field(default_factory=dict)
 
     def probabilities(self) -> Tensor:
-        """Each fold's member, and at last the mean of those that count: [folds + 1, N, C]; ranks share the points."""
+        """Each fold's member, and last the mean of those for predictions: [folds + 1, N, C]; ranks share the points."""
         problem = self.problem
         out = problem.points.new_empty((problem.count, self.folds + 1, problem.classes))
         for rows in _row_blocks(problem):
@@ -177,10 +178,10 @@ class FittedNetworks:
         return problem.ranks.complete(out).transpose(0, 1)
 
     def predict(self, new: NewPoints) -> Tensor:
-        """The mean of the members that count, [M, C].
+        """The mean of the members used for predictions, [M, C].
 
-        A few points in float64: where a product's rows stand decides in which order a processor adds them up, and
-        nobody should see that in a point's probabilities.
+        Few points are predicted in float64: the position of a row in a product decides in which order a processor adds
+        it up, and a point's probabilities must not depend on that.
         """
         x = self.blocks.new(new)
         exact = x.shape[1] <= _EXACT_ROWS
@@ -207,7 +208,7 @@ class FittedNetworks:
 
 
 def _row_blocks(problem: Problem, *, shared: bool = True) -> Iterator[Tensor]:
-    """Consecutive rows, not too many at once, of this rank's part of the points or of all of them."""
+    """Blocks of consecutive rows, of this rank's part of the points or of all points."""
     part = problem.ranks.part(problem.count) if shared else slice(0, problem.count)
     size = _ROWS_PER_BLOCK.get(problem.device.type, 1 << 14)
     for start in range(part.start, part.stop, size):
@@ -223,7 +224,7 @@ def _fit(
     stage: str | None = None,
     before: FittedNetworks | None = None,
 ) -> FittedNetworks:
-    """Train members without each fold and from all labels; those of ``before``, where there are some, further."""
+    """Train members without each fold and from all labels; continue with those of ``before``, if given."""
     settings, device = problem.networks, problem.device
     start = None if before is None else before.networks
     members = labels.folds + max(1, settings.members - labels.folds) if start is None else len(start.bias2)
@@ -243,7 +244,7 @@ def _fit(
             curve.append(float(value))
         return problem.tell(stage or name, at.step, at.steps, *values[1:])
 
-    # One thread: a product that is split over threads has other bits.
+    # One thread: a product that is split over threads is rounded differently.
     with at_most(1):
         networks = train_blocks(
             blocks.training(index), codes, torch.from_numpy(shares).float().to(device), seeds, hidden, labels.classes,

@@ -1,4 +1,4 @@
-"""Decision trees as arrays: taken from scikit-learn's, saved, and read without running any code of a file."""
+"""Decision trees as arrays: converted from scikit-learn, saved, and loaded without running code from a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sobgnn.propagation.trees import Nodes, tree_sums
 
 @dataclass(frozen=True)
 class Trees:
-    r"""Many trees end to end. A walk goes from a root to a leaf: left where the column is at most the threshold.
+    r"""Many trees, concatenated. A walk goes from a root to a leaf: left if the column is at most the threshold.
 
     .. math:: P = \frac{1}{T} \sum_t v_{t} \quad \text{(forest)}, \qquad
         P = \mathrm{softmax}\Big(b + \sum_t v_t\Big) \quad \text{(boosting)}
@@ -25,10 +25,10 @@ class Trees:
     with :math:`v_t` the value of the leaf that tree t ends in.
 
     Args:
-        column: int32 [nodes], the column a node looks at; -1 for a leaf.
+        column: int32 [nodes], the column that a node tests; -1 for a leaf.
         threshold: float64 [nodes].
-        left, right: int32 [nodes], the next node; of a leaf, ``left`` is its row in ``value``.
-        value: float32 [leaves, C] of forests, float64 [leaves, 1] of boosting.
+        left, right: int32 [nodes], the next node; for a leaf, ``left`` is its row in ``value``.
+        value: float32 [leaves, C] for forests, float64 [leaves, 1] for boosting.
         root: int32 [T].
         target: int32 [T], the class whose logit a boosted tree adds to; empty for forests.
         baseline: float64 [C], b; empty for forests.
@@ -44,13 +44,13 @@ class Trees:
     baseline: npt.NDArray[np.float64]
 
     def first_rounds(self, rounds: int) -> Trees:
-        """The first rounds of boosting alone: one tree per class each, or one for two classes."""
+        """Only the first rounds of boosting: each has one tree per class, or one tree for two classes."""
         per_round = len(np.unique(self.target))
         kept = rounds * per_round
         return self if kept >= len(self.root) else replace(self, root=self.root[:kept], target=self.target[:kept])
 
     def part(self, first: int, stop: int) -> Trees:
-        """The trees of a forest from ``first`` to before ``stop``; their nodes stand together, tree by tree."""
+        """The trees of a forest from ``first`` to before ``stop``; nodes are stored tree by tree."""
         ends = np.append(self.root, len(self.column))
         nodes = slice(int(ends[first]), int(ends[stop]))
         leaf = self.column[nodes] < 0
@@ -74,7 +74,7 @@ class Trees:
         return np.asarray(powers / powers.sum(axis=1, keepdims=True), dtype=np.float32)
 
     def sums(self, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        """The leaves' values added up over the trees, [M, C], for rows X [M, F]."""
+        """The leaves' values summed over the trees, [M, C], for rows X [M, F]."""
         classes = len(self.baseline) if len(self.target) else self.value.shape[1]
         rows = torch.from_numpy(np.ascontiguousarray(X, np.float32))
         found: npt.NDArray[np.float64] = tree_sums(self._nodes, rows, classes).numpy()
@@ -91,10 +91,10 @@ class Trees:
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, Tensor], columns: int, classes: int) -> Trees:
-        """The trees that :meth:`arrays` took apart, checked: a walk stays inside and ends.
+        """Rebuild trees from :meth:`arrays`, and check that every walk stays in bounds and ends.
 
         Raises:
-            ValueError: The arrays are not those of trees over this number of columns and classes.
+            ValueError: The arrays do not describe trees over this number of columns and classes.
         """
         trees = cls(**{name: arrays[name].cpu().numpy() for name in cls.__dataclass_fields__})
         _check(trees, columns, classes)
@@ -121,7 +121,7 @@ def _check(trees: Trees, columns: int, classes: int) -> None:
         and bool((trees.column < columns).all())
         and bool(((trees.root >= 0) & (trees.root < count)).all())
         and bool(((trees.target >= 0) & (trees.target < classes)).all())
-        # Children stand behind their parent, so a walk cannot go in circles.
+        # Children come after their parent, so a walk cannot loop.
         and bool(((trees.left[inner] > place[inner]) & (trees.left[inner] < count)).all())
         and bool(((trees.right[inner] > place[inner]) & (trees.right[inner] < count)).all())
         and bool(((trees.left[~inner] >= 0) & (trees.left[~inner] < leaves)).all())
@@ -146,7 +146,7 @@ def of_forest(forest: Any, classes: int) -> Trees:
 
 
 def of_boosting(boosting: Any, classes: int) -> Trees:
-    """The trees of a fitted scikit-learn gradient boosting that began at zero, its classes codes below ``classes``."""
+    """The trees of a fitted scikit-learn gradient boosting with ``init="zero"`` and codes below ``classes``."""
     parts, target = [], []
     codes = np.asarray(boosting.classes_)
     for members in boosting.estimators_:
@@ -157,9 +157,9 @@ def of_boosting(boosting: Any, classes: int) -> Trees:
             parts.append(
                 _tree(np.where(leaf, -1, tree.feature), tree.threshold, tree.children_left, tree.children_right, value)
             )
-            # With two classes there is one tree a round, the logit of the second against the first.
+            # With two classes there is one tree per round, the logit of the second against the first.
             target.append(codes[number if len(members) > 1 else 1])
-    # A class without a label in this signal is as good as impossible.
+    # A class without labels in this signal is practically impossible.
     baseline = np.full(classes, -30.0)
     baseline[codes] = 0.0
     return replace(joined(parts), target=np.array(target, np.int32), baseline=baseline)
@@ -176,7 +176,7 @@ def _tree(column: Any, threshold: Any, left: Any, right: Any, value: Any) -> Tre
 
 
 def joined(parts: Sequence[Trees]) -> Trees:
-    """All trees of some parts, end to end."""
+    """All trees of several parts, concatenated."""
     nodes = np.cumsum([0, *(len(part.column) for part in parts)])
     leaves = np.cumsum([0, *(len(part.value) for part in parts)])
     left = [

@@ -1,4 +1,4 @@
-"""Logistic regression on features that personalized PageRank has spread over a given graph."""
+"""Logistic regression on features spread over a given graph by personalized PageRank."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.graphs.graph import Graph
 from sobgnn.graphs.reweight import scaled_rows
 
-# How far features spread, the steps after which the rest is below a hundredth, and what labels weigh against |W|²/2.
+# Strength of the spreading, steps after which the rest is below a hundredth, and weight of labels relative to |W|²/2.
 STRENGTH, _STEPS, _C = 0.9, 44, 3.0
 _COLUMNS_PER_BLOCK = 256
-# Differences between points that are rounding: as a share of their mean.
+# Differences between points up to this share of their mean are rounding.
 _ROUNDING = 1e-8
 
 
 class PageRankLinear:
-    r"""Features spread over the graph first, then logistic regression.
+    r"""Logistic regression on features that are first spread over the graph.
 
     .. math:: Z = (1 - a) \sum_{k \ge 0} a^k T^k X, \qquad T = D^{-1/2} (A + I) D^{-1/2}, \qquad a = 0.9,
 
-    with the edges of A counted alike and rows of X of length 1: words are read as they are, all of them. Where columns
-    outnumber labels, as words do, only the labeled rows of Z are computed, T being symmetric, and then the logits are
-    spread.
+    with all edges of A weighted equally and rows of X of length 1; all raw columns are used, such as all words. If
+    columns outnumber labels, as words do, only the labeled rows of Z are computed, which is possible because T is
+    symmetric, and then the logits are spread.
     """
 
     name: ClassVar[str] = "pagerank"
@@ -59,7 +59,7 @@ class PageRankLinear:
             Z, center = Z[:-1], Z[-1]
         Z = Z - center
         size = np.sqrt(np.square(Z).sum(axis=1).mean())
-        # Where all points are spread alike, what is left of them is rounding, and tells nothing.
+        # If spreading makes all points equal, only rounding is left, which is not information.
         if size <= _ROUNDING * np.sqrt(np.square(center).sum()):
             Z, size = np.zeros_like(Z), 1.0
         weight, bias = logistic_regressions(Z / size, labels, _C)
@@ -76,7 +76,7 @@ class PageRankLinear:
         )  # fmt: skip
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedPageRank:
-        """From the weights of all labels."""
+        """Restore from the weights learned from all labels."""
         weight, bias, spread_logits = arrays["weight"], arrays["bias"], arrays["spread"]
         fits = weight.ndim == 2 and weight.shape[1] == len(bias) == problem.classes
         if not fits or spread_logits.shape != (problem.count, problem.classes) or len(weight) != problem.rows.shape[1]:
@@ -87,15 +87,15 @@ class PageRankLinear:
 
 @dataclass(frozen=True)
 class FittedPageRank(KeptSignals):
-    r"""The classifier of all labels.
+    r"""The classifier learned from all labels.
 
-    A new point's logits are what they would be in training, its neighbors' given: with d its number of edges
+    A new point's logits are what they would be in training, given its neighbors' logits. With d the number of edges,
 
     .. math:: z_i = (1 - a) x_i W + a \Big(\frac{z_i}{d_i + 1} + \sum_j \frac{z_j}{\sqrt{(d_i + 1)(d_j + 1)}}\Big).
 
     Attributes:
         degree: Number of edges of each training point [N].
-        weight, bias: Of the logits, [F, C] and [C].
+        weight, bias: Weights and biases of the logits, [F, C] and [C].
         spread: XW spread over the training graph, [N, C].
     """
 
@@ -106,7 +106,7 @@ class FittedPageRank(KeptSignals):
     spread: Tensor
 
     def predict(self, new: NewPoints) -> Tensor:
-        """A new point's own features, and what its neighbors have been spread: [M, C]."""
+        """Probabilities from a new point's own features and its neighbors' spread logits: [M, C]."""
         own = torch.from_numpy(np.asarray(unit_rows(new.rows) @ self.weight.numpy())).float()
         joined = new.joined[self.view]
         looped = (joined.degree.cpu() + 1).float().unsqueeze(1)
@@ -130,7 +130,7 @@ def transition(graph: Graph) -> sp.csr_array:
 
 
 def spread(step: sp.csr_array, signal: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """(1 - a) Σ aᵏ Tᵏ of a signal [N, h], some columns at a time."""
+    """(1 - a) Σ aᵏ Tᵏ times a signal [N, h], in blocks of columns."""
     out = np.empty_like(signal)
     for start in range(0, signal.shape[1], _COLUMNS_PER_BLOCK):
         columns = slice(start, start + _COLUMNS_PER_BLOCK)
@@ -147,7 +147,7 @@ def _dense(X: Any) -> npt.NDArray[np.float64]:
 
 
 def unit_rows(X: Any) -> Any:
-    """Rows of length 1, dense or sparse; rows of zeros stay."""
+    """Rows of length 1, dense or sparse; rows of zeros are unchanged."""
     if sp.issparse(X):
         X = scaled_rows(sp.csr_array(X, dtype=np.float64, copy=True))
         length = np.sqrt(np.asarray(X.multiply(X).sum(axis=1))).ravel()

@@ -17,18 +17,18 @@ from sobgnn.estimator.problem import GIVEN, Problem
 from sobgnn.estimator.smoothing import Spread, poisson_potential
 from sobgnn.graphs.assortativity import assortativity
 
-# The Hadamard power of the graph, and how sure the class with the highest potential is.
+# The Hadamard power of the graph, and the factor of relative potentials before the softmax.
 POWER, SHARPNESS = 3, 8.0
-# Assortativity of the classes found from which they are trusted to be clusters, from which wholly, and the least trust.
+# Assortativity of the predicted classes at which trust begins and at which it is full, and the least trust.
 _CLUSTERED, _LEAST_TRUST = (0.77, 0.82), 1e-3
-# Labels per class, on average, from which other families have learned what this one knows.
+# Average labels per class from which other families learn at least as much.
 _FEW_LABELS = 10
-# Numbers that the solution may hold: points times classes times signals.
+# Maximum size of the solution: points times classes times signals.
 _MOST_ENTRIES = 100_000_000
-# Sizes of classes: points that they are judged by, steps, and how soft the border between two classes is.
+# For class sizes: the number of points they are computed on, steps, and the softness of the border between classes.
 _POINTS, _STEPS, _SOFT = 5000, 100, 0.1
-# The most that is added to a class: enough to even out what chance does to one label, too little to make a rare class a
-# common one; more where labels are held out, which show whether that was right.
+# The most that is added to a class: enough to offset the chance position of a single label, too little to make a rare
+# class common. More is allowed if labels are held out, which show whether it was right.
 _ADDED, _ADDED_BLINDLY = 0.3, 0.1
 
 
@@ -38,10 +38,10 @@ class PoissonLabels:
     .. math:: (D_3 - A^{(3)}) \, u = \sum_l v_l (e_{y_l} - \bar{y}) \, \delta_{i_l}, \qquad
         P_i = \mathrm{softmax}\Big( 8 \, \frac{u_i + b}{\max_c |u_{ic} + b_c|} \Big)
 
-    with :math:`A^{(3)}` the graph's third Hadamard power, v the labels' weights, :math:`\bar{y}` the labels' mean by
-    these, and a small b, [C], that brings classes toward it. Weights make classes count alike as far as labels speak
-    for that (:func:`~sobgnn.estimator.priors.evenness`). A label reaches the whole of its cluster, however large;
-    :class:`~sobgnn.estimator.families.diffusion.DiffusedLabels` fade on the way.
+    with :math:`A^{(3)}` the graph's third Hadamard power, v the labels' weights, :math:`\bar{y}` the labels' weighted
+    mean, and a small b, [C], that moves class sizes toward it. Weights even out the classes to the degree that labels
+    support equal frequencies (:func:`~sobgnn.estimator.priors.evenness`). A label reaches its whole cluster, however
+    large; :class:`~sobgnn.estimator.families.diffusion.DiffusedLabels` fade on the way.
     """
 
     name: ClassVar[str] = "poisson"
@@ -56,7 +56,7 @@ class PoissonLabels:
     def worth_it(problem: Problem, labels: Labels) -> bool:
         """Whether labels are few, columns of numbers many, no graph was given, and the solution fits in memory.
 
-        Elsewhere points form clusters that have little to do with classes.
+        Otherwise clusters often have little to do with classes.
         """
         few = len(labels.index) < _FEW_LABELS * labels.classes
         small = problem.count * labels.classes * (labels.folds + 1) <= _MOST_ENTRIES
@@ -69,7 +69,7 @@ class PoissonLabels:
         power = 0.0 if labels.chosen else evenness(labels.codes, labels.classes)
         signals = []
         for share in labels.shares():
-            # Of classes that may be equally common, one that has many labels by chance is not to reach farther for it.
+            # Among classes that may be equally common, one that has more labels by chance must not reach farther.
             weight = share * (of_class @ (share @ of_class)).clip(min=1e-12) ** -power
             weight /= weight.sum()
             mean = weight @ of_class
@@ -87,7 +87,7 @@ class PoissonLabels:
         return FittedPoisson(self.view, torch.stack(signals), trust)
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedDiffusion:
-        """From the probabilities of the training points."""
+        """Restore from the probabilities of the training points."""
         return restore_spread(self.view, arrays, problem)
 
 
@@ -96,16 +96,16 @@ class FittedPoisson(FittedDiffusion):
     """Potentials as probabilities, [folds + 1, N, C].
 
     Attributes:
-        trust: How far the classes that were found form clusters, above 0 and up to 1.
+        trust: How clearly the predicted classes form clusters, in (0, 1].
     """
 
     trust: float = 1.0
 
 
 def sized(u: Tensor, sizes: Tensor, most: float) -> Tensor:
-    """u [N, C] in units of its usual size, at most ``most`` added to each column, to bring classes to sizes [C].
+    """Rescale u [N, C] to its typical size, and shift columns by at most ``most`` to bring classes to sizes [C].
 
-    Rows of zeros, which no label reaches, stay.
+    Rows of zeros, which no label reaches, are unchanged.
     """
     reached = u.abs().amax(dim=1, keepdim=True) > 0
     some = u[reached[:, 0]]

@@ -12,12 +12,12 @@ from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
 from sobgnn.runtime.eigen import eigen
 from sobgnn.runtime.threads import one_blas_thread
 
-# The logit of a class that a signal has no label of: as good as impossible.
+# The logit of a class without labels in a signal: practically impossible.
 _IMPOSSIBLE = -30.0
 # The largest entry of the gradient at which a regression has converged.
 _TOLERANCE = 1e-6
-# Labels up to which columns that outnumber them are replaced by as many, and the least variance of one of these, as a
-# share of the largest.
+# Number of labels up to which Z, if it has more columns than labels, is rotated to at most as many columns, and the
+# least variance of such a column, as a share of the largest.
 _MOST_ROTATED, _LEAST_VARIANCE = 2048, 1e-10
 
 
@@ -28,13 +28,13 @@ def logistic_regressions(
 
     .. math:: \min_{W, b} \; c \sum_l w_l \ell(z_l, y_l) + \frac{1}{2} \|W\|^2
 
-    The best W is a sum of labeled rows. So, where columns outnumber labels, :math:`Z = Q V^\top` with orthonormal V,
-    regressions on the few columns of Q give the same: :math:`W = V w`.
+    The optimal W is a combination of labeled rows. So if columns outnumber labels, regressions on the few columns of Q,
+    with :math:`Z = Q V^\top` and orthonormal V, give the same result: :math:`W = V w`.
 
     Args:
         Z: Rows of the labeled points [L, F], dense or sparse.
-        labels: Whose weights and folds count.
-        strength: c, what labels weigh against the penalty.
+        labels: The labels, with their weights and folds.
+        strength: c, the weight of the labels relative to the penalty.
     """
     from sklearn.linear_model import LogisticRegression
 
@@ -47,8 +47,8 @@ def logistic_regressions(
     bias = np.full((len(shares), labels.classes), _IMPOSSIBLE)
     for signal, share in enumerate(shares):
         used = share > 0
-        # Of two classes scikit-learn regresses the difference v of their logits. With W = [-v, v] / 2 the penalty of W
-        # is half of v's.
+        # For two classes scikit-learn fits the difference v of their logits. With W = [-v, v] / 2 the penalty on W is
+        # half of that on v.
         binary = len(np.unique(labels.codes[used])) == 2
         model = LogisticRegression(C=2 * strength if binary else strength, max_iter=500, tol=_TOLERANCE)
         with one_label_per_class_allowed(), one_blas_thread():
@@ -67,6 +67,6 @@ def _rotation(Z: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
     products = Z @ Z.T
     values, vectors = eigen(np.asarray(products.toarray() if sp.issparse(products) else products))
     kept = values > _LEAST_VARIANCE * values[-1]
-    kept[-1] = True  # of rows of zeros too
+    kept[-1] = True  # even if all rows are zero
     root, vectors = np.sqrt(values[kept].clip(min=np.finfo(float).tiny)), vectors[:, kept]
     return vectors * root, np.asarray(Z.T @ (vectors / root))

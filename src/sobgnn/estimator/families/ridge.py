@@ -1,4 +1,4 @@
-"""Kernel ridge regression of the classes, and columns in comparable units: what several families share."""
+"""Kernel ridge regression on the classes, and standardized columns; shared by several families."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from torch import Tensor
 
 # The factor of a regression's values before the softmax.
 SURENESS = 5.0
-# Deviations at which columns are cut, times that the deviation is then taken anew, and what must be left of it: a few
-# huge cells would else be far from all others, and make these equal.
+# Deviations at which columns are clipped, how often the deviation is then recomputed, and the least share of it that
+# must remain. Without clipping, a few huge cells would be far from all others and make these look equal.
 _REACH, _PASSES, _LEAST_DEVIATION = 4.0, 10, 1e-6
 _TINY = 1e-5
 
 
 @dataclass(frozen=True)
 class Scaling:
-    r"""Columns in units of their own: :math:`(x - c) / s`, cut at 4.
+    r"""Standardized columns: :math:`(x - c) / s`, clipped at ±4.
 
     Args:
         center: c, the mean [F].
-        deviation: s, the standard deviation [F]; a constant column has 0, and counts for nothing.
+        deviation: s, the standard deviation [F]; 0 for a constant column, which is mapped to 0.
     """
 
     center: npt.NDArray[np.float64]
@@ -31,7 +31,7 @@ class Scaling:
 
     @classmethod
     def of(cls, columns: npt.NDArray[np.float32]) -> Scaling:
-        """That of some columns [N, F]; mean and deviation are those of the columns as they are cut."""
+        """Fit to columns [N, F]; mean and deviation are those of the clipped columns."""
         center, deviation = columns.mean(axis=0, dtype=np.float64), columns.std(axis=0, dtype=np.float64)
         least = _LEAST_DEVIATION * deviation
         low, high = columns.min(axis=0), columns.max(axis=0)
@@ -53,7 +53,7 @@ class Scaling:
 def solved(kernel: Tensor, target: Tensor, weight: Tensor, penalty: float) -> tuple[Tensor, Tensor, float]:
     r"""The a [L, C] and b [C] of weighted ridge regression, and its mean squared leave-one-out error.
 
-    They solve :math:`(K + \lambda W^{-1}) a + 1 b = t` with :math:`1^\top a = 0`, here in a form that is symmetric.
+    They solve :math:`(K + \lambda W^{-1}) a + 1 b = t` with :math:`1^\top a = 0`, here in a symmetric form.
 
     Args:
         kernel: K, [L, L].
@@ -71,12 +71,12 @@ def solved(kernel: Tensor, target: Tensor, weight: Tensor, penalty: float) -> tu
     wanted = target * root.unsqueeze(1)
     dual, constant = inverse @ wanted, border @ wanted / (root @ border)
     # The residual of a row left out is its dual weight divided by its entry of the inverse's diagonal.
-    # A single row is left with nothing, and its weight is 0.
+    # With a single row nothing is left to learn from, and its dual weight is 0.
     left_out = dual / (inverse.diagonal() * root).clamp(min=_TINY).unsqueeze(1)
     return dual * root.unsqueeze(1), constant, float((weight * left_out.square().sum(dim=1)).mean())
 
 
 def distances(a: Tensor, b: Tensor) -> Tensor:
-    """Euclidean, [A, B]."""
+    """Euclidean distances, [A, B]."""
     squared = a.square().sum(dim=1, keepdim=True) + b.square().sum(dim=1) - 2 * (a @ b.t())
     return squared.clamp(min=0).sqrt()

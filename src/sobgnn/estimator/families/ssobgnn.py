@@ -19,7 +19,7 @@ from sobgnn.nn.model import SSobGNN
 from sobgnn.runtime.randomness import own_random_state
 from sobgnn.training import Progress, Schedule, Task, train_members
 
-# Steps without a better validation after which training ends, and between two validations.
+# Steps without a better validation loss after which training stops, and steps between two validations.
 _PATIENCE, _EVALUATE_EVERY = 60, 5
 
 
@@ -28,8 +28,8 @@ class SSobGNNs:
 
     .. math:: H^{(l+1)} = \sum_\rho \mu_\rho \, \mathrm{ReLU}(\hat{A}_\rho H^{(l)} W_\rho^{(l)} + b_\rho^{(l)}) .
 
-    Each layer is computed only where the labels read it. Members stop at the step that predicts all held-out labels
-    best; where nothing is held out they train to the end.
+    Each layer is computed only at the nodes that the labels depend on. Members stop at the step that predicts all
+    held-out labels best; if nothing is held out, they train to the end.
     """
 
     name: ClassVar[str] = "s-sobgnn"
@@ -42,7 +42,7 @@ class SSobGNNs:
 
     @staticmethod
     def worth_it(problem: Problem, labels: Labels) -> bool:
-        """Never by default: it takes part by name, as in ``SobolevClassifier.paper()``."""
+        """Never by default: this family is used only by name, as in ``SobolevClassifier.paper()``."""
         return False
 
     def fit(self, problem: Problem, labels: Labels) -> FittedSSobGNNs:
@@ -77,17 +77,17 @@ class SSobGNNs:
         return _propagated(trained.parameters, problem, self.view, labels.folds, history)
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedSSobGNNs:
-        """From the members' weights; their hidden rows are computed again."""
+        """Restore from the members' weights; their hidden rows are recomputed."""
         settings = problem.networks
         layers = {name.split(".")[1] for name in arrays if name.startswith("convs.")}
-        # Counted first, and compared without memory for the parameters: a file may say anything.
+        # Layers are counted first, and shapes compared without allocating the parameters: a file may claim anything.
         fits = len(layers) == settings.num_layers
         if fits:
             with torch.device("meta"):
                 expected = {name: tuple(v.shape) for name, v in _network(settings, problem).named_parameters()}
             fits = {name: tuple(value.shape[1:]) for name, value in arrays.items()} == expected
         if not fits:
-            raise ValueError("its networks are not of the shape its config.json gives them")
+            raise ValueError("its networks do not have the shape given in its config.json")
         return _propagated(dict(arrays), problem, self.view, 0, {})
 
 
@@ -96,10 +96,11 @@ class FittedSSobGNNs:
     """Trained members.
 
     Attributes:
-        parameters: Stacked, [S, ...]; the last ``n_members`` of them, or all, count in predictions.
-        states: What each layer of every member gives at every node: [N, S, h], the last [N, S, C] the logits.
-        folds: Members that hold out a fold; they come first.
-        problem: Points that they learned on.
+        parameters: Stacked, [S, ...]; the last ``n_members`` members, or all if there are fewer, are used for
+            predictions.
+        states: Output of each layer of every member at every node: [N, S, h]; the last, [N, S, C], holds the logits.
+        folds: Number of members that hold out a fold; they come first.
+        problem: The problem that they learned from.
         view: The name of their graph.
         history: Training curves by name.
     """
@@ -112,12 +113,12 @@ class FittedSSobGNNs:
     history: dict[str, list[float]] = field(default_factory=dict)
 
     def probabilities(self) -> Tensor:
-        """Each fold's member, and at last the mean of the members that count: [folds + 1, N, C]."""
+        """Each fold's member, and last the mean of the members used for predictions: [folds + 1, N, C]."""
         own = self.states[-1].transpose(0, 1).softmax(dim=2)
         return torch.cat([own[: self.folds], own[-self.problem.networks.members :].mean(dim=0, keepdim=True)])
 
     def predict(self, new: NewPoints) -> Tensor:
-        """The mean of the members that count, [M, C]; new points read their neighbors, which stay as they are."""
+        """The mean of the members used for predictions, [M, C]; new points read neighbors, which stay unchanged."""
         nodes, own, joined = new.nodes, new.points, new.joined[self.view]
         for number, layer in enumerate(_model(self.problem.networks, self.problem).eval().layers):
             out = _apply_layer(layer, _of_layer(self.parameters, number), own, joined.propagate(nodes, own))
@@ -134,7 +135,7 @@ class FittedSSobGNNs:
 
 
 def _model(settings: Networks, problem: Problem) -> SSobGNN:
-    """A network of these settings where the points are; torch's random state is left alone."""
+    """A network with these settings on the points' device; torch's random state is not changed."""
     with own_random_state():
         return _network(settings, problem).to(problem.device)
 
@@ -163,7 +164,7 @@ def _propagated(
 def _apply_layer(layer: SobolevConv, parameters: dict[str, Tensor], own: Tensor, propagated: Tensor) -> Tensor:
     """One layer of every member, [M, S, out], from rows [M, i] that all members share, or [M, S·i] side by side.
 
-    ``propagated`` [M, α, …] is what the operators make of those rows.
+    ``propagated`` [M, α, …] is the result of the operators on those rows.
     """
     members = len(next(iter(parameters.values())))
     shared = own.shape[1] == layer.in_channels

@@ -1,4 +1,4 @@
-"""Decision trees: forests, and boosted trees where there are labels enough; grown by scikit-learn, kept as arrays."""
+"""Decision trees: forests and, with enough labels, boosted trees; grown by scikit-learn, stored as arrays."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from sobgnn.estimator.families.nodes import Trees, joined, of_boosting, of_fores
 from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
 from sobgnn.estimator.problem import NewPoints, Problem
 
-# Trees of each kind that are grown from all labels, and without each fold where that many would take too long: labels
-# times columns from which they would. Fewer trees are noisier, so that out of fold smoothing seems to help forests more
-# than it does with all trees.
+# Trees of each kind that are grown from all labels, the fewer trees that are grown without each fold to save time, and
+# labels times columns above which this is done. Fewer trees are noisier, so out of fold, smoothing seems to help
+# forests more than it does with all trees.
 WHOLE, PER_FOLD, _FEWER_FROM = 64, 24, 8_000
-# The share of its trees that a forest grows anew after a few labels more.
+# Share of its trees that a forest regrows in a refit.
 _ANEW = 0.25
-# Rows times trees that are worth their time; where points are very many, fewer trees are grown.
+# Maximum of rows times trees; with very many points, fewer trees are grown.
 _MOST_WORK = 40_000_000
-# Classes, and labels times columns, up to which boosting takes about as long as the forests do.
+# Classes, and labels times columns, up to which boosting takes about as long as the forests; least labels per class.
 _BOOSTED_CLASSES, _BOOSTED_WORK, _BOOSTED_LABELS = 8, 150_000, 20
-# Columns that a split is chosen among: half of them, where that is not too many.
+# Columns tried at each split: half of them, but at most this many, or their square root if that is more.
 _MOST_TRIED = 24
-# Labels times columns from which further threads pay for themselves in growing a forest, and threads at most.
+# Labels times columns from which more threads pay off in growing a forest, and the maximum number of threads.
 _THREADED_WORK, _MOST_THREADS = 200_000, 4
 
 
 class Forests:
     """Random forests and extremely randomized trees, half of each; the mean of their leaves' class shares.
 
-    They read columns as they came: classes that follow single columns, heavy tails and units do not matter to them.
+    They read the original columns and find classes that depend on single columns; heavy tails and units do not matter.
     """
 
     name: ClassVar[str] = "forests"
@@ -66,9 +66,9 @@ class Forests:
         return FittedTrees(joined(kept), signals=torch.from_numpy(out).to(problem.device))
 
     def refit(self, problem: Problem, labels: Labels, before: FittedTrees) -> FittedTrees:
-        """Grow a part of the trees of each kind anew, from all labels, in place of the oldest ones."""
+        """Replace the oldest trees of each kind by new ones, grown from all labels."""
         X, trees = problem.columns, before.trees
-        # Each refit has random numbers of its own: the same ones would grow the same trees.
+        # Each refit has its own random numbers: the same ones would grow the same trees.
         generator = np.random.default_rng([int(problem.generator(self.name).integers(2**31)), before.age])
         size = len(trees.root) // 2
         fewer = math.ceil(_ANEW * size)
@@ -80,20 +80,20 @@ class Forests:
             added.append(of_forest(forest, labels.classes))
             kept += [trees.part(start + fewer, start + size), added[-1]]
         change = torch.from_numpy(joined(added).sums(X) - joined(removed).sums(X)) / len(trees.root)
-        # Sums of leaves are taken away and added: what is left of a share is never below 0 but by rounding.
+        # Sums of leaves are subtracted and added, so a share is below 0 only by rounding.
         whole = (before.probabilities()[-1] + change.to(problem.device)).clamp(min=0).float()
         problem.tell("forests", 1, 1)
         return FittedTrees(joined(kept), before.age + 1, signals=whole.unsqueeze(0))
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedTrees:
-        """From the trees of all labels."""
+        """Restore from the trees grown from all labels."""
         return FittedTrees(Trees.of_arrays(arrays, problem.columns.shape[1], problem.classes))
 
 
 class BoostedTrees:
-    """Stochastic gradient boosting of small trees, of as many rounds as out-of-fold labels support.
+    """Stochastic gradient boosting of small trees, with the number of rounds that out-of-fold labels support.
 
-    Left out where it would take longer than the forests: many labels and columns, many classes.
+    Not used if it would take longer than the forests: with many labels and columns, or many classes.
     """
 
     name: ClassVar[str] = "boosting"
@@ -104,16 +104,16 @@ class BoostedTrees:
 
     @staticmethod
     def worth_it(problem: Problem, labels: Labels) -> bool:
-        """Whether there are labels enough, 20 per class, and boosting is quick enough beside the other families.
+        """Whether there are at least 20 labels per class on average and boosting is fast compared with other families.
 
-        With fewer it costs more than it gains, by out-of-fold labels that are too few to tell.
+        With fewer it costs more than it gains, and out-of-fold labels are too few to show it.
         """
         count = len(labels.index)
         quick = labels.classes <= _BOOSTED_CLASSES and count * problem.columns.shape[1] <= _BOOSTED_WORK
         return quick and count >= _BOOSTED_LABELS * labels.classes
 
     def refit(self, problem: Problem, labels: Labels, before: FittedTrees) -> FittedTrees:
-        """Boost from all labels, as many rounds as were best before."""
+        """Boost from all labels, for as many rounds as were best before."""
         rounds = len(before.trees.root) // len(np.unique(before.trees.target))
         return self._fit(problem, labels, (rounds,))
 
@@ -144,7 +144,7 @@ class BoostedTrees:
         return FittedTrees(trees.first_rounds(choices[best]), signals=probabilities)
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedTrees:
-        """From the trees of all labels."""
+        """Restore from the trees grown from all labels."""
         return FittedTrees(Trees.of_arrays(arrays, problem.columns.shape[1], problem.classes))
 
 
@@ -172,7 +172,7 @@ def grown(
     weight: npt.NDArray[np.float64],
     generator: np.random.Generator,
 ) -> Any:
-    """A fitted forest of scikit-learn's, ``"random"`` or ``"extra"``, of ``size`` trees."""
+    """A fitted scikit-learn forest, ``"random"`` or ``"extra"``, of ``size`` trees."""
     from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
     grow = RandomForestClassifier if kind == "random" else ExtraTreesClassifier
@@ -185,7 +185,7 @@ def grown(
 
 
 def _leaves(forest: Any, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Mean class shares of the leaves, trees added in their order, so that threads do not change a bit."""
+    """Mean class shares of the leaves; trees are added in order, so the number of threads does not change a bit."""
     total = np.zeros((len(X), len(forest.classes_)))
     with ThreadPoolExecutor(_threads() if len(X) * len(forest.estimators_) >= _THREADED_WORK else 1) as pool:
         for part in pool.map(lambda tree: tree.predict_proba(X, check_input=False), forest.estimators_):
@@ -194,7 +194,7 @@ def _leaves(forest: Any, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
 
 
 def _threads() -> int:
-    """Cores that this process may use, not too many; trees are grown one by one, so bits do not depend on it."""
+    """Cores that this process may use, up to a limit; trees are independent, so results do not depend on it."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(cores, _MOST_THREADS)
 

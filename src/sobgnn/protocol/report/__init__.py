@@ -1,1 +1,1 @@
-"""The paper's tables and figures, from the lines that the protocol wrote."""
+"""The paper's tables and figures, from the protocol's result lines."""

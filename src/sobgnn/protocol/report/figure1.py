@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 RHOS = (1, 2, 3, 4, 5)
-# One color per power, light to dark; told apart in print and by color-blind readers.
+# One color per power, light to dark; distinguishable in print and by color-blind readers.
 _COLORS = ("#fdae61", "#f46d43", "#c2375b", "#7b2382", "#2d1160")
 
 
@@ -29,7 +29,7 @@ def default_graph(n: int = 400, k: int = 10, seed: int = 0) -> Graph:
 def draw(graph: Graph, folder: str | Path) -> tuple[Path, Path]:
     """Draw both panels to ``figure1.png`` and ``figure1.svg`` in ``folder``, and return the two paths.
 
-    The same graph gives the same SVG, byte by byte. matplotlib's global state is left as it is.
+    The same graph gives the same SVG, byte for byte. matplotlib's global state is not changed.
     """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -39,7 +39,7 @@ def draw(graph: Graph, folder: str | Path) -> tuple[Path, Path]:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     png, svg = folder / "figure1.png", folder / "figure1.svg"
-    # The salt names the SVG's elements, and text stays text: no random names, no fonts turned into paths.
+    # The salt determines the names of SVG elements, and text stays text: no random names, no fonts converted to paths.
     with matplotlib.rc_context({"svg.hashsalt": "sobgnn figure 1", "svg.fonttype": "none"}):
         figure = Figure(figsize=(9.0, 3.6), layout="constrained")
         FigureCanvasAgg(figure)

@@ -1,4 +1,4 @@
-"""Plots of results: accuracies with their intervals, ours beside the paper's."""
+"""Plots of results: accuracies with intervals, ours beside the paper's."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _save(figure: Any, folder: Path, name: str) -> list[Path]:
     import matplotlib
 
     paths = [folder / f"{name}.png", folder / f"{name}.svg"]
-    # No date inside, and ids that are no random ones: the same lines draw the same file.
+    # No date, and no random ids: the same lines give the same file.
     with matplotlib.rc_context({"svg.hashsalt": name}):
         for path in paths:
             metadata = {"Date": None} if path.suffix == ".svg" else {}

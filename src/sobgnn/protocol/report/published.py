@@ -1,10 +1,10 @@
-"""What the paper printed: accuracy in percent and the ± behind it."""
+"""The paper's published numbers: accuracy in percent and the ± after it."""
 
 from __future__ import annotations
 
 COLUMNS = ("Cancer", "20News", "HAR", "Isolet")
 
-# The paper does not say which classes its Cancer column has; it stands beside both versions of the data set here.
+# The paper does not state which classes its Cancer column has; it is shown beside both versions of the data set here.
 COLUMN_OF = {
     "cancer": "Cancer",
     "cancer-binary": "Cancer",
@@ -28,7 +28,7 @@ _TABLE = {
 
 
 def published(model: str, dataset: str) -> tuple[float, float] | None:
-    """Mean and ± of a cell of the paper's table, where it has one."""
+    """Mean and ± of a cell of the paper's table, if it has one."""
     if model not in _TABLE or dataset not in COLUMN_OF:
         return None
     return _TABLE[model][COLUMNS.index(COLUMN_OF[dataset])]

@@ -13,19 +13,19 @@ from sobgnn.runtime.files import write_text
 
 
 def write(lines: Path, out: Path, device_minutes: Mapping[str, float] | None = None) -> list[Path]:
-    """Write Markdown, CSV, LaTeX and plots of every study that the lines hold; the paths, in order.
+    """Write Markdown, CSV, LaTeX and plots of every study in the lines; returns the paths, in order.
 
     Args:
         lines: Folder of JSON lines.
         out: Where the files go.
-        device_minutes: Study -> how long devices were in use for it, where that was measured.
+        device_minutes: Study -> how long devices were in use for it, if measured.
     """
     if not lines.exists():
-        raise FileNotFoundError(f"There are no results at {lines}. Make some with `python -m sobgnn.protocol table1`.")
+        raise FileNotFoundError(f"No results at {lines}. Create some with `python -m sobgnn.protocol table1`.")
     records = list(read(lines))
     cells = summarize(records)
     if not cells:
-        raise ValueError(f"{lines} holds {len(records)} lines and none of a final stage. Let a cell finish first.")
+        raise ValueError(f"{lines} holds {len(records)} lines, but none of a final stage. Let a cell finish first.")
     out.mkdir(parents=True, exist_ok=True)
     drawn = importlib.util.find_spec("matplotlib") is not None
     paths = []

@@ -55,7 +55,7 @@ def few_labels_markdown(
 
 
 def _leader(labels: str, cells: Sequence[Summary]) -> str:
-    """Who has the highest mean with some labels, and how far ahead of the next it is over their common seeds."""
+    """The model with the highest mean for some labels, and its lead over the next one over their common seeds."""
     if not cells:
         return ""
     first, *others = sorted(cells, key=lambda cell: -cell.accuracy.mean)
@@ -92,7 +92,7 @@ def ablations_markdown(cells: Sequence[Summary], records: Sequence[Record], devi
 
 
 def _cost(cells: Sequence[Summary], datasets: Sequence[str]) -> list[str]:
-    """What each value takes of memory and time, data set by data set."""
+    """Memory and time of each value, by data set."""
     measures = list(dict.fromkeys(name for cell in cells for name in cell.measures))
     rows = []
     for dataset in datasets:

@@ -1,4 +1,4 @@
-"""Lines of results -> one summary for each cell: which setting won, and how it did on the final seeds."""
+"""Lines of results -> one summary for each cell: which setting won, and its results on the final seeds."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Summary:
     Attributes:
         study: Which study.
         dataset: Its name.
-        labels: What was trained on.
+        labels: Number of labels for training.
         model: Its name.
         variant: What differs from the plain model.
-        trial: The setting that won, -1 where none was searched.
+        trial: The setting that won, -1 if none was searched.
         setting: Its hyperparameters.
-        trials: Settings searched with all their seeds.
-        search_seeds: Seeds of each.
+        trials: Number of settings searched with all their seeds.
+        search_seeds: Number of seeds of each.
         accuracies: Seed -> test accuracy of the winning setting.
-        validation: Its mean validation accuracy in the search, or over the final seeds where none was searched.
-        overtaken: Whether the search has a better setting by now that was not tested.
-        trainings: Lines in the cell, search and test.
-        seconds: Their time.
+        validation: Its mean validation accuracy in the search, or over the final seeds if none was searched.
+        overtaken: Whether the search has since found a better setting that was not tested.
+        trainings: Number of lines in the cell, search and test.
+        seconds: Their total time.
         measures: What else was measured in the final stage, averaged.
     """
 

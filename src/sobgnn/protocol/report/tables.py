@@ -13,7 +13,7 @@ from sobgnn.protocol.results import Record
 from sobgnn.protocol.statistics import Interval, paired_difference
 
 OURS, DECOUPLED = "S-SobGNN", "D-SobGNN"
-TRIALS, SEARCH_SEEDS, SEEDS = 100, 5, 50  # the paper's; a cell with fewer says so
+TRIALS, SEARCH_SEEDS, SEEDS = 100, 5, 50  # the paper's; a cell with fewer states it
 _MODELS = (
     "Cheby", "GCN", "GAT", "SIGN", "SGC", "ClusterGCN", "SuperGAT", "SuperGAT+links", "Transformer", OURS,
     "S-SobGNN+self", DECOUPLED, "MLP", "LogReg", "SVM", "LabelSpreading", "Laplace", "ShiftedLaplace", "Poisson",
@@ -45,7 +45,7 @@ def shown(interval: Interval) -> str:
 
 
 def shortfall(cell: Summary, seeds: int = SEEDS, trials: int = TRIALS) -> str:
-    """What a cell has less of than the protocol asks for, in words; empty where nothing."""
+    """What a cell has fewer of than the protocol requires, in words; empty if nothing."""
     parts = []
     if cell.trial >= 0 and cell.trials < trials:
         parts.append(f"{cell.trials} trial{'s' * (cell.trials != 1)}")
@@ -59,7 +59,7 @@ def shortfall(cell: Summary, seeds: int = SEEDS, trials: int = TRIALS) -> str:
 
 
 def entry(cell: Summary | None, seeds: int = SEEDS, trials: int = TRIALS) -> str:
-    """A cell for people: mean ± margin and, in brackets, where it falls short of the protocol."""
+    """A readable cell: mean ± margin and, in parentheses, how it falls short of the protocol."""
     if cell is None:
         return "–"
     short = shortfall(cell, seeds, trials)
@@ -67,7 +67,7 @@ def entry(cell: Summary | None, seeds: int = SEEDS, trials: int = TRIALS) -> str
 
 
 def table1_markdown(cells: Sequence[Summary], records: Sequence[Record], device_minutes: float | None = None) -> str:
-    """The paper's table with ours beside it, column by column, and how it was made."""
+    """The paper's table with ours beside it, column by column, and how it was computed."""
     find = {(cell.model, cell.variant, cell.dataset): cell for cell in cells}
     datasets, models = datasets_of(cells), models_of(cells)
     lines = [
@@ -120,7 +120,7 @@ def difference(ours: Summary | None, other: Summary | None, seeds: int = SEEDS) 
 
 
 def verdict(dataset: str, cells: Sequence[Summary]) -> str:
-    """Who wins a column and by how much, and where ours stand: against the winner, and against the paper's mean."""
+    """The best model of a column and its lead, and how ours compare: with the best, and with the paper's mean."""
     column = {cell.model: cell for cell in cells if cell.dataset == dataset and cell.variant == ""}
     order = sorted(column.values(), key=lambda cell: -cell.accuracy.mean)
     if not order:
@@ -145,7 +145,7 @@ def verdict(dataset: str, cells: Sequence[Summary]) -> str:
 
 
 def _behind(best: Summary, other: Summary) -> str:
-    """By how much one is behind another over the seeds of both, in words."""
+    """How far one model is behind another over the seeds of both, in words."""
     interval, count = paired_difference(best.accuracies, other.accuracies)
     clear = "" if interval.sign else ", an interval that includes 0"
     low, mean, high = (100 * x for x in (interval.low, interval.mean, interval.high))
@@ -177,7 +177,7 @@ def how_made(
     lines += markdown_table(["machine", "trainings", "process minutes", "software"], rows)
     total = sum(record.seconds for record in records) / 60
     said = f"In all {len(records)} trainings in {total:.1f} process minutes."
-    # Lines know their own process's time alone: shards that share a device each count theirs.
+    # Lines record only their own process's time: shards that share a device each count theirs.
     said += (
         " Processes side by side on one device count each."
         if device_minutes is None
@@ -216,7 +216,7 @@ def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[s
 
 
 def to_csv(cells: Sequence[Summary]) -> str:
-    """One line for each cell, with everything that the Markdown table says."""
+    """One line for each cell, with everything that is in the Markdown table."""
     out = io.StringIO()
     head = [
         "study", "dataset", "labels", "model", "variant", "mean", "low", "high", "margin", "seeds", "trials",

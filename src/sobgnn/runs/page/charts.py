@@ -1,4 +1,4 @@
-"""The report's charts as HTML and SVG: no library, colors from the page's style, so one chart serves light and dark."""
+"""The report's charts as HTML and SVG: no library; colors come from the page's style, so charts fit light and dark."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-# The drawing's own units; it is scaled to the width it gets.
+# The drawing's own units; it is scaled to the available width.
 _WIDTH, _HEIGHT = 440, 230
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 12, 40
-# Classes up to which a confusion matrix shows counts, and up to which it is shown at all.
+# Number of classes up to which a confusion matrix shows counts, and up to which it is shown at all.
 _COUNTED, MOST_CONFUSED = 15, 40
 
 
 def text(value: object) -> str:
-    """Escaped for HTML: ids, class names and cells are the user's."""
+    """Escape text for HTML: ids, class names and cells come from the user."""
     return html.escape(str(value))
 
 
@@ -51,10 +51,10 @@ def lines(
     dots: Sequence[str] = (),
     zero: bool = False,
 ) -> str:
-    """A line for each name of ``series``: (x, y), y None where nothing is drawn.
+    """A line for each name of ``series``: (x, y); a y of None is not drawn.
 
     Args:
-        series: By name; a legend is drawn where there are several.
+        series: By name; several get a legend.
         horizontal: Title of the x axis.
         percent: Whether y are shares.
         whole: Whether x are whole numbers, with ticks at whole numbers only.
@@ -82,7 +82,7 @@ def lines(
 
 
 def histogram(values: npt.NDArray[Any], title: str, *, whole: bool = False) -> str | None:
-    """Counts in up to 40 bins; ``None`` where all values are the same, which a sentence says better."""
+    """Counts in up to 40 bins; ``None`` if all values are equal, which a sentence shows better."""
     if not len(values) or float(values.min()) == float(values.max()):
         return None
     if whole:
@@ -114,7 +114,7 @@ def confusion_matrix(counts: npt.NDArray[np.int64], classes: Sequence[Any]) -> s
         for j, other in enumerate(classes):
             count, part = int(counts[i, j]), float(share[i, j])
             said = f"true {name}, predicted {other}: {count:,} ({part:.1%})"
-            # Mistakes are few: small shares are to be seen.
+            # Mistakes are few: small shares must be visible.
             shade = f' style="--p:{100 * math.sqrt(part):.0f}%"' if count else ""
             light = ' class="on"' if part > 0.4 else ""
             cells.append(f'<td{light}{shade} title="{text(said)}">{f"{count:,}" if few and count else ""}</td>')
@@ -146,7 +146,7 @@ class _Axis:
         scale = 100.0 if percent else 1.0
         step = tick_step((high - low) * scale / 4, whole=whole) / scale
         begin = math.floor(low / step + 1e-9)
-        end = max(math.ceil(high / step - 1e-9), begin + 1)  # values that differ in their last digits only
+        end = max(math.ceil(high / step - 1e-9), begin + 1)  # values that differ only in their last digits
         if nice:
             low, high = begin * step, end * step
         self.low, self.high, self.first, self.last = low, high, first, last
@@ -160,7 +160,7 @@ class _Axis:
 
 
 def tick_step(rough: float, *, whole: bool = False) -> float:
-    """A round step of at least ``rough``: 1, 2 or 5 times a power of 10, never finer than two decimals show."""
+    """A round step of at least ``rough``: 1, 2 or 5 times a power of 10, never finer than two decimals."""
     rough = max(rough, 1.0 if whole else 0.01)
     power = 10.0 ** math.floor(math.log10(rough) + 1e-9)
     return next(power * m for m in (1, 2, 5, 10) if power * m >= rough * (1 - 1e-9))

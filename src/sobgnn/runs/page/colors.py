@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-# Muted, told apart by most readers; used as far as they reach. Light page first, dark page second.
+# Muted colors that most readers can distinguish; used if there are enough. Light page first, dark page second.
 _CHOSEN = (
     ("#3b6fb6", "#7aa7e8"),
     ("#d5793a", "#f0a06a"),
@@ -31,7 +31,7 @@ def class_colors(count: int) -> list[tuple[str, str]]:
 
 
 def _oklch(lightness: float, chroma: float, hue: float) -> str:
-    """The sRGB color of OKLCH coordinates (Ottosson 2020), clipped to what screens show."""
+    """The sRGB color of OKLCH coordinates (Ottosson 2020), clipped to the range of screens."""
     a, b = chroma * math.cos(math.radians(hue)), chroma * math.sin(math.radians(hue))
     long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
     medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3

@@ -1,4 +1,4 @@
-"""Many-dimensional points to a map: neighbors stay neighbors, clusters come apart."""
+"""From high-dimensional points to a map: neighbors stay close, clusters separate."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ _DIMENSIONS = 8
 
 
 def plane_layout(points: npt.NDArray[Any], seed: int = 0) -> npt.NDArray[np.float32]:
-    r"""Positions [N, 2] of points [N, d]: principal components, then steps that pull neighbors and push strangers.
+    r"""Positions [N, 2] of points [N, d]: principal components, then steps that attract neighbors and repel others.
 
-    At each step every point i meets one of its neighbors j and some random points r, and moves along the gradient of
+    At each step every point i is paired with one of its neighbors j and some random points r, and moves along the
+    gradient of
 
     .. math:: \log \frac{1}{1 + \|p_i - p_j\|^2} + \sum_r \log \left(1 - \frac{1}{1 + \|p_i - p_r\|^2}\right)
 
-    O(N) per step, and fewer steps from 20 000 points on, where each has more company. Same seed, same map.
+    The cost is O(N) per step, with fewer steps from 20 000 points. The same seed gives the same map.
     """
     count = points.shape[0]
     reduced = principal_components(points, _DIMENSIONS)
@@ -29,9 +30,9 @@ def plane_layout(points: npt.NDArray[Any], seed: int = 0) -> npt.NDArray[np.floa
     generator = np.random.default_rng(seed)
     spread = float(np.abs(place).max())
     place = (8 / spread * place if spread > 0 else place) + generator.normal(0, 0.01, place.shape).astype(np.float32)
-    if count <= _NEIGHBORS + 1:  # too few for neighbors to tell more than the components do
+    if count <= _NEIGHBORS + 1:  # too few for neighbors to add anything to the components
         return place
-    # In few dimensions a k-d tree finds near points at once, and a map does not need the very nearest.
+    # In few dimensions a k-d tree finds near points quickly, and a map does not need the exact nearest.
     slack = 0 if count <= 20_000 else 2
     _, near = cKDTree(reduced).query(reduced, _NEIGHBORS + 1, eps=slack, workers=-1)
     near = near[:, 1:]
@@ -43,18 +44,18 @@ def plane_layout(points: npt.NDArray[Any], seed: int = 0) -> npt.NDArray[np.floa
         apart = place - place[other]
         pull = np.clip(apart * (2 / (1 + _square(apart)))[:, None], -4, 4)
         move = -pull
-        for axis in (0, 1):  # the neighbor comes half the way
+        for axis in (0, 1):  # the neighbor moves too
             move[:, axis] += np.bincount(other, weights=pull[:, axis], minlength=count)
         for _ in range(_STRANGERS):
             apart = place - place[generator.integers(0, count, count)]
             square = _square(apart)
             move += np.clip(apart * (2 / ((0.001 + square) * (1 + square)))[:, None], -4, 4)
         place += rate * move
-    return principal_components(place, 2)  # turned so that it is wider than high
+    return principal_components(place, 2)  # rotated so that it is wider than high
 
 
 def principal_components(points: npt.NDArray[Any], most: int) -> npt.NDArray[np.float32]:
-    """The first ``most`` principal components [N, <= most], each turned so that its largest entry is positive."""
+    """The first ``most`` principal components [N, <= most], each with a sign that makes its largest entry positive."""
     centered = np.asarray(points, dtype=np.float64)
     centered = centered - centered.mean(axis=0)
     _, vectors = np.linalg.eigh(centered.T @ centered)

@@ -1,4 +1,4 @@
-"""Rows that a person should look at, with their content: what to label next, labels that look wrong, mistakes."""
+"""Rows that a person should check, with their content: what to label next, labels that look wrong, mistakes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PICTURE = 72
 
 
 def suggestions(fitted: Fitted, importance: Mapping[str, float]) -> str:
-    """Section of rows worth a label, or nothing where every row has one."""
+    """Section of rows worth a label, or nothing if every row has one."""
     rows = suggested_rows(fitted, _SUGGESTED)
     if not len(rows):
         return ""
@@ -33,7 +33,7 @@ def suggestions(fitted: Fitted, importance: Mapping[str, float]) -> str:
 
 
 def suspects(fitted: Fitted, importance: Mapping[str, float]) -> str:
-    """Section of given labels that look wrong, or nothing where none does."""
+    """Section of given labels that look wrong, or nothing if none does."""
     found = fitted.classifier.suspects()
     if not found:
         return ""
@@ -57,7 +57,7 @@ def suspects(fitted: Fitted, importance: Mapping[str, float]) -> str:
 
 
 def mistakes(fitted: Fitted, importance: Mapping[str, float]) -> str:
-    """Section of hidden labels that were predicted wrong, surest first, or nothing where there is none."""
+    """Section of hidden labels that were predicted wrong, most confident first, or nothing if there are none."""
     predicted, confidence, codes = fitted.predicted, fitted.confidence, fitted.table.codes
     wrong = np.flatnonzero(fitted.hidden & (predicted != codes))
     if not len(wrong):
@@ -95,7 +95,7 @@ def _table(
     lines = []
     for row, own, content in zip(rows, cells, contents, strict=True):
         line = [str(row), *([text(ids[row])] if ids is not None else []), *own]
-        # Where the page is narrow each cell says what it is, and the content goes below.
+        # On a narrow page each cell shows its heading, and the content goes below.
         shown = "".join(f'<td data-head="{head}">{cell}</td>' for head, cell in zip(named, line, strict=False))
         shown += f'<td class="text">{content}</td>' if any(contents) else ""
         lines.append(f"<tr>{shown}</tr>")
@@ -107,7 +107,7 @@ def _table(
 
 
 def _content(table: Any, row: int, importance: Mapping[str, float]) -> str:
-    """The row's picture, where it has one, and a few of its columns."""
+    """The row's picture, if it has one, and a few of its columns."""
     cells = row_content(table, row, importance) if table.encoding.named else {}
     said = " ".join(f'<span class="cell"><i>{text(name)}</i> {text(cell)}</span>' for name, cell in cells.items())
     picture = thumbnail(picture_path(table, row), _PICTURE)

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _QUALITY = 70
-# Sides of a picture on the sheet, in pixels, largest first; and the most bytes of a sheet, of the report's 3 MB.
+# Sides of a picture on the sheet, in pixels, largest first; and the maximum bytes of a sheet, of the report's 3 MB.
 _SIDES = (48, 32, 24, 16)
 _MOST_BYTES = 1_500_000
 
 
 def thumbnail(path: str | None, side: int) -> Image | None:
-    """The picture, at most ``side`` pixels wide and high; ``None`` where it cannot be read."""
+    """The picture, at most ``side`` pixels wide and high; ``None`` if it cannot be read."""
     picture = open_picture(path, side)
     if picture is not None:
         picture.thumbnail((side, side))
@@ -33,11 +33,11 @@ def address(picture: Image) -> str:
 
 
 def sheet(paths: Sequence[str | None], most_bytes: int = _MOST_BYTES) -> dict[str, Any] | None:
-    """All pictures side by side on one, as large as ``most_bytes`` allow.
+    """All pictures side by side on one sheet, as large as ``most_bytes`` allow.
 
     Returns:
-        ``image``, a data: address; ``side``, width and height of each place in pixels; ``columns``, places in a row;
-        ``missing``, numbers of the pictures that cannot be read. ``None`` where none can, or even the smallest are too
+        ``image``, a data: address; ``side``, width and height of each cell in pixels; ``columns``, cells in a row;
+        ``missing``, numbers of the pictures that cannot be read. ``None`` if none can, or if even the smallest take too
         many bytes.
     """
     from PIL import Image

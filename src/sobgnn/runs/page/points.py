@@ -1,4 +1,4 @@
-"""The map's points as a page can hold them: packed numbers, and a few words for each point."""
+"""The map's points in a form for the page: packed numbers, and a few words for each point."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sobgnn.runs.page.pictures import sheet
 from sobgnn.runs.run import Fitted
 
 MOST_POINTS = 100_000
-# Points up to which each carries a few words of its row, and its picture.
+# Number of points up to which each has a few words of its row, and its picture.
 MOST_TOLD, _WORDS = 5_000, 70
 
 
 def map_points(fitted: Fitted) -> dict[str, Any]:
-    """What the page's script draws, for up to ``MOST_POINTS`` points drawn at random.
+    """Data for the page's script, for up to ``MOST_POINTS`` points drawn at random.
 
     Positions are uint16 shares of the box, probabilities uint8 shares of 255, classes uint16 with 65535 for unknown.
     """
@@ -59,7 +59,7 @@ def _words(table: Any, row: int) -> str:
 
 
 def _share(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-    """Values as shares of their extent."""
+    """Values as shares of their range."""
     extent = float(np.ptp(values)) if len(values) else 0.0
     if extent == 0:
         return np.full(len(values), 0.5)

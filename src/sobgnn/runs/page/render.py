@@ -1,4 +1,4 @@
-"""report.html: how far to trust a run, what to do next and what was fitted, on one page that needs nothing else."""
+"""report.html: how far to trust a run, what to do next and what was fitted, on one self-contained page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_BARS = 20
 
 
 def render(fitted: Fitted, measured: dict[str, Any]) -> str:
-    """The page as HTML. ``measured`` is what ``metrics.metrics`` gives, with ``columns`` where they were measured."""
+    """The page as HTML. ``measured`` is the result of ``metrics.metrics``, with ``columns`` if they were measured."""
     importance = measured.get("columns") or {}
     body = [
         _head(fitted, measured),
@@ -47,7 +47,7 @@ def render(fitted: Fitted, measured: dict[str, Any]) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """JSON that cannot end the enclosing script element."""
     written = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return written.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 

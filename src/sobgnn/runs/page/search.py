@@ -9,7 +9,7 @@ from sobgnn.runs.page import charts
 
 
 def search_section(search: dict[str, Any]) -> str:
-    """HTML of the section. ``search`` is what ``TuningResult.to_json`` gives."""
+    """HTML of the section. ``search`` is the result of ``TuningResult.to_json``."""
     finished, pruned = len(search["trials"]), search["pruned"]
     early = f", {pruned:,} of them pruned early" if pruned else ""
     said = (

@@ -147,7 +147,7 @@ PAGE = """<!doctype html>
 
 
 def fill(**parts: str) -> str:
-    """The page with each @@name@@ replaced once; what is filled in is not looked at again."""
+    """The page with each @@name@@ replaced once; inserted text is not scanned again."""
     pieces = PAGE.split("@@")
     pieces[1::2] = [SCRIPT if name == "script" else parts[name] for name in pieces[1::2]]
     return "".join(pieces)
