@@ -54,10 +54,11 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Each family f predicts every point: decoupled Sobolev networks and diffused labels on the graph, MLPs, a
     self-trained linear classifier, a Gaussian kernel regression and forests on the features, Poisson learning if labels
-    are few and points form clusters, and logistic regression, kernel regression and boosted trees if there are enough labels. Four folds of the
-    labels are held out in turn; out-of-fold labels decide how far each family's probabilities are smoothed over the
-    graph, the shares w, and how confident the result is. See :mod:`sobgnn.estimator.families` for the contract, and
-    :func:`~sobgnn.estimator.blending.blend_families` for the rule. A class with fewer than 3 labels is never held out.
+    are few and points form clusters, and logistic regression, kernel regression and boosted trees if there are enough
+    labels. Four folds of the labels are held out in turn; out-of-fold labels decide how far each family's probabilities
+    are smoothed over the graph, the shares w, and how confident the result is. See :mod:`sobgnn.estimator.families` for
+    the contract, and :func:`~sobgnn.estimator.blending.blend_families` for the rule. A class with fewer than 3 labels
+    is never held out.
 
     Args:
         k: Number of neighbors per point; at most one less than the number of points is used.
