@@ -146,7 +146,7 @@ def matrix_of(graph: Graph, operator: Operator = "laplacian") -> sp.csr_array:
         >>> sobolev.matrix_of(pair, "laplacian").toarray().tolist()
         [[0.5, -0.5], [-0.5, 0.5]]
     """
-    A = graph.to_scipy().astype(np.float64)
+    A = graph.to_scipy(copy=False).astype(np.float64)
     if operator == "adjacency":
         return A
     degree = A.sum(axis=1)

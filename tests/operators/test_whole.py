@@ -129,6 +129,14 @@ def test_permuting_the_nodes_permutes_the_result(graph30):
     torch.testing.assert_close(permuted, result[order], rtol=1e-12, atol=1e-14)
 
 
+def test_operators_stay_those_of_their_graph_whatever_becomes_of_the_arrays_it_gave_out(path5):
+    operators = SobolevOperators(path5, alpha=2)
+    before = operators.propagate(torch.eye(5))
+    path5.edges()[1].mul_(20)
+    path5.to_scipy().data[:] = 10
+    assert torch.equal(operators.propagate(torch.eye(5)), before)
+
+
 def test_an_empty_graph_and_a_signal_without_columns_have_results_of_their_shapes():
     graph = graph_of(np.zeros((4, 4)))
     assert SobolevOperators(graph, 2, 0.0).propagate(torch.ones(4, 3)).eq(0).all()

@@ -15,9 +15,7 @@ def as_graph(given: Any, n: int) -> Graph:
     if isinstance(given, Graph):
         graph = given
     elif sp.issparse(given):
-        edges = sp.csr_array(given, copy=True)
-        edges.eliminate_zeros()  # in scipy an entry of 0 is no edge
-        graph = Graph.from_scipy(edges, symmetrize="union")
+        graph = Graph.from_scipy(given, symmetrize="union")
     elif not _is_edges(given):
         raise ValueError(
             f"graph must be a sobgnn.Graph, a scipy sparse matrix, edge_index [2, E] or (edge_index, edge_weight), but "

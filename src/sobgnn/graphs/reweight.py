@@ -42,7 +42,7 @@ def reweight(
         [0.5]
     """
     if how == "normalized":
-        return _on_edges(graph, *_normalized(graph.to_scipy().astype(np.float64)))
+        return _on_edges(graph, *_normalized(graph.to_scipy(copy=False).astype(np.float64)))
     if how == "features":
         return _on_edges(graph, *_similarity(graph, X))
     if how == "pagerank":
@@ -90,7 +90,7 @@ def _similarity(graph: Graph, X: Any) -> tuple[Any, Any, Any]:
     if not np.isfinite(X.data if sp.issparse(X) else X).all():
         raise ValueError('how="features" needs finite X, but got NaN or infinite entries.')
     X = scaled_rows(X)
-    coo = graph.to_scipy().tocoo()
+    coo = graph.to_scipy(copy=False).tocoo()
     length = np.sqrt((X * X).sum(axis=1))
     product = np.empty(coo.nnz)
     for start in range(0, coo.nnz, 1 << 16):
@@ -121,7 +121,7 @@ def _pagerank(graph: Graph, teleport: float, top_k: int) -> Graph:
     n = graph.num_nodes
     if n == 0:
         return graph
-    T = sp.csr_array(graph.to_scipy().astype(np.float64) + sp.eye_array(n))
+    T = sp.csr_array(graph.to_scipy(copy=False).astype(np.float64) + sp.eye_array(n))
     rows, columns, weight = _normalized(T)
     T = sp.csr_array((weight, (rows, columns)), shape=(n, n))
     # x = a e + (1-a) T x by Chebyshev's iteration: T is symmetric with eigenvalues in [-1, 1], so t steps leave an

@@ -127,7 +127,7 @@ class SobolevOperators:
         """
         if num_layers < 1:
             raise ValueError(f"`num_layers` must be at least 1, but got {num_layers}.")
-        adjacency, rows = self.graph.to_scipy(), as_rows(index, self.num_nodes).cpu().numpy()
+        adjacency, rows = self.graph.to_scipy(copy=False), as_rows(index, self.num_nodes).cpu().numpy()
         field = []
         for _ in range(num_layers):
             columns = np.union1d(adjacency[rows].indices, rows)
@@ -152,7 +152,7 @@ class SobolevOperators:
         """
         if not 1 <= rho <= self.alpha:
             raise ValueError(f"`rho` must be between 1 and alpha={self.alpha}, but got {rho}.")
-        term = shift_diagonal(self.graph.to_scipy().astype(np.float64), clamp_epsilon(self.epsilon))
+        term = shift_diagonal(self.graph.to_scipy(copy=False).astype(np.float64), clamp_epsilon(self.epsilon))
         rows, columns = np.repeat(np.arange(self.num_nodes), np.diff(term.indptr)), term.indices
         scale = self.scale(torch.float64).detach().cpu().numpy()
         q, t = scale[:, 0], scale[:, rho]
