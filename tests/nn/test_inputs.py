@@ -307,3 +307,25 @@ def test_layers_of_several_widths_compile():
             torch.testing.assert_close(compiled(x, edge_index, weight), layer(x, edge_index, weight))
     finally:
         torch._dynamo.reset()
+
+
+@pytest.mark.parametrize(
+    ("options", "call", "message"),
+    [
+        ({"learn_epsilon": True}, lambda x: (x, torch.tensor([[0, 1], [1, 2]])), "must be symmetric"),
+        ({"learn_epsilon": True}, lambda x: (x, torch.tensor([[0], [0]])), "A graph has no self-loops"),
+        ({"normalize": "row"}, lambda x: (x, torch.tensor([[0], [0]])), "A graph has no self-loops"),
+        ({"normalize": "row"}, lambda x: ((x, x[:2]), torch.tensor([[3], [1]])), "sources from 3 to 3 for num_nodes=3"),
+        ({"normalize": "row"}, lambda x: ((x, x[:2]), torch.tensor([[2], [2]])), "targets from 2 to 2 for num_nodes=2"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:All edge weights are 1", "ignore:.*should not be instantiated:DeprecationWarning")
+def test_a_compiled_layer_refuses_what_the_layer_refuses(options, call, message):
+    layer = SobolevConv(5, 4, alpha=2, **options)
+    torch._dynamo.reset()
+    try:
+        for one in (layer, torch.compile(layer, fullgraph=True, backend="aot_eager")):
+            with pytest.raises(ValueError, match=message):
+                one(*call(torch.ones(3, 5)))
+    finally:
+        torch._dynamo.reset()
