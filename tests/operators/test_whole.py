@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
+from torch_geometric.data import Data
 
 from sobgnn.operators import SobolevOperators
 from tests.oracle import adjacency, epsilons, graph_of, graphs, random_graph, sobolev_operator
@@ -272,6 +273,8 @@ def test_a_bad_epsilon_is_refused(path5, epsilon):
         (torch.ones(5, 3, dtype=torch.long), TypeError, r"floating point, but got torch.int64.*\.float\(\)"),
         (torch.ones(5, 3, dtype=torch.complex64), TypeError, "floating point, but got torch.complex64"),
         (torch.ones(5, 3, dtype=torch.float16), TypeError, "float32, float64 or bfloat16, but got torch.float16"),
+        (np.ones((5, 3)), TypeError, "must be a torch tensor, but got ndarray. Use torch.as_tensor"),
+        (torch.ones(5, 3).to_sparse(), TypeError, r"must be dense, but got torch.sparse_coo.*\.to_dense\(\)"),
         (torch.ones(5, 3, device="meta"), ValueError, r"one device, but got meta and cpu. Move one with .to\(\)"),
     ],
 )
@@ -290,8 +293,25 @@ def test_a_signal_with_another_number_of_orders_is_refused(path5):
 
 @pytest.mark.parametrize("rho", [0, 3, -1])
 def test_a_matrix_of_an_order_that_is_not_there_is_refused(path5, rho):
-    with pytest.raises(ValueError, match=f"`rho` must be between 1 and alpha=2, but got {rho}"):
+    with pytest.raises(ValueError, match=f"`rho` must be an integer between 1 and alpha=2, but got {rho}"):
         SobolevOperators(path5, 2).matrix(rho)
+
+
+@pytest.mark.parametrize("rho", [1.0, 1.5, True, "1", None])
+def test_a_matrix_of_an_order_that_is_no_integer_is_refused(path5, rho):
+    with pytest.raises(ValueError, match="must be an integer between 1 and alpha=3, but got"):
+        SobolevOperators(path5).matrix(rho)
+
+
+def test_what_is_no_graph_is_refused_with_the_way_to_make_one(path5):
+    edge_index, edge_weight = path5.edges()
+    for given in (edge_index, (edge_index, edge_weight)):
+        with pytest.raises(TypeError, match=r"must be a sobgnn\.Graph, but got .*Graph\.from_edges\(edge_index"):
+            SobolevOperators(given)
+    with pytest.raises(TypeError, match=r"but got csr_array\. Make one with Graph\.from_scipy"):
+        SobolevOperators(path5.to_scipy())
+    with pytest.raises(TypeError, match=r"but got Data\. Make one with Graph\.from_edges\(data\.edge_index"):
+        SobolevOperators(Data(edge_index=edge_index))
 
 
 def test_learned_weights_are_read_anew_where_nothing_is_learned(path5):

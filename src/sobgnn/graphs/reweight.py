@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from torch import Tensor
 
+from sobgnn.graphs.given import check_graph
 from sobgnn.graphs.graph import SMALLEST_WEIGHT, Graph
 
 _COLUMNS_PER_BLOCK = 64  # of float64: what a step reads and writes stays in the cache for thousands of nodes
@@ -41,6 +42,7 @@ def reweight(
         >>> reweight(star).weight.unique().tolist()  # 1 / sqrt(4 · 1)
         [0.5]
     """
+    check_graph(graph)
     if how == "normalized":
         return _on_edges(graph, *_normalized(graph.to_scipy(copy=False).astype(np.float64)))
     if how == "features":

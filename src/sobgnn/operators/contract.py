@@ -25,7 +25,11 @@ class Operator(Protocol):
 
 
 def check_signal(H: Tensor, columns: int, device: torch.device) -> None:
-    """Raise unless H is floating point, on the device, with one row for each of the input nodes."""
+    """Raise unless H is dense, floating point, on the device, with one row for each of the input nodes."""
+    if not isinstance(H, Tensor):
+        raise TypeError(f"The signal must be a torch tensor, but got {type(H).__name__}. Use torch.as_tensor.")
+    if H.layout != torch.strided:
+        raise TypeError(f"The signal must be dense, but got {H.layout}. Convert it with .to_dense().")
     if H.device != device:
         raise ValueError(
             f"The signal and the operators must be on one device, but got {H.device} and {device}. Move one with .to()."

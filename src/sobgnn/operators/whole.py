@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sobgnn import propagation
+from sobgnn.graphs.given import check_graph
 from sobgnn.graphs.graph import Graph
 from sobgnn.operators.contract import check_signal
 from sobgnn.operators.rows import SobolevRows, as_rows
@@ -53,6 +54,7 @@ class SobolevOperators:
     """
 
     def __init__(self, graph: Graph, alpha: int = 3, epsilon: float = 1.0) -> None:
+        check_graph(graph)
         check_alpha(alpha)
         check_epsilon(epsilon)
         if alpha > 1 and graph.num_edges and bool((graph.weight.detach() == 1).all()):
@@ -150,8 +152,9 @@ class SobolevOperators:
 
         Entries below float32's range are exact zeros, as they are in propagation.
         """
-        if not 1 <= rho <= self.alpha:
-            raise ValueError(f"`rho` must be between 1 and alpha={self.alpha}, but got {rho}.")
+        whole = isinstance(rho, (int, np.integer)) and not isinstance(rho, bool)
+        if not whole or not 1 <= rho <= self.alpha:
+            raise ValueError(f"`rho` must be an integer between 1 and alpha={self.alpha}, but got {rho!r}.")
         term = shift_diagonal(self.graph.to_scipy(copy=False).astype(np.float64), clamp_epsilon(self.epsilon))
         rows, columns = np.repeat(np.arange(self.num_nodes), np.diff(term.indptr)), term.indices
         scale = self.scale(torch.float64).detach().cpu().numpy()
