@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from torch_geometric import EdgeIndex
@@ -167,6 +169,25 @@ def test_edges_that_are_no_graph_are_refused_in_one_line(graph30, x, call, messa
 def test_edges_without_weights_warn_that_orders_are_the_same(graph30, x):
     with pytest.warns(UserWarning, match="All edge weights are 1"):
         layer()(x, graph30.edges()[0])
+
+
+@pytest.mark.parametrize("options", [{}, {"cached": True}, {"normalize": "row"}, {"learn_epsilon": True}])
+@pytest.mark.parametrize("form", ["none", "ones", "sparse", "Graph", "model"])
+def test_weights_of_one_warn_in_every_form_and_at_the_callers_line(graph30, x, form, options):
+    edge_index, ones = graph30.edges()[0], torch.ones(graph30.num_edges)
+    given = {
+        "none": (edge_index,),
+        "sparse": (torch.sparse_coo_tensor(edge_index, ones, (30, 30)),),
+        "Graph": (Graph.from_edges(edge_index, ones),),
+    }.get(form, (edge_index, ones))
+    conv = SSobGNN(4, 3, 2, alpha=2, **options) if form == "model" else layer(**options)
+    text = "self-loops alone" if "learn_epsilon" in options else "alpha > 1 adds nothing"
+    with pytest.warns(UserWarning, match=f"All edge weights are 1.*{text}") as caught:
+        conv(x, *given)
+    assert {warning.filename for warning in caught} == {__file__}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        conv(x, edge_index, ones * 0.5)
 
 
 def test_weights_of_a_model_and_of_a_layer_have_the_gradient_of_the_graph(graph30, x):

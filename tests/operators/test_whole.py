@@ -161,6 +161,14 @@ def test_powers_of_a_graph_without_weights_come_with_a_warning(ring8):
         SobolevOperators(ring8, 1, 1.0)  # one order has no higher power to waste
 
 
+def test_orders_without_weights_are_said_to_differ_where_they_do(ring8):
+    with pytest.warns(UserWarning, match="and alpha > 1 adds nothing"):
+        SobolevOperators(ring8, 2, 1.0)
+    with pytest.warns(UserWarning, match="and its orders differ by their self-loops alone"):
+        ops = SobolevOperators(ring8, 2, 0.5)
+    assert not np.allclose(ops.matrix(1).toarray(), ops.matrix(2).toarray())
+
+
 # --------------------------------------------------------------------------------------------- rows
 
 
@@ -305,9 +313,9 @@ def test_a_matrix_of_an_order_that_is_no_integer_is_refused(path5, rho):
 
 def test_what_is_no_graph_is_refused_with_the_way_to_make_one(path5):
     edge_index, edge_weight = path5.edges()
-    for given in (edge_index, (edge_index, edge_weight)):
+    for edges in (edge_index, (edge_index, edge_weight)):
         with pytest.raises(TypeError, match=r"must be a sobgnn\.Graph, but got .*Graph\.from_edges\(edge_index"):
-            SobolevOperators(given)
+            SobolevOperators(edges)
     with pytest.raises(TypeError, match=r"but got csr_array\. Make one with Graph\.from_scipy"):
         SobolevOperators(path5.to_scipy())
     with pytest.raises(TypeError, match=r"but got Data\. Make one with Graph\.from_edges\(data\.edge_index"):

@@ -96,8 +96,8 @@ class Graph:
         Args:
             edge_index: Each undirected edge in both directions, unless ``symmetrize`` is given.
             edge_weight: Positive and finite. Every weight is 1 if left out.
-            num_nodes: Number of nodes, where isolated ones at the end would go unseen. Left out: that of PyG's EdgeIndex
-                where it knows it, else one more than the largest entry.
+            num_nodes: Number of nodes, where isolated ones at the end would go unseen. If left out: what PyG's
+                EdgeIndex knows, else one more than the largest entry.
             symmetrize: What to do with edges present or heavier in one direction only. ``None`` refuses them (weights
                 that only rounding tells apart become the larger one), ``"union"`` keeps the larger weight,
                 ``"mutual"`` the smaller, dropping one-way edges.

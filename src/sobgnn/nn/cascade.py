@@ -252,3 +252,29 @@ class _SharedProduct(torch.autograd.Function):
         beside = weight.permute(1, 2, 0, 3).reshape(branches, i, members * o)
         product = torch.bmm(x.transpose(0, 1), beside).view(branches, -1, members, o)
         return product.transpose(0, 1), 2
+
+
+def autocast_dtype(x: Tensor) -> torch.dtype | None:
+    """The type that autocast, where it is on, gives products with x; as in torch, it leaves float64 alone."""
+    if x.dtype == torch.float64 or not torch.is_autocast_enabled(x.device.type):
+        return None
+    return torch.get_autocast_dtype(x.device.type)
+
+
+def row_product(x: Tensor, weight: Tensor) -> Tensor:
+    """x [N, i], dense or sparse, times weight [a, i, o]: [N, a, o]."""
+    if x.layout == torch.strided:
+        return torch.einsum("ni,aio->nao", x, weight)
+    dtype = autocast_dtype(x) or x.dtype
+    beside = weight.transpose(0, 1).flatten(1)
+    if x.dtype in (torch.float16, torch.bfloat16):  # which not every sparse product knows
+        x, beside = x.float(), beside.float()
+    with torch.autocast(x.device.type, enabled=False):
+        found: Tensor = torch.sparse.mm(x, beside)
+    return found.to(dtype).view(x.shape[0], weight.shape[0], weight.shape[2])
+
+
+def in_its_type(propagate: Any, x: Tensor) -> Tensor:
+    """Propagation in the type of x; float16, which the kernels do not know, is summed in float32."""
+    result: Tensor = propagate(x.float()).to(x.dtype) if x.dtype == torch.float16 else propagate(x)
+    return result

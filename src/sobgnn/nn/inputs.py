@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +10,7 @@ from torch import Tensor
 
 from sobgnn.graphs.graph import Graph
 from sobgnn.operators import EdgeOperators, Normalize, SobolevOperators, SobolevRows
+from sobgnn.operators.contract import warn_unweighted
 
 Size = tuple[int | None, int | None]
 
@@ -31,7 +30,7 @@ def check_size(given: Any, x: Tensor | tuple[Tensor, Tensor], size: Any = None) 
     """Raise unless x has as many sources and targets as ``size`` and PyG's EdgeIndex say; ``None`` in them is any."""
     nodes = tuple(part.shape[0] for part in (x if isinstance(x, tuple) else (x, x)))
     known = {"size": size}
-    if not torch.compiler.is_compiling() and hasattr(given, "sparse_size"):
+    if not torch.compiler.is_compiling() and isinstance(given, Tensor) and hasattr(given, "sparse_size"):
         known["sparse_size of edge_index"] = given.sparse_size()
     for name, value in known.items():
         if value is None:
@@ -124,8 +123,8 @@ def _from_edges(
         dtype, nodes = x[0].dtype, (x[0].shape[0], x[1].shape[0])
     else:
         dtype, nodes = x.dtype, x.shape[0]
-    if edge_weight is None and wanted.alpha > 1 and not torch.compiler.is_compiling():
-        _warn_unweighted()
+    if wanted.alpha > 1 and _unweighted(edge_weight):
+        warn_unweighted(wanted.epsilon)
     return EdgeOperators(
         edge_index,
         edge_weight,
@@ -139,13 +138,18 @@ def _from_edges(
     )
 
 
-def _warn_unweighted() -> None:
-    frame, level = sys._getframe(), 1
-    # The caller's own line, however many layers and models are between.
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("sobgnn.", "torch.")):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(
-        "All edge weights are 1, so every Hadamard power of the graph is the graph itself and alpha > 1 adds "
-        "nothing. Give the edges weights, for example with sobgnn.reweight(graph).",
-        stacklevel=level,
-    )
+def _unweighted(edge_weight: Tensor | None) -> bool:
+    """Whether all weights are known to be 1.
+
+    They are read on the CPU alone, and past the first only where that is 1: reading them would stall a GPU, and inside
+    a transform of torch there may be nothing to read.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    if edge_weight is None:
+        return True
+    readable = type(edge_weight) in (Tensor, torch.nn.Parameter) and edge_weight.device.type == "cpu"
+    if not readable or edge_weight.numel() == 0 or torch._C._functorch.peek_interpreter_stack() is not None:
+        return False
+    weight = edge_weight.detach().reshape(-1)
+    return bool(weight[0] == 1) and bool((weight == 1).all())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from torch import Tensor
 from sobgnn import propagation
 from sobgnn.graphs.given import check_graph
 from sobgnn.graphs.graph import Graph
-from sobgnn.operators.contract import check_signal
+from sobgnn.operators.contract import check_signal, warn_unweighted
 from sobgnn.operators.rows import SobolevRows, as_rows
 from sobgnn.operators.scales import check_alpha, check_epsilon, clamp_epsilon, node_scales
 from sobgnn.propagation import Stencil
@@ -58,11 +57,7 @@ class SobolevOperators:
         check_alpha(alpha)
         check_epsilon(epsilon)
         if alpha > 1 and graph.num_edges and bool((graph.weight.detach() == 1).all()):
-            warnings.warn(
-                "All edge weights are 1, so every Hadamard power of the graph is the graph itself and alpha > 1 adds "
-                "nothing. Give the edges weights, for example with sobgnn.reweight(graph).",
-                stacklevel=2,
-            )
+            warn_unweighted(epsilon)
         self.graph = graph
         self.alpha = int(alpha)
         self.epsilon = float(epsilon)
