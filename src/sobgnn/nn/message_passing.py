@@ -27,7 +27,7 @@ class MessagePassingSobolevConv(SobolevConv, MessagePassing):  # type: ignore[mi
     # What others read of any such module; nothing here depends on it.
     aggr, flow, node_dim, decomposed_layers, fuse = "sum", "source_to_target", -2, 1, False
 
-    @functools.wraps(SobolevConv.__init__)
+    @functools.wraps(SobolevConv.__init__)  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         SobolevConv.__init__(self, *args, **kwargs)
         self._edge_mask: Tensor | None = None

@@ -78,9 +78,9 @@ def _sort_edges(
         there, back = weight[order], weight[t_order]
         if not (torch.equal(keys, t_keys) and bool(((there - back).abs() <= ROUNDING * there).all())):
             raise ValueError(
-                "A graph must be symmetric, but some edges differ between their two directions. Pass "
-                'symmetrize="union" to keep the larger weight or "mutual" the smaller; or normalize="row" for a '
-                "graph that is meant to be directed."
+                "A graph must be symmetric, but some edges differ between their two directions. Pass a layer or "
+                'Graph.from_edges symmetrize="union" to keep the larger weight or "mutual" the smaller; or a layer '
+                'normalize="row" for a graph that is meant to be directed.'
             )
     return order, _starts(row, rows), t_order, _starts(column, columns)
 
