@@ -350,3 +350,14 @@ def test_a_compiled_layer_refuses_what_the_layer_refuses(options, call, message)
                 one(*call(torch.ones(3, 5)))
     finally:
         torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("how", ["union", "mutual"])
+def test_repeated_edges_are_refused_where_they_are_symmetrized_as_by_a_graph(how):
+    edges, weight = torch.tensor([[0, 0, 1], [1, 1, 2]]), torch.tensor([0.5, 0.2, 0.3])
+    for call in (
+        lambda: SobolevConv(5, 4, symmetrize=how)(torch.ones(3, 5), edges, weight),
+        lambda: Graph.from_edges(edges, weight, symmetrize=how),
+    ):
+        with pytest.raises(ValueError, match="once per direction, but 1 are repeated"):
+            call()

@@ -114,7 +114,7 @@ class Graph:
                 f"edge_index and edge_weight must be on one device, but got {device} and {edge_weight.device}. "
                 "Move one with .to()."
             )
-        index = _numpy(edge_index, "edge_index")
+        index = as_numpy(edge_index, "edge_index")
         if index.ndim != 2 or index.shape[0] != 2:
             raise ValueError(f"edge_index must have shape [2, E], but got {list(index.shape)}.")
         if index.size and not np.issubdtype(index.dtype, np.integer):
@@ -123,7 +123,7 @@ class Graph:
         if edge_weight is None:
             weight = np.ones(index.shape[1], dtype=np.float32)
         else:
-            weight = _numpy(edge_weight, "edge_weight").reshape(-1)
+            weight = as_numpy(edge_weight, "edge_weight").reshape(-1)
             if weight.size != index.shape[1]:
                 raise ValueError(
                     f"edge_weight must have one entry per edge, but got {weight.size} for {index.shape[1]} edges."
@@ -186,7 +186,7 @@ class Graph:
     def to_scipy(self, *, copy: bool = True) -> sp.csr_array:
         """The adjacency matrix as float32 CSR. ``copy=False`` shares the memory of a graph on the CPU: only read it."""
         n = self.num_nodes
-        arrays = (_numpy(self.weight), _numpy(self.indices), _numpy(self.indptr))
+        arrays = (as_numpy(self.weight), as_numpy(self.indices), as_numpy(self.indptr))
         return sp.csr_array(arrays, shape=(n, n), copy=copy and self.device.type == "cpu")
 
     def edges(self) -> tuple[Tensor, Tensor]:
@@ -214,7 +214,7 @@ class Graph:
         weight = torch.as_tensor(weight)
         if weight.shape != self.weight.shape:
             raise ValueError(f"weight must have shape {list(self.weight.shape)}, but got {list(weight.shape)}.")
-        csr = sp.csr_array((_numpy(weight), _numpy(self.indices), _numpy(self.indptr)), shape=(n, n))
+        csr = sp.csr_array((as_numpy(weight), as_numpy(self.indices), as_numpy(self.indptr)), shape=(n, n))
         check_weights(csr.data)  # before those of 0 are no edges
         try:
             checked = Graph.from_scipy(csr).to(self.device)
@@ -225,7 +225,7 @@ class Graph:
 
     def permute(self, order: npt.ArrayLike | Tensor) -> Graph:
         """The graph whose node i is this one's node ``order[i]``."""
-        rank = _numpy(order, "order")
+        rank = as_numpy(order, "order")
         if rank.size and not np.issubdtype(rank.dtype, np.integer):
             raise TypeError(f"order must hold integers, but got {rank.dtype}. Cast it to int64.")
         rank = rank.astype(np.int64, copy=False)
@@ -237,7 +237,7 @@ class Graph:
 
     def save(self, path: str | Path) -> None:
         """Write the graph to an uncompressed npz file, whole or not at all."""
-        arrays = {"indptr": _numpy(self.indptr), "indices": _numpy(self.indices), "weight": _numpy(self.weight)}
+        arrays = {"indptr": as_numpy(self.indptr), "indices": as_numpy(self.indices), "weight": as_numpy(self.weight)}
         if self.neighbor_recall is not None:
             arrays["neighbor_recall"] = np.float64(self.neighbor_recall)
         save_arrays(path, arrays)
@@ -267,11 +267,12 @@ class Graph:
         Labels may be text or numbers; -1, None and NaN are unknown.
         """
         return report_adjacency(
-            self.to_scipy(copy=False), None if y is None else _numpy(y, "y"), orders, self.neighbor_recall
+            self.to_scipy(copy=False), None if y is None else as_numpy(y, "y"), orders, self.neighbor_recall
         )
 
 
-def _numpy(values: Any, name: str = "values") -> npt.NDArray[Any]:
+def as_numpy(values: Any, name: str = "values") -> npt.NDArray[Any]:
+    """An array of what may be an array, a tensor or lists; copies only what it must."""
     if sp.issparse(values) or (isinstance(values, Tensor) and values.layout != torch.strided):
         raise TypeError(f"{name} must be dense, but got a sparse matrix. Pass Graph.from_scipy the matrix of a graph.")
     if not isinstance(values, Tensor):
