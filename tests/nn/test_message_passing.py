@@ -14,7 +14,7 @@ HOOKS = [name for name in dir(MessagePassing) if name.startswith("register_") an
 
 @pytest.mark.parametrize("name", ["propagate", "edge_updater", *HOOKS])
 def test_what_needs_messages_is_refused_with_the_reason(name):
-    with pytest.raises(NotImplementedError, match="forms no messages, so it has no propagate.*to_hetero"):
+    with pytest.raises(NotImplementedError, match=r"forms no messages, so it has no propagate.*to_hetero"):
         getattr(SobolevConv(3, 4), name)(lambda *_: None)
 
 

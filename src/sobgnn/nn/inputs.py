@@ -11,6 +11,7 @@ from torch import Tensor
 from sobgnn.graphs.graph import Graph
 from sobgnn.operators import EdgeOperators, Normalize, SobolevOperators, SobolevRows
 from sobgnn.operators.contract import warn_unweighted
+from sobgnn.propagation.functions import within_transform
 
 Size = tuple[int | None, int | None]
 
@@ -149,7 +150,7 @@ def _unweighted(edge_weight: Tensor | None) -> bool:
     if edge_weight is None:
         return True
     readable = type(edge_weight) in (Tensor, torch.nn.Parameter) and edge_weight.device.type == "cpu"
-    if not readable or edge_weight.numel() == 0 or torch._C._functorch.peek_interpreter_stack() is not None:
+    if not readable or edge_weight.numel() == 0 or within_transform():
         return False
     weight = edge_weight.detach().reshape(-1)
     return bool(weight[0] == 1) and bool((weight == 1).all())
