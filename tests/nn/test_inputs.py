@@ -361,3 +361,24 @@ def test_repeated_edges_are_refused_where_they_are_symmetrized_as_by_a_graph(how
     ):
         with pytest.raises(ValueError, match="once per direction, but 1 are repeated"):
             call()
+
+
+@pytest.mark.parametrize(("width", "out"), [(5, 4), (9, 2)])  # aggregated first, transformed first
+@pytest.mark.parametrize("options", [{}, {"combine": "concat", "self_branch": True}, {"normalize": "row"}])
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
+def test_signals_of_one_graph_are_the_layer_of_each_compiled_too(graph30, width, out, options):
+    torch.manual_seed(0)
+    conv, x = SobolevConv(width, out, alpha=2, **options), torch.randn(3, 30, width)
+    edge_index, weight = graph30.edges()
+    expected = torch.stack([conv(signal, edge_index, weight) for signal in x])
+    torch.testing.assert_close(conv(x, edge_index, weight), expected)
+    assert conv(x[:, :0], edge_index[:, :0], weight[:0]).shape == (3, 0, out)
+    if "normalize" not in options:
+        rows = torch.tensor([7, 1])
+        torch.testing.assert_close(conv(x, SobolevOperators(graph30, 2).rows(rows)), expected[:, rows])
+    torch._dynamo.reset()
+    try:
+        compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(x, edge_index, weight), expected)
+    finally:
+        torch._dynamo.reset()

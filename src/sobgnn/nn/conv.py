@@ -14,7 +14,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from sobgnn.nn.cache import Cache
 from sobgnn.nn.cascade import autocast_dtype, cascade, in_its_type, row_product, shared_product
-from sobgnn.nn.inputs import Size, Wanted, as_operators, check_size
+from sobgnn.nn.inputs import Signals, Size, Wanted, as_operators, check_size
 from sobgnn.operators import EdgeOperators, Normalize, SobolevRows, check_alpha, check_epsilon
 
 Combine = Literal["linear", "concat"]
@@ -202,12 +202,15 @@ class SobolevConv(nn.Module):
             return self._between(rows, targets, operators)
         if rows.layout != torch.strided:
             return self._finish(self._sparse(rows, operators))
+        own = rows[operators.own] if isinstance(operators, SobolevRows) and self.self_branch else rows
+        return self._dense(rows, own, operators, propagated)
+
+    def _dense(self, rows: Tensor, own: Tensor | None, operators: Any, propagated: Tensor | None) -> Tensor:
+        """The layer of dense rows; ``own`` are those of its outputs, for the graph-free branch."""
         dtype = autocast_dtype(rows)
+        own = own if self.self_branch else None
         if dtype is not None:
-            rows = rows.to(dtype)
-        own = None
-        if self.self_branch:
-            own = rows[operators.own] if isinstance(operators, SobolevRows) else rows
+            rows, own = rows.to(dtype), None if own is None else own.to(dtype)
         if propagated is None and operators is not None and self._aggregates_first():
             propagated = in_its_type(operators.propagate, rows)
         weight = self.weight if dtype is None else self.weight.to(dtype)
@@ -225,8 +228,14 @@ class SobolevConv(nn.Module):
         rows, targets = self._rows(x[0])
         self._materialize(rows, targets)
         operators = self._operators(edge_index, edge_weight, rows, targets, size)
-        out: Tensor = vmap(lambda signal: self(signal, operators))(x)
-        return out
+        if targets is not None:
+            out: Tensor = vmap(lambda signal: self(signal, operators))(x)
+            return out
+        own = x[:, operators.own] if isinstance(operators, SobolevRows) else x
+        signals = Signals(operators, len(x))
+        return self._dense(x.flatten(0, 1), own.flatten(0, 1), signals, None).view(
+            len(x), own.shape[1], self.out_channels
+        )
 
     def _finish(self, filtered: Tensor) -> Tensor:
         """Bias, σ and combination of [R, branches, out_channels]."""

@@ -154,3 +154,29 @@ def _unweighted(edge_weight: Tensor | None) -> bool:
         return False
     weight = edge_weight.detach().reshape(-1)
     return bool(weight[0] == 1) and bool((weight == 1).all())
+
+
+class Signals:
+    """Operators applied to B signals of one graph: rows [B · C, …] hold one signal after another.
+
+    Signals are columns to the operators, so that one pass serves all of them.
+    """
+
+    def __init__(self, operators: Any, count: int) -> None:
+        self.operators = operators
+        self.count = count
+
+    def propagate(self, H: Tensor) -> Tensor:
+        """H [B · C, h] to [B · R, α, h]."""
+        return self._apart(self.operators.propagate(self._beside(H)))
+
+    def propagate_each(self, H: Tensor) -> Tensor:
+        """H [B · C, α, h] to [B · R, α, h]."""
+        return self._apart(self.operators.propagate_each(self._beside(H)))
+
+    def _beside(self, H: Tensor) -> Tensor:
+        return H.view(self.count, H.shape[0] // self.count, *H.shape[1:]).movedim(0, -2).flatten(-2)
+
+    def _apart(self, found: Tensor) -> Tensor:
+        apart = found.view(*found.shape[:-1], self.count, found.shape[-1] // self.count)
+        return apart.movedim(-2, 0).flatten(0, 1)
