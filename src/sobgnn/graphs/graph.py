@@ -35,7 +35,7 @@ class Graph:
     Args:
         indptr: int64 [N+1]. Row i's neighbors stand at ``indptr[i]:indptr[i+1]``.
         indices: int32, or int64 past 2³¹ nodes, [E]. Sorted within a row. Each undirected edge is there twice.
-        weight: float32 [E], positive, finite, the same in both directions.
+        weight: float32 [E], positive, finite, the same in both directions; not to be changed in place.
         neighbor_recall: Share of true neighbors found, where the search was approximate.
 
     Examples:
