@@ -96,6 +96,14 @@ def test_epsilon_zero_is_a_semi_norm_that_does_not_see_constants(graph30, operat
     assert sobolev_norm(flat, graph30, 1, 0.5, operator) == pytest.approx(np.sqrt(0.5 * flat @ flat))
 
 
+def test_rounding_of_the_zero_eigenvalue_is_not_raised_to_a_fractional_order():
+    # Whether it is rounded above 0 depends on the graph and the machine, so there are many graphs.
+    for n in range(2, 40):
+        complete = 0.3 * (np.ones((n, n)) - np.eye(n))
+        for matrix in (complete, complete * (np.abs(np.subtract.outer(np.arange(n), np.arange(n))) == 1)):
+            assert sobolev_norm(np.ones(n), graph_of(matrix), 0.1, 0.0, kind="dense") < 1e-6
+
+
 @laplacians
 @pytest.mark.parametrize("rho", [0.1, 0.5, 0.9])
 def test_fractional_orders_do_not_see_constants_either_whatever_the_weights(graph30, operator, rho):
