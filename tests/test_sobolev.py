@@ -96,6 +96,25 @@ def test_epsilon_zero_is_a_semi_norm_that_does_not_see_constants(graph30, operat
     assert sobolev_norm(flat, graph30, 1, 0.5, operator) == pytest.approx(np.sqrt(0.5 * flat @ flat))
 
 
+def test_rounding_of_the_zero_eigenvalue_is_not_raised_to_a_fractional_order():
+    # Whether it is rounded above 0 depends on the graph and the machine, so there are many graphs.
+    for n in range(2, 40):
+        complete = 0.3 * (np.ones((n, n)) - np.eye(n))
+        for matrix in (complete, complete * (np.abs(np.subtract.outer(np.arange(n), np.arange(n))) == 1)):
+            assert sobolev_norm(np.ones(n), graph_of(matrix), 0.1, 0.0, kind="dense") < 1e-6
+
+
+@laplacians
+@pytest.mark.parametrize("rho", [0.1, 0.5, 0.9])
+def test_fractional_orders_do_not_see_constants_either_whatever_the_weights(graph30, operator, rho):
+    flat = np.ones(30) if operator == "laplacian" else np.sqrt(adjacency(graph30).sum(axis=1))
+    wave, small = np.arange(30.0), graph30.with_weight(graph30.weight * 2.0**-60)
+    norm = sobolev_norm(wave, graph30, rho, 0.0, operator, kind="dense")
+    assert sobolev_norm(flat, graph30, rho, 0.0, operator, kind="dense") < 1e-6 * norm
+    scale = 2.0 ** (-30 * rho) if operator == "laplacian" else 1.0
+    assert sobolev_norm(wave, small, rho, 0.0, operator, kind="dense") == pytest.approx(scale * norm)
+
+
 @pytest.mark.parametrize("kind", ["sparse", "dense"])
 def test_norms_of_huge_and_of_tiny_signals_are_those_of_their_scale(path5, kind):
     x = two_signals(5)[0]
@@ -236,3 +255,8 @@ def test_dense_powers_of_large_graphs_and_of_singular_matrices_are_refused(path5
         sobolev_norm(np.ones(5001), large, 1, 1.0, kind="dense")
     with pytest.raises(ValueError, match="not positive definite"):
         sobolev_norm(np.ones(5), path5, -1, 0.0, kind="dense")
+
+
+def test_edges_are_no_graph(path5):
+    with pytest.raises(TypeError, match=r"must be a sobgnn\.Graph, but got tuple.*Graph\.from_edges"):
+        sobolev_norm(np.ones(5), path5.edges(), 2, 1.0)

@@ -305,3 +305,19 @@ def test_null_vectors_of_isolated_nodes_and_pairs_are_found_in_large_graphs(rho)
     assert condition_number(alone) == np.inf
     assert not is_positive_definite(alone)
     assert np.isinf(condition_number(paired)) == (np.linalg.eigvalsh(paired.toarray())[0] < 1e-12)
+
+
+def test_a_graph_is_no_matrix_and_a_matrix_no_graph(path5):
+    with pytest.raises(TypeError, match=r"L must be a matrix, but got a Graph.*sobolev\.matrix_of\(graph\)"):
+        hadamard_square_from_spectrum(path5)
+    with pytest.raises(TypeError, match=r"must be a sobgnn\.Graph, but got ndarray"):
+        eigenvalue_penalization(np.eye(3))
+
+
+def test_hadamard_powers_reach_to_the_end_of_float64_and_no_further():
+    np.testing.assert_allclose(
+        hadamard_square_from_spectrum(np.diag([1e150, 1e140])), np.diag([1e300, 1e280]), rtol=1e-12, atol=1e270
+    )
+    for rho in (2, 3):
+        with pytest.raises(ValueError, match=f"to the power rho={rho} leave the range of float64. Rescale L"):
+            hadamard_power_from_spectrum(np.diag([1e200, 1.0]), rho)

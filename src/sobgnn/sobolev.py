@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from sobgnn.graphs.given import check_graph
 from sobgnn.graphs.graph import Graph
 from sobgnn.operators import SobolevOperators, check_epsilon, shift_diagonal
 
@@ -146,7 +147,7 @@ def matrix_of(graph: Graph, operator: Operator = "laplacian") -> sp.csr_array:
         >>> sobolev.matrix_of(pair, "laplacian").toarray().tolist()
         [[0.5, -0.5], [-0.5, 0.5]]
     """
-    A = graph.to_scipy().astype(np.float64)
+    A = check_graph(graph).to_scipy(copy=False).astype(np.float64)
     if operator == "adjacency":
         return A
     degree = A.sum(axis=1)
@@ -175,7 +176,7 @@ def _signal(x: npt.ArrayLike, graph: Graph) -> npt.NDArray[np.float64]:
     if values.dtype.kind not in "fiub":
         raise TypeError(f"A graph signal must hold real numbers, but got {values.dtype}.")
     values = values.astype(np.float64, copy=False)
-    if values.ndim not in (1, 2) or values.shape[0] != graph.num_nodes:
+    if values.ndim not in (1, 2) or values.shape[0] != check_graph(graph).num_nodes:
         raise ValueError(
             f"A graph signal must have shape [N] or [N, h], but got {list(values.shape)} for {graph.num_nodes} nodes."
         )
@@ -192,10 +193,11 @@ def _spectral_power(graph: Graph, rho: float, epsilon: float, operator: Operator
     eigenvalues, U = np.linalg.eigh(matrix_of(graph, operator).toarray())
     shifted = eigenvalues + epsilon
     if rho != int(rho) or rho < 0:
-        floor = 1e-12 * max(1.0, float(np.abs(shifted).max()))
-        if shifted.min() < -floor or (rho < 0 and shifted.min() < floor):
+        # Smaller magnitudes are rounding, whose power of a small rho would be large.
+        floor = 4 * len(shifted) * np.finfo(np.float64).eps * float(np.abs(shifted).max(initial=0.0))
+        if shifted.min() < -floor or (rho < 0 and shifted.min() <= floor):
             raise ValueError(f"M + epsilon I is not positive definite, so its power rho={rho} is not real or finite.")
-        shifted = np.maximum(shifted, 0.0)
+        shifted = np.where(shifted <= floor, 0.0, shifted)
     return np.asarray((U * shifted**rho) @ U.T)
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, eigsh
 
+from sobgnn.graphs.given import check_graph
 from sobgnn.graphs.graph import Graph
 from sobgnn.sobolev import check_order, matrix_of
 
@@ -51,10 +52,16 @@ def hadamard_power_from_spectrum(L: Any, rho: int) -> Array:
     """
     check_order(rho)
     dense = _dense(_symmetric(L, "L"))
-    eigenvalues, U = np.linalg.eigh(dense)
+    # Entries of at most 1, by a power of two that changes no digit: only the result can overflow.
+    exponent = int(np.frexp(np.abs(dense).max())[1])
+    eigenvalues, U = np.linalg.eigh(np.ldexp(dense, -exponent))
     power = (U * eigenvalues) @ U.T
     for _ in range(rho - 1):
         power = _product_from_spectra(*np.linalg.eigh(power), eigenvalues, U)
+    with np.errstate(over="ignore"):
+        power = np.ldexp(power, rho * exponent)
+    if not np.isfinite(power).all():
+        raise ValueError(f"Entries of L to the power rho={rho} leave the range of float64. Rescale L to at most 1.")
     return np.asarray(power)
 
 
@@ -166,7 +173,7 @@ def eigenvalue_penalization(
         ((2, 3), True)
     """
     rhos = tuple(check_order(rho) for rho in rhos)
-    n = graph.num_nodes
+    n = check_graph(graph).num_nodes
     if n_eigenvalues is None and n > _SPECTRUM_NODES:
         raise ValueError(
             f"All eigenvalues are for graphs of at most {_SPECTRUM_NODES} nodes, but got {n}. Pass n_eigenvalues=100 "
@@ -273,6 +280,10 @@ def _over_maximum(values: Array) -> Array:
 
 def _symmetric(M: Any, name: str) -> sp.csr_array:
     """M as float64 CSR, checked to be square, finite and symmetric; the caller's matrix is left as it is."""
+    if isinstance(M, Graph):
+        raise TypeError(
+            f"{name} must be a matrix, but got a Graph. Pass one of its matrices, sobolev.matrix_of(graph)."
+        )
     M = M if sp.issparse(M) else np.asarray(M)
     if M.ndim != 2 or M.shape[0] != M.shape[1] or M.shape[0] == 0:
         raise ValueError(f"{name} must be a square matrix of at least one row, but got shape {M.shape}.")

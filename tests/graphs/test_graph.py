@@ -5,6 +5,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from hypothesis import given
+from torch_geometric import EdgeIndex
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_scipy_sparse_matrix
 
@@ -42,22 +43,54 @@ def test_scipy_pyg_and_torch_give_the_same_matrix_back(graph):
     np.testing.assert_array_equal(pyg.toarray(), dense.astype(np.float32))
 
 
-def test_a_canonical_float32_matrix_is_taken_and_given_without_copying_its_weights(graph30):
+def test_a_graph_shares_nothing_with_what_it_was_made_from_or_gives_out(graph30):
     matrix = graph30.to_scipy()
-    assert np.shares_memory(matrix.data, graph30.weight.numpy())
     graph = Graph.from_scipy(matrix)
-    assert np.shares_memory(graph.weight.numpy(), matrix.data)
-    assert graph.edges()[1].data_ptr() == graph.weight.data_ptr()
-    assert graph.to_torch().values().data_ptr() == graph.weight.data_ptr()
-    assert graph.to("cpu").weight.data_ptr() == graph.weight.data_ptr()
+    before = adjacency(graph)
+    given_out = graph.to_scipy()
+    for changed in (matrix, given_out):
+        changed.data[::2] = 0
+        changed.eliminate_zeros()  # in place, rows and columns too
+    graph.edges()[1].mul_(20)
+    graph.to_torch().values().mul_(20)
+    np.testing.assert_array_equal(adjacency(graph), before)
+    weight = torch.from_numpy(graph.to_scipy().data)
+    again = graph.with_weight(weight)
+    weight *= 20
+    np.testing.assert_array_equal(adjacency(again), before)
+
+
+def test_memory_is_shared_on_request_and_by_moving_to_the_same_device(graph30):
+    assert np.shares_memory(graph30.to_scipy(copy=False).data, graph30.weight.numpy())
+    assert graph30.to("cpu").weight.data_ptr() == graph30.weight.data_ptr()
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "bsr", "dia"])
+def test_stored_zeros_of_a_matrix_are_no_edges_and_stay_in_it(path5, form):
+    matrix = sp.csr_array(adjacency(path5) + np.eye(5))
+    matrix.setdiag(0)
+    matrix = matrix.asformat(form)
+    stored = matrix.nnz
+    graph = Graph.from_scipy(matrix)
+    np.testing.assert_array_equal(adjacency(graph), adjacency(path5))
+    assert (graph.num_edges, matrix.nnz) == (8, stored)
+
+
+def test_an_edge_index_that_knows_its_nodes_gives_their_number():
+    edges = torch.tensor(EDGE)
+    weight = torch.tensor([0.5, 0.5])
+    assert Graph.from_edges(EdgeIndex(edges, sparse_size=(5, 5)), weight).num_nodes == 5
+    assert Graph.from_edges(EdgeIndex(edges, sparse_size=(5, None)), weight.requires_grad_()).num_nodes == 5
+    assert Graph.from_edges(EdgeIndex(edges)).num_nodes == 2
+    assert Graph.from_edges(EdgeIndex(edges, sparse_size=(5, 5)), num_nodes=3).num_nodes == 3
+    with pytest.raises(ValueError, match=r"one set of nodes.*\(2, 5\).*num_nodes"):
+        Graph.from_edges(EdgeIndex(edges, sparse_size=(2, 5)))
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_any_sparse_format_is_read_and_left_as_it_was(path5, form, dtype):
     matrix = sp.coo_array(adjacency(path5).astype(dtype)).asformat(form)
-    if form == "dia":  # holds explicit zeros beside its diagonals
-        matrix = sp.csr_array(matrix)
     before = matrix.toarray()
     np.testing.assert_array_equal(adjacency(Graph.from_scipy(matrix)), before)
     np.testing.assert_array_equal(matrix.toarray(), before)
@@ -209,6 +242,8 @@ def test_moving_keeps_every_field(path5):
 def test_weights_outside_the_positive_floats_are_refused(weight):
     with pytest.raises(ValueError, match=r"finite and at least 1\.18e-38"):
         Graph.from_edges(EDGE, [weight, weight])
+    if weight == 0:  # which in a matrix is no edge
+        return
     with pytest.raises(ValueError, match="Drop those edges or rescale"):
         Graph.from_scipy(sp.csr_array(([weight, weight], EDGE), shape=(2, 2)))
 

@@ -224,3 +224,14 @@ def test_points_on_cuda_give_a_graph_on_cuda():
     graph = knn_graph(X.cuda(), 5)
     assert graph.device.type == "cuda"
     np.testing.assert_allclose(adjacency(graph.to("cpu")), adjacency(knn_graph(X, 5)), rtol=1e-5)
+
+
+def test_neighbors_may_be_tensors_or_lists_and_indices_are_integers():
+    indices, distances = np.array([[1], [0], [1]]), np.array([[1.0], [1.0], [2.0]])
+    expected = adjacency(graph_from_neighbors(indices, distances))
+    for kind in (torch.from_numpy, np.ndarray.tolist):
+        np.testing.assert_array_equal(adjacency(graph_from_neighbors(kind(indices), kind(distances))), expected)
+    with pytest.raises(TypeError, match="indices must hold integers, but got float64"):
+        graph_from_neighbors(indices + 0.0, distances)
+    with pytest.raises(TypeError, match="distances must hold real numbers, but got <U"):
+        graph_from_neighbors(indices, distances.astype(str))

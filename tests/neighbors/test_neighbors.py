@@ -2,9 +2,11 @@
 
 import copy
 import importlib.util
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 import scipy.sparse as sp
 import torch
@@ -238,6 +240,10 @@ def with_values(value, rows):
     return X
 
 
+def frame_with(value, dtype=None):
+    return pd.DataFrame({"a": [1.0, 2.0], "b": pd.Series([value, value], dtype=dtype)})
+
+
 BAD = {
     "k < 1": (lambda: nearest(gaussian(), 0), ValueError, "`k` must be at least 1, but got k=0"),
     "k >= N": (
@@ -271,6 +277,20 @@ BAD = {
     "text": (lambda: nearest(np.array([["a", "b"], ["c", "d"]]), 1), TypeError, "must be numeric"),
     "text column": (lambda: nearest(pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}), 1), TypeError, "column 'b'"),
     "complex": (lambda: nearest(np.ones((3, 2), complex), 1), TypeError, "must be numeric"),
+    "date column": (lambda: nearest(frame_with("2024-01-01", "datetime64[ns]"), 1), TypeError, "'b' (datetime64"),
+    "complex column": (lambda: nearest(frame_with(1 + 2j), 1), TypeError, "'b' (complex128) is not"),
+    "text of numbers": (lambda: nearest(frame_with("1"), 1), TypeError, "but column 'b' ("),
+    "text among numbers": (lambda: nearest(frame_with("1", object), 1), TypeError, "'b' (object) is not"),
+    "polars text": (
+        lambda: nearest(pl.DataFrame({"a": ["x", "y"], "b": [1, 2]}), 1),
+        TypeError,
+        "but column 'a' (String) is not",
+    ),
+    "masked": (
+        lambda: nearest(np.ma.masked_greater(np.arange(8.0).reshape(4, 2), 5), 1),
+        ValueError,
+        "1 row with masked entries (first: row 3)",
+    ),
     "sparse tensor": (lambda: nearest(torch.eye(3).to_sparse(), 1), TypeError, "scipy sparse"),
     "metric": (lambda: nearest(gaussian(), 1, metric="l1"), ValueError, "`metric` must be 'euclidean' or 'cosine'"),
     "method": (lambda: nearest(gaussian(), 1, method="tree"), ValueError, "`method` must be"),
@@ -408,3 +428,29 @@ def test_points_whose_distances_vanish_are_refused(factor):
     for rows in (X, sp.csr_array(X)):
         with pytest.raises(ValueError, match="distances vanish in float32"):
             nearest(rows, 3)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("factor", [1e-300, 1e-31, 1e38, 1e300])
+def test_cosine_distances_do_not_depend_on_the_size_of_the_values(make, factor):
+    X = gaussian()
+    expected, found = nearest(make(X), 3, metric="cosine"), nearest(make(X * factor), 3, metric="cosine")
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_allclose(found.distances, expected.distances, rtol=1e-6)
+
+
+def test_numbers_in_columns_of_any_kind_are_numbers():
+    X = np.arange(8.0).reshape(4, 2)
+    frames = [
+        pd.DataFrame(
+            {"a": pd.array([0, 2, 4, 6], "Int64"), "b": pd.Series([1, 3.0, Decimal(5), np.int8(7)], dtype=object)}
+        ),
+        pd.DataFrame({"a": pd.Categorical([0.0, 2.0, 4.0, 6.0]), "b": [1, 3, 5, 7]}),
+        pd.DataFrame([[0, 1.0], [2, 3.0], [4, 5.0], [6, 7.0]], columns=["a", "a"]).astype({"a": "Float64"}),
+        pl.DataFrame({"a": [0, 2, 4, 6], "b": [1.0, 3.0, 5.0, 7.0]}),
+    ]
+    for frame in frames:
+        np.testing.assert_array_equal(check_points(frame), X)
+    missing = pd.DataFrame({"a": pd.array([0, None, 4], "Int64"), "b": [1.0, 3.0, 5.0]})
+    with pytest.raises(ValueError, match=r"X has 1 row with NaN \(first: row 1\)"):
+        nearest(missing, 1)

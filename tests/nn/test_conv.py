@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
@@ -191,6 +193,19 @@ def test_permuting_the_nodes_permutes_the_output(graph30):
     whole = layer(x, SobolevOperators(graph30, 3, 0.7))
     permuted = layer(x[order], SobolevOperators(graph30.permute(order), 3, 0.7))
     torch.testing.assert_close(permuted, whole[order])
+
+
+def test_the_signature_shows_the_parameters_of_the_layer_and_of_its_subclasses():
+    class Mine(SobolevConv):
+        def __init__(self, width: int = 2) -> None:
+            super().__init__(width, width)
+
+    for kind in (SobolevConv, type(SobolevConv(2, 2))):
+        parameters = inspect.signature(kind).parameters
+        assert list(parameters)[:3] == ["in_channels", "out_channels", "alpha"]
+        assert (parameters["alpha"].default, parameters["normalize"].default) == (3, "sym")
+    assert list(inspect.signature(Mine).parameters) == ["width"]
+    assert Mine(4).in_channels == 4
 
 
 def test_rows_that_are_no_tensor_are_named(graph30):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from torch_geometric import EdgeIndex
@@ -169,6 +171,25 @@ def test_edges_without_weights_warn_that_orders_are_the_same(graph30, x):
         layer()(x, graph30.edges()[0])
 
 
+@pytest.mark.parametrize("options", [{}, {"cached": True}, {"normalize": "row"}, {"learn_epsilon": True}])
+@pytest.mark.parametrize("form", ["none", "ones", "sparse", "Graph", "model"])
+def test_weights_of_one_warn_in_every_form_and_at_the_callers_line(graph30, x, form, options):
+    edge_index, ones = graph30.edges()[0], torch.ones(graph30.num_edges)
+    given = {
+        "none": (edge_index,),
+        "sparse": (torch.sparse_coo_tensor(edge_index, ones, (30, 30)),),
+        "Graph": (Graph.from_edges(edge_index, ones),),
+    }.get(form, (edge_index, ones))
+    conv = SSobGNN(4, 3, 2, alpha=2, **options) if form == "model" else layer(**options)
+    text = "self-loops alone" if "learn_epsilon" in options else "alpha > 1 adds nothing"
+    with pytest.warns(UserWarning, match=f"All edge weights are 1.*{text}") as caught:
+        conv(x, *given)
+    assert {warning.filename for warning in caught} == {__file__}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        conv(x, edge_index, ones * 0.5)
+
+
 def test_weights_of_a_model_and_of_a_layer_have_the_gradient_of_the_graph(graph30, x):
     edge_index, edge_weight = graph30.edges()
     torch.manual_seed(0)
@@ -305,5 +326,59 @@ def test_layers_of_several_widths_compile():
             layer, x = SobolevConv(width, 4), torch.ones(3, width)
             compiled = torch.compile(layer, fullgraph=True, dynamic=dynamic, backend="aot_eager")
             torch.testing.assert_close(compiled(x, edge_index, weight), layer(x, edge_index, weight))
+    finally:
+        torch._dynamo.reset()
+
+
+@pytest.mark.parametrize(
+    ("options", "call", "message"),
+    [
+        ({"learn_epsilon": True}, lambda x: (x, torch.tensor([[0, 1], [1, 2]])), "must be symmetric"),
+        ({"learn_epsilon": True}, lambda x: (x, torch.tensor([[0], [0]])), "A graph has no self-loops"),
+        ({"normalize": "row"}, lambda x: (x, torch.tensor([[0], [0]])), "A graph has no self-loops"),
+        ({"normalize": "row"}, lambda x: ((x, x[:2]), torch.tensor([[3], [1]])), "sources from 3 to 3 for num_nodes=3"),
+        ({"normalize": "row"}, lambda x: ((x, x[:2]), torch.tensor([[2], [2]])), "targets from 2 to 2 for num_nodes=2"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:All edge weights are 1", "ignore:.*should not be instantiated:DeprecationWarning")
+def test_a_compiled_layer_refuses_what_the_layer_refuses(options, call, message):
+    layer = SobolevConv(5, 4, alpha=2, **options)
+    torch._dynamo.reset()
+    try:
+        for one in (layer, torch.compile(layer, fullgraph=True, backend="aot_eager")):
+            with pytest.raises(ValueError, match=message):
+                one(*call(torch.ones(3, 5)))
+    finally:
+        torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("how", ["union", "mutual"])
+def test_repeated_edges_are_refused_where_they_are_symmetrized_as_by_a_graph(how):
+    edges, weight = torch.tensor([[0, 0, 1], [1, 1, 2]]), torch.tensor([0.5, 0.2, 0.3])
+    for call in (
+        lambda: SobolevConv(5, 4, symmetrize=how)(torch.ones(3, 5), edges, weight),
+        lambda: Graph.from_edges(edges, weight, symmetrize=how),
+    ):
+        with pytest.raises(ValueError, match="once per direction, but 1 are repeated"):
+            call()
+
+
+@pytest.mark.parametrize(("width", "out"), [(5, 4), (9, 2)])  # aggregated first, transformed first
+@pytest.mark.parametrize("options", [{}, {"combine": "concat", "self_branch": True}, {"normalize": "row"}])
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's own
+def test_signals_of_one_graph_are_the_layer_of_each_compiled_too(graph30, width, out, options):
+    torch.manual_seed(0)
+    conv, x = SobolevConv(width, out, alpha=2, **options), torch.randn(3, 30, width)
+    edge_index, weight = graph30.edges()
+    expected = torch.stack([conv(signal, edge_index, weight) for signal in x])
+    torch.testing.assert_close(conv(x, edge_index, weight), expected)
+    assert conv(x[:, :0], edge_index[:, :0], weight[:0]).shape == (3, 0, out)
+    if "normalize" not in options:
+        rows = torch.tensor([7, 1])
+        torch.testing.assert_close(conv(x, SobolevOperators(graph30, 2).rows(rows)), expected[:, rows])
+    torch._dynamo.reset()
+    try:
+        compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(x, edge_index, weight), expected)
     finally:
         torch._dynamo.reset()

@@ -71,3 +71,43 @@ def test_an_epsilon_learned_past_float32_acts_as_its_bound(path5, x, epsilon, no
     torch.testing.assert_close(result, plain(x.float(), *edges))
     result.sum().backward()
     assert conv.log_epsilon.grad == 0
+
+
+@pytest.mark.parametrize("width", [3, 9])  # aggregated first, transformed first
+@pytest.mark.parametrize(
+    "options", [{}, {"combine": "concat"}, {"self_branch": True}, {"normalize": "row"}, {"learn_epsilon": True}]
+)
+def test_many_gradients_at_once_are_those_of_one_after_another(path5, width, options):
+    torch.manual_seed(0)
+    layer = SobolevConv(width, 2 if width == 9 else 4, alpha=2, **options).double()
+    edge_index, weight = path5.edges()
+    x = torch.randn(5, width, dtype=torch.float64)
+
+    def call(z):
+        return layer(z, edge_index, weight)
+
+    jacobian = torch.autograd.functional.jacobian(call, x)
+    torch.testing.assert_close(torch.autograd.functional.jacobian(call, x, vectorize=True), jacobian)
+    torch.testing.assert_close(torch.func.jacrev(call)(x), jacobian)
+    z = x.clone().requires_grad_()
+    probes = torch.randn(7, *call(x).shape, dtype=torch.float64)
+    (got,) = torch.autograd.grad(call(z), z, probes, is_grads_batched=True)
+    torch.testing.assert_close(got, torch.einsum("pno,noij->pij", probes, jacobian))
+
+
+@pytest.mark.parametrize("width", [3, 9])
+@pytest.mark.parametrize("combine", ["linear", "concat"])
+def test_jacobians_of_jacobians_are_second_derivatives(path5, width, combine):
+    torch.manual_seed(0)
+    layer = SobolevConv(width, 2 if width == 9 else 4, alpha=2, combine=combine).double()
+    edge_index, weight = path5.edges()
+    x = torch.randn(5, width, dtype=torch.float64)
+
+    def call(z):
+        return layer(z, edge_index, weight).square().sum()
+
+    twice = torch.func.jacrev(torch.func.jacrev(call))(x)
+    for vectorize in (False, True):
+        torch.testing.assert_close(torch.autograd.functional.hessian(call, x, vectorize=vectorize), twice)
+    rows = torch.func.jacrev(torch.func.jacrev(lambda z: layer(z, edge_index, weight)))(x)
+    assert rows.shape == (5, layer.out_channels, 5, width, 5, width)

@@ -7,6 +7,8 @@ import logging
 import pytest
 import torch
 from torch import nn
+from torch_geometric.data import Batch, Data
+from torch_geometric.nn import to_hetero
 
 from sobgnn import SobolevOperators, SSobGNN
 
@@ -99,3 +101,72 @@ def test_a_model_compiles_as_one_graph_from_edges_and_says_nothing(graph30, capl
         for given in ((edge_index, edge_weight), (SobolevOperators(graph30, 2),), (graph30,)):
             torch.testing.assert_close(plain(x, *given), model(x, *given))
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize("norm", ["layer_norm", "graph_norm", "instance_norm", "pair_norm", "batch_norm"])
+def test_norms_by_graph_keep_the_graphs_of_a_batch_apart(graph30, path5, norm):
+    torch.manual_seed(0)
+    model = SSobGNN(4, 6, 2, alpha=2, norm=norm).eval()
+    graphs = [(torch.randn(graph.num_nodes, 4), *graph.edges()) for graph in (graph30, path5)]
+    data = Batch.from_data_list([Data(x, edge_index, edge_weight=weight) for x, edge_index, weight in graphs])
+    apart = torch.cat([model(*graph) for graph in graphs])
+    for size in (None, 2):
+        got = model(data.x, data.edge_index, data.edge_weight, batch=data.batch, batch_size=size)
+        torch.testing.assert_close(got, apart, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", [None, "layer_norm", "batch_norm"])
+@pytest.mark.parametrize("options", [{}, {"residual": True}, {"jk": "cat"}, {"learn_epsilon": True}])
+def test_signals_of_one_graph_are_the_model_of_each(graph30, norm, options):
+    torch.manual_seed(0)
+    model = SSobGNN(4, 6, 2, alpha=2, norm=norm, **options).eval()
+    x = torch.randn(3, 30, 4)
+    got = model(x, *graph30.edges())
+    torch.testing.assert_close(got, torch.stack([model(signal, graph30) for signal in x]), rtol=1e-4, atol=1e-5)
+
+
+def test_batch_norm_of_signals_is_that_of_all_their_rows(graph30):
+    torch.manual_seed(0)
+    model = SSobGNN(4, 30, 2, alpha=2, norm="batch_norm", dropout=0.0)
+    x = torch.randn(3, 30, 4)
+    hidden = model.layers[0](x, graph30).flatten(0, 1)
+    model(x, graph30)
+    torch.testing.assert_close(model.norms[0].module.running_mean, 0.1 * hidden.mean(dim=0))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"norm": "layer_norm", "residual": True}, {"norm": "batch_norm"}, {"jk": "cat", "act": "elu"}]
+)
+@pytest.mark.filterwarnings("ignore:All edge weights are 1")
+def test_a_model_goes_through_to_hetero_and_drops_in_training_alone(options):
+    kinds = (["a", "b"], [("a", "to", "b"), ("b", "back", "a"), ("a", "own", "a")])
+    edges = {kind: torch.tensor([[0, 1], [2, 0]]) for kind in kinds[1]}
+    x = {name: torch.randn(3, 4) for name in kinds[0]}
+    model = to_hetero(SSobGNN(4, 32, 2, alpha=2, normalize="row", **options), kinds)
+    weight = {kind: torch.tensor([0.5, 0.2]) for kind in kinds[1]}
+    for call in ((x, edges), (x, edges, weight)):
+        assert {name: list(out.shape) for name, out in model(*call).items()} == {"a": [3, 2], "b": [3, 2]}
+    assert not torch.equal(model(x, edges)["a"], model(x, edges)["a"])
+    model.eval()
+    assert torch.equal(model(x, edges)["a"], model(x, edges)["a"])
+    assert not torch.equal(model(x, edges)["a"], model(x, edges, weight)["a"])
+
+
+def test_a_norm_given_as_a_module_is_copied_for_each_layer(graph30):
+    norm = torch.nn.BatchNorm1d(6)
+    model = SSobGNN(4, 6, 2, num_layers=3, norm=norm)
+    assert len({id(norm), *(id(copy) for copy in model.norms)}) == 3
+    assert model(torch.randn(30, 4), graph30).shape == (30, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"jk": "last"}, r'`jk` must be "cat", "max", "lstm" or None .*, but got \'last\''),
+        ({"num_layers": 2.0}, "`num_layers` must be an integer of at least 1, but got 2.0"),
+        ({"num_layers": True}, "`num_layers` must be an integer of at least 1, but got True"),
+    ],
+)
+def test_options_that_are_none_are_refused_in_one_line(options, message):
+    with pytest.raises(ValueError, match=message):
+        SSobGNN(4, 6, 2, **options)

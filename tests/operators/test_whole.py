@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
+from torch_geometric.data import Data
 
 from sobgnn.operators import SobolevOperators
 from tests.oracle import adjacency, epsilons, graph_of, graphs, random_graph, sobolev_operator
@@ -129,6 +130,14 @@ def test_permuting_the_nodes_permutes_the_result(graph30):
     torch.testing.assert_close(permuted, result[order], rtol=1e-12, atol=1e-14)
 
 
+def test_operators_stay_those_of_their_graph_whatever_becomes_of_the_arrays_it_gave_out(path5):
+    operators = SobolevOperators(path5, alpha=2)
+    before = operators.propagate(torch.eye(5))
+    path5.edges()[1].mul_(20)
+    path5.to_scipy().data[:] = 10
+    assert torch.equal(operators.propagate(torch.eye(5)), before)
+
+
 def test_an_empty_graph_and_a_signal_without_columns_have_results_of_their_shapes():
     graph = graph_of(np.zeros((4, 4)))
     assert SobolevOperators(graph, 2, 0.0).propagate(torch.ones(4, 3)).eq(0).all()
@@ -150,6 +159,14 @@ def test_powers_of_a_graph_without_weights_come_with_a_warning(ring8):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         SobolevOperators(ring8, 1, 1.0)  # one order has no higher power to waste
+
+
+def test_orders_without_weights_are_said_to_differ_where_they_do(ring8):
+    with pytest.warns(UserWarning, match="and alpha > 1 adds nothing"):
+        SobolevOperators(ring8, 2, 1.0)
+    with pytest.warns(UserWarning, match="and its orders differ by their self-loops alone"):
+        ops = SobolevOperators(ring8, 2, 0.5)
+    assert not np.allclose(ops.matrix(1).toarray(), ops.matrix(2).toarray())
 
 
 # --------------------------------------------------------------------------------------------- rows
@@ -264,6 +281,8 @@ def test_a_bad_epsilon_is_refused(path5, epsilon):
         (torch.ones(5, 3, dtype=torch.long), TypeError, r"floating point, but got torch.int64.*\.float\(\)"),
         (torch.ones(5, 3, dtype=torch.complex64), TypeError, "floating point, but got torch.complex64"),
         (torch.ones(5, 3, dtype=torch.float16), TypeError, "float32, float64 or bfloat16, but got torch.float16"),
+        (np.ones((5, 3)), TypeError, "must be a torch tensor, but got ndarray. Use torch.as_tensor"),
+        (torch.ones(5, 3).to_sparse(), TypeError, r"must be dense, but got torch.sparse_coo.*\.to_dense\(\)"),
         (torch.ones(5, 3, device="meta"), ValueError, r"one device, but got meta and cpu. Move one with .to\(\)"),
     ],
 )
@@ -282,8 +301,25 @@ def test_a_signal_with_another_number_of_orders_is_refused(path5):
 
 @pytest.mark.parametrize("rho", [0, 3, -1])
 def test_a_matrix_of_an_order_that_is_not_there_is_refused(path5, rho):
-    with pytest.raises(ValueError, match=f"`rho` must be between 1 and alpha=2, but got {rho}"):
+    with pytest.raises(ValueError, match=f"`rho` must be an integer between 1 and alpha=2, but got {rho}"):
         SobolevOperators(path5, 2).matrix(rho)
+
+
+@pytest.mark.parametrize("rho", [1.0, 1.5, True, "1", None])
+def test_a_matrix_of_an_order_that_is_no_integer_is_refused(path5, rho):
+    with pytest.raises(ValueError, match="must be an integer between 1 and alpha=3, but got"):
+        SobolevOperators(path5).matrix(rho)
+
+
+def test_what_is_no_graph_is_refused_with_the_way_to_make_one(path5):
+    edge_index, edge_weight = path5.edges()
+    for edges in (edge_index, (edge_index, edge_weight)):
+        with pytest.raises(TypeError, match=r"must be a sobgnn\.Graph, but got .*Graph\.from_edges\(edge_index"):
+            SobolevOperators(edges)
+    with pytest.raises(TypeError, match=r"but got csr_array\. Make one with Graph\.from_scipy"):
+        SobolevOperators(path5.to_scipy())
+    with pytest.raises(TypeError, match=r"but got Data\. Make one with Graph\.from_edges\(data\.edge_index"):
+        SobolevOperators(Data(edge_index=edge_index))
 
 
 def test_learned_weights_are_read_anew_where_nothing_is_learned(path5):

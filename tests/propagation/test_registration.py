@@ -164,6 +164,7 @@ def test_features_that_do_not_fit_are_refused_in_one_line():
 def test_the_environment_chooses_the_backend(monkeypatch):
     x = torch.zeros(1)
     monkeypatch.delenv("SOBGNN_BACKEND", raising=False)
+    assert backend() == backend(x)
     assert backend(x) in ("native", "portable")
     monkeypatch.setenv("SOBGNN_BACKEND", "portable")
     assert backend(x) == "portable"

@@ -16,7 +16,7 @@ def assortativity(graph: Graph, classes: npt.NDArray[np.int64], without: npt.NDA
     with e the shares of edges between classes and a its row sums: 1 where edges join equal classes only, 0 where they
     join classes by chance.
     """
-    edges = graph.to("cpu").to_scipy().tocoo()
+    edges = graph.to("cpu").to_scipy(copy=False).tocoo()
     free = np.ones(graph.num_nodes, dtype=bool)
     if without is not None:
         free[without] = False

@@ -9,8 +9,8 @@ from torch import Tensor
 def symmetrize_edges(edge_index: Tensor, edge_weight: Tensor, how: str) -> tuple[Tensor, Tensor]:
     """Every edge in both directions with the larger (``"union"``) or the smaller (``"mutual"``) of its weights.
 
-    An absent direction counts as 0, so ``"mutual"`` keeps the edges that are there in both. Edges listed more than once
-    count as their largest. Where both directions are equal, each gets half of the gradient.
+    An absent direction counts as 0, so ``"mutual"`` keeps the edges that are there in both. Each edge may be listed
+    once per direction. Where both directions are equal, each gets half of the gradient.
 
     Args:
         edge_index: int64 [2, E].
@@ -24,7 +24,13 @@ def symmetrize_edges(edge_index: Tensor, edge_weight: Tensor, how: str) -> tuple
     if edge_index.numel() and int(edge_index.min()) < 0:
         raise ValueError(f"edge_index must lie in [0, num_nodes), but got {int(edge_index.min())}.")
     size = int(edge_index.max()) + 1 if edge_index.numel() else 1
-    forward, weight = _coalesced(edge_index[0] * size + edge_index[1], edge_weight)
+    forward, weight = edge_index[0] * size + edge_index[1], edge_weight
+    repeated = forward.numel() - torch.unique(forward).numel()
+    if repeated:
+        raise ValueError(
+            f"Each edge may be listed once per direction, but {repeated} are repeated. Add them up first, for example "
+            "with torch_geometric.utils.coalesce."
+        )
     both = torch.cat([forward, forward % size * size + forward // size])
     keys, place = torch.unique(both, return_inverse=True)
     halves = torch.zeros(2, keys.numel(), dtype=weight.dtype, device=weight.device)
@@ -34,12 +40,3 @@ def symmetrize_edges(edge_index: Tensor, edge_weight: Tensor, how: str) -> tuple
     joined = halves.amax(dim=0) if how == "union" else halves.amin(dim=0)
     kept = joined.detach() > 0
     return torch.stack([keys // size, keys % size])[:, kept], joined[kept]
-
-
-def _coalesced(keys: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    unique, place = torch.unique(keys, return_inverse=True)
-    if unique.numel() == keys.numel():
-        return keys, weight
-    return unique, torch.zeros(unique.shape, dtype=weight.dtype, device=weight.device).scatter_reduce(
-        0, place, weight, "amax", include_self=True
-    )

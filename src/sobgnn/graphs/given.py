@@ -10,14 +10,25 @@ import scipy.sparse as sp
 from sobgnn.graphs.graph import Graph, check_weights
 
 
+def check_graph(given: Any) -> Graph:
+    """What was given if it is a graph, else an error that tells how to make one of it."""
+    if isinstance(given, Graph):
+        return given
+    name = type(given).__name__
+    way = "Graph.from_edges(edge_index, edge_weight)"
+    if sp.issparse(given):
+        way = "Graph.from_scipy(matrix)"
+    elif not isinstance(given, (tuple, list)) and hasattr(given, "edge_index"):
+        way = "Graph.from_edges(data.edge_index, data.edge_weight, data.num_nodes)"
+    raise TypeError(f"`graph` must be a sobgnn.Graph, but got {name}. Make one with {way}.")
+
+
 def as_graph(given: Any, n: int) -> Graph:
     """A graph of n nodes, on the CPU: a Graph, scipy adjacency, ``edge_index`` or ``(edge_index, edge_weight)``."""
     if isinstance(given, Graph):
         graph = given
     elif sp.issparse(given):
-        edges = sp.csr_array(given, copy=True)
-        edges.eliminate_zeros()  # in scipy an entry of 0 is no edge
-        graph = Graph.from_scipy(edges, symmetrize="union")
+        graph = Graph.from_scipy(given, symmetrize="union")
     elif not _is_edges(given):
         raise ValueError(
             f"graph must be a sobgnn.Graph, a scipy sparse matrix, edge_index [2, E] or (edge_index, edge_weight), but "

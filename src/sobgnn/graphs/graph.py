@@ -35,7 +35,7 @@ class Graph:
     Args:
         indptr: int64 [N+1]. Row i's neighbors stand at ``indptr[i]:indptr[i+1]``.
         indices: int32, or int64 past 2³¹ nodes, [E]. Sorted within a row. Each undirected edge is there twice.
-        weight: float32 [E], positive, finite, the same in both directions.
+        weight: float32 [E], positive, finite, the same in both directions; not to be changed in place.
         neighbor_recall: Share of true neighbors found, where the search was approximate.
 
     Examples:
@@ -96,7 +96,8 @@ class Graph:
         Args:
             edge_index: Each undirected edge in both directions, unless ``symmetrize`` is given.
             edge_weight: Positive and finite. Every weight is 1 if left out.
-            num_nodes: Number of nodes, where isolated ones at the end would go unseen.
+            num_nodes: Number of nodes, where isolated ones at the end would go unseen. If left out: what PyG's
+                EdgeIndex knows, else one more than the largest entry.
             symmetrize: What to do with edges present or heavier in one direction only. ``None`` refuses them (weights
                 that only rounding tells apart become the larger one), ``"union"`` keeps the larger weight,
                 ``"mutual"`` the smaller, dropping one-way edges.
@@ -113,7 +114,7 @@ class Graph:
                 f"edge_index and edge_weight must be on one device, but got {device} and {edge_weight.device}. "
                 "Move one with .to()."
             )
-        index = _numpy(edge_index, "edge_index")
+        index = as_numpy(edge_index, "edge_index")
         if index.ndim != 2 or index.shape[0] != 2:
             raise ValueError(f"edge_index must have shape [2, E], but got {list(index.shape)}.")
         if index.size and not np.issubdtype(index.dtype, np.integer):
@@ -122,7 +123,7 @@ class Graph:
         if edge_weight is None:
             weight = np.ones(index.shape[1], dtype=np.float32)
         else:
-            weight = _numpy(edge_weight, "edge_weight").reshape(-1)
+            weight = as_numpy(edge_weight, "edge_weight").reshape(-1)
             if weight.size != index.shape[1]:
                 raise ValueError(
                     f"edge_weight must have one entry per edge, but got {weight.size} for {index.shape[1]} edges."
@@ -131,7 +132,7 @@ class Graph:
             check_weights(weight)
         least = int(index.max()) + 1 if index.size else 0
         if num_nodes is None:
-            num_nodes = least
+            num_nodes = _known_nodes(edge_index, least)
         elif not hasattr(num_nodes, "__index__") or num_nodes < 0:
             raise ValueError(f"`num_nodes` must be an integer of at least 0, but got {num_nodes!r}.")
         if num_nodes < least or (index.size and index.min() < 0):
@@ -150,9 +151,9 @@ class Graph:
         symmetrize: Symmetrize | None = None,
         sum_duplicates: bool = False,
     ) -> Graph:
-        """A graph from a scipy sparse adjacency matrix [N, N]; arguments as in :meth:`from_edges`.
+        """A graph from a scipy sparse adjacency matrix [N, N], which is copied; arguments as in :meth:`from_edges`.
 
-        A canonical float32 CSR matrix is taken without copying its weights.
+        An entry of 0 that the matrix stores is no edge.
         """
         if not sp.issparse(matrix):
             raise TypeError(
@@ -165,6 +166,9 @@ class Graph:
             matrix = matrix.tocoo()
         if matrix.dtype == np.float16:  # which scipy does not convert between its formats
             matrix = matrix.astype(np.float32)
+        if matrix.dtype.kind in "fiub" and not np.all(matrix.data):
+            matrix = matrix.copy()
+            matrix.eliminate_zeros()
         check_weights(matrix.data)
         csr = _canonical(matrix, sum_duplicates)
         if csr.data.dtype != np.float32:
@@ -176,25 +180,25 @@ class Graph:
             raise ValueError(
                 f"A graph has no self-loops, but got {loops}. Remove them: operators add their own through epsilon."
             )
-        return graph_from_csr(_symmetric(csr) if symmetrize is None else symmetrize_csr(csr, symmetrize))
+        found = _symmetric(csr) if symmetrize is None else symmetrize_csr(csr, symmetrize)
+        return graph_from_csr(found.copy() if found is matrix else found)
 
-    def to_scipy(self) -> sp.csr_array:
-        """The adjacency matrix as float32 CSR, sharing memory with a graph on the CPU."""
+    def to_scipy(self, *, copy: bool = True) -> sp.csr_array:
+        """The adjacency matrix as float32 CSR. ``copy=False`` shares the memory of a graph on the CPU: only read it."""
         n = self.num_nodes
-        arrays = (_numpy(self.weight), _numpy(self.indices), _numpy(self.indptr))
-        return sp.csr_array(arrays, shape=(n, n))
+        arrays = (as_numpy(self.weight), as_numpy(self.indices), as_numpy(self.indptr))
+        return sp.csr_array(arrays, shape=(n, n), copy=copy and self.device.type == "cpu")
 
     def edges(self) -> tuple[Tensor, Tensor]:
-        """PyG's ``edge_index`` int64 [2, E] and ``edge_weight`` float32 [E], each edge in both directions."""
+        """PyG's ``edge_index`` int64 [2, E] and ``edge_weight`` float32 [E], each edge in both directions; copies."""
         rows = torch.repeat_interleave(self.degree)
-        return torch.stack([rows, self.indices.long()]), self.weight
+        return torch.stack([rows, self.indices.long()]), self.weight.clone()
 
     def to_torch(self) -> Tensor:
-        """The adjacency matrix as a torch sparse CSR tensor, float32 [N, N], sharing the weights."""
+        """The adjacency matrix as a torch sparse CSR tensor, float32 [N, N]; a copy."""
         size = (self.num_nodes, self.num_nodes)
-        return torch.sparse_csr_tensor(
-            self.indptr.to(self.indices.dtype), self.indices, self.weight, size, check_invariants=False
-        )
+        indptr = self.indptr.to(self.indices.dtype, copy=True)
+        return torch.sparse_csr_tensor(indptr, self.indices.clone(), self.weight.clone(), size, check_invariants=False)
 
     def to(self, device: torch.device | str) -> Graph:
         """The same graph on another device."""
@@ -210,7 +214,8 @@ class Graph:
         weight = torch.as_tensor(weight)
         if weight.shape != self.weight.shape:
             raise ValueError(f"weight must have shape {list(self.weight.shape)}, but got {list(weight.shape)}.")
-        csr = sp.csr_array((_numpy(weight), _numpy(self.indices), _numpy(self.indptr)), shape=(n, n))
+        csr = sp.csr_array((as_numpy(weight), as_numpy(self.indices), as_numpy(self.indptr)), shape=(n, n))
+        check_weights(csr.data)  # before those of 0 are no edges
         try:
             checked = Graph.from_scipy(csr).to(self.device)
         except NotSymmetricError:
@@ -220,19 +225,19 @@ class Graph:
 
     def permute(self, order: npt.ArrayLike | Tensor) -> Graph:
         """The graph whose node i is this one's node ``order[i]``."""
-        rank = _numpy(order, "order")
+        rank = as_numpy(order, "order")
         if rank.size and not np.issubdtype(rank.dtype, np.integer):
             raise TypeError(f"order must hold integers, but got {rank.dtype}. Cast it to int64.")
         rank = rank.astype(np.int64, copy=False)
         if not np.array_equal(np.sort(rank), np.arange(self.num_nodes)):
             raise ValueError(f"order must be a permutation of 0..{self.num_nodes - 1}.")
-        csr = self.to_scipy()[rank][:, rank]
+        csr = self.to_scipy(copy=False)[rank][:, rank]
         csr.sort_indices()
         return graph_from_csr(csr, self.neighbor_recall).to(self.device)
 
     def save(self, path: str | Path) -> None:
         """Write the graph to an uncompressed npz file, whole or not at all."""
-        arrays = {"indptr": _numpy(self.indptr), "indices": _numpy(self.indices), "weight": _numpy(self.weight)}
+        arrays = {"indptr": as_numpy(self.indptr), "indices": as_numpy(self.indices), "weight": as_numpy(self.weight)}
         if self.neighbor_recall is not None:
             arrays["neighbor_recall"] = np.float64(self.neighbor_recall)
         save_arrays(path, arrays)
@@ -261,10 +266,13 @@ class Graph:
 
         Labels may be text or numbers; -1, None and NaN are unknown.
         """
-        return report_adjacency(self.to_scipy(), None if y is None else _numpy(y, "y"), orders, self.neighbor_recall)
+        return report_adjacency(
+            self.to_scipy(copy=False), None if y is None else as_numpy(y, "y"), orders, self.neighbor_recall
+        )
 
 
-def _numpy(values: Any, name: str = "values") -> npt.NDArray[Any]:
+def as_numpy(values: Any, name: str = "values") -> npt.NDArray[Any]:
+    """An array of what may be an array, a tensor or lists; copies only what it must."""
     if sp.issparse(values) or (isinstance(values, Tensor) and values.layout != torch.strided):
         raise TypeError(f"{name} must be dense, but got a sparse matrix. Pass Graph.from_scipy the matrix of a graph.")
     if not isinstance(values, Tensor):
@@ -275,6 +283,15 @@ def _numpy(values: Any, name: str = "values") -> npt.NDArray[Any]:
     values = values.detach().cpu()
     array: npt.NDArray[Any] = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
     return array
+
+
+def _known_nodes(edge_index: Any, least: int) -> int:
+    """The number of nodes that PyG's EdgeIndex knows, or the least that the edges need."""
+    size = edge_index.sparse_size() if isinstance(edge_index, Tensor) and hasattr(edge_index, "sparse_size") else ()
+    known = {number for number in size if number is not None}
+    if len(known) > 1:
+        raise ValueError(f"A graph has one set of nodes, but edge_index has sparse_size={tuple(size)}. Pass num_nodes.")
+    return known.pop() if known else least
 
 
 def _learned(

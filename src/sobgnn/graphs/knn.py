@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.graphs.graph import SMALLEST_WEIGHT, Graph, Symmetrize, graph_from_csr, symmetrize_csr
+from sobgnn.graphs.graph import SMALLEST_WEIGHT, Graph, Symmetrize, as_numpy, graph_from_csr, symmetrize_csr
 from sobgnn.neighbors import nearest
 from sobgnn.runtime.ranks import Ranks
 
@@ -73,8 +73,8 @@ def knn_graph(
 
 
 def graph_from_neighbors(
-    indices: npt.NDArray[Any],
-    distances: npt.NDArray[Any],
+    indices: npt.ArrayLike | Tensor,
+    distances: npt.ArrayLike | Tensor,
     bandwidth: Bandwidth = "mean",
     symmetrize: Symmetrize = "union",
     *,
@@ -82,7 +82,7 @@ def graph_from_neighbors(
 ) -> Graph:
     """The graph of :func:`knn_graph` from neighbors already found: ``indices`` and ``distances`` [N, k].
 
-    Both may be memory maps. Distances are in the metric's own units and sorted along each row.
+    Both may be arrays, memory maps, tensors or lists. Distances are in the metric's own units, ascending in each row.
 
     Examples:
         >>> import numpy as np
@@ -91,6 +91,11 @@ def graph_from_neighbors(
         4
     """
     check_bandwidth(bandwidth)
+    indices, distances = as_numpy(indices, "indices"), as_numpy(distances, "distances")
+    if indices.size and indices.dtype.kind not in "iu":
+        raise TypeError(f"indices must hold integers, but got {indices.dtype}. Cast them to int64.")
+    if distances.size and distances.dtype.kind not in "fiu":
+        raise TypeError(f"distances must hold real numbers, but got {distances.dtype}. Cast them to float32.")
     if indices.ndim != 2 or indices.shape != distances.shape:
         raise ValueError(
             f"indices and distances must both have shape [N, k], but got {indices.shape} and {distances.shape}."

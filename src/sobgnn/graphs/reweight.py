@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from torch import Tensor
 
+from sobgnn.graphs.given import check_graph
 from sobgnn.graphs.graph import SMALLEST_WEIGHT, Graph
 
 _COLUMNS_PER_BLOCK = 64  # of float64: what a step reads and writes stays in the cache for thousands of nodes
@@ -41,8 +42,9 @@ def reweight(
         >>> reweight(star).weight.unique().tolist()  # 1 / sqrt(4 · 1)
         [0.5]
     """
+    check_graph(graph)
     if how == "normalized":
-        return _on_edges(graph, *_normalized(graph.to_scipy().astype(np.float64)))
+        return _on_edges(graph, *_normalized(graph.to_scipy(copy=False).astype(np.float64)))
     if how == "features":
         return _on_edges(graph, *_similarity(graph, X))
     if how == "pagerank":
@@ -90,7 +92,7 @@ def _similarity(graph: Graph, X: Any) -> tuple[Any, Any, Any]:
     if not np.isfinite(X.data if sp.issparse(X) else X).all():
         raise ValueError('how="features" needs finite X, but got NaN or infinite entries.')
     X = scaled_rows(X)
-    coo = graph.to_scipy().tocoo()
+    coo = graph.to_scipy(copy=False).tocoo()
     length = np.sqrt((X * X).sum(axis=1))
     product = np.empty(coo.nnz)
     for start in range(0, coo.nnz, 1 << 16):
@@ -121,7 +123,7 @@ def _pagerank(graph: Graph, teleport: float, top_k: int) -> Graph:
     n = graph.num_nodes
     if n == 0:
         return graph
-    T = sp.csr_array(graph.to_scipy().astype(np.float64) + sp.eye_array(n))
+    T = sp.csr_array(graph.to_scipy(copy=False).astype(np.float64) + sp.eye_array(n))
     rows, columns, weight = _normalized(T)
     T = sp.csr_array((weight, (rows, columns)), shape=(n, n))
     # x = a e + (1-a) T x by Chebyshev's iteration: T is symmetric with eigenvalues in [-1, 1], so t steps leave an

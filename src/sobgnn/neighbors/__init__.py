@@ -31,6 +31,9 @@ AUTO_EXACT_COST = 2e13
 class Neighbors(NamedTuple):
     """The k nearest points of each row, nearest first; equal distances by smaller index.
 
+    Cosine distances are computed from rows divided by their lengths, so of two that are equal only without rounding
+    either may come first, and dense and sparse X may differ there.
+
     Attributes:
         indices: [M, k] int64, rows of X.
         distances: [M, k] float32, in the units of X (euclidean) or 1 - cos (cosine).
@@ -86,12 +89,12 @@ def nearest(
         raise ValueError(f"`method` must be 'auto', 'exact' or 'hnsw', but got {method!r}.")
     if not 0 < recall <= 1:
         raise ValueError(f"`recall` must be above 0 and at most 1, but got {recall!r}.")
-    points = check_points(X)
-    asked = None if queries is None else check_points(queries, name="queries")
+    cosine = metric == "cosine"
+    points = check_points(X, cosine=cosine)
+    asked = None if queries is None else check_points(queries, name="queries", cosine=cosine)
     check_k(k, points.shape[0], without_itself=asked is None)
     if asked is not None:
         check_pair(points, asked, device)
-    cosine = metric == "cosine"
 
     if sp.issparse(points):
         if method == "hnsw":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,12 +19,17 @@ _LARGEST = 1e37  # above it float32 distances overflow
 _SMALLEST = 1e-30  # of the largest entry: below it they lose digits
 
 
-def check_points(X: Any, name: str = "X") -> Any:
+def check_points(X: Any, name: str = "X", *, cosine: bool = False) -> Any:
     """X as a 2-D numpy array, torch tensor or CSR matrix of finite real numbers; copies only what it must.
+
+    Args:
+        X: What was given for points.
+        name: What errors call it.
+        cosine: Whether only directions count, so that values may have any size.
 
     Raises:
         TypeError: not numeric, or not something with rows and columns.
-        ValueError: empty, not 2-D, or with NaN or infinite rows.
+        ValueError: empty, not 2-D, masked, or with NaN or infinite rows.
     """
     if isinstance(X, Tensor):
         if X.layout != torch.strided:
@@ -35,6 +42,12 @@ def check_points(X: Any, name: str = "X") -> Any:
     else:
         if hasattr(X, "columns") and hasattr(X, "to_numpy"):
             X = _frame_values(X, name)
+        if np.ma.is_masked(X):
+            rows = np.flatnonzero(np.ma.getmaskarray(X).reshape(len(X), -1).any(axis=1))
+            raise ValueError(
+                f"{name} has {len(rows)} row{'s' * (len(rows) > 1)} with masked entries (first: row {rows[0]}). "
+                "Impute or drop them: neighbors are undefined there."
+            )
         # asanyarray would keep matrix subclasses; asarray keeps a memory map's buffer unread.
         X = np.asarray(X)
         real = X.dtype.kind in "fiub"
@@ -47,7 +60,9 @@ def check_points(X: Any, name: str = "X") -> Any:
         )
     if X.shape[0] == 0 or X.shape[1] == 0:
         raise ValueError(f"`{name}` is empty: its shape is {tuple(X.shape)}. Give at least one row and feature.")
-    _check_finite(X, name)
+    largest = _check_finite(X, name)
+    if not cosine:
+        _check_size(largest, name)
     return X
 
 
@@ -55,20 +70,37 @@ def _frame_values(frame: Any, name: str) -> npt.NDArray[Any]:
     values = frame.to_numpy()
     if values.dtype.kind in "fiub":
         return np.asarray(values)
-    try:  # columns of mixed or nullable dtypes arrive as objects
-        return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
-    except (TypeError, ValueError) as error:
-        text = [str(c) for c in frame.columns if not _is_numeric(frame[c])]
+    columns = frame.items() if hasattr(frame, "items") else ((c, frame[c]) for c in frame.columns)
+    others = [f"{str(c)!r} ({column.dtype})" for c, column in columns if not _is_numeric(column)]
+    if others:
+        verb, way = ("are", "them") if len(others) > 1 else ("is", "it")
         raise TypeError(
-            f"`{name}` must be numeric, but column {', '.join(map(repr, text[:3]))} is not. Encode or drop it."
-        ) from error
+            f"`{name}` must be numeric, but column {', '.join(others[:3])} {verb} not. Encode {way} as numbers or drop "
+            f"{way}."
+        )
+    # Columns of mixed or nullable dtypes arrive as objects.
+    if hasattr(frame, "items"):
+        return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
+    return np.asarray(values, dtype=np.float64)  # None becomes NaN
 
 
 def _is_numeric(column: Any) -> bool:
-    return getattr(column.dtype, "kind", "O") in "fiub"
+    """Whether a column of pandas or polars holds real numbers; text that reads like one is text."""
+    dtype = column.dtype
+    if hasattr(dtype, "is_numeric"):  # polars
+        return bool(dtype.is_numeric()) or str(dtype) == "Boolean"
+    kind = getattr(dtype, "kind", "O")
+    if kind == "O":
+        return all(isinstance(value, Real | Decimal | np.bool_) or _is_missing(value) for value in column)
+    return kind in "fiub"
 
 
-def _check_finite(X: Any, name: str) -> None:
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType"
+
+
+def _check_finite(X: Any, name: str) -> float:
+    """The largest magnitude of finite points; raises where some are not."""
     if sp.issparse(X):
         bad = np.flatnonzero(~np.isfinite(X.data)) if X.dtype.kind == "f" else np.empty(0, np.int64)
         rows = np.unique(np.searchsorted(X.indptr, bad, side="right") - 1)
@@ -91,6 +123,11 @@ def _check_finite(X: Any, name: str) -> None:
             f"{name} has {len(rows)} row{'s' * (len(rows) > 1)} with {what} (first: row {rows[0]}). "
             f"{way}: neighbours are undefined there."
         )
+    return largest
+
+
+def _check_size(largest: float, name: str) -> None:
+    """Raise where distances would leave the range of float32."""
     if largest > _LARGEST:
         raise ValueError(
             f"{name} has values up to {largest:.2g}: their distances overflow float32. Rescale {name}, for "

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.propagation import combine
+from sobgnn.propagation.functions import is_batched
 from sobgnn.propagation.stencil import refuse_forward_mode
 
 
@@ -120,7 +121,8 @@ def _backward(
     grad: Tensor,
 ) -> tuple[Tensor | None, Tensor | None, Tensor, Tensor, Tensor]:
     """Gradients of own, filtered, weight, bias and mu, from that of the sum [N, S, o]."""
-    if torch.is_grad_enabled():
+    # Gradients of gradients, or several at once (is_grads_batched), by operations that torch differentiates and maps.
+    if torch.is_grad_enabled() or is_batched(grad):
         return _plain_backward(own, filtered, weight, bias, mu, grad, relu=ctx.relu)
     members, branches, _, width = weight.shape
     grad = grad.reshape(len(grad), members * width).contiguous()
@@ -154,14 +156,15 @@ def _plain_backward(
     to_inputs, to_weight, to_bias, to_mu = [], [], [], []
     for branch in range(weight.shape[1]):
         x = _branch(own, filtered, branch)
-        rows = "ni" if x.ndim == 2 else "nsi"
-        product = torch.einsum(f"{rows},sio->nso", x, weight[:, branch]) + bias[:, branch]
+        members = weight.shape[0]
+        product = _multiply_plainly(x, weight[:, branch]) + bias[:, branch]
         to_product = grad * mu[:, branch, None]
         if relu:
             to_product = to_product * (product > 0)
             product = product.relu()
-        to_inputs.append(torch.einsum(f"nso,sio->{rows}", to_product, weight[:, branch]))
-        to_weight.append(torch.einsum(f"{rows},nso->sio", x, to_product))
+        beside = to_product.reshape(grad.shape[0], -1)  # flatten cannot be mapped in every way
+        to_inputs.append(_multiply_to_inputs(beside, weight[:, branch], shared=x.ndim == 2))
+        to_weight.append(_multiply_to_weight(x, beside, members))
         to_bias.append(to_product.sum(dim=0))
         to_mu.append((grad * product).sum(dim=(0, 2)))
     to_own = None if own is None else to_inputs.pop(0)
@@ -189,6 +192,13 @@ def _multiply(x: Tensor, weight: Tensor) -> Tensor:
     out = x.new_empty((x.shape[0], members, width))
     torch.bmm(x.transpose(0, 1), weight, out=out.transpose(0, 1))
     return out.flatten(1)
+
+
+def _multiply_plainly(x: Tensor, weight: Tensor) -> Tensor:
+    """The same by operations that have gradients: [N, S, o]."""
+    if x.ndim == 2:
+        return (x @ weight.transpose(0, 1).flatten(1)).view(-1, *weight.shape[::2])
+    return torch.bmm(x.transpose(0, 1), weight).transpose(0, 1)
 
 
 def _multiply_to_weight(x: Tensor, to_product: Tensor, members: int) -> Tensor:
@@ -235,8 +245,10 @@ class _SharedProduct(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors
-        to_x = torch.einsum("nao,aio->nai", grad, weight) if ctx.needs_input_grad[0] else None
-        to_weight = torch.einsum("nai,nao->aio", x, grad) if ctx.needs_input_grad[1] else None
+        # Not by einsum, which autograd's is_grads_batched does not know.
+        grad = grad.transpose(0, 1)
+        to_x = torch.matmul(grad, weight.transpose(1, 2)).transpose(0, 1) if ctx.needs_input_grad[0] else None
+        to_weight = torch.matmul(x.permute(1, 2, 0), grad) if ctx.needs_input_grad[1] else None
         return to_x, to_weight
 
     @staticmethod
@@ -252,3 +264,29 @@ class _SharedProduct(torch.autograd.Function):
         beside = weight.permute(1, 2, 0, 3).reshape(branches, i, members * o)
         product = torch.bmm(x.transpose(0, 1), beside).view(branches, -1, members, o)
         return product.transpose(0, 1), 2
+
+
+def autocast_dtype(x: Tensor) -> torch.dtype | None:
+    """The type that autocast, where it is on, gives products with x; as in torch, it leaves float64 alone."""
+    if x.dtype == torch.float64 or not torch.is_autocast_enabled(x.device.type):
+        return None
+    return torch.get_autocast_dtype(x.device.type)
+
+
+def row_product(x: Tensor, weight: Tensor) -> Tensor:
+    """x [N, i], dense or sparse, times weight [a, i, o]: [N, a, o]."""
+    if x.layout == torch.strided:
+        return torch.einsum("ni,aio->nao", x, weight)
+    dtype = autocast_dtype(x) or x.dtype
+    beside = weight.transpose(0, 1).flatten(1)
+    if x.dtype in (torch.float16, torch.bfloat16):  # which not every sparse product knows
+        x, beside = x.float(), beside.float()
+    with torch.autocast(x.device.type, enabled=False):
+        found: Tensor = torch.sparse.mm(x, beside)
+    return found.to(dtype).view(x.shape[0], weight.shape[0], weight.shape[2])
+
+
+def in_its_type(propagate: Any, x: Tensor) -> Tensor:
+    """Propagation in the type of x; float16, which the kernels do not know, is summed in float32."""
+    result: Tensor = propagate(x.float()).to(x.dtype) if x.dtype == torch.float16 else propagate(x)
+    return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import sys
 from typing import Any, Literal
@@ -12,13 +13,21 @@ from torch.func import vmap
 from torch.nn.parameter import UninitializedParameter
 
 from sobgnn.nn.cache import Cache
-from sobgnn.nn.cascade import cascade, shared_product
-from sobgnn.nn.inputs import Size, Wanted, as_operators, check_size
+from sobgnn.nn.cascade import autocast_dtype, cascade, in_its_type, row_product, shared_product
+from sobgnn.nn.inputs import Signals, Size, Wanted, as_operators, check_size
 from sobgnn.operators import EdgeOperators, Normalize, SobolevRows, check_alpha, check_epsilon
 
 Combine = Literal["linear", "concat"]
 
 __all__ = ["Combine", "SobolevConv", "shared_product"]
+
+
+class _OwnSignature:
+    """The signature of a class's ``__init__``, which its ``__new__`` would hide."""
+
+    def __get__(self, layer: object, kind: type) -> inspect.Signature:
+        signature = inspect.signature(kind.__init__)  # type: ignore[misc]
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 class SobolevConv(nn.Module):
@@ -69,6 +78,7 @@ class SobolevConv(nn.Module):
     weight: nn.Parameter
     weight_dst: nn.Parameter | None
     explain: bool | None = None  # set by PyG's Explainer, where the layer is one of PyG's
+    __signature__ = _OwnSignature()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> SobolevConv:
         """A layer; one of PyG's where PyG is in use, which is too slow to import for those who do not."""
@@ -180,7 +190,7 @@ class SobolevConv(nn.Module):
             propagated: ``operators.propagate(x)`` [N, α, in_channels], where x never changes and it is at hand.
         """
         if isinstance(x, Tensor) and x.ndim == 3:
-            return self._signals(x, edge_index, edge_weight)
+            return self._signals(x, edge_index, edge_weight, size)
         rows, targets = self._rows(x)
         self._materialize(rows, targets)
         operators = edge_index
@@ -192,14 +202,17 @@ class SobolevConv(nn.Module):
             return self._between(rows, targets, operators)
         if rows.layout != torch.strided:
             return self._finish(self._sparse(rows, operators))
-        dtype = _autocast_dtype(rows)
+        own = rows[operators.own] if isinstance(operators, SobolevRows) and self.self_branch else rows
+        return self._dense(rows, own, operators, propagated)
+
+    def _dense(self, rows: Tensor, own: Tensor | None, operators: Any, propagated: Tensor | None) -> Tensor:
+        """The layer of dense rows; ``own`` are those of its outputs, for the graph-free branch."""
+        dtype = autocast_dtype(rows)
+        own = own if self.self_branch else None
         if dtype is not None:
-            rows = rows.to(dtype)
-        own = None
-        if self.self_branch:
-            own = rows[operators.own] if isinstance(operators, SobolevRows) else rows
+            rows, own = rows.to(dtype), None if own is None else own.to(dtype)
         if propagated is None and operators is not None and self._aggregates_first():
-            propagated = _in_its_type(operators.propagate, rows)
+            propagated = in_its_type(operators.propagate, rows)
         weight = self.weight if dtype is None else self.weight.to(dtype)
         if propagated is not None and self.combine == "linear" and weight is self.weight:
             return cascade(own, propagated, self.weight, self.bias, self.mu, relu=self.activation)
@@ -208,15 +221,21 @@ class SobolevConv(nn.Module):
             filtered = torch.cat([shared_product(own.unsqueeze(1), weight[:1]), filtered], dim=1)
         return self._finish(filtered)
 
-    def _signals(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> Tensor:
+    def _signals(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None, size: Size | None) -> Tensor:
         """Several signals of one graph [B, N, in_channels] to [B, N, out_channels]."""
         if edge_index is None or not len(x):
             raise ValueError("x of shape [B, N, F] needs a graph, and at least one signal.")
         rows, targets = self._rows(x[0])
         self._materialize(rows, targets)
-        operators = self._operators(edge_index, edge_weight, rows, targets, None)
-        out: Tensor = vmap(lambda signal: self(signal, operators))(x)
-        return out
+        operators = self._operators(edge_index, edge_weight, rows, targets, size)
+        if targets is not None:
+            out: Tensor = vmap(lambda signal: self(signal, operators))(x)
+            return out
+        own = x[:, operators.own] if isinstance(operators, SobolevRows) else x
+        signals = Signals(operators, len(x))
+        return self._dense(x.flatten(0, 1), own.flatten(0, 1), signals, None).view(
+            len(x), own.shape[1], self.out_channels
+        )
 
     def _finish(self, filtered: Tensor) -> Tensor:
         """Bias, σ and combination of [R, branches, out_channels]."""
@@ -236,7 +255,9 @@ class SobolevConv(nn.Module):
         else:
             rows, targets = x
             if targets is None:
-                raise ValueError("x needs the rows of the targets too: a target's self-loop reads its own row.")
+                raise ValueError(
+                    "x needs the rows of the targets too: pass (x_src, x_dst), one output for each of x_dst."
+                )
         sizes = self.in_channels if isinstance(self.in_channels, tuple) else (self.in_channels, self.in_channels)
         for name, part, channels in (("x", rows, sizes[0]), ("x of the targets", targets, sizes[1])):
             known = channels != -1  # no `in` below: sizes may be symbols
@@ -284,15 +305,15 @@ class SobolevConv(nn.Module):
         if propagated is None:
             if operators is None:
                 raise ValueError("Without operators the layer needs `propagated`, what they make of x.")
-            return _in_its_type(operators.propagate_each, _product(x, weight))
+            return in_its_type(operators.propagate_each, row_product(x, weight))
         return shared_product(propagated.to(weight.dtype), weight)
 
     def _sparse(self, x: Tensor, operators: Any) -> Tensor:
         """All branches of sparse rows: the product with x first, since what it gives is dense."""
         if operators is None:
             raise ValueError("Sparse x needs a graph or operators.")
-        product = _product(x, self.weight)
-        filtered = _in_its_type(operators.propagate_each, product[:, int(self.self_branch) :].contiguous())
+        product = row_product(x, self.weight)
+        filtered = in_its_type(operators.propagate_each, product[:, int(self.self_branch) :].contiguous())
         if not self.self_branch:
             return filtered
         own = product[:, :1]
@@ -309,10 +330,10 @@ class SobolevConv(nn.Module):
                 f"{(sources.shape[0], targets.shape[0])}."
             )
         skip = int(self.self_branch)
-        from_sources = _product(sources, self.weight[skip:])
-        from_targets = _product(targets, self.weight if self.weight_dst is None else self.weight_dst)
+        from_sources = row_product(sources, self.weight[skip:])
+        from_targets = row_product(targets, self.weight if self.weight_dst is None else self.weight_dst)
         inputs = torch.cat([from_sources, from_targets[:, skip:]])
-        filtered = _in_its_type(operators.propagate_each, inputs)
+        filtered = in_its_type(operators.propagate_each, inputs)
         return self._finish(torch.cat([from_targets[:, :skip], filtered], dim=1) if skip else filtered)
 
     def _materialize(self, rows: Tensor, targets: Tensor | None) -> None:
@@ -376,32 +397,6 @@ class SobolevConv(nn.Module):
         )
 
 
-def _autocast_dtype(x: Tensor) -> torch.dtype | None:
-    """The type that autocast, where it is on, gives products with x; as in torch, it leaves float64 alone."""
-    if x.dtype == torch.float64 or not torch.is_autocast_enabled(x.device.type):
-        return None
-    return torch.get_autocast_dtype(x.device.type)
-
-
-def _product(x: Tensor, weight: Tensor) -> Tensor:
-    """x [N, i], dense or sparse, times weight [a, i, o]: [N, a, o]."""
-    if x.layout == torch.strided:
-        return torch.einsum("ni,aio->nao", x, weight)
-    dtype = _autocast_dtype(x) or x.dtype
-    beside = weight.transpose(0, 1).flatten(1)
-    if x.dtype in (torch.float16, torch.bfloat16):  # which not every sparse product knows
-        x, beside = x.float(), beside.float()
-    with torch.autocast(x.device.type, enabled=False):
-        product: Tensor = torch.sparse.mm(x, beside)
-    return product.to(dtype).view(x.shape[0], weight.shape[0], weight.shape[2])
-
-
 def _bounded_exp(log_epsilon: Tensor) -> Tensor:
     """ε within the range of edge weights, 1.2e-38 to 8.5e37; bounded before exp, which has no gradient at infinity."""
     return log_epsilon.clamp(-87.0, 87.0).exp()
-
-
-def _in_its_type(propagate: Any, x: Tensor) -> Tensor:
-    """Propagation in the type of x; float16, which the kernels do not know, is summed in float32."""
-    result: Tensor = propagate(x.float()).to(x.dtype) if x.dtype == torch.float16 else propagate(x)
-    return result

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
 
 from sobgnn.nn.inputs import Wanted, as_operators, check_size
 from sobgnn.operators import SobolevOperators, check_alpha, check_epsilon
+from sobgnn.operators.scales import check_count
 
 
 class SobolevFeatures:
@@ -35,9 +37,7 @@ class SobolevFeatures:
     def __init__(self, alpha: int = 3, epsilon: float = 1.0, hops: int = 2) -> None:
         self.alpha = check_alpha(alpha)
         self.epsilon = check_epsilon(epsilon)
-        if isinstance(hops, bool) or not isinstance(hops, int) or hops < 0:
-            raise ValueError(f"`hops` must be an integer of at least 0, but got {hops!r}.")
-        self.hops = hops
+        self.hops = check_count("hops", hops, 0)
 
     @property
     def num_blocks(self) -> int:
@@ -52,11 +52,13 @@ class SobolevFeatures:
             data = x.__copy__()
             data.sobolev = self(data.x, data.edge_index, getattr(data, "edge_weight", None))
             return data
-        x = torch.as_tensor(x)
+        x = torch.as_tensor(x.toarray() if sp.issparse(x) else x)
         if graph is None:
             raise ValueError("The features need a graph. Pass SobolevFeatures()(x, graph), or PyG's Data.")
         if x.layout != torch.strided:
             x = x.to_dense()
+        if x.ndim != 2:
+            raise ValueError(f"x must have shape [N, F], but got {list(x.shape)}. Call it for each signal.")
         x = x if x.is_floating_point() else x.float()
         if x.dtype == torch.float16:  # which the kernels do not know: summed in float32
             return self(x.float(), graph, edge_weight).half()
@@ -109,8 +111,7 @@ class DecoupledSobolev(nn.Module):
         super().__init__()
         if not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must be in [0, 1), but got {dropout}.")
-        if num_layers < 1:
-            raise ValueError(f"`num_layers` must be at least 1, but got {num_layers}.")
+        num_layers = check_count("num_layers", num_layers, 1)
         self.maps = nn.ModuleList(nn.Linear(in_channels, hidden_channels) for _ in range(num_blocks))
         self.dropout = nn.Dropout(dropout)
         sizes = [num_blocks * hidden_channels, *[hidden_channels] * (num_layers - 1), out_channels]

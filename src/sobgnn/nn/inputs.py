@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +10,8 @@ from torch import Tensor
 
 from sobgnn.graphs.graph import Graph
 from sobgnn.operators import EdgeOperators, Normalize, SobolevOperators, SobolevRows
+from sobgnn.operators.contract import warn_unweighted
+from sobgnn.propagation.functions import within_transform
 
 Size = tuple[int | None, int | None]
 
@@ -31,7 +31,7 @@ def check_size(given: Any, x: Tensor | tuple[Tensor, Tensor], size: Any = None) 
     """Raise unless x has as many sources and targets as ``size`` and PyG's EdgeIndex say; ``None`` in them is any."""
     nodes = tuple(part.shape[0] for part in (x if isinstance(x, tuple) else (x, x)))
     known = {"size": size}
-    if not torch.compiler.is_compiling() and hasattr(given, "sparse_size"):
+    if not torch.compiler.is_compiling() and isinstance(given, Tensor) and hasattr(given, "sparse_size"):
         known["sparse_size of edge_index"] = given.sparse_size()
     for name, value in known.items():
         if value is None:
@@ -124,8 +124,8 @@ def _from_edges(
         dtype, nodes = x[0].dtype, (x[0].shape[0], x[1].shape[0])
     else:
         dtype, nodes = x.dtype, x.shape[0]
-    if edge_weight is None and wanted.alpha > 1 and not torch.compiler.is_compiling():
-        _warn_unweighted()
+    if wanted.alpha > 1 and _unweighted(edge_weight):
+        warn_unweighted(wanted.epsilon)
     return EdgeOperators(
         edge_index,
         edge_weight,
@@ -139,13 +139,44 @@ def _from_edges(
     )
 
 
-def _warn_unweighted() -> None:
-    frame, level = sys._getframe(), 1
-    # The caller's own line, however many layers and models are between.
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("sobgnn.", "torch.")):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(
-        "All edge weights are 1, so every Hadamard power of the graph is the graph itself and alpha > 1 adds "
-        "nothing. Give the edges weights, for example with sobgnn.reweight(graph).",
-        stacklevel=level,
-    )
+def _unweighted(edge_weight: Tensor | None) -> bool:
+    """Whether all weights are known to be 1.
+
+    They are read on the CPU alone, and past the first only where that is 1: reading them would stall a GPU, and inside
+    a transform of torch there may be nothing to read.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    if edge_weight is None:
+        return True
+    readable = type(edge_weight) in (Tensor, torch.nn.Parameter) and edge_weight.device.type == "cpu"
+    if not readable or edge_weight.numel() == 0 or within_transform():
+        return False
+    weight = edge_weight.detach().reshape(-1)
+    return bool(weight[0] == 1) and bool((weight == 1).all())
+
+
+class Signals:
+    """Operators applied to B signals of one graph: rows [B · C, …] hold one signal after another.
+
+    Signals are columns to the operators, so that one pass serves all of them.
+    """
+
+    def __init__(self, operators: Any, count: int) -> None:
+        self.operators = operators
+        self.count = count
+
+    def propagate(self, H: Tensor) -> Tensor:
+        """H [B · C, h] to [B · R, α, h]."""
+        return self._apart(self.operators.propagate(self._beside(H)))
+
+    def propagate_each(self, H: Tensor) -> Tensor:
+        """H [B · C, α, h] to [B · R, α, h]."""
+        return self._apart(self.operators.propagate_each(self._beside(H)))
+
+    def _beside(self, H: Tensor) -> Tensor:
+        return H.view(self.count, H.shape[0] // self.count, *H.shape[1:]).movedim(0, -2).flatten(-2)
+
+    def _apart(self, found: Tensor) -> Tensor:
+        apart = found.view(*found.shape[:-1], self.count, found.shape[-1] // self.count)
+        return apart.movedim(-2, 0).flatten(0, 1)

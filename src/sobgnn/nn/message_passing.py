@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -18,19 +19,35 @@ _SMALLEST = torch.finfo(torch.float32).tiny
 class MessagePassingSobolevConv(SobolevConv, MessagePassing):  # type: ignore[misc]
     """:class:`~sobgnn.SobolevConv`, of PyG's ``MessagePassing`` too.
 
-    Made in its place where PyG is imported. Its hooks of single messages do not exist, since no message is ever
-    formed. An explainer's edge mask multiplies the edges' weights.
+    Made in its place where PyG is imported; a layer of your own that shall be one of PyG's is derived from this class.
+    Its hooks of single messages do not exist, since no message is ever formed. An explainer's edge mask multiplies the
+    edges' weights.
     """
 
     explain: bool | None = None  # a plain attribute: PyG's own looks into messages when it is set
     # What others read of any such module; nothing here depends on it.
     aggr, flow, node_dim, decomposed_layers, fuse = "sum", "source_to_target", -2, 1, False
 
+    @functools.wraps(SobolevConv.__init__)  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         SobolevConv.__init__(self, *args, **kwargs)
         self._edge_mask: Tensor | None = None
         self._loop_mask: Tensor | None = None
         self._apply_sigmoid = True
+
+    def propagate(self, *_: Any, **__: Any) -> Any:
+        """Refused: what PyG's propagation is asked for, a message for each edge, is never formed."""
+        raise NotImplementedError(
+            "SobolevConv forms no messages, so it has no propagate, no hooks of messages and no to_hetero_with_bases. "
+            'Call the layer itself, or use to_hetero with normalize="row".'
+        )
+
+    edge_updater = propagate
+    register_propagate_forward_pre_hook = register_propagate_forward_hook = propagate
+    register_message_forward_pre_hook = register_message_forward_hook = propagate
+    register_aggregate_forward_pre_hook = register_aggregate_forward_hook = propagate
+    register_message_and_aggregate_forward_pre_hook = register_message_and_aggregate_forward_hook = propagate
+    register_edge_update_forward_pre_hook = register_edge_update_forward_hook = propagate
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         nn.Module.__setstate__(self, state)  # type: ignore[no-untyped-call]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
@@ -11,6 +13,7 @@ from torch import Tensor, nn
 from sobgnn.nn.conv import Combine, SobolevConv
 from sobgnn.nn.dropout import dropout
 from sobgnn.operators import SobolevRows
+from sobgnn.operators.scales import check_count
 
 
 class SSobGNN(nn.Module):
@@ -32,8 +35,9 @@ class SSobGNN(nn.Module):
         dropout: Share of hidden entries dropped in training, in [0, 1).
         combine: ``"linear"`` or ``"concat"``, see :class:`~sobgnn.SobolevConv`.
         self_branch: Add the graph-free filter to every layer.
-        norm: Normalization of hidden rows after each layer: a name that PyG knows ("batch_norm", "layer_norm", …), or a
-            function from the number of channels to a module.
+        norm: Normalization of hidden rows after each layer: a name that PyG knows ("batch_norm", "layer_norm", …), a
+            function from the number of channels to a module, or a module, which is copied. Those that read all rows of
+            a graph need ``batch`` where there are several.
         act: Function of hidden rows after that; a name ("relu", "elu", …) or a callable. ``None``: nothing, since
             filters end in ReLU already.
         jk: ``"cat"``, ``"max"`` or ``"lstm"``: PyG's jumping knowledge over all layers, which then all give hidden
@@ -68,22 +72,24 @@ class SSobGNN(nn.Module):
         combine: Combine = "linear",
         self_branch: bool = False,
         *,
-        norm: str | Callable[[int], nn.Module] | None = None,
+        norm: str | Callable[[int], nn.Module] | nn.Module | None = None,
         act: str | Callable[[Tensor], Tensor] | None = None,
         jk: Literal["cat", "max", "lstm"] | None = None,
         residual: bool = False,
         **options: Any,
     ) -> None:
         super().__init__()
-        if num_layers < 1:
-            raise ValueError(f"`num_layers` must be at least 1, but got {num_layers}.")
+        num_layers = check_count("num_layers", num_layers, 1)
         if not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must be in [0, 1), but got {dropout}.")
+        if jk not in (None, "cat", "max", "lstm"):
+            raise ValueError(f'`jk` must be "cat", "max", "lstm" or None (the last layer alone), but got {jk!r}.')
         last = hidden_channels if jk else out_channels
         sizes = [in_channels, *[hidden_channels] * (num_layers - 1), last]
         self.alpha = alpha
         self.epsilon = epsilon
         self.dropout = dropout
+        self.traced_dropout = nn.Dropout(dropout)  # knows whether it trains, which a traced function does not
         hidden = num_layers if jk else num_layers - 1  # layers that give hidden rows
         self.convs = nn.ModuleList(
             SobolevConv(sizes[i], sizes[i + 1], alpha, epsilon, combine, self_branch, activation=i < hidden, **options)
@@ -91,6 +97,7 @@ class SSobGNN(nn.Module):
         )
         self.act = activation(act)
         self.norms = nn.ModuleList(normalization(norm, hidden_channels) for _ in range(hidden)) if norm else None
+        self.norm_takes_batch = self.norms is not None and all(map(takes_batch, self.norms))
         self.skips = nn.ModuleList(skip(*sizes[i : i + 2]) for i in range(hidden)) if residual else None
         self.jump: nn.Module | None = None
         self.classify: nn.Linear | None = None
@@ -119,6 +126,8 @@ class SSobGNN(nn.Module):
         edge_index: Any,
         edge_weight: Tensor | None = None,
         *,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
         propagated: Tensor | None = None,
         rows: SobolevRows | Sequence[SobolevRows] | None = None,
         dropout_key: Tensor | None = None,
@@ -126,9 +135,11 @@ class SSobGNN(nn.Module):
         """Logits of every node, or of some.
 
         Args:
-            x: Features.
+            x: Features [N, F], or B signals [B, N, F] of one graph.
             edge_index: Operators of the graph with this model's α, or what :class:`~sobgnn.SobolevConv` takes for them.
             edge_weight: Weights of ``edge_index``.
+            batch: int64 [N], the graph of each node, for a norm by graph; as in PyG's models.
+            batch_size: Number of graphs, where known.
             propagated: ``operators.propagate(x)``, computed once and used at every call; at the first layer's rows
                 where ``rows`` restrict it.
             rows: ``operators.rows(index)``: the last layer is computed at those nodes alone. Or
@@ -139,8 +150,12 @@ class SSobGNN(nn.Module):
         """
         first = self.layers[0]
         at = [edge_index] * len(self.convs)
-        if first.shares_operators:
-            at = [first.operators(edge_index, edge_weight, x)] * len(self.convs)
+        traced = isinstance(edge_index, torch.fx.Proxy)
+        if traced:  # by to_hetero, whose layers get edges of their own
+            batch, batch_size, propagated, rows, dropout_key = None, None, None, None, None
+        elif first.shares_operators:
+            signal = x[0] if isinstance(x, Tensor) and x.ndim == 3 and len(x) else x
+            at = [first.operators(edge_index, edge_weight, signal)] * len(self.convs)
             edge_weight = None
         if isinstance(rows, SobolevRows):
             at[-1] = rows
@@ -155,25 +170,41 @@ class SSobGNN(nn.Module):
         h, seen = x, []
         for i, (layer, where) in enumerate(zip(self.layers, at, strict=True)):
             if i > 0:
-                nodes = getattr(at[i - 1], "nodes", None)
-                h = dropout(h, self.dropout, self.training, dropout_key, nodes, i)
+                if traced:
+                    h = self.traced_dropout(h)
+                else:
+                    nodes = getattr(at[i - 1], "nodes", None)
+                    h = dropout(h, self.dropout, self.training, dropout_key, nodes, i)
             before = h
             h = layer(h, where, edge_weight, propagated=propagated if i == 0 else None)
             if i < len(self.convs) - 1 or self.jump is not None:
-                h = self._between(i, before, h, where)
+                h = self._between(i, before, h, where, batch, batch_size)
                 seen.append(h)
         if self.jump is not None and self.classify is not None:
             h = self.classify(self.jump(seen))
         return h
 
-    def _between(self, i: int, before: Tensor, h: Tensor, where: Any) -> Tensor:
+    def _between(
+        self, i: int, before: Tensor, h: Tensor, where: Any, batch: Tensor | None, batch_size: int | None
+    ) -> Tensor:
         """What follows layer i: residual, normalization, activation."""
         if self.skips is not None:
-            own = before[where.own] if isinstance(where, SobolevRows) else before
+            own = before[..., where.own, :] if isinstance(where, SobolevRows) else before
             h = h + self.skips[i](own)
         if self.norms is not None:
-            h = self.norms[i](h)
+            h = self._normalized(self.norms[i], h, batch, batch_size)
         return h if self.act is None else self.act(h)
+
+    def _normalized(self, norm: nn.Module, h: Tensor, batch: Tensor | None, batch_size: int | None) -> Tensor:
+        """Hidden rows normalized: several signals of a graph each by itself, or by batch norm all together."""
+        result: Tensor
+        if isinstance(h, torch.fx.Proxy) or h.ndim == 2:
+            result = norm(h, batch, batch_size) if self.norm_takes_batch else norm(h)
+        elif self.norm_takes_batch:
+            result = torch.stack([norm(signal, batch, batch_size) for signal in h])
+        else:
+            result = norm(h.flatten(0, 1)).view_as(h)
+        return result
 
     @torch.no_grad()
     def filter_weights(self) -> Tensor:
@@ -193,6 +224,11 @@ def mixes_rows(norm: nn.Module) -> bool:
     return type(norm).__module__.startswith("torch_geometric") and not by_node and kind != "MessageNorm"
 
 
+def takes_batch(norm: nn.Module) -> bool:
+    """Whether a norm asks for the graph of each node."""
+    return "batch" in inspect.signature(norm.forward).parameters
+
+
 def activation(act: str | Callable[[Tensor], Tensor] | None) -> Callable[[Tensor], Tensor] | None:
     """The function of that name, as PyG names them."""
     if not isinstance(act, str):
@@ -203,8 +239,10 @@ def activation(act: str | Callable[[Tensor], Tensor] | None) -> Callable[[Tensor
     return found
 
 
-def normalization(norm: str | Callable[[int], nn.Module], channels: int) -> nn.Module:
+def normalization(norm: str | Callable[[int], nn.Module] | nn.Module, channels: int) -> nn.Module:
     """A new module of that kind."""
+    if isinstance(norm, nn.Module):
+        return copy.deepcopy(norm)
     if not isinstance(norm, str):
         return norm(channels)
     from torch_geometric.nn.resolver import normalization_resolver

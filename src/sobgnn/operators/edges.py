@@ -68,29 +68,44 @@ class EdgeOperators:
             if normalize != "row":
                 raise ValueError('Edges between two sets of nodes need normalize="row": they have no symmetric form.')
             self.num_inputs = sources + targets
-            propagation.check_edges(row, column, weight, (targets, sources))
         else:
             sources, targets = 0, num_nodes
             self.num_inputs = num_nodes
-            propagation.check_loops(row, column)
         self.num_nodes = targets
-        learned = isinstance(epsilon, Tensor)
-        loops_are_entries = learned or isinstance(num_nodes, tuple)
+        given, learned = row.shape[0], isinstance(epsilon, Tensor)
+        two_sets = isinstance(num_nodes, tuple)
         plain = clamp_epsilon(0.0 if isinstance(epsilon, Tensor) else epsilon)
-        if loops_are_entries and (learned or plain > 0):
+        if learned or (two_sets and plain > 0):  # their self-loops are entries
             nodes = torch.arange(targets, device=self.device)
             loop = epsilon.to(self.dtype) if isinstance(epsilon, Tensor) else torch.full((), plain, dtype=self.dtype)
-            if normalize == "sym" and not directed:  # what is symmetric is the graph; its loops come on top
-                propagation.sort_edges(row, column, weight, (targets, self.num_inputs), symmetric=True)
             row, column = torch.cat([row, nodes]), torch.cat([column, sources + nodes])
             weight = torch.cat([weight, loop.to(self.device).expand(targets)])
             plain = 0.0
-        symmetric = normalize == "sym" and not loops_are_entries and not directed
-        self._stencil = self._sorted(row, column, weight, plain, symmetric=symmetric)
+        self._stencil = self._sorted(
+            row,
+            column,
+            weight,
+            plain,
+            symmetric=normalize == "sym" and not directed,
+            edges=given,
+            sources=sources if two_sets else None,
+        )
 
-    def _sorted(self, row: Tensor, column: Tensor, weight: Tensor, epsilon: float, *, symmetric: bool) -> Stencil:
+    def _sorted(
+        self,
+        row: Tensor,
+        column: Tensor,
+        weight: Tensor,
+        epsilon: float,
+        *,
+        symmetric: bool,
+        edges: int,
+        sources: int | None,
+    ) -> Stencil:
         shape = (self.num_nodes, self.num_inputs)
-        order, indptr, t_order, t_indptr = propagation.sort_edges(row, column, weight, shape, symmetric=symmetric)
+        order, indptr, t_order, t_indptr = propagation.sort_edges(
+            row, column, weight, shape, symmetric=symmetric, edges=edges, sources=sources
+        )
         # A size that is a symbol cannot choose a type.
         kind = torch.int64 if torch.compiler.is_compiling() or max(shape) >= 2**31 else torch.int32
         pattern = (indptr, column[order].to(kind), weight[order])

@@ -135,7 +135,7 @@ class SobolevRows:
         """
         ops = self.operators
         rows = self.index.cpu().numpy()
-        block = (ops.graph.to_scipy() if matrix is None else matrix)[rows]
+        block = (ops.graph.to_scipy(copy=False) if matrix is None else matrix)[rows]
         if ops.epsilon > 0:
             weight = clamp_epsilon(ops.epsilon) if loop is None else loop
             loops = (np.full(len(rows), weight, block.dtype), (np.arange(len(rows)), rows))

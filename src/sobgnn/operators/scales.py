@@ -23,6 +23,13 @@ def check_alpha(alpha: int) -> int:
     return int(alpha)
 
 
+def check_count(name: str, value: int, least: int) -> int:
+    """Return ``value`` if it is an integer of at least ``least``, else raise."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"`{name}` must be an integer of at least {least}, but got {value!r}.")
+    return int(value)
+
+
 def check_epsilon(epsilon: float) -> float:
     """Return ``epsilon`` if it is finite and not negative, else raise."""
     if not (isinstance(epsilon, (int, float, np.integer, np.floating)) and math.isfinite(epsilon) and epsilon >= 0):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,9 @@ import torch
 from torch import Tensor
 
 from sobgnn import propagation
+from sobgnn.graphs.given import check_graph
 from sobgnn.graphs.graph import Graph
-from sobgnn.operators.contract import check_signal
+from sobgnn.operators.contract import check_signal, warn_unweighted
 from sobgnn.operators.rows import SobolevRows, as_rows
 from sobgnn.operators.scales import check_alpha, check_epsilon, clamp_epsilon, node_scales
 from sobgnn.propagation import Stencil
@@ -53,14 +53,11 @@ class SobolevOperators:
     """
 
     def __init__(self, graph: Graph, alpha: int = 3, epsilon: float = 1.0) -> None:
+        check_graph(graph)
         check_alpha(alpha)
         check_epsilon(epsilon)
         if alpha > 1 and graph.num_edges and bool((graph.weight.detach() == 1).all()):
-            warnings.warn(
-                "All edge weights are 1, so every Hadamard power of the graph is the graph itself and alpha > 1 adds "
-                "nothing. Give the edges weights, for example with sobgnn.reweight(graph).",
-                stacklevel=2,
-            )
+            warn_unweighted(epsilon)
         self.graph = graph
         self.alpha = int(alpha)
         self.epsilon = float(epsilon)
@@ -127,7 +124,7 @@ class SobolevOperators:
         """
         if num_layers < 1:
             raise ValueError(f"`num_layers` must be at least 1, but got {num_layers}.")
-        adjacency, rows = self.graph.to_scipy(), as_rows(index, self.num_nodes).cpu().numpy()
+        adjacency, rows = self.graph.to_scipy(copy=False), as_rows(index, self.num_nodes).cpu().numpy()
         field = []
         for _ in range(num_layers):
             columns = np.union1d(adjacency[rows].indices, rows)
@@ -150,9 +147,10 @@ class SobolevOperators:
 
         Entries below float32's range are exact zeros, as they are in propagation.
         """
-        if not 1 <= rho <= self.alpha:
-            raise ValueError(f"`rho` must be between 1 and alpha={self.alpha}, but got {rho}.")
-        term = shift_diagonal(self.graph.to_scipy().astype(np.float64), clamp_epsilon(self.epsilon))
+        whole = isinstance(rho, (int, np.integer)) and not isinstance(rho, bool)
+        if not whole or not 1 <= rho <= self.alpha:
+            raise ValueError(f"`rho` must be an integer between 1 and alpha={self.alpha}, but got {rho!r}.")
+        term = shift_diagonal(self.graph.to_scipy(copy=False).astype(np.float64), clamp_epsilon(self.epsilon))
         rows, columns = np.repeat(np.arange(self.num_nodes), np.diff(term.indptr)), term.indices
         scale = self.scale(torch.float64).detach().cpu().numpy()
         q, t = scale[:, 0], scale[:, rho]

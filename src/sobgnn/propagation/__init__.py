@@ -6,14 +6,12 @@
 from sobgnn.propagation.dispatch import backend
 from sobgnn.propagation.registration import each, expand, reduce
 from sobgnn.propagation.scales import scales
-from sobgnn.propagation.sorting import check_edges, check_loops, sort_edges
+from sobgnn.propagation.sorting import sort_edges
 from sobgnn.propagation.stencil import Stencil, csr_tensors, transpose
 
 __all__ = [
     "Stencil",
     "backend",
-    "check_edges",
-    "check_loops",
     "csr_tensors",
     "each",
     "expand",

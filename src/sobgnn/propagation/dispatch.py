@@ -14,13 +14,14 @@ from sobgnn.propagation import native, portable
 from sobgnn.propagation.stencil import Stencil
 
 
-def backend(tensor: Tensor) -> str:
-    """The backend that serves ``tensor``: "native", "portable" or "triton".
+def backend(tensor: Tensor | None = None) -> str:
+    """The backend that serves ``tensor``, or one on the CPU if left out: "native", "portable" or "triton".
 
     The environment variable ``SOBGNN_BACKEND`` forces one of them.
     """
     forced = os.environ.get("SOBGNN_BACKEND", "")
-    kind = tensor.device.type
+    device = torch.device("cpu") if tensor is None else tensor.device
+    kind = device.type
     if not forced:
         if kind == "cpu":
             return "native" if native.available() else "portable"
@@ -29,14 +30,14 @@ def backend(tensor: Tensor) -> str:
         return forced
     if forced == "native":
         if kind != "cpu":
-            raise ValueError(f"SOBGNN_BACKEND=native serves CPU tensors, but got one on {tensor.device}. Unset it.")
+            raise ValueError(f"SOBGNN_BACKEND=native serves CPU tensors, but got one on {device}. Unset it.")
         if not native.available():
             raise ValueError(f"SOBGNN_BACKEND=native, but: {native.missing()} Unset it or reinstall with a compiler.")
         return forced
     if forced == "triton":
         # Triton's interpreter, which is for debugging, also takes tensors of the CPU.
         if kind != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
-            raise ValueError(f"SOBGNN_BACKEND=triton serves CUDA tensors, but got one on {tensor.device}. Unset it.")
+            raise ValueError(f"SOBGNN_BACKEND=triton serves CUDA tensors, but got one on {device}. Unset it.")
         if not _has_triton():
             raise ValueError("SOBGNN_BACKEND=triton, but the package triton is not installed. Unset it.")
         return forced

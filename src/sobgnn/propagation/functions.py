@@ -13,17 +13,30 @@ _FUNCTIONS: dict[str, Any] = {}
 
 def call(name: str, *arguments: Any) -> Any:
     """``torch.ops.sobgnn.name`` of the arguments."""
-    if _within_gradient() and any(isinstance(value, Tensor) and value.requires_grad for value in arguments):
+    # What vmap maps over does not show whether a gradient outside of it asks for one.
+    if _within_gradient() and (
+        _FUNCTIONS[name].maps or any(isinstance(value, Tensor) and value.requires_grad for value in arguments)
+    ):
         return _FUNCTIONS[name].apply(*arguments)
     return getattr(torch.ops.sobgnn, name)(*arguments)
 
 
+def within_transform() -> bool:
+    """Whether this is computed inside of vmap or another of torch.func's transforms."""
+    return not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def is_batched(gradient: Tensor) -> bool:
+    """Whether a gradient stands for several, as autograd's ``is_grads_batched`` has it."""
+    return not torch.compiler.is_compiling() and bool(torch._C._functorch.is_legacy_batchedtensor(gradient))
+
+
 def _within_gradient() -> bool:
-    """Whether the innermost of torch.func's transforms is a gradient."""
-    if torch.compiler.is_compiling():
+    """Whether a gradient is among torch.func's transforms."""
+    if not within_transform():
         return False
-    transform = torch._C._functorch.peek_interpreter_stack()
-    return transform is not None and bool(transform.key() == torch._C._functorch.TransformType.Grad)
+    transforms = torch._C._functorch.get_interpreter_stack()
+    return any(transform.key() == torch._C._functorch.TransformType.Grad for transform in transforms)
 
 
 def register_gradient(
@@ -48,6 +61,7 @@ def register_gradient(
         rules["vmap"] = vmap
     methods = {rule: staticmethod(how) for rule, how in rules.items()}
     _FUNCTIONS[name] = type(name, (torch.autograd.Function,), methods)
+    _FUNCTIONS[name].maps = vmap is not None
 
 
 def register_no_gradient(name: str) -> None:

@@ -24,11 +24,12 @@ def run(stencil: Stencil, x: Tensor, out: Tensor) -> None:
     total = x.new_zeros(out.shape, dtype=dtype)
     for order in range(1, stencil.scale_in.shape[1]):
         t_out, t_in = stencil.scale_out[:, order].double(), stencil.scale_in[:, order].double()
-        values = flush(base**order, dtype) * (t_out[rows] * t_in[columns])
+        values = flush(flush(base**order, dtype) * (t_out[rows] * t_in[columns]), dtype)
         features = (x if x.dim() == 2 else x[:, order - 1]).to(dtype).contiguous()
         product = _matmul(stencil, values.to(dtype), features)
         if stencil.epsilon != 0.0:
-            diagonal = flush((stencil.epsilon * (q_out * q_in)) ** order, dtype) * (t_out * t_in)
+            loop = flush((stencil.epsilon * (q_out * q_in)) ** order, dtype)
+            diagonal = flush(loop * (t_out * t_in), dtype)
             product += diagonal.to(dtype).unsqueeze(1) * features
         if out.dim() == 2:
             total += product
@@ -101,7 +102,7 @@ def row_of_entries(indptr: Tensor) -> Tensor:
 
 
 def flush(power: Tensor, dtype: torch.dtype) -> Tensor:
-    """Powers that are denormal in ``dtype`` as the exact zeros that they are everywhere."""
+    """Powers and entries that are denormal in ``dtype`` as the exact zeros that they are everywhere."""
     return torch.where(power < torch.finfo(dtype).tiny, 0.0, power)
 
 

@@ -11,32 +11,61 @@ ROUNDING = 4 * torch.finfo(torch.float32).eps
 
 
 def sort_edges(
-    row: Tensor, column: Tensor, weight: Tensor, shape: tuple[int, int], *, symmetric: bool = False
+    row: Tensor,
+    column: Tensor,
+    weight: Tensor,
+    shape: tuple[int, int],
+    *,
+    symmetric: bool = False,
+    edges: int | None = None,
+    sources: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Where each entry of the CSR [R, C] and of its transpose comes from, and where their rows start.
+
+    All checks are inside the operator that sorts, since a compiled graph drops an operator whose result nobody reads.
 
     Args:
         row: int64 [E], in [0, R).
         column: int64 [E], in [0, C). No edge may be there twice.
         weight: [E], positive and finite.
         shape: R and C.
-        symmetric: Whether every edge must be there in both directions, with the same weight up to rounding, and no
-            self-loop.
+        symmetric: Whether every edge must be there in both directions, with the same weight up to rounding.
+        edges: How many of the entries, from the first, are edges that were given; the others are self-loops that
+            operators add. ``None``: all.
+        sources: Columns that edges may come from; ``None``: all C, which are then the rows' own nodes, and self-loops
+            among the edges are refused.
 
     Returns:
         ``order`` int64 [E], ``indptr`` int64 [R + 1], ``t_order`` int64 [E], ``t_indptr`` int64 [C + 1].
     """
     result: tuple[Tensor, Tensor, Tensor, Tensor] = torch.ops.sobgnn.sort_edges(
-        row, column, weight.detach(), *shape, symmetric
+        row,
+        column,
+        weight.detach(),
+        *shape,
+        symmetric,
+        row.shape[0] if edges is None else edges,
+        shape[1] if sources is None else sources,
+        sources is None,
     )
     return result
 
 
 @torch.library.custom_op("sobgnn::sort_edges", mutates_args=())
 def _sort_edges(
-    row: Tensor, column: Tensor, weight: Tensor, rows: int, columns: int, symmetric: bool
+    row: Tensor,
+    column: Tensor,
+    weight: Tensor,
+    rows: int,
+    columns: int,
+    symmetric: bool,
+    edges: int,
+    sources: int,
+    one_set: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    _check(row, column, weight, rows, columns)
+    _check(row[:edges], column[:edges], weight, rows, sources)
+    if one_set:
+        _check_loops(row[:edges], column[:edges])
     keys, order = torch.sort(row * columns + column)
     t_keys, t_order = torch.sort(column * rows + row)
     repeated = int((keys[1:] == keys[:-1]).sum())
@@ -46,34 +75,29 @@ def _sort_edges(
             "example with torch_geometric.utils.coalesce."
         )
     if symmetric:
-        _check_loops(row, column)
         there, back = weight[order], weight[t_order]
         if not (torch.equal(keys, t_keys) and bool(((there - back).abs() <= ROUNDING * there).all())):
             raise ValueError(
-                "A graph must be symmetric, but some edges differ between their two directions. Pass "
-                'symmetrize="union" to keep the larger weight or "mutual" the smaller; or normalize="row" for a '
-                "graph that is meant to be directed."
+                "A graph must be symmetric, but some edges differ between their two directions. Pass a layer or "
+                'Graph.from_edges symmetrize="union" to keep the larger weight or "mutual" the smaller; or a layer '
+                'normalize="row" for a graph that is meant to be directed.'
             )
     return order, _starts(row, rows), t_order, _starts(column, columns)
 
 
 @_sort_edges.register_fake
 def _(
-    row: Tensor, column: Tensor, weight: Tensor, rows: int, columns: int, symmetric: bool
+    row: Tensor,
+    column: Tensor,
+    weight: Tensor,
+    rows: int,
+    columns: int,
+    symmetric: bool,
+    edges: int,
+    sources: int,
+    one_set: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return torch.empty_like(row), row.new_empty(rows + 1), torch.empty_like(row), row.new_empty(columns + 1)
-
-
-def check_edges(row: Tensor, column: Tensor, weight: Tensor, shape: tuple[int, int]) -> None:
-    """Raise where edges leave the R rows and C columns or have weights that are no weights; not in a compiled graph."""
-    if not torch.compiler.is_compiling():
-        _check(row, column, weight.detach(), *shape)
-
-
-def check_loops(row: Tensor, column: Tensor) -> None:
-    """Raise where a graph has self-loops; not in a compiled graph."""
-    if not torch.compiler.is_compiling():
-        _check_loops(row, column)
 
 
 def _check_loops(row: Tensor, column: Tensor) -> None:
@@ -85,9 +109,9 @@ def _check_loops(row: Tensor, column: Tensor) -> None:
 
 
 def _check(row: Tensor, column: Tensor, weight: Tensor, rows: int, columns: int) -> None:
-    if row.numel() == 0:
-        return
     for name, index, size in (("targets", row, rows), ("sources", column, columns)):
+        if index.numel() == 0:
+            continue
         low, high = (int(value) for value in torch.aminmax(index))
         if low < 0 or high >= size:
             raise ValueError(
