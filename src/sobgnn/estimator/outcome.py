@@ -95,7 +95,7 @@ def label_points(estimator: Any) -> None:
     views = estimator.predictor_.problem.views
     estimator.graph_ = next(iter(views.values())).graph.to("cpu")
     # Strong and weak components of a symmetric graph are the same; the strong ones need no transposed copy.
-    _, component = connected_components(estimator.graph_.to_scipy(), connection="strong")
+    _, component = connected_components(estimator.graph_.to_scipy(copy=False), connection="strong")
     estimator.component_labelled_ = np.isin(component, component[estimator.labelled_])
     distributions = estimator.predictor_.distributions.copy()
     distributions[estimator.labelled_] = np.eye(len(estimator.classes_), dtype=distributions.dtype)[

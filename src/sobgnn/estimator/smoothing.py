@@ -159,7 +159,7 @@ def _even_where_zero(signal: Tensor) -> Tensor:
 
 def strongest(graph: Graph, most: int) -> Graph:
     """The graph of edges that are among the ``most`` heaviest of at least one of their ends."""
-    csr = graph.to("cpu").to_scipy().tocsr()
+    csr = graph.to("cpu").to_scipy(copy=False)
     count, indptr = csr.shape[0], csr.indptr
     keep = np.zeros(csr.nnz, dtype=bool)
     for start in range(0, count, _SORTED_ROWS):  # as many rows as can be sorted within the cache

@@ -111,7 +111,7 @@ def suggest_first(
 
 def _copies(graph: Graph) -> npt.NDArray[np.int64]:
     """A number for each point [N], the same for equal ones: edges of weight 1 connect them, if others weigh less."""
-    adjacency = graph.to_scipy()
+    adjacency = graph.to_scipy(copy=False)
     equal = adjacency.data == 1
     if not equal.any() or equal.all():
         return np.arange(graph.num_nodes)
@@ -133,7 +133,7 @@ def _uncertainty(
 
 def two_step_walks(graph: Graph) -> sp.csr_array:
     """I + Â + Â², symmetric, [N, N] sparse; without Â² if a few nodes have so many edges that it would be dense."""
-    adjacency = sp.csr_array(graph.to_scipy(), dtype=np.float64)
+    adjacency = sp.csr_array(graph.to_scipy(copy=False), dtype=np.float64)
     if _two_steps(adjacency) > _MOST_WALKS:
         adjacency = _thinned(adjacency)
     degree = np.asarray(adjacency.sum(axis=1)).ravel()

@@ -104,7 +104,7 @@ class FittedLinks(KeptSignals):
 
 def unit_pattern(graph: Graph) -> sp.csr_array:
     """R of :class:`LinkedLinear`, [N, N]; rows of nodes without edges are zero."""
-    pattern = graph.to("cpu").to_scipy().astype(np.float64)
+    pattern = graph.to("cpu").to_scipy(copy=False).astype(np.float64)
     degree = np.diff(pattern.indptr)
     pattern.data = np.repeat(1 / np.sqrt(np.maximum(degree, 1)), degree)
     return sp.csr_array(pattern)

@@ -122,7 +122,7 @@ class FittedPageRank(KeptSignals):
 
 def transition(graph: Graph) -> sp.csr_array:
     """T of :class:`PageRankLinear`, [N, N]."""
-    pattern = graph.to("cpu").to_scipy().astype(np.float64)
+    pattern = graph.to("cpu").to_scipy(copy=False).astype(np.float64)
     pattern.data = np.ones_like(pattern.data)
     looped = sp.csr_array(pattern + sp.eye_array(pattern.shape[0]))
     scale = sp.diags_array(1 / np.sqrt(looped.sum(axis=1)))
