@@ -7,8 +7,8 @@ import json
 from PIL import Image
 
 from sobgnn.labeling.export import export
-from sobgnn.labeling.session import Label
 from sobgnn.labeling.source import open_source
+from sobgnn.labeling.state import Label
 
 
 def task(source):

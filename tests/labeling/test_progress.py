@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sobgnn.labeling.progress import Measurement, advice, audit, changed_since_half, curve
-from sobgnn.labeling.session import Label
+from sobgnn.labeling.state import Label
 
 
 def fit(labels, predicted, accuracy=0.8, judged=10):

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sobgnn.labeling.session import Session, replay
+from sobgnn.labeling.session import Session
+from sobgnn.labeling.state import replay
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sobgnn.labeling.session import Label
 from sobgnn.labeling.source import Source
+from sobgnn.labeling.state import Label
 from sobgnn.runs.content import picture_path
 from sobgnn.tables.predictions import neutral
 

@@ -19,22 +19,30 @@ from typing import Any
 import uvicorn
 
 from sobgnn.labeling.connection import Connection
+from sobgnn.labeling.folder import (
+    COPY,
+    OPEN,
+    REDIRECTING,
+    SETTINGS,
+    absolute,
+    as_before,
+    check_own,
+    default_folder,
+    remembered,
+    remove_left_over,
+)
 from sobgnn.labeling.guard import Guard
 from sobgnn.labeling.learner import Learner
-from sobgnn.labeling.server import Labeling, routes
-from sobgnn.labeling.session import JOURNAL, Session
+from sobgnn.labeling.routes import routes
+from sobgnn.labeling.server import Labeling
+from sobgnn.labeling.session import Session
 from sobgnn.labeling.source import open_source
 from sobgnn.runtime.files import atomic_file, write_text
 from sobgnn.tables import file_stem, is_file_name
 from sobgnn.tables.conversion import as_frame
 
-SETTINGS = "labeling.json"
-# The copy of a frame that a notebook labels.
-COPY = "data.parquet"
 # The pages that :func:`label` showed, by their folder, with what they were asked for.
 _shown: dict[Path, tuple[Page, tuple[str, str | None]]] = {}
-# The folder of the file that the browser is given, whose name goes on with eight letters, and the file.
-_OPEN, _REDIRECTING = "open-", "label.html"
 _REDIRECT = """<!doctype html>
 <meta charset="utf-8">
 <meta name="referrer" content="no-referrer">
@@ -109,11 +117,11 @@ class Page:
         may not read the system's folder of temporary files.
         """
         with contextlib.ExitStack() as stack:
-            _remove_left_over(self.folder)
+            remove_left_over(self.folder)
             with contextlib.suppress(OSError):  # a full disk: the address is printed too
-                folder = Path(tempfile.mkdtemp(prefix=_OPEN, dir=self.folder.absolute()))  # for this account alone
+                folder = Path(tempfile.mkdtemp(prefix=OPEN, dir=self.folder.absolute()))  # for this account alone
                 stack.callback(shutil.rmtree, folder, ignore_errors=True)
-                file = folder / _REDIRECTING
+                file = folder / REDIRECTING
                 file.touch(mode=0o600)
                 file.write_text(_REDIRECT.format(url=self.url), encoding="utf-8")
                 webbrowser.open(file.as_uri())
@@ -178,21 +186,21 @@ def open_page(
     """
     given = Path(data)
     # As the model's process reads them, and whoever resumes from another folder.
-    reading = {name: _absolute(value) for name, value in (reading or {}).items()}
+    reading = {name: absolute(value) for name, value in (reading or {}).items()}
     if (given / SETTINGS).is_file():
         folder = folder or given
-        data, label, identity, drop, reading = _remembered(given / SETTINGS)
+        data, label, identity, drop, reading = remembered(given / SETTINGS)
     elif given.is_dir() and (given / "table.json").is_file():
         raise ValueError(
             f"{data} is a run that `sobgnn fit` made, and does not hold its data. Label the data: sobgnn label DATA."
         )
     if folder is not None and folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file. Name a folder for the run.")
-    folder = folder or _default_folder(file_stem(given) if is_file_name(data) else data)
+    folder = folder or default_folder(file_stem(given) if is_file_name(data) else data)
     if folder != given:
-        label, identity, drop, reading = _as_before(folder, label, identity, list(drop), reading)
+        label, identity, drop, reading = as_before(folder, label, identity, list(drop), reading)
     source = open_source(data, label, identity, drop, **reading)
-    _check_own(folder)
+    check_own(folder)
     listening = _listen(port)
     try:
         session = Session(folder, source.rows, source.fingerprint, source.table.classes, source.table.codes.tolist())
@@ -228,7 +236,7 @@ def label(data: Any, column: str | None = None, *, folder: str | Path = "runs/la
     same = copy.exists() and copy.read_bytes() == held.getvalue()
     if not same and ((folder / SETTINGS).exists() or copy.exists()):
         raise ValueError(f"{folder} holds another table or its labels. Name another folder: sobgnn.label(…, folder=…).")
-    _check_own(folder)
+    check_own(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(copy) as file:
         file.write(held.getvalue())
@@ -246,59 +254,6 @@ def _show(data: str, column: str | None, folder: Path, port: int) -> Page:
     page = open_page(data, column, folder=folder, port=port, framed=True).start()
     _shown[place] = page, asked
     return page
-
-
-def _check_own(folder: Path) -> None:
-    """Raise where a folder holds something else than a labeling that could be resumed, if only just begun."""
-    held = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    if held - {COPY} and not held & {SETTINGS, JOURNAL}:
-        raise ValueError(f"{folder} is already there, and holds other files. Name another folder with --out.")
-
-
-def _remove_left_over(folder: Path) -> None:
-    """Remove what the browser was given by processes that were killed: one at a time has a run folder."""
-    for left in folder.glob(_OPEN + "?" * 8):
-        with contextlib.suppress(OSError):
-            if [path.name for path in left.iterdir()] == [_REDIRECTING]:  # else it is not ours
-                shutil.rmtree(left)
-
-
-def _absolute(value: Any) -> Any:
-    return str(value.absolute()) if isinstance(value, Path) else value
-
-
-def _remembered(path: Path) -> tuple[str, str | None, str | None, list[str], dict[str, Any]]:
-    try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-        # Folders from before there were options of reading have none.
-        return str(held["data"]), held["label"], held["identity"], list(held["drop"]), dict(held.get("reading", {}))
-    except (OSError, ValueError, KeyError, TypeError):
-        raise ValueError(f"{path} is damaged. Give the data again: sobgnn label DATA --out {path.parent}.") from None
-
-
-def _as_before(
-    folder: Path, label: str | None, identity: str | None, drop: list[str], reading: dict[str, Any]
-) -> tuple[str | None, str | None, list[str], dict[str, Any]]:
-    """The options that a folder's labels were given with; others would make other features, or labels features."""
-    try:
-        _, known_label, known_identity, known_drop, known_reading = _remembered(folder / SETTINGS)
-    except ValueError:
-        return label, identity, drop, reading
-    asked = {"label": label, "id": identity, "drop": drop, **reading}
-    known = {"label": known_label, "id": known_identity, "drop": known_drop, **known_reading}
-    for name, value in asked.items():
-        if value and value != known.get(name):
-            option = f"--{name.replace('_', '-')}"
-            raise ValueError(
-                f"{folder} was labeled with another {option}: {known.get(name) or 'none'}. Leave {option} out to go "
-                "on, or name another folder with --out."
-            )
-    return known_label, known_identity, known_drop, known_reading
-
-
-def _default_folder(name: str) -> Path:
-    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".") or "data"
-    return Path("runs") / f"{safe}-labeled"
 
 
 def _listen(port: int) -> socket.socket:

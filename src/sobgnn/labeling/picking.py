@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sobgnn.labeling.progress import AUDIT_EVERY
-from sobgnn.labeling.session import Label
+from sobgnn.labeling.state import Label
 
 if TYPE_CHECKING:
     from sobgnn.labeling.learner import Guesses

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.labeling.session import Label
+from sobgnn.labeling.state import Label
 from sobgnn.runs.metrics import wilson_interval
 
 # "More labels will hardly help now": doubling the labels changed at most this share of the predictions, from at least
