@@ -250,3 +250,18 @@ def test_a_labeling_goes_on_with_the_options_that_it_began_with(tmp_path):
         page.close()
     with pytest.raises(ValueError, match="labeled with another --label: team"):
         open_page(str(file), "b", folder=tmp_path / "run", command=FAKE)
+
+
+def test_a_run_whose_journal_is_gone_is_refused_and_keeps_what_it_has(tickets, tmp_path, capsys):
+    page = open_page(str(tickets), folder=tmp_path / "run", command=FAKE)
+    code = page.labeling.session.add_class("a")
+    page.labeling.session.label([0, 1], code)
+    page.close()
+    (page.folder / "labels.journal").unlink()
+    (page.folder / "report.html").write_text("a finished run")
+    before = {path.name: path.read_bytes() for path in page.folder.iterdir()}
+    assert main(["label", str(tickets), "--no-open", "--out", str(page.folder)]) == 2
+    error = capsys.readouterr().err
+    assert "labels.journal is missing, but labels were given before: labeling.json, labels.csv" in error
+    assert error.count("\n") == 1
+    assert {path.name: path.read_bytes() for path in page.folder.iterdir()} == before

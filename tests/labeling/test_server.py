@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -423,3 +424,22 @@ def test_rows_drawn_at_random_are_shown_where_the_first_suggestions_take_long(ti
         assert client.post("label", {"rows": [found["upcoming"][0]["row"]], "class": 0})[0] == 200
     finally:
         page.close()
+
+
+def test_a_folder_that_is_deleted_while_open_saves_nothing_and_the_model_says_that_it_cannot_start(client, page):
+    add_classes(client, "a", "b")
+    client.post("label", {"rows": [0], "class": 0})
+    client.post("label", {"rows": [1], "class": 1})
+    shutil.rmtree(page.folder)
+    status, answer = client.post("label", {"rows": [2], "class": 0})
+    assert status == 507
+    assert "labels.journal was moved or deleted while the page was open" in answer["error"]
+    assert client.json("api/next")["state"]["labels"] == 2
+    page.labeling.learner._process.kill()
+    model = client.until(lambda state: "could not be started" in state["model"]["problem"], 60)["state"]["model"]
+    assert model["stopped"]
+    assert page.finish(60) is None  # and does not wait for a process that never comes
+    assert "could not be started" in page.problem
+    with pytest.raises(OSError, match="was moved or deleted"):
+        page.close()
+    assert not page.folder.exists()

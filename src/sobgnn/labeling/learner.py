@@ -164,10 +164,19 @@ class Learner:
                     self._wake.wait(0.25)
                 if self._closing:
                     return
-            if self._process is None:
-                self._launch()
-            else:
+            if self._process is not None:
                 self._ask()
+                continue
+            try:
+                self._launch()
+            except OSError as error:  # no memory for another process; the folder is gone
+                with self._wake:
+                    self._ends, self._finish_wanted = MOST_ENDS, False
+                    self.problem = (
+                        f"The model's process could not be started ({error}). You can go on labeling; it is started "
+                        "again when you ask for it."
+                    )
+                    self._wake.notify_all()
 
     def _due(self) -> bool:
         """Whether there is something to send; the lock is held."""

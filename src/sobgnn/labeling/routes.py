@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from sobgnn.labeling.export import KINDS, export
+from sobgnn.labeling.journal import MovedError
 from sobgnn.labeling.server import Labeling
 from sobgnn.labeling.session import ConflictError
 
@@ -89,6 +90,8 @@ def routes(labeling: Labeling) -> Starlette:
                 return JSONResponse({"error": str(error)}, status_code=409)
             except (ValueError, TypeError, RecursionError) as error:
                 return JSONResponse({"error": str(error)}, status_code=400)
+            except MovedError as error:
+                return JSONResponse({"error": f"Not saved: {error}"}, status_code=507)
             except OSError as error:
                 reason = error.strerror or type(error).__name__
                 return JSONResponse({"error": f"Not saved: the disk refused ({reason})."}, status_code=507)

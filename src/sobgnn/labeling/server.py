@@ -200,6 +200,7 @@ class Labeling:
         with self._writing:
             saved, classes, labels, _ = self.session.snapshot()
             if saved != self._written:
+                self.session.check_in_place()
                 with atomic_file(self.session.folder / "labels.csv") as file:
                     file.write(labels_csv(self.source, classes, labels))
                 self._written = saved
@@ -210,9 +211,11 @@ class Labeling:
         A run of labels that were undone since, so that no other can follow it, is removed.
         """
         self.learner.close()
-        self.write_labels()
-        if len(self.session.used()) < 2 and (self.session.folder / "report.html").exists():
-            from sobgnn.runs.folder import remove_run  # here, since it loads torch
+        try:
+            self.write_labels()
+            if len(self.session.used()) < 2 and (self.session.folder / "report.html").exists():
+                from sobgnn.runs.folder import remove_run  # here, since it loads torch
 
-            remove_run(self.session.folder)
-        self.session.close()
+                remove_run(self.session.folder)
+        finally:
+            self.session.close()

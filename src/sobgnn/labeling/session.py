@@ -16,6 +16,8 @@ from sobgnn.labeling.state import Label, replay
 from sobgnn.tables.columns import BLANKS
 
 JOURNAL = "labels.journal"
+# What is written only after the journal has begun.
+LATER = ("labeling.json", "labels.csv", "fits.journal", "table.json", "predictions.csv", "report.html", "model")
 LONGEST_NAME = 200
 # Names that would be read as no label, by the estimator or from labels.csv, in lower case.
 NO_LABEL = {"-1", "none", *(name.lower() for name in BLANKS)}
@@ -44,7 +46,7 @@ class Session:
         self.rows = rows
         folder.mkdir(parents=True, exist_ok=True)
         self._guard = threading.RLock()
-        self._journal = Journal(folder / JOURNAL)
+        self._journal = Journal(folder / JOURNAL, [name for name in LATER if (folder / name).exists()])
         try:
             check_events(self._journal.events, folder / JOURNAL)
             self._begin(fingerprint, classes, codes)
@@ -182,6 +184,10 @@ class Session:
         """Classes that have labels; a model of labels that were undone since may guess others."""
         with self._guard:
             return {label.code for label in self.state.labels.values()}
+
+    def check_in_place(self) -> None:
+        """Raise a MovedError where the journal is no longer in the folder."""
+        self._journal.check_in_place()
 
     def close(self) -> None:
         """Close the journal; another process may open it then."""
