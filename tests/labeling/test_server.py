@@ -443,3 +443,19 @@ def test_a_folder_that_is_deleted_while_open_saves_nothing_and_the_model_says_th
     with pytest.raises(OSError, match="was moved or deleted"):
         page.close()
     assert not page.folder.exists()
+
+
+def test_a_tab_undoes_its_own_changes_until_the_others_are_closed(client, page):
+    add_classes(client, "a")
+    client.json("api/next?tab=two")
+    first = client.post("label", {"rows": [0], "class": 0, "tab": "one"})[1]["state"]
+    assert (first["windows"], first["undo"]) == (1, 2)  # the class was added by no tab that is open
+    second = client.json("api/next?tab=two")["state"]
+    assert (second["windows"], second["undo"]) == (1, 1)
+    status, answer = client.post("undo", {"tab": "two"})
+    assert status == 409  # the class has a label of the other tab
+    assert "another window needs it" in answer["error"]
+    assert client.post("leave", {"tab": "one"})[0] == 200
+    second = client.json("api/next?tab=two")["state"]
+    assert (second["windows"], second["undo"]) == (0, 2)
+    assert client.post("undo", {"tab": "two"})[1]["undone"] == {"what": "label", "rows": [0]}

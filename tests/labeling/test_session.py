@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sobgnn.labeling.session import Session
+from sobgnn.labeling.session import ConflictError, Session
 from sobgnn.labeling.state import replay
 
 
@@ -210,3 +210,32 @@ def test_classes_of_the_file_keep_their_names_whatever_they_are(tmp_path):
     session = Session(tmp_path, 3, "f", ["None", "-1"], [0, 1, -1])
     assert labels_of(session) == {0: "None", 1: "-1"}
     session.close()
+
+
+def test_undo_takes_back_the_last_change_that_no_other_open_tab_made(session):
+    session.label([2], 0, tab="one")
+    session.label([3], 0, tab="two")
+    session.label([4], 0)
+    assert session.undo({"one", "two"})["rows"] == [4]
+    assert session.undo({"one", "two"}) is None
+    assert session.undoable({"two"}) == session.undoable()[:1]
+    assert session.undo({"two"}, "one")["rows"] == [2]
+    assert set(labels_of(session)) == {0, 1, 3}
+    assert session.undo()["rows"] == [3]  # its tab was closed
+
+
+def test_a_change_that_another_tab_builds_on_is_not_undone(session):
+    green = session.add_class("green", "one")
+    session.label([2], green, tab="two")
+    with pytest.raises(ConflictError, match="a later change in another window needs it"):
+        session.undo({"two"}, "one")
+    session.undo({"one"}, "two")
+    session.rename_class(green, "lime", "two")
+    session.undo({"two"}, "one")
+    assert list(session.state.classes.values()) == ["red", "blue"]
+    session.undo()
+    session.rename_class(0, "crimson", "one")
+    session.add_class("red", "two")
+    with pytest.raises(ConflictError, match="a later change in another window needs it"):
+        session.undo({"two"}, "one")
+    assert session.state == replay(session._journal.events)

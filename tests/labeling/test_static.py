@@ -367,6 +367,25 @@ def test_a_reload_shows_the_same_row_and_a_duplicate_of_the_tab_another(browser,
     assert not browser.problems
 
 
+def test_u_leaves_the_labels_of_another_window_and_both_say_that_two_are_open(browser, page):
+    start(browser, page)
+    add_class(browser, "one")
+    browser.call("Runtime.evaluate", expression="window.copy = open(location.href)", userGesture=True)
+    browser.until("!!copy.document.querySelector('#classes button')", 60)
+    browser.key("1")
+    saved(browser, 1)
+    browser.until("$('windows').textContent.includes('open in another window too')", 60)
+    browser.until("copy.document.getElementById('windows').textContent.includes('open in another window too')", 60)
+    assert browser.js("copy.document.getElementById('undo').disabled")
+    browser.js("copy.undo().then(() => 0)")
+    assert len(page.labeling.session.state.labels) == 1
+    browser.js("copy.close()")
+    browser.until("$('windows').textContent === ''", 20)  # it said that it was closed
+    browser.key("u")
+    saved(browser, 0)
+    assert not browser.problems
+
+
 @pytest.mark.parametrize("why", ["audit", "suggested"])
 def test_the_page_says_whether_it_showed_the_guess(browser, page, why):
     start(browser, page)

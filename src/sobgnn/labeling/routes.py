@@ -51,7 +51,7 @@ def routes(labeling: Labeling) -> Starlette:
         without = {int(row) for row in request.query_params.get("without", "").split(",")[:200] if row.isdigit()}
         tab, at = request.query_params.get("tab", "")[:40], request.query_params.get("at", "")[:16]
         shown = int(at) if at.isascii() and at.isdigit() else None
-        return {"state": labeling.state(), "upcoming": labeling.upcoming(without, tab, shown)}
+        return {"state": labeling.state(tab), "upcoming": labeling.upcoming(without, tab, shown)}
 
     def place(request: Request) -> Response:
         found = labeling.learner.place
@@ -98,7 +98,7 @@ def routes(labeling: Labeling) -> Starlette:
 
         return answer
 
-    changes = ("label", "clear", "skip", "class", "rename", "undo", "retry", "finish")
+    changes = ("label", "clear", "skip", "class", "rename", "undo", "retry", "finish", "leave")
     listed = [
         *(Route(f"/{path}", reading(static(path))) for path in STATIC),
         Route("/api/next", reading(chosen)),

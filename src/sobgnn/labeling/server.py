@@ -45,8 +45,9 @@ class Labeling:
         self._writing = threading.Lock()
         learner.on_answer = self.write_labels
 
-    def state(self) -> dict[str, Any]:
-        """Everything the page shows besides points and the map."""
+    def state(self, tab: str = "") -> dict[str, Any]:
+        """Everything the page shows besides points and the map; some of it differs from tab to tab."""
+        others = self._others(tab)
         saved, classes, labels, skipped = self.session.snapshot()
         counts = dict.fromkeys(classes, 0)
         for label in labels.values():
@@ -61,7 +62,8 @@ class Labeling:
             "labels": len(labels),
             "by_file": sum(label.by == "file" for label in labels.values()),
             "skipped": len(skipped),
-            "undo": len(self.session.state.undoable),
+            "undo": len(self.session.undoable(others)),
+            "windows": len(others),
             "classes": [
                 {"code": code, "name": name, "count": counts[code], "light": colors[at][0], "dark": colors[at][1]}
                 for at, (code, name) in enumerate(classes.items())
@@ -94,6 +96,16 @@ class Labeling:
                 self._offers.note(tab, {row for row, _ in chosen} | ({shown} if shown is not None else set()))
         return [self.point(row, why) for row, why in chosen]
 
+    def leave(self, tab: str) -> None:
+        """Note that a tab was closed."""
+        with self._offering:
+            self._offers.forget(tab)
+
+    def _others(self, tab: str) -> set[str]:
+        """Other open tabs; none for whoever asks without being one."""
+        with self._offering:
+            return self._offers.others(tab) if tab else set()
+
     def point(self, row: int, why: str = "asked for") -> dict[str, Any]:
         """A row's content, its label, and the guess; none for a row of the audit."""
         if not 0 <= row < self.source.rows:
@@ -117,7 +129,7 @@ class Labeling:
 
     def change(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
         """Make one change; when this returns it is on the disk."""
-        session, undone = self.session, None
+        session, undone, tab = self.session, None, str(body.get("tab", ""))[:40]
         if what == "label":
             rows, how = body.get("rows", []), str(body.get("how", "key"))[:20]
             first = self._first_guesses(rows)
@@ -126,26 +138,29 @@ class Labeling:
             audited = read and rows[0] in self.picker.audits and body.get("blind", True) is True
             by: Any = "model" if how == "accept" and not audited else "person"
             was = body.get("was", ...)
-            session.label(rows, body.get("class", -1), by=by, audit=audited, guesses=first, how=how, was=was)
+            session.label(rows, body.get("class", -1), by=by, audit=audited, guesses=first, how=how, was=was, tab=tab)
         elif what == "clear":
-            self.picker.show(session.clear(body.get("rows", []))["rows"])
+            self.picker.show(session.clear(body.get("rows", []), tab)["rows"])
         elif what == "skip":
-            session.skip(body.get("rows", []))
+            session.skip(body.get("rows", []), tab)
         elif what == "class":
-            session.add_class(body.get("name", ""))
+            session.add_class(body.get("name", ""), tab)
         elif what == "rename":
-            session.rename_class(body.get("class", -1), body.get("name", ""))
+            session.rename_class(body.get("class", -1), body.get("name", ""), tab)
         elif what == "undo":
-            undone = session.undo()
+            undone = session.undo(self._others(tab), tab)
             self.picker.show((undone or {}).get("rows", [])[:1])  # which the page opens
+        elif what == "leave":
+            self.leave(tab)
+            return {}
         elif what == "retry":
             self.learner.retry()
         elif what == "finish":
             self.write_labels()
             self.learner.finish()
         self.learner.changed()
-        upcoming = self.upcoming(tab=str(body.get("tab", ""))[:40], at=body.get("at"))
-        answer: dict[str, Any] = {"state": self.state(), "upcoming": upcoming}
+        upcoming = self.upcoming(tab=tab, at=body.get("at"))
+        answer: dict[str, Any] = {"state": self.state(tab), "upcoming": upcoming}
         if undone is not None:
             answer["undone"] = {"what": undone["what"], "rows": undone.get("rows", [])}
         return answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from types import EllipsisType
@@ -101,6 +101,7 @@ class Session:
         guesses: Mapping[int, int] | None = None,
         how: str = "key",
         was: int | EllipsisType | None = ...,
+        tab: str = "",
     ) -> Event:
         """Give rows a class; labels that they have are replaced.
 
@@ -112,6 +113,7 @@ class Session:
             guesses: What the model predicted for a row before its label was known.
             how: By which gesture the label was given.
             was: The label that rows are believed to have, ``None`` for none; left out, whatever they have is replaced.
+            tab: Which tab asks, here and below.
 
         Raises:
             ConflictError: A row has a label that is neither ``was`` nor the new one. Nothing is changed.
@@ -126,40 +128,58 @@ class Session:
                 event["audit"] = True
             if guesses:
                 event["guesses"] = {str(row): int(guess) for row, guess in guesses.items()}
-            return self._change(event)
+            return self._change(event, tab)
 
-    def clear(self, rows: Sequence[int]) -> Event:
+    def clear(self, rows: Sequence[int], tab: str = "") -> Event:
         """Take labels away."""
         with self._guard:
-            return self._change({"what": "clear", "rows": self._checked(rows), "by": "person"})
+            return self._change({"what": "clear", "rows": self._checked(rows), "by": "person"}, tab)
 
-    def skip(self, rows: Sequence[int]) -> Event:
+    def skip(self, rows: Sequence[int], tab: str = "") -> Event:
         """Pass rows over: they are not suggested again."""
         with self._guard:
-            return self._change({"what": "skip", "rows": self._checked(rows), "by": "person"})
+            return self._change({"what": "skip", "rows": self._checked(rows), "by": "person"}, tab)
 
-    def add_class(self, name: str) -> int:
+    def add_class(self, name: str, tab: str = "") -> int:
         """Make a class, and return its number."""
         with self._guard:
             code = sum(1 for event in self._journal.events if event["what"] == "class")
-            self._change({"what": "class", "class": code, "name": self._free_name(name), "by": "person"})
+            self._change({"what": "class", "class": code, "name": self._free_name(name), "by": "person"}, tab)
             return code
 
-    def rename_class(self, code: int, name: str) -> Event:
+    def rename_class(self, code: int, name: str, tab: str = "") -> Event:
         """Give a class another name; its labels stay."""
         with self._guard:
             self._check_class(code)
-            return self._change({"what": "rename", "class": code, "name": self._free_name(name, code), "by": "person"})
+            name = self._free_name(name, code)
+            return self._change({"what": "rename", "class": code, "name": name, "by": "person"}, tab)
 
-    def undo(self) -> Event | None:
-        """Undo the last change, and return what it was; ``None`` where nothing is left to undo."""
+    def undoable(self, others: Collection[str] = ()) -> list[int]:
+        """Numbers of the events that can be undone, oldest first, but for those of ``others``, tabs that are open."""
         with self._guard:
-            if not self.state.undoable:
+            events = self._journal.events
+            return [number for number in self.state.undoable if events[number - 1].get("tab") not in others]
+
+    def undo(self, others: Collection[str] = (), tab: str = "") -> Event | None:
+        """Undo the last change that is not one of ``others``, and return what it was; ``None`` where there is none.
+
+        Raises:
+            ConflictError: A later change of another tab needs it. Nothing is changed.
+        """
+        with self._guard:
+            undoable = self.undoable(others)
+            if not undoable:
                 return None
-            number = self.state.undoable[-1]
-            self._write({"what": "undo", "of": number, "by": "person"})
-            self.state = replay(self._journal.events)
-            return self._journal.events[number - 1]
+            event: Event = {"what": "undo", "of": undoable[-1], "by": "person"}
+            without = replay([*self._journal.events, event])
+            names = list(without.classes.values())
+            if len(set(names)) < len(names) or any(v.code not in without.classes for v in without.labels.values()):
+                raise ConflictError(
+                    "The last change of this window stays: a later change in another window needs it. Undo that first."
+                )
+            self._write(event, tab)
+            self.state = without
+            return self._journal.events[undoable[-1] - 1]
 
     def undone(self) -> list[tuple[int, int]]:
         """For each undoing of labels, in their order, the numbers of its event and of the event it undid."""
@@ -193,13 +213,14 @@ class Session:
         """Close the journal; another process may open it then."""
         self._journal.close()
 
-    def _change(self, event: Event) -> Event:
-        written = self._write(event)
+    def _change(self, event: Event, tab: str) -> Event:
+        written = self._write(event, tab)
         self.state.apply(written)
         return written
 
-    def _write(self, event: Event) -> Event:
+    def _write(self, event: Event, tab: str = "") -> Event:
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        event = {**event, "tab": tab} if tab else event
         return self._journal.append({**event, "when": now, "who": _user()})
 
     def _checked(self, rows: Sequence[int]) -> list[int]:

@@ -53,7 +53,7 @@ class State:
     def apply(self, event: Event) -> None:
         """Take in one event; undoing is the business of :func:`replay`."""
         what = event["what"]
-        if what in ("class", "rename"):
+        if what == "class" or (what == "rename" and event["class"] in self.classes):
             self.classes[int(event["class"])] = str(event["name"])
         elif what == "label":
             guesses = event.get("guesses", {})

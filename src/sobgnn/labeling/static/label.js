@@ -8,7 +8,8 @@ const REASONS = {
   random: "Drawn at random.",
   "asked for": "Opened by you.",
 };
-const TAB = tabName(); // two tabs are offered different rows
+const TAB = tabName(); // two tabs are offered different rows, and each undoes its own changes
+const HIDDEN_MS = 20000; // from one question to the next while the page is in the background
 let state = null;
 let upcoming = [];
 let current = null;
@@ -16,6 +17,7 @@ let selection = [];
 let chain = Promise.resolve();
 let waiting = 0;
 const alerts = { notice: "", change: "", model: "", server: "" };
+let heard = 0; // when the server was asked last
 let opening = 0; // rows on their way: keys wait for them
 let kept = []; // keys that came meanwhile
 let seen = { marks: "", map: false, suspects: "", classes: "" };
@@ -295,13 +297,20 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
+window.addEventListener("pagehide", () => { // what this window did may be undone in another from here on
+  fetch("api/leave", {
+    method: "POST", keepalive: true, headers: { "content-type": "application/json" }, body: JSON.stringify({ tab: TAB }),
+  }).catch(() => {});
+});
+
 window.addEventListener("beforeunload", (event) => {
   if (waiting) event.preventDefault();
 });
 
 async function poll() {
   try {
-    if (!waiting && !document.hidden) {
+    if (!waiting && (!document.hidden || Date.now() - heard > HIDDEN_MS)) {
+      heard = Date.now();
       const content = await (await get(`api/next?tab=${TAB}&at=${current ? current.row : ""}`)).json();
       if (!waiting) {
         alertText("server", "");

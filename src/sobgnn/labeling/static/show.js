@@ -47,6 +47,9 @@ function show() {
   refreshMap();
   refreshSuspects();
   $("undo").disabled = !state.undo;
+  const windows = state.windows ? `This run is open in ${state.windows === 1 ? "another window" : `${state.windows} other windows`} too. ` +
+    "Undo takes back changes of this window alone." : "";
+  if ($("windows").textContent !== windows) $("windows").textContent = windows;
   if (!current) showPoint();
 }
 
