@@ -265,3 +265,13 @@ def test_a_run_whose_journal_is_gone_is_refused_and_keeps_what_it_has(tickets, t
     assert "labels.journal is missing, but labels were given before: labeling.json, labels.csv" in error
     assert error.count("\n") == 1
     assert {path.name: path.read_bytes() for path in page.folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(("blank", "said"), [("NA", "'NA' (10)"), ("-1", "label -1 count as unlabeled: 10")])
+def test_labels_of_the_data_that_count_as_none_are_said(tmp_path, monkeypatch, capsys, blank, said):
+    monkeypatch.setattr(Page, "serve", lambda page: None)
+    monkeypatch.setattr(Page, "finish", lambda page: None)
+    file = tmp_path / "rows.csv"
+    file.write_text("a,b,y\n" + "".join(f"{i},{i % 7},{(blank, '0', '1')[i % 3]}\n" for i in range(30)))
+    assert main(["label", str(file), "--label", "y", "--no-open", "--out", str(tmp_path / "run")]) == 0
+    assert said in capsys.readouterr().out

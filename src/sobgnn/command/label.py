@@ -81,6 +81,7 @@ def label(
             console.said(f"There is no column {label!r}; starting without labels.")
         elif label is None and table.frame is not None and table.encoding.label is None:
             console.said("Starting without labels; --label COLUMN continues with those of a column.")
+        console.notes(table.notes)
         if page.labeling.session.notice:
             console.said(page.labeling.session.notice)
         console.said(f"Labeling page: {page.url}")
