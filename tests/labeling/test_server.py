@@ -459,3 +459,31 @@ def test_a_tab_undoes_its_own_changes_until_the_others_are_closed(client, page):
     second = client.json("api/next?tab=two")["state"]
     assert (second["windows"], second["undo"]) == (0, 2)
     assert client.post("undo", {"tab": "two"})[1]["undone"] == {"what": "label", "rows": [0]}
+
+
+def test_a_lasso_over_one_cluster_does_not_make_labels_enough(client):
+    add_classes(client, "a", "b")
+    for row in range(10):
+        client.post("label", {"rows": [row], "class": row % 2})
+    client.until(lambda state: state["model"]["labels"] == 10)
+    client.post("label", {"rows": list(range(10, 60)), "class": 0, "how": "lasso"})
+    advice = client.until(lambda state: state["model"]["labels"] == 60)["state"]["advice"]
+    assert not advice["enough"]
+    assert "count as one" in advice["sentence"]
+    for row in range(60, 110):
+        client.post("label", {"rows": [row], "class": row % 2})
+    assert client.until(lambda state: state["model"]["labels"] == 110)["state"]["advice"]["enough"]
+
+
+def test_a_label_that_was_corrected_or_taken_back_is_not_known_before_the_next_fit(client, page):
+    add_classes(client, "a", "b")
+    client.post("label", {"rows": [0, 1, 2], "class": 0})
+    client.post("label", {"rows": [3, 4, 5], "class": 1})
+    model = client.until(lambda state: state["model"]["labels"] == 6)["state"]["model"]
+    assert (model["known"], model["dated"]) == (6, False)
+    page.labeling.learner._due = lambda: False
+    assert client.post("label", {"rows": [0], "class": 1})[1]["state"]["model"]["known"] == 5
+    model = client.post("undo")[1]["state"]["model"]
+    assert (model["known"], model["dated"]) == (6, False)
+    model = client.post("clear", {"rows": [0]})[1]["state"]["model"]
+    assert (model["known"], model["dated"]) == (5, True)

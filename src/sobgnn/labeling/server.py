@@ -54,7 +54,8 @@ class Labeling:
             counts[label.code] += 1
         colors = class_colors(max(len(classes), 1))
         history, found = self.learner.history.standing(self.session.undone(), len(labels)), self.learner.guesses
-        said = advice(history)
+        said, given = advice(history), found.given if found is not None else {}
+        known = sum(given.get(row) == label.code for row, label in labels.items())
         return {
             "name": self.source.name,
             "rows": self.source.rows,
@@ -68,7 +69,7 @@ class Labeling:
                 {"code": code, "name": name, "count": counts[code], "light": colors[at][0], "dark": colors[at][1]}
                 for at, (code, name) in enumerate(classes.items())
             ],
-            "model": self.learner.status(),
+            "model": {**self.learner.status(), "known": known, "dated": len(given) > len(labels)},
             "curve": curve(history),
             "advice": {"enough": said.enough, "sentence": said.sentence},
             "audit": audit(labels, found.held_out if found is not None else None),

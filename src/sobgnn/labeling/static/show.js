@@ -57,7 +57,7 @@ function showModel() {
   const model = state.model;
   let text = model.starting ? "Reading the data…" : "";
   if (model.version) {
-    const known = model.guessing ? `The model knows ${count(Math.min(model.labels, state.labels))} of ${many(state.labels, "label")}.` :
+    const known = model.guessing ? `The model knows ${count(model.known)} of ${many(state.labels, "label")}${model.dated ? ", and some that were taken back" : ""}.` :
       "The model starts once two classes have labels.";
     text = known + (model.busy === "fit" ? " Learning…" : "");
   }
