@@ -128,6 +128,8 @@ def test_what_makes_no_sense_is_refused_and_not_written(session):
         '{"n":4,"what":"undo","of":"x","by":"person","when":""}',
         '{"n":4,"what":"class","class":[],"name":"x","by":"person","when":""}',
         '{"n":4,"what":"rename","class":5,"name":"x","by":"person","when":""}',
+        '{"n":4,"what":"merge","class":0,"into":5,"by":"person","when":""}',
+        '{"n":4,"what":"merge","class":0,"into":0,"by":"person","when":""}',
     ],
 )
 def test_a_line_that_is_no_event_is_named_by_its_number(tmp_path, line):
@@ -173,7 +175,11 @@ def test_a_start_that_was_cut_off_is_completed(tmp_path):
         session.close()
 
 
-@given(st.lists(st.tuples(st.sampled_from(["label", "skip", "clear", "class", "rename", "undo"]), st.integers(0, 9))))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["label", "skip", "clear", "class", "rename", "merge", "undo"]), st.integers(0, 9))
+    )
+)
 def test_the_state_is_always_what_a_replay_gives(tmp_path_factory, steps):
     session = Session(tmp_path_factory.mktemp("run"), 10, "abc", ["a"], [0] + 9 * [-1])
     for step, number in steps:
@@ -188,7 +194,9 @@ def test_the_state_is_always_what_a_replay_gives(tmp_path_factory, steps):
             session.add_class(f"class {session.saved}")
         elif step == "rename":
             session.rename_class(code, f"name {session.saved}")
-        else:
+        elif step == "merge" and len(session.state.classes) > 1:
+            session.merge_class(code, next(other for other in session.state.classes if other != code))
+        elif step == "undo":
             session.undo()
         assert session.state == replay(session._journal.events)
     session.close()
@@ -239,3 +247,24 @@ def test_a_change_that_another_tab_builds_on_is_not_undone(session):
     with pytest.raises(ConflictError, match="a later change in another window needs it"):
         session.undo({"two"}, "one")
     assert session.state == replay(session._journal.events)
+
+
+def test_a_merge_gives_labels_and_guesses_to_the_other_class_and_can_be_undone(tmp_path):
+    session = Session(tmp_path, 10, "abc", ["red", "blue"], [0, 1] + 8 * [-1])
+    session.label([2], 1, audit=True, guesses={2: 0})
+    session.merge_class(0, 1)
+    assert labels_of(session) == {0: "blue", 1: "blue", 2: "blue"}
+    assert session.state.labels[2].guess == 1
+    with pytest.raises(ValueError, match="no class 0"):
+        session.label([3], 0)
+    assert session.add_class("red") == 2  # the name is free, the number is not
+    session.close()
+    session = Session(tmp_path, 10, "abc", ["red", "blue"], [0, 1] + 8 * [-1])
+    assert labels_of(session) == {0: "blue", 1: "blue", 2: "blue"}
+    session.undo()
+    session.undo()
+    assert labels_of(session) == {0: "red", 1: "blue", 2: "blue"}
+    for wrong in (1, 7, None):
+        with pytest.raises(ValueError, match="class"):
+            session.merge_class(1, wrong)
+    session.close()

@@ -37,6 +37,9 @@ def _follows(event: Event, events: Sequence[Event], classes: set[int]) -> bool:
         return _is_whole(undone) and 1 < undone < event["n"] and events[undone - 1]["what"] != "undo"
     if what in ("class", "rename"):
         return _is_whole(code) and isinstance(event.get("name"), str) and (what == "class" or code in classes)
+    if what == "merge":
+        into = event.get("into")
+        return _is_whole(code) and _is_whole(into) and code != into and {code, into} <= classes
     if what not in ("label", "clear", "skip"):
         return False
     rows, guesses = event.get("rows"), event.get("guesses", {})

@@ -24,6 +24,8 @@ STATIC = {
     "label.css": ("label.css", "text/css; charset=utf-8"),
     "label.js": ("label.js", "text/javascript; charset=utf-8"),
     "show.js": ("show.js", "text/javascript; charset=utf-8"),
+    "keys.js": ("keys.js", "text/javascript; charset=utf-8"),
+    "rename.js": ("rename.js", "text/javascript; charset=utf-8"),
     "map.js": ("map.js", "text/javascript; charset=utf-8"),
     "curve.js": ("curve.js", "text/javascript; charset=utf-8"),
 }
@@ -98,7 +100,7 @@ def routes(labeling: Labeling) -> Starlette:
 
         return answer
 
-    changes = ("label", "clear", "skip", "class", "rename", "undo", "retry", "finish", "leave")
+    changes = ("label", "clear", "skip", "class", "rename", "merge", "undo", "retry", "finish", "leave")
     listed = [
         *(Route(f"/{path}", reading(static(path))) for path in STATIC),
         Route("/api/next", reading(chosen)),

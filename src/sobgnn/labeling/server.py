@@ -148,6 +148,8 @@ class Labeling:
             session.add_class(body.get("name", ""), tab)
         elif what == "rename":
             session.rename_class(body.get("class", -1), body.get("name", ""), tab)
+        elif what == "merge":
+            session.merge_class(body.get("class", -1), body.get("into", -1), tab)
         elif what == "undo":
             undone = session.undo(self._others(tab), tab)
             self.picker.show((undone or {}).get("rows", [])[:1])  # which the page opens

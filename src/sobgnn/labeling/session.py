@@ -154,6 +154,15 @@ class Session:
             name = self._free_name(name, code)
             return self._change({"what": "rename", "class": code, "name": name, "by": "person"}, tab)
 
+    def merge_class(self, code: int, into: int, tab: str = "") -> Event:
+        """Give the labels of a class to another, and remove the class."""
+        with self._guard:
+            self._check_class(code)
+            self._check_class(into)
+            if code == into:
+                raise ValueError(f"A class cannot be merged into itself: {self.state.classes[code]!r}. Choose another.")
+            return self._change({"what": "merge", "class": code, "into": into, "by": "person"}, tab)
+
     def undoable(self, others: Collection[str] = ()) -> list[int]:
         """Numbers of the events that can be undone, oldest first, but for those of ``others``, tabs that are open."""
         with self._guard:
@@ -186,7 +195,7 @@ class Session:
         with self._guard:
             events = self._journal.events
             undos = [(event["n"], event["of"]) for event in events if event["what"] == "undo"]
-            return [(n, of) for n, of in undos if events[of - 1]["what"] in ("label", "clear")]
+            return [(n, of) for n, of in undos if events[of - 1]["what"] in ("label", "clear", "merge")]
 
     def withdrawn(self) -> set[int]:
         """Rows that were opened when a change was undone (the first of its rows), and rows that were cleared."""

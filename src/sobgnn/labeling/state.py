@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sobgnn.labeling.journal import Event
@@ -65,6 +65,12 @@ class State:
                 given = (event["class"], event["when"], event["by"], audit, guess, event["n"])
                 self.labels[row] = Label(*given, confirmed=same)
                 self.skipped.discard(row)
+        elif what == "merge":
+            self.classes.pop(event["class"], None)
+            into = {event["class"]: event["into"]}
+            for row, label in self.labels.items():
+                guess = None if label.guess is None else into.get(label.guess, label.guess)
+                self.labels[row] = replace(label, code=into.get(label.code, label.code), guess=guess)
         elif what == "clear":
             for row in event["rows"]:
                 self.labels.pop(row, None)

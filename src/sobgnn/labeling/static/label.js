@@ -1,7 +1,6 @@
 "use strict";
 // The page: one point at a time. Keys never wait: the next point is shown at once, and "saved" when the server says so.
 const $ = (id) => document.getElementById(id);
-const LETTERS = "abcdefghijklopqtvwxyz"; // without those that mean something else: m n r s u
 const REASONS = {
   suggested: "Suggested: its label would teach the model most.",
   audit: "Audit: drawn at random, without the model's guess, to measure how good it is.",
@@ -232,20 +231,6 @@ async function addClass(event) {
   $("new-name").blur();
 }
 
-function startRename() {
-  if (!state.classes.length) return;
-  $("rename-class").replaceChildren(...state.classes.map((entry) => new Option(entry.name, entry.code)));
-  $("rename-name").value = "";
-  $("rename-dialog").showModal();
-}
-
-$("rename-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  $("rename-dialog").close();
-  change("rename", { class: Number($("rename-class").value), name: $("rename-name").value });
-});
-$("rename-cancel").addEventListener("click", () => $("rename-dialog").close());
-$("rename").addEventListener("click", startRename);
 $("new-class").addEventListener("submit", addClass);
 onClick($("accept"), accept);
 onClick($("skip"), skip);
@@ -263,38 +248,10 @@ $("search").addEventListener("submit", async (event) => {
     fill($("found"), rows);
     const first = $("found").querySelector("button");
     if (first) first.focus();
-    $("saved").textContent = rows.length ? `${many(rows.length, "row")} found` : "Nothing found";
+    $("saved").textContent = rows.length ? `${many(rows.length, "row")} found. Enter opens the one in focus.` : "Nothing found";
   } catch (error) {
     alertText("change", error.message);
   }
-});
-
-document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") {
-    select([]);
-    if (event.target.closest("#found, #search")) $("point").focus();
-    else if (event.target.matches("input")) event.target.blur();
-    $("found").replaceChildren();
-    return;
-  }
-  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || !state) return;
-  if (event.target.closest("input, select, textarea, dialog")) return;
-  const key = event.key.toLowerCase();
-  if (key === "enter") {
-    if (event.target.closest("button, a")) return; // Enter on a button is that button's
-    act(accept);
-  } else if (key === "u") act(undo);
-  else if (key === "s") act(skip);
-  else if (key === "n") $("new-name").focus();
-  else if (key === "r") startRename();
-  else if (key === "/") $("words").focus();
-  else {
-    const place = state.classes.findIndex((entry, i) => keyOf(i) === key);
-    if (place < 0) return;
-    const { code } = state.classes[place];
-    act(() => give(code));
-  }
-  event.preventDefault();
 });
 
 window.addEventListener("pagehide", () => { // what this window did may be undone in another from here on

@@ -1,9 +1,6 @@
 "use strict";
 // What the page shows of its state; label.js holds the state and the ways to change it.
-
-function keyOf(place) {
-  return place < 9 ? String(place + 1) : LETTERS[place - 9] || "";
-}
+const SPOKEN = 200; // characters of a row that are read out when it comes
 
 function nameOf(code) {
   const found = state.classes.find((entry) => entry.code === code);
@@ -51,6 +48,7 @@ function show() {
     "Undo takes back changes of this window alone." : "";
   if ($("windows").textContent !== windows) $("windows").textContent = windows;
   if (!current) showPoint();
+  else showGuess(); // a class may have another name
 }
 
 function showModel() {
@@ -77,13 +75,14 @@ function showClasses(dark) {
   const now = JSON.stringify([state.classes, guess, dark]);
   if (now === seen.classes) return;
   seen.classes = now;
-  renew($("classes"), state.classes.map((entry, place) => {
+  const keys = classKeys(state.classes);
+  renew($("classes"), state.classes.map((entry) => {
     const button = document.createElement("button");
     button.type = "button";
     button.dataset.key = entry.code;
     button.className = "class" + (entry.code === guess ? " guessed" : "");
     button.style.setProperty("--class", dark ? entry.dark : entry.light);
-    const key = keyOf(place);
+    const key = keys.get(entry.code);
     const [kbd, label, number] = ["kbd", "span", "span"].map((tag) => document.createElement(tag));
     kbd.textContent = key.toUpperCase();
     kbd.hidden = !key;
@@ -140,13 +139,26 @@ function showPoint() {
   card.append(list);
   $("point").scrollTop = 0;
   $("accept").disabled = !current.guesses.length;
-  const guesses = current.guesses.filter((guess, place) => place === 0 || guess.sure >= 0.05);
-  let text = guesses.length ? "Guess: " + guesses.map((g) => `${nameOf(g.code)} ${percent(g.sure)}`).join(", ") : "";
-  if (current.label !== null) text = `Labeled ${nameOf(current.label)}. ` + text;
-  $("guess").textContent = text;
+  showGuess();
+  $("spoken").textContent = spoken(current);
   document.documentElement.dataset.row = current.row;
   if (state) showClasses(matchMedia("(prefers-color-scheme: dark)").matches);
   map.draw(false);
+}
+
+function showGuess() {
+  if (!current || !state) return;
+  const guesses = current.guesses.filter((guess, place) => place === 0 || guess.sure >= 0.05);
+  let text = guesses.length ? "Guess: " + guesses.map((g) => `${nameOf(g.code)} ${percent(g.sure)}`).join(", ") : "";
+  if (current.label !== null) text = `Labeled ${nameOf(current.label)}. ` + text;
+  if ($("guess").textContent !== text) $("guess").textContent = text; // or a screen reader says it again
+}
+
+/** A row in one line for screen readers, which read all of it in the card. */
+function spoken(point) {
+  const parts = point.content.map((part) => part.kind === "picture" ? "picture" : `${part.name}: ${part.value.slice(0, SPOKEN)}`);
+  const text = `Row ${point.id}. ${parts.join(". ")}`.replace(/\s+/g, " ");
+  return text.length > SPOKEN ? text.slice(0, SPOKEN) + "…" : text;
 }
 
 /** Say in place of a picture why it is not shown. */
