@@ -268,3 +268,18 @@ def test_a_merge_gives_labels_and_guesses_to_the_other_class_and_can_be_undone(t
         with pytest.raises(ValueError, match="class"):
             session.merge_class(1, wrong)
     session.close()
+
+
+@pytest.mark.parametrize(
+    "name", ["\u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\U0001f469\u200d\U0001f527"]
+)
+def test_joiners_stay_in_names_and_make_no_second_class_that_looks_the_same(session, name):
+    code = session.add_class(f" \u200d{name}\u200c ")
+    assert session.state.classes[code] == name
+    with pytest.raises(ValueError, match="already is a class"):
+        session.add_class(name.replace("\u200d", "").replace("\u200c", ""))
+    for hidden in ("re\u200dd", "na\u200cn", "\u200d \u200c"):
+        with pytest.raises(ValueError, match="class"):
+            session.add_class(hidden)
+    other = session.add_class("a\u202eb\x07c")  # a direction override and a bell
+    assert session.state.classes[other] == "a b c"

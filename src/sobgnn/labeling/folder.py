@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import shutil
 from pathlib import Path
@@ -15,6 +16,8 @@ SETTINGS = "labeling.json"
 COPY = "data.parquet"
 # The folder of the file that the browser is given, whose name goes on with eight letters, and the file.
 OPEN, REDIRECTING = "open-", "label.html"
+# What the files of a run, whole or being written, begin with.
+RUN = ("table.", "model", "checks.json", "predictions.csv", "metrics.json", "report.html")
 
 
 def check_own(folder: Path) -> None:
@@ -29,6 +32,17 @@ def remove_left_over(folder: Path) -> None:
     for left in folder.glob(OPEN + "?" * 8):
         with contextlib.suppress(OSError):
             if [path.name for path in left.iterdir()] == [REDIRECTING]:  # else it is not ours
+                shutil.rmtree(left)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Remove what was written beside a folder of the run that was to be moved into it, by a process that was killed.
+
+    Whoever calls this has the folder's lock, so that no such process is left.
+    """
+    for left in folder.parent.glob(f".{glob.escape(folder.name[:100])}." + "?" * 8):
+        with contextlib.suppress(OSError):  # of a file too, which is not ours
+            if all(path.name.removeprefix(".").startswith(RUN) for path in left.iterdir()):
                 shutil.rmtree(left)
 
 

@@ -30,12 +30,13 @@ from sobgnn.labeling.folder import (
     default_folder,
     remembered,
     remove_left_over,
+    remove_unfinished,
 )
 from sobgnn.labeling.guard import Guard
 from sobgnn.labeling.learner import Learner
 from sobgnn.labeling.routes import routes
 from sobgnn.labeling.server import Labeling
-from sobgnn.labeling.session import Session
+from sobgnn.labeling.session import JOURNAL, Session
 from sobgnn.labeling.source import open_source
 from sobgnn.runtime.files import atomic_file, write_text
 from sobgnn.tables import file_stem, is_file_name
@@ -201,17 +202,26 @@ def open_page(
         label, identity, drop, reading = as_before(folder, label, identity, list(drop), reading)
     source = open_source(data, label, identity, drop, **reading)
     check_own(folder)
-    listening = _listen(port)
-    try:
-        session = Session(folder, source.rows, source.fingerprint, source.table.classes, source.table.codes.tolist())
-    except BaseException:
-        listening.close()
-        raise
-    asked = {"label": label, "identity": identity, "drop": list(drop), "reading": reading}
+    asked: dict[str, Any] = {"label": label, "identity": identity, "drop": list(drop), "reading": reading}
     asked["data"] = str(Path(data).absolute()) if is_file_name(data) else data
-    write_text(folder / SETTINGS, json.dumps(asked, indent=1))
     opening = {**asked, "fingerprint": source.fingerprint, "settings": settings or {}}
-    learner = Learner(session, opening, folder / "model.log", command)
+    with contextlib.ExitStack() as stack:  # closes what was opened where the rest fails
+        listening = _listen(port)
+        stack.callback(listening.close)
+        try:
+            session = Session(
+                folder, source.rows, source.fingerprint, source.table.classes, source.table.codes.tolist()
+            )
+            stack.callback(session.close)
+            write_text(folder / SETTINGS, json.dumps(asked, indent=1))
+            learner = Learner(session, opening, folder / "model.log", command)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise ValueError(
+                f"{folder} cannot be written to: {reason}. Mend that, or name another folder with --out."
+            ) from None
+        stack.pop_all()
+    remove_unfinished(folder)
     learner.start()
     return Page(Labeling(source, session, learner), listening, framed)
 
@@ -240,7 +250,14 @@ def label(data: Any, column: str | None = None, *, folder: str | Path = "runs/la
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(copy) as file:
         file.write(held.getvalue())
-    return _show(str(copy), column, folder, port)
+    try:
+        return _show(str(copy), column, folder, port)
+    except BaseException:
+        if not same and not (folder / JOURNAL).exists():  # a frame that cannot be read keeps the folder from no other
+            copy.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 def _show(data: str, column: str | None, folder: Path, port: int) -> Page:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sobgnn.labeling.export import labels_csv
+from sobgnn.labeling.folder import remove_unfinished
 from sobgnn.labeling.learner import Learner
 from sobgnn.labeling.picking import Offers, Picker
 from sobgnn.labeling.progress import advice, audit, curve
@@ -229,6 +230,7 @@ class Labeling:
         A run of labels that were undone since, so that no other can follow it, is removed.
         """
         self.learner.close()
+        remove_unfinished(self.session.folder)  # where it was ended while it wrote the run
         try:
             self.write_labels()
             if len(self.session.used()) < 2 and (self.session.folder / "report.html").exists():

@@ -19,6 +19,8 @@ JOURNAL = "labels.journal"
 # What is written only after the journal has begun.
 LATER = ("labeling.json", "labels.csv", "fits.journal", "table.json", "predictions.csv", "report.html", "model")
 LONGEST_NAME = 200
+# Parts of words in some scripts and of some emoji, though nothing of them is printed.
+JOINERS = "\u200c\u200d"
 # Names that would be read as no label, by the estimator or from labels.csv, in lower case.
 NO_LABEL = {"-1", "none", *(name.lower() for name in BLANKS)}
 
@@ -261,14 +263,19 @@ class Session:
     def _free_name(self, name: str, code: int | None = None) -> str:
         if not isinstance(name, str):
             raise ValueError(f"A class's name must be text, but got {_short(name)}.")
-        name = " ".join("".join(c if c.isprintable() else " " for c in name).split())
+        name = "".join(c if c.isprintable() or c in JOINERS else " " for c in name)
+        name = " ".join(filter(None, (word.strip(JOINERS) for word in name.split())))
         if not 0 < len(name) <= LONGEST_NAME:
             raise ValueError(f"A class's name must have 1 to {LONGEST_NAME} characters, but got {len(name)}.")
-        if name.lower() in NO_LABEL:
+        if _visible(name).lower() in NO_LABEL:
             raise ValueError(f"A class cannot be called {name!r}, which means no label. Choose another name.")
-        if any(other == name for number, other in self.state.classes.items() if number != code):
+        if any(_visible(other) == _visible(name) for number, other in self.state.classes.items() if number != code):
             raise ValueError(f"There already is a class {name!r}. Choose another name.")
         return name
+
+
+def _visible(name: str) -> str:
+    return name.translate(dict.fromkeys(map(ord, JOINERS)))
 
 
 def _user() -> str:
