@@ -124,6 +124,7 @@ def test_what_makes_no_sense_is_refused_and_not_written(session):
         '{"n":4,"what":"label","rows":[2],"class":0,"by":"person","when":"","guesses":[1]}',
         '{"n":4,"what":"label","rows":[2],"class":0,"by":{},"when":""}',
         '{"n":4,"what":"skip","by":"person","when":""}',
+        '{"n":4,"what":"skip","rows":[2],"by":"person","when":"","tab":[]}',
         '{"n":4,"what":"undo","of":9,"by":"person","when":""}',
         '{"n":4,"what":"undo","of":"x","by":"person","when":""}',
         '{"n":4,"what":"class","class":[],"name":"x","by":"person","when":""}',

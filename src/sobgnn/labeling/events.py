@@ -32,6 +32,8 @@ def _follows(event: Event, events: Sequence[Event], classes: set[int]) -> bool:
     what, code = event.get("what"), event.get("class")
     if event.get("by") not in ("file", "person", "model") or not isinstance(event.get("when"), str):
         return False
+    if not isinstance(event.get("tab", ""), str):
+        return False
     if what == "undo":
         undone = event.get("of")
         return _is_whole(undone) and 1 < undone < event["n"] and events[undone - 1]["what"] != "undo"
