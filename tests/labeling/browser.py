@@ -109,11 +109,11 @@ class Browser:
             assert time.monotonic() < end, f"{expression} stayed {answer['result']}; {self.problems}"
             time.sleep(0.03)
 
-    def key(self, key: str) -> None:
-        """Press and release one key, as a keyboard would."""
+    def key(self, key: str, place: str = "") -> None:
+        """Press and release one key, as a keyboard would; its place is a name such as KeyS."""
         named = {"Enter": (13, "\r"), "Escape": (27, ""), "Tab": (9, "")}
         code, text = named[key] if key in named else (ord(key.upper()), key)
-        same = {"key": key, "windowsVirtualKeyCode": code}
+        same = {"key": key, "windowsVirtualKeyCode": code, "code": place}
         self.call("Input.dispatchKeyEvent", type="keyDown", text=text, **same)
         self.call("Input.dispatchKeyEvent", type="keyUp", **same)
 

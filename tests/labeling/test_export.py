@@ -6,9 +6,9 @@ import json
 
 from PIL import Image
 
-from sobgnn.labeling.export import export
-from sobgnn.labeling.session import Label
+from sobgnn.labeling.export import count_formulas, export, labels_csv
 from sobgnn.labeling.source import open_source
+from sobgnn.labeling.state import Label
 
 
 def task(source):
@@ -51,3 +51,11 @@ def test_pictures_without_files_are_in_the_export():
     head, _, content = data["image"].partition(",")
     assert (shown, head) == ("image", "data:image/png;base64")
     assert Image.open(io.BytesIO(base64.b64decode(content))).size == (64, 64)
+
+
+def test_cells_that_get_a_mark_are_counted(tmp_path):
+    (tmp_path / "rows.csv").write_text("id,a\n" + "".join(f"{'=' if i < 2 else ''}R{i},{i}\n" for i in range(5)))
+    source = open_source(str(tmp_path / "rows.csv"), identity="id")
+    labels = {row: Label(row % 2, "", "person") for row in range(4)}
+    assert count_formulas(source, {0: "@home", 1: "away"}, labels) == 4
+    assert labels_csv(source, {0: "@home", 1: "away"}, labels).count(b"'") == 4

@@ -283,3 +283,14 @@ def test_ten_thousand_requests_leave_memory_flat(client, page):
     before = ask(10)
     assert ask(3300) - before < 20 * 2**20
     connection.close()
+
+
+@pytest.mark.parametrize(("port", "passes"), [(80, True), (8080, False)])
+@pytest.mark.parametrize("name", [b"127.0.0.1", b"localhost"])
+def test_the_usual_port_may_be_left_out_of_host_and_origin(port, passes, name):
+    headers = [(b"host", name), (b"origin", b"http://" + name), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/token/api/skip", "headers": headers}
+    refusal = guard.Guard(None, "token", port)._refusal(scope)
+    assert (refusal is None) == passes
+    with_port = [(key, value + f":{port}".encode() if key != b"content-type" else value) for key, value in headers]
+    assert guard.Guard(None, "token", port)._refusal({**scope, "headers": with_port}) is None

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from sobgnn.labeling.journal import Journal
+from sobgnn.labeling.journal import Journal, MovedError
 
 WRITER = """
 import sys
@@ -102,4 +102,37 @@ def test_a_writer_killed_in_the_middle_of_200_labels_has_every_label_it_acknowle
     journal = Journal(path)  # the lock went with the process
     assert len(journal.events) >= acknowledged >= after
     assert [event["rows"][0] for event in journal.events] == list(range(len(journal.events)))
+    journal.close()
+
+
+@pytest.mark.parametrize("content", [None, b"", b'{"n":1,"what":"sta', b"damaged\n"])
+def test_a_journal_without_events_beside_files_that_followed_it_is_refused_and_left_as_it_is(tmp_path, content):
+    path = tmp_path / "a.journal"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.journal is .*, but labels were given before: labels\.csv beside it\."):
+        Journal(path, ["labels.csv"])
+    assert (path.read_bytes() if path.exists() else None) == content
+    assert not (tmp_path / "a.journal.damaged").exists()
+    Journal(path).close()  # the refusal let go of the lock
+
+
+@pytest.mark.parametrize("how", ["deleted", "moved", "replaced"])
+def test_nothing_is_appended_to_a_file_that_is_no_longer_at_its_path(tmp_path, how):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    journal = Journal(folder / "a.journal")
+    journal.append({"what": "x"})
+    if how == "moved":
+        folder.rename(tmp_path / "elsewhere")
+    else:
+        (folder / "a.journal").unlink()
+        if how == "replaced":
+            (folder / "a.journal").touch()
+    with pytest.raises(MovedError, match=r"a\.journal was moved or deleted while the page was open"):
+        journal.append({"what": "y"})
+    assert len(journal.events) == 1
+    if how == "moved":
+        (tmp_path / "elsewhere").rename(folder)
+        assert journal.append({"what": "y"})["n"] == 2
     journal.close()

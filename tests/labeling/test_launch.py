@@ -250,3 +250,64 @@ def test_a_labeling_goes_on_with_the_options_that_it_began_with(tmp_path):
         page.close()
     with pytest.raises(ValueError, match="labeled with another --label: team"):
         open_page(str(file), "b", folder=tmp_path / "run", command=FAKE)
+
+
+def test_a_run_whose_journal_is_gone_is_refused_and_keeps_what_it_has(tickets, tmp_path, capsys):
+    page = open_page(str(tickets), folder=tmp_path / "run", command=FAKE)
+    code = page.labeling.session.add_class("a")
+    page.labeling.session.label([0, 1], code)
+    page.close()
+    (page.folder / "labels.journal").unlink()
+    (page.folder / "report.html").write_text("a finished run")
+    before = {path.name: path.read_bytes() for path in page.folder.iterdir()}
+    assert main(["label", str(tickets), "--no-open", "--out", str(page.folder)]) == 2
+    error = capsys.readouterr().err
+    assert "labels.journal is missing, but labels were given before: labeling.json, labels.csv" in error
+    assert error.count("\n") == 1
+    assert {path.name: path.read_bytes() for path in page.folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(("blank", "said"), [("NA", "'NA' (10)"), ("-1", "label -1 count as unlabeled: 10")])
+def test_labels_of_the_data_that_count_as_none_are_said(tmp_path, monkeypatch, capsys, blank, said):
+    monkeypatch.setattr(Page, "serve", lambda page: None)
+    monkeypatch.setattr(Page, "finish", lambda page: None)
+    file = tmp_path / "rows.csv"
+    file.write_text("a,b,y\n" + "".join(f"{i},{i % 7},{(blank, '0', '1')[i % 3]}\n" for i in range(30)))
+    assert main(["label", str(file), "--label", "y", "--no-open", "--out", str(tmp_path / "run")]) == 0
+    assert said in capsys.readouterr().out
+
+
+def test_a_frame_that_cannot_be_read_leaves_no_folder_behind(tmp_path, monkeypatch):
+    from sobgnn.labeling import learner
+
+    monkeypatch.setattr(learner, "WORKER", FAKE)
+    with pytest.raises(ValueError, match="No column is left"):
+        sobgnn.label(pl.DataFrame({"a": [1.0, 1.0, 1.0]}), folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    page = sobgnn.label(pl.DataFrame({"a": [1.0, 2.0, 3.0]}), folder=tmp_path / "run")
+    page.close()
+    before = (tmp_path / "run" / "data.parquet").read_bytes()
+    with pytest.raises(ValueError, match="is in use"):
+        sobgnn.label(pl.DataFrame({"a": [1.0, 2.0, 3.0]}), folder=tmp_path / "run", port=1 << 20)
+    assert (tmp_path / "run" / "data.parquet").read_bytes() == before
+
+
+@pytest.mark.parametrize("where", ["session.Journal.append", "launch.write_text", "learner.History"])
+def test_a_full_disk_at_opening_names_the_folder_and_lets_go_of_it(tickets, tmp_path, monkeypatch, capsys, where):
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"sobgnn.labeling.{where}", full)
+        assert main(["label", str(tickets), "--no-open", "--out", str(tmp_path / "run")]) == 2
+    assert f"{tmp_path / 'run'} cannot be written to: No space left on device. " in capsys.readouterr().err
+    open_page(str(tickets), folder=tmp_path / "run", command=FAKE).close()
+
+
+def test_cells_of_labels_csv_that_get_a_mark_are_said(tickets, tmp_path, monkeypatch, capsys):
+    def serve(page):
+        page.labeling.session.label([0], page.labeling.session.add_class("@home"))
+
+    monkeypatch.setattr(Page, "serve", serve)
+    assert main(["label", str(tickets), "--no-open", "--out", str(tmp_path / "run")]) == 0
+    assert "formulas were written with ' before them: 1." in capsys.readouterr().out

@@ -5,7 +5,7 @@ import pytest
 
 from sobgnn.labeling.learner import Guesses
 from sobgnn.labeling.picking import Picker
-from sobgnn.labeling.session import Label
+from sobgnn.labeling.state import Label
 
 
 def guesses(suggested, rows=30, guessing=True):

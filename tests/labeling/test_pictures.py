@@ -147,3 +147,19 @@ def test_the_page_answers_with_the_reason(tmp_path):
         assert client.get("picture/4")[0] == 200
     finally:
         page.close()
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "tif"])
+def test_a_file_that_is_named_like_a_picture_never_starts_ghostscript(tmp_path, monkeypatch, suffix):
+    from PIL import EpsImagePlugin
+
+    called = []
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *given: called.append(given))
+    path = tmp_path / f"a.{suffix}"
+    path.write_bytes(EPS)
+    with pytest.raises(ValueError, match="not a readable picture"):
+        Pictures().read(path)
+    assert not called

@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sobgnn.labeling.progress import Measurement, advice, audit, changed_since_half, curve
-from sobgnn.labeling.session import Label
+from sobgnn.labeling.progress import Measurement, advice, audit, changed_since_half, count_chosen, curve
+from sobgnn.labeling.state import Label
 
 
-def fit(labels, predicted, accuracy=0.8, judged=10):
-    return Measurement(labels, accuracy, 0.1, np.asarray(predicted), judged)
+def fit(labels, predicted, accuracy=0.8, judged=10, chosen=None):
+    return Measurement(labels, accuracy, 0.1, np.asarray(predicted), judged, chosen=chosen)
 
 
 def test_the_change_is_that_since_the_last_fit_with_half_the_labels():
@@ -28,6 +28,19 @@ def test_more_labels_hardly_help_where_doubling_them_changed_almost_nothing():
     said = advice([fit(50, same), fit(100, moved)])
     assert not said.enough
     assert "from 50 to 100 labels changed 10.0% of the predictions" in said.sentence
+
+
+def test_labels_that_a_lasso_gave_at_once_count_as_one():
+    same = np.zeros(100)
+    lasso = advice([fit(10, same, chosen=10), fit(55, same, chosen=11)])
+    assert not lasso.enough
+    assert lasso.sentence.startswith("Too early")
+    assert "given at once, on the map, count as one" in lasso.sentence
+    assert not advice([fit(40, same, chosen=40), fit(90, same, chosen=60)]).enough  # no fit with half of them
+    assert advice([fit(30, same, chosen=30), fit(150, same, chosen=60)]).enough
+    labels = {row: Label(0, "", "person", event=7 if row < 40 else row) for row in range(50)}
+    assert count_chosen(labels) == 11
+    assert count_chosen({row: Label(0, "", "file", event=3) for row in range(50)}) == 50
 
 
 def test_the_audit_counts_rows_drawn_at_random_alone():

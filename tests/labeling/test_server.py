@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -423,3 +424,66 @@ def test_rows_drawn_at_random_are_shown_where_the_first_suggestions_take_long(ti
         assert client.post("label", {"rows": [found["upcoming"][0]["row"]], "class": 0})[0] == 200
     finally:
         page.close()
+
+
+def test_a_folder_that_is_deleted_while_open_saves_nothing_and_the_model_says_that_it_cannot_start(client, page):
+    add_classes(client, "a", "b")
+    client.post("label", {"rows": [0], "class": 0})
+    client.post("label", {"rows": [1], "class": 1})
+    shutil.rmtree(page.folder)
+    status, answer = client.post("label", {"rows": [2], "class": 0})
+    assert status == 507
+    assert "labels.journal was moved or deleted while the page was open" in answer["error"]
+    assert client.json("api/next")["state"]["labels"] == 2
+    page.labeling.learner._process.kill()
+    model = client.until(lambda state: "could not be started" in state["model"]["problem"], 60)["state"]["model"]
+    assert model["stopped"]
+    assert page.finish(60) is None  # and does not wait for a process that never comes
+    assert "could not be started" in page.problem
+    with pytest.raises(OSError, match="was moved or deleted"):
+        page.close()
+    assert not page.folder.exists()
+
+
+def test_a_tab_undoes_its_own_changes_until_the_others_are_closed(client, page):
+    add_classes(client, "a")
+    client.json("api/next?tab=two")
+    first = client.post("label", {"rows": [0], "class": 0, "tab": "one"})[1]["state"]
+    assert (first["windows"], first["undo"]) == (1, 2)  # the class was added by no tab that is open
+    second = client.json("api/next?tab=two")["state"]
+    assert (second["windows"], second["undo"]) == (1, 1)
+    status, answer = client.post("undo", {"tab": "two"})
+    assert status == 409  # the class has a label of the other tab
+    assert "another window needs it" in answer["error"]
+    assert client.post("leave", {"tab": "one"})[0] == 200
+    second = client.json("api/next?tab=two")["state"]
+    assert (second["windows"], second["undo"]) == (0, 2)
+    assert client.post("undo", {"tab": "two"})[1]["undone"] == {"what": "label", "rows": [0]}
+
+
+def test_a_lasso_over_one_cluster_does_not_make_labels_enough(client):
+    add_classes(client, "a", "b")
+    for row in range(10):
+        client.post("label", {"rows": [row], "class": row % 2})
+    client.until(lambda state: state["model"]["labels"] == 10)
+    client.post("label", {"rows": list(range(10, 60)), "class": 0, "how": "lasso"})
+    advice = client.until(lambda state: state["model"]["labels"] == 60)["state"]["advice"]
+    assert not advice["enough"]
+    assert "count as one" in advice["sentence"]
+    for row in range(60, 110):
+        client.post("label", {"rows": [row], "class": row % 2})
+    assert client.until(lambda state: state["model"]["labels"] == 110)["state"]["advice"]["enough"]
+
+
+def test_a_label_that_was_corrected_or_taken_back_is_not_known_before_the_next_fit(client, page):
+    add_classes(client, "a", "b")
+    client.post("label", {"rows": [0, 1, 2], "class": 0})
+    client.post("label", {"rows": [3, 4, 5], "class": 1})
+    model = client.until(lambda state: state["model"]["labels"] == 6)["state"]["model"]
+    assert (model["known"], model["dated"]) == (6, False)
+    page.labeling.learner._due = lambda: False
+    assert client.post("label", {"rows": [0], "class": 1})[1]["state"]["model"]["known"] == 5
+    model = client.post("undo")[1]["state"]["model"]
+    assert (model["known"], model["dated"]) == (6, False)
+    model = client.post("clear", {"rows": [0]})[1]["state"]["model"]
+    assert (model["known"], model["dated"]) == (5, True)

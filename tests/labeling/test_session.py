@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sobgnn.labeling.session import Session, replay
+from sobgnn.labeling.session import ConflictError, Session
+from sobgnn.labeling.state import replay
 
 
 @pytest.fixture
@@ -123,10 +124,13 @@ def test_what_makes_no_sense_is_refused_and_not_written(session):
         '{"n":4,"what":"label","rows":[2],"class":0,"by":"person","when":"","guesses":[1]}',
         '{"n":4,"what":"label","rows":[2],"class":0,"by":{},"when":""}',
         '{"n":4,"what":"skip","by":"person","when":""}',
+        '{"n":4,"what":"skip","rows":[2],"by":"person","when":"","tab":[]}',
         '{"n":4,"what":"undo","of":9,"by":"person","when":""}',
         '{"n":4,"what":"undo","of":"x","by":"person","when":""}',
         '{"n":4,"what":"class","class":[],"name":"x","by":"person","when":""}',
         '{"n":4,"what":"rename","class":5,"name":"x","by":"person","when":""}',
+        '{"n":4,"what":"merge","class":0,"into":5,"by":"person","when":""}',
+        '{"n":4,"what":"merge","class":0,"into":0,"by":"person","when":""}',
     ],
 )
 def test_a_line_that_is_no_event_is_named_by_its_number(tmp_path, line):
@@ -172,7 +176,11 @@ def test_a_start_that_was_cut_off_is_completed(tmp_path):
         session.close()
 
 
-@given(st.lists(st.tuples(st.sampled_from(["label", "skip", "clear", "class", "rename", "undo"]), st.integers(0, 9))))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["label", "skip", "clear", "class", "rename", "merge", "undo"]), st.integers(0, 9))
+    )
+)
 def test_the_state_is_always_what_a_replay_gives(tmp_path_factory, steps):
     session = Session(tmp_path_factory.mktemp("run"), 10, "abc", ["a"], [0] + 9 * [-1])
     for step, number in steps:
@@ -187,7 +195,9 @@ def test_the_state_is_always_what_a_replay_gives(tmp_path_factory, steps):
             session.add_class(f"class {session.saved}")
         elif step == "rename":
             session.rename_class(code, f"name {session.saved}")
-        else:
+        elif step == "merge" and len(session.state.classes) > 1:
+            session.merge_class(code, next(other for other in session.state.classes if other != code))
+        elif step == "undo":
             session.undo()
         assert session.state == replay(session._journal.events)
     session.close()
@@ -209,3 +219,68 @@ def test_classes_of_the_file_keep_their_names_whatever_they_are(tmp_path):
     session = Session(tmp_path, 3, "f", ["None", "-1"], [0, 1, -1])
     assert labels_of(session) == {0: "None", 1: "-1"}
     session.close()
+
+
+def test_undo_takes_back_the_last_change_that_no_other_open_tab_made(session):
+    session.label([2], 0, tab="one")
+    session.label([3], 0, tab="two")
+    session.label([4], 0)
+    assert session.undo({"one", "two"})["rows"] == [4]
+    assert session.undo({"one", "two"}) is None
+    assert session.undoable({"two"}) == session.undoable()[:1]
+    assert session.undo({"two"}, "one")["rows"] == [2]
+    assert set(labels_of(session)) == {0, 1, 3}
+    assert session.undo()["rows"] == [3]  # its tab was closed
+
+
+def test_a_change_that_another_tab_builds_on_is_not_undone(session):
+    green = session.add_class("green", "one")
+    session.label([2], green, tab="two")
+    with pytest.raises(ConflictError, match="a later change in another window needs it"):
+        session.undo({"two"}, "one")
+    session.undo({"one"}, "two")
+    session.rename_class(green, "lime", "two")
+    session.undo({"two"}, "one")
+    assert list(session.state.classes.values()) == ["red", "blue"]
+    session.undo()
+    session.rename_class(0, "crimson", "one")
+    session.add_class("red", "two")
+    with pytest.raises(ConflictError, match="a later change in another window needs it"):
+        session.undo({"two"}, "one")
+    assert session.state == replay(session._journal.events)
+
+
+def test_a_merge_gives_labels_and_guesses_to_the_other_class_and_can_be_undone(tmp_path):
+    session = Session(tmp_path, 10, "abc", ["red", "blue"], [0, 1] + 8 * [-1])
+    session.label([2], 1, audit=True, guesses={2: 0})
+    session.merge_class(0, 1)
+    assert labels_of(session) == {0: "blue", 1: "blue", 2: "blue"}
+    assert session.state.labels[2].guess == 1
+    with pytest.raises(ValueError, match="no class 0"):
+        session.label([3], 0)
+    assert session.add_class("red") == 2  # the name is free, the number is not
+    session.close()
+    session = Session(tmp_path, 10, "abc", ["red", "blue"], [0, 1] + 8 * [-1])
+    assert labels_of(session) == {0: "blue", 1: "blue", 2: "blue"}
+    session.undo()
+    session.undo()
+    assert labels_of(session) == {0: "red", 1: "blue", 2: "blue"}
+    for wrong in (1, 7, None):
+        with pytest.raises(ValueError, match="class"):
+            session.merge_class(1, wrong)
+    session.close()
+
+
+@pytest.mark.parametrize(
+    "name", ["\u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\U0001f469\u200d\U0001f527"]
+)
+def test_joiners_stay_in_names_and_make_no_second_class_that_looks_the_same(session, name):
+    code = session.add_class(f" \u200d{name}\u200c ")
+    assert session.state.classes[code] == name
+    with pytest.raises(ValueError, match="is already a class"):
+        session.add_class(name.replace("\u200d", "").replace("\u200c", ""))
+    for hidden in ("re\u200dd", "na\u200cn", "\u200d \u200c"):
+        with pytest.raises(ValueError, match="class"):
+            session.add_class(hidden)
+    other = session.add_class("a\u202eb\x07c")  # a direction override and a bell
+    assert session.state.classes[other] == "a b c"

@@ -4,8 +4,9 @@ import io
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from sobgnn.labeling.source import open_source
+from sobgnn.labeling.source import check_unchanged, open_source
 from sobgnn.runs.content import picture_path, row_content
 
 
@@ -123,3 +124,23 @@ def test_a_folder_of_pictures_is_shown_and_nothing_beside_it(tmp_path):
     assert str(tmp_path) not in str(source.content(0))
     (folder / "cat/a.png").write_text("no picture")
     assert source.picture(0) is None
+
+
+def test_a_file_or_a_picture_that_changed_since_it_was_read_is_noticed(tmp_path):
+    for number in range(4):
+        Image.new("L", (8, 8), 60 * number).save(tmp_path / f"{number}.png")
+    path = tmp_path / "table.csv"
+    path.write_text("photo,size\n" + "".join(f"{i}.png,{i * i}\n" for i in range(4)))
+    source = open_source(str(path))
+    check_unchanged(source)
+    for changed in (path, tmp_path / "2.png"):
+        before = changed.read_bytes()
+        changed.write_bytes(before + b"\n")
+        with pytest.raises(ValueError, match="has changed since it was opened here"):
+            check_unchanged(source)
+        changed.write_bytes(before)
+        check_unchanged(source)
+    path.unlink()
+    with pytest.raises(ValueError, match="has changed since it was opened here"):
+        check_unchanged(source)
+    check_unchanged(open_source("digits"))

@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+from PIL import Image
 
 from sobgnn.labeling.launch import open_page
 from tests.labeling.browser import Browser, find_chromium
@@ -98,10 +99,65 @@ def test_undo_skip_accept_rename_and_reload(browser, page):
     browser.key("Enter")
     browser.until("document.querySelector('#classes .label').textContent === 'scarlet'")
     assert page.labeling.session.state.classes[0] == "scarlet"
+    browser.until("!$('rename-dialog').open", 60)
     browser.open(page.url)  # a reload
     browser.until("document.getElementById('counts').textContent.startsWith('4 of 120')")
     assert browser.js("document.querySelector('#classes .label').textContent") == "scarlet"
     assert not browser.problems
+
+
+def test_a_rename_changes_the_guess_that_is_shown(browser, page):
+    start(browser, page)
+    add_class(browser, "one")
+    add_class(browser, "two")
+    Client(page.url).post("label", {"rows": [0, 1], "class": 0})
+    Client(page.url).post("label", {"rows": [2, 3], "class": 1})
+    browser.until("state.model.guessing && state.model.labels === 4", 60)
+    browser.key("s")
+    browser.until("$('guess').textContent.startsWith('Guess: ')", 60)
+    for code in (0, 1):
+        Client(page.url).post("rename", {"class": code, "name": f"other {code}"})
+    browser.until("$('guess').textContent.startsWith('Guess: other ')", 60)
+    assert not browser.problems
+
+
+def test_a_rename_to_the_name_of_another_class_merges_them_after_a_question(browser, page):
+    start(browser, page)
+    add_class(browser, "ship ping")
+    add_class(browser, "shipping")
+    row = int(browser.js("document.documentElement.dataset.row"))
+    browser.key("1")
+    saved(browser, 1)
+    browser.key("r")
+    browser.until("document.getElementById('rename-dialog').open", 60)
+    browser.js("document.getElementById('rename-name').focus()")
+    browser.type("nan")
+    browser.key("Enter")
+    browser.until("$('rename-said').textContent.includes('means no label')", 60)
+    assert browser.js("$('rename-dialog').open && $('rename-name').value") == "nan"
+    browser.js("$('rename-name').value = ''")
+    browser.type("shipping")
+    browser.key("Enter")
+    browser.until("""$('rename-said').textContent === "Merge 'ship ping' (1) into 'shipping' (0)?" """, 60)
+    assert browser.js("$('rename-do').textContent") == "Merge"
+    assert len(page.labeling.session.state.classes) == 2
+    browser.key("Enter")
+    browser.until("!$('rename-dialog').open && state.classes.length === 1", 60)
+    assert page.labeling.session.state.labels[row].code == 1
+    browser.key("u")
+    browser.until("state.classes.length === 2", 60)
+    assert page.labeling.session.state.labels[row].code == 0
+    assert [problem for problem in browser.problems if "400" not in problem] == []
+
+
+def test_a_new_row_is_read_out_in_short(browser, page):
+    start(browser, page)
+    browser.js("openRow(7)")
+    browser.until("document.documentElement.dataset.row === '7'", 60)
+    said = browser.js("$('spoken').textContent")
+    assert said.startswith("Row T7. text: login and password of customer 7.")
+    assert len(said) <= 201
+    assert browser.js("$('spoken').getAttribute('aria-live')") == "polite"
 
 
 def test_a_lasso_labels_all_that_it_encloses(browser, page):
@@ -251,6 +307,9 @@ def test_enter_accepts_the_guess_of_a_search_hit_and_escape_closes_the_hits(brow
     browser.type("customer 77")
     browser.key("Enter")
     browser.until("!!document.activeElement.closest('#found')", 60)
+    for key in ("1", "s"):  # another row is shown than the one that has the focus
+        browser.key(key)
+        assert browser.js("$('saved').textContent") == "Press Enter to open that row first."
     browser.key("Enter")
     assert browser.js("document.activeElement.id") == "point"
     browser.key("Enter")  # at once: it waits for the row
@@ -259,6 +318,35 @@ def test_enter_accepts_the_guess_of_a_search_hit_and_escape_closes_the_hits(brow
     assert browser.js("document.getElementById('found').children.length") == 1
     browser.key("Escape")
     assert browser.js("document.getElementById('found').children.length") == 0
+    assert not browser.problems
+
+
+def test_a_class_named_by_a_digit_has_that_key_and_the_others_the_free_ones(browser, page):
+    start(browser, page)
+    for name in ("2", "x", "0", "y"):
+        add_class(browser, name)
+    keys = browser.js("[...document.querySelectorAll('#classes kbd')].map(e => e.textContent)")
+    assert keys == ["2", "1", "0", "3"]
+    browser.key("0")
+    browser.key("2")
+    saved(browser, 2)
+    classes, labels = page.labeling.session.state.classes, page.labeling.session.state.labels
+    assert sorted(classes[label.code] for label in labels.values()) == ["0", "2"]
+    assert not browser.problems
+
+
+def test_keys_work_on_layouts_of_other_letters_and_of_digits_with_shift(browser, page):
+    start(browser, page)
+    add_class(browser, "one")
+    browser.key("&", "Digit1")  # French
+    saved(browser, 1)
+    browser.key("\u0433", "KeyU")  # Russian
+    saved(browser, 0)
+    browser.key("\u044b", "KeyS")
+    browser.until("document.getElementById('counts').textContent.includes('1 skipped')", 60)
+    browser.key("a", "KeyQ")  # French again: a Latin letter counts as it is
+    browser.key("/", "Digit7")
+    browser.until("document.activeElement.id === 'words'", 60)
     assert not browser.problems
 
 
@@ -367,6 +455,25 @@ def test_a_reload_shows_the_same_row_and_a_duplicate_of_the_tab_another(browser,
     assert not browser.problems
 
 
+def test_u_leaves_the_labels_of_another_window_and_both_say_that_two_are_open(browser, page):
+    start(browser, page)
+    add_class(browser, "one")
+    browser.call("Runtime.evaluate", expression="window.copy = open(location.href)", userGesture=True)
+    browser.until("!!copy.document.querySelector('#classes button')", 60)
+    browser.key("1")
+    saved(browser, 1)
+    browser.until("$('windows').textContent.includes('open in another window too')", 60)
+    browser.until("copy.document.getElementById('windows').textContent.includes('open in another window too')", 60)
+    assert browser.js("copy.document.getElementById('undo').disabled")
+    browser.js("copy.undo().then(() => 0)")
+    assert len(page.labeling.session.state.labels) == 1
+    browser.js("copy.close()")
+    browser.until("$('windows').textContent === ''", 20)  # it said that it was closed
+    browser.key("u")
+    saved(browser, 0)
+    assert not browser.problems
+
+
 @pytest.mark.parametrize("why", ["audit", "suggested"])
 def test_the_page_says_whether_it_showed_the_guess(browser, page, why):
     start(browser, page)
@@ -436,6 +543,26 @@ def test_a_picture_that_cannot_be_shown_is_explained(browser, tmp_path):
         browser.until("document.getElementById('content').textContent.includes('not a readable picture')", 60)
         browser.js("openRow(4)")
         browser.until("document.querySelector('#content img').naturalWidth === 20", 60)
+    finally:
+        made.close()
+
+
+def test_a_tall_picture_keeps_its_shape_fits_the_card_and_lies_on_white(browser, tmp_path):
+    for number in range(4):
+        Image.new("RGBA", (200, 1200)).save(tmp_path / f"{number}.png")
+    (tmp_path / "table.csv").write_text("photo,size\n" + "".join(f"{i}.png,{i * i}\n" for i in range(4)))
+    made = open_page(str(tmp_path / "table.csv"), folder=tmp_path / "run", command=FAKE).start()
+    try:
+        browser.scheme("dark")
+        start(browser, made)
+        browser.until("document.querySelector('#content img').naturalHeight === 1200", 60)
+        style = browser.js(
+            "(s => [s.objectFit, s.backgroundColor])(getComputedStyle(document.querySelector('#content img')))"
+        )
+        assert style == ["contain", "rgb(255, 255, 255)"]
+        bottoms = "[document.querySelector('#content img'), $('point')].map(e => e.getBoundingClientRect().bottom)"
+        picture, card = browser.js(bottoms)
+        assert picture < card
     finally:
         made.close()
 

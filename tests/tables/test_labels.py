@@ -157,3 +157,16 @@ def test_whole_numbers_nearly_all_of_which_differ_are_measurements():
     assert len(parse_labels(pl.Series("y", one_each), "y")[1]) == 100  # codes of classes fill their range
     repeated = [str(v) for v in range(100, 2000, 60)] * 3 + [""] * 1000
     assert len(parse_labels(pl.Series("y", repeated), "y")[1]) == 32
+
+
+@pytest.mark.parametrize(
+    ("values", "notes"),
+    [
+        (["-1", "0", "1", "-1"], ["Rows with label -1 count as unlabeled: 2. If -1 is a class, give it a name."]),
+        (["-1", "a", "a"], ["Rows with label -1 count as unlabeled: 1. If -1 is a class, give it a name."]),
+        (["-1", "1"], []),
+        (["a", None], []),
+    ],
+)
+def test_labels_of_a_column_to_be_filled_that_count_as_none_are_said(values, notes):
+    assert begun_labels(pl.Series("y", values), "y")[2] == notes

@@ -9,7 +9,7 @@ from PIL import Image
 
 from sobgnn.runs import predict as run_predict
 from sobgnn.tables import Encoding, batches, read_table
-from sobgnn.tables.pictures import folder_labels, list_pictures, oriented_gradients, see
+from sobgnn.tables.pictures import folder_labels, list_pictures, open_picture, oriented_gradients, see
 
 
 def stripes(path, vertical, shade, side=40):
@@ -216,3 +216,18 @@ def test_a_folder_of_pictures_that_are_not_read_says_which(tmp_path):
     (tmp_path / "a.svg").write_text("<svg/>")
     with pytest.raises(ValueError, match=r"without pictures that can be read. Left out, 1 file of a kind .*: .svg"):
         read_table(tmp_path)
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
+
+
+@pytest.mark.parametrize("suffix", ["png", "jpg", "tif"])
+def test_a_file_that_is_named_like_a_picture_never_starts_ghostscript(tmp_path, monkeypatch, suffix):
+    from PIL import EpsImagePlugin
+
+    called = []
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *given: called.append(given))
+    path = tmp_path / f"a.{suffix}"
+    path.write_bytes(EPS)
+    assert open_picture(path, 32) is None
+    assert not called

@@ -59,6 +59,8 @@ def label(
     """
     from sobgnn.command import terminal
     from sobgnn.labeling import open_page
+    from sobgnn.labeling.export import count_formulas
+    from sobgnn.runs.predict import formula_notes
     from sobgnn.runtime.ranks import check_device
 
     console = terminal.Terminal()
@@ -81,6 +83,7 @@ def label(
             console.said(f"There is no column {label!r}; starting without labels.")
         elif label is None and table.frame is not None and table.encoding.label is None:
             console.said("Starting without labels; --label COLUMN continues with those of a column.")
+        console.notes(table.notes)
         if page.labeling.session.notice:
             console.said(page.labeling.session.notice)
         console.said(f"Labeling page: {page.url}")
@@ -95,6 +98,8 @@ def label(
     finally:
         page.close()
     console.wrote(page.folder / "labels.csv", sum(name is not None for name in page.labels()))
+    _, classes, labels, _ = page.labeling.session.snapshot()
+    console.notes(formula_notes(count_formulas(page.labeling.source, classes, labels)))
     if (page.folder / "report.html").exists():
         console.wrote(page.folder / "report.html")
     elif not page.problem:

@@ -32,11 +32,16 @@ def _follows(event: Event, events: Sequence[Event], classes: set[int]) -> bool:
     what, code = event.get("what"), event.get("class")
     if event.get("by") not in ("file", "person", "model") or not isinstance(event.get("when"), str):
         return False
+    if not isinstance(event.get("tab", ""), str):
+        return False
     if what == "undo":
         undone = event.get("of")
         return _is_whole(undone) and 1 < undone < event["n"] and events[undone - 1]["what"] != "undo"
     if what in ("class", "rename"):
         return _is_whole(code) and isinstance(event.get("name"), str) and (what == "class" or code in classes)
+    if what == "merge":
+        into = event.get("into")
+        return _is_whole(code) and _is_whole(into) and code != into and {code, into} <= classes
     if what not in ("label", "clear", "skip"):
         return False
     rows, guesses = event.get("rows"), event.get("guesses", {})

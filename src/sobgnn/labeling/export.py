@@ -8,10 +8,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sobgnn.labeling.session import Label
 from sobgnn.labeling.source import Source
+from sobgnn.labeling.state import Label
 from sobgnn.runs.content import picture_path
-from sobgnn.tables.predictions import neutral
+from sobgnn.tables.predictions import is_formula, neutral
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,6 +44,12 @@ def labels_csv(source: Source, classes: Mapping[int, str], labels: Mapping[int, 
     frame = labels_frame(source, classes, labels)
     safe = [pl.Series(name, [neutral(text) for text in frame[name]], dtype=pl.String) for name in ("id", "label")]
     return frame.with_columns(safe).write_csv().encode()
+
+
+def count_formulas(source: Source, classes: Mapping[int, str], labels: Mapping[int, Label]) -> int:
+    """Number of cells that :func:`labels_csv` writes with ' before them."""
+    frame = labels_frame(source, classes, labels)
+    return sum(is_formula(text) for name in ("id", "label") for text in frame[name])
 
 
 def export(kind: str, source: Source, classes: Mapping[int, str], labels: Mapping[int, Label]) -> bytes:

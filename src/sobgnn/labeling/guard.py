@@ -40,7 +40,8 @@ class Guard:
     def __init__(self, app: Any, token: str, port: int, framed: bool = False) -> None:
         self.app = app
         self._token = token.encode()
-        self._hosts = {f"127.0.0.1:{port}".encode(), f"localhost:{port}".encode()}
+        ports = (f":{port}", "") if port == 80 else (f":{port}",)  # browsers leave the usual port out
+        self._hosts = {f"{name}{end}".encode() for name in ("127.0.0.1", "localhost") for end in ports}
         self._origins = {b"http://" + host for host in self._hosts}
         ancestors = "http://127.0.0.1:* http://localhost:*" if framed else "'none'"
         self._headers = [

@@ -83,6 +83,7 @@ def _event(measured: Measurement) -> Event:
     return {
         "labels": measured.labels,
         "knows": measured.knows,
+        "chosen": measured.chosen,
         "accuracy": measured.accuracy,
         "judged": measured.judged,
         "seconds": measured.seconds,
@@ -96,7 +97,7 @@ def _measurement(event: Event) -> Measurement:
         predicted = np.frombuffer(zlib.decompress(base64.b64decode(event["predicted"])), dtype="<i4")
     except zlib.error:
         raise ValueError("The predictions of a fit are damaged.") from None
-    accuracy, knows = event["accuracy"], event.get("knows")
+    accuracy, knows, chosen = event["accuracy"], event.get("knows"), event.get("chosen")
     return Measurement(
         int(event["labels"]),
         None if accuracy is None else float(accuracy),
@@ -104,4 +105,5 @@ def _measurement(event: Event) -> Measurement:
         predicted,
         int(event["judged"]),
         None if knows is None else int(knows),
+        None if chosen is None else int(chosen),
     )

@@ -6,12 +6,17 @@ import contextlib
 import json
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from sobgnn.runtime.files import flush
 
 Event = dict[str, Any]
+
+
+class MovedError(OSError):
+    """The journal's file is no longer where it was opened."""
 
 
 class Journal:
@@ -23,20 +28,28 @@ class Journal:
 
     Args:
         path: The file; created if it is missing.
+        begun: Names of files beside it that are written only after its first event; where there are some, a journal
+            without an event was lost or damaged, and is left as it is.
 
     Attributes:
         notice: One line about what was moved to that file, or "".
 
     Raises:
-        ValueError: Another process has the journal open, or a line before the last is damaged.
+        ValueError: Another process has the journal open, a line before the last is damaged, or its events are lost.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, begun: Sequence[str] = ()) -> None:
         self.path = path
         self._guard = threading.Lock()
         self._lock = _lock(path.with_suffix(".lock"))
         try:
             self.events, self._end, damaged = _read(path)
+            if begun and not self.events:
+                lost = "is damaged and holds no event" if damaged else "is empty" if path.exists() else "is missing"
+                raise ValueError(
+                    f"{path} {lost}, but labels were given before: {', '.join(begun)} beside it. Put the journal back, "
+                    "or name another folder with --out."
+                )
             self.notice = _put_aside(path, damaged) if b"\n" in damaged else ""
             made = not path.exists()
             self._file: IO[bytes] = open(path, "r+b" if not made else "w+b", buffering=0)  # noqa: SIM115
@@ -53,9 +66,10 @@ class Journal:
         """Write the event with its number ``n``, flush it to the disk, and return it.
 
         Raises:
-            OSError: The write failed. Nothing of the event is left in the file.
+            OSError: The disk refused, or the file is no longer at its path. Nothing of the event is left in the file.
         """
         with self._guard:
+            self.check_in_place()
             numbered = {"n": len(self.events) + 1, **event}
             line = json.dumps(numbered, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
             try:
@@ -71,6 +85,15 @@ class Journal:
             self._end += len(line)
             self.events.append(numbered)
             return numbered
+
+    def check_in_place(self) -> None:
+        """Raise a MovedError where the file was moved, deleted or replaced: what is written to it would be lost."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if os.path.samestat(os.stat(self.path), os.fstat(self._file.fileno())):
+                return
+        raise MovedError(
+            f"{self.path} was moved or deleted while the page was open. Put it back, or start `sobgnn label` again."
+        )
 
     def close(self) -> None:
         """Close the file and release the lock."""

@@ -19,22 +19,31 @@ from typing import Any
 import uvicorn
 
 from sobgnn.labeling.connection import Connection
+from sobgnn.labeling.folder import (
+    COPY,
+    OPEN,
+    REDIRECTING,
+    SETTINGS,
+    absolute,
+    as_before,
+    check_own,
+    default_folder,
+    remembered,
+    remove_left_over,
+    remove_unfinished,
+)
 from sobgnn.labeling.guard import Guard
 from sobgnn.labeling.learner import Learner
-from sobgnn.labeling.server import Labeling, routes
+from sobgnn.labeling.routes import routes
+from sobgnn.labeling.server import Labeling
 from sobgnn.labeling.session import JOURNAL, Session
 from sobgnn.labeling.source import open_source
 from sobgnn.runtime.files import atomic_file, write_text
 from sobgnn.tables import file_stem, is_file_name
 from sobgnn.tables.conversion import as_frame
 
-SETTINGS = "labeling.json"
-# The copy of a frame that a notebook labels.
-COPY = "data.parquet"
 # The pages that :func:`label` has opened, by folder, with their arguments.
 _shown: dict[Path, tuple[Page, tuple[str, str | None]]] = {}
-# The prefix of the folder of the file that the browser opens, followed by eight letters, and the name of the file.
-_OPEN, _REDIRECTING = "open-", "label.html"
 _REDIRECT = """<!doctype html>
 <meta charset="utf-8">
 <meta name="referrer" content="no-referrer">
@@ -109,11 +118,11 @@ class Page:
         browsers cannot read the system's folder of temporary files.
         """
         with contextlib.ExitStack() as stack:
-            _remove_left_over(self.folder)
+            remove_left_over(self.folder)
             with contextlib.suppress(OSError):  # a full disk: the address is printed too
-                folder = Path(tempfile.mkdtemp(prefix=_OPEN, dir=self.folder.absolute()))  # only for this account
+                folder = Path(tempfile.mkdtemp(prefix=OPEN, dir=self.folder.absolute()))  # for this account alone
                 stack.callback(shutil.rmtree, folder, ignore_errors=True)
-                file = folder / _REDIRECTING
+                file = folder / REDIRECTING
                 file.touch(mode=0o600)
                 file.write_text(_REDIRECT.format(url=self.url), encoding="utf-8")
                 webbrowser.open(file.as_uri())
@@ -178,32 +187,41 @@ def open_page(
     """
     given = Path(data)
     # Absolute paths, for the model's process and for resuming from another folder.
-    reading = {name: _absolute(value) for name, value in (reading or {}).items()}
+    reading = {name: absolute(value) for name, value in (reading or {}).items()}
     if (given / SETTINGS).is_file():
         folder = folder or given
-        data, label, identity, drop, reading = _remembered(given / SETTINGS)
+        data, label, identity, drop, reading = remembered(given / SETTINGS)
     elif given.is_dir() and (given / "table.json").is_file():
         raise ValueError(
             f"{data} is a run of `sobgnn fit`, which does not hold its data. Label the data: sobgnn label DATA."
         )
     if folder is not None and folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file. Name a folder for the run.")
-    folder = folder or _default_folder(file_stem(given) if is_file_name(data) else data)
+    folder = folder or default_folder(file_stem(given) if is_file_name(data) else data)
     if folder != given:
-        label, identity, drop, reading = _as_before(folder, label, identity, list(drop), reading)
+        label, identity, drop, reading = as_before(folder, label, identity, list(drop), reading)
     source = open_source(data, label, identity, drop, **reading)
-    _check_own(folder)
-    listening = _listen(port)
-    try:
-        session = Session(folder, source.rows, source.fingerprint, source.table.classes, source.table.codes.tolist())
-    except BaseException:
-        listening.close()
-        raise
-    asked = {"label": label, "identity": identity, "drop": list(drop), "reading": reading}
+    check_own(folder)
+    asked: dict[str, Any] = {"label": label, "identity": identity, "drop": list(drop), "reading": reading}
     asked["data"] = str(Path(data).absolute()) if is_file_name(data) else data
-    write_text(folder / SETTINGS, json.dumps(asked, indent=1))
     opening = {**asked, "fingerprint": source.fingerprint, "settings": settings or {}}
-    learner = Learner(session, opening, folder / "model.log", command)
+    with contextlib.ExitStack() as stack:  # closes what was opened where the rest fails
+        listening = _listen(port)
+        stack.callback(listening.close)
+        try:
+            session = Session(
+                folder, source.rows, source.fingerprint, source.table.classes, source.table.codes.tolist()
+            )
+            stack.callback(session.close)
+            write_text(folder / SETTINGS, json.dumps(asked, indent=1))
+            learner = Learner(session, opening, folder / "model.log", command)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise ValueError(
+                f"{folder} cannot be written to: {reason}. Mend that, or name another folder with --out."
+            ) from None
+        stack.pop_all()
+    remove_unfinished(folder)
     learner.start()
     return Page(Labeling(source, session, learner), listening, framed)
 
@@ -228,11 +246,18 @@ def label(data: Any, column: str | None = None, *, folder: str | Path = "runs/la
     same = copy.exists() and copy.read_bytes() == held.getvalue()
     if not same and ((folder / SETTINGS).exists() or copy.exists()):
         raise ValueError(f"{folder} holds another table or its labels. Name another folder: sobgnn.label(…, folder=…).")
-    _check_own(folder)
+    check_own(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(copy) as file:
         file.write(held.getvalue())
-    return _show(str(copy), column, folder, port)
+    try:
+        return _show(str(copy), column, folder, port)
+    except BaseException:
+        if not same and not (folder / JOURNAL).exists():  # a frame that cannot be read keeps the folder from no other
+            copy.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        raise
 
 
 def _show(data: str, column: str | None, folder: Path, port: int) -> Page:
@@ -246,59 +271,6 @@ def _show(data: str, column: str | None, folder: Path, port: int) -> Page:
     page = open_page(data, column, folder=folder, port=port, framed=True).start()
     _shown[place] = page, asked
     return page
-
-
-def _check_own(folder: Path) -> None:
-    """Raise if a folder holds anything but a labeling run that can be resumed, even one that has just begun."""
-    held = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    if held - {COPY} and not held & {SETTINGS, JOURNAL}:
-        raise ValueError(f"{folder} already exists and holds other files. Name another folder with --out.")
-
-
-def _remove_left_over(folder: Path) -> None:
-    """Remove browser files left by killed processes: only one process at a time uses a run folder."""
-    for left in folder.glob(_OPEN + "?" * 8):
-        with contextlib.suppress(OSError):
-            if [path.name for path in left.iterdir()] == [_REDIRECTING]:  # otherwise it is not ours
-                shutil.rmtree(left)
-
-
-def _absolute(value: Any) -> Any:
-    return str(value.absolute()) if isinstance(value, Path) else value
-
-
-def _remembered(path: Path) -> tuple[str, str | None, str | None, list[str], dict[str, Any]]:
-    try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-        # Folders of earlier versions have no options for reading.
-        return str(held["data"]), held["label"], held["identity"], list(held["drop"]), dict(held.get("reading", {}))
-    except (OSError, ValueError, KeyError, TypeError):
-        raise ValueError(f"{path} is damaged. Give the data again: sobgnn label DATA --out {path.parent}.") from None
-
-
-def _as_before(
-    folder: Path, label: str | None, identity: str | None, drop: list[str], reading: dict[str, Any]
-) -> tuple[str | None, str | None, list[str], dict[str, Any]]:
-    """The options that a folder was labeled with; others would change the features, or turn labels into features."""
-    try:
-        _, known_label, known_identity, known_drop, known_reading = _remembered(folder / SETTINGS)
-    except ValueError:
-        return label, identity, drop, reading
-    asked = {"label": label, "id": identity, "drop": drop, **reading}
-    known = {"label": known_label, "id": known_identity, "drop": known_drop, **known_reading}
-    for name, value in asked.items():
-        if value and value != known.get(name):
-            option = f"--{name.replace('_', '-')}"
-            raise ValueError(
-                f"{folder} was labeled with another {option}: {known.get(name) or 'none'}. Leave {option} out to "
-                "resume, or name another folder with --out."
-            )
-    return known_label, known_identity, known_drop, known_reading
-
-
-def _default_folder(name: str) -> Path:
-    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".") or "data"
-    return Path("runs") / f"{safe}-labeled"
 
 
 def _listen(port: int) -> socket.socket:

@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sobgnn.labeling.history import History
-from sobgnn.labeling.progress import Measurement
+from sobgnn.labeling.progress import Measurement, count_chosen
 from sobgnn.labeling.session import Session
+from sobgnn.labeling.state import Label
 from sobgnn.labeling.wire import Arrays, receive, send
 
 WORKER = [sys.executable, "-m", "sobgnn.labeling.worker"]
@@ -44,6 +45,7 @@ class Guesses:
         suggested: Rows to label next, best first.
         suspects: Labeled rows that may be wrong, worst first.
         held_out: The out-of-fold prediction for labeled rows.
+        given: The class of each row whose label it has seen.
     """
 
     version: int
@@ -54,6 +56,7 @@ class Guesses:
     suggested: list[int]
     suspects: list[int]
     held_out: dict[int, int] = field(default_factory=dict)
+    given: dict[int, int] = field(default_factory=dict)
 
 
 class Learner:
@@ -82,7 +85,7 @@ class Learner:
         self._process: subprocess.Popen[bytes] | None = None
         self._busy = ""
         self._asked = -1
-        self._asked_labels = 0
+        self._asked_labels: dict[int, Label] = {}
         self._changed = 0.0
         self._ends = 0
         self._finish_wanted = False
@@ -164,10 +167,19 @@ class Learner:
                     self._wake.wait(0.25)
                 if self._closing:
                     return
-            if self._process is None:
-                self._launch()
-            else:
+            if self._process is not None:
                 self._ask()
+                continue
+            try:
+                self._launch()
+            except OSError as error:  # no memory for another process; the folder is gone
+                with self._wake:
+                    self._ends, self._finish_wanted = MOST_ENDS, False
+                    self.problem = (
+                        f"The model's process could not be started ({error}). You can go on labeling; it is started "
+                        "again when you ask for it."
+                    )
+                    self._wake.notify_all()
 
     def _due(self) -> bool:
         """Whether there is something to send; the lock is held."""
@@ -177,7 +189,7 @@ class Learner:
             return True
         if not self._ready or self._asked == self.session.saved:
             return False
-        new = abs(len(self.session.state.labels) - self._asked_labels)
+        new = abs(len(self.session.state.labels) - len(self._asked_labels))
         return self._asked < 0 or new >= EVERY or time.monotonic() - self._changed >= PAUSE
 
     def _launch(self) -> None:
@@ -220,10 +232,10 @@ class Learner:
             self._note("finish")
             self._send(request, arrays)
             return
-        self._note("fit", saved, len(rows))
+        self._note("fit", saved, labels)
         self._send({"do": "fit", "knows": saved}, arrays)
 
-    def _note(self, busy: str, asked: int | None = None, labels: int | None = None) -> None:
+    def _note(self, busy: str, asked: int | None = None, labels: dict[int, Label] | None = None) -> None:
         with self._wake:
             self._busy = busy
             if asked is not None and labels is not None:
@@ -296,6 +308,7 @@ class Learner:
                 _numbers(arrays, "suggested"),
                 _numbers(arrays, "suspects"),
                 dict(zip(_numbers(arrays, "judged"), _numbers(arrays, "held_out"), strict=True)),
+                {row: label.code for row, label in self._asked_labels.items()},
             )
             if codes is not None:
                 self._measure(message, codes[:, 0])
@@ -305,8 +318,8 @@ class Learner:
         if self._sample is None:
             self._sample = np.random.default_rng(0).permutation(len(first))[:SAMPLE]
         accuracy, seconds, judged = message["accuracy"], message["seconds"], message["judged"]
-        sampled = first[self._sample]
-        self.history.add(Measurement(message["labels"], accuracy, seconds, sampled, judged, message["knows"]))
+        sampled, chosen = first[self._sample], count_chosen(self._asked_labels)
+        self.history.add(Measurement(message["labels"], accuracy, seconds, sampled, judged, message["knows"], chosen))
 
     def _kill(self) -> None:
         process = self._process

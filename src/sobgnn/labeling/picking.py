@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sobgnn.labeling.progress import AUDIT_EVERY
-from sobgnn.labeling.session import Label
+from sobgnn.labeling.state import Label
 
 if TYPE_CHECKING:
     from sobgnn.labeling.learner import Guesses
 
-# Open tabs send a request every few seconds.
-TAB_SECONDS = 15.0
+# Open tabs ask every few seconds; those in the background, once a minute in some browsers. One that is closed says so.
+TAB_SECONDS = 90.0
 
 
 class Picker:
@@ -109,11 +109,18 @@ class Offers:
         self._held = {name: held for name, held in self._held.items() if held[0] > now - TAB_SECONDS}
         self._held[tab] = now, set(rows)
 
+    def forget(self, tab: str) -> None:
+        """Note that a tab was closed."""
+        self._held.pop(tab, None)
+
+    def others(self, tab: str) -> set[str]:
+        """Other tabs that are open."""
+        now = time.monotonic()
+        return {name for name, (when, _) in self._held.items() if name != tab and when > now - TAB_SECONDS}
+
     def of_others(self, tab: str) -> set[int]:
         """Rows that other tabs show."""
-        now = time.monotonic()
-        held = [rows for name, (when, rows) in self._held.items() if name != tab and when > now - TAB_SECONDS]
-        return set().union(*held)
+        return set().union(*(self._held[name][1] for name in self.others(tab)))
 
 
 def _first(rows: object, taken: Collection[int]) -> int | None:

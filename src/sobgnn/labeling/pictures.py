@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sobgnn.tables.pictures import FORMATS
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -46,7 +48,7 @@ class Pictures:
             about = path.stat()
             with self._opening, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about many pixels, which are counted here
-                image = Image.open(path)
+                image = Image.open(path, formats=FORMATS)
             with image:
                 plain = image.format in ("PNG", "JPEG") and max(image.size) <= LARGEST_SIDE
                 if plain and about.st_size <= LARGEST_FILE:

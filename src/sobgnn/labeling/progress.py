@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.labeling.session import Label
+from sobgnn.labeling.state import Label
 from sobgnn.runs.metrics import wilson_interval
 
 # "More labels will hardly help now": doubling the labels changed at most this share of the predictions, with at least
@@ -31,6 +31,8 @@ class Measurement:
         predicted: Predicted class of a fixed sample of rows.
         judged: Number of labels that were held out.
         knows: Number of the journal's last event that the fit has seen; ``None`` in files of earlier versions.
+        chosen: Number of labels where those that were given at once, by a lasso, count as one; ``None`` in files of
+            earlier versions.
     """
 
     labels: int
@@ -39,6 +41,12 @@ class Measurement:
     predicted: npt.NDArray[np.integer]
     judged: int
     knows: int | None = None
+    chosen: int | None = None
+
+    @property
+    def apart(self) -> int:
+        """Number of labels that count for the advice: points that one lasso encloses are alike."""
+        return self.labels if self.chosen is None else self.chosen
 
 
 @dataclass(frozen=True)
@@ -49,18 +57,24 @@ class Advice:
     sentence: str
 
 
+def count_chosen(labels: Mapping[int, Label]) -> int:
+    """Number of labels where those that one change gave to many rows count as one; those of DATA count each."""
+    own = [label for label in labels.values() if label.by != "file"]
+    return len(labels) - len(own) + len({label.event for label in own})
+
+
 def changed_since_half(history: Sequence[Measurement]) -> tuple[int, float] | None:
     """The labels of the last fit that had at most half as many as the newest, and the share of predictions that differ.
 
-    ``None`` if there is no such fit. The share bounds the change in accuracy from doubling the labels: two predictions
-    that agree are both right or both wrong.
+    ``None`` where there is no such fit; labels of one lasso count as one. The share bounds the change of accuracy that
+    doubling the labels brought: where two predictions agree, they are both right or both wrong.
     """
     if not history:
         return None
     newest = history[-1]
     # A sample of another size was drawn by another version of this program.
     same_rows = [one for one in history if one.predicted.shape == newest.predicted.shape]
-    earlier = [one for one in same_rows if 2 * one.labels <= newest.labels]
+    earlier = [one for one in same_rows if 2 * one.apart <= newest.apart]
     if not earlier:
         return None
     return earlier[-1].labels, float((earlier[-1].predicted != newest.predicted).mean())
@@ -68,10 +82,11 @@ def changed_since_half(history: Sequence[Measurement]) -> tuple[int, float] | No
 
 def advice(history: Sequence[Measurement]) -> Advice:
     """Whether more labels would help, by how many predictions the last doubling of the labels changed."""
-    now = history[-1].labels if history else 0
+    now, apart = (history[-1].labels, history[-1].apart) if history else (0, 0)
     found = changed_since_half(history)
-    if now < FEWEST or found is None:
-        return Advice(False, "Too early to say whether more labels would help.")
+    if apart < FEWEST or found is None:
+        why = " Labels that were given at once, on the map, count as one." if now >= FEWEST > apart else ""
+        return Advice(False, f"Too early to say whether more labels would help.{why}")
     before, share = found
     evidence = f"going from {before} to {now} labels changed {share:.1%} of the predictions."
     if share <= CHANGED:

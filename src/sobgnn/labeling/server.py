@@ -1,38 +1,24 @@
-"""The page's server: routes that read the session and the guesses, and routes that change labels."""
+"""What the page's server does: what is shown, and the changes that are asked for."""
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections.abc import Callable, Collection
-from importlib import resources
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
 
-from sobgnn.labeling.export import KINDS, export, labels_csv
+from sobgnn.labeling.export import labels_csv
+from sobgnn.labeling.folder import remove_unfinished
 from sobgnn.labeling.learner import Learner
 from sobgnn.labeling.picking import Offers, Picker
 from sobgnn.labeling.progress import advice, audit, curve
-from sobgnn.labeling.session import ConflictError, Session
+from sobgnn.labeling.session import Session
 from sobgnn.labeling.source import Source
 from sobgnn.runs.page.colors import class_colors
 from sobgnn.runtime.files import atomic_file
 
-STATIC = {
-    "": ("label.html", "text/html; charset=utf-8"),
-    "label.css": ("label.css", "text/css; charset=utf-8"),
-    "label.js": ("label.js", "text/javascript; charset=utf-8"),
-    "map.js": ("map.js", "text/javascript; charset=utf-8"),
-    "curve.js": ("curve.js", "text/javascript; charset=utf-8"),
-}
 UPCOMING = 4
 # Seconds that a person waits for the first suggestions; after that, random rows are shown. With very many points, their
 # graph takes minutes.
@@ -60,15 +46,17 @@ class Labeling:
         self._writing = threading.Lock()
         learner.on_answer = self.write_labels
 
-    def state(self) -> dict[str, Any]:
-        """Everything the page shows besides points and the map."""
+    def state(self, tab: str = "") -> dict[str, Any]:
+        """Everything the page shows besides points and the map; some of it differs from tab to tab."""
+        others = self._others(tab)
         saved, classes, labels, skipped = self.session.snapshot()
         counts = dict.fromkeys(classes, 0)
         for label in labels.values():
             counts[label.code] += 1
         colors = class_colors(max(len(classes), 1))
         history, found = self.learner.history.standing(self.session.undone(), len(labels)), self.learner.guesses
-        said = advice(history)
+        said, given = advice(history), found.given if found is not None else {}
+        known = sum(given.get(row) == label.code for row, label in labels.items())
         return {
             "name": self.source.name,
             "rows": self.source.rows,
@@ -76,12 +64,13 @@ class Labeling:
             "labels": len(labels),
             "by_file": sum(label.by == "file" for label in labels.values()),
             "skipped": len(skipped),
-            "undo": len(self.session.state.undoable),
+            "undo": len(self.session.undoable(others)),
+            "windows": len(others),
             "classes": [
                 {"code": code, "name": name, "count": counts[code], "light": colors[at][0], "dark": colors[at][1]}
                 for at, (code, name) in enumerate(classes.items())
             ],
-            "model": self.learner.status(),
+            "model": {**self.learner.status(), "known": known, "dated": len(given) > len(labels)},
             "curve": curve(history),
             "advice": {"enough": said.enough, "sentence": said.sentence},
             "audit": audit(labels, found.held_out if found is not None else None),
@@ -109,6 +98,16 @@ class Labeling:
                 self._offers.note(tab, {row for row, _ in chosen} | ({shown} if shown is not None else set()))
         return [self.point(row, why) for row, why in chosen]
 
+    def leave(self, tab: str) -> None:
+        """Note that a tab was closed."""
+        with self._offering:
+            self._offers.forget(tab)
+
+    def _others(self, tab: str) -> set[str]:
+        """Other open tabs; none for whoever asks without being one."""
+        with self._offering:
+            return self._offers.others(tab) if tab else set()
+
     def point(self, row: int, why: str = "asked for") -> dict[str, Any]:
         """A row's content, its label, and the guess; a row of the audit has no guess."""
         if not 0 <= row < self.source.rows:
@@ -132,7 +131,7 @@ class Labeling:
 
     def change(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
         """Make one change; it is on disk when this returns."""
-        session, undone = self.session, None
+        session, undone, tab = self.session, None, str(body.get("tab", ""))[:40]
         if what == "label":
             rows, how = body.get("rows", []), str(body.get("how", "key"))[:20]
             first = self._first_guesses(rows)
@@ -141,26 +140,31 @@ class Labeling:
             audited = read and rows[0] in self.picker.audits and body.get("blind", True) is True
             by: Any = "model" if how == "accept" and not audited else "person"
             was = body.get("was", ...)
-            session.label(rows, body.get("class", -1), by=by, audit=audited, guesses=first, how=how, was=was)
+            session.label(rows, body.get("class", -1), by=by, audit=audited, guesses=first, how=how, was=was, tab=tab)
         elif what == "clear":
-            self.picker.show(session.clear(body.get("rows", []))["rows"])
+            self.picker.show(session.clear(body.get("rows", []), tab)["rows"])
         elif what == "skip":
-            session.skip(body.get("rows", []))
+            session.skip(body.get("rows", []), tab)
         elif what == "class":
-            session.add_class(body.get("name", ""))
+            session.add_class(body.get("name", ""), tab)
         elif what == "rename":
-            session.rename_class(body.get("class", -1), body.get("name", ""))
+            session.rename_class(body.get("class", -1), body.get("name", ""), tab)
+        elif what == "merge":
+            session.merge_class(body.get("class", -1), body.get("into", -1), tab)
         elif what == "undo":
-            undone = session.undo()
+            undone = session.undo(self._others(tab), tab)
             self.picker.show((undone or {}).get("rows", [])[:1])  # which the page opens
+        elif what == "leave":
+            self.leave(tab)
+            return {}
         elif what == "retry":
             self.learner.retry()
         elif what == "finish":
             self.write_labels()
             self.learner.finish()
         self.learner.changed()
-        upcoming = self.upcoming(tab=str(body.get("tab", ""))[:40], at=body.get("at"))
-        answer: dict[str, Any] = {"state": self.state(), "upcoming": upcoming}
+        upcoming = self.upcoming(tab=tab, at=body.get("at"))
+        answer: dict[str, Any] = {"state": self.state(tab), "upcoming": upcoming}
         if undone is not None:
             answer["undone"] = {"what": undone["what"], "rows": undone.get("rows", [])}
         return answer
@@ -215,6 +219,7 @@ class Labeling:
         with self._writing:
             saved, classes, labels, _ = self.session.snapshot()
             if saved != self._written:
+                self.session.check_in_place()
                 with atomic_file(self.session.folder / "labels.csv") as file:
                     file.write(labels_csv(self.source, classes, labels))
                 self._written = saved
@@ -225,92 +230,12 @@ class Labeling:
         A run is removed if its labels were undone since and too few are left for a new run.
         """
         self.learner.close()
-        self.write_labels()
-        if len(self.session.used()) < 2 and (self.session.folder / "report.html").exists():
-            from sobgnn.runs.folder import remove_run  # here, since it loads torch
-
-            remove_run(self.session.folder)
-        self.session.close()
-
-
-def routes(labeling: Labeling) -> Starlette:
-    """The application without its guard; see :class:`~sobgnn.labeling.guard.Guard`."""
-
-    def reading(make: Callable[[Request], Any]) -> Callable[[Request], Any]:
-        async def answer(request: Request) -> Response:
-            try:
-                content = await run_in_threadpool(make, request)
-            except (ValueError, KeyError) as error:
-                return PlainTextResponse(str(error), status_code=400)
-            return content if isinstance(content, Response) else JSONResponse(content)
-
-        return answer
-
-    def static(path: str) -> Callable[[Request], Response]:
-        name, kind = STATIC[path]
-        content = (resources.files("sobgnn.labeling") / "static" / name).read_bytes()
-        return lambda request: Response(content, media_type=kind)
-
-    def chosen(request: Request) -> Any:
-        without = {int(row) for row in request.query_params.get("without", "").split(",")[:200] if row.isdigit()}
-        tab, at = request.query_params.get("tab", "")[:40], request.query_params.get("at", "")[:16]
-        shown = int(at) if at.isascii() and at.isdigit() else None
-        return {"state": labeling.state(), "upcoming": labeling.upcoming(without, tab, shown)}
-
-    def place(request: Request) -> Response:
-        found = labeling.learner.place
-        return Response(b"" if found is None else found.tobytes(), media_type="application/octet-stream")
-
-    def row_of(request: Request) -> int:
-        text = request.path_params["row"]
-        if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text) < labeling.source.rows):
-            raise HTTPException(404, "There is no such row.")
-        return int(text)
-
-    def picture(request: Request) -> Response:
+        remove_unfinished(self.session.folder)  # where it was ended while it wrote the run
         try:
-            content, kind = labeling.source.read_picture(row_of(request))
-        except ValueError as error:
-            return PlainTextResponse(str(error), status_code=404)
-        return Response(content, media_type=kind)
+            self.write_labels()
+            if len(self.session.used()) < 2 and (self.session.folder / "report.html").exists():
+                from sobgnn.runs.folder import remove_run  # here, since it loads torch
 
-    def download(request: Request) -> Response:
-        kind = request.path_params["kind"]
-        if kind not in KINDS:
-            return PlainTextResponse("Not found.", status_code=404)
-        _, classes, labels, _ = labeling.session.snapshot()
-        name, media = KINDS[kind]
-        headers = {"content-disposition": f'attachment; filename="{name}"'}
-        return Response(export(kind, labeling.source, classes, labels), media_type=media, headers=headers)
-
-    def changing(what: str) -> Callable[[Request], Any]:
-        async def answer(request: Request) -> Response:
-            try:
-                body = json.loads(await request.body() or b"{}")
-                if not isinstance(body, dict):
-                    raise ValueError("The body must be a JSON object.")
-                return JSONResponse(await run_in_threadpool(labeling.change, what, body))
-            except ConflictError as error:
-                return JSONResponse({"error": str(error)}, status_code=409)
-            except (ValueError, TypeError, RecursionError) as error:
-                return JSONResponse({"error": str(error)}, status_code=400)
-            except OSError as error:
-                reason = error.strerror or type(error).__name__
-                return JSONResponse({"error": f"Not saved: writing to disk failed ({reason})."}, status_code=507)
-
-        return answer
-
-    changes = ("label", "clear", "skip", "class", "rename", "undo", "retry", "finish")
-    listed = [
-        *(Route(f"/{path}", reading(static(path))) for path in STATIC),
-        Route("/api/next", reading(chosen)),
-        Route("/api/point/{row}", reading(lambda request: labeling.point(row_of(request)))),
-        Route("/api/map", reading(place)),
-        Route("/api/marks", reading(lambda _: Response(labeling.marks(), media_type="application/octet-stream"))),
-        Route("/api/suspects", reading(lambda _: labeling.suspects())),
-        Route("/api/search", reading(lambda request: labeling.search(request.query_params.get("q", "")[:200]))),
-        Route("/picture/{row}", reading(picture)),
-        Route("/export/{kind}", reading(download)),
-        *(Route(f"/api/{what}", changing(what), methods=["POST"]) for what in changes),
-    ]
-    return Starlette(routes=listed)
+                remove_run(self.session.folder)
+        finally:
+            self.session.close()

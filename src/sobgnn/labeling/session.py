@@ -1,11 +1,10 @@
-"""Labels, classes and skipped rows, as derived from the journal, and the ways to change them."""
+"""One run being labeled: the ways to change its labels, classes and skips."""
 
 from __future__ import annotations
 
 import getpass
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from types import EllipsisType
@@ -13,91 +12,21 @@ from typing import Any, Literal
 
 from sobgnn.labeling.events import check_events
 from sobgnn.labeling.journal import Event, Journal
+from sobgnn.labeling.state import Label, replay
 from sobgnn.tables.columns import BLANKS
 
 JOURNAL = "labels.journal"
+# What is written only after the journal has begun.
+LATER = ("labeling.json", "labels.csv", "fits.journal", "table.json", "predictions.csv", "report.html", "model")
 LONGEST_NAME = 200
+# Parts of words in some scripts and of some emoji, though nothing of them is printed.
+JOINERS = "\u200c\u200d"
 # Names that the estimator, or a reader of labels.csv, would treat as unlabeled, in lower case.
 NO_LABEL = {"-1", "none", *(name.lower() for name in BLANKS)}
-By = Literal["file", "person", "model"]
 
 
 class ConflictError(ValueError):
     """A row has another label than the one that the person saw."""
-
-
-@dataclass(frozen=True)
-class Label:
-    """The label of one row.
-
-    Args:
-        code: Number of its class.
-        when: UTC, ISO 8601.
-        by: ``"file"`` (it was in DATA), ``"person"``, or ``"model"``: a person accepted the model's guess.
-        audit: Whether the row was drawn at random and first labeled without seeing the guess.
-        guess: Class that the model predicted before the row had a label, or ``None``.
-        event: Number of the journal's event.
-        confirmed: Whether a person who saw the class gave it again.
-    """
-
-    code: int
-    when: str
-    by: By
-    audit: bool = False
-    guess: int | None = None
-    event: int = 0
-    confirmed: bool = False
-
-
-@dataclass
-class State:
-    """The result of a journal's events.
-
-    Args:
-        classes: Name by number; numbers are never reused, so a rename changes no label.
-        labels: By row.
-        skipped: Rows that were skipped.
-        undoable: Numbers of the events that can still be undone, oldest first.
-    """
-
-    classes: dict[int, str] = field(default_factory=dict)
-    labels: dict[int, Label] = field(default_factory=dict)
-    skipped: set[int] = field(default_factory=set)
-    undoable: list[int] = field(default_factory=list)
-
-    def apply(self, event: Event) -> None:
-        """Apply one event; :func:`replay` handles undoing."""
-        what = event["what"]
-        if what in ("class", "rename"):
-            self.classes[int(event["class"])] = str(event["name"])
-        elif what == "label":
-            guesses = event.get("guesses", {})
-            for row in event["rows"]:
-                before = self.labels.get(row)
-                guess = guesses.get(str(row)) if before is None else before.guess
-                audit = bool(event.get("audit")) if before is None else before.audit
-                same = before is not None and before.code == event["class"]
-                given = (event["class"], event["when"], event["by"], audit, guess, event["n"])
-                self.labels[row] = Label(*given, confirmed=same)
-                self.skipped.discard(row)
-        elif what == "clear":
-            for row in event["rows"]:
-                self.labels.pop(row, None)
-        elif what == "skip":
-            self.skipped.update(row for row in event["rows"] if row not in self.labels)
-        if event.get("by") != "file" and what != "start":
-            self.undoable.append(event["n"])
-
-
-def replay(events: Iterable[Event]) -> State:
-    """The state after the events, without those that a later event undid."""
-    events = list(events)
-    undone = {event["of"] for event in events if event["what"] == "undo"}
-    state = State()
-    for event in events:
-        if event["what"] != "undo" and event["n"] not in undone:
-            state.apply(event)
-    return state
 
 
 class Session:
@@ -119,7 +48,7 @@ class Session:
         self.rows = rows
         folder.mkdir(parents=True, exist_ok=True)
         self._guard = threading.RLock()
-        self._journal = Journal(folder / JOURNAL)
+        self._journal = Journal(folder / JOURNAL, [name for name in LATER if (folder / name).exists()])
         try:
             check_events(self._journal.events, folder / JOURNAL)
             self._begin(fingerprint, classes, codes)
@@ -174,6 +103,7 @@ class Session:
         guesses: Mapping[int, int] | None = None,
         how: str = "key",
         was: int | EllipsisType | None = ...,
+        tab: str = "",
     ) -> Event:
         """Give rows a class; existing labels are replaced.
 
@@ -185,6 +115,7 @@ class Session:
             guesses: What the model predicted for a row before its label was known.
             how: The gesture that gave the label.
             was: The label that the person saw, ``None`` for none; if omitted, any label is replaced.
+            tab: Which tab asks, here and below.
 
         Raises:
             ConflictError: A row has a label that is neither ``was`` nor the new one. Nothing is changed.
@@ -199,47 +130,74 @@ class Session:
                 event["audit"] = True
             if guesses:
                 event["guesses"] = {str(row): int(guess) for row, guess in guesses.items()}
-            return self._change(event)
+            return self._change(event, tab)
 
-    def clear(self, rows: Sequence[int]) -> Event:
+    def clear(self, rows: Sequence[int], tab: str = "") -> Event:
         """Remove labels."""
         with self._guard:
-            return self._change({"what": "clear", "rows": self._checked(rows), "by": "person"})
+            return self._change({"what": "clear", "rows": self._checked(rows), "by": "person"}, tab)
 
-    def skip(self, rows: Sequence[int]) -> Event:
+    def skip(self, rows: Sequence[int], tab: str = "") -> Event:
         """Skip rows: they are not suggested again."""
         with self._guard:
-            return self._change({"what": "skip", "rows": self._checked(rows), "by": "person"})
+            return self._change({"what": "skip", "rows": self._checked(rows), "by": "person"}, tab)
 
-    def add_class(self, name: str) -> int:
+    def add_class(self, name: str, tab: str = "") -> int:
         """Add a class, and return its number."""
         with self._guard:
             code = sum(1 for event in self._journal.events if event["what"] == "class")
-            self._change({"what": "class", "class": code, "name": self._free_name(name), "by": "person"})
+            self._change({"what": "class", "class": code, "name": self._free_name(name), "by": "person"}, tab)
             return code
 
-    def rename_class(self, code: int, name: str) -> Event:
+    def rename_class(self, code: int, name: str, tab: str = "") -> Event:
         """Give a class another name; its labels stay."""
         with self._guard:
             self._check_class(code)
-            return self._change({"what": "rename", "class": code, "name": self._free_name(name, code), "by": "person"})
+            name = self._free_name(name, code)
+            return self._change({"what": "rename", "class": code, "name": name, "by": "person"}, tab)
 
-    def undo(self) -> Event | None:
-        """Undo the last change, and return what it was; ``None`` if nothing is left to undo."""
+    def merge_class(self, code: int, into: int, tab: str = "") -> Event:
+        """Give the labels of a class to another, and remove the class."""
         with self._guard:
-            if not self.state.undoable:
+            self._check_class(code)
+            self._check_class(into)
+            if code == into:
+                raise ValueError(f"A class cannot be merged into itself: {self.state.classes[code]!r}. Choose another.")
+            return self._change({"what": "merge", "class": code, "into": into, "by": "person"}, tab)
+
+    def undoable(self, others: Collection[str] = ()) -> list[int]:
+        """Numbers of the events that can be undone, oldest first, but for those of ``others``, tabs that are open."""
+        with self._guard:
+            events = self._journal.events
+            return [number for number in self.state.undoable if events[number - 1].get("tab") not in others]
+
+    def undo(self, others: Collection[str] = (), tab: str = "") -> Event | None:
+        """Undo the last change that is not one of ``others``, and return what it was; ``None`` where there is none.
+
+        Raises:
+            ConflictError: A later change of another tab needs it. Nothing is changed.
+        """
+        with self._guard:
+            undoable = self.undoable(others)
+            if not undoable:
                 return None
-            number = self.state.undoable[-1]
-            self._write({"what": "undo", "of": number, "by": "person"})
-            self.state = replay(self._journal.events)
-            return self._journal.events[number - 1]
+            event: Event = {"what": "undo", "of": undoable[-1], "by": "person"}
+            without = replay([*self._journal.events, event])
+            names = list(without.classes.values())
+            if len(set(names)) < len(names) or any(v.code not in without.classes for v in without.labels.values()):
+                raise ConflictError(
+                    "The last change of this window stays: a later change in another window needs it. Undo that first."
+                )
+            self._write(event, tab)
+            self.state = without
+            return self._journal.events[undoable[-1] - 1]
 
     def undone(self) -> list[tuple[int, int]]:
         """For each undoing of labels, in their order, the numbers of its event and of the event it undid."""
         with self._guard:
             events = self._journal.events
             undos = [(event["n"], event["of"]) for event in events if event["what"] == "undo"]
-            return [(n, of) for n, of in undos if events[of - 1]["what"] in ("label", "clear")]
+            return [(n, of) for n, of in undos if events[of - 1]["what"] in ("label", "clear", "merge")]
 
     def withdrawn(self) -> set[int]:
         """Rows that were opened when a change was undone (the first of its rows), and rows that were cleared."""
@@ -258,17 +216,22 @@ class Session:
         with self._guard:
             return {label.code for label in self.state.labels.values()}
 
+    def check_in_place(self) -> None:
+        """Raise a MovedError where the journal is no longer in the folder."""
+        self._journal.check_in_place()
+
     def close(self) -> None:
         """Close the journal; another process may then open it."""
         self._journal.close()
 
-    def _change(self, event: Event) -> Event:
-        written = self._write(event)
+    def _change(self, event: Event, tab: str) -> Event:
+        written = self._write(event, tab)
         self.state.apply(written)
         return written
 
-    def _write(self, event: Event) -> Event:
+    def _write(self, event: Event, tab: str = "") -> Event:
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+        event = {**event, "tab": tab} if tab else event
         return self._journal.append({**event, "when": now, "who": _user()})
 
     def _checked(self, rows: Sequence[int]) -> list[int]:
@@ -300,14 +263,19 @@ class Session:
     def _free_name(self, name: str, code: int | None = None) -> str:
         if not isinstance(name, str):
             raise ValueError(f"A class's name must be text, but got {_short(name)}.")
-        name = " ".join("".join(c if c.isprintable() else " " for c in name).split())
+        name = "".join(c if c.isprintable() or c in JOINERS else " " for c in name)
+        name = " ".join(filter(None, (word.strip(JOINERS) for word in name.split())))
         if not 0 < len(name) <= LONGEST_NAME:
             raise ValueError(f"A class's name must have 1 to {LONGEST_NAME} characters, but got {len(name)}.")
-        if name.lower() in NO_LABEL:
+        if _visible(name).lower() in NO_LABEL:
             raise ValueError(f"A class cannot be called {name!r}, which means no label. Choose another name.")
-        if any(other == name for number, other in self.state.classes.items() if number != code):
+        if any(_visible(other) == _visible(name) for number, other in self.state.classes.items() if number != code):
             raise ValueError(f"There is already a class {name!r}. Choose another name.")
         return name
+
+
+def _visible(name: str) -> str:
+    return name.translate(dict.fromkeys(map(ord, JOINERS)))
 
 
 def _user() -> str:

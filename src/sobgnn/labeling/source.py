@@ -34,12 +34,14 @@ class Source:
         table: Features, ids, and existing labels. Without labels ``classes`` is empty and ``codes`` are -1.
         fingerprint: Hash of the content, to detect changes.
         side: Width and height of the pictures, if features are their pixels, or 0.
+        path: What was read, or ``None`` for a data set by its name.
     """
 
     name: str
     table: Table
     fingerprint: str
     side: int = 0
+    path: Path | None = None
     _pictures: Pictures = field(default_factory=Pictures, compare=False, repr=False)
 
     @property
@@ -156,19 +158,38 @@ def open_source(
             raise ValueError(
                 f"There is no column {label!r}, but there is {alike[0]!r}. Name that, or rename the new labels."
             ) from None
-    content = path.read_bytes() if path.is_file() else b""
-    return Source(tables.file_stem(path), table, _fingerprint(content, table))
+    return Source(tables.file_stem(path), table, _fingerprint(_content(path), table), path=path)
 
 
 def open_asked(request: dict[str, Any]) -> Source:
     """Read the data of a page for its model's process; raises ValueError if the page has read other data."""
     source = open_source(request["data"], request["label"], request["identity"], request["drop"], **request["reading"])
     if source.fingerprint != request["fingerprint"]:
-        raise ValueError(
-            f"{request['data']} has changed since it was opened here, so labels may now belong to other rows. Restore "
-            "it and start the model again, or label the new data in another folder with --out."
-        )
+        raise ValueError(_changed(request["data"]))
     return source
+
+
+def check_unchanged(source: Source) -> None:
+    """Raise a ValueError where a file, or a picture that its rows name, is no longer what was read."""
+    if source.path is None:
+        return
+    try:
+        now = _fingerprint(_content(source.path), source.table)
+    except OSError:
+        now = ""
+    if now != source.fingerprint:
+        raise ValueError(_changed(source.path))
+
+
+def _changed(data: object) -> str:
+    return (
+        f"{data} has changed since it was opened here, so labels may be of other rows now. Put it back as it was and "
+        "try again, or label the new data in another folder with --out."
+    )
+
+
+def _content(path: Path) -> bytes:
+    return path.read_bytes() if path.is_file() else b""
 
 
 def _length(text: str) -> int:

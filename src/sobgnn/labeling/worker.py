@@ -16,7 +16,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.labeling.source import Source, open_asked
+from sobgnn.labeling.source import Source, check_unchanged, open_asked
 from sobgnn.labeling.wire import Arrays, receive, send
 
 SUGGESTED = 40
@@ -104,6 +104,7 @@ class Model:
         from sobgnn.runs.folder import write_into
         from sobgnn.runs.run import Fitted
 
+        check_unchanged(self.source)
         started = time.perf_counter()
         names: list[str] = request["classes"]
         codes = np.full(self.source.rows, -1, dtype=np.int64)

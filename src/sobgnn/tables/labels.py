@@ -41,12 +41,15 @@ def begun_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
     text = text_values(series)
     minus = text.str.contains(r"^-1(?:\.0*)?$").fill_null(False)
     others = text.filter(~minus).drop_nulls().unique().to_list()
+    notes = blank_notes(series)
     if not others or (not text.null_count() and set(others) - {"1", "1.0"}):
         text = text.zip_with(~minus, pl.Series([None], dtype=pl.String))
+        if minus.any():
+            notes.append(f"Rows with label -1 count as unlabeled: {minus.sum():,}. If -1 is a class, give it a name.")
     if text.drop_nulls().n_unique() < 2:
-        return np.where(text.is_null().to_numpy(), -1, 0), text.drop_nulls().unique().to_list(), blank_notes(series)
-    codes, classes, notes = parse_labels(text.rename(series.name), name)
-    return codes, classes, blank_notes(series) + notes
+        return np.where(text.is_null().to_numpy(), -1, 0), text.drop_nulls().unique().to_list(), notes
+    codes, classes, found = parse_labels(text.rename(series.name), name)
+    return codes, classes, notes + found
 
 
 def blank_notes(series: pl.Series) -> list[str]:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+# What these files may hold, whatever their name says: Pillow would start Ghostscript for an EPS.
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
 # Picture formats that are not read; other files are ignored silently.
 UNREAD = (
     ".heic", ".heif", ".avif", ".svg", ".jxl", ".jp2", ".psd", ".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".ico",
@@ -267,7 +269,7 @@ def open_picture(path: str | Path | None, side: int) -> Image | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(path) as image:
+            with Image.open(path, formats=FORMATS) as image:
                 image.draft("RGB", (2 * side, 2 * side))
                 upright = ImageOps.exif_transpose(image)
                 if upright.mode in ("I", "F") or upright.mode.startswith("I;16"):

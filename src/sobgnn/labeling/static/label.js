@@ -1,14 +1,14 @@
 "use strict";
 // The page: one point at a time. Keys never wait: the next point is shown at once, and "saved" when the server says so.
 const $ = (id) => document.getElementById(id);
-const LETTERS = "abcdefghijklopqtvwxyz"; // without those that mean something else: m n r s u
 const REASONS = {
   suggested: "Suggested: its label would teach the model most.",
   audit: "Audit: drawn at random, without the model's guess, to measure how good it is.",
   random: "Drawn at random.",
   "asked for": "Opened by you.",
 };
-const TAB = tabName(); // two tabs are offered different rows
+const TAB = tabName(); // two tabs are offered different rows, and each undoes its own changes
+const HIDDEN_MS = 20000; // from one question to the next while the page is in the background
 let state = null;
 let upcoming = [];
 let current = null;
@@ -16,6 +16,7 @@ let selection = [];
 let chain = Promise.resolve();
 let waiting = 0;
 const alerts = { notice: "", change: "", model: "", server: "" };
+let heard = 0; // when the server was asked last
 let opening = 0; // rows on their way: keys wait for them
 let kept = []; // keys that came meanwhile
 let seen = { marks: "", map: false, suspects: "", classes: "" };
@@ -124,240 +125,6 @@ function prepare(points) {
   }
 }
 
-// ------------------------------------------------------------------------------------------ showing
-
-function keyOf(place) {
-  return place < 9 ? String(place + 1) : LETTERS[place - 9] || "";
-}
-
-function nameOf(code) {
-  const found = state.classes.find((entry) => entry.code === code);
-  return found ? found.name : "?";
-}
-
-/** 100000 as 100,000, as the command prints it. */
-function count(number) {
-  return number.toLocaleString("en-US");
-}
-
-function many(number, word) {
-  return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
-}
-
-function percent(share) {
-  return Math.round(100 * share) + " %";
-}
-
-function showSaved() {
-  const wrong = alerts.change || alerts.server;
-  $("saved").textContent = waiting ? "Saving…" : state && state.saved && !wrong ? "All saved" : "";
-  $("saved").className = waiting ? "waiting" : "";
-  document.documentElement.dataset.waiting = waiting;
-}
-
-function show() {
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  document.title = `Label ${state.name}`;
-  $("name").textContent = state.name;
-  const skips = state.skipped ? `, ${count(state.skipped)} skipped` : "";
-  $("counts").textContent = `${count(state.labels)} of ${count(state.rows)} rows labeled${skips}`;
-  $("folder").textContent = state.folder;
-  document.documentElement.dataset.labels = state.labels;
-  document.documentElement.dataset.version = state.model.version;
-  showSaved();
-  showModel();
-  map.colors = new Map(state.classes.map((entry) => [entry.code, dark ? entry.dark : entry.light]));
-  showClasses(dark);
-  showProgress();
-  refreshMap();
-  refreshSuspects();
-  $("undo").disabled = !state.undo;
-  if (!current) showPoint();
-}
-
-function showModel() {
-  const model = state.model;
-  let text = model.starting ? "Reading the data…" : "";
-  if (model.version) {
-    const known = model.guessing ? `The model knows ${count(Math.min(model.labels, state.labels))} of ${many(state.labels, "label")}.` :
-      "The model starts once two classes have labels.";
-    text = known + (model.busy === "fit" ? " Learning…" : "");
-  }
-  $("model").textContent = text;
-  $("retry").hidden = !model.stopped;
-  $("finish").disabled = model.busy === "finish";
-  alertText("model", model.problem);
-  alertText("notice", state.notice);
-  const older = model.finished && model.finished.knows !== state.saved ?
-    " There have been changes since, which it does not know. Finish again to include them." : "";
-  $("finished").textContent = model.busy === "finish" ? "Fitting and writing the run…" :
-    model.finished ? `Written to ${model.finished.folder}. \`sobgnn predict\` works on it.${older}` : "";
-}
-
-function showClasses(dark) {
-  const guess = current && current.guesses.length ? current.guesses[0].code : -1;
-  const now = JSON.stringify([state.classes, guess, dark]);
-  if (now === seen.classes) return;
-  seen.classes = now;
-  renew($("classes"), state.classes.map((entry, place) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.dataset.key = entry.code;
-    button.className = "class" + (entry.code === guess ? " guessed" : "");
-    button.style.setProperty("--class", dark ? entry.dark : entry.light);
-    const key = keyOf(place);
-    const [kbd, label, number] = ["kbd", "span", "span"].map((tag) => document.createElement(tag));
-    kbd.textContent = key.toUpperCase();
-    kbd.hidden = !key;
-    label.className = "label";
-    label.dir = "auto";
-    label.textContent = entry.name;
-    number.className = "number";
-    number.textContent = count(entry.count);
-    button.title = entry.name;
-    button.setAttribute("aria-label", `${entry.name}, ${many(entry.count, "label")}` + (key ? `, key ${key}` : ""));
-    if (key) button.setAttribute("aria-keyshortcuts", key);
-    button.append(kbd, label, number);
-    onClick(button, () => give(entry.code));
-    return button;
-  }));
-}
-
-function showPoint() {
-  const card = $("content");
-  card.replaceChildren();
-  if (!current) {
-    $("point-title").textContent = state && state.labels + state.skipped >= state.rows ? "Every row is done" : "One moment";
-    $("why").textContent = "";
-    $("guess").textContent = "";
-    $("accept").disabled = true;
-    return;
-  }
-  $("point-title").textContent = `Row ${current.id}`;
-  $("why").textContent = REASONS[current.why] || "";
-  const list = document.createElement("dl");
-  for (const part of current.content) {
-    const [name, value] = [document.createElement("dt"), document.createElement("dd")];
-    name.textContent = part.name;
-    if (part.kind === "picture") {
-      const image = document.createElement("img");
-      image.src = "picture/" + current.row;
-      image.alt = `Picture of row ${current.id}`;
-      image.addEventListener("error", () => explainPicture(image.src, value));
-      value.append(image);
-    } else {
-      value.textContent = part.value;
-      value.dir = "auto";
-      if (part.more) {
-        const cut = document.createElement("p");
-        cut.className = "hint";
-        cut.dir = "ltr";
-        cut.textContent = `… ${count(part.more)} more ${part.more === 1 ? "character" : "characters"}`;
-        value.append(cut);
-      }
-      if (part.value.length > 60) value.className = "long";
-    }
-    list.append(name, value);
-  }
-  card.append(list);
-  $("point").scrollTop = 0;
-  $("accept").disabled = !current.guesses.length;
-  const guesses = current.guesses.filter((guess, place) => place === 0 || guess.sure >= 0.05);
-  let text = guesses.length ? "Guess: " + guesses.map((g) => `${nameOf(g.code)} ${percent(g.sure)}`).join(", ") : "";
-  if (current.label !== null) text = `Labeled ${nameOf(current.label)}. ` + text;
-  $("guess").textContent = text;
-  document.documentElement.dataset.row = current.row;
-  if (state) showClasses(matchMedia("(prefers-color-scheme: dark)").matches);
-  map.draw(false);
-}
-
-/** Say in place of a picture why it is not shown. */
-async function explainPicture(address, place) {
-  let reason = "The browser cannot read it.";
-  try {
-    const answer = await fetch(address);
-    if (!answer.ok) reason = await answer.text();
-  } catch {
-    reason = "The server does not answer.";
-  }
-  place.className = "hint";
-  place.textContent = `This picture is not shown. ${reason}`;
-}
-
-function showProgress() {
-  $("advice").textContent = state.advice.sentence;
-  $("advice").className = state.advice.enough ? "enough" : "";
-  drawCurve($("curve"), state.curve);
-  const last = state.curve[state.curve.length - 1];
-  $("accuracy").textContent = last ? `Out-of-fold accuracy on your labels: ${percent(last.accuracy)} ` +
-    `(95 % interval ${percent(last.interval[0])} to ${percent(last.interval[1])}). Suggested rows are harder than most.` : "";
-  $("curve").setAttribute("aria-label", last ? `Estimated accuracy over ${state.curve.length} fits, ` +
-    `now ${percent(last.accuracy)} with ${last.labels} labels` : "Estimated accuracy: not known yet");
-  const audit = state.audit;
-  $("audit").textContent = audit.judged ? `Random audit: the model is right for ${audit.right} of ${audit.judged} rows ` +
-    `drawn at random (95 % interval ${percent(audit.interval[0])} to ${percent(audit.interval[1])}).` :
-    "Random audit: one row in eight is drawn at random, once the model guesses.";
-}
-
-async function refreshMap() {
-  if (!state.model.map) return;
-  const now = `${state.saved} ${state.model.version}`;
-  try {
-    if (!seen.map) {
-      seen.map = true;
-      map.setPlace(await (await get("api/map")).arrayBuffer());
-    }
-    if (now !== seen.marks) {
-      seen.marks = now;
-      map.setMarks(await (await get("api/marks")).arrayBuffer());
-    } else map.draw(false);
-  } catch {
-    seen.marks = "";
-  }
-}
-
-async function refreshSuspects() {
-  const now = `${state.saved} ${state.model.version}`;
-  if (now === seen.suspects) return;
-  seen.suspects = now;
-  try {
-    const rows = await (await get("api/suspects")).json();
-    $("no-suspects").hidden = rows.length > 0;
-    fill($("suspects"), rows);
-  } catch {
-    seen.suspects = "";
-  }
-}
-
-/** Put new elements into a place; the button that has the focus keeps it, by its key. */
-function renew(place, elements) {
-  const key = place.contains(document.activeElement) ? document.activeElement.dataset.key : undefined;
-  place.replaceChildren(...elements);
-  if (key === undefined) return;
-  ([...place.querySelectorAll("button")].find((button) => button.dataset.key === key) || $("point")).focus();
-}
-
-function fill(list, rows) {
-  renew(list, rows.map((entry) => {
-    const item = document.createElement("li"), button = document.createElement("button");
-    const label = document.createElement("span");
-    button.type = "button";
-    button.dataset.key = entry.row;
-    button.dir = "auto";
-    label.className = "label";
-    label.textContent = entry.label === null ? "" : ` · ${nameOf(entry.label)}`;
-    button.append(entry.excerpt, label);
-    button.addEventListener("click", () => {
-      $("point").focus(); // Enter accepts the guess
-      act(() => openRow(entry.row));
-    });
-    item.append(button);
-    return item;
-  }));
-}
-
-// ------------------------------------------------------------------------------------------ doing
-
 /** Act on the row that is shown, or on the one that is being opened as soon as it is shown. */
 function act(action) {
   if (opening) kept.push(action);
@@ -464,20 +231,6 @@ async function addClass(event) {
   $("new-name").blur();
 }
 
-function startRename() {
-  if (!state.classes.length) return;
-  $("rename-class").replaceChildren(...state.classes.map((entry) => new Option(entry.name, entry.code)));
-  $("rename-name").value = "";
-  $("rename-dialog").showModal();
-}
-
-$("rename-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  $("rename-dialog").close();
-  change("rename", { class: Number($("rename-class").value), name: $("rename-name").value });
-});
-$("rename-cancel").addEventListener("click", () => $("rename-dialog").close());
-$("rename").addEventListener("click", startRename);
 $("new-class").addEventListener("submit", addClass);
 onClick($("accept"), accept);
 onClick($("skip"), skip);
@@ -495,38 +248,16 @@ $("search").addEventListener("submit", async (event) => {
     fill($("found"), rows);
     const first = $("found").querySelector("button");
     if (first) first.focus();
-    $("saved").textContent = rows.length ? `${many(rows.length, "row")} found` : "Nothing found";
+    $("saved").textContent = rows.length ? `${many(rows.length, "row")} found. Enter opens the one in focus.` : "Nothing found";
   } catch (error) {
     alertText("change", error.message);
   }
 });
 
-document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") {
-    select([]);
-    if (event.target.closest("#found, #search")) $("point").focus();
-    else if (event.target.matches("input")) event.target.blur();
-    $("found").replaceChildren();
-    return;
-  }
-  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || !state) return;
-  if (event.target.closest("input, select, textarea, dialog")) return;
-  const key = event.key.toLowerCase();
-  if (key === "enter") {
-    if (event.target.closest("button, a")) return; // Enter on a button is that button's
-    act(accept);
-  } else if (key === "u") act(undo);
-  else if (key === "s") act(skip);
-  else if (key === "n") $("new-name").focus();
-  else if (key === "r") startRename();
-  else if (key === "/") $("words").focus();
-  else {
-    const place = state.classes.findIndex((entry, i) => keyOf(i) === key);
-    if (place < 0) return;
-    const { code } = state.classes[place];
-    act(() => give(code));
-  }
-  event.preventDefault();
+window.addEventListener("pagehide", () => { // what this window did may be undone in another from here on
+  fetch("api/leave", {
+    method: "POST", keepalive: true, headers: { "content-type": "application/json" }, body: JSON.stringify({ tab: TAB }),
+  }).catch(() => {});
 });
 
 window.addEventListener("beforeunload", (event) => {
@@ -535,7 +266,8 @@ window.addEventListener("beforeunload", (event) => {
 
 async function poll() {
   try {
-    if (!waiting && !document.hidden) {
+    if (!waiting && (!document.hidden || Date.now() - heard > HIDDEN_MS)) {
+      heard = Date.now();
       const content = await (await get(`api/next?tab=${TAB}&at=${current ? current.row : ""}`)).json();
       if (!waiting) {
         alertText("server", "");
