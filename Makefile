@@ -49,6 +49,7 @@ dist: $(STAMP)
 
 # Reinstalled when the dependencies or the compiled kernel change; otherwise a second call does nothing here.
 $(STAMP): pyproject.toml constraints.txt setup.py $(wildcard src/sobgnn/propagation/*.cpp src/sobgnn/propagation/*.h)
+	@echo "Setting up $(VENV), which takes a few minutes the first time."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -qq --constraint constraints.txt --editable '.[dev]'
 	touch $@
