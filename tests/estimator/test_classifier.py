@@ -331,6 +331,7 @@ def test_what_scikit_learn_refuses_is_said_in_one_line():
     masked = np.ma.masked_array(X, X > 2)
     for points, message in [
         (hole, r"NaN in 1 row \(first: row"),
+        (pd.DataFrame({"a": pd.array([*range(39), None], dtype="Int64"), "b": X[:, 0]}), r"first: row 39"),
         (X + 1j, "Complex"),
         (X.ravel(), "Reshape"),
         (masked, "masked"),

@@ -70,3 +70,9 @@ def test_entries_of_zero_are_no_edges_and_gradients_are_left_behind():
 def test_dense_edges_of_new_points_are_told_apart_from_those_of_another_shape():
     with pytest.raises(ValueError, match=r"got a dense array. Pass scipy.sparse.csr_array\(graph\)"):
         as_edges(np.zeros((2, 3)), 2, 3)
+
+
+def test_repeated_entries_of_a_coo_matrix_are_summed_as_scipy_means_them():
+    rows, columns = [0, 0, 1, 1, 2, 3], [1, 1, 0, 0, 3, 2]
+    graph = as_graph(sp.coo_array((np.ones(6), (rows, columns)), shape=(4, 4)), 4)
+    np.testing.assert_array_equal(graph.to_scipy().toarray()[:2, :2], [[0, 2], [2, 0]])

@@ -1,17 +1,22 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from sobgnn.labeling import picking, server
+from sobgnn.labeling.history import History
 from sobgnn.labeling.launch import open_page
+from sobgnn.labeling.progress import Measurement
+from sobgnn.labeling.server import Labeling
 from sobgnn.labeling.session import Session
 from tests.labeling.conftest import FAKE, Client
 
@@ -487,3 +492,26 @@ def test_a_label_that_was_corrected_or_taken_back_is_not_known_before_the_next_f
     assert (model["known"], model["dated"]) == (6, False)
     model = client.post("clear", {"rows": [0]})[1]["state"]["model"]
     assert (model["known"], model["dated"]) == (5, True)
+
+
+def test_a_merge_of_classes_is_no_change_of_predictions(tmp_path):
+    truth = np.arange(400) % 3
+    with contextlib.closing(Session(tmp_path, 400, "abc", ["a", "b", "c"])) as session:
+        history = History(tmp_path)
+        learner = SimpleNamespace(history=history, guesses=None, status=lambda: {"starting": False}, on_answer=None)
+        labeling = Labeling(SimpleNamespace(name="x", rows=400, table=None, fingerprint="abc"), session, learner)
+
+        def fit():
+            predicted = np.where((truth == 0) & (0 not in session.state.classes), 1, truth)
+            count = len(session.state.labels)
+            history.add(Measurement(count, 0.99, 0.1, predicted, 50, session.saved, count))
+
+        for row in range(120):
+            session.label([row], int(truth[row]))
+            if row % 5 == 4:
+                fit()
+        assert labeling.state()["advice"]["enough"]
+        session.merge_class(0, 1)
+        fit()
+        assert labeling.state()["advice"]["enough"]
+        history.close()

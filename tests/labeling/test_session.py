@@ -250,6 +250,24 @@ def test_a_change_that_another_tab_builds_on_is_not_undone(session):
     assert session.state == replay(session._journal.events)
 
 
+def test_a_change_that_was_undone_below_others_that_stay_is_no_undoing_of_fits(session):
+    first = session.label([2], 0, tab="one")
+    session.label([3], 1, tab="two")
+    session.undo({"two"}, "one")
+    assert session.undone() == []
+    second = session.label([4], 1, tab="one")
+    session.undo({"two"}, "one")
+    assert session.undone() == [(second["n"] + 1, second["n"])]
+    assert first["n"] < second["n"]
+
+
+def test_merges_that_stand_are_listed(session):
+    session.merge_class(0, 1)
+    assert session.merges() == [(0, 1)]
+    session.undo()
+    assert session.merges() == []
+
+
 def test_a_merge_gives_labels_and_guesses_to_the_other_class_and_can_be_undone(tmp_path):
     session = Session(tmp_path, 10, "abc", ["red", "blue"], [0, 1] + 8 * [-1])
     session.label([2], 1, audit=True, guesses={2: 0})

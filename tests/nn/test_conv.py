@@ -206,6 +206,7 @@ def test_the_signature_shows_the_parameters_of_the_layer_and_of_its_subclasses()
         assert (parameters["alpha"].default, parameters["normalize"].default) == (3, "sym")
     assert list(inspect.signature(Mine).parameters) == ["width"]
     assert Mine(4).in_channels == 4
+    assert "in_channels" not in inspect.signature(SobolevConv(2, 2)).parameters  # a layer is called with points
 
 
 def test_rows_that_are_no_tensor_are_named(graph30):

@@ -170,3 +170,17 @@ def test_a_norm_given_as_a_module_is_copied_for_each_layer(graph30):
 def test_options_that_are_none_are_refused_in_one_line(options, message):
     with pytest.raises(ValueError, match=message):
         SSobGNN(4, 6, 2, **options)
+
+
+def test_a_norm_of_ones_own_that_takes_less_than_pygs_is_called_with_the_points_alone():
+    class Norm(nn.Module):
+        def __init__(self, width: int) -> None:
+            super().__init__()
+
+        def forward(self, x, batch=None):
+            assert batch is None
+            return x / 2
+
+    edge_index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    weight = torch.tensor([0.5, 0.5, 0.2, 0.2])
+    assert SSobGNN(3, 4, 2, norm=Norm)(torch.randn(3, 3), edge_index, weight).shape == (3, 2)

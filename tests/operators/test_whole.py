@@ -162,8 +162,9 @@ def test_powers_of_a_graph_without_weights_come_with_a_warning(ring8):
 
 
 def test_orders_without_weights_are_said_to_differ_where_they_do(ring8):
-    with pytest.warns(UserWarning, match="and alpha > 1 adds nothing"):
-        SobolevOperators(ring8, 2, 1.0)
+    for epsilon in (0.0, 1.0):
+        with pytest.warns(UserWarning, match="and alpha > 1 adds nothing"):
+            SobolevOperators(ring8, 2, epsilon)
     with pytest.warns(UserWarning, match="and its orders differ by their self-loops alone"):
         ops = SobolevOperators(ring8, 2, 0.5)
     assert not np.allclose(ops.matrix(1).toarray(), ops.matrix(2).toarray())

@@ -73,6 +73,8 @@ def test_minus_one_beside_blank_cells_is_a_class_and_without_them_unlabelled():
         ("billing ltd", "billing", False),
         ("week1", "week2", False),
         ("type A", "type B", False),
+        ("typeA", "typeB", False),
+        ("alpha", "Alpha", False),
         ("good", "food", False),
         ("billing", "shipping", False),
     ],
@@ -104,6 +106,7 @@ def test_a_class_whose_name_may_mean_no_label_is_mentioned():
         ([1, -1, 1], [1, 0, 1], ["-1", "1"]),  # two classes, as there is nothing to label
         ([None, None], [-1, -1], []),
         ([0, 1, -1], [0, 1, -1], [0, 1]),
+        (["-1", "cat", "cat", None], [-1, 0, 0, -1], ["cat"]),
     ],
 )
 def test_labels_that_are_only_begun(values, codes, classes):

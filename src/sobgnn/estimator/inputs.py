@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_array, validate_data
 
 # Sums over all points and differences of values up to this size are finite.
 _LARGEST = 1e300
@@ -45,7 +45,7 @@ def checked(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
 
 def _not_finite(X: Any) -> str:
     """Which rows hold NaN or infinity, and what to do about them."""
-    values = np.asarray(X, dtype=np.float64)
+    values = check_array(X, dtype=np.float64, ensure_all_finite=False)
     hole = np.isnan(values)
     what = "NaN" if hole.any() else "infinity or values too large"
     rows = np.flatnonzero((hole if hole.any() else ~np.isfinite(values)).any(axis=1))

@@ -246,7 +246,9 @@ def check_class_weight(how: Any, classes: npt.NDArray[Any]) -> npt.NDArray[np.fl
 
 def _has_both_marks(values: npt.NDArray[Any]) -> bool:
     """Whether numbers mark unlabeled points in two ways, by -1 and by None or NaN, so that -1 may be a class."""
-    if values.dtype.kind not in "fO":
+    if values.dtype.kind == "f":
+        return bool((values == -1).any() and np.isnan(values).any())
+    if values.dtype.kind != "O":
         return False
     minus = np.array([isinstance(v, (int, float, np.integer, np.floating)) and v == -1 for v in values], dtype=bool)
     return bool(minus.any() and (unknown_labels(values) & ~minus).any())

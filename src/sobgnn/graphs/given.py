@@ -28,7 +28,7 @@ def as_graph(given: Any, n: int) -> Graph:
     if isinstance(given, Graph):
         graph = given
     elif sp.issparse(given):
-        graph = Graph.from_scipy(given, symmetrize="union")
+        graph = Graph.from_scipy(given, symmetrize="union", sum_duplicates=True)
     elif not _is_edges(given):
         raise ValueError(
             f"graph must be a sobgnn.Graph, a scipy sparse matrix, edge_index [2, E] or (edge_index, edge_weight), but "

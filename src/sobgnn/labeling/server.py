@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,8 @@ class Labeling:
             counts[label.code] += 1
         colors = class_colors(max(len(classes), 1))
         history, found = self.learner.history.standing(self.session.undone(), len(labels)), self.learner.guesses
+        for old, new in self.session.merges():  # earlier fits predicted the class that is gone
+            history = [replace(one, predicted=np.where(one.predicted == old, new, one.predicted)) for one in history]
         said, given = advice(history), found.given if found is not None else {}
         known = sum(given.get(row) == label.code for row, label in labels.items())
         return {

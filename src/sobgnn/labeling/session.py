@@ -193,11 +193,27 @@ class Session:
             return self._journal.events[undoable[-1] - 1]
 
     def undone(self) -> list[tuple[int, int]]:
-        """For each undoing of labels, in their order, the numbers of its event and of the event it undid."""
+        """For each undoing of labels, in their order, the numbers of its event and of the event it undid.
+
+        Left out are changes that were undone although later ones of other windows stay: fits after these still stand.
+        """
+        kinds, gone, found = ("label", "clear", "merge"), set(), []
         with self._guard:
             events = self._journal.events
-            undos = [(event["n"], event["of"]) for event in events if event["what"] == "undo"]
-            return [(n, of) for n, of in undos if events[of - 1]["what"] in ("label", "clear", "merge")]
+            for undo in [event for event in events if event["what"] == "undo"]:
+                n, of = undo["n"], undo["of"]
+                gone.add(of)
+                stays = any(event["what"] in kinds and event["n"] not in gone for event in events[of : n - 1])
+                if events[of - 1]["what"] in kinds and not stays:
+                    found.append((n, of))
+        return found
+
+    def merges(self) -> list[tuple[int, int]]:
+        """For each merge that was not undone, in their order, the class that is gone and the one it went to."""
+        with self._guard:
+            events = self._journal.events
+            undone = {event["of"] for event in events if event["what"] == "undo"}
+            return [(e["class"], e["into"]) for e in events if e["what"] == "merge" and e["n"] not in undone]
 
     def withdrawn(self) -> set[int]:
         """Rows that were opened when a change was undone (the first of its rows), and rows that were cleared."""

@@ -26,6 +26,8 @@ class _OwnSignature:
     """The signature of a class's ``__init__``, which its ``__new__`` would hide."""
 
     def __get__(self, layer: object, kind: type) -> inspect.Signature:
+        if layer is not None:  # a layer is called as its forward says
+            raise AttributeError("__signature__")
         signature = inspect.signature(kind.__init__)  # type: ignore[misc]
         return signature.replace(parameters=list(signature.parameters.values())[1:])
 

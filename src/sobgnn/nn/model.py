@@ -225,8 +225,9 @@ def mixes_rows(norm: nn.Module) -> bool:
 
 
 def takes_batch(norm: nn.Module) -> bool:
-    """Whether a norm asks for the graph of each node."""
-    return "batch" in inspect.signature(norm.forward).parameters
+    """Whether a norm takes the graph of each node, and after it their number, as PyG's do."""
+    names = list(inspect.signature(norm.forward).parameters)
+    return names[1:2] == ["batch"] and len(names) > 2
 
 
 def activation(act: str | Callable[[Tensor], Tensor] | None) -> Callable[[Tensor], Tensor] | None:

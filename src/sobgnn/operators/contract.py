@@ -50,7 +50,7 @@ def warn_unweighted(epsilon: float | Tensor) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _INSIDE:
         frame, level = frame.f_back, level + 1
     what = "alpha > 1 adds nothing"
-    if isinstance(epsilon, Tensor) or epsilon != 1:
+    if isinstance(epsilon, Tensor) or epsilon not in (0, 1):
         what = "its orders differ by their self-loops alone"
     warnings.warn(
         f"All edge weights are 1, so every Hadamard power of the graph is the graph itself and {what}. Give the edges "

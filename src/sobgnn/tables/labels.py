@@ -42,7 +42,8 @@ def begun_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
     minus = text.str.contains(r"^-1(?:\.0*)?$").fill_null(False)
     others = text.filter(~minus).drop_nulls().unique().to_list()
     notes = blank_notes(series)
-    if not others or (not text.null_count() and set(others) - {"1", "1.0"}):
+    numbers = bool(pl.Series(others, dtype=pl.String).str.contains(_WHOLE).all())
+    if not others or not numbers or (not text.null_count() and set(others) - {"1", "1.0"}):
         text = text.zip_with(~minus, pl.Series([None], dtype=pl.String))
         if minus.any():
             notes.append(f"Rows with label -1 count as unlabeled: {minus.sum():,}. If -1 is a class, give it a name.")
@@ -125,7 +126,7 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
                 )
                 keys, distinct = keys.replace(-1, None), others
             else:
-                if len(others) > 1 and others[0] >= 0:
+                if text.null_count() and others[0] >= 0 and others != [1]:
                     notes.append("-1 is a class, since blank cells mark the unlabeled rows.")
                 distinct = [str(value) for value in distinct]
                 keys = keys.cast(pl.String)
@@ -185,8 +186,7 @@ def _one_edit(a: str, b: str) -> bool:
     at = next((place for place, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
     swapped = a[at : at + 2] == b[at : at + 2][::-1] and a[at + 2 :] == b[at + 2 :]
     other = a[at + (len(a) >= len(b)) :] == b[at + (len(b) >= len(a)) :]
-    # A number or a letter of its own is meant, as in week1 and week2, or type A and type B.
-    letters = (a[at : at + 1] + b[at : at + 1]).isalpha() and any(
-        map(str.isalpha, (a[at - 1 : at], a[at + 1 : at + 2]))
-    )
-    return a != b and letters and (swapped or other)
+    # A number or a letter of its own is meant, as in week1 and week2, type A and type B, or typeA and typeB.
+    letters, around = a[at : at + 1] + b[at : at + 1], (a[at - 1 : at], a[at + 1 : at + 2])
+    meant = not letters.isalpha() or not any(map(str.isalpha, around)) or (letters.isupper() and not (a + b).isupper())
+    return a.casefold() != b.casefold() and not meant and (swapped or other)

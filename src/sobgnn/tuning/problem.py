@@ -88,6 +88,7 @@ class Problem:
     def fitted(self, setting: dict[str, Any], hook: Callable[[FitProgress], bool | None]) -> SobolevClassifier:
         """A setting's estimator, fitted."""
         parameters = self.base.get_params() | setting | self.decided | {"random_state": self.seed}
+        parameters["k"] = min(parameters["k"], len(self.y) - 1)  # the space does not know the number of points
         return SobolevClassifier(**parameters).fit(self.points, self.y, graph=self.given, progress=hook)
 
 
