@@ -36,6 +36,13 @@ def test_the_best_trial_has_the_loss_of_an_ordinary_fit_with_its_setting() -> No
     json.dumps(found.to_json(), allow_nan=False)
 
 
+def test_no_more_neighbors_are_tried_than_there_are_other_points() -> None:
+    X, y = clusters()
+    few = np.concatenate([np.flatnonzero(y >= 0), np.flatnonzero(y < 0)])[:22]
+    found = tune(X[few], y[few], 4, base=small(), space={"k": Between(20, 60)})  # a larger k would warn
+    assert all(trial.setting["k"] <= 21 for trial in found.trials)
+
+
 def test_a_missing_label_may_be_nan_as_well_as_minus_one() -> None:
     X, y = clusters()
     one = tune(X, y, 2, base=small(), space=SMALL, sampler="random")

@@ -1,4 +1,4 @@
-"""A labeling's run folder: whose it is, what it was begun with, and what killed processes left in it."""
+"""The run folder of a labeling: who uses it, its options, and files left by killed processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page's server does: what is shown, and the changes that are asked for."""
+"""What the page's server shows, and the changes that it makes."""
 
 from __future__ import annotations
 

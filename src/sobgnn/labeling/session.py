@@ -1,4 +1,4 @@
-"""One run being labeled: the ways to change its labels, classes and skips."""
+"""One labeling run: the ways to change its labels, classes and skipped rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels, classes and skips as they follow from a journal's events."""
+"""Labels, classes and skipped rows, as derived from a journal's events."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from sobgnn.estimator.classifier import SobolevClassifier
 from sobgnn.estimator.fit import FitProgress
 from sobgnn.estimator.labels import encode_labels
 from sobgnn.estimator.scaling import decide_scales
-from sobgnn.tuning.space import SPACE, Space
+from sobgnn.tuning.space import SPACE, Between, Space
 
 # Searched only if the graph is built from the points.
 _GRAPH_SETTINGS = ("k", "bandwidth", "symmetrize")
@@ -77,6 +78,9 @@ class Problem:
         classes, codes = encode_labels(y, points.shape[0])
         _check_holdable(classes, codes)
         self.space = {name: v for name, v in space.items() if graph is None or name not in _GRAPH_SETTINGS}
+        neighbors, most = self.space.get("k"), points.shape[0] - 1
+        if isinstance(neighbors, Between) and neighbors.high > most:  # more would all be the same graph
+            self.space["k"] = replace(neighbors, low=min(neighbors.low, most), high=most)
         self.name = study_name(points, y, graph=graph, base=base, space=self.space, seed=seed, members=members)
         self.first = {name: known[name] for name, values in self.space.items() if values.holds(known[name])}
         self.seed = seed
@@ -88,7 +92,6 @@ class Problem:
     def fitted(self, setting: dict[str, Any], hook: Callable[[FitProgress], bool | None]) -> SobolevClassifier:
         """A setting's estimator, fitted."""
         parameters = self.base.get_params() | setting | self.decided | {"random_state": self.seed}
-        parameters["k"] = min(parameters["k"], len(self.y) - 1)  # the space does not know the number of points
         return SobolevClassifier(**parameters).fit(self.points, self.y, graph=self.given, progress=hook)
 
 
