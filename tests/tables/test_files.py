@@ -600,6 +600,20 @@ def test_columns_are_found_though_their_capitals_differ(tmp_path):
         next(batches(tmp_path / "new.csv", encoding))
 
 
+def test_labels_and_unknown_columns_of_a_file_for_prediction_are_read(tmp_path):
+    rows = [f"k{i:03},{i / 7},{i % 5},1,{'uv'[i % 2]}" for i in range(40)]
+    (tmp_path / "t.csv").write_text("\n".join(["id,height,size,constant,label", *rows]))
+    encoding = read_table(tmp_path / "t.csv").encoding
+    (tmp_path / "new.csv").write_text("id,size,constant,height,mood,label\nk1,1,1,2,x,u\nk2,2,1,3,x,\nk3,3,1,1,x,NA\n")
+    batch = next(batches(tmp_path / "new.csv", encoding))
+    assert batch.labels.tolist() == ["u", None, None]
+    assert batch.said == ("Columns that the model was not fitted with, ignored: mood.",)
+    (tmp_path / "new.csv").write_text("height,size\n1.5,2\n")
+    batch = next(batches(tmp_path / "new.csv", encoding))
+    assert batch.labels is None
+    assert batch.said == ()
+
+
 CELLS = {
     "shift_jis": ["東京のデータ", "大阪のデータ", "カタカナ", "ひらがな"],
     "gbk": ["北京数据", "上海数据", "广州", "深圳"],

@@ -136,10 +136,20 @@ def test_classes_whose_name_counts_as_blank_are_mentioned():
     assert classes == ["APAC", "EU"]
     assert codes.tolist() == [-1, 1, 0, -1, -1, -1]
     assert notes == [
-        "Labels that count as blank, so that their rows are unlabeled: 'NA' (2). If one is a class, spell it out."
+        "Labels that count as blank, so that their rows are unlabeled: 'NA' (2). If one is a class, give it another "
+        "name."
     ]
     with pytest.raises(ValueError, match=r"holds a single class, 'EU'.*'NA' \(1\)"):
         parse_labels(pl.Series(["NA", "EU"]), "region")
+
+
+def test_rows_called_unlabeled_are_unlabeled():
+    series = pl.Series("y", ["a", "b", "Unlabeled", "unlabelled", "a", "not labeled"])
+    for parse in (parse_labels, begun_labels):
+        codes, classes, notes = parse(series, "y")
+        assert classes == ["a", "b"]
+        assert codes.tolist() == [0, 1, -1, -1, 0, -1]
+        assert "'Unlabeled' (1), 'unlabelled' (1), 'not labeled' (1)" in notes[0]
 
 
 def test_each_label_that_may_mean_none_is_named_with_its_rows():

@@ -40,14 +40,17 @@ def folder(tmp_path):
 def test_subfolders_are_classes_and_file_names_are_ids(folder):
     table = read_table(folder)
     assert table.classes == ["across", "upright"]
-    assert np.bincount(table.codes + 1).tolist() == [2, 7, 6]
+    assert np.bincount(table.codes + 1).tolist() == [3, 6, 6]
     assert table.ids[0] == "across/0.png"
     assert table.content(0) == {"image": str(folder / "across/0.png")}
     assert np.isfinite(table.X).all()
     assert any("1 picture cannot be read" in note for note in table.notes)
-    assert not table.X[table.ids.tolist().index("across/broken.png")].any()
+    broken = table.ids.tolist().index("across/broken.png")
+    assert not table.X[broken].any()
+    assert table.codes[broken] == -1
+    assert "Labels of pictures that cannot be read, not used: 1." in table.notes
     X, near = table.X.astype(float), []
-    known = np.flatnonzero((table.codes >= 0) & table.X.any(axis=1))
+    known = np.flatnonzero(table.codes >= 0)
     for row in known:
         distance = ((X[known] - X[row]) ** 2).sum(axis=1)
         near.append(table.codes[known[np.argsort(distance)[1]]] == table.codes[row])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from sobgnn.runs.agreement import Agreement
 from sobgnn.runs.checks import Checks
 from sobgnn.tables import Batch, Encoding, write_predictions
 from sobgnn.tables.columns import listed
@@ -41,12 +42,13 @@ def predict_batches(
     gaps: Counter[str] = Counter()
     unsigned: Counter[str] = Counter()
     outside: Counter[str] = Counter()
+    agreement = Agreement(classifier.classes_.tolist())
     said: dict[str, None] = {}  # in order, each once
     for batch in _joined(batches, classifier.predictor_.many):
         count = batch.X.shape[0]
         if not count:
             continue
-        nearest = np.zeros(count, np.float32)
+        nearest = np.full(count, np.nan, np.float32)  # unknown without a neighbor graph: neither far nor a copy
         probability = classifier.predictor_(batch.X, nearest=nearest)
         if batch.beyond is not None:  # the scaling may hide it from the distance: rows of unit length, ranks
             nearest[batch.beyond] = np.inf
@@ -62,7 +64,10 @@ def predict_batches(
             header=done == 0,
             extra=extra,
         )
-        taken += extra.get("decision", []).count("accept")
+        accepted = np.array(extra.get("decision", [""] * count), dtype=object) == "accept"
+        taken += int(accepted.sum())
+        if batch.labels is not None:
+            agreement.add(batch.labels.tolist(), label, nearest, accepted)
         far = np.flatnonzero(np.array(extra.get("far", []), dtype=object) == "far")
         distant += far.size
         if encoding is not None and far.size:
@@ -78,6 +83,7 @@ def predict_batches(
         raise ValueError("The file has no rows, so there is nothing to predict.")
     if notes is not None:
         notes += [*said, *_unread_notes(unread), *_gap_notes(gaps, checks), *_unsigned_notes(unsigned, checks)]
+        notes += agreement.notes()
         notes += _notes(checks, rows, taken, distant)
         notes += _outside_notes(outside)
         notes += formula_notes(formulas)
@@ -164,7 +170,9 @@ def _as_one(parts: list[Batch]) -> Batch:
     unsigned: Counter[str] = sum((part.unsigned for part in parts), Counter())
     beyond = [part.beyond for part in parts if part.beyond is not None]
     gappy = [part.gappy for part in parts if part.gappy is not None]
-    joined_ids, far, doubtful = (np.concatenate(each) if each else None for each in (ids, beyond, gappy))
+    labels = [part.labels for part in parts if part.labels is not None]
+    held = (ids, beyond, gappy, labels)
+    joined_ids, far, doubtful, known = (np.concatenate(each) if each else None for each in held)
     X = stack([part.X for part in parts])
     said = tuple(dict.fromkeys(sentence for part in parts for sentence in part.said))
-    return Batch(parts[0].first_row, X, joined_ids, unread, far, gaps, doubtful, unsigned, said)
+    return Batch(parts[0].first_row, X, joined_ids, unread, far, gaps, doubtful, unsigned, said, known)

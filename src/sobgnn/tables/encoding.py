@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from sobgnn.runtime.arrays import load_arrays, save_arrays
 from sobgnn.runtime.files import read_json, write_text
-from sobgnn.tables.blocks import filled_cells
+from sobgnn.tables.blocks import Block, filled_cells
 from sobgnn.tables.categories import CategoryColumn
 from sobgnn.tables.columns import Arrays, clean_names, empty_rows, is_text, label_names, shortened, text_values
 from sobgnn.tables.conversion import as_frame
@@ -102,6 +102,13 @@ class Encoding:
         alone = Counter(name.casefold() for name in meant)
         return {c[0]: name for name, c in meant.items() if len(c) == 1 and alone[name.casefold()] == 1}
 
+    def ignored(self, columns: Sequence[str]) -> list[str]:
+        """Columns that the file for fitting did not have, so that nothing was learned from them; none for arrays."""
+        if self.encoder is None:
+            return []
+        known = {self.label, self.id, *self.dropped, *self.encoder.feature_names_in_.tolist(), *self.names}
+        return [name for name in columns if name not in known]
+
     def check_repeats(self, layout: Layout) -> None:
         """Raise if a file repeats a column that the model was fitted with once."""
         if self.encoder is None:
@@ -169,8 +176,7 @@ class Encoding:
                 continue
             series = frame[block.name]
             if isinstance(column, PictureColumn):
-                # An unreadable picture becomes the mean, 0 everywhere, which no picture is.
-                unseen = abs(X[:, block.start : block.stop]).sum(axis=1) == 0
+                unseen = _unread(block, X)
                 count[block.name], far = int(unseen.sum()), far | unseen
                 if first_row == 0 and 2 * count[block.name] > frame.height:
                     raise ValueError(
@@ -186,6 +192,12 @@ class Encoding:
             if isinstance(column, NumberColumn | DateColumn | CategoryColumn) and not typed:
                 count[block.name] = int((~column.reads(read) & text_values(series).is_not_null().to_numpy()).sum())
         return +count, far
+
+    def unread_pictures(self, X: Any) -> npt.NDArray[np.bool_]:
+        """Which rows of features X have a picture that cannot be read, [rows]."""
+        blocks = [] if self.encoder is None else self.encoder.blocks_
+        unread = [_unread(block, X) for block in blocks if isinstance(block.column, PictureColumn)]
+        return np.asarray(np.any([np.zeros(X.shape[0], dtype=bool), *unread], axis=0))
 
     def unsigned(self, frame: pl.DataFrame) -> tuple[Counter[str], npt.NDArray[np.bool_]]:
         """Numbers of another magnitude without the unit that all numbers had when the model was fitted.
@@ -318,6 +330,11 @@ class Encoding:
         except FileNotFoundError:
             raise ValueError(f"{folder} is damaged: it has no {_ARRAYS}. Fit the run again.") from None
         return cls.from_parts(content.get("encoding"), arrays)
+
+
+def _unread(block: Block, X: Any) -> npt.NDArray[np.bool_]:
+    """Which rows of features X have a picture of that block that cannot be read: it became the mean, 0 everywhere."""
+    return np.asarray(abs(X[:, block.start : block.stop]).sum(axis=1) == 0)
 
 
 def check_numbers(series: pl.Series, style: NumberFormat) -> None:

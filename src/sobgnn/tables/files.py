@@ -24,7 +24,7 @@ from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.encoding import Encoding
 from sobgnn.tables.frames import csv_frames, parquet_frames, read_frame
-from sobgnn.tables.labels import begun_labels, parse_labels
+from sobgnn.tables.labels import begun_labels, label_texts, parse_labels
 from sobgnn.tables.npz import one_per_row, read_arrays, row_blocks, row_ids
 from sobgnn.tables.pictures import folder_labels, list_pictures, unread_pictures
 from sobgnn.tables.predictions import is_formula
@@ -132,6 +132,9 @@ def read_table(
                 "Give at least one column of numbers, categories or text."
             )
         made = Encoding(encoder, None, label, identity, (*dropped, *told))
+        if kind == "pictures":
+            codes, lost = _without_unread(codes, made.unread_pictures(X))
+            said += lost
         if made.pictures is not None and identity is None:
             identity = made.pictures.name
             made = replace(made, id=identity)
@@ -185,13 +188,14 @@ def batches(path: Path, encoding: Encoding, characters: str | None = None) -> It
             named = clean_names(as_frame(frame))
             if row == 0:
                 renamed = encoding.renamed(named.columns)
-                said += tuple(_renamed_notes(renamed))
+                said += (*_renamed_notes(renamed), *_ignored_notes(encoding.ignored(named.rename(renamed).columns)))
             named = encoding.read_plainly(named.rename(renamed, strict=False))
             X = encoding.features(named, row)
             ids = _ids(named[encoding.id]) if encoding.id in named.columns else None
             gaps, gappy = encoding.gaps(named)
             unsigned, odd = encoding.unsigned(named)
-            yield Batch(row, X, ids, *encoding.doubts(named, X, row), gaps, gappy | odd, unsigned, said)
+            labels = _objects(label_texts(named[encoding.label])[0]) if encoding.label in named.columns else None
+            yield Batch(row, X, ids, *encoding.doubts(named, X, row), gaps, gappy | odd, unsigned, said, labels)
             row += frame.height
 
 
@@ -244,7 +248,12 @@ def _kind(path: Path) -> str:
 
 
 def _ids(series: pl.Series) -> npt.NDArray[Any]:
-    return np.array([*text_values(series).fill_null("").to_list(), None], dtype=object)[:-1]
+    return _objects(text_values(series).fill_null(""))
+
+
+def _objects(series: pl.Series) -> npt.NDArray[Any]:
+    """The values as Python objects, [rows]."""
+    return np.array([*series.to_list(), None], dtype=object)[:-1]  # None, so that no list is taken for a dimension
 
 
 def _filled_with_labels(frame: pl.DataFrame, labeled: npt.NDArray[np.bool_]) -> list[str]:
@@ -259,6 +268,16 @@ def _filled_with_labels(frame: pl.DataFrame, labeled: npt.NDArray[np.bool_]) -> 
         if blank[labeled].mean() <= _MOST_BLANK and (~blank[~labeled]).mean() <= _MOST_FILLED:
             found.append(series.name)
     return found
+
+
+def _without_unread(
+    codes: npt.NDArray[np.int64], unread: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int64], list[str]]:
+    """Codes without those of pictures that cannot be read, from which nothing can be learned, and a sentence."""
+    lost = int((unread & (codes >= 0)).sum())
+    if not lost:
+        return codes, []
+    return np.where(unread, -1, codes), [f"Labels of pictures that cannot be read, not used: {lost:,}."]
 
 
 def _telling(frame: pl.DataFrame, codes: npt.NDArray[np.int64]) -> list[str]:
@@ -298,6 +317,10 @@ def _renamed_notes(renamed: Mapping[str, str]) -> list[str]:
         return []
     pairs = [f"{column} as {name}" for column, name in renamed.items()]
     return [f"Columns whose names differ from the model's only in capitals were matched: {listed(pairs)}."]
+
+
+def _ignored_notes(columns: Sequence[str]) -> list[str]:
+    return [f"Columns that the model was not fitted with, ignored: {listed(columns)}."] if columns else []
 
 
 def _picture_frame(folder: Path) -> pl.DataFrame:

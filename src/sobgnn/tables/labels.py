@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 # A column with more distinct values than this, most of them in a single row, does not hold classes.
 _MANY = 20
+# Labels that mean unlabeled, in any capitals.
+UNLABELED = ("unlabeled", "unlabelled", "not labeled", "not labelled")
 # Names that may mean unlabeled, but may also be classes.
 _UNSAID = (
-    "none", "-", "--", "---", "–", "—", ".", "...", "??", "???", "unlabeled", "unlabelled", "unknown", "unbekannt",
-    "undefined", "unassigned", "missing", "nil", "tbd", "tba", "tbc", "todo", "n.a.", "k.a.", "k. a.", "not labeled",
+    "none", "-", "--", "---", "–", "—", ".", "...", "??", "???", "unknown", "unbekannt", "undefined", "unassigned",
+    "missing", "nil", "tbd", "tba", "tbc", "todo", "n.a.", "k.a.", "k. a.",
 )  # fmt: skip
 # Share of distinct values from which many whole numbers are measurements and not classes, unless they fill at least
 # half of their range, as codes do.
@@ -38,10 +40,9 @@ def begun_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
     """
     import polars as pl
 
-    text = text_values(series)
+    text, notes = label_texts(series)
     minus = text.str.contains(r"^-1(?:\.0*)?$").fill_null(False)
     others = text.filter(~minus).drop_nulls().unique().to_list()
-    notes = blank_notes(series)
     numbers = bool(pl.Series(others, dtype=pl.String).str.contains(_WHOLE).all())
     if not others or not numbers or (not text.null_count() and set(others) - {"1", "1.0"}):
         text = text.zip_with(~minus, pl.Series([None], dtype=pl.String))
@@ -53,21 +54,29 @@ def begun_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
     return codes, classes, notes + found
 
 
-def blank_notes(series: pl.Series) -> list[str]:
-    """A sentence about labels such as NA, which count as blank but may be the name of a class, if there are any."""
+def label_texts(series: pl.Series) -> tuple[pl.Series, list[str]]:
+    """Labels as text, null for unlabeled rows.
+
+    Also returns a sentence about labels such as NA and unlabeled, which count as blank but may be the name of a class,
+    if there are any.
+    """
     import polars as pl
 
+    text = text_values(series)
     if not is_text(series):
-        return []
-    text = series.cast(pl.String).str.strip_chars()
-    counts = Counter(text.filter(text.is_in([blank for blank in BLANKS if blank])).to_list())
+        return text, []
+    written = series.cast(pl.String).str.strip_chars()
+    blank = written.is_in([blank for blank in BLANKS if blank]).fill_null(False)
+    unlabeled = written.str.to_lowercase().is_in(UNLABELED).fill_null(False)
+    counts = Counter(written.filter(blank | unlabeled).to_list())
     if not counts:
-        return []
+        return text, []
     cells = [f"{value!r} ({count:,})" for value, count in counts.most_common()]
-    return [
+    note = (
         f"Labels that count as blank, so that their rows are unlabeled: {', '.join(cells)}. If one is a class, "
-        "spell it out."
-    ]
+        "give it another name."
+    )
+    return text.zip_with(~unlabeled, pl.Series([None], dtype=pl.String)), [note]
 
 
 def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], list[str] | list[int], list[str]]:
@@ -81,9 +90,8 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
 
     if series.dtype.is_nested() or series.dtype in (pl.Binary, pl.Object):
         raise ValueError(f"The label column {name!r} must hold text or numbers, but holds {series.dtype}.")
-    text = text_values(series)
+    text, notes = label_texts(series)
     known = text.drop_nulls()
-    notes = blank_notes(series)
     if not known.len():
         raise ValueError(f"The label column {name!r} is empty. Give at least one row of each class its label.")
     distinct: list[Any] = known.unique().sort().to_list()

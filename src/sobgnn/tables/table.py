@@ -81,6 +81,7 @@ class Batch:
     ``beyond`` marks rows with a number far beyond the fitted ones, [rows], if that is known. ``gaps`` counts, by
     column, cells that are blank or unreadable in columns that had none when the model was fitted, ``unsigned`` numbers
     that lack their unit, and ``gappy`` marks rows with such a cell, [rows]. ``said`` holds sentences about the file.
+    ``labels`` holds the text of the label column, ``None`` where it is blank, [rows], if the file has that column.
     """
 
     first_row: int
@@ -92,6 +93,7 @@ class Batch:
     gappy: npt.NDArray[np.bool_] | None = None
     unsigned: Counter[str] = field(default_factory=Counter)
     said: tuple[str, ...] = ()
+    labels: npt.NDArray[Any] | None = None
 
 
 def from_arrays(

@@ -1,0 +1,97 @@
+"""How often predictions of new points agree with labels that their file has."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sobgnn.runs.metrics import wilson_interval
+from sobgnn.tables.columns import listed
+
+
+@dataclass
+class Agreement:
+    """Counts of rows whose file names a class of the model.
+
+    Args:
+        classes: The model's classes, text or whole numbers.
+        counted: Number of such rows that are no copies of training points.
+        right: How many of them are predicted to be in that class.
+        accepted: How many of them are accepted.
+        accepted_right: How many of these are right.
+        copies: Number of such rows that equal a training point, whose label the model may have learned.
+        others: Number of rows for each label that is no class of the model.
+    """
+
+    classes: Sequence[Any]
+    counted: int = 0
+    right: int = 0
+    accepted: int = 0
+    accepted_right: int = 0
+    copies: int = 0
+    others: Counter[str] = field(default_factory=Counter)
+
+    def add(
+        self,
+        labels: Sequence[str | None],
+        predicted: npt.NDArray[Any],
+        nearest: npt.NDArray[np.floating],
+        accepted: npt.NDArray[np.bool_],
+    ) -> None:
+        """Count rows.
+
+        Args:
+            labels: Text of each row's label, or ``None`` if it has none, [M]. -1 is none too, unless it is a class.
+            predicted: Predicted classes, [M].
+            nearest: Distance to the nearest training point, [M].
+            accepted: bool [M].
+        """
+        names = {str(value): value for value in self.classes}
+        for row, label in enumerate(labels):
+            if label is None or (label == "-1" and label not in names):
+                continue
+            name = label if label in names else _as_whole(label)
+            if name not in names:
+                self.others[label] += 1
+            elif nearest[row] == 0:
+                self.copies += 1
+            else:
+                right = bool(predicted[row] == names[name])
+                self.counted += 1
+                self.right += right
+                self.accepted += bool(accepted[row])
+                self.accepted_right += right and bool(accepted[row])
+
+    def notes(self) -> list[str]:
+        """Sentences about the counts; none if no row has a class of the model as its label."""
+        said = []
+        if self.counted:
+            low, high = wilson_interval(self.right, self.counted)
+            among = f"; among accepted rows, in {self.accepted_right:,} of {self.accepted:,}" if self.accepted else ""
+            said.append(
+                f"Predictions agree with the file's labels in {self.right:,} of {self.counted:,} rows "
+                f"({self.right / self.counted:.1%}, 95% interval {low:.1%} to {high:.1%}){among}."
+            )
+        if self.copies:
+            said.append(
+                f"Rows with a label that equal a training point, whose label the model may have learned: "
+                f"{self.copies:,}. They are not counted."
+            )
+        if said and self.others:
+            named = [f"{name} ({count:,})" for name, count in self.others.most_common()]
+            said.append(f"Labels that are no class of the model, not counted: {listed(named)}.")
+        return said
+
+
+def _as_whole(label: str) -> str:
+    """A label such as 3.0 or 03 as a whole number, 3; other labels unchanged."""
+    try:
+        number = float(label)
+    except ValueError:
+        return label
+    return str(int(number)) if number.is_integer() else label
