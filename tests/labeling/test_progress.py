@@ -50,11 +50,11 @@ def test_the_audit_counts_rows_drawn_at_random_alone():
         3: Label(1, "", "person", audit=True),  # before the model guessed
         4: Label(1, "", "model", guess=1),
     }
-    found = audit(labels)
+    found = audit(labels, {})
     assert (found["drawn"], found["judged"], found["right"], found["accuracy"]) == (3, 2, 1, 0.5)
     low, high = found["interval"]
     assert 0 < low < 0.5 < high < 1
-    assert audit({})["interval"] is None
+    assert audit({}, {})["interval"] is None
     today = audit(labels, {2: 1, 3: 0, 4: 0})  # the model has improved, and judges rows while their label is held out
     assert (today["judged"], today["right"]) == (3, 2)
 

@@ -515,3 +515,21 @@ def test_a_merge_of_classes_is_no_change_of_predictions(tmp_path):
         fit()
         assert labeling.state()["advice"]["enough"]
         history.close()
+
+
+def test_after_a_merge_a_row_of_the_audit_is_still_right_and_classes_keep_their_colors(tmp_path):
+    with contextlib.closing(Session(tmp_path, 400, "abc", ["a", "b", "c"])) as session:
+        found = SimpleNamespace(held_out={5: 0, 6: 2}, given={})
+        history = History(tmp_path)
+        learner = SimpleNamespace(history=history, guesses=found, status=lambda: {"starting": False}, on_answer=None)
+        labeling = Labeling(SimpleNamespace(name="x", rows=400, table=None, fingerprint="abc"), session, learner)
+        session.label([5], 0, audit=True)
+        session.label([6], 1, audit=True)
+        before = labeling.state()
+        assert (before["audit"]["right"], before["audit"]["judged"]) == (1, 2)
+        session.merge_class(0, 1)
+        after = labeling.state()
+        assert (after["audit"]["right"], after["audit"]["judged"]) == (1, 2)
+        assert after["classes"][0]["name"] == "b"
+        assert after["classes"][0]["light"] == before["classes"][1]["light"]
+        history.close()

@@ -296,6 +296,21 @@ def test_a_narrow_window_shows_all_of_the_page_and_names_every_control(browser, 
     assert not browser.problems
 
 
+def test_in_a_narrow_window_a_selection_on_the_map_brings_the_classes_into_view(browser, page):
+    browser.call("Emulation.setDeviceMetricsOverride", width=400, height=700, deviceScaleFactor=1, mobile=False)
+    start(browser, page)
+    add_class(browser, "one")
+    browser.until("map.place && map.given && map.view.scale !== 1")
+    browser.js("document.getElementById('map').scrollIntoView()")
+    box = json.loads(browser.js("JSON.stringify(document.getElementById('map').getBoundingClientRect())"))
+    corners = [(box["x"] + u * box["width"], box["y"] + v * box["height"]) for u in (0.02, 0.98) for v in (0.02, 0.98)]
+    browser.drag([corners[0], corners[1], corners[3], corners[2], corners[0]])
+    browser.until("Number(document.documentElement.dataset.selected) > 0")
+    for shown in ("selection", "classes"):
+        browser.until(f"(b => b.top >= 0 && b.bottom <= 700)($('{shown}').getBoundingClientRect())", 60)
+    assert not browser.problems
+
+
 def test_enter_accepts_the_guess_of_a_search_hit_and_escape_closes_the_hits(browser, page):
     start(browser, page)
     add_class(browser, "one")

@@ -189,10 +189,15 @@ def test_a_few_or_equal_points_have_a_finite_map(count):
 
 
 def test_class_colors_are_distinct_at_any_number():
-    for count in (2, 10, 11, 40):
+    for count in (2, 10, 11, 40, 100):
         pairs = class_colors(count)
         assert len({light for light, _ in pairs}) == len({dark for _, dark in pairs}) == count
         assert all(re.fullmatch("#[0-9a-f]{6}", color) for pair in pairs for color in pair)
+
+
+def test_a_further_class_leaves_the_colors_of_the_others():
+    assert class_colors(40)[:12] == class_colors(12)
+    assert class_colors(0) == []
 
 
 @pytest.fixture(scope="module")

@@ -94,7 +94,7 @@ def advice(history: Sequence[Measurement]) -> Advice:
     return Advice(False, f"More labels still help: {evidence}")
 
 
-def audit(labels: Mapping[int, Label], held_out: Mapping[int, int] | None = None) -> dict[str, Any]:
+def audit(labels: Mapping[int, Label], held_out: Mapping[int, int]) -> dict[str, Any]:
     """Result of the rows drawn at random: how many, how often the model is right on them, and the 95 % interval.
 
     Only rows that were labeled without seeing the guess count; rows that the model suggested are harder than most and
@@ -106,7 +106,7 @@ def audit(labels: Mapping[int, Label], held_out: Mapping[int, int] | None = None
             counts.
     """
     drawn = {row: label for row, label in labels.items() if label.audit}
-    guesses = {row: (held_out or {}).get(row, label.guess) for row, label in drawn.items()}
+    guesses = {row: held_out.get(row, label.guess) for row, label in drawn.items()}
     judged = [row for row, guess in guesses.items() if guess is not None]
     right = sum(guesses[row] == drawn[row].code for row in judged)
     return {

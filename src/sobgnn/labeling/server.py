@@ -54,10 +54,12 @@ class Labeling:
         counts = dict.fromkeys(classes, 0)
         for label in labels.values():
             counts[label.code] += 1
-        colors = class_colors(max(len(classes), 1))
+        colors = class_colors(max(classes, default=0) + 1)  # by code: a class keeps its color when another goes
         history, found = self.learner.history.standing(self.session.undone(), len(labels)), self.learner.guesses
+        held_out = {} if found is None else found.held_out
         for old, new in self.session.merges():  # earlier fits predicted the class that is gone
             history = [replace(one, predicted=np.where(one.predicted == old, new, one.predicted)) for one in history]
+            held_out = {row: new if code == old else code for row, code in held_out.items()}
         said, given = advice(history), found.given if found is not None else {}
         known = sum(given.get(row) == label.code for row, label in labels.items())
         return {
@@ -70,13 +72,13 @@ class Labeling:
             "undo": len(self.session.undoable(others)),
             "windows": len(others),
             "classes": [
-                {"code": code, "name": name, "count": counts[code], "light": colors[at][0], "dark": colors[at][1]}
-                for at, (code, name) in enumerate(classes.items())
+                {"code": code, "name": name, "count": counts[code], "light": colors[code][0], "dark": colors[code][1]}
+                for code, name in classes.items()
             ],
             "model": {**self.learner.status(), "known": known, "dated": len(given) > len(labels)},
             "curve": curve(history),
             "advice": {"enough": said.enough, "sentence": said.sentence},
-            "audit": audit(labels, found.held_out if found is not None else None),
+            "audit": audit(labels, held_out),
             "folder": str(self.session.folder),
             "notice": self.session.notice,
         }

@@ -220,6 +220,7 @@ function select(rows) {
   $("selection").hidden = !selection.length;
   $("selection-text").textContent = `${many(selection.length, "row")} without a label ${selection.length === 1 ? "is" : "are"} selected. Choose the class.`;
   document.documentElement.dataset.selected = selection.length;
+  if (selection.length) $("selection").scrollIntoView({ block: "nearest" }); // in a narrow window the map is far below
 }
 
 async function addClass(event) {

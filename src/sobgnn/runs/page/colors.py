@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-# Muted colors that most readers can distinguish; used if there are enough. Light page first, dark page second.
+# Muted colors that most readers can distinguish, for the first classes. Light page first, dark page second.
 _CHOSEN = (
     ("#3b6fb6", "#7aa7e8"),
     ("#d5793a", "#f0a06a"),
@@ -19,15 +19,19 @@ _CHOSEN = (
 )
 
 
+# Later classes: each hue is turned by the golden angle, which never comes back to the same place.
+_GOLDEN_DEGREES = 137.50776
+
+
 def class_colors(count: int) -> list[tuple[str, str]]:
-    """``count`` pairs of hex colors, for a light and for a dark page."""
-    if count <= len(_CHOSEN):
-        return list(_CHOSEN[:count])
-    # Hues evenly around the circle, neighbors in the list at different lightness.
-    return [
-        (_oklch(0.52 + 0.14 * (i % 2), 0.13, 360 * i / count), _oklch(0.70 + 0.12 * (i % 2), 0.12, 360 * i / count))
-        for i in range(count)
-    ]
+    """``count`` pairs of hex colors, for a light and for a dark page; the first ones do not depend on ``count``."""
+    return list(_CHOSEN[:count]) + [_turned(place) for place in range(count - len(_CHOSEN))]
+
+
+def _turned(place: int) -> tuple[str, str]:
+    """Colors of successive hues, at three lightnesses in turn."""
+    hue, step = place * _GOLDEN_DEGREES % 360, place % 3
+    return _oklch(0.42 + 0.12 * step, 0.13, hue), _oklch(0.62 + 0.11 * step, 0.12, hue)
 
 
 def _oklch(lightness: float, chroma: float, hue: float) -> str:
