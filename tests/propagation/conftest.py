@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
 from sobgnn.propagation.dispatch import _has_triton, native
 
+# Triton's interpreter runs kernels line by line on the CPU: slowly, but without a GPU.
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 BACKENDS = [
     pytest.param("portable", id="portable"),
     pytest.param("native", id="native"),
-    pytest.param("triton", id="triton", marks=pytest.mark.cuda),
+    pytest.param("triton", id="triton", marks=[] if INTERPRETED else [pytest.mark.cuda]),
 ]
 
 
@@ -19,10 +23,10 @@ def device(request, monkeypatch):
     """The device that one backend serves, with that backend forced."""
     if request.param == "native" and not native.available():
         pytest.skip("the compiled kernel is not installed")
-    if request.param == "triton" and not (torch.cuda.is_available() and _has_triton()):
+    if request.param == "triton" and not (_has_triton() and (INTERPRETED or torch.cuda.is_available())):
         pytest.skip("no CUDA device")
     monkeypatch.setenv("SOBGNN_BACKEND", request.param)
-    return "cuda" if request.param == "triton" else "cpu"
+    return "cuda" if request.param == "triton" and not INTERPRETED else "cpu"
 
 
 @pytest.fixture(autouse=True)
