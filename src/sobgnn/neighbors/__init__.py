@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -16,6 +15,7 @@ from sobgnn.neighbors.hnsw import search_hnsw
 from sobgnn.neighbors.index import Index
 from sobgnn.neighbors.points import check_k, check_pair, check_points
 from sobgnn.neighbors.spaces import Sparse, dense_spaces, distances
+from sobgnn.runtime.packages import installed
 from sobgnn.runtime.ranks import Ranks
 
 __all__ = ["AUTO_EXACT_COST", "Neighbors", "check_points", "nearest"]
@@ -115,7 +115,7 @@ def nearest(
         raise ValueError(
             f"`method='hnsw'` runs on the CPU, but the search is on {place}. Pass device='cpu', or use method='exact'."
         )
-    if method == "auto" and place.type == "cpu" and cost > AUTO_EXACT_COST and importlib.util.find_spec("faiss"):
+    if method == "auto" and place.type == "cpu" and cost > AUTO_EXACT_COST and installed("faiss"):
         method = "hnsw"
     base, query = dense_spaces(points, asked, cosine=cosine, device=place)
     if method == "hnsw":
