@@ -16,7 +16,7 @@ from sobgnn.neighbors.index import Index
 from sobgnn.neighbors.points import check_k, check_pair, check_points
 from sobgnn.neighbors.spaces import Sparse, dense_spaces, distances
 from sobgnn.runtime.packages import installed
-from sobgnn.runtime.ranks import Ranks
+from sobgnn.runtime.ranks import Ranks, check_device
 
 __all__ = ["AUTO_EXACT_COST", "Neighbors", "check_points", "nearest"]
 
@@ -89,6 +89,7 @@ def nearest(
         raise ValueError(f"`method` must be 'auto', 'exact' or 'hnsw', but got {method!r}.")
     if not 0 < recall <= 1:
         raise ValueError(f"`recall` must be above 0 and at most 1, but got {recall!r}.")
+    check_device(device)
     cosine = metric == "cosine"
     points = check_points(X, cosine=cosine)
     asked = None if queries is None else check_points(queries, name="queries", cosine=cosine)
