@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from sobgnn.command.reproduce import app
@@ -31,6 +32,13 @@ def test_the_settings_are_published_one_file_a_model(tmp_path: Path) -> None:
     for file in published.glob("*.json"):  # what is kept in the repository is what a search tries
         first = file.read_text().splitlines()[1].rstrip(",")
         assert first == (tmp_path / file.name).read_text().splitlines()[1].rstrip(",")
+
+
+@pytest.mark.parametrize("options", [["--models", ""], ["--datasets", ","], ["--heads", "paper", "--models", "MLP"]])
+def test_options_that_leave_nothing_to_train_are_refused(options: list[str], tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["table1", "--out", str(tmp_path / "lines"), "--device", "cpu", *options])
+    assert "There is nothing to train" in str(done.exception)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_data_set_that_is_not_known_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -305,6 +305,9 @@ def test_suggestions_end_when_every_point_is_labelled():
         ({"random_state": 1.5}, "`random_state`"),
         ({"random_state": -1}, "`random_state`"),
         ({"device": "abacus"}, "no device 'abacus'"),
+        ({"warm_start": "no"}, "`warm_start`"),
+        ({"verbose": "no"}, "`verbose`"),
+        ({"verbose": -1}, "`verbose`"),
     ],
 )
 def test_impossible_settings_are_refused_by_name(settings, message):

@@ -216,6 +216,14 @@ def test_unknown_names_are_refused():
         knn_graph(LINE, 1, metric="manhattan")
     with pytest.raises(ValueError, match="`method`"):
         knn_graph(LINE, 1, method="fast")
+    with pytest.raises(ValueError, match="There is no device 'abacus' here"):
+        knn_graph(LINE, 1, device="abacus")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_cuda_is_refused_in_one_line_if_there_is_none():
+    with pytest.raises(ValueError, match="There is no device 'cuda' here"):
+        knn_graph(LINE, 1, device="cuda")
 
 
 @pytest.mark.cuda

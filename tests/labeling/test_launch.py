@@ -222,6 +222,18 @@ def test_a_missing_extra_is_one_line(missing):
     assert ended.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
+def test_all_public_names_can_be_imported_without_the_extra(missing):
+    script = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "from sobgnn import *\n"
+        "try: label('tickets.csv')\n"
+        "except ValueError as error: print(error)"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "pip install 'sobgnn[label]'" in ended.stdout, ended.stderr
+
+
 def test_a_start_that_was_killed_before_it_wrote_its_settings_is_resumed(tickets, tmp_path):
     open_page(str(tickets), folder=tmp_path / "run", command=FAKE).close()
     (tmp_path / "run" / "labeling.json").unlink()

@@ -48,6 +48,18 @@ def test_layer_is_the_equation(graph30, channels, combine, self_branch, activati
     np.testing.assert_allclose(out.detach(), dense_layer(layer, graph30, x.double().numpy()), rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.parametrize("combine", ["linear", "concat"])
+@pytest.mark.parametrize("signals", [(), (2,)])
+def test_what_a_layer_returns_can_be_changed_in_place(graph30, combine, signals):
+    """As ReLU(inplace=True) does after a layer of PyG's Sequential."""
+    layer = randomised(SobolevConv(3, 5, combine=combine))
+    x = torch.randn(*signals, 30, 3, generator=torch.Generator().manual_seed(0))
+    operators = SobolevOperators(graph30)
+    (expected,) = torch.autograd.grad((layer(x, operators) - 0.1).relu().square().sum(), layer.weight)
+    (gradient,) = torch.autograd.grad(layer(x, operators).sub_(0.1).relu_().square().sum(), layer.weight)
+    torch.testing.assert_close(gradient, expected)
+
+
 def test_one_order_with_unit_loops_is_gcn(graph30):
     edge_index, edge_weight = graph30.edges()
     gcn = GCNConv(4, 6)

@@ -59,6 +59,10 @@ def test_shape_and_type_are_as_asked(dtype: torch.dtype) -> None:
     assert result.is_contiguous()
 
 
+def test_a_large_result_is_no_view_which_an_operator_must_not_return() -> None:
+    assert not results.empty(torch.empty(0), LARGE)._is_view()
+
+
 def test_small_results_are_left_to_torch() -> None:
     results.empty(torch.empty(0), (1000,))
     assert results._free == []

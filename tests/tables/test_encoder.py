@@ -255,6 +255,29 @@ def test_options_are_checked_in_one_line():
         TableEncoder().fit({"a": [1], "b": [1, 2]})
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"n_components": 0}, {"n_components": -1}, {"n_components": 1.5}, {"n_components": "a"}, {"n_components": True},
+     {"random_state": None}, {"random_state": "a"}, {"random_state": -1}, {"random_state": 0.5}],
+    ids=str,
+)  # fmt: skip
+def test_numbers_that_are_no_options_are_refused_by_name(options):
+    (name,) = options
+    with pytest.raises(ValueError, match=f"`{name}` must be .*an integer of at least"):
+        TableEncoder(**options).fit({"a": ["one two three", "two three four", "three four five"] * 5})
+
+
+def test_true_and_false_of_a_file_are_the_booleans_of_a_frame():
+    flags = pl.Series("flag", [True, False, None, True] * 5)
+    encoder = TableEncoder().fit(pl.DataFrame([flags, pl.Series("x", range(20))]))
+    as_words = ["TRUE", " false", None, "True"] * 5
+    expected = encoder.transform({"flag": flags, "x": range(20)})
+    np.testing.assert_array_equal(encoder.transform({"flag": as_words, "x": range(20)}), expected)
+    # In other columns of numbers they are words without a number, and count as blank.
+    other = TableEncoder().fit({"n": [0.0, 1.0, 0.0] * 5}).transform({"n": ["true", None, "1"]})
+    assert other[0] == other[1]
+
+
 def test_text_can_be_forced_and_columns_dropped():
     table = {"a": ["one two", "two three", "three one"] * 5, "b": [1.0, 2.0, 3.0] * 5}
     assert TableEncoder().fit(table).outcomes_["a"] == "categories"

@@ -74,6 +74,11 @@ def check_settings(settings: Mapping[str, Any], families: Sequence[str]) -> None
     priors = settings["class_priors"]
     if priors is not None and not _is(priors, "auto") and not isinstance(priors, Mapping):
         raise ValueError(f'`class_priors` must be "auto", None or a dict, but got {priors!r:.60}.')
+    if not isinstance(settings["warm_start"], (bool, np.bool_)):
+        raise ValueError(f"`warm_start` must be True or False, but got {settings['warm_start']!r:.60}.")
+    verbose = settings["verbose"]
+    if not isinstance(verbose, (bool, np.bool_)):
+        check_whole("verbose", verbose, 0)
     _check_families(settings["families"], families)
     state = settings["random_state"]
     if state is not None and not isinstance(state, np.random.RandomState):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -16,7 +15,8 @@ from sobgnn.neighbors.hnsw import search_hnsw
 from sobgnn.neighbors.index import Index
 from sobgnn.neighbors.points import check_k, check_pair, check_points
 from sobgnn.neighbors.spaces import Sparse, dense_spaces, distances
-from sobgnn.runtime.ranks import Ranks
+from sobgnn.runtime.packages import installed
+from sobgnn.runtime.ranks import Ranks, check_device
 
 __all__ = ["AUTO_EXACT_COST", "Neighbors", "check_points", "nearest"]
 
@@ -89,6 +89,7 @@ def nearest(
         raise ValueError(f"`method` must be 'auto', 'exact' or 'hnsw', but got {method!r}.")
     if not 0 < recall <= 1:
         raise ValueError(f"`recall` must be above 0 and at most 1, but got {recall!r}.")
+    check_device(device)
     cosine = metric == "cosine"
     points = check_points(X, cosine=cosine)
     asked = None if queries is None else check_points(queries, name="queries", cosine=cosine)
@@ -115,7 +116,7 @@ def nearest(
         raise ValueError(
             f"`method='hnsw'` runs on the CPU, but the search is on {place}. Pass device='cpu', or use method='exact'."
         )
-    if method == "auto" and place.type == "cpu" and cost > AUTO_EXACT_COST and importlib.util.find_spec("faiss"):
+    if method == "auto" and place.type == "cpu" and cost > AUTO_EXACT_COST and installed("faiss"):
         method = "hnsw"
     base, query = dense_spaces(points, asked, cosine=cosine, device=place)
     if method == "hnsw":

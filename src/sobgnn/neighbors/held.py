@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from functools import cached_property
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ from sobgnn.neighbors.hnsw import ask, build, raise_effort
 from sobgnn.neighbors.index import Index
 from sobgnn.neighbors.points import check_k
 from sobgnn.neighbors.spaces import Dense, beside, dense_spaces, distances, peak
+from sobgnn.runtime.packages import installed
 from sobgnn.runtime.ranks import Ranks
 
 # Entries of the points (N·F) from which an index is searched several times faster than products are made, and queries
@@ -49,8 +49,7 @@ class HeldPoints:
     ) -> None:
         self.points, self.cosine, self.recall = points, metric == "cosine", recall
         self._indexes: dict[int, Any] = {}
-        faiss = importlib.util.find_spec("faiss") is not None
-        self.index = index if points.device.type == "cpu" and faiss else None
+        self.index = index if points.device.type == "cpu" and installed("faiss") else None
 
     def __getstate__(self) -> dict[str, Any]:
         # An index is built again from the points where it is needed, and is the same then.
@@ -61,7 +60,7 @@ class HeldPoints:
     def can_index(self) -> bool:
         """Whether an index serves many queries better: many points, on a CPU, with faiss there."""
         large = self.points.numel() >= INDEX_ENTRIES and self.points.device.type == "cpu"
-        return large and importlib.util.find_spec("faiss") is not None
+        return large and installed("faiss")
 
     @property
     def index_queries(self) -> int | None:

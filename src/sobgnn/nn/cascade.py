@@ -42,8 +42,9 @@ class _Cascade(torch.autograd.Function):
     def forward(
         own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, relu: bool
     ) -> tuple[Tensor, ...]:
-        out, *products = _forward(own, filtered, weight[None], bias[None], mu[None], relu)
-        return out.squeeze(1), *products
+        # Not a view: autograd lets nobody change a view made in here in place, as ReLU(inplace=True) does.
+        out = filtered.new_empty((filtered.shape[0], weight.shape[2]))
+        return out, *_forward(out, own, filtered, weight[None], bias[None], mu[None], relu)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -83,7 +84,8 @@ class _Members(torch.autograd.Function):
     def forward(
         own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, relu: bool
     ) -> tuple[Tensor, ...]:
-        return _forward(own, filtered, weight, bias, mu, relu)
+        out = filtered.new_empty((filtered.shape[0], weight.shape[0], weight.shape[3]))
+        return out, *_forward(out.flatten(1), own, filtered, weight, bias, mu, relu)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -96,18 +98,17 @@ class _Members(torch.autograd.Function):
 
 
 def _forward(
-    own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, relu: bool
-) -> tuple[Tensor, ...]:
-    """The sum [N, S, o], and each branch's activations [N, S·o]."""
-    members, branches, _, width = weight.shape
-    out = filtered.new_empty((filtered.shape[0], members * width))
+    out: Tensor, own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, relu: bool
+) -> list[Tensor]:
+    """Each branch's activations [N, S·o]; their sum is written to ``out`` [N, S·o]."""
+    _, branches, _, width = weight.shape
     scale, shift = _columns(mu, width), bias.transpose(0, 1).reshape(branches, -1)
     products = []
     for branch in range(branches):
         product = _multiply(_branch(own, filtered, branch), weight[:, branch])
         combine.combine(product, shift[branch], scale[branch], out, relu, branch == 0)
         products.append(product)
-    return out.view(-1, members, width), *products
+    return products
 
 
 def _backward(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import warnings
 
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from sobgnn.propagation import native, portable
 from sobgnn.propagation.stencil import Stencil
+from sobgnn.runtime.packages import installed
 
 
 def backend(tensor: Tensor | None = None) -> str:
@@ -103,7 +103,7 @@ def scales_backward(indptr: Tensor, weight: Tensor, scale: Tensor, grad: Tensor,
 
 @functools.cache
 def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
+    return installed("triton")
 
 
 @functools.cache

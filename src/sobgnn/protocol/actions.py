@@ -118,6 +118,11 @@ def ablations(
 
 def train(running: Running, study: str, cells: Sequence[Cell]) -> bool:
     """Train one shard of a study's cells."""
+    if not cells:
+        raise ValueError(
+            "There is nothing to train: the options name no model, no data set, or no head that the model has. Name "
+            "one, or leave the option out."
+        )
     index, count = _shard(running.shard)
     file = f"{study}.jsonl" if count == 1 else f"{study}.{index}-of-{count}.jsonl"
     if not running.resume and any(running.out.glob(f"{study}*.jsonl*")):

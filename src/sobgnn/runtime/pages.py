@@ -31,7 +31,8 @@ def empty(x: Tensor, shape: Sequence[int]) -> Tensor:
     pages = _take(size)
     # The tensor's storage holds the view as long as anything refers to it, such as views of the tensor or autograd.
     view = memoryview(pages)
-    tensor = torch.frombuffer(view, dtype=x.dtype, count=math.prod(shape)).view(shape)
+    # Shaped in place: a view of it, made in an operator, could not be changed in place by those who get it.
+    tensor = torch.frombuffer(view, dtype=x.dtype, count=math.prod(shape)).resize_(tuple(shape))
     weakref.finalize(view, _give_back, pages).atexit = False
     return tensor
 

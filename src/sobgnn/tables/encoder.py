@@ -251,6 +251,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, frame: pl.DataFrame) -> None:
         if self.sparse not in (True, False, "auto"):
             raise ValueError(f"`sparse` must be True, False or 'auto', but got {self.sparse!r}.")
+        if self.n_components is not None:
+            _check_whole("n_components", self.n_components, 1, "None or ")
+        _check_whole("random_state", self.random_state, 0)
         if isinstance(self.text, str) or isinstance(self.drop, str):
             raise TypeError("`text` and `drop` must be lists of column names, but got a single text.")
         if not frame.height:
@@ -284,6 +287,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             from sklearn.exceptions import NotFittedError
 
             raise NotFittedError("This TableEncoder is not fitted yet. Call fit with a table first.")
+
+
+def _check_whole(name: str, value: Any, least: int, otherwise: str = "") -> None:
+    """Raise unless a value is an integer of at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise ValueError(f"`{name}` must be {otherwise}an integer of at least {least}, but got {value!r:.60}.")
 
 
 def _decimal_sign(frame: pl.DataFrame) -> str | None:

@@ -100,7 +100,7 @@ def choose_column(series: pl.Series, rules: Rules) -> Choice:
             return Choice(None, "id")
         if series.dtype.is_integer() and looks_like_dates(text_values(series)):
             return _date(series)
-        return _number(series, NumberFormat())
+        return _number(series, NumberFormat(truth=series.dtype == pl.Boolean))
     text = text_values(series)
     if text.null_count() == text.len():
         return Choice(None, "empty")

@@ -25,6 +25,7 @@ _GROUP = {".": r"[,'’_\s]", ",": r"[.'’_\s]"}
 _SIGNED = rf"^([+\-−(])\s*((?i:{_CURRENCY}))\s*"
 # Factors of numbers, if some numbers of a column have such a suffix and others do not.
 _MULTIPLES = {"k": 1e3, "K": 1e3, "Tsd": 1e3, "M": 1e6, "Mio": 1e6, "B": 1e9, "bn": 1e9, "Mrd": 1e9}
+_TRUTH = {"true": 1.0, "false": 0.0}
 _COMPARED = "<>≤≥~<=>="
 # The standard deviation, as a multiple of the interquartile range, from which a few cells hide all others; and the
 # largest feature of such a column.
@@ -51,6 +52,7 @@ class NumberFormat:
         currency: What precedes numbers, such as ``"€"``; empty for none. A cell with another currency is not a number.
         multiples: Whether suffixes such as k and M multiply numbers.
         marks: Words for missing numbers.
+        truth: Whether true and false are 1 and 0: booleans of a frame become words in a CSV file.
     """
 
     decimal: str = "."
@@ -59,6 +61,7 @@ class NumberFormat:
     currency: str = ""
     multiples: bool = False
     marks: tuple[str, ...] = ()
+    truth: bool = False
 
 
 def parse_numbers(text: pl.Series, style: NumberFormat) -> pl.Series:
@@ -68,6 +71,9 @@ def parse_numbers(text: pl.Series, style: NumberFormat) -> pl.Series:
     number: pl.Series
     if style.plain:
         number = text.cast(pl.Float64, strict=False)
+        if style.truth:
+            words = text.str.to_lowercase().replace_strict(_TRUTH, default=None, return_dtype=pl.Float64)
+            number = number.zip_with(number.is_not_null(), words)
         return number
     before, body, after = _parts(text)
     body = body.str.replace_all(r"\s+", " ").str.strip_chars()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from sobgnn.runtime.packages import installed
 from sobgnn.tables.columns import Arrays, text_values
 from sobgnn.tables.grams import CharacterGrams, WordGrams, chunks
 
@@ -195,8 +197,6 @@ class ModelColumn:
 
 def load_text_model(folder: str | Path) -> Callable[[list[str]], Any]:
     """A function from texts to vectors [texts, width], from a local folder; never from the network."""
-    import importlib.util
-
     folder = Path(folder)
     if not folder.is_dir():
         raise ValueError(
@@ -205,7 +205,7 @@ def load_text_model(folder: str | Path) -> Callable[[list[str]], Any]:
     static = (folder / "config.json").is_file() and not (folder / "modules.json").is_file()
     names = ("model2vec", "sentence_transformers") if static else ("sentence_transformers", "model2vec")
     for name in names:
-        if importlib.util.find_spec(name) is None:
+        if not installed(name):
             continue
         module = importlib.import_module(name)
         if name == "model2vec":

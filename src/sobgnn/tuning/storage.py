@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sobgnn.runtime.packages import installed
+
 if TYPE_CHECKING:
     import optuna
 
@@ -56,8 +58,6 @@ def is_url(place: str | Path | None) -> bool:
 
 
 def _database(url: str, pulse: Pulse) -> optuna.storages.RDBStorage:
-    import importlib.util
-
     import optuna
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import SQLAlchemyError
@@ -67,7 +67,7 @@ def _database(url: str, pulse: Pulse) -> optuna.storages.RDBStorage:
         options: dict[str, Any] = {"pool_pre_ping": True}
         if parsed.drivername in ("postgres", "postgresql"):
             # Which driver a bare postgresql:// means depends on SQLAlchemy's version; use the installed one.
-            driver = "psycopg2" if importlib.util.find_spec("psycopg2") else "psycopg"
+            driver = "psycopg2" if installed("psycopg2") else "psycopg"
             parsed = parsed.set(drivername=f"postgresql+{driver}")
         if parsed.drivername.startswith("postgresql"):
             options["connect_args"] = {"connect_timeout": 10}

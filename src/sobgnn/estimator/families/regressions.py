@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
 from sobgnn.runtime.eigen import eigen
+from sobgnn.runtime.randomness import importing
 from sobgnn.runtime.threads import one_blas_thread
 
 # The logit of a class without labels in a signal: practically impossible.
@@ -36,7 +37,8 @@ def logistic_regressions(
         labels: The labels, with their weights and folds.
         strength: c, the weight of the labels relative to the penalty.
     """
-    from sklearn.linear_model import LogisticRegression
+    with importing():
+        from sklearn.linear_model import LogisticRegression
 
     if len(labels.index) < min(Z.shape[1], _MOST_ROTATED):
         rotated, basis = _rotation(Z)

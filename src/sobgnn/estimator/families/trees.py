@@ -18,6 +18,7 @@ from sobgnn.estimator.families.contract import KeptSignals
 from sobgnn.estimator.families.nodes import Trees, joined, of_boosting, of_forest
 from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
 from sobgnn.estimator.problem import NewPoints, Problem
+from sobgnn.runtime.randomness import importing
 
 # Trees of each kind that are grown from all labels, the fewer trees that are grown without each fold to save time, and
 # labels times columns above which this is done. Fewer trees are noisier, so out of fold, smoothing seems to help
@@ -173,7 +174,8 @@ def grown(
     generator: np.random.Generator,
 ) -> Any:
     """A fitted scikit-learn forest, ``"random"`` or ``"extra"``, of ``size`` trees."""
-    from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+    with importing():
+        from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
     grow = RandomForestClassifier if kind == "random" else ExtraTreesClassifier
     threads = _threads() if X.size >= _THREADED_WORK else 1
@@ -206,7 +208,8 @@ def _boosted(
     rounds: int,
     seed: int,
 ) -> Any:
-    from sklearn.ensemble import GradientBoostingClassifier
+    with importing():
+        from sklearn.ensemble import GradientBoostingClassifier
 
     boosting = GradientBoostingClassifier(
         n_estimators=rounds, max_depth=3, max_features=0.3, subsample=0.8, init="zero", random_state=seed

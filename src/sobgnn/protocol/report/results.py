@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from sobgnn.protocol.report import plots, studies, tables
 from sobgnn.protocol.report.summary import summarize
 from sobgnn.protocol.results import read
 from sobgnn.runtime.files import write_text
+from sobgnn.runtime.packages import installed
 
 
 def write(lines: Path, out: Path, device_minutes: Mapping[str, float] | None = None) -> list[Path]:
@@ -27,7 +27,7 @@ def write(lines: Path, out: Path, device_minutes: Mapping[str, float] | None = N
     if not cells:
         raise ValueError(f"{lines} holds {len(records)} lines, but none of a final stage. Let a cell finish first.")
     out.mkdir(parents=True, exist_ok=True)
-    drawn = importlib.util.find_spec("matplotlib") is not None
+    drawn = installed("matplotlib")
     paths = []
     for study, name in (("table1", "table1"), ("few-labels", "few_labels"), ("ablations", "ablations")):
         own, lines_of = [c for c in cells if c.study == study], [r for r in records if r.study == study]
