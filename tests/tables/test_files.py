@@ -573,6 +573,14 @@ def test_rows_with_too_few_cells_are_counted(tmp_path):
     assert "Rows with fewer cells than columns: 2 (first: row 5). Their last cells are treated as blank." in notes
 
 
+def test_the_first_of_the_rows_with_too_many_cells_is_named_even_if_it_is_row_0(tmp_path):
+    lines = ["a,b,label", *(f"{i},{i % 7},{'uv'[i % 2]}" for i in range(40))]
+    lines[1], lines[6] = lines[1] + ",7", lines[6] + ",7"
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    notes = read_table(tmp_path / "t.csv").notes
+    assert "Rows with more cells than columns: 2 (first: row 0). Their last cells were left out." in notes
+
+
 def test_a_table_of_labels_alone_says_so(tmp_path):
     (tmp_path / "t.csv").write_text("label\nu\nv\nu\n")
     with pytest.raises(ValueError, match="No column is left to learn from: label holds labels, ids, constants or no"):

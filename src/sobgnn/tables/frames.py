@@ -169,7 +169,8 @@ class CsvReader:
         for number, row in enumerate(rows):
             if len(row) > width:
                 if any(cell.strip() for cell in row[width:]):
-                    self.repairs.first_long = self.repairs.first_long or self.repairs.rows + number
+                    if not self.repairs.long:
+                        self.repairs.first_long = self.repairs.rows + number
                     self.repairs.long += 1
                 rows[number] = row[:width]
             elif len(row) < width:
