@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sobgnn.baselines.source import Operator
-from sobgnn.nn.conv import shared_product
+from sobgnn.nn.cascade import shared_product
 from sobgnn.nn.dropout import row_hashes
 from sobgnn.propagation.drop import column_hashes, kept, thresholds
 

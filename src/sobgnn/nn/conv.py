@@ -19,8 +19,6 @@ from sobgnn.operators import EdgeOperators, Normalize, SobolevRows, check_alpha,
 
 Combine = Literal["linear", "concat"]
 
-__all__ = ["Combine", "SobolevConv", "shared_product"]
-
 
 class _OwnSignature:
     """The signature of a class's ``__init__``, which its ``__new__`` would hide."""
