@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from sobgnn.estimator.labels import stratified_folds
 from sobgnn.runs.content import column_slices
 from sobgnn.runs.run import Fitted
 
@@ -36,7 +37,7 @@ def column_importance(fitted: Fitted, seed: int = 0) -> dict[str, float]:
     generator = np.random.default_rng(seed)
     labelled = generator.permutation(np.flatnonzero(codes != -1))[:_MOST_LABELS]
     others = generator.permutation(np.flatnonzero(codes == -1))[:_MOST_OTHERS]
-    fold = _folds(codes[labelled], generator)
+    fold = stratified_folds(codes[labelled], _FOLDS, generator)
     lost = dict.fromkeys(slices, 0.0)
     judged = 0
     for held in range(_FOLDS):
@@ -104,12 +105,6 @@ def _again(classifier: Any, seed: int) -> Any:
         "verbose": 0,
     }
     return SobolevClassifier(**{**classifier.get_params(), **settings})
-
-
-def _folds(codes: npt.NDArray[np.int64], generator: np.random.Generator) -> npt.NDArray[np.int64]:
-    from sobgnn.estimator.labels import stratified_folds
-
-    return stratified_folds(codes, _FOLDS, generator)
 
 
 def _dense(X: Any) -> npt.NDArray[np.float32]:
