@@ -17,8 +17,9 @@ from sobgnn.neighbors.points import check_k
 from sobgnn.neighbors.spaces import Dense, beside, dense_spaces, distances, peak
 from sobgnn.runtime.ranks import Ranks
 
-# Entries of the points (N·F) from which an index is searched several times faster than products are made, and queries
-# at once from which that pays for building it; where points are very many, from which the next call shall not wait.
+# Minimum number of entries of the points (N·F) for which an index is several times faster than an exact search, and
+# minimum number of queries at once for which this makes up for building it. With very many points it is built for
+# fewer, so that later calls need not wait.
 INDEX_ENTRIES, INDEX_QUERIES = 10_000_000, 30_000
 MANY_ENTRIES, FEWER_QUERIES = 50_000_000, 5_000
 # The effort is set on sampled points, but new ones are harder to find a way to: of noisy copies of mnist's digits 0.7 %
