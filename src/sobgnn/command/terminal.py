@@ -79,6 +79,19 @@ class Keeping:
         self._console.print("The model is trained and is being written. Press Ctrl-C again to abort.")
 
 
+@contextlib.contextmanager
+def _interrupting(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle SIGINT in the block; in another thread nothing changes, since signals belong to the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class _Console(Console):
     """A console whose reader may leave: what is said then is lost, and the work goes on."""
 
@@ -106,7 +119,7 @@ class Terminal:
 
     @contextlib.contextmanager
     def training(self) -> Iterator[Training]:
-        """A bar with the time left, while SIGINT is ours."""
+        """A bar with the time left; Ctrl-C is for :class:`Training`."""
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -118,27 +131,15 @@ class Terminal:
         )
         with Progress(*columns, console=self.err, transient=True, disable=not self.err.is_terminal) as bar:
             hook = Training(bar)
-            if threading.current_thread() is not threading.main_thread():
-                yield hook  # signals belong to the main thread
-                return
-            before = signal.signal(signal.SIGINT, hook.interrupt)
-            try:
+            with _interrupting(hook.interrupt):
                 yield hook
-            finally:
-                signal.signal(signal.SIGINT, before)
 
     @contextlib.contextmanager
     def keeping(self) -> Iterator[Keeping]:
         """A trained model is not lost to Ctrl-C; around :meth:`training`, without a moment between the two."""
         hook = Keeping(self.err)
-        if threading.current_thread() is not threading.main_thread():
+        with _interrupting(hook.interrupt):
             yield hook
-            return
-        before = signal.signal(signal.SIGINT, hook.interrupt)
-        try:
-            yield hook
-        finally:
-            signal.signal(signal.SIGINT, before)
 
     @contextlib.contextmanager
     def counting(self) -> Iterator[Callable[[int], None]]:
