@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.tables.columns import COMMON_BLANKS, Arrays, is_text, standardized, text_values
+from sobgnn.tables.columns import COMMON_BLANKS, Arrays, PlainColumn, is_text, standardized, text_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -120,7 +120,7 @@ def looks_like_dates(text: pl.Series) -> bool:
 
 
 @dataclass(frozen=True)
-class DateColumn:
+class DateColumn(PlainColumn):
     """A moment as standardized days since 1970, and as cycles (sine and cosine) of the parts that vary.
 
     Args:
@@ -212,14 +212,6 @@ class DateColumn:
         """Names of the number, the cycles and the flag."""
         cycles = [f"{self.name} ({part} of {cycle})" for cycle in self.cycles for part in ("sine", "cosine")]
         return [*([self.name] if self.number else []), *cycles, *([f"{self.name} (blank)"] if self.flag else [])]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
-    def arrays(self) -> Arrays:
-        """None."""
-        return {}
 
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> DateColumn:
