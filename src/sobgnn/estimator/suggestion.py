@@ -10,7 +10,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from sobgnn.estimator.features import FeatureMap
 from sobgnn.graphs.graph import Graph
+from sobgnn.graphs.knn import knn_graph
 
 Strategy = Literal["auto", "typical", "uncertain", "random"]
 # Added to every uncertainty: points that are predicted with confidence still count a little, so that errors can be
@@ -100,9 +102,6 @@ def suggest_first(
 ) -> npt.NDArray[np.int64]:
     """Rows of X [N, F], all unlabeled, whose labels would help most, on the k-NN graph of scaled X."""
     from sklearn.utils.validation import check_array
-
-    from sobgnn.estimator.features import FeatureMap
-    from sobgnn.graphs.knn import knn_graph
 
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
     points = FeatureMap.fit(X, scale="range", n_components=n_components, seed=0)(X)

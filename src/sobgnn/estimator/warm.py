@@ -13,6 +13,7 @@ import scipy.sparse as sp
 
 from sobgnn.estimator.fit import Fit
 from sobgnn.estimator.labels import UNLABELLED, Labels
+from sobgnn.estimator.placing import Placed
 from sobgnn.estimator.priors import Frequencies
 from sobgnn.graphs.graph import Graph
 
@@ -34,7 +35,7 @@ class Kept:
     """
 
     fingerprint: str
-    placed: Any
+    placed: Placed
     fit: Fit
     labels: Labels
     classes: npt.NDArray[Any]
