@@ -315,7 +315,7 @@ def test_impossible_settings_are_refused_by_name(settings, message):
 
 def test_labels_that_cannot_be_learnt_from_are_refused():
     X, _, given = blobs(40, labels=5)
-    with pytest.raises(ValueError, match="no labelled sample"):
+    with pytest.raises(ValueError, match="no labeled sample"):
         quick().fit(X, np.full(40, -1))
     with pytest.raises(ValueError, match=r"at least 2 classes.*-1, None and NaN mean unlabeled"):
         quick().fit(X, np.where(given == 1, 1, -1))
@@ -374,7 +374,7 @@ def test_a_graph_of_another_size_is_refused():
         quick().fit(X, given, graph=np.ones((3, 3)))
 
 
-def test_more_neighbours_than_points_are_cut_to_what_there_is():
+def test_more_neighbors_than_points_are_cut_to_what_there_is():
     X, _, given = blobs(12, labels=3)
     with pytest.warns(UserWarning, match="`k` is 50, but there are 12 points"):
         assert quick(k=50).fit(X, given).graph_.num_edges == 12 * 11

@@ -204,7 +204,7 @@ def test_a_receptive_field_gives_what_all_nodes_give(graph, data, layers):
     torch.testing.assert_close(part, whole[torch.tensor(picked)], rtol=1e-10, atol=1e-12)
 
 
-def test_columns_that_leave_a_neighbour_out_are_refused(path5):
+def test_columns_that_leave_a_neighbor_out_are_refused(path5):
     from sobgnn.operators import SobolevRows
 
     ops = SobolevOperators(path5, 2, 1.0)

@@ -269,7 +269,7 @@ def test_texts_of_a_small_table_are_text_although_they_are_few():
 
 
 def test_neighbors_of_a_mixed_table_follow_text_and_numbers():
-    """Two topics in the text, two levels in ten numbers: both must show among the neighbours."""
+    """Two topics in the text, two levels in ten numbers: both must show among the neighbors."""
     rng = np.random.default_rng(0)
     topic, level = rng.integers(0, 2, 200), rng.integers(0, 2, 200)
     pools = [

@@ -34,7 +34,7 @@ SCALARS = (
 # Fitted arrays by their attributes' names.
 ARRAYS = ("labelled_", "labelled_codes_", "folds_", "out_of_fold_probabilities_", "embedding_", "class_prior_")
 # Parts that hold integers, by the last part of their name; all others but ``unit_rows`` hold floats.
-_WHOLE = {
+_INTEGER_PARTS = {
     "labelled_", "labelled_codes_", "folds_", "indptr", "indices", "num_features", "column", "left", "right", "root",
     "target", "levels", "neighbors", "entry", "effort",
 }  # fmt: skip
@@ -279,7 +279,7 @@ def _check_types(arrays: Arrays) -> None:
     """Raise if an array's type does not match its name: bytes of one type read as another are meaningless."""
     for name, array in arrays.items():
         part = name.rsplit(".", 1)[-1]
-        kinds = ("bool",) if part == "unit_rows" else _INTEGERS if part in _WHOLE else _FLOATS
+        kinds = ("bool",) if part == "unit_rows" else _INTEGERS if part in _INTEGER_PARTS else _FLOATS
         if array.dtype.name not in kinds:
             raise ValueError(f"its array {name[:60]} has type {array.dtype}")
 

@@ -84,7 +84,7 @@ class CategoryColumn(PlainColumn):
     def _known(self, series: pl.Series) -> pl.Series:
         """The cells; those that match exactly one value except for capitals or a trailing ".0" become that value.
 
-        In pandas, a column of whole numbers with a blank cell holds floats: 1 becomes 1.0.
+        In pandas, a column of integers with a blank cell holds floats: 1 becomes 1.0.
         """
         text = text_values(series)
         folded: dict[str, list[str]] = {}

@@ -113,7 +113,7 @@ def looks_like_dates(text: pl.Series) -> bool:
         return False
     moments, _ = parse_dates(sample)
     good = ~np.isnan(moments.seconds)
-    if sample.str.contains(r"^\d{8}$").all():  # whole numbers, unless all of them are days from 1900 to 2100
+    if sample.str.contains(r"^\d{8}$").all():  # integers, unless all of them are days from 1900 to 2100
         years = moments.seconds[good] / (365.2425 * _DAY) + 1970
         return bool(good.all() and sample.len() > 1 and years.min() > 1900 and years.max() < 2101)
     return bool(good.mean() >= _SHARE)

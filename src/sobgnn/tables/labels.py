@@ -20,10 +20,10 @@ _UNSAID = (
     "none", "-", "--", "---", "–", "—", ".", "...", "??", "???", "unlabeled", "unlabelled", "unknown", "unbekannt",
     "undefined", "unassigned", "missing", "nil", "tbd", "tba", "tbc", "todo", "n.a.", "k.a.", "k. a.", "not labeled",
 )  # fmt: skip
-# Share of distinct values from which many whole numbers are measurements and not classes, unless they fill at least
+# Share of distinct values from which many integers are measurements and not classes, unless they fill at least
 # half of their range, as codes do.
 _MEASURED = 0.8
-# Whole numbers as programs write them. 007 and 01 are names: their zeros would be lost.
+# Integers as programs write them. 007 and 01 are names: their zeros would be lost.
 _WHOLE = r"^[+-]?(?:0|[1-9]\d{0,14})(?:\.0*)?$"
 # A class may be a misspelling if it has at most so many labels, another has at least so many times as many, and the
 # shorter of the two names has at least so many characters. Of more classes names are not compared.
@@ -73,8 +73,8 @@ def blank_notes(series: pl.Series) -> list[str]:
 def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], list[str] | list[int], list[str]]:
     """Codes [N] with -1 for unlabeled rows, the classes they stand for, and notes.
 
-    Whole numbers stay numbers, anything else is text: if one label is written 007, all are text. Blank cells are
-    unlabeled. In a column without any, -1 among whole numbers means unlabeled too, unless only one other class would be
+    Integers stay numbers, anything else is text: if one label is written 007, all are text. Blank cells are
+    unlabeled. In a column without any, -1 among integers means unlabeled too, unless only one other class would be
     left (-1 and 1 are then the two classes) or there are other negative numbers (-2, -1, 0, ... are then all classes).
     """
     import polars as pl
@@ -130,7 +130,7 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
                     notes.append("-1 is a class, since blank cells mark the unlabeled rows.")
                 distinct = [str(value) for value in distinct]
                 keys = keys.cast(pl.String)
-        elif distinct[0] < 0:  # the estimator reserves negative whole numbers
+        elif distinct[0] < 0:  # the estimator reserves negative integers
             distinct = [str(value) for value in distinct]
             keys = keys.cast(pl.String)
     elif "-1" in distinct and len(distinct) > 2 and number.is_not_null().sum() == 1:

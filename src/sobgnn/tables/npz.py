@@ -29,7 +29,7 @@ class Arrays:
             are flattened to one.
         y: Labels [N]; ``None`` if there are none and none are needed.
         ids: Names of the rows [N], if requested.
-        class_names: Names of whole-number labels, if the file has them.
+        class_names: Names of integer labels, if the file has them.
         edge_index: PyG's edge_index [2, E], if the points come with a graph.
     """
 
@@ -51,13 +51,13 @@ def read_arrays(path: Path, label: str, identity: str | None, need_labels: bool 
         with zipfile.ZipFile(path) as archive:
             held = entry_names(archive)
             sparse = all(name in held for name in _SPARSE)
-            labelled = need_labels or label in held
-            needed = [*([label] if labelled else []), *([identity] if identity else []), *([] if sparse else ["X"])]
+            labeled = need_labels or label in held
+            needed = [*([label] if labeled else []), *([identity] if identity else []), *([] if sparse else ["X"])]
             for name in needed:
                 if name not in held:
                     raise ValueError(f"{path.name} has no array {name!r}; it has {', '.join(held)[:200] or 'none'}.")
             X = _sparse(archive) if sparse else _checked(read_entry(archive, "X"))
-            y = one_per_row(read_entry(archive, label), label, X.shape[0]) if labelled else None
+            y = one_per_row(read_entry(archive, label), label, X.shape[0]) if labeled else None
             ids = None if identity is None else one_per_row(read_entry(archive, identity), identity, X.shape[0])
             names = (
                 [str(name) for name in read_entry(archive, "class_names").ravel()] if "class_names" in held else None

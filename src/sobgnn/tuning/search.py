@@ -127,7 +127,7 @@ def check_request(trials: int, sampler: str, members: int = MEMBERS) -> None:
     if members < 2:
         raise ValueError(f"`members` must be at least 2, so that every label is held out, but got {members}.")
     if isinstance(trials, bool) or not isinstance(trials, (int, np.integer)) or trials < 1:
-        raise ValueError(f"`trials` must be a whole number of at least 1, but got {trials!r}. Try 100.")
+        raise ValueError(f"`trials` must be an integer of at least 1, but got {trials!r}. Try 100.")
     if sampler not in get_args(Sampler):
         raise ValueError(f"`sampler` must be 'tpe' or 'random', but got {sampler!r}.")
 
