@@ -29,7 +29,7 @@ _FORMS: dict[str, tuple[int, int, int | None]] = {  # which group is year, month
     r"^(\p{L}{3,10})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})$": (2, 0, 1),
 }
 # Formats that are rewritten as year, month, day or day, month, year: web server logs, and Chinese and Japanese dates.
-_BROUGHT = {
+_REWRITTEN = {
     r"^\[?(\d{1,2})/(\p{L}{3})/(\d{4}):([\d:]+)(\s[+-]\d{4})?\]?$": "${1}-${2}-${3} ${4}${5}",
     r"^(\d{4})\s?年\s?(\d{1,2})\s?月\s?(\d{1,2})\s?日": "${1}-${2}-${3} ",
 }
@@ -65,7 +65,7 @@ def parse_dates(
     import polars as pl
 
     unique = text.unique(maintain_order=True)
-    hour = _brought(unique).str.extract_groups(_TIME).struct.unnest()
+    hour = _rewritten(unique).str.extract_groups(_TIME).struct.unnest()
     clock = _clock([hour[c] for c in hour.columns])
     day, bare = _days_alone(unique)
     # "March 3, 2024" begins with a word that is not a weekday: it is also tried unchanged.
@@ -243,12 +243,12 @@ def _moments(
 
 def _days_alone(text: pl.Series) -> tuple[pl.Series, pl.Series]:
     """Cells without their time of day, and without the weekday too."""
-    day = _brought(text).str.replace(_TIME, "").str.strip_chars()
+    day = _rewritten(text).str.replace(_TIME, "").str.strip_chars()
     return day, day.str.replace(_WEEKDAY, "")
 
 
-def _brought(text: pl.Series) -> pl.Series:
-    for pattern, form in _BROUGHT.items():
+def _rewritten(text: pl.Series) -> pl.Series:
+    for pattern, form in _REWRITTEN.items():
         text = text.str.replace(pattern, form)
     return text.str.strip_chars()
 
