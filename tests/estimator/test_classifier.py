@@ -752,7 +752,7 @@ def test_text_in_x_and_shares_in_an_array_are_one_line(fitted):
     X, _, given, _ = fitted
     frame = pd.DataFrame(X).assign(name="T-1")
     with pytest.raises(
-        ValueError, match=r"X must hold numbers, but holds 'T-1'\. Convert tables with sobgnn\.tables\.TableEncoder"
+        ValueError, match=r"X must hold numbers, but holds 'T-1'\. Convert tables with sobgnn\.TableEncoder"
     ):
         quick().fit(frame.to_numpy(), given)
     with pytest.raises(ValueError, match="`class_priors` must be"):
