@@ -14,7 +14,8 @@ from torch import Tensor
 
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.temperature import fit_temperature, sharpen
-from sobgnn.graphs.graph import SMALLEST_WEIGHT, Graph
+from sobgnn.graphs.adjacency import SMALLEST_WEIGHT
+from sobgnn.graphs.graph import Graph
 from sobgnn.graphs.locality import locality_order
 from sobgnn.operators import SobolevOperators
 from sobgnn.propagation import dispatch

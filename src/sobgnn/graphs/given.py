@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sobgnn.graphs.graph import Graph, check_weights
+from sobgnn.graphs.adjacency import check_weights
+from sobgnn.graphs.graph import Graph
 
 
 def check_graph(given: Any) -> Graph:
