@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from sobgnn import tables
-from sobgnn.tables import Encoding, batches, file_stem, formats, frames, is_file_name, npz, read_table
+from sobgnn.tables import Encoding, batches, file_stem, formats, frames, is_file_name, npz, read_table, records
 from sobgnn.tables.table import from_arrays
 
 
@@ -255,15 +255,15 @@ def test_many_stray_quotes_join_no_rows_and_lines_are_read_a_few_times_at_most(t
     lines = [stray if i % 3 == 0 else f"{i % 11},{i % 7},{'uv'[i % 2]}\n" for i in range(3000)]
     path = write(tmp_path / "t.csv", "a,b,y\n" + "".join(lines))
     read = 0
-    plain = frames._Lines.__next__
+    plain = records._Lines.__next__
 
     def counted(source):
         nonlocal read
         read += 1
         return plain(source)
 
-    monkeypatch.setattr(frames._Lines, "__next__", counted)
-    monkeypatch.setattr(frames, "_LONGEST_RECORD", 2**12)
+    monkeypatch.setattr(records._Lines, "__next__", counted)
+    monkeypatch.setattr(records, "_LONGEST_RECORD", 2**12)
     assert sum(frame.height for frame in frames.csv_frames(path)) == 3000
     assert read < 10 * 3000
 
