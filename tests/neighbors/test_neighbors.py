@@ -376,7 +376,6 @@ def test_auto_is_exact_up_to_its_cost_and_hnsw_past_it(monkeypatch):
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("name", HARD)
 def test_cuda_gives_the_neighbors_of_float64_distances(name):
     X = HARD[name]
@@ -385,7 +384,6 @@ def test_cuda_gives_the_neighbors_of_float64_distances(name):
 
 
 @pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_points_and_queries_on_different_devices_are_refused_unless_a_device_is_named():
     X = torch.from_numpy(gaussian())
     with pytest.raises(ValueError, match="Move one, or choose with `device`"):
