@@ -21,7 +21,7 @@ _SPARSE = ("X_data", "X_indices", "X_indptr", "X_shape")
 
 
 @dataclass(frozen=True)
-class Arrays:
+class PointArrays:
     """What an NPZ file of N points holds.
 
     Args:
@@ -40,14 +40,14 @@ class Arrays:
     edge_index: npt.NDArray[Any] | None = None
 
 
-def read_arrays(path: Path, label: str, identity: str | None, need_labels: bool = True) -> Arrays:
+def read_arrays(path: Path, label: str, identity: str | None, need_labels: bool = True) -> PointArrays:
     """The file's arrays; ``label`` and ``identity`` name those of labels and ids."""
     with _one_kind_of_error(path):
         if path.name.lower().endswith(".npy"):
             X = _checked(_single(path))
             if need_labels:
                 raise ValueError(f"{path.name} holds a single array, so no labels. Save X and y in one NPZ file.")
-            return Arrays(X, None)
+            return PointArrays(X, None)
         with zipfile.ZipFile(path) as archive:
             held = entry_names(archive)
             sparse = all(name in held for name in _SPARSE)
@@ -63,7 +63,7 @@ def read_arrays(path: Path, label: str, identity: str | None, need_labels: bool 
                 [str(name) for name in read_entry(archive, "class_names").ravel()] if "class_names" in held else None
             )
             edges = read_entry(archive, "edge_index") if "edge_index" in held else None
-            return Arrays(X, y, ids, names, edges)
+            return PointArrays(X, y, ids, names, edges)
 
 
 def row_ids(path: Path, name: str) -> npt.NDArray[Any] | None:
