@@ -65,7 +65,7 @@ class Training:
 
 
 class Keeping:
-    """What becomes of Ctrl-C once a model is trained: the first lets its run be written, another one gives it up."""
+    """Handles Ctrl-C once a model is trained: after the first its run is still written, the second aborts."""
 
     def __init__(self, console: Console) -> None:
         self.pressed = False
@@ -93,7 +93,7 @@ def _interrupting(handler: Callable[[int, FrameType | None], None]) -> Iterator[
 
 
 class _Console(Console):
-    """A console whose reader may leave: what is said then is lost, and the work goes on."""
+    """A console whose reader may leave: further output is lost, and the work continues."""
 
     def on_broken_pipe(self) -> None:
         """Say nothing more; Python's own flush at the end must not fail either."""

@@ -140,7 +140,7 @@ def _shown(seen: Any) -> Any:
 
 
 def _folder(name: str, study: str | None, under: Path = Path("runs")) -> Path:
-    """The folder of this very search where it was ended before it wrote its results, or else a new one."""
+    """The folder of the same search if that was interrupted before it wrote its results, else a new one."""
     from sobgnn.runs.folder import free_folder
 
     free = free_folder(name, under)
@@ -156,7 +156,7 @@ def _folder(name: str, study: str | None, under: Path = Path("runs")) -> Path:
 
 @contextlib.contextmanager
 def _journal(folder: Path | None, storage: str | None, study: str | None) -> Iterator[str | Path | None]:
-    """Where trials are kept; a folder made for it that holds none when the block fails is removed."""
+    """The storage of trials; a folder created for it is removed if the block fails before the first trial."""
     from sobgnn.runs.folder import check_free
 
     if folder is not None:

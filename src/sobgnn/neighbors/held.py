@@ -32,13 +32,13 @@ _LARGER = 2.0**20
 class HeldPoints:
     """Points prepared once, and indexed once where that pays.
 
-    What a search answers depends on the points and the queries alone, not on searches before it.
+    The result of a search depends only on the points and the queries, not on earlier searches.
 
     Args:
-        points: [N, F], finite; searched where they are. Not copied as they are: they must not change.
+        points: [N, F], finite; searched on their device. They are not copied and must not change.
         metric: As for :func:`sobgnn.neighbors.nearest`.
-        recall: What an index must reach on sampled points.
-        index: Of these points, from a search before, which then serves all queries that ask for an approximate search.
+        recall: Recall that an index must reach on sampled points.
+        index: Index of these points from an earlier search; it is used for all approximate searches.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class HeldPoints:
         Args:
             queries: On the points' device.
             k: At most N.
-            approximate: By an HNSW index, whose effort is set on sampled points; distances and order are exact still.
+            approximate: Use an HNSW index, whose effort is set on sampled points; distances and order are still exact.
         """
         check_k(k, len(self.points), without_itself=False)
         base = self._base
@@ -97,7 +97,7 @@ class HeldPoints:
         return found, distances(squared, base)
 
     def _index(self, base: Dense, k: int) -> Any:
-        """The index for searches of k, built and measured at the first of them where there is none."""
+        """The index for searches of k neighbors, built and measured at the first of them unless one was given."""
         if self.index is not None:
             made = self.index.of(base)
             made.hnsw.efSearch = max(made.hnsw.efSearch, _LEAST_EFFORT, k + 1)

@@ -296,7 +296,7 @@ class SobolevConv(LazyWeights):
         return shared_product(propagated.to(weight.dtype), weight)
 
     def _sparse(self, x: Tensor, operators: Any) -> Tensor:
-        """All branches of sparse rows: the product with x first, since what it gives is dense."""
+        """All branches of sparse rows: the product with x comes first, because its result is dense."""
         if operators is None:
             raise ValueError("Sparse x needs a graph or operators.")
         product = row_product(x, self.weight)

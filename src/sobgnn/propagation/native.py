@@ -33,7 +33,7 @@ def available() -> bool:
 
 
 def missing() -> str:
-    """What to say where it is not available."""
+    """The sentence of errors and warnings if it is not available."""
     return "The compiled kernel of sobgnn.propagation is not installed."
 
 

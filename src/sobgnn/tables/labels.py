@@ -25,8 +25,8 @@ _UNSAID = (
 _MEASURED = 0.8
 # Integers as programs write them. 007 and 01 are names: their zeros would be lost.
 _WHOLE = r"^[+-]?(?:0|[1-9]\d{0,14})(?:\.0*)?$"
-# A class may be a misspelling if it has at most so many labels, another has at least so many times as many, and the
-# shorter of the two names has at least so many characters. Of more classes names are not compared.
+# A class may be a misspelling of another: the maximum number of its labels, how many times as many the other must have,
+# and the least length of the shorter name. The last is the maximum number of classes whose names are compared.
 _TYPOS, _TIMES, _LETTERS, _COMPARED = 3, 3, 5, 200
 _FRACTION = r"^[+-]?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?$"
 
