@@ -7,7 +7,7 @@ import io
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,27 +21,35 @@ _LONGEST_RECORD = 4 * 2**20
 
 
 @dataclass
+class RowCount:
+    """How many rows are of some kind, and the first of them."""
+
+    count: int = 0
+    first: int = 0
+
+    def add(self, row: int, count: int = 1) -> None:
+        """Count rows of the kind, of which ``row`` is the first; called in the order of the rows."""
+        if not self.count:
+            self.first = row
+        self.count += count
+
+
+@dataclass
 class Repairs:
     """Counts of what was repaired while reading.
 
     Args:
         stray: Unclosed quotes, read literally.
         long: Rows with more cells than there are columns.
-        first_long: The first of them.
         short: Rows with fewer cells than columns, but not empty.
-        first_short: The first of them.
         blank: Rows without any content.
-        first_blank: The first of them.
         rows: Rows read.
     """
 
     stray: int = 0
-    long: int = 0
-    first_long: int = 0
-    short: int = 0
-    first_short: int = 0
-    blank: int = 0
-    first_blank: int = 0
+    long: RowCount = field(default_factory=RowCount)
+    short: RowCount = field(default_factory=RowCount)
+    blank: RowCount = field(default_factory=RowCount)
     rows: int = 0
 
     def notes(self) -> list[str]:
@@ -49,18 +57,19 @@ class Repairs:
         notes = []
         if self.stray:
             notes.append(f"Unclosed quotes were read literally: {self.stray:,}.")
-        if self.long:
+        if self.long.count:
             notes.append(
-                f"Rows with more cells than columns: {self.long:,} (first: row {self.first_long}). "
+                f"Rows with more cells than columns: {self.long.count:,} (first: row {self.long.first}). "
                 "Their last cells were left out."
             )
-        if self.short:
+        if self.short.count:
             notes.append(
-                f"Rows with fewer cells than columns: {self.short:,} (first: row {self.first_short}). Their last cells "
-                "are treated as blank."
+                f"Rows with fewer cells than columns: {self.short.count:,} (first: row {self.short.first}). Their last "
+                "cells are treated as blank."
             )
-        if self.blank:
-            notes.append(f"Rows without content keep their place: {self.blank:,} (first: row {self.first_blank}).")
+        if self.blank.count:
+            count, first = self.blank.count, self.blank.first
+            notes.append(f"Rows without content keep their place: {count:,} (first: row {first}).")
         return notes
 
 
@@ -166,15 +175,11 @@ class CsvReader:
         for number, row in enumerate(rows):
             if len(row) > width:
                 if any(cell.strip() for cell in row[width:]):
-                    if not self.repairs.long:
-                        self.repairs.first_long = self.repairs.rows + number
-                    self.repairs.long += 1
+                    self.repairs.long.add(self.repairs.rows + number)
                 rows[number] = row[:width]
             elif len(row) < width:
                 if any(cell.strip() for cell in row):
-                    if not self.repairs.short:
-                        self.repairs.first_short = self.repairs.rows + number
-                    self.repairs.short += 1
+                    self.repairs.short.add(self.repairs.rows + number)
                 rows[number] = [*row, *[""] * (width - len(row))]
         cells = zip(*rows, strict=True)
         columns = [pl.Series(n, c, dtype=pl.String) for n, c in zip(self.layout.columns, cells, strict=True)]
@@ -186,14 +191,12 @@ class CsvReader:
         if frame.width > 1:
             blank = frame.select(pl.all_horizontal(pl.all().fill_null("").str.strip_chars() == "")).to_series()
             if blank.any():
-                if not self.repairs.blank:
-                    self.repairs.first_blank = self.repairs.rows + int(blank.arg_true()[0])
-                self.repairs.blank += int(blank.sum())
+                self.repairs.blank.add(self.repairs.rows + int(blank.arg_true()[0]), int(blank.sum()))
         self.repairs.rows += frame.height
-        if self.repairs.long > 10 and self.repairs.long > 0.1 * self.repairs.rows:
+        if self.repairs.long.count > max(10, 0.1 * self.repairs.rows):
             raise ValueError(
                 f"{self.path.name} has rows of more than {frame.width} cells, the number of its columns "
-                f"(first: row {self.repairs.first_long}). Put text with separators into quotes."
+                f"(first: row {self.repairs.long.first}). Put text with separators into quotes."
             )
         return frame
 
