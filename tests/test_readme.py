@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_examples_are_short_run_and_are_mostly_right(example, capsys, monkeypatc
     if needed is not None and datasets.locate(needed).source != "file":
         pytest.skip(f"SOBGNN_DATA does not hold {needed}")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", [str(path)])  # else an example takes pytest's arguments, and writes to them
+    monkeypatch.setattr(sys, "argv", [str(path)])  # not pytest's own arguments
     runpy.run_path(str(path), run_name="__main__")
     if example == "tickets.py":  # it makes a file and trains nothing
         assert len((tmp_path / "tickets.csv").read_text(encoding="utf-8")) > 1_000_000

@@ -81,7 +81,7 @@ def test_sobolev_terms_of_the_laplacian_are_positive_definite(graph, rho, epsilo
 
 
 @given(graph=graphs(), rho=st.integers(1, 5), epsilon=st.floats(1.01, 10))
-def test_sobolev_terms_of_the_normalised_adjacency_are_positive_definite_past_one(graph, rho, epsilon):
+def test_sobolev_terms_of_the_normalized_adjacency_are_positive_definite_past_one(graph, rho, epsilon):
     term = (normalized_adjacency(graph) + epsilon * np.eye(graph.num_nodes)) ** rho
     assert is_positive_definite(term)
     assert np.linalg.eigvalsh(term)[0] > 0

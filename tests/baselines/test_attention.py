@@ -5,7 +5,7 @@ import torch
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
-from sobgnn import Graph, knn_graph
+from sobgnn import Graph
 from sobgnn.baselines.attention import AttentionConv, AttentionNet, Kind
 from sobgnn.baselines.edges import Edges, edges_of, own_edges
 from sobgnn.baselines.networks import PaperHead
@@ -14,22 +14,12 @@ from sobgnn.propagation.attention.walks import Long
 from sobgnn.training import Schedule, Task, predict_members, train_members
 from sobgnn.training.loop import initial_parameters
 from sobgnn.training.state import forward_members
+from tests.baselines.conftest import F, N
 
 pytestmark = pytest.mark.trains
 
 KINDS: list[Kind] = ["GAT", "SuperGAT", "Transformer"]
-N, F, C, H = 40, 6, 5, 3
-
-
-@pytest.fixture
-def graph() -> Graph:
-    X = torch.randn(N - 1, F, generator=torch.Generator().manual_seed(0))
-    return Graph.from_edges(*knn_graph(X, k=4).edges(), num_nodes=N)  # the last node is isolated
-
-
-@pytest.fixture
-def x() -> Tensor:
-    return torch.randn(N, F, generator=torch.Generator().manual_seed(1))
+C, H = 5, 3
 
 
 def pyg_layer(ours: AttentionConv) -> nn.Module:

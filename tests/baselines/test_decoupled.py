@@ -5,23 +5,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from sobgnn import Graph, SobolevOperators, knn_graph
+from sobgnn import Graph, SobolevOperators
 from sobgnn.baselines import MODELS, Source
 from sobgnn.baselines.decoupled import DSobGNN, block_orders, sobolev_blocks
 from sobgnn.training import Schedule, Task, predict_members, train_members
+from tests.baselines.conftest import F, N
 
-N, F, C = 40, 6, 3
-
-
-@pytest.fixture
-def graph() -> Graph:
-    X = torch.randn(N - 1, F, generator=torch.Generator().manual_seed(0))
-    return Graph.from_edges(*knn_graph(X, k=4).edges(), num_nodes=N)  # the last node is isolated
-
-
-@pytest.fixture
-def x() -> Tensor:
-    return torch.randn(N, F, generator=torch.Generator().manual_seed(1))
+C = 3
 
 
 def test_blocks_are_the_features_and_powers_of_each_order_applied_to_them(graph: Graph, x: Tensor) -> None:

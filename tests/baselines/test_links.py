@@ -6,7 +6,7 @@ import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor
 
-from sobgnn import Graph, knn_graph
+from sobgnn import Graph
 from sobgnn.baselines.attention import LINK_WEIGHT, AttentionConv, AttentionNet
 from sobgnn.baselines.edges import edges_of
 from sobgnn.baselines.links import Links
@@ -14,21 +14,12 @@ from sobgnn.propagation.attention.links import link_losses
 from sobgnn.propagation.attention.walks import Long, Shape
 from sobgnn.training import Schedule, Task, initial_parameters, predict_members, train_members
 from sobgnn.training.state import forward_members
+from tests.baselines.conftest import F as COLUMNS
+from tests.baselines.conftest import N
 
 pytestmark = pytest.mark.trains
 
-N, COLUMNS, C, H = 40, 6, 5, 3
-
-
-@pytest.fixture
-def graph() -> Graph:
-    X = torch.randn(N - 1, COLUMNS, generator=torch.Generator().manual_seed(0))
-    return Graph.from_edges(*knn_graph(X, k=4).edges(), num_nodes=N)  # the last node is isolated
-
-
-@pytest.fixture
-def x() -> Tensor:
-    return torch.randn(N, COLUMNS, generator=torch.Generator().manual_seed(1))
+C, H = 5, 3
 
 
 def test_the_loss_is_that_of_pygs_layer_on_the_same_pairs(graph: Graph, x: Tensor) -> None:

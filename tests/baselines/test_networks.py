@@ -77,7 +77,7 @@ def test_sgc_is_pygs_layer_of_the_same_weights(source: Source) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Sparse (invariant|CSC)")
-def test_sign_reads_pygs_powers_of_the_normalised_adjacency(source: Source) -> None:
+def test_sign_reads_pygs_powers_of_the_normalized_adjacency(source: Source) -> None:
     edge_index, edge_weight = source.graph.edges()
     data = SIGN(2)(Data(x=source.X, edge_index=edge_index, edge_weight=edge_weight))
     (hops,) = MODELS["SIGN"].inputs(source, SETTING, None).args

@@ -6,6 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from sobgnn.command.reproduce import app
+from sobgnn.protocol import actions
+from sobgnn.protocol.__main__ import main
 from sobgnn.protocol.results import read
 
 
@@ -45,3 +47,12 @@ def test_a_data_set_that_is_not_known_leaves_nothing_behind(tmp_path: Path) -> N
     common = ["--datasets", "foo", "--out", str(tmp_path / "results" / "lines"), "--device", "cpu"]
     assert CliRunner().invoke(app, ["table1", "--models", "SGC", *common]).exit_code != 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("study", ["table1", "few-labels", "ablations"])
+def test_both_command_lines_train_the_same_cells_by_default(study: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = []
+    monkeypatch.setattr(actions, "train", lambda running, study, cells: not trained.append((study, cells)))
+    assert CliRunner().invoke(app, [study]).exit_code == 0
+    assert main([study]) == 0
+    assert trained[0] == trained[1]

@@ -50,7 +50,7 @@ def test_every_rank_ends_with_what_one_process_fits(case: str, ranks: int, tmp_p
     assert printed == ""
 
 
-def test_ranks_agree_on_approximate_neighbours_and_share_the_index(tmp_path: Path) -> None:
+def test_ranks_agree_on_approximate_neighbors_and_share_the_index(tmp_path: Path) -> None:
     results, _ = outcomes("hnsw", 2, tmp_path)
     for name, value in results[0].items():
         np.testing.assert_array_equal(results[1][name], value, err_msg=name)

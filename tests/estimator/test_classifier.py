@@ -318,7 +318,7 @@ def test_impossible_settings_are_refused_by_name(settings, message):
 
 def test_labels_that_cannot_be_learnt_from_are_refused():
     X, _, given = blobs(40, labels=5)
-    with pytest.raises(ValueError, match="no labelled sample"):
+    with pytest.raises(ValueError, match="no labeled sample"):
         quick().fit(X, np.full(40, -1))
     with pytest.raises(ValueError, match=r"at least 2 classes.*-1, None and NaN mean unlabeled"):
         quick().fit(X, np.where(given == 1, 1, -1))
@@ -377,7 +377,7 @@ def test_a_graph_of_another_size_is_refused():
         quick().fit(X, given, graph=np.ones((3, 3)))
 
 
-def test_more_neighbours_than_points_are_cut_to_what_there_is():
+def test_more_neighbors_than_points_are_cut_to_what_there_is():
     X, _, given = blobs(12, labels=3)
     with pytest.warns(UserWarning, match="`k` is 50, but there are 12 points"):
         assert quick(k=50).fit(X, given).graph_.num_edges == 12 * 11
@@ -508,11 +508,8 @@ def test_progress_is_told_and_can_end_training():
     np.testing.assert_allclose(classifier.label_distributions_.sum(axis=1), 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize("shift", [1e12, 0.0])
-@pytest.mark.parametrize("factor", [1.0, 1e-300, 1e100])
-def test_large_offsets_and_tiny_units_lose_nothing(shift, factor):
-    if shift and factor != 1:
-        pytest.skip("values would have no digits left")
+@pytest.mark.parametrize(("factor", "shift"), [(1.0, 0.0), (1.0, 1e12), (1e-300, 0.0), (1e100, 0.0)])
+def test_large_offsets_and_tiny_units_lose_nothing(factor, shift):
     X, y, given = blobs()
     classifier = quick().fit(X * factor + shift, given)
     assert (classifier.transduction_ == y).mean() > 0.93
@@ -755,7 +752,7 @@ def test_text_in_x_and_shares_in_an_array_are_one_line(fitted):
     X, _, given, _ = fitted
     frame = pd.DataFrame(X).assign(name="T-1")
     with pytest.raises(
-        ValueError, match=r"X must hold numbers, but holds 'T-1'\. Convert tables with sobgnn\.tables\.TableEncoder"
+        ValueError, match=r"X must hold numbers, but holds 'T-1'\. Convert tables with sobgnn\.TableEncoder"
     ):
         quick().fit(frame.to_numpy(), given)
     with pytest.raises(ValueError, match="`class_priors` must be"):

@@ -12,13 +12,13 @@ from sobgnn.estimator.priors import (
     estimate_frequencies,
     estimate_priors,
     evenness,
-    few_labelled,
+    few_labeled,
     frequencies_of_sample,
     given_frequencies,
     label_frequencies,
-    learnt_frequencies,
+    learned_frequencies,
     matching,
-    raise_few_labelled,
+    raise_few_labeled,
     shift_priors,
     skill,
     supported,
@@ -31,24 +31,24 @@ def sampled(*counts):
     return Labels(np.arange(len(codes)), codes, np.ones(len(codes)), np.full(len(codes), -1), len(counts))
 
 
-def points(frequencies, learnt, count=20_000, seed=0):
-    """True posteriors, under learnt class frequencies, of normal points that follow others."""
+def points(frequencies, learned, count=20_000, seed=0):
+    """True posteriors, under learned class frequencies, of normal points that follow others."""
     generator = np.random.default_rng(seed)
     y = generator.choice(len(frequencies), count, p=frequencies)
     centres = 2.0 * np.arange(len(frequencies))
     x = centres[y] + generator.normal(size=count)
     likelihood = np.exp(-0.5 * np.square(x[:, None] - centres))
-    p = likelihood * learnt
+    p = likelihood * learned
     return y, p / p.sum(axis=1, keepdims=True)
 
 
 def test_frequencies_are_found_where_the_labels_had_others():
-    truth, learnt = np.array([0.75, 0.15, 0.1]), np.array([1, 1, 1]) / 3
-    y, p = points(truth, learnt)
-    found = estimate_priors(p, learnt)
-    assert np.abs(found - truth).max() < np.abs(learnt - truth).max() / 2
+    truth, learned = np.array([0.75, 0.15, 0.1]), np.array([1, 1, 1]) / 3
+    y, p = points(truth, learned)
+    found = estimate_priors(p, learned)
+    assert np.abs(found - truth).max() < np.abs(learned - truth).max() / 2
     before = (p.argmax(axis=1) == y).mean()
-    after = (shift_priors(p, found / learnt).argmax(axis=1) == y).mean()
+    after = (shift_priors(p, found / learned).argmax(axis=1) == y).mean()
     assert after > before + 0.02
 
 
@@ -61,7 +61,7 @@ def test_frequencies_that_the_labels_tell_already_are_left():
 def test_frequencies_that_families_learn_with_are_those_of_the_weights_not_of_the_numbers():
     codes, weight = np.array([0, 0, 0, 1]), np.array([0.5, 0.5, 0.5, 1.5])
     labels = Labels(np.arange(4), codes, weight, np.full(4, -1), 3)
-    np.testing.assert_allclose(learnt_frequencies(labels), [0.5, 0.5, 0])
+    np.testing.assert_allclose(learned_frequencies(labels), [0.5, 0.5, 0])
     np.testing.assert_allclose(label_frequencies(labels), [0.75, 0.25, 0])
 
 
@@ -134,7 +134,7 @@ def test_a_class_with_few_labels_is_raised_until_it_is_expected_as_often_as_the_
     p = shift_priors(p, np.array([1.0, 1.0, 0.2]))
     labels = drawn(20, 20, 3)
     sure = np.eye(3)[labels.codes] * 0.98 + 0.01  # raising it costs the others nothing
-    factor = raise_few_labelled(p, sure, labels)
+    factor = raise_few_labeled(p, sure, labels)
     np.testing.assert_allclose(factor, [1, 1, 5], rtol=0.05)
     found = shift_priors(p, factor).argmax(axis=1)
     assert (found == y)[y == 2].mean() > (p.argmax(axis=1) == y)[y == 2].mean() + 0.1
@@ -148,7 +148,7 @@ def test_a_class_with_few_labels_is_raised_no_further_than_the_others_can_bear()
     # Three of 40 labels of other classes are lost when the class becomes three times as probable: one more than 3 %.
     own = np.eye(3)[labels.codes] * 0.98 + 0.01
     own[[0, 1, 20]] = [[0.74, 0.01, 0.25], [0.74, 0.01, 0.25], [0.01, 0.74, 0.25]]
-    factor = raise_few_labelled(p, own, labels)
+    factor = raise_few_labeled(p, own, labels)
     assert 1 < factor[2] < 3
     np.testing.assert_array_equal(factor[:2], 1)
 
@@ -156,11 +156,11 @@ def test_a_class_with_few_labels_is_raised_no_further_than_the_others_can_bear()
 def test_only_classes_with_few_labels_are_raised():
     p = np.full((10, 3), 1 / 3)
     for labels in (drawn(20, 20, 20), drawn(200, 40, 7)):
-        np.testing.assert_array_equal(raise_few_labelled(p, np.eye(3)[labels.codes], labels), 1)
-    np.testing.assert_array_equal(few_labelled(drawn(20, 20, 3)), [False, False, True])
+        np.testing.assert_array_equal(raise_few_labeled(p, np.eye(3)[labels.codes], labels), 1)
+    np.testing.assert_array_equal(few_labeled(drawn(20, 20, 3)), [False, False, True])
     # A class that had no more than 12 points to label may well be rarer.
-    np.testing.assert_array_equal(few_labelled(drawn(20, 20, 12)), False)
-    np.testing.assert_array_equal(raise_few_labelled(p[:0], np.eye(3)[drawn(20, 20, 3).codes], drawn(20, 20, 3)), 1)
+    np.testing.assert_array_equal(few_labeled(drawn(20, 20, 12)), False)
+    np.testing.assert_array_equal(raise_few_labeled(p[:0], np.eye(3)[drawn(20, 20, 3).codes], drawn(20, 20, 3)), 1)
 
 
 def test_factors_make_classes_expected_as_often_as_wanted():
@@ -299,7 +299,7 @@ def test_a_class_that_is_never_held_out_does_not_lift_the_bound_on_raising():
     own = np.full((18, 5), 0.01)
     own[np.arange(18), codes[:18]] = 0.5
     own[::2, 4] = 0.4
-    factor = raise_few_labelled(np.full((50, 5), [0.33, 0.33, 0.3, 0.03, 0.01]), own, labels)
+    factor = raise_few_labeled(np.full((50, 5), [0.33, 0.33, 0.3, 0.03, 0.01]), own, labels)
     right = shift_priors(own, factor).argmax(axis=1) == codes[:18]
     assert right.mean() >= 0.97
 

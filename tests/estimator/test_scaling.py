@@ -26,7 +26,7 @@ def shells(points=300, seed=0):
 
 
 @pytest.mark.parametrize(("data", "unit"), [(rays, True), (shells, False)])
-def test_the_scaling_whose_neighbours_agree_with_the_labels_is_chosen(data, unit):
+def test_the_scaling_whose_neighbors_agree_with_the_labels_is_chosen(data, unit):
     X, y = data()
     assert choose_scales(X, y, 5, None, np.random.default_rng(0)).neighbors.endswith("unit") == unit
 
@@ -63,13 +63,13 @@ def test_a_scaling_that_is_given_is_taken():
     assert decide_scales(("unit", None), X, y, 5, None, generator) == ("unit", None)
 
 
-def test_neighbours_and_networks_of_different_scalings_predict_and_are_saved(tmp_path):
+def test_neighbors_and_networks_of_different_scalings_predict_and_are_saved(tmp_path):
     X, y = shells()
     hidden = np.where(np.arange(len(y)) % 3 == 0, y, -1)
     fitted = SobolevClassifier(scale=("range", "unit"), epochs=20, random_state=0).fit(X[:250], hidden[:250])
     assert (fitted.neighbor_scale_, fitted.scale_) == ("range", "unit")
     assert fitted.predictor_.maps.neighbors is not fitted.predictor_.maps.networks
-    # Directions say nothing here, neighbours by distance do.
+    # Directions say nothing here, neighbors by distance do.
     assert (fitted.predict(X[250:]) == y[250:]).mean() > 0.8
     fitted.save(tmp_path / "model")
     loaded = SobolevClassifier.load(tmp_path / "model")

@@ -23,8 +23,8 @@ def by_definition(graph, uncertainty, labelled, free, count):
     adjacency = graph.to_scipy().toarray().astype(float)
     degree = adjacency.sum(axis=1)
     scale = np.where(degree > 0, 1 / np.sqrt(np.where(degree > 0, degree, 1)), 0)
-    normalised = scale[:, None] * adjacency * scale
-    walks = np.eye(len(degree)) + normalised + normalised @ normalised
+    normalized = scale[:, None] * adjacency * scale
+    walks = np.eye(len(degree)) + normalized + normalized @ normalized
     covering, chosen = list(labelled), []
     for _ in range(count):
         covered = walks[covering].max(axis=0) if covering else np.zeros(len(degree))

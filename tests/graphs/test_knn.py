@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sobgnn.graphs.knn import gaussian_weights, graph_from_neighbors, knn_graph
 from tests.oracle import adjacency
 
-LINE = np.array([[0.0], [1.0], [3.0], [7.0]])  # nearest neighbours: 0-1, 1-0, 2-1, 3-2 at 1, 1, 2, 4
+LINE = np.array([[0.0], [1.0], [3.0], [7.0]])  # nearest neighbors: 0-1, 1-0, 2-1, 3-2 at 1, 1, 2, 4
 
 
 def dense_knn(X, k, bandwidth="mean", symmetrize="union", metric="euclidean"):
@@ -56,7 +56,7 @@ def test_weights_of_four_points_are_those_found_by_hand():
     np.testing.assert_allclose(adjacency(knn_graph(LINE, 1)), expected, rtol=1e-6)
 
 
-def test_local_bandwidths_are_the_distances_to_the_kth_neighbours():
+def test_local_bandwidths_are_the_distances_to_the_kth_neighbors():
     # σ = 1, 1, 2, 4, so the exponents are 1/(1·1), 4/(1·2), 16/(2·4).
     expected = np.zeros((4, 4))
     for i, j, exponent in [(0, 1, 1), (1, 2, 2), (2, 3, 2)]:
@@ -95,7 +95,7 @@ def test_duplicates_among_other_points_give_finite_weights_under_local_bandwidth
     assert adjacency(graph)[0, 1] == 1
 
 
-def test_an_outlier_stays_joined_to_its_neighbours_though_its_weight_vanishes():
+def test_an_outlier_stays_joined_to_its_neighbors_though_its_weight_vanishes():
     X = np.concatenate([np.random.default_rng(0).random((30, 2)), [[1e6, 1e6]]])
     graph = knn_graph(X, 3, bandwidth=0.1)
     assert graph.degree[30] >= 3
@@ -137,10 +137,10 @@ def test_an_exact_search_has_no_recall_to_report():
     assert knn_graph(LINE, 2).neighbor_recall is None
 
 
-# ------------------------------------------------------------------------------------ neighbours already found
+# ------------------------------------------------------------------------------------ neighbors already found
 
 
-def test_found_neighbours_give_the_graph_of_the_points():
+def test_found_neighbors_give_the_graph_of_the_points():
     indices, distances = np.array([[1], [0], [1], [2]]), np.array([[1], [1], [2], [4]], dtype=np.float32)
     graph = graph_from_neighbors(indices, distances, neighbor_recall=0.9)
     np.testing.assert_allclose(adjacency(graph), adjacency(knn_graph(LINE, 1)), rtol=1e-6)
@@ -164,7 +164,7 @@ def test_local_bandwidths_of_points_outside_the_graph_are_given_as_a_pair():
         ([[1, 1], [0, 2], [0, 1]], np.ones((3, 2)), "lists a neighbor twice"),
     ],
 )
-def test_neighbours_that_do_not_fit_are_refused(indices, distances, message):
+def test_neighbors_that_do_not_fit_are_refused(indices, distances, message):
     with pytest.raises(ValueError, match=message):
         graph_from_neighbors(np.array(indices), np.array(distances))
 
@@ -179,12 +179,12 @@ def test_distances_that_are_not_distances_are_refused(bad):
 
 
 @pytest.mark.parametrize(("k", "message"), [(4, "k=4 for 4 points"), (30, "k=30 for 4 points"), (0, "0"), (-1, "-1")])
-def test_a_bad_number_of_neighbours_is_refused(k, message):
+def test_a_bad_number_of_neighbors_is_refused(k, message):
     with pytest.raises(ValueError, match=f"`k` must be.*{message}"):
         knn_graph(LINE, k)
 
 
-def test_too_many_neighbours_come_with_the_largest_number_there_is():
+def test_too_many_neighbors_come_with_the_largest_number_there_is():
     with pytest.raises(ValueError, match=r"Pass k=3 or fewer\."):
         knn_graph(LINE, 4)
 

@@ -9,7 +9,7 @@ from sobgnn import Graph, reweight
 from tests.oracle import adjacency, normalized_adjacency
 
 
-def test_normalized_weights_are_the_normalised_adjacency(islands, graph30):
+def test_normalized_weights_are_the_normalized_adjacency(islands, graph30):
     for graph in (islands, graph30):
         np.testing.assert_allclose(adjacency(reweight(graph)), normalized_adjacency(graph), rtol=1e-6)
 

@@ -97,7 +97,7 @@ def test_weights_that_rounding_alone_tells_apart_are_symmetric(graph30, x, optio
         conv(x.to(dtype), edge_index, edge_weight)
 
 
-def test_row_normalised_orders_are_averages_over_incoming_edges(graph30, x):
+def test_row_normalized_orders_are_averages_over_incoming_edges(graph30, x):
     edge_index, edge_weight = graph30.edges()
     kept = edge_index[0] < edge_index[1]
     source, target = edge_index[:, kept]

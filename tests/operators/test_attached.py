@@ -42,7 +42,7 @@ def test_each_order_of_its_own_signal_is_that_order_of_the_signal_alone(graph30)
         torch.testing.assert_close(got[:, order], alone[:, order])
 
 
-def test_the_average_of_neighbours_is_by_weight_and_zero_without_any(graph30):
+def test_the_average_of_neighbors_is_by_weight_and_zero_without_any(graph30):
     edges = sp.csr_array(([1.0, 3.0], ([0, 0], [4, 9])), shape=(2, 30), dtype=np.float32)
     nodes = torch.randn(30, 2)
     got = attach(SobolevOperators(graph30), edges).average(nodes)

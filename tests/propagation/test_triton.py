@@ -8,10 +8,7 @@ import torch
 from sobgnn.propagation import each, expand, portable, reduce
 from tests.propagation.propagation_cases import random_graph, stencil_of
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-]
+pytestmark = pytest.mark.cuda
 
 
 @pytest.mark.parametrize("nodes", [2047, 2049, 4097, 9000])

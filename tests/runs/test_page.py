@@ -61,15 +61,15 @@ def test_the_page_says_first_how_good_it_is_then_what_was_not_used_then_what_to_
     assert places[-1] < said.index("The points")
 
 
-def test_noise_is_called_guessing_and_its_map_is_grey_with_that_sentence_on_it():
+def test_noise_is_called_guessing_and_its_map_is_gray_with_that_sentence_on_it():
     text = page(noise=True)
     assert "Not shown to be better than guessing" in shown(text)
     assert '<div class="over">Not shown to be better than guessing</div>' in text
-    assert page_data(text)["grey"] is True
+    assert page_data(text)["gray"] is True
     assert "data-view=" not in text.split("<script")[0]
     good = page()
     assert "Not shown to be better than guessing" not in good
-    assert page_data(good)["grey"] is False
+    assert page_data(good)["gray"] is False
 
 
 def test_a_page_of_three_thousand_points_is_below_three_megabytes(tmp_path):

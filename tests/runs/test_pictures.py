@@ -36,7 +36,7 @@ def test_each_picture_is_at_its_place_and_keeps_its_shape(folder):
             color = np.array(own.getpixel((0, 0)))
         left, top = number % 3 * side, number // 3 * side
         assert np.abs(np.array(whole.getpixel((left + side // 2, top + side // 2))) - color).max() < 12
-        # Twice as wide as high: grey above it.
+        # Twice as wide as high: gray above it.
         assert np.abs(np.array(whole.getpixel((left + side // 2, top + 4))) - 128).max() < 12
 
 

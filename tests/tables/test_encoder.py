@@ -198,18 +198,19 @@ WEIRD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "dictionary"])
-@pytest.mark.parametrize("name", WEIRD)
+KINDS = ("pandas", "polars", "dictionary")
+# A column of polars cannot hold a lone surrogate.
+PAIRS = [(name, kind) for name in WEIRD for kind in KINDS if (name, kind) != ("lone surrogates", "polars")]
+
+
+@pytest.mark.parametrize(("name", "kind"), PAIRS)
 def test_every_weird_column_gives_finite_features_and_one_line_notes(name, kind):
     values = WEIRD[name]
     table = {name: values, "other": np.arange(len(values)) % 7}
     if kind == "pandas":
         table = pd.DataFrame({name: pd.Series(values, dtype=object), "other": table["other"]})
     elif kind == "polars":
-        try:
-            table = pl.DataFrame(table, strict=False)
-        except Exception:
-            pytest.skip("polars does not hold such a column")
+        table = pl.DataFrame(table, strict=False)
     encoder = TableEncoder()
     X = encoder.fit_transform(table)
     X = X.toarray() if sp.issparse(X) else X
@@ -292,7 +293,7 @@ def test_texts_of_a_small_table_are_text_although_they_are_few():
 
 
 def test_neighbors_of_a_mixed_table_follow_text_and_numbers():
-    """Two topics in the text, two levels in ten numbers: both must show among the neighbours."""
+    """Two topics in the text, two levels in ten numbers: both must show among the neighbors."""
     rng = np.random.default_rng(0)
     topic, level = rng.integers(0, 2, 200), rng.integers(0, 2, 200)
     pools = [

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from sobgnn import tables
-from sobgnn.tables import Encoding, batches, file_stem, formats, frames, is_file_name, npz, read_table
+from sobgnn.tables import Encoding, batches, file_stem, formats, frames, is_file_name, npz, read_table, records
 from sobgnn.tables.table import from_arrays
 
 
@@ -255,15 +255,15 @@ def test_many_stray_quotes_join_no_rows_and_lines_are_read_a_few_times_at_most(t
     lines = [stray if i % 3 == 0 else f"{i % 11},{i % 7},{'uv'[i % 2]}\n" for i in range(3000)]
     path = write(tmp_path / "t.csv", "a,b,y\n" + "".join(lines))
     read = 0
-    plain = frames._Lines.__next__
+    plain = records._Lines.__next__
 
     def counted(source):
         nonlocal read
         read += 1
         return plain(source)
 
-    monkeypatch.setattr(frames._Lines, "__next__", counted)
-    monkeypatch.setattr(frames, "_LONGEST_RECORD", 2**12)
+    monkeypatch.setattr(records._Lines, "__next__", counted)
+    monkeypatch.setattr(records, "_LONGEST_RECORD", 2**12)
     assert sum(frame.height for frame in frames.csv_frames(path)) == 3000
     assert read < 10 * 3000
 
@@ -571,6 +571,14 @@ def test_rows_with_too_few_cells_are_counted(tmp_path):
     (tmp_path / "t.csv").write_text("\n".join(lines))
     notes = read_table(tmp_path / "t.csv").notes
     assert "Rows with fewer cells than columns: 2 (first: row 5). Their last cells are treated as blank." in notes
+
+
+def test_the_first_of_the_rows_with_too_many_cells_is_named_even_if_it_is_row_0(tmp_path):
+    lines = ["a,b,label", *(f"{i},{i % 7},{'uv'[i % 2]}" for i in range(40))]
+    lines[1], lines[6] = lines[1] + ",7", lines[6] + ",7"
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    notes = read_table(tmp_path / "t.csv").notes
+    assert "Rows with more cells than columns: 2 (first: row 0). Their last cells were left out." in notes
 
 
 def test_a_table_of_labels_alone_says_so(tmp_path):

@@ -47,6 +47,11 @@ def test_columns_that_are_no_classes_are_refused():
         parse_labels(pl.Series([None, ""]), "y")
 
 
+def test_minus_one_beside_blank_cells_alone_is_a_single_class():
+    with pytest.raises(ValueError, match="holds a single class, '-1'"):
+        parse_labels(pl.Series(["-1", "", "-1"]), "y")
+
+
 def test_minus_one_among_other_negative_numbers_is_a_class():
     codes, classes, notes = parse_labels(pl.Series("label", ["-2", "-1", "0", "3", None]), "label")
     assert classes == ["-2", "-1", "0", "3"]

@@ -94,7 +94,7 @@ def test_other_data_in_the_same_storage_is_another_search(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"trials": 0}, "`trials` must be a whole number of at least 1, but got 0"),
+        ({"trials": 0}, "`trials` must be an integer of at least 1, but got 0"),
         ({"trials": True}, "`trials` must be"),
         ({"sampler": "grid"}, "`sampler` must be 'tpe' or 'random', but got 'grid'"),
         ({"members": 1}, "`members` must be at least 2"),

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sobgnn.baselines.edges import Edges, own_edges
 from sobgnn.baselines.links import Links
 from sobgnn.baselines.networks import Dropout, glorot
-from sobgnn.nn.conv import shared_product
+from sobgnn.nn.cascade import shared_product
 from sobgnn.nn.dropout import row_hashes
 from sobgnn.propagation import backend
 from sobgnn.propagation.attention import additive, gated, scaled_dot

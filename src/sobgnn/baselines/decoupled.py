@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sobgnn.baselines.networks import Dropout, glorot
 from sobgnn.baselines.source import Operator
-from sobgnn.nn.conv import shared_product
+from sobgnn.nn.cascade import shared_product
 from sobgnn.operators import SobolevOperators
 
 

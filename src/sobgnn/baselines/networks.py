@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sobgnn.baselines.source import Operator
-from sobgnn.nn.conv import shared_product
+from sobgnn.nn.cascade import shared_product
 from sobgnn.nn.dropout import row_hashes
 from sobgnn.propagation.drop import column_hashes, kept, thresholds
 
@@ -75,14 +75,14 @@ class PaperHead(nn.Module):
 
 
 class Linear(nn.Module):
-    """x W_1 + … + x W_b + bias over b blocks of columns: x [N, b · in] to [N, out], with Glorot bounds for each block.
+    """x W + bias: x [N, in] to [N, out].
 
     Mapped over members that share x, this is one matrix product, with the members' weights side by side.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, blocks: int = 1) -> None:
+    def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(blocks, in_channels, out_channels))
+        self.weight = nn.Parameter(torch.empty(1, in_channels, out_channels))
         self.bias = nn.Parameter(torch.empty(out_channels))
         self.reset_parameters()
 
@@ -93,7 +93,7 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the map."""
-        return shared_product(x.unsqueeze(1), self.weight.flatten(0, 1).unsqueeze(0)).squeeze(1) + self.bias
+        return shared_product(x.unsqueeze(1), self.weight).squeeze(1) + self.bias
 
 
 class MLP(nn.Module):

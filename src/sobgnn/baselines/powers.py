@@ -44,7 +44,7 @@ class MatrixPowers:
                 power = power @ base
             if power.nnz > _MOST_ENTRIES:
                 raise ValueError(f"Power {rho} has {power.nnz} entries, too many for memory. Lower `alpha`.")
-            self._stencils.append(matrix_stencil(_normalised(power, rows), graph.device, square=rows is None))
+            self._stencils.append(matrix_stencil(_normalized(power, rows), graph.device, square=rows is None))
 
     @property
     def nbytes(self) -> int:
@@ -71,7 +71,7 @@ def matrix_stencil(matrix: sp.csr_array, device: torch.device, *, square: bool) 
     return Stencil(*forward, *backward, left, right, 0.0)
 
 
-def _normalised(power: sp.csr_array, rows: np.ndarray | None) -> sp.csr_array:
+def _normalized(power: sp.csr_array, rows: np.ndarray | None) -> sp.csr_array:
     degree = np.asarray(power.sum(axis=1)).ravel()
     scale = np.divide(1.0, np.sqrt(degree), where=degree > 0, out=np.zeros_like(degree))
     left = scale if rows is None else scale[rows]

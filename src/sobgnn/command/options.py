@@ -89,19 +89,19 @@ def load(
 
 
 def check_accept(accept: float | None) -> None:
-    """Raise where the share of accepted predictions that are to be right is not one."""
+    """Raise if ``--accept`` is not a share between 0 and 1."""
     if accept is not None and not 0 < accept < 1:
         raise ValueError(f"--accept must be between 0 and 1, but got {accept:g}. Try --accept 0.95.")
 
 
 def check_class_weight(class_weight: str | None) -> None:
-    """Raise where classes are to be weighted in an unknown way."""
+    """Raise if ``--class-weight`` is not known."""
     if class_weight not in (None, "balanced"):
         raise ValueError(f"--class-weight must be balanced, but got {class_weight!r}.")
 
 
 def check_neighbors(k: int | None, table: Table) -> None:
-    """Raise where more neighbors are asked for than there are points; the estimator would take what there are."""
+    """Raise if ``--k`` is not smaller than the number of rows; the estimator would use fewer neighbors."""
     rows = table.X.shape[0]
     if k is not None and table.graph is None and k >= rows:
         raise ValueError(

@@ -19,7 +19,9 @@ _Datasets = Annotated[str, typer.Option(metavar="A,B", help="Data sets, comma-se
 _Trials = Annotated[int, typer.Option(help="Number of settings that each search tries.")]
 _Seeds = Annotated[int, typer.Option(help="Number of final seeds per cell.")]
 _LINES = Path("results/lines")
+# Those of sobgnn.protocol.studies, which would import torch for the help.
 _FOUR = "isolet,har,20news,cancer"
+_FEW_LABELS = "1/class,2/class,5/class,20/class,10%"
 
 
 @contextmanager
@@ -110,21 +112,20 @@ def table1(
 @_study("few-labels")
 def few_labels(
     running: Any,
-    models: Annotated[
-        str, typer.Option(metavar="A,B", help="Models, comma-separated.")
-    ] = "S-SobGNN,GCN,SIGN,MLP,SVM,LabelSpreading,SobolevClassifier",
+    models: Annotated[str | None, typer.Option(metavar="A,B", help="Default: all models of the study.")] = None,
     datasets: _Datasets = _FOUR,
-    labels: Annotated[str, typer.Option(help="n/class or 10%, comma-separated.")] = "1/class,5/class,20/class,10%",
+    labels: Annotated[str, typer.Option(help="n/class or 10%, comma-separated.")] = _FEW_LABELS,
     trials: _Trials = 10,
     seeds: _Seeds = 20,
 ) -> bool:
-    """Accuracy with 1, 5 and 20 labels per class and with 10 %.
+    """Accuracy with 1, 2, 5 and 20 labels per class and with 10 %.
 
     Appends to FOLDER. Exit: 0 done, 2 wrong input, 3 time limit reached.
     """
-    from sobgnn.protocol import actions
+    from sobgnn.protocol import actions, studies
 
-    return actions.few_labels(running, _names(models), _names(datasets), _names(labels), trials, seeds)
+    names = studies.FEW_MODELS if models is None else _names(models)
+    return actions.few_labels(running, names, _names(datasets), _names(labels), trials, seeds)
 
 
 @_study("ablations")

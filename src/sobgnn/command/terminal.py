@@ -65,7 +65,7 @@ class Training:
 
 
 class Keeping:
-    """What becomes of Ctrl-C once a model is trained: the first lets its run be written, another one gives it up."""
+    """Handles Ctrl-C once a model is trained: after the first its run is still written, the second aborts."""
 
     def __init__(self, console: Console) -> None:
         self.pressed = False
@@ -79,8 +79,21 @@ class Keeping:
         self._console.print("The model is trained and is being written. Press Ctrl-C again to abort.")
 
 
+@contextlib.contextmanager
+def _interrupting(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle SIGINT in the block; in another thread nothing changes, since signals belong to the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class _Console(Console):
-    """A console whose reader may leave: what is said then is lost, and the work goes on."""
+    """A console whose reader may leave: further output is lost, and the work continues."""
 
     def on_broken_pipe(self) -> None:
         """Say nothing more; Python's own flush at the end must not fail either."""
@@ -106,7 +119,7 @@ class Terminal:
 
     @contextlib.contextmanager
     def training(self) -> Iterator[Training]:
-        """A bar with the time left, while SIGINT is ours."""
+        """A bar with the time left; Ctrl-C is for :class:`Training`."""
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -118,27 +131,15 @@ class Terminal:
         )
         with Progress(*columns, console=self.err, transient=True, disable=not self.err.is_terminal) as bar:
             hook = Training(bar)
-            if threading.current_thread() is not threading.main_thread():
-                yield hook  # signals belong to the main thread
-                return
-            before = signal.signal(signal.SIGINT, hook.interrupt)
-            try:
+            with _interrupting(hook.interrupt):
                 yield hook
-            finally:
-                signal.signal(signal.SIGINT, before)
 
     @contextlib.contextmanager
     def keeping(self) -> Iterator[Keeping]:
         """A trained model is not lost to Ctrl-C; around :meth:`training`, without a moment between the two."""
         hook = Keeping(self.err)
-        if threading.current_thread() is not threading.main_thread():
+        with _interrupting(hook.interrupt):
             yield hook
-            return
-        before = signal.signal(signal.SIGINT, hook.interrupt)
-        try:
-            yield hook
-        finally:
-            signal.signal(signal.SIGINT, before)
 
     @contextlib.contextmanager
     def counting(self) -> Iterator[Callable[[int], None]]:

@@ -139,14 +139,14 @@ def _shown(seen: Any) -> Any:
     return FitProgress("trials", seen.done, seen.total, seen.log_loss, seen.accuracy)
 
 
-def _folder(name: str, study: str | None, under: Path = Path("runs")) -> Path:
-    """The folder of this very search where it was ended before it wrote its results, or else a new one."""
+def _folder(name: str, study: str | None) -> Path:
+    """The folder of the same search if that was interrupted before it wrote its results, else a new one."""
     from sobgnn.runs.folder import free_folder
 
-    free = free_folder(name, under)
+    free = free_folder(name)
     stem, count = free.name.rsplit("-", 1)
     for number in range(1, int(count)):
-        before = under / f"{stem}-{number}"
+        before = free.with_name(f"{stem}-{number}")
         with contextlib.suppress(OSError):
             unfinished = not (before / "table.json").exists()
             if study and unfinished and study in (before / JOURNAL).read_text(encoding="utf-8", errors="replace"):
@@ -156,7 +156,7 @@ def _folder(name: str, study: str | None, under: Path = Path("runs")) -> Path:
 
 @contextlib.contextmanager
 def _journal(folder: Path | None, storage: str | None, study: str | None) -> Iterator[str | Path | None]:
-    """Where trials are kept; a folder made for it that holds none when the block fails is removed."""
+    """The storage of trials; a folder created for it is removed if the block fails before the first trial."""
     from sobgnn.runs.folder import check_free
 
     if folder is not None:

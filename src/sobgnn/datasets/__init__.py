@@ -192,9 +192,9 @@ def _fetch(name: str, entry: Entry, folder: str | Path | None) -> dict[str, Any]
         raise FileNotFoundError(
             f"Data set {name!r} could not be downloaded ({reason}), and {_advice(entry, folder)}"
         ) from error
-    grey, labels = np.ascontiguousarray(X, np.uint8), np.ascontiguousarray(y, "<i8")
-    _check_hash(grey.tobytes() + labels.tobytes(), CONTENT[name], f"scikit-learn's copy of {name!r}")
-    return {"X": grey, "y": labels, "class_names": tuple("0123456789"), "splits": splits}
+    gray, labels = np.ascontiguousarray(X, np.uint8), np.ascontiguousarray(y, "<i8")
+    _check_hash(gray.tobytes() + labels.tobytes(), CONTENT[name], f"scikit-learn's copy of {name!r}")
+    return {"X": gray, "y": labels, "class_names": tuple("0123456789"), "splits": splits}
 
 
 def _finish(name: str, parts: dict[str, Any]) -> dict[str, Any]:

@@ -78,32 +78,17 @@ def _parser() -> argparse.ArgumentParser:
 
 def _fit(options: argparse.Namespace) -> None:
     started, imported = time.perf_counter(), _peak()
-    X, y = _read(options.points, 2, "[N, F]"), _read(options.labels, 1, "[N]")
-    if len(X) != len(y):
-        raise ValueError(f"Points and labels must have the same length, but got {len(X)} and {len(y)}.")
-    if y.dtype.kind not in "iu":
-        raise ValueError(f"{options.labels} must hold integers, with -1 for unknown labels, but holds {y.dtype}.")
-    classes = np.unique(y[y >= 0])
-    if len(classes) < 2:
-        raise ValueError(f"Labels must hold at least 2 classes, but got {len(classes)}. Unknown labels are -1.")
-    target = np.where(y >= 0, np.searchsorted(classes, y), -1)
+    X, target, classes = _points_and_labels(options)
     options.out.mkdir(parents=True, exist_ok=True)
     with joined() as ranks:
         graph = _graph(options, X, ranks)
         if graph.num_nodes != len(X):
             raise ValueError(f"The graph must have one node per point, but got {graph.num_nodes} for {len(X)} points.")
-        partition = Partition.of(graph, ranks.size)
         model = SSobGNN(
             X.shape[1], options.hidden, len(classes), options.layers, options.alpha, options.epsilon, options.dropout
         )
         known = int((target >= 0).sum())
-        schedule = Schedule(options.epochs, options.lr, options.weight_decay, patience=None, evaluate_every=10)
-        # Another setting, or other files with the same names, is another training, with its own checkpoint.
-        setting = {name: str(value) for name, value in vars(options).items()}
-        setting |= {"points": _mark(options.points), "labels": _mark(options.labels)}
-        setting |= {"graph": _mark(options.graph or options.out / "graph.npz")}
-        digest = ranks.first(hashlib.sha256(json.dumps(setting, sort_keys=True).encode()).hexdigest()[:12])
-        checkpoint = options.out / f"checkpoint-{digest}.safetensors"
+        checkpoint = options.out / f"checkpoint-{_digest(options, ranks)}.safetensors"
         bar = _Bar()
         training = time.perf_counter()
         fit = fit_over_ranks(
@@ -113,8 +98,8 @@ def _fit(options: argparse.Namespace) -> None:
             np.full((options.members, known), 1 / known, np.float32),
             target,
             [options.seed + member for member in range(options.members)],
-            schedule,
-            partition=partition,
+            Schedule(options.epochs, options.lr, options.weight_decay, patience=None, evaluate_every=10),
+            partition=Partition.of(graph, ranks.size),
             checkpoint=checkpoint,
             progress=bar if ranks.speaks else None,
         )
@@ -146,6 +131,30 @@ def _fit(options: argparse.Namespace) -> None:
             print(f"\n{len(X):,} points labeled in {seconds:.1f} s by {ranks.size} ranks; results in {options.out}")
             for report in reports:
                 print("  " + "  ".join(f"{name} {value}" for name, value in report.items()))
+
+
+def _points_and_labels(
+    options: argparse.Namespace,
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], npt.NDArray[Any]]:
+    """Points [N, F], each one's place among the classes [N] (-1: unknown), and the classes, sorted."""
+    X, y = _read(options.points, 2, "[N, F]"), _read(options.labels, 1, "[N]")
+    if len(X) != len(y):
+        raise ValueError(f"Points and labels must have the same length, but got {len(X)} and {len(y)}.")
+    if y.dtype.kind not in "iu":
+        raise ValueError(f"{options.labels} must hold integers, with -1 for unknown labels, but holds {y.dtype}.")
+    classes = np.unique(y[y >= 0])
+    if len(classes) < 2:
+        raise ValueError(f"Labels must hold at least 2 classes, but got {len(classes)}. Unknown labels are -1.")
+    return X, np.where(y >= 0, np.searchsorted(classes, y), -1), classes
+
+
+def _digest(options: argparse.Namespace, ranks: Ranks) -> str:
+    """A name for this training: another setting, or other files with the same names, is another one."""
+    setting = {name: str(value) for name, value in vars(options).items()}
+    setting |= {"points": _mark(options.points), "labels": _mark(options.labels)}
+    setting |= {"graph": _mark(options.graph or options.out / "graph.npz")}
+    digest: str = ranks.first(hashlib.sha256(json.dumps(setting, sort_keys=True).encode()).hexdigest()[:12])
+    return digest
 
 
 def _read(path: Path, dimensions: int, shape: str) -> npt.NDArray[Any]:

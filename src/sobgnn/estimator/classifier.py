@@ -43,7 +43,7 @@ Auto = Literal["auto"]
 # Number of entries of X up to which one thread is as fast as many; it leaves cores to other work, and makes results
 # bitwise reproducible.
 _ONE_THREAD_ENTRIES = 10_000_000
-# The default of k, which small data sets need not fit.
+# The default of k; only another k that exceeds the number of points is warned about.
 _USUAL_NEIGHBORS = 10
 
 

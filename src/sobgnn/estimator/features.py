@@ -88,7 +88,7 @@ class FeatureMap:
 
     @property
     def num_outputs(self) -> int:
-        """D."""
+        """Number of columns D of the result."""
         return self.num_features if self.basis is None else int(self.basis.shape[1])
 
     def __call__(self, X: Any) -> npt.NDArray[np.float32]:

@@ -84,7 +84,7 @@ class Member:
     @property
     def title(self) -> str:
         """The family's name, with the graph's if it learns on a given graph."""
-        return self.family.name if self.view in (None, "neighbors") else f"{self.family.name} ({self.view})"
+        return self.family.name if self.view in (None, NEIGHBORS) else f"{self.family.name} ({self.view})"
 
 
 @dataclass(frozen=True)
@@ -131,9 +131,10 @@ def fit_families(
             smoothing = None
             if family.smooths:
                 # A family without a graph is smoothed over neighbors, never over a given graph, which may mislead.
-                over = view or (NEIGHBORS if NEIGHBORS in problem.views else next(iter(problem.views)))
-                spread = {over: problem.views[over].spread}
-                smoothing, probabilities = best_smoothing(spread, probabilities, labels, strengths)
+                over = view or NEIGHBORS
+                spread = problem.views[over].spread
+                strength, probabilities = best_smoothing(spread, probabilities, labels, strengths)
+                smoothing = Smoothing(over, strength)
             # A separate copy: new points read it row by row, and the other signals need not be kept.
             kept = probabilities[-1].contiguous() if smoothing and smoothing.strength else None
             members.append(Member(family, view, fitted, smoothing, kept))
@@ -175,11 +176,9 @@ def refit_families(problem: Problem, labels: Labels, before: Fit) -> Fit:
             spread = problem.views[member.smoothing.view].spread
             probabilities = smoothed(spread, probabilities, everything, member.smoothing.strength)
         around = probabilities[-1].contiguous() if member.around is not None else None
-        members.append(Member(member.family, member.view, fitted, member.smoothing, around))
+        members.append(replace(member, fitted=fitted, around=around))
         parts.append(probabilities[-1])
-    return Fit(
-        members, before.blend, before.temperature, before.blend(parts), before.out_of_fold, before.alone,
-    )  # fmt: skip
+    return replace(before, members=members, distributions=before.blend(parts))
 
 
 def _views_of(name: str, problem: Problem) -> Sequence[str | None]:
@@ -257,6 +256,3 @@ class Teller:
             at = FitProgress(stage, done, total, *scores)
             self.stopped = bool(self.hook(at)) or self.stopped
         return self.stopped
-
-
-__all__ = ["Fit", "FitProgress", "Hook", "Member", "Teller", "blend_members", "fit_families", "refit_families"]

@@ -12,8 +12,7 @@ Outcome = Literal["better", "guessing", "unknown"]
 # Up to the first p-value predictions are better than guessing, and from the second they are not shown to be; in
 # between, labels are too few to decide. The first is strict: folds share labels, and shares of families are chosen on
 # the same labels, so that shuffled labels look one and a half times as far from chance, in standard deviations, as the
-# p-value assumes
-# (results/honesty.md).
+# p-value assumes (results/honesty.md).
 BETTER_LEVEL, GUESSING_LEVEL = 1e-5, 5e-4
 # Number of labels below which a test that does not pass is inconclusive.
 LEAST_LABELS = 20

@@ -25,7 +25,7 @@ def checked(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
         if not any(kind in str(error) for kind in ("DateTime64", "TimeDelta64", "Timestamp", "Timedelta")):
             raise
         raise TypeError(
-            "X must hold numbers, but holds dates or times. Convert tables with sobgnn.tables.TableEncoder."
+            "X must hold numbers, but holds dates or times. Convert tables with sobgnn.TableEncoder."
         ) from error
     except ValueError as error:
         lines = str(error).splitlines()
@@ -34,7 +34,7 @@ def checked(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
         if str(error).startswith("could not convert string to float"):
             held = lines[0].partition(": ")[2]
             raise ValueError(
-                f"X must hold numbers, but holds {held[:60]}. Convert tables with sobgnn.tables.TableEncoder."
+                f"X must hold numbers, but holds {held[:60]}. Convert tables with sobgnn.TableEncoder."
             ) from error
         if len(lines) < 2:
             raise

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sobgnn.runtime.unknown import label_values, unknown_labels
 
-UNLABELLED = -1
+UNLABELED = -1
 # Number of parts of the labels that are held out in turn.
 FOLDS = 4
 # A class with fewer labels than this keeps all of them in every fold: holding one out would leave too little.
@@ -159,7 +159,7 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
     known = ~unknown_labels(values)
     if not known.any():
         raise ValueError(
-            f"y has no labelled sample: all {values.size} entries are -1, None or NaN. Give at least one sample of "
+            f"y has no labeled sample: all {values.size} entries are -1, None or NaN. Give at least one sample of "
             "each class its label."
         )
     if _has_both_marks(values):
@@ -177,7 +177,7 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
             "use None instead, or pass numbers instead of text.",
             stacklevel=4,
         )
-    codes = np.full(values.size, UNLABELLED, np.int64)
+    codes = np.full(values.size, UNLABELED, np.int64)
     codes[known] = inverse
     return classes, codes
 
@@ -259,7 +259,7 @@ def _uniform(given: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if given.dtype.kind == "f" and not np.isfinite(given).all():
         raise ValueError("Input y contains infinity. Labels are names or numbers; unlabeled is -1, None or NaN.")
     if given.dtype.kind == "f" and np.array_equal(given, np.rint(given)) and float(np.abs(given).max()) < 2**53:
-        return given.astype(np.int64)  # whole numbers became floats only to make room for NaN
+        return given.astype(np.int64)  # integers became floats only to make room for NaN
     if given.dtype.kind != "O":
         return given
     if all(isinstance(value, str) for value in given):

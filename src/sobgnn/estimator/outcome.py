@@ -40,9 +40,9 @@ def keep_outcome(estimator: Any, fit: Fit, placed: Placed, labels: Labels, befor
     if before is not None and estimator.class_priors == "auto" and labels.chosen:
         frequencies = before.frequencies
     else:
-        unlabelled = np.delete(predictor.finished(fit.distributions), labels.index, axis=0)
+        unlabeled = np.delete(predictor.finished(fit.distributions), labels.index, axis=0)
         frequencies = decide_frequencies(
-            estimator.class_priors, estimator.classes_, unlabelled, fit.out_of_fold, labels,
+            estimator.class_priors, estimator.classes_, unlabeled, fit.out_of_fold, labels,
             held_out=None if before is None else before.labels, calibrated=len(fit.members) > 1,
         )  # fmt: skip
     estimator.class_prior_ = frequencies.assumed

@@ -22,7 +22,7 @@ from sobgnn.estimator.temperature import sharpen
 from sobgnn.graphs.knn import gaussian_weights
 from sobgnn.graphs.reweight import normalized_edges
 from sobgnn.neighbors.held import HeldPoints
-from sobgnn.operators.attached import Attachment, attach
+from sobgnn.operators.attached import attach
 from sobgnn.runtime.threads import at_most
 
 _POINTS_PER_BATCH = 16384
@@ -39,7 +39,7 @@ class Predictor:
         maps: Maps from raw features to what families read.
         problem: The training points and their graphs.
         places: [N, D'], the training points as the neighbor search reads them.
-        attaching: How new points find neighbors; ``None`` if there is no neighbor graph.
+        attaching: How new points find neighbors.
         members: The families.
         blend: Their shares and temperatures.
         temperature: Divides the logits of the result.
@@ -50,7 +50,7 @@ class Predictor:
     maps: Maps
     problem: Problem
     places: Tensor
-    attaching: Attaching | None
+    attaching: Attaching
     members: list[Member]
     blend: Blend
     temperature: float
@@ -81,47 +81,31 @@ class Predictor:
             edges: Edges to the training points in the given graph, CSR [M, N] of positive weights; without them new
                 points have no edges in it.
             progress: Called with (points done, points in all).
-            nearest: Receives each point's distance to the nearest training point, [M]; unchanged if there is no
-                neighbor graph.
+            nearest: Receives each point's distance to the nearest training point, [M].
         """
         count = X.shape[0]
         out = np.empty((count, self.problem.classes), np.float32)
         many = self.many is not None and count >= self.many
         work = float(min(count, _POINTS_PER_BATCH)) * self.places.numel()
         with at_most(1 if work < _THREADED_PRODUCTS else torch.get_num_threads()):
-            self._fill(out, X, edges, many, progress, nearest)
+            for start in range(0, count, _POINTS_PER_BATCH):
+                rows = slice(start, min(start + _POINTS_PER_BATCH, count))
+                out[rows], distance = self._batch(X[rows], None if edges is None else edges[rows], many)
+                if nearest is not None:
+                    nearest[rows] = distance
+                if progress is not None:
+                    progress(rows.stop, count)
         return out
-
-    def _fill(
-        self,
-        out: npt.NDArray[np.float32],
-        X: Any,
-        edges: sp.csr_array | None,
-        many: bool,
-        progress: Callable[[int, int], None] | None,
-        nearest: npt.NDArray[np.float32] | None,
-    ) -> None:
-        count = len(out)
-        for start in range(0, count, _POINTS_PER_BATCH):
-            rows = slice(start, min(start + _POINTS_PER_BATCH, count))
-            out[rows], distance = self._batch(X[rows], None if edges is None else edges[rows], many)
-            if nearest is not None and distance is not None:
-                nearest[rows] = distance
-            if progress is not None:
-                progress(rows.stop, count)
 
     def _batch(
         self, X: Any, edges: sp.csr_array | None, many: bool
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32] | None]:
-        """Class probabilities [M, C], and the distance to the nearest training point [M] if neighbors are used."""
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """Class probabilities [M, C], and the distance to the nearest training point [M]."""
         problem, nodes = self.problem, self.problem.points
         z = self.maps.networks(X)
-        joined: dict[str, Attachment] = {}
-        distance = None
-        if self.attaching is not None:
-            place = z if self.maps.neighbors is self.maps.networks else self.maps.neighbors(X)
-            own_edges, distance = self._edges(place, many)
-            joined[NEIGHBORS] = attach(problem.views[NEIGHBORS].operators, own_edges)
+        place = z if self.maps.neighbors is self.maps.networks else self.maps.neighbors(X)
+        near, distance = self._edges(place, many)
+        joined = {NEIGHBORS: attach(problem.views[NEIGHBORS].operators, near)}
         if GIVEN in problem.views:
             own = sp.csr_array((len(z), len(nodes)), dtype=np.float32) if edges is None else edges
             view = problem.views[GIVEN]
@@ -132,7 +116,6 @@ class Predictor:
     def _edges(self, z: npt.NDArray[np.float32], many: bool) -> tuple[sp.csr_array, npt.NDArray[np.float32]]:
         """Edges to the nearest training points, weighted by the training graph's kernel, and the nearest's distance."""
         how, shape = self.attaching, (len(z), len(self.places))
-        assert how is not None  # called only if there is a neighbor graph
         device = self._held.points.device
         queries = torch.from_numpy(z).to(device) if device.type == "cuda" else z
         indices, distances = self._held.nearest(queries, how.k, approximate=many)
@@ -147,9 +130,9 @@ class Predictor:
     def spacing(self, most: int = 5000) -> npt.NDArray[np.float32] | None:
         """Distances of up to ``most`` training points, evenly spread over the rows, to the nearest other one.
 
-        ``None`` if there is no neighbor graph, or no other point.
+        ``None`` if there is no other point.
         """
-        if self.attaching is None or len(self.places) < 2:
+        if len(self.places) < 2:
             return None
         rows = np.unique(np.linspace(0, len(self.places) - 1, most).astype(np.int64))
         chosen = self.places[torch.from_numpy(rows).to(self.places.device)]
@@ -161,14 +144,12 @@ class Predictor:
     @cached_property
     def _held(self) -> HeldPoints:
         how = self.attaching
-        assert how is not None  # called only if there is a neighbor graph
         return HeldPoints(self.places, how.metric, how.recall, how.index)
 
     @property
     def many(self) -> int | None:
         """Minimum number of new points at once for which an index is used; ``None``: the search is always exact."""
-        how = self.attaching
-        return self._held.index_queries if how is not None and how.method != "exact" else None
+        return self._held.index_queries if self.attaching.method != "exact" else None
 
 
 def _drawn(member: Member, new: NewPoints) -> Tensor:

@@ -68,7 +68,7 @@ def label_frequencies(labels: Labels) -> _Array:
     return np.asarray(counts / counts.sum())
 
 
-def learnt_frequencies(labels: Labels) -> _Array:
+def learned_frequencies(labels: Labels) -> _Array:
     """Each class's weighted share of the labels, [C]: the frequencies that the families learned with."""
     counts = np.bincount(labels.codes, labels.weight, minlength=labels.classes)
     return np.asarray(counts / counts.sum())
@@ -119,7 +119,7 @@ def much_fewer(codes: npt.NDArray[np.int64], classes: int) -> npt.NDArray[np.boo
     return np.asarray(counts < _FEW * counts.max())
 
 
-def few_labelled(labels: Labels) -> npt.NDArray[np.bool_]:
+def few_labeled(labels: Labels) -> npt.NDArray[np.bool_]:
     """Which classes have far fewer labels than the others, if labels were chosen class by class, [C]."""
     return much_fewer(labels.codes, labels.classes) & labels.chosen
 
@@ -198,19 +198,19 @@ def estimate_frequencies(probabilities: _Array, out_of_fold: _Array, labels: Lab
         out_of_fold: Out-of-fold probabilities of the judged labels, [J, C].
         labels: The labels.
     """
-    learnt = learnt_frequencies(labels)
+    learned = learned_frequencies(labels)
     per_class = len(labels.codes) / labels.classes
     if labels.folds:
-        leaning = matching(out_of_fold, learnt, labels.weight[labels.judged]) ** _LEANING
-        found = estimate_priors(shift_priors(probabilities, leaning), learnt)
-        estimate = estimate_priors(probabilities, learnt)
+        leaning = matching(out_of_fold, learned, labels.weight[labels.judged]) ** _LEANING
+        found = estimate_priors(shift_priors(probabilities, leaning), learned)
+        estimate = estimate_priors(probabilities, learned)
     else:
-        found, estimate = probabilities.mean(axis=0), learnt
-    moved = 0.5 * float(np.abs(found - learnt).sum())
+        found, estimate = probabilities.mean(axis=0), learned
+    moved = 0.5 * float(np.abs(found - learned).sum())
     believed = float(np.clip((moved - max(_DOUBTED, _DOUBTED_ONE / per_class)) / _BELIEVED, 0, 1))
-    evened = matching(probabilities, learnt) ** min(1.0, (_WHOLE / per_class) ** 0.5)
-    assumed = learnt * (estimate / learnt) ** believed
-    return Frequencies(assumed / assumed.sum(), (estimate / learnt) ** believed * evened ** (1 - believed))
+    evened = matching(probabilities, learned) ** min(1.0, (_WHOLE / per_class) ** 0.5)
+    assumed = learned * (estimate / learned) ** believed
+    return Frequencies(assumed / assumed.sum(), (estimate / learned) ** believed * evened ** (1 - believed))
 
 
 def frequencies_of_sample(probabilities: _Array, labels: Labels) -> Frequencies:
@@ -237,7 +237,7 @@ def frequencies_of_sample(probabilities: _Array, labels: Labels) -> Frequencies:
     return Frequencies(power * even + (1 - power) * shares, matching(probabilities, even) ** power)
 
 
-def raise_few_labelled(probabilities: _Array, out_of_fold: _Array, labels: Labels) -> _Array:
+def raise_few_labeled(probabilities: _Array, out_of_fold: _Array, labels: Labels) -> _Array:
     """Factors, [C], that make classes with few labels more probable; 1 for all others.
 
     Few labels show a model only a small part of a class, so it finds too few of its points. The class is raised until
@@ -249,7 +249,7 @@ def raise_few_labelled(probabilities: _Array, out_of_fold: _Array, labels: Label
         out_of_fold: Out-of-fold probabilities of the judged labels, [J, C].
         labels: The labels.
     """
-    few = few_labelled(labels)
+    few = few_labeled(labels)
     even = np.ones(labels.classes)
     if not few.any() or not len(probabilities) or not labels.folds:
         return even
@@ -294,20 +294,20 @@ def decide_frequencies(
             held some out.
         calibrated: Whether probabilities are calibrated; those of a single family are not.
     """
-    learnt = learnt_frequencies(labels)
+    learned = learned_frequencies(labels)
     some = probabilities[:: 1 + len(probabilities) // _POINTS].astype(np.float64)
     if option != "auto":
         assumed = given_frequencies(option, classes, labels)
-        return Frequencies(assumed, assumed / learnt)
+        return Frequencies(assumed, assumed / learned)
     if not labels.chosen:
         sample = frequencies_of_sample(some if calibrated else some[:0], labels)
         return supported(sample, out_of_fold, labels if held_out is None else held_out)
     telling = calibrated and (not labels.folds or skill(out_of_fold, labels) >= _LEAST_SKILL)
     if not telling or not len(some):
-        return Frequencies(learnt, np.ones(labels.classes))
+        return Frequencies(learned, np.ones(labels.classes))
     # A class with few labels is predicted too rarely, and would seem rarer than it is.
-    if few_labelled(labels).any():
-        return Frequencies(learnt, raise_few_labelled(some, out_of_fold, labels))
+    if few_labeled(labels).any():
+        return Frequencies(learned, raise_few_labeled(some, out_of_fold, labels))
     return estimate_frequencies(some, out_of_fold, labels)
 
 
@@ -336,8 +336,8 @@ def supported(found: Frequencies, out_of_fold: _Array, labels: Labels) -> Freque
             break
     else:
         power = 0.0
-    learnt = learnt_frequencies(labels)
-    return Frequencies(power * found.assumed + (1 - power) * learnt, found.factor**power)
+    learned = learned_frequencies(labels)
+    return Frequencies(power * found.assumed + (1 - power) * learned, found.factor**power)
 
 
 def given_frequencies(option: object, classes: npt.NDArray[Any], labels: Labels) -> _Array:

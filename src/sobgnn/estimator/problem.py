@@ -103,7 +103,7 @@ class Problem:
 
     @property
     def count(self) -> int:
-        """N."""
+        """Number of points N."""
         return len(self.points)
 
     @property

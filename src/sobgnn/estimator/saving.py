@@ -34,7 +34,7 @@ SCALARS = (
 # Fitted arrays by their attributes' names.
 ARRAYS = ("labelled_", "labelled_codes_", "folds_", "out_of_fold_probabilities_", "embedding_", "class_prior_")
 # Parts that hold integers, by the last part of their name; all others but ``unit_rows`` hold floats.
-_WHOLE = {
+_INTEGER_PARTS = {
     "labelled_", "labelled_codes_", "folds_", "indptr", "indices", "num_features", "column", "left", "right", "root",
     "target", "levels", "neighbors", "entry", "effort",
 }  # fmt: skip
@@ -116,13 +116,10 @@ def _pack(predictor: Predictor) -> tuple[dict[str, Any], Arrays]:
             arrays[f"around.{number}"] = _numpy(member.around)
         members.append({"name": member.family.name, "view": member.view, "smoothing": member.smoothing})
     how = predictor.attaching
-    attaching = None
-    if how is not None:
-        attaching = {name: getattr(how, name) for name in ("k", "metric", "method", "recall", "bandwidth")}
-        if how.reach is not None:
-            arrays["reach"] = np.asarray(how.reach)
-        if how.index is not None:
-            arrays |= {f"index.{name}": part for name, part in how.index.links.items()}
+    if how.reach is not None:
+        arrays["reach"] = np.asarray(how.reach)
+    if how.index is not None:
+        arrays |= {f"index.{name}": part for name, part in how.index.links.items()}
     arrays |= {"points": _numpy(problem.points), "distributions": predictor.distributions, "ratio": predictor.ratio}
     config = {
         "networks": asdict(problem.networks),
@@ -131,7 +128,7 @@ def _pack(predictor: Predictor) -> tuple[dict[str, Any], Arrays]:
             name: {"neighbor_recall": view.graph.neighbor_recall, "reweighted": view.reweighted}
             for name, view in problem.views.items()
         },
-        "attaching": attaching,
+        "attaching": {name: getattr(how, name) for name in ("k", "metric", "method", "recall", "bandwidth")},
         "members": members,
         "blend": asdict(predictor.blend),
         "temperature": predictor.temperature,
@@ -169,9 +166,9 @@ def _unpack(config: dict[str, Any], arrays: Arrays, device: torch.device) -> Pre
     blend = Blend(tuple(config["blend"]["shares"]), tuple(config["blend"]["temperatures"]))
     _check_blend(blend, float(config["temperature"]), len(config["members"]))
     members = [_member(number, about, tensors, problem) for number, about in enumerate(config["members"])]
-    attaching = None if config["attaching"] is None else _attaching(config["attaching"], arrays, len(points))
-    if (attaching is not None) != (NEIGHBORS in views):
+    if NEIGHBORS not in views:
         raise ValueError("its neighbors are missing")
+    attaching = _attaching(config["attaching"], arrays, len(points))
     return Predictor(
         maps, problem, places, attaching, members, blend, float(config["temperature"]), arrays["ratio"],
         arrays["distributions"],
@@ -282,7 +279,7 @@ def _check_types(arrays: Arrays) -> None:
     """Raise if an array's type does not match its name: bytes of one type read as another are meaningless."""
     for name, array in arrays.items():
         part = name.rsplit(".", 1)[-1]
-        kinds = ("bool",) if part == "unit_rows" else _INTEGERS if part in _WHOLE else _FLOATS
+        kinds = ("bool",) if part == "unit_rows" else _INTEGERS if part in _INTEGER_PARTS else _FLOATS
         if array.dtype.name not in kinds:
             raise ValueError(f"its array {name[:60]} has type {array.dtype}")
 

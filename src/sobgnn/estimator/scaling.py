@@ -86,14 +86,14 @@ def choose_scales(
         generator: Draws the sample and the folds.
     """
     index = np.flatnonzero(codes >= 0)
-    labelled = generator.permutation(index)[:_LABELS]
-    others = generator.permutation(np.flatnonzero(codes < 0))[: max(0, _POINTS - len(labelled))]
-    sample = X[np.concatenate([labelled, others])]
+    labeled = generator.permutation(index)[:_LABELS]
+    others = generator.permutation(np.flatnonzero(codes < 0))[: max(0, _POINTS - len(labeled))]
+    sample = X[np.concatenate([labeled, others])]
     usual = 2 if looks_embedded(sample) else 3 if heavy_tailed(sample) else 0
     folds = min(_FOLDS, int(np.bincount(codes[index]).max()))
     if folds < 2:
         return Scales(CANDIDATES[usual], CANDIDATES[usual])
-    target, classes = codes[labelled], int(codes.max()) + 1
+    target, classes = codes[labeled], int(codes.max()) + 1
     labels = Labels(
         np.arange(len(target)), target, np.ones(len(target)), stratified_folds(target, folds, generator), classes
     )

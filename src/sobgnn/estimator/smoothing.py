@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,8 @@ from torch import Tensor
 
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.temperature import fit_temperature, sharpen
-from sobgnn.graphs.graph import SMALLEST_WEIGHT, Graph
+from sobgnn.graphs.adjacency import SMALLEST_WEIGHT
+from sobgnn.graphs.graph import Graph
 from sobgnn.graphs.locality import locality_order
 from sobgnn.operators import SobolevOperators
 from sobgnn.propagation import dispatch
@@ -278,35 +279,29 @@ def smoothed(spread: Spread, probabilities: Tensor, labels: Labels, strength: fl
 
 
 def best_smoothing(
-    views: Mapping[str, Spread], probabilities: Tensor, labels: Labels, strengths: Sequence[float] = STRENGTHS
-) -> tuple[Smoothing, Tensor]:
-    """The smoothing, over one of several graphs, with the least out-of-fold squared error.
+    spread: Spread, probabilities: Tensor, labels: Labels, strengths: Sequence[float] = STRENGTHS
+) -> tuple[float, Tensor]:
+    """The strength of smoothing with the least out-of-fold squared error, and the probabilities smoothed by it.
 
     Each candidate is evaluated at its own best temperature, since smoothing flattens probabilities. If nothing is held
-    out, the usual strength over the first graph is used.
+    out, the usual strength is used.
 
     Args:
-        views: Operators to smooth with, by name.
+        spread: The operator to smooth with.
         probabilities: A family's probabilities, [folds + 1, N, C].
         labels: Which labels each signal sees.
         strengths: Values of a.
-
-    Returns:
-        The choice, and the probabilities smoothed by it.
     """
-    first = next(iter(views))
     if not labels.folds:
         strength = strengths[0] if len(strengths) == 1 else USUAL_STRENGTH
-        return Smoothing(first, strength), smoothed(views[first], probabilities, labels, strength)
-    best: tuple[float, Smoothing, Tensor] | None = None
-    candidates = [Smoothing(first, 0.0)] if 0.0 in strengths else []
-    candidates += [Smoothing(view, a) for view in views for a in strengths if a > 0]
-    for candidate in candidates:
-        result = smoothed(views[candidate.view], probabilities, labels, candidate.strength)
+        return strength, smoothed(spread, probabilities, labels, strength)
+    best: tuple[float, float, Tensor] | None = None
+    for strength in strengths:
+        result = smoothed(spread, probabilities, labels, strength)
         error = squared_error(labels.out_of_fold(result), labels)
         if best is None or error < best[0]:
-            best = error, candidate, result
-    assert best is not None  # there is always a candidate
+            best = error, strength, result
+    assert best is not None  # there is always a strength
     return best[1:]
 
 

@@ -10,7 +10,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from sobgnn.estimator.features import FeatureMap
 from sobgnn.graphs.graph import Graph
+from sobgnn.graphs.knn import knn_graph
 
 Strategy = Literal["auto", "typical", "uncertain", "random"]
 # Added to every uncertainty: points that are predicted with confidence still count a little, so that errors can be
@@ -26,7 +28,7 @@ _STRONGEST = 8
 def suggest_points(
     graph: Graph,
     probabilities: npt.NDArray[np.floating] | None,
-    labelled: npt.NDArray[np.int64] | Sequence[int],
+    labeled: npt.NDArray[np.int64] | Sequence[int],
     count: int,
     *,
     reached: npt.NDArray[np.bool_] | None = None,
@@ -51,7 +53,7 @@ def suggest_points(
     Args:
         graph: A graph of N nodes.
         probabilities: [N, C], or ``None`` if nothing was fitted yet.
-        labelled: Points that have a label.
+        labeled: Points that have a label.
         count: Number of points; fewer if fewer are left.
         reached: bool [N], whether a point's component holds a label; others have u = 1. ``None``: all.
         exclude: Unlabeled points that must not be suggested.
@@ -61,19 +63,19 @@ def suggest_points(
     """
     if strategy not in get_args(Strategy):
         raise ValueError(f"`strategy` must be one of {get_args(Strategy)}, but got {strategy!r}.")
-    labelled, exclude = (np.asarray(rows, dtype=np.int64) for rows in (labelled, exclude))
+    labeled, exclude = (np.asarray(rows, dtype=np.int64) for rows in (labeled, exclude))
     free = np.ones(graph.num_nodes, dtype=bool)
-    free[labelled] = False
+    free[labeled] = False
     free[exclude] = False
     count = min(count, int(free.sum()))
     if strategy == "random":
         return np.random.default_rng(seed).permutation(np.flatnonzero(free))[:count]
     uncertainty = np.ones(graph.num_nodes)
-    trusted = probabilities is not None and len(labelled) >= _TRUSTED * probabilities.shape[1]
+    trusted = probabilities is not None and len(labeled) >= _TRUSTED * probabilities.shape[1]
     if probabilities is not None and (strategy == "uncertain" or (strategy == "auto" and trusted)):
         uncertainty = _uncertainty(probabilities, reached)
     copy = _copies(graph)
-    new = free & ~np.isin(copy, copy[labelled])  # a copy of a labeled point adds nothing new
+    new = free & ~np.isin(copy, copy[labeled])  # a copy of a labeled point adds nothing new
     if strategy == "uncertain":
         order = np.argsort(-uncertainty, kind="stable")
         order = order[free[order]]
@@ -81,10 +83,10 @@ def suggest_points(
         repeated[np.unique(copy[order], return_index=True)[1]] = False
         return order[np.argsort(repeated | ~new[order], kind="stable")][:count].astype(np.int64)
     walks = two_step_walks(graph) if walks is None else walks
-    chosen = _cover(walks, uncertainty, labelled, new, count, copy)
+    chosen = _cover(walks, uncertainty, labeled, new, count, copy)
     while len(chosen) < count:  # only copies are left
         free[chosen] = False
-        more = _cover(walks, uncertainty, np.concatenate([labelled, chosen]), free.copy(), count - len(chosen), copy)
+        more = _cover(walks, uncertainty, np.concatenate([labeled, chosen]), free.copy(), count - len(chosen), copy)
         chosen = np.concatenate([chosen, more])
     return chosen
 
@@ -100,9 +102,6 @@ def suggest_first(
 ) -> npt.NDArray[np.int64]:
     """Rows of X [N, F], all unlabeled, whose labels would help most, on the k-NN graph of scaled X."""
     from sklearn.utils.validation import check_array
-
-    from sobgnn.estimator.features import FeatureMap
-    from sobgnn.graphs.knn import knn_graph
 
     X = check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2)
     points = FeatureMap.fit(X, scale="range", n_components=n_components, seed=0)(X)
@@ -165,7 +164,7 @@ def _thinned(adjacency: sp.csr_array) -> sp.csr_array:
 def _cover(
     walks: sp.csr_array,
     uncertainty: npt.NDArray[np.float64],
-    labelled: npt.NDArray[np.int64],
+    labeled: npt.NDArray[np.int64],
     free: npt.NDArray[np.bool_],
     count: int,
     copy: npt.NDArray[np.int64],
@@ -177,7 +176,7 @@ def _cover(
     indptr, indices, data = walks.indptr, walks.indices, walks.data
     nodes = len(uncertainty)
     covered = np.zeros(nodes)
-    for node in labelled:
+    for node in labeled:
         near = slice(indptr[node], indptr[node + 1])
         covered[indices[near]] = np.maximum(covered[indices[near]], data[near])
     rows = np.repeat(np.arange(nodes), np.diff(indptr))

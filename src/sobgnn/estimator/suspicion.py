@@ -33,7 +33,7 @@ class Suspect:
 
 
 def suspect_labels(
-    labelled: npt.NDArray[np.int64],
+    labeled: npt.NDArray[np.int64],
     codes: npt.NDArray[np.int64],
     out_of_fold: npt.NDArray[np.float64],
     classes: npt.NDArray[Any],
@@ -45,7 +45,7 @@ def suspect_labels(
     ordered by :math:`p_{ly} / \max_c p_{lc}`, and ties by :math:`-\max_c p_{lc}`.
 
     Args:
-        labelled: int64 [L], rows of X.
+        labeled: int64 [L], rows of X.
         codes: int64 [L], the classes given.
         out_of_fold: [L, C], out-of-fold probabilities; NaN for labels that were never held out.
         classes: [C].
@@ -59,7 +59,7 @@ def suspect_labels(
         out_of_fold = out_of_fold / out_of_fold.sum(axis=1, keepdims=True)
     if not judged.any():
         return []
-    rows, given, p = labelled[judged], codes[judged], out_of_fold[judged]
+    rows, given, p = labeled[judged], codes[judged], out_of_fold[judged]
     own = p[np.arange(len(given)), given]
     other = p.argmax(axis=1)
     most = p[np.arange(len(given)), other]

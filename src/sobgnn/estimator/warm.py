@@ -12,7 +12,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sobgnn.estimator.fit import Fit
-from sobgnn.estimator.labels import UNLABELLED, Labels
+from sobgnn.estimator.labels import UNLABELED, Labels
+from sobgnn.estimator.placing import Placed
 from sobgnn.estimator.priors import Frequencies
 from sobgnn.graphs.graph import Graph
 
@@ -34,7 +35,7 @@ class Kept:
     """
 
     fingerprint: str
-    placed: Any
+    placed: Placed
     fit: Fit
     labels: Labels
     classes: npt.NDArray[Any]
@@ -49,7 +50,7 @@ class Kept:
         """
         if not np.array_equal(self.classes, classes):
             return False
-        before = np.full(len(codes), UNLABELLED)
+        before = np.full(len(codes), UNLABELED)
         before[self.labels.index] = self.labels.codes
         return int((before != codes).sum()) <= _MOST_CHANGED * len(self.labels.index)
 

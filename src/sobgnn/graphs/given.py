@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sobgnn.graphs.graph import Graph, check_weights
+from sobgnn.graphs.adjacency import check_weights
+from sobgnn.graphs.graph import Graph
 
 
 def check_graph(given: Any) -> Graph:
-    """What was given if it is a graph, else an error that tells how to make one of it."""
+    """Return a graph as it is; raise for anything else, with a hint how to make a graph of it."""
     if isinstance(given, Graph):
         return given
     name = type(given).__name__

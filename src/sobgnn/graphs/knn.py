@@ -12,7 +12,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.graphs.graph import SMALLEST_WEIGHT, Graph, Symmetrize, as_numpy, graph_from_csr, symmetrize_csr
+from sobgnn.graphs.adjacency import SMALLEST_WEIGHT, symmetrize_csr
+from sobgnn.graphs.graph import Graph, Symmetrize, as_numpy, graph_from_csr
 from sobgnn.neighbors import nearest
 from sobgnn.runtime.ranks import Ranks
 

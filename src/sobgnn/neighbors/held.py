@@ -17,8 +17,9 @@ from sobgnn.neighbors.spaces import Dense, beside, dense_spaces, distances, peak
 from sobgnn.runtime.packages import installed
 from sobgnn.runtime.ranks import Ranks
 
-# Entries of the points (N·F) from which an index is searched several times faster than products are made, and queries
-# at once from which that pays for building it; where points are very many, from which the next call shall not wait.
+# Minimum number of entries of the points (N·F) for which an index is several times faster than an exact search, and
+# minimum number of queries at once for which this makes up for building it. With very many points it is built for
+# fewer, so that later calls need not wait.
 INDEX_ENTRIES, INDEX_QUERIES = 10_000_000, 30_000
 MANY_ENTRIES, FEWER_QUERIES = 50_000_000, 5_000
 # The effort is set on sampled points, but new ones are harder to find a way to: of noisy copies of mnist's digits 0.7 %
@@ -31,13 +32,13 @@ _LARGER = 2.0**20
 class HeldPoints:
     """Points prepared once, and indexed once where that pays.
 
-    What a search answers depends on the points and the queries alone, not on searches before it.
+    The result of a search depends only on the points and the queries, not on earlier searches.
 
     Args:
-        points: [N, F], finite; searched where they are. Not copied as they are: they must not change.
+        points: [N, F], finite; searched on their device. They are not copied and must not change.
         metric: As for :func:`sobgnn.neighbors.nearest`.
-        recall: What an index must reach on sampled points.
-        index: Of these points, from a search before, which then serves all queries that ask for an approximate search.
+        recall: Recall that an index must reach on sampled points.
+        index: Index of these points from an earlier search; it is used for all approximate searches.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class HeldPoints:
         Args:
             queries: On the points' device.
             k: At most N.
-            approximate: By an HNSW index, whose effort is set on sampled points; distances and order are exact still.
+            approximate: Use an HNSW index, whose effort is set on sampled points; distances and order are still exact.
         """
         check_k(k, len(self.points), without_itself=False)
         base = self._base
@@ -95,7 +96,7 @@ class HeldPoints:
         return found, distances(squared, base)
 
     def _index(self, base: Dense, k: int) -> Any:
-        """The index for searches of k, built and measured at the first of them where there is none."""
+        """The index for searches of k neighbors, built and measured at the first of them unless one was given."""
         if self.index is not None:
             made = self.index.of(base)
             made.hnsw.efSearch = max(made.hnsw.efSearch, _LEAST_EFFORT, k + 1)

@@ -87,7 +87,7 @@ def raise_effort(
 def ask(
     index: Any, base: Dense, query: Dense, k: int, rows: npt.NDArray[np.int64], ranks: Ranks
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Indices and squared distances [M, k] of some query rows; those that the index has no k answers for are exact."""
+    """Indices and squared distances [M, k] of some query rows; rows with fewer than k answers are searched exactly."""
     answer = torch.from_numpy(index.search(query.low[torch.from_numpy(rows)].numpy(), k + (query is base))[1])
     # Each rank knows its shard by places within it, and looks at its part of the rows.
     answer[answer >= 0] += ranks.part(base.n).start

@@ -18,7 +18,7 @@ class Index:
 
     Args:
         made: faiss's index.
-        links: Instead of it, what :attr:`links` gave, from which it is made again at the first search.
+        links: Alternatively, a value of :attr:`links`, from which the index is rebuilt at the first search.
     """
 
     def __init__(self, made: Any = None, links: Links | None = None) -> None:

@@ -121,7 +121,7 @@ def _check_finite(X: Any, name: str) -> float:
         what, way = ("NaN", "Impute or drop them") if nan else ("infinite values", "Replace or drop them")
         raise ValueError(
             f"{name} has {len(rows)} row{'s' * (len(rows) > 1)} with {what} (first: row {rows[0]}). "
-            f"{way}: neighbours are undefined there."
+            f"{way}: neighbors are undefined there."
         )
     return largest
 
@@ -141,7 +141,7 @@ def _check_size(largest: float, name: str) -> None:
 
 
 def check_k(k: int, n: int, *, without_itself: bool) -> None:
-    """Refuse a ``k`` that is no whole number or more than the points there are."""
+    """Refuse a ``k`` that is not an integer, or exceeds the number of points."""
     if isinstance(k, bool) or not isinstance(k, int | np.integer):
         raise TypeError(f"`k` must be an integer, but got {k!r}.")
     if k < 1:

@@ -12,7 +12,7 @@ from sobgnn.nn.inputs import Wanted, as_edges
 
 
 class Cache:
-    """The operators of the last graph, given back for the same graph only.
+    """The operators of the last graph, returned only for the same graph.
 
     Tensors are compared entry by entry with copies of those that the operators were made from: a few milliseconds for
     millions of edges, where sorting them takes a hundred times as long, and safe against edges that changed in place.

@@ -10,16 +10,14 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 from torch.func import vmap
-from torch.nn.parameter import UninitializedParameter
 
 from sobgnn.nn.cache import Cache
 from sobgnn.nn.cascade import autocast_dtype, cascade, in_its_type, row_product, shared_product
 from sobgnn.nn.inputs import Signals, Size, Wanted, as_operators, check_size
+from sobgnn.nn.lazy import LazyWeights
 from sobgnn.operators import EdgeOperators, Normalize, SobolevRows, check_alpha, check_epsilon
 
 Combine = Literal["linear", "concat"]
-
-__all__ = ["Combine", "SobolevConv", "shared_product"]
 
 
 class _OwnSignature:
@@ -32,7 +30,7 @@ class _OwnSignature:
         return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
-class SobolevConv(nn.Module):
+class SobolevConv(LazyWeights):
     r"""The sparse Sobolev convolution of "Higher-order Sparse Convolutions in Graph Neural Networks".
 
     .. math::
@@ -77,8 +75,6 @@ class SobolevConv(nn.Module):
         torch.Size([20, 16])
     """
 
-    weight: nn.Parameter
-    weight_dst: nn.Parameter | None
     explain: bool | None = None  # set by PyG's Explainer, where the layer is one of PyG's
     __signature__ = _OwnSignature()
 
@@ -127,21 +123,13 @@ class SobolevConv(nn.Module):
         self.log_epsilon = nn.Parameter(torch.empty(())) if learn_epsilon else None
         branches = self.alpha + self_branch
         # Branch 0 is the graph-free one where there is one; the orders 1..α follow.
-        sources, *targets = in_channels if isinstance(in_channels, tuple) else (in_channels,)
-        self.weight = self._make_weight(sources)
-        self.weight_dst = self._make_weight(targets[0]) if targets else None
+        self._make_weights()
         self.bias = nn.Parameter(torch.empty(branches, out_channels))
         if combine == "linear":
             self.mu = nn.Parameter(torch.empty(branches))
         else:
             self.mix = nn.Linear(branches * out_channels, out_channels)
-        self._register_load_state_dict_pre_hook(self._before_loading)  # type: ignore[no-untyped-call]
         self.reset_parameters()
-
-    def _make_weight(self, channels: int) -> nn.Parameter:
-        if channels == -1:
-            return UninitializedParameter()  # type: ignore[return-value]
-        return nn.Parameter(torch.empty(self.alpha + self.self_branch, channels, self.out_channels))
 
     @property
     def epsilon(self) -> float:
@@ -157,10 +145,7 @@ class SobolevConv(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw new weights: Glorot for the filters, an even average for μ."""
-        for weight in (self.weight, self.weight_dst):
-            if weight is not None and not isinstance(weight, UninitializedParameter):
-                bound = math.sqrt(6 / (weight.shape[1] + self.out_channels))
-                nn.init.uniform_(weight, -bound, bound)
+        self._draw_weights()
         nn.init.zeros_(self.bias)
         if self.log_epsilon is not None:
             nn.init.constant_(self.log_epsilon, math.log(self.start_epsilon))
@@ -311,7 +296,7 @@ class SobolevConv(nn.Module):
         return shared_product(propagated.to(weight.dtype), weight)
 
     def _sparse(self, x: Tensor, operators: Any) -> Tensor:
-        """All branches of sparse rows: the product with x first, since what it gives is dense."""
+        """All branches of sparse rows: the product with x comes first, because its result is dense."""
         if operators is None:
             raise ValueError("Sparse x needs a graph or operators.")
         product = row_product(x, self.weight)
@@ -337,45 +322,6 @@ class SobolevConv(nn.Module):
         inputs = torch.cat([from_sources, from_targets[:, skip:]])
         filtered = in_its_type(operators.propagate_each, inputs)
         return self._finish(torch.cat([from_targets[:, :skip], filtered], dim=1) if skip else filtered)
-
-    def _materialize(self, rows: Tensor, targets: Tensor | None) -> None:
-        """Give parameters of unknown shape the shape of the first input."""
-        for name, x in (("weight", rows), ("weight_dst", targets)):
-            weight = getattr(self, name)
-            if isinstance(weight, UninitializedParameter) and x is not None:
-                self._give_shape(name, x.shape[1])
-                bound = math.sqrt(6 / (x.shape[1] + self.out_channels))
-                nn.init.uniform_(getattr(self, name), -bound, bound)
-
-    def _give_shape(self, name: str, channels: int) -> None:
-        getattr(self, name).materialize((self.alpha + self.self_branch, channels, self.out_channels))
-        self._set_channels(name, channels)
-
-    def _set_channels(self, name: str, channels: int) -> None:
-        if isinstance(self.in_channels, tuple):
-            sources, targets = self.in_channels
-            self.in_channels = (channels, targets) if name == "weight" else (sources, channels)
-        else:
-            self.in_channels = channels
-
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, True)  # parameters of unknown shape cannot be detached
-        for name, parameter in self._parameters.items():
-            if parameter is not None and not keep_vars and not isinstance(parameter, UninitializedParameter):
-                destination[prefix + name] = parameter.detach()
-
-    def _before_loading(self, state: dict[str, Tensor], prefix: str, *_: Any) -> None:
-        """Take the shape that is loaded, or that it is unknown yet, as PyG's layers do."""
-        for name in ("weight", "weight_dst"):
-            own, loaded = getattr(self, name), state.get(prefix + name)
-            if own is None or loaded is None:
-                continue
-            if isinstance(loaded, UninitializedParameter):
-                unknown = UninitializedParameter(device=own.device, dtype=own.dtype)  # type: ignore[call-arg]
-                setattr(self, name, unknown)
-                self._set_channels(name, -1)
-            elif isinstance(own, UninitializedParameter):
-                self._give_shape(name, loaded.shape[1])
 
     @torch.no_grad()
     def filter_weights(self) -> Tensor:

@@ -19,7 +19,7 @@ _SMALLEST = torch.finfo(torch.float32).tiny
 class MessagePassingSobolevConv(SobolevConv, MessagePassing):  # type: ignore[misc]
     """:class:`~sobgnn.SobolevConv`, of PyG's ``MessagePassing`` too.
 
-    Made in its place where PyG is imported; a layer of your own that shall be one of PyG's is derived from this class.
+    Made in its place if PyG is imported. To make a layer of your own one of PyG's, derive it from this class.
     Its hooks of single messages do not exist, since no message is ever formed. An explainer's edge mask multiplies the
     edges' weights.
     """

@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from sobgnn.nn.conv import shared_product
+from sobgnn.nn.cascade import shared_product
 from sobgnn.nn.dropout import dropout
 
 

@@ -59,22 +59,17 @@ class EdgeOperators:
         self.dtype = torch.float64 if dtype == torch.float64 else torch.float32
         self.device = edge_index.device
         column, row, weight = _edges(edge_index, edge_weight, self.dtype)
-        if symmetrize is not None and isinstance(num_nodes, tuple):
+        two_sets = isinstance(num_nodes, tuple)
+        sources, targets = num_nodes if isinstance(num_nodes, tuple) else (0, num_nodes)
+        if two_sets and symmetrize is not None:
             raise ValueError("`symmetrize` needs one set of nodes: edges between two sets have no other direction.")
+        if two_sets and normalize != "row":
+            raise ValueError('Edges between two sets of nodes need normalize="row": they have no symmetric form.')
         if symmetrize is not None:
             (column, row), weight = symmetrize_edges(torch.stack([column, row]), weight, symmetrize)
-        if isinstance(num_nodes, tuple):
-            sources, targets = num_nodes
-            if normalize != "row":
-                raise ValueError('Edges between two sets of nodes need normalize="row": they have no symmetric form.')
-            self.num_inputs = sources + targets
-        else:
-            sources, targets = 0, num_nodes
-            self.num_inputs = num_nodes
-        self.num_nodes = targets
+        self.num_nodes, self.num_inputs = targets, sources + targets
         given, learned = row.shape[0], isinstance(epsilon, Tensor)
-        two_sets = isinstance(num_nodes, tuple)
-        plain = clamp_epsilon(0.0 if isinstance(epsilon, Tensor) else epsilon)
+        plain = 0.0 if isinstance(epsilon, Tensor) else clamp_epsilon(epsilon)
         if learned or (two_sets and plain > 0):  # their self-loops are entries
             nodes = torch.arange(targets, device=self.device)
             loop = epsilon.to(self.dtype) if isinstance(epsilon, Tensor) else torch.full((), plain, dtype=self.dtype)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.graphs.graph import LARGEST_WEIGHT, SMALLEST_WEIGHT
+from sobgnn.graphs.adjacency import LARGEST_WEIGHT, SMALLEST_WEIGHT
 
 # Entries whose powers are summed at a time: a few arrays of this many float64 stay in a core's cache.
 _ENTRIES_PER_BLOCK = 1 << 16

@@ -22,9 +22,10 @@ def drop(h: Tensor, rows: Tensor, rate: float) -> Tensor:
     ``rows`` [...] are int32 hashes already.
     """
     columns = column_hashes(h.shape[-1], h.device)
+    threshold, factor = int(rate * 2**32) - 2**31, 1 / (1 - rate)
     if backend(h) == "native" and h.dtype in (torch.float32, torch.float64):
-        return native.drop(h.contiguous(), rows.contiguous(), columns, rate)
-    return h * (kept(rows, columns, int(rate * 2**32) - 2**31) * (1 / (1 - rate))).to(h.dtype)
+        return native.drop(h.contiguous(), rows.contiguous(), columns, threshold, factor)
+    return h * (kept(rows, columns, threshold) * factor).to(h.dtype)
 
 
 @drop.register_fake

@@ -1,4 +1,4 @@
-"""Operators of torch.library within torch.func's gradients, which take autograd functions of a form of their own."""
+"""Operators of torch.library inside torch.func's transforms, whose gradients need autograd functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FUNCTIONS: dict[str, Any] = {}
 
 def call(name: str, *arguments: Any) -> Any:
     """``torch.ops.sobgnn.name`` of the arguments."""
-    # What vmap maps over does not show whether a gradient outside of it asks for one.
+    # Inside of vmap, requires_grad does not show whether an outer transform needs a gradient.
     if _within_gradient() and (
         _FUNCTIONS[name].maps or any(isinstance(value, Tensor) and value.requires_grad for value in arguments)
     ):
@@ -22,12 +22,12 @@ def call(name: str, *arguments: Any) -> Any:
 
 
 def within_transform() -> bool:
-    """Whether this is computed inside of vmap or another of torch.func's transforms."""
+    """Whether the caller runs inside vmap or another of torch.func's transforms."""
     return not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def is_batched(gradient: Tensor) -> bool:
-    """Whether a gradient stands for several, as autograd's ``is_grads_batched`` has it."""
+    """Whether a gradient is a batch of several, as with autograd's ``is_grads_batched``."""
     return not torch.compiler.is_compiling() and bool(torch._C._functorch.is_legacy_batchedtensor(gradient))
 
 

@@ -33,7 +33,7 @@ def available() -> bool:
 
 
 def missing() -> str:
-    """What to say where it is not available."""
+    """The sentence of errors and warnings if it is not available."""
     return "The compiled kernel of sobgnn.propagation is not installed."
 
 
@@ -68,13 +68,10 @@ def run(
         run(stencil, x.to(dtype), result, level=level)
         out.copy_(result)
         return
-    library = _library()
-    assert library is not None  # the caller asked available()
-    function = library.sobgnn_propagate_f64 if dtype == torch.float64 else library.sobgnn_propagate_f32
     # Held by name: the kernel sees addresses only.
     tensors = tuple(tensor.contiguous() for tensor in (*stencil[:8], x))
     x = tensors[-1]
-    function(
+    _typed("sobgnn_propagate", dtype)(
         x.dim() == 3,
         out.dim() == 3,
         *_sizes(stencil, x),
@@ -201,13 +198,12 @@ def combine_backward(products: Tensor, grad: Tensor, mu: Tensor, *, relu: bool) 
     return gradients
 
 
-def drop(h: Tensor, rows: Tensor, columns: Tensor, rate: float) -> Tensor:
-    """h [..., c] / (1 - rate) where the mix of rows [...] and columns [c], int32, exceeds ``rate``; 0 elsewhere."""
+def drop(h: Tensor, rows: Tensor, columns: Tensor, threshold: int, factor: float) -> Tensor:
+    """h [..., c] · factor where the mix of rows [...] and columns [c], int32, reaches the threshold; 0 elsewhere."""
     out = pages.empty(h, h.shape)
     pointers = (tensor.data_ptr() for tensor in (h, rows, columns, out))
-    threshold = int(rate * 2**32) - 2**31
     size = (rows.numel(), columns.numel())
-    _typed("sobgnn_drop", h.dtype)(*pointers, *size, threshold, 1 / (1 - rate), torch.get_num_threads())
+    _typed("sobgnn_drop", h.dtype)(*pointers, *size, threshold, factor, torch.get_num_threads())
     return out
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sobgnn.propagation.stencil import Stencil, transpose
 
-_ENTRIES = 1 << 14  # whose rows are multiplied at a time
+_ENTRIES = 1 << 14  # number of entries whose rows are multiplied at once
 
 
 def run(stencil: Stencil, x: Tensor, out: Tensor) -> None:
@@ -92,7 +92,7 @@ def scales_backward(indptr: Tensor, weight: Tensor, scale: Tensor, grad: Tensor,
 
 
 def unscaled(sums: Tensor, scale: Tensor) -> Tensor:
-    """What was summed with its scale, without it; 0 where that is 0."""
+    """Divide sums by the scale they were computed with; 0 where the scale is 0."""
     return torch.where(scale > 0, sums / torch.where(scale > 0, scale, 1.0), 0.0)
 
 
@@ -102,7 +102,7 @@ def row_of_entries(indptr: Tensor) -> Tensor:
 
 
 def flush(power: Tensor, dtype: torch.dtype) -> Tensor:
-    """Powers and entries that are denormal in ``dtype`` as the exact zeros that they are everywhere."""
+    """Replace powers and entries that are denormal in ``dtype`` by exact zeros, as every backend does."""
     return torch.where(power < torch.finfo(dtype).tiny, 0.0, power)
 
 

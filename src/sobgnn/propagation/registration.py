@@ -65,11 +65,12 @@ def _shape(stencil: Stencil, x: Tensor, *, orders: bool) -> tuple[int, ...]:
 
 
 # What each operator takes: a stencil and features.
-_SCHEMA = (
-    "(Tensor indptr, Tensor indices, Tensor weight, Tensor t_indptr, Tensor t_indices, Tensor t_weight, "
-    "Tensor scale_out, Tensor scale_in, float epsilon, Tensor x) -> Tensor"
+_STENCIL = (
+    "Tensor indptr, Tensor indices, Tensor weight, Tensor t_indptr, Tensor t_indices, Tensor t_weight, "
+    "Tensor scale_out, Tensor scale_in, float epsilon"
 )
-
+_SCHEMA = f"({_STENCIL}, Tensor x) -> Tensor"
+_GRADIENTS_SCHEMA = f"({_STENCIL}, Tensor x, Tensor y, Tensor g) -> (Tensor, Tensor, Tensor, Tensor)"
 
 _WEIGHT, _SCALE_OUT, _SCALE_IN = 2, 6, 7  # places of what has gradients besides x
 
@@ -153,13 +154,6 @@ def _fake_gradients(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return x.new_empty(x.shape), to_weight, to_scale_out, to_scale_in
 
 
-torch.library.custom_op(
-    "sobgnn::gradients",
-    _gradients,
-    mutates_args=(),
-    schema=_SCHEMA.replace(" -> Tensor", "").replace(
-        "Tensor x)", "Tensor x, Tensor y, Tensor g) -> (Tensor, Tensor, Tensor, Tensor)"
-    ),
-)
+torch.library.custom_op("sobgnn::gradients", _gradients, mutates_args=(), schema=_GRADIENTS_SCHEMA)
 torch.library.register_fake("sobgnn::gradients", _fake_gradients)
 register_no_gradient("gradients")

@@ -87,15 +87,7 @@ def _sort_edges(
 
 @_sort_edges.register_fake
 def _(
-    row: Tensor,
-    column: Tensor,
-    weight: Tensor,
-    rows: int,
-    columns: int,
-    symmetric: bool,
-    edges: int,
-    sources: int,
-    one_set: bool,
+    row: Tensor, column: Tensor, weight: Tensor, rows: int, columns: int, *checks: object
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return torch.empty_like(row), row.new_empty(rows + 1), torch.empty_like(row), row.new_empty(columns + 1)
 

@@ -40,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     _running(table1, trials=100, seeds=50)
     table1.add_argument("--models", type=_names, default=None)
     table1.add_argument("--heads", type=_names, default=["plain"], help="plain, paper or both")
-    few = commands.add_parser("few-labels", help="models at 1, 5 and 20 labels per class and at 10 %%")
+    few = commands.add_parser("few-labels", help="models at 1, 2, 5 and 20 labels per class and at 10 %%")
     _running(few, trials=10, seeds=20)
     few.add_argument("--models", type=_names, default=list(studies.FEW_MODELS))
     few.add_argument("--labels", type=_names, default=list(studies.FEW_LABELS), help="n/class or 10%%")

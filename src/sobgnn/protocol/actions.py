@@ -64,11 +64,11 @@ class Running:
         return torch.device(chosen)
 
 
-def prepare(datasets: Sequence[str], out: Path, say: Callable[[str], None] = say_now) -> None:
+def prepare(datasets: Sequence[str], out: Path) -> None:
     """Write each data set and its graph as one small file."""
     for name in datasets:
         path = datafiles.save(datafiles.prepare(name), out)
-        say(f"{path}  {path.stat().st_size / 1e6:.1f} MB")
+        say_now(f"{path}  {path.stat().st_size / 1e6:.1f} MB")
 
 
 def table1(
@@ -144,12 +144,7 @@ def train(running: Running, study: str, cells: Sequence[Cell]) -> bool:
         )
 
 
-def report(
-    lines: Path,
-    out: Path = Path("results"),
-    device_minutes: Sequence[str] = (),
-    say: Callable[[str], None] = say_now,
-) -> list[Path]:
+def report(lines: Path, out: Path = Path("results"), device_minutes: Sequence[str] = ()) -> list[Path]:
     """Turn the lines of a folder into tables and plots, for each study that it has; returns the files written.
 
     ``device_minutes``, entries such as ``"table1=52.5"``, are shown in the tables.
@@ -165,7 +160,7 @@ def report(
 
     paths = results.write(lines, out, minutes)
     for path in paths:
-        say(str(path))
+        say_now(str(path))
     return paths
 
 
@@ -173,7 +168,6 @@ def settings(
     models: Sequence[str] = (*studies.TABLE1_MODELS, *CLASSICAL),
     trials: int = 100,
     out: Path = Path("results/settings"),
-    say: Callable[[str], None] = say_now,
 ) -> None:
     """Write the settings that each model's search tries, one file per model, one setting per line."""
     studies.check_names(models)
@@ -183,7 +177,7 @@ def settings(
         body = ",\n".join(json.dumps({"trial": i, **row}) for i, row in enumerate(rows))
         path = out / f"{model}.json"
         path.write_text(f"[\n{body}\n]\n")
-        say(str(path))
+        say_now(str(path))
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from sobgnn.graphs.graph import Graph, graph_from_csr
 
 K = 30
 # Data sets whose columns have different units. The others are unchanged: text features already share one scale.
-STANDARDISED = ("isolet", "har", "cancer", "cancer-binary", "digits")
+STANDARDIZED = ("isolet", "har", "cancer", "cancer-binary", "digits")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def prepare(name: str) -> Prepared:
     X = np.asarray(loaded.X.toarray() if sp.issparse(loaded.X) else loaded.X, dtype=np.float64)
     if np.isnan(X).any():
         X = np.where(np.isnan(X), np.nanmedian(X, axis=0), X)
-    if name in STANDARDISED:
+    if name in STANDARDIZED:
         deviation = X.std(axis=0)
         X = (X - X.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
     values = X.astype(np.float32)

@@ -172,8 +172,7 @@ class Laboratory:
         operators = read[1]
         size = operators.nbytes
         if isinstance(operators, SobolevOperators):
-            graph = operators.graph
-            size += sum(t.numel() * t.element_size() for t in (graph.indptr, graph.indices, graph.weight))
+            size += operators.graph.nbytes
         return {"operator MB": size / 1e6}
 
     def _predictors(self, batch: Batch, splits: Sequence[Split]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from sobgnn.estimator.labels import stratified_folds
 from sobgnn.runs.content import column_slices
 from sobgnn.runs.run import Fitted
 
@@ -34,13 +35,13 @@ def column_importance(fitted: Fitted, seed: int = 0) -> dict[str, float]:
     if slices is None or not 1 < len(slices) < MOST_COLUMNS or (codes != -1).sum() < LEAST_LABELS:
         return {}
     generator = np.random.default_rng(seed)
-    labelled = generator.permutation(np.flatnonzero(codes != -1))[:_MOST_LABELS]
+    labeled = generator.permutation(np.flatnonzero(codes != -1))[:_MOST_LABELS]
     others = generator.permutation(np.flatnonzero(codes == -1))[:_MOST_OTHERS]
-    fold = _folds(codes[labelled], generator)
+    fold = stratified_folds(codes[labeled], _FOLDS, generator)
     lost = dict.fromkeys(slices, 0.0)
     judged = 0
     for held in range(_FOLDS):
-        train, test = labelled[fold != held], labelled[fold == held]
+        train, test = labeled[fold != held], labeled[fold == held]
         test = test[np.isin(codes[test], codes[train])]
         if len(np.unique(codes[train])) < 2 or not len(test):
             continue
@@ -104,12 +105,6 @@ def _again(classifier: Any, seed: int) -> Any:
         "verbose": 0,
     }
     return SobolevClassifier(**{**classifier.get_params(), **settings})
-
-
-def _folds(codes: npt.NDArray[np.int64], generator: np.random.Generator) -> npt.NDArray[np.int64]:
-    from sobgnn.estimator.labels import stratified_folds
-
-    return stratified_folds(codes, _FOLDS, generator)
 
 
 def _dense(X: Any) -> npt.NDArray[np.float32]:

@@ -140,8 +140,10 @@ class Ranks:
 
     def decide(self, hook: Callable[[Any], bool | None] | None) -> Callable[[Any], bool | None] | None:
         """A hook for all ranks that calls rank 0's ``hook``, and returns its answer on all."""
-        if self.size == 1 or not self.first(hook is not None):
-            return hook if self.size == 1 else None
+        if self.size == 1:
+            return hook
+        if not self.first(hook is not None):
+            return None
         return lambda seen: bool(self.first(bool(hook(seen)) if hook is not None and self.speaks else None))
 
     def all(self, value: Any) -> list[Any]:

@@ -47,7 +47,8 @@ class Block:
 
     Args:
         column: The fitted column.
-        outcome: ``number``, ``date``, ``categories``, ``set``, ``text``, ``short text``, ``text model`` or ``vectors``.
+        outcome: ``number``, ``date``, ``categories``, ``set``, ``text``, ``short text``, ``text model``, ``vectors`` or
+            ``pictures``.
         start: First feature.
         stop: One past the last feature.
         factor: What the column's features are multiplied by.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sobgnn.tables.columns import COMMON_BLANKS, Arrays, is_text, shortened, text_values
+from sobgnn.tables.columns import COMMON_BLANKS, Arrays, PlainColumn, is_text, shortened, text_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,7 +23,7 @@ _LISTED = r"^\[.*\]$|^\{[^:]*\}$"
 
 
 @dataclass(frozen=True)
-class CategoryColumn:
+class CategoryColumn(PlainColumn):
     """One 0/1 feature per frequent value, and one for all rare values together.
 
     Words that differ only in capitals (ja, Ja, JA) are one value, in its most frequent spelling; single letters are
@@ -84,7 +84,7 @@ class CategoryColumn:
     def _known(self, series: pl.Series) -> pl.Series:
         """The cells; those that match exactly one value except for capitals or a trailing ".0" become that value.
 
-        In pandas, a column of whole numbers with a blank cell holds floats: 1 becomes 1.0.
+        In pandas, a column of integers with a blank cell holds floats: 1 becomes 1.0.
         """
         text = text_values(series)
         folded: dict[str, list[str]] = {}
@@ -101,14 +101,6 @@ class CategoryColumn:
         """The column's name with each value."""
         return [*_value_names(self.name, self.values, self.rare), *([f"{self.name} (blank)"] if self.flag else [])]
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
-    def arrays(self) -> Arrays:
-        """None."""
-        return {}
-
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> CategoryColumn:
         """Rebuild a column from :meth:`to_json`."""
@@ -116,7 +108,7 @@ class CategoryColumn:
 
 
 @dataclass(frozen=True)
-class SetColumn:
+class SetColumn(PlainColumn):
     """Cells that list several values: one 0/1 feature per frequent value, divided by the root of the cell's count.
 
     Args:
@@ -164,14 +156,6 @@ class SetColumn:
     def feature_names(self) -> list[str]:
         """The column's name with each value."""
         return _value_names(self.name, self.values, self.rare)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
-    def arrays(self) -> Arrays:
-        """None."""
-        return {}
 
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> SetColumn:

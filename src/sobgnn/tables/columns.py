@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
@@ -48,6 +49,19 @@ class Column(Protocol):
     def arrays(self) -> Arrays:
         """Arrays that belong to the column, by name."""
         ...
+
+
+@dataclass(frozen=True)
+class PlainColumn:
+    """A fitted column of plain values, without arrays; a dataclass of its fields."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    def arrays(self) -> Arrays:
+        """None: all values are plain."""
+        return {}
 
 
 def is_text(series: pl.Series) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.tables.columns import COMMON_BLANKS, Arrays, is_text, standardized, text_values
+from sobgnn.tables.columns import COMMON_BLANKS, Arrays, PlainColumn, is_text, standardized, text_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,7 +29,7 @@ _FORMS: dict[str, tuple[int, int, int | None]] = {  # which group is year, month
     r"^(\p{L}{3,10})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})$": (2, 0, 1),
 }
 # Formats that are rewritten as year, month, day or day, month, year: web server logs, and Chinese and Japanese dates.
-_BROUGHT = {
+_REWRITTEN = {
     r"^\[?(\d{1,2})/(\p{L}{3})/(\d{4}):([\d:]+)(\s[+-]\d{4})?\]?$": "${1}-${2}-${3} ${4}${5}",
     r"^(\d{4})\s?年\s?(\d{1,2})\s?月\s?(\d{1,2})\s?日": "${1}-${2}-${3} ",
 }
@@ -65,7 +65,7 @@ def parse_dates(
     import polars as pl
 
     unique = text.unique(maintain_order=True)
-    hour = _brought(unique).str.extract_groups(_TIME).struct.unnest()
+    hour = _rewritten(unique).str.extract_groups(_TIME).struct.unnest()
     clock = _clock([hour[c] for c in hour.columns])
     day, bare = _days_alone(unique)
     # "March 3, 2024" begins with a word that is not a weekday: it is also tried unchanged.
@@ -113,14 +113,14 @@ def looks_like_dates(text: pl.Series) -> bool:
         return False
     moments, _ = parse_dates(sample)
     good = ~np.isnan(moments.seconds)
-    if sample.str.contains(r"^\d{8}$").all():  # whole numbers, unless all of them are days from 1900 to 2100
+    if sample.str.contains(r"^\d{8}$").all():  # integers, unless all of them are days from 1900 to 2100
         years = moments.seconds[good] / (365.2425 * _DAY) + 1970
         return bool(good.all() and sample.len() > 1 and years.min() > 1900 and years.max() < 2101)
     return bool(good.mean() >= _SHARE)
 
 
 @dataclass(frozen=True)
-class DateColumn:
+class DateColumn(PlainColumn):
     """A moment as standardized days since 1970, and as cycles (sine and cosine) of the parts that vary.
 
     Args:
@@ -213,14 +213,6 @@ class DateColumn:
         cycles = [f"{self.name} ({part} of {cycle})" for cycle in self.cycles for part in ("sine", "cosine")]
         return [*([self.name] if self.number else []), *cycles, *([f"{self.name} (blank)"] if self.flag else [])]
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
-    def arrays(self) -> Arrays:
-        """None."""
-        return {}
-
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> DateColumn:
         """Rebuild a column from :meth:`to_json`."""
@@ -251,12 +243,12 @@ def _moments(
 
 def _days_alone(text: pl.Series) -> tuple[pl.Series, pl.Series]:
     """Cells without their time of day, and without the weekday too."""
-    day = _brought(text).str.replace(_TIME, "").str.strip_chars()
+    day = _rewritten(text).str.replace(_TIME, "").str.strip_chars()
     return day, day.str.replace(_WEEKDAY, "")
 
 
-def _brought(text: pl.Series) -> pl.Series:
-    for pattern, form in _BROUGHT.items():
+def _rewritten(text: pl.Series) -> pl.Series:
+    for pattern, form in _REWRITTEN.items():
         text = text.str.replace(pattern, form)
     return text.str.strip_chars()
 

@@ -34,7 +34,7 @@ _WIDE = 1000
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Encodes mixed tables as features: numbers, dates, categories, sets, text and vectors, detected from the cells.
+    r"""Encodes mixed tables as features: numbers, dates, categories, sets, text, vectors and pictures, by their cells.
 
     Every column becomes a block of features, multiplied by one factor so that the block's total variance is its weight:
     1 for numbers, dates, categories, sets and short strings; 10 for text of several words, vectors and pictures. So a
@@ -153,7 +153,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def has_text(self) -> bool:
-        """Whether some block's directions matter more than its columns: text and vectors."""
+        """Whether some block's directions matter more than its columns: text, vectors and pictures."""
         return any(is_heavy(block) for block in self.blocks_)
 
     @property

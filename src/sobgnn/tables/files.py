@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import gzip
-import shlex
 import zipfile
 import zlib
 from collections import Counter
@@ -25,6 +24,7 @@ from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.encoding import Encoding
 from sobgnn.tables.frames import csv_frames, parquet_frames, read_frame
 from sobgnn.tables.labels import begun_labels, label_texts, parse_labels
+from sobgnn.tables.leaks import filled_with_labels, telling_notes
 from sobgnn.tables.npz import one_per_row, read_arrays, row_blocks, row_ids
 from sobgnn.tables.pictures import folder_labels, list_pictures, unread_pictures
 from sobgnn.tables.predictions import is_formula
@@ -35,11 +35,6 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parquet", ".npz", ".npy")
 _PICTURES_AT_ONCE = 1024
-# A column came with the labels if it is blank in at most this share of labeled rows and filled in at most this share of
-# unlabeled rows, with at least this number of each.
-_FEWEST_ROWS, _MOST_BLANK, _MOST_FILLED = 10, 0.1, 0.02
-# A column that determines the label: maximum number of values, and least number of labeled rows per value on average.
-_MOST_VALUES, _FEWEST_EACH = 40, 10
 
 
 def is_file_name(data: str) -> bool:
@@ -119,11 +114,11 @@ def read_table(
         encoder = TableEncoder(tuple(text), (), text_model, root, image_model, random_state=seed)
         dropped = [name for name in drop if name not in aside]
         rest = frame.drop([*aside, *dropped])
-        told = _filled_with_labels(rest, codes >= 0)
+        told = filled_with_labels(rest, codes >= 0)
         if told:
             rest = rest.drop(told)
             notes.append(f"Left out, filled almost only in labeled rows: {listed(told)}.")
-        notes += _telling(rest, codes)
+        notes += telling_notes(rest, codes)
         X = encoder.fit_transform(rest) if rest.width else None
         if X is None or not encoder.blocks_:
             raise ValueError(
@@ -256,20 +251,6 @@ def _objects(series: pl.Series) -> npt.NDArray[Any]:
     return np.array([*series.to_list(), None], dtype=object)[:-1]  # None, so that no list is taken for a dimension
 
 
-def _filled_with_labels(frame: pl.DataFrame, labeled: npt.NDArray[np.bool_]) -> list[str]:
-    """Columns that came with the labels: blank for unlabeled rows, they may contain the label for the others."""
-    import polars as pl
-
-    if min(int(labeled.sum()), int((~labeled).sum())) < _FEWEST_ROWS:
-        return []
-    found = []
-    for series in frame.get_columns():
-        blank = (text_values(series) if series.dtype == pl.String else series).is_null().to_numpy()
-        if blank[labeled].mean() <= _MOST_BLANK and (~blank[~labeled]).mean() <= _MOST_FILLED:
-            found.append(series.name)
-    return found
-
-
 def _without_unread(
     codes: npt.NDArray[np.int64], unread: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], list[str]]:
@@ -278,30 +259,6 @@ def _without_unread(
     if not lost:
         return codes, []
     return np.where(unread, -1, codes), [f"Labels of pictures that cannot be read, not used: {lost:,}."]
-
-
-def _telling(frame: pl.DataFrame, codes: npt.NDArray[np.int64]) -> list[str]:
-    """A sentence about a column of few values that determine the label, if there is one."""
-    import polars as pl
-
-    labeled = np.flatnonzero(codes >= 0)
-    count = len(labeled)
-    if len(np.unique(codes[labeled])) < 2:
-        return []
-    for series in frame[labeled].get_columns():
-        odd = series.dtype.is_nested() or series.dtype in (pl.Binary, pl.Object, pl.Duration)
-        if odd or not 2 <= series.n_unique() <= min(_MOST_VALUES, count // _FEWEST_EACH):
-            continue
-        places = text_values(series).rank("dense").fill_null(0).to_numpy().astype(np.int64)
-        seen = np.zeros((places.max() + 1, int(codes.max()) + 1), dtype=bool)
-        seen[places, codes[labeled]] = True
-        seen = seen[seen.any(axis=1)]
-        if (seen.sum(axis=1) == 1).all():
-            return [
-                f"Column {series.name!r} determines the label of all {count:,} labeled rows. If it is not known "
-                f"before the label, leave it out: --drop {shlex.quote(series.name)}."
-            ]
-    return []
 
 
 def _formulas(classes: Sequence[Any], ids: npt.NDArray[Any] | None) -> list[str]:

@@ -166,7 +166,7 @@ def find_layout(
     notes = [] if said is None else [said]
     named = re.match(r"\s*sep=(.)\n", sample)
     quote, escape = _quotes(sample)
-    separator = named.group(1) if named else _separator(sample, quote, escape, path)
+    separator = named.group(1) if named else _separator(sample, quote, escape)
     records = _records(sample, separator, quote, escape)
     start = 1 if named else 0
     filled = [i for i in range(start, len(records)) if any(cell.strip() for cell in records[i])]
@@ -240,7 +240,7 @@ def _records(sample: str, separator: str, quote: str, escape: str | None) -> lis
     return found
 
 
-def _separator(sample: str, quote: str, escape: str | None, path: Path) -> str:
+def _separator(sample: str, quote: str, escape: str | None) -> str:
     best, score = None, (0.0, 0)
     for sign in _SEPARATORS:
         counts = [len(record) for record in _records(sample, sign, quote, escape) if any(c.strip() for c in record)]

@@ -31,7 +31,7 @@ _NUMBER_NAME = (
     r"(?i)^(?:(?:.*[\s_.-])?(?:id|nr|no|num|number|nummer|key)|.*(?:nummer|number)"
     r"|(?-i:.*[a-z](?:ID|Id|Nr|No|Key)))\.?$"
 )
-# Share of distinct values from which a column of whole numbers with such a name is an id.
+# Share of distinct values from which a column of integers with such a name is an id.
 _NEARLY_ALL = 0.95
 _UUID = r"^\{?[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$"
 
@@ -163,7 +163,7 @@ def are_codes(text: pl.Series) -> bool:
 
 
 def identifies_rows(series: pl.Series) -> bool:
-    """Whether :func:`looks_like_id`, or whole numbers that are named like ids and nearly all distinct."""
+    """Whether :func:`looks_like_id`, or integers that are named like ids and nearly all distinct."""
     import polars as pl
 
     if looks_like_id(series):

@@ -22,13 +22,13 @@ _UNSAID = (
     "none", "-", "--", "---", "–", "—", ".", "...", "??", "???", "unknown", "unbekannt", "undefined", "unassigned",
     "missing", "nil", "tbd", "tba", "tbc", "todo", "n.a.", "k.a.", "k. a.",
 )  # fmt: skip
-# Share of distinct values from which many whole numbers are measurements and not classes, unless they fill at least
+# Share of distinct values from which many integers are measurements and not classes, unless they fill at least
 # half of their range, as codes do.
 _MEASURED = 0.8
-# Whole numbers as programs write them. 007 and 01 are names: their zeros would be lost.
+# Integers as programs write them. 007 and 01 are names: their zeros would be lost.
 _WHOLE = r"^[+-]?(?:0|[1-9]\d{0,14})(?:\.0*)?$"
-# A class may be a misspelling if it has at most so many labels, another has at least so many times as many, and the
-# shorter of the two names has at least so many characters. Of more classes names are not compared.
+# A class may be a misspelling of another: the maximum number of its labels, how many times as many the other must have,
+# and the least length of the shorter name. The last is the maximum number of classes whose names are compared.
 _TYPOS, _TIMES, _LETTERS, _COMPARED = 3, 3, 5, 200
 _FRACTION = r"^[+-]?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?$"
 
@@ -82,8 +82,8 @@ def label_texts(series: pl.Series) -> tuple[pl.Series, list[str]]:
 def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], list[str] | list[int], list[str]]:
     """Codes [N] with -1 for unlabeled rows, the classes they stand for, and notes.
 
-    Whole numbers stay numbers, anything else is text: if one label is written 007, all are text. Blank cells are
-    unlabeled. In a column without any, -1 among whole numbers means unlabeled too, unless only one other class would be
+    Integers stay numbers, anything else is text: if one label is written 007, all are text. Blank cells are
+    unlabeled. In a column without any, -1 among integers means unlabeled too, unless only one other class would be
     left (-1 and 1 are then the two classes) or there are other negative numbers (-2, -1, 0, ... are then all classes).
     """
     import polars as pl
@@ -99,51 +99,86 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
     number = values.cast(pl.Float64, strict=False)
     numbers = not number.null_count()
     whole = numbers and bool((number == number.round()).all()) and bool(values.str.contains(_WHOLE).all())
-    if numbers and not whole and len(distinct) > _MANY and bool((number != number.round()).any()):
-        raise ValueError(
-            f"The label column {name!r} holds {len(distinct):,} distinct fractions, which look like measurements. "
-            "Name a column of classes with --label."
-        )
-    many = whole and len(distinct) > _MANY and len(distinct) > _MEASURED * known.len()
-    if many and float(np.ptp(number.to_numpy())) >= 2 * len(distinct):
-        raise ValueError(
-            f"The label column {name!r} holds {len(distinct):,} distinct whole numbers in {known.len():,} labeled "
-            "rows, which look like measurements. Name a column of classes with --label."
-        )
-    # Ids fill every row; one label per class among many unlabeled rows does not.
-    if len(distinct) > _MANY and 2 * len(distinct) > known.len() > text.len() / 2:
-        raise ValueError(
-            f"The label column {name!r} holds {len(distinct):,} distinct values in {known.len():,} labeled rows, "
-            "which look like ids. Name a column of classes with --label."
-        )
+    _check_classes(text, number, name, whole=whole)
     keys = text
-    if numbers and not whole and bool(values.str.contains(_FRACTION).all()):
-        # 1 and 1.0 are one class, also beside 1.5: the shorter spelling is used.
-        spelled = {float(value): value for value in sorted(distinct, key=len, reverse=True)}
-        if len(spelled) < len(distinct):
-            keys = text.replace({value: spelled[float(value)] for value in distinct})
-            distinct = sorted(spelled.values())
     if whole:
-        keys = text.cast(pl.Float64).cast(pl.Int64)
-        distinct = keys.drop_nulls().unique().sort().to_list()
-        others = [value for value in distinct if value != -1]
-        if len(others) < len(distinct):
-            if len(others) > 1 and others[0] >= 0 and not text.null_count():
-                notes.append(
-                    f"Rows with label -1 count as unlabeled: {(keys == -1).sum():,}. If -1 is a class, give it a name."
-                )
-                keys, distinct = keys.replace(-1, None), others
-            else:
-                if text.null_count() and others[0] >= 0 and others != [1]:
-                    notes.append("-1 is a class, since blank cells mark the unlabeled rows.")
-                distinct = [str(value) for value in distinct]
-                keys = keys.cast(pl.String)
-        elif distinct[0] < 0:  # the estimator reserves negative whole numbers
-            distinct = [str(value) for value in distinct]
-            keys = keys.cast(pl.String)
+        keys, distinct, said = _integer_classes(text)
+        notes += said
+    elif numbers and bool(values.str.contains(_FRACTION).all()):
+        keys, distinct = _spelled_once(text, distinct)
     elif "-1" in distinct and len(distinct) > 2 and number.is_not_null().sum() == 1:
         notes.append(f"Rows with label -1 count as unlabeled: {(keys == '-1').sum():,}.")
         keys, distinct = keys.replace("-1", None), [value for value in distinct if value != "-1"]
+    notes += _name_notes(keys, distinct)
+    if len(distinct) < 2:
+        alone = f"The label column {name!r} holds a single class, {distinct[0]!r:.60}. At least two are needed."
+        raise ValueError(" ".join([alone, *notes]))
+    codes = keys.replace_strict(distinct, list(range(len(distinct))), default=-1, return_dtype=pl.Int64)
+    return codes.to_numpy().astype(np.int64), distinct, notes
+
+
+def _check_classes(text: pl.Series, number: pl.Series, name: str, *, whole: bool) -> None:
+    """Raise if labels look like measurements or ids.
+
+    Args:
+        text: The labels, null for blank cells.
+        number: Their distinct values as numbers, null for those that are not.
+        name: What errors call the column.
+        whole: Whether all of them are integers.
+    """
+    labeled, distinct = text.len() - text.null_count(), number.len()
+    if not whole and not number.null_count() and distinct > _MANY and bool((number != number.round()).any()):
+        raise ValueError(
+            f"The label column {name!r} holds {distinct:,} distinct fractions, which look like measurements. "
+            "Name a column of classes with --label."
+        )
+    many = whole and distinct > _MANY and distinct > _MEASURED * labeled
+    if many and float(np.ptp(number.to_numpy())) >= 2 * distinct:
+        raise ValueError(
+            f"The label column {name!r} holds {distinct:,} distinct whole numbers in {labeled:,} labeled "
+            "rows, which look like measurements. Name a column of classes with --label."
+        )
+    # Ids fill every row; one label per class among many unlabeled rows does not.
+    if distinct > _MANY and 2 * distinct > labeled > text.len() / 2:
+        raise ValueError(
+            f"The label column {name!r} holds {distinct:,} distinct values in {labeled:,} labeled rows, "
+            "which look like ids. Name a column of classes with --label."
+        )
+
+
+def _integer_classes(text: pl.Series) -> tuple[pl.Series, list[Any], list[str]]:
+    """Labels that are integers, null for unlabeled rows; their classes; and what -1 was taken for, if there is any."""
+    import polars as pl
+
+    keys = text.cast(pl.Float64).cast(pl.Int64)
+    distinct: list[Any] = keys.drop_nulls().unique().sort().to_list()
+    others = [value for value in distinct if value != -1]
+    notes = []
+    if len(others) < len(distinct):
+        if len(others) > 1 and others[0] >= 0 and not text.null_count():
+            count = (keys == -1).sum()
+            notes.append(f"Rows with label -1 count as unlabeled: {count:,}. If -1 is a class, give it a name.")
+            return keys.replace(-1, None), others, notes
+        if text.null_count() and others and others[0] >= 0 and others != [1]:
+            notes.append("-1 is a class, since blank cells mark the unlabeled rows.")
+    if distinct[0] < 0:  # the estimator reserves negative integers
+        return keys.cast(pl.String), [str(value) for value in distinct], notes
+    return keys, distinct, notes
+
+
+def _spelled_once(text: pl.Series, distinct: list[str]) -> tuple[pl.Series, list[str]]:
+    """Numbers in one spelling each, the shorter one: 1 and 1.0 are one class, also beside 1.5."""
+    spelled = {float(value): value for value in sorted(distinct, key=len, reverse=True)}
+    if len(spelled) == len(distinct):
+        return text, distinct
+    return text.replace({value: spelled[float(value)] for value in distinct}), sorted(spelled.values())
+
+
+def _name_notes(keys: pl.Series, distinct: list[Any]) -> list[str]:
+    """Sentences about classes whose names are nearly the same, or may mean unlabeled."""
+    import polars as pl
+
+    notes = []
     alike = {str(value).casefold(): str(value) for value in distinct}
     if len(alike) < len(distinct):
         first = next(value for value in map(str, distinct) if alike[value.casefold()] != value)
@@ -159,17 +194,7 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
                 f"Treated as a class: {str(value)!r} ({count:,} row{'s' if count > 1 else ''}). If it means "
                 "unlabeled, leave the cell empty."
             )
-    if len(distinct) < 2:
-        raise ValueError(
-            " ".join(
-                [
-                    f"The label column {name!r} holds a single class, {distinct[0]!r:.60}. At least two are needed.",
-                    *notes,
-                ]
-            )
-        )
-    codes = keys.replace_strict(distinct, list(range(len(distinct))), default=-1, return_dtype=pl.Int64)
-    return codes.to_numpy().astype(np.int64), distinct, notes
+    return notes
 
 
 def _misspelled(counts: Counter[str]) -> list[str]:

@@ -21,7 +21,7 @@ _SPARSE = ("X_data", "X_indices", "X_indptr", "X_shape")
 
 
 @dataclass(frozen=True)
-class Arrays:
+class PointArrays:
     """What an NPZ file of N points holds.
 
     Args:
@@ -29,7 +29,7 @@ class Arrays:
             are flattened to one.
         y: Labels [N]; ``None`` if there are none and none are needed.
         ids: Names of the rows [N], if requested.
-        class_names: Names of whole-number labels, if the file has them.
+        class_names: Names of integer labels, if the file has them.
         edge_index: PyG's edge_index [2, E], if the points come with a graph.
     """
 
@@ -40,30 +40,30 @@ class Arrays:
     edge_index: npt.NDArray[Any] | None = None
 
 
-def read_arrays(path: Path, label: str, identity: str | None, need_labels: bool = True) -> Arrays:
+def read_arrays(path: Path, label: str, identity: str | None, need_labels: bool = True) -> PointArrays:
     """The file's arrays; ``label`` and ``identity`` name those of labels and ids."""
     with _one_kind_of_error(path):
         if path.name.lower().endswith(".npy"):
             X = _checked(_single(path))
             if need_labels:
                 raise ValueError(f"{path.name} holds a single array, so no labels. Save X and y in one NPZ file.")
-            return Arrays(X, None)
+            return PointArrays(X, None)
         with zipfile.ZipFile(path) as archive:
             held = entry_names(archive)
             sparse = all(name in held for name in _SPARSE)
-            labelled = need_labels or label in held
-            needed = [*([label] if labelled else []), *([identity] if identity else []), *([] if sparse else ["X"])]
+            labeled = need_labels or label in held
+            needed = [*([label] if labeled else []), *([identity] if identity else []), *([] if sparse else ["X"])]
             for name in needed:
                 if name not in held:
                     raise ValueError(f"{path.name} has no array {name!r}; it has {', '.join(held)[:200] or 'none'}.")
             X = _sparse(archive) if sparse else _checked(read_entry(archive, "X"))
-            y = one_per_row(read_entry(archive, label), label, X.shape[0]) if labelled else None
+            y = one_per_row(read_entry(archive, label), label, X.shape[0]) if labeled else None
             ids = None if identity is None else one_per_row(read_entry(archive, identity), identity, X.shape[0])
             names = (
                 [str(name) for name in read_entry(archive, "class_names").ravel()] if "class_names" in held else None
             )
             edges = read_entry(archive, "edge_index") if "edge_index" in held else None
-            return Arrays(X, y, ids, names, edges)
+            return PointArrays(X, y, ids, names, edges)
 
 
 def row_ids(path: Path, name: str) -> npt.NDArray[Any] | None:

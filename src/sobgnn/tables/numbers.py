@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.tables.columns import COMMON_BLANKS, Arrays, is_text, shortened, standardized, text_values
+from sobgnn.tables.columns import COMMON_BLANKS, Arrays, PlainColumn, is_text, shortened, standardized, text_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -181,7 +181,7 @@ def _missing_marks(known: pl.Series, words: pl.Series, text: pl.Series) -> list[
 
 
 @dataclass(frozen=True)
-class NumberColumn:
+class NumberColumn(PlainColumn):
     """One number per row, centered and divided by its standard deviation.
 
     .. math:: z = \\operatorname{clip}((x - m) / s, -c, c)
@@ -289,14 +289,6 @@ class NumberColumn:
     def feature_names(self) -> list[str]:
         """The column's name, and the flag's."""
         return [self.name, *([f"{self.name} (blank)"] if self.flag else [])]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
-    def arrays(self) -> Arrays:
-        """None."""
-        return {}
 
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> NumberColumn:

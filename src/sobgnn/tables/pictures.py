@@ -26,7 +26,7 @@ UNREAD = (
     ".heic", ".heif", ".avif", ".svg", ".jxl", ".jp2", ".psd", ".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".ico",
     ".eps", ".xcf",
 )  # fmt: skip
-UNLABELLED = ("unlabelled", "unlabeled", "unknown", "unsorted")
+UNLABELED = ("unlabelled", "unlabeled", "unknown", "unsorted")
 SIDE, CELL, BINS = 32, 4, 9
 _MODEL_SIDE, _MODEL_BATCH = 224, 32
 _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -143,15 +143,15 @@ def see(paths: Sequence[Path | None]) -> tuple[npt.NDArray[np.float32], npt.NDAr
     return np.concatenate([pixels.reshape(len(paths), -1), hog], axis=1), broken
 
 
-def oriented_gradients(grey: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def oriented_gradients(gray: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """Histograms [B, cells * cells * 9] of the gradients' directions, without sign, in cells of 4 × 4 pixels.
 
     A pixel adds the gradient's size to the two nearest of 9 directions. Each cell is divided by the length of the
     histograms of the 3 × 3 cells around it, so that brightness and contrast do not matter.
     """
-    count, side, _ = grey.shape
+    count, side, _ = gray.shape
     cells = side // CELL
-    dy, dx = np.gradient(grey, axis=1), np.gradient(grey, axis=2)
+    dy, dx = np.gradient(gray, axis=1), np.gradient(gray, axis=2)
     size = np.hypot(dx, dy)
     angle = (np.arctan2(dy, dx) % np.pi) * (BINS / np.pi)
     low = np.floor(angle).astype(np.int64) % BINS
@@ -194,7 +194,7 @@ def list_pictures(folder: Path, suffixes: tuple[str, ...] = SUFFIXES) -> list[st
 def folder_labels(names: Sequence[str]) -> list[str | None]:
     """The first folder of each name; ``None`` if there is none or it means unlabeled."""
     first = [name.split("/")[0] if "/" in name else None for name in names]
-    return [None if label is None or label.lower() in UNLABELLED else label for label in first]
+    return [None if label is None or label.lower() in UNLABELED else label for label in first]
 
 
 def names_pictures(series: pl.Series, root: Path) -> bool:

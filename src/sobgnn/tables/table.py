@@ -29,7 +29,7 @@ class Table:
     Args:
         X: Features [N, F], float32 or scipy sparse, finite.
         codes: int64 [N], the class of each row; -1: unlabeled.
-        classes: The classes that the codes index: text, or whole numbers.
+        classes: The classes that the codes index: text, or integers.
         encoding: How X came from the file.
         ids: One text per row, or ``None``.
         graph: A graph that came with the data, or ``None``.
@@ -47,7 +47,7 @@ class Table:
     frame: pl.DataFrame | None = None
 
     def labels(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """Labels for the estimator: whole numbers with -1, or text with None, for the code -1."""
+        """Labels for the estimator: integers with -1, or text with None, for the code -1."""
         if not self.classes or isinstance(self.classes[0], str):
             return np.array([*self.classes, None], dtype=object)[codes]
         return np.array([*self.classes, -1], dtype=np.int64)[codes]

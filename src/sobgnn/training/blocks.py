@@ -11,10 +11,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sobgnn.training.adam import BETA1, BETA2, TINY
+
 __all__ = ["BlockNetworks", "BlockProgress", "BlockSchedule", "train_blocks"]
 
-# Adam's, as in torch and in the original paper.
-_BETA1, _BETA2, _TINY = 0.9, 0.999, 1e-8
 # Dropout masks are rows of a pool that is drawn once; every step reads the pool from another row. Drawing new masks at
 # every step would cost more than all its products.
 _OFFSETS = 256
@@ -268,11 +268,11 @@ class _State:
         schedule, t = self.schedule, number + 1
         lr = schedule.lr * (1 - number / self.steps) if schedule.patience is None else schedule.lr
         self.gradient.add_(self.flat, alpha=schedule.weight_decay)
-        self.mean.lerp_(self.gradient, 1 - _BETA1)
-        self.square.mul_(_BETA2).addcmul_(self.gradient, self.gradient, value=1 - _BETA2)
+        self.mean.lerp_(self.gradient, 1 - BETA1)
+        self.square.mul_(BETA2).addcmul_(self.gradient, self.gradient, value=1 - BETA2)
         torch.sqrt(self.square, out=self.work)
-        self.work.mul_(1 / math.sqrt(1 - _BETA2**t)).add_(_TINY)
-        self.flat.addcdiv_(self.mean, self.work, value=-lr / (1 - _BETA1**t))
+        self.work.mul_(1 / math.sqrt(1 - BETA2**t)).add_(TINY)
+        self.flat.addcdiv_(self.mean, self.work, value=-lr / (1 - BETA1**t))
 
     def train_loss(self, number: int) -> float:
         """Mean over the members of a step's loss, right after it, with its dropout."""

@@ -14,15 +14,12 @@ class FileCheckpoint:
 
     Args:
         path: The file.
-        every: Number of calls between two saves, to spare the disk; steps since the last save are recomputed.
         writer: Whether this process writes; of several ranks, whose states are equal, only one does.
     """
 
-    def __init__(self, path: str | Path, every: int = 1, *, writer: bool = True) -> None:
+    def __init__(self, path: str | Path, *, writer: bool = True) -> None:
         self.path = Path(path)
-        self.every = every
         self.writer = writer
-        self._calls = 0
 
     def load(self) -> dict[str, Tensor] | None:
         """The state last saved, or ``None``."""
@@ -37,11 +34,10 @@ class FileCheckpoint:
             raise ValueError(f"{self.path} is not a readable checkpoint: {error}. Delete it to start again.") from None
 
     def save(self, state: dict[str, Tensor]) -> None:
-        """Save the state, once in ``every`` calls."""
+        """Save the state."""
         from safetensors.torch import save
 
-        self._calls += 1
-        if not self.writer or self._calls % self.every:
+        if not self.writer:
             return
         data = save({name: tensor.contiguous().cpu() for name, tensor in state.items()})
         with atomic_file(self.path) as file:

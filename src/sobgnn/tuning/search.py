@@ -66,9 +66,8 @@ def tune(
 ) -> TuningResult:
     """Search the estimator's settings on held-out labels; no fitted model is kept.
 
-    Every trial trains all members of a setting as one batch on the same folds and seeds. Features are mapped and
-    neighbors found once, for the largest k. A trial that is behind the median of the others at the same epoch is
-    pruned. The first trial is ``base`` itself.
+    Every trial fits an estimator on the same folds and seeds; how columns are scaled is decided once for all of them. A
+    trial that is behind the median of the others at the same epoch is pruned. The first trial is ``base`` itself.
 
     Args:
         X: Points [N, F]: array, DataFrame or scipy sparse matrix.
@@ -128,7 +127,7 @@ def check_request(trials: int, sampler: str, members: int = MEMBERS) -> None:
     if members < 2:
         raise ValueError(f"`members` must be at least 2, so that every label is held out, but got {members}.")
     if isinstance(trials, bool) or not isinstance(trials, (int, np.integer)) or trials < 1:
-        raise ValueError(f"`trials` must be a whole number of at least 1, but got {trials!r}. Try 100.")
+        raise ValueError(f"`trials` must be an integer of at least 1, but got {trials!r}. Try 100.")
     if sampler not in get_args(Sampler):
         raise ValueError(f"`sampler` must be 'tpe' or 'random', but got {sampler!r}.")
 
@@ -152,13 +151,10 @@ class _Watch:
         best = min(complete, key=lambda t: float(t.value or 0.0), default=None)
         count = sum(t.state != TrialState.FAIL for t in done)
         self._seen = (count, None, None) if best is None else (count, best.value, best.user_attrs.get("accuracy"))
-        return self._tell(None)
+        return self.tell(None)
 
-    def training(self, fit: FitProgress) -> bool:
-        """Report the progress of the running trial."""
-        return self._tell(fit)
-
-    def _tell(self, fit: FitProgress | None) -> bool:
+    def tell(self, fit: FitProgress | None) -> bool:
+        """Report the progress of the running trial, ``None`` between trials; True if the search must end."""
         done, loss, accuracy = self._seen
         return self.hook is not None and bool(self.hook(TuningProgress(done, self.total, loss, accuracy, fit)))
 
@@ -172,7 +168,7 @@ def _objective(trial: optuna.Trial, problem: Problem, watch: _Watch) -> float:
     reported: set[int] = set()
 
     def hook(fit: FitProgress) -> bool:
-        if watch.training(fit):
+        if watch.tell(fit):
             raise StopSearch
         # The Sobolev networks come first; the loss of the blend of all families is not yet known.
         loss = fit.validation_loss if fit.stage == "sobolev" and fit.done % 10 == 0 else None

@@ -23,7 +23,7 @@ class Between:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and self.low <= value <= self.high
 
     def suggest(self, trial: optuna.Trial, name: str) -> Any:
-        """Draw one."""
+        """Draw a value in a trial."""
         if isinstance(self.low, int):
             return trial.suggest_int(name, self.low, int(self.high), log=self.log)
         return trial.suggest_float(name, self.low, self.high, log=self.log)
@@ -40,7 +40,7 @@ class OneOf:
         return value in self.choices
 
     def suggest(self, trial: optuna.Trial, name: str) -> Any:
-        """Draw one."""
+        """Draw a value in a trial."""
         return trial.suggest_categorical(name, self.choices)
 
 

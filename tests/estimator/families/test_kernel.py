@@ -172,7 +172,7 @@ def test_rows_of_which_most_are_equal_have_the_bandwidth_of_the_others():
 def test_a_regression_without_a_bandwidth_is_refused():
     problem, labels = problem_of(np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2, 60)
     arrays = KernelRegression().fit(problem, labels).arrays()
-    with pytest.raises(ValueError, match="does not fit"):
+    with pytest.raises(ValueError, match="has no bandwidth"):
         KernelRegression().restore(arrays | {"bandwidth": torch.zeros(1)}, problem)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.estimator.families.contract import KeptSignals
-from sobgnn.estimator.families.ridge import SURENESS, Scaling, distances, solved
+from sobgnn.estimator.families.ridge import SURENESS, Scaling, distances, restored, solved
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.runtime.threads import at_most
@@ -65,16 +65,10 @@ class GaussianRegression:
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedGaussian:
         """Restore from the regression on all labels."""
-        parts = {name: value.double().cpu() for name, value in arrays.items()}
-        rows, width, classes = parts["rows"], problem.columns.shape[1], problem.classes
-        shapes = {
-            "rows": (len(rows), width), "dual": (len(rows), classes), "constant": (classes,), "center": (width,),
-            "deviation": (width,),
-        }  # fmt: skip
-        if any(parts[name].shape != shape for name, shape in shapes.items()):
-            raise ValueError("its Gaussian regression does not fit its columns")
-        scaling = Scaling(parts["center"].numpy(), parts["deviation"].numpy())
-        return FittedGaussian(scaling, rows, parts["dual"], parts["constant"])
+        count, width, classes = len(arrays["rows"]), problem.columns.shape[1], problem.classes
+        shapes = {"rows": (count, width), "dual": (count, classes), "constant": (classes,)}
+        scaling, parts = restored(arrays, width, shapes, "Gaussian regression")
+        return FittedGaussian(scaling, *(parts[name] for name in shapes))
 
 
 @dataclass(frozen=True)
@@ -101,10 +95,7 @@ class FittedGaussian(KeptSignals):
 
     def arrays(self) -> dict[str, Tensor]:
         """The labeled rows, their dual weights and the constant, and how columns are scaled."""
-        return {
-            "rows": self.rows, "dual": self.dual, "constant": self.constant,
-            "center": torch.from_numpy(self.scaling.center), "deviation": torch.from_numpy(self.scaling.deviation),
-        }  # fmt: skip
+        return {"rows": self.rows, "dual": self.dual, "constant": self.constant, **self.scaling.arrays()}
 
 
 def _kernel(x: Tensor, rows: Tensor, scaling: Scaling) -> Tensor:

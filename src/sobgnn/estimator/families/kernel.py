@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.estimator.families.contract import KeptSignals
-from sobgnn.estimator.families.ridge import SURENESS, Scaling, distances, solved
+from sobgnn.estimator.families.ridge import SURENESS, Scaling, distances, restored, solved
 from sobgnn.estimator.families.trees import grown
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
@@ -117,17 +117,15 @@ class KernelRegression:
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedKernel:
         """Restore from the regression on all labels."""
-        parts = {name: value.double().cpu() for name, value in arrays.items()}
-        rows, width, classes = parts["rows"], problem.columns.shape[1], problem.classes
+        count, width, classes = len(arrays["rows"]), problem.columns.shape[1], problem.classes
         shapes = {
-            "rows": (len(rows), width), "dual": (len(rows), classes), "constant": (classes,), "bandwidth": (1,),
-            "stretch": (width, width) if self.oblique else (width,), "center": (width,), "deviation": (width,),
+            "rows": (count, width), "stretch": (width, width) if self.oblique else (width,), "bandwidth": (1,),
+            "dual": (count, classes), "constant": (classes,),
         }  # fmt: skip
-        if any(parts[name].shape != shape for name, shape in shapes.items()) or not (parts["bandwidth"] > 0).all():
-            raise ValueError("its kernel regression does not fit its columns")
-        scaling = Scaling(parts["center"].numpy(), parts["deviation"].numpy())
-        regression = Regression(rows, *(parts[name] for name in ("stretch", "bandwidth", "dual", "constant")))
-        return FittedKernel(scaling, regression)
+        scaling, parts = restored(arrays, width, shapes, "kernel regression")
+        if not (parts["bandwidth"] > 0).all():
+            raise ValueError("its kernel regression has no bandwidth")
+        return FittedKernel(scaling, Regression(*(parts[name] for name in shapes)))
 
 
 class ObliqueKernelRegression(KernelRegression):
@@ -193,11 +191,10 @@ class FittedKernel(KeptSignals):
 
     def arrays(self) -> dict[str, Tensor]:
         """The labeled rows, their dual weights, the metric's root, and how columns are scaled."""
-        own, scaling = self.regression, self.scaling
+        own = self.regression
         return {
             "rows": own.rows, "stretch": own.stretch, "bandwidth": own.bandwidth, "dual": own.dual,
-            "constant": own.constant, "center": torch.from_numpy(scaling.center),
-            "deviation": torch.from_numpy(scaling.deviation),
+            "constant": own.constant, **self.scaling.arrays(),
         }  # fmt: skip
 
 

@@ -67,13 +67,13 @@ class SelfTrainedLinear:
         weight[:, : len(codes)] = shares * (len(codes) / shares.sum(dim=1, keepdim=True))
         fitting = _Fitting(rows, signals, labels.classes)
         fitting.train(target, weight)
-        problem.tell("linear", 1, 1 + len(SHARES))
+        problem.tell(self.name, 1, 1 + len(SHARES))
         for number, share in enumerate(SHARES if len(pool) else ()):
             sure, target[:, len(codes) :] = fitting.probabilities(len(codes)).max(dim=2)
             surest = sure.argsort(dim=1, descending=True, stable=True)[:, : max(1, int(share * len(pool)))]
             weight[:, len(codes) :] = torch.zeros_like(sure).scatter_(1, surest, 1.0)
             fitting.train(target, weight)
-            problem.tell("linear", 2 + number, 1 + len(SHARES))
+            problem.tell(self.name, 2 + number, 1 + len(SHARES))
         weight, bias = (ranks.complete(part, [0] + [len(part)] * ranks.size) for part in (fitting.weight, fitting.bias))
         return FittedLinear(weight, bias, X)
 

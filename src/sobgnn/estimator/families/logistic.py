@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sobgnn.estimator.families.contract import KeptSignals
 from sobgnn.estimator.families.regressions import logistic_regressions
-from sobgnn.estimator.families.ridge import Scaling
+from sobgnn.estimator.families.ridge import Scaling, restored
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.estimator.smoothing import squared_error
@@ -74,12 +74,9 @@ class LogisticColumns:
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedLogistic:
         """Restore from the weights learned from all labels."""
-        parts = {name: value.double().cpu() for name, value in arrays.items()}
         width, classes = problem.columns.shape[1], problem.classes
-        shapes = {"weight": (width, classes), "bias": (classes,), "center": (width,), "deviation": (width,)}
-        if any(parts[name].shape != shape for name, shape in shapes.items()):
-            raise ValueError("its logistic regression does not fit its columns")
-        scaling = Scaling(parts["center"].numpy(), parts["deviation"].numpy())
+        shapes = {"weight": (width, classes), "bias": (classes,)}
+        scaling, parts = restored(arrays, width, shapes, "logistic regression")
         return FittedLogistic(scaling, parts["weight"], parts["bias"])
 
 
@@ -106,10 +103,7 @@ class FittedLogistic(KeptSignals):
 
     def arrays(self) -> dict[str, Tensor]:
         """``weight`` and ``bias``, and how columns are scaled."""
-        return {
-            "weight": self.weight, "bias": self.bias,
-            "center": torch.from_numpy(self.scaling.center), "deviation": torch.from_numpy(self.scaling.deviation),
-        }  # fmt: skip
+        return {"weight": self.weight, "bias": self.bias, **self.scaling.arrays()}
 
 
 def _out_of_fold_error(rows: Tensor, weight: Tensor, bias: Tensor, labels: Labels) -> float:

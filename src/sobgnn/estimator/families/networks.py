@@ -127,7 +127,7 @@ class SobolevBlocks:
 
     @property
     def number(self) -> int:
-        """B."""
+        """Number of blocks B."""
         return 1 + self.hops * self.problem.views[self.view].operators.alpha
 
     def training(self, rows: Tensor) -> Tensor:

@@ -69,7 +69,7 @@ class PageRankLinear:
         spread_logits = (spread(step, np.asarray(X @ flat)) if whole is None else whole @ flat).reshape(-1, *bias.shape)
         logits = spread_logits + bias
         signals = torch.from_numpy(logits).softmax(dim=2).float().transpose(0, 1).to(problem.device)
-        problem.tell("pagerank", 1, 1)
+        problem.tell(self.name, 1, 1)
         return FittedPageRank(
             self.view, problem.views[self.view].graph.degree, torch.from_numpy(weight[:, -1].copy()),
             torch.from_numpy(bias[-1]), torch.from_numpy(spread_logits[:, -1]).float().contiguous(), signals=signals,

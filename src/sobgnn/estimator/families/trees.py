@@ -63,7 +63,7 @@ class Forests:
                 out[signal][:, forest.classes_] += _leaves(forest, X) / 2
                 if signal == labels.folds:
                     kept.append(of_forest(forest, labels.classes))
-            problem.tell("forests", signal + 1, signals)
+            problem.tell(self.name, signal + 1, signals)
         return FittedTrees(joined(kept), signals=torch.from_numpy(out).to(problem.device))
 
     def refit(self, problem: Problem, labels: Labels, before: FittedTrees) -> FittedTrees:
@@ -72,18 +72,18 @@ class Forests:
         # Each refit has its own random numbers: the same ones would grow the same trees.
         generator = np.random.default_rng([int(problem.generator(self.name).integers(2**31)), before.age])
         size = len(trees.root) // 2
-        fewer = math.ceil(_ANEW * size)
+        anew = math.ceil(_ANEW * size)
         share = labels.shares()[-1]
         kept, added, removed = [], [], []
         for start, kind in ((0, "random"), (size, "extra")):
-            removed.append(trees.part(start, start + fewer))
-            forest = grown(kind, fewer, X[labels.index], labels.codes, share, generator)
+            removed.append(trees.part(start, start + anew))
+            forest = grown(kind, anew, X[labels.index], labels.codes, share, generator)
             added.append(of_forest(forest, labels.classes))
-            kept += [trees.part(start + fewer, start + size), added[-1]]
+            kept += [trees.part(start + anew, start + size), added[-1]]
         change = torch.from_numpy(joined(added).sums(X) - joined(removed).sums(X)) / len(trees.root)
         # Sums of leaves are subtracted and added, so a share is below 0 only by rounding.
         whole = (before.probabilities()[-1] + change.to(problem.device)).clamp(min=0).float()
-        problem.tell("forests", 1, 1)
+        problem.tell(self.name, 1, 1)
         return FittedTrees(joined(kept), before.age + 1, signals=whole.unsqueeze(0))
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedTrees:
@@ -132,7 +132,7 @@ class BoostedTrees:
             trees = of_boosting(boosted, labels.classes)
             for place, rounds in enumerate(choices):
                 staged[place, signal] = trees.first_rounds(rounds).predict(X)
-            problem.tell("boosting", signal + 1, signals)
+            problem.tell(self.name, signal + 1, signals)
         best = 0
         if labels.folds:
             codes = labels.codes[labels.judged]
@@ -216,6 +216,3 @@ def _boosted(
     )
     with one_label_per_class_allowed():
         return boosting.fit(X, codes, sample_weight=weight * len(weight))
-
-
-__all__: Sequence[str] = ("BoostedTrees", "FittedTrees", "Forests")

@@ -20,9 +20,9 @@ class Walk(NamedTuple):
     """How a pass walks the edges of a row.
 
     Attributes:
-        lanes: Edges whose rows are read at once.
-        halved: Heads of so many channels or more are walked as two halves.
-        unroll: Steps of the loop that are written out.
+        lanes: Number of edges whose rows are read at once.
+        halved: Heads of at least this many channels are walked as two halves.
+        unroll: Number of steps by which the loop is unrolled.
     """
 
     lanes: int
@@ -45,8 +45,8 @@ _WALKS = {
 }
 # Entries of a tile of one member's heads.
 _TILE = 256
-# Edges of a row that is walked as one, and of a segment of longer rows; at most. Two further launches pay where the
-# longest row has over twice as many.
+# Maximum number of edges of a row that is walked as a whole, and of a segment of a longer row. The two further launches
+# pay off if the longest row has over twice as many edges.
 MOST, SEGMENT = 256, 128
 
 
@@ -90,9 +90,9 @@ class Long(NamedTuple):
     """Rows and nodes of many edges.
 
     Attributes:
-        rows: Those of more than ``most`` edges; ``None`` where none has over twice as many.
-        nodes: The same.
-        most: Edges of all others.
+        rows: Rows of more than ``most`` edges; ``None`` if no row has over twice as many.
+        nodes: Nodes of more than ``most`` edges, likewise.
+        most: Maximum number of edges of all others.
     """
 
     rows: Cut | None
@@ -101,7 +101,7 @@ class Long(NamedTuple):
 
     @classmethod
     def of(cls, edges: EdgePattern, most: int = MOST, segment: int = SEGMENT) -> Long:
-        """Those of some edges, cut into segments of at most so many; waits for the device."""
+        """Those of a pattern, in segments of at most ``segment`` edges; synchronizes with the device."""
         return cls(_cut(edges.indptr, most, segment), _cut(edges.t_indptr, most, segment), most)
 
 

@@ -57,7 +57,7 @@ def lines(
         series: By name; several get a legend.
         horizontal: Title of the x axis.
         percent: Whether y are shares.
-        whole: Whether x are whole numbers, with ticks at whole numbers only.
+        whole: Whether x are integers, with ticks at integers only.
         dots: Names that are drawn as dots.
         zero: Whether the y axis begins at 0.
     """

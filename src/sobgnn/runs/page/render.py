@@ -41,7 +41,7 @@ def render(fitted: Fitted, measured: dict[str, Any]) -> str:
     data = {
         "map": map_points(fitted),
         "colors": class_colors(max(10, len(fitted.table.classes))),
-        "grey": is_guessing(measured),
+        "gray": is_guessing(measured),
     }
     return fill(title=f"{text(fitted.name)} · sobgnn", style=STYLE, body="\n".join(body), data=_json(data))
 
@@ -88,22 +88,22 @@ def _head(fitted: Fitted, measured: dict[str, Any]) -> str:
 
 def _map(fitted: Fitted, measured: dict[str, Any]) -> str:
     count = len(fitted.given)
-    grey = is_guessing(measured)
+    gray = is_guessing(measured)
     views = [("class", "Class"), ("confidence", "Confidence")]
     views += [("wrong", "Mistakes")] if fitted.hidden.any() else []
     buttons = "".join(
         f'<button data-view="{view}" aria-pressed="{str(view == "class").lower()}">{name}</button>'
         for view, name in views
-        if not grey
+        if not gray
     )
     sampled = f"{MOST_POINTS:,} of {count:,} points, drawn at random. " if count > MOST_POINTS else ""
-    hide = "" if grey else " Click a class to hide it."
+    hide = "" if gray else " Click a class to hide it."
     seen = ""
     if fitted.table.encoding.pictures is not None:
         many = count > MOST_TOLD
         seen = f" Pictures are shown for up to {MOST_TOLD:,} points." if many else " Point at one to see its picture."
     hint = f"{sampled}Drag to move, scroll to zoom, double-click for all.{hide}{seen}"
-    over = f'<div class="over">{GUESSING}</div>' if grey else ""
+    over = f'<div class="over">{GUESSING}</div>' if gray else ""
     return _section(
         "The points",
         "Points that the model's last hidden layer finds similar lie close together. Look at which points are "

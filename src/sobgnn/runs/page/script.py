@@ -27,7 +27,7 @@ const mix = (from, to, share) => '#' + [1, 3, 5].map(i => Math.round(parseInt(fr
   + parseInt(to.slice(i, i + 2), 16) * share).toString(16).padStart(2, '0')).join('');
 
 function colorOf(i, shades) {
-  if (page.grey) return shades.grey;
+  if (page.gray) return shades.gray;
   if (view === 'class') return shades.classes[predicted[i]];
   if (view === 'wrong') return truth[i] !== UNKNOWN && truth[i] !== predicted[i] ? shades.bad : shades.line;
   const share = Math.max(0, Math.min(1, (confidence[i] / 255 - points.floor) / (1 - points.floor)));
@@ -47,7 +47,7 @@ function draw() {
   pen.scale(ratio, ratio);
   const middle = dark() ? '#5a5f68' : '#cfcbc3';
   const shades = {classes: page.colors.map(pair => pair[dark() ? 1 : 0]), bad: css('--bad'), line: css('--faint'),
-    grey: css('--faint'), ramp: Array.from({length: 21}, (_, i) =>
+    gray: css('--faint'), ramp: Array.from({length: 21}, (_, i) =>
       i < 10 ? mix(css('--bad'), middle, i / 10) : mix(middle, css('--accent'), (i - 10) / 10))};
   const size = (count < 3000 ? 3.4 : count < 20000 ? 2.4 : 1.3) * (box.width < 500 ? .8 : 1);
   const wrong = view === 'wrong';
@@ -57,11 +57,11 @@ function draw() {
     if (wrong && bad !== (layer === 1)) continue;
     const [a, b] = place(i, box);
     if (a < -5 || b < -5 || a > box.width + 5 || b > box.height + 5) continue;
-    pen.globalAlpha = page.grey ? .35 : wrong && !bad ? .3 : count < 20000 ? .82 : .6;
+    pen.globalAlpha = page.gray ? .35 : wrong && !bad ? .3 : count < 20000 ? .82 : .6;
     pen.fillStyle = colorOf(i, shades);
     pen.beginPath(); pen.arc(a, b, size, 0, 6.3); pen.fill();
   }
-  if (rings && view === 'class' && !page.grey) {
+  if (rings && view === 'class' && !page.gray) {
     pen.globalAlpha = .65; pen.strokeStyle = css('--ink'); pen.lineWidth = 1;
     for (let i = 0; i < count; i++) if (given[i] && !hidden.has(predicted[i])) {
       const [a, b] = place(i, box);
@@ -81,7 +81,7 @@ function legend(shades) {
     if (act) key.addEventListener('click', () => { act(); draw(); }); else key.disabled = true;
     keys.append(key);
   };
-  if (page.grey) return;
+  if (page.gray) return;
   if (view === 'class') points.classes.forEach((name, code) => {
     if (predicted.includes(code)) add(name, shades.classes[code], !hidden.has(code),
       () => { if (!hidden.delete(code)) hidden.add(code); });

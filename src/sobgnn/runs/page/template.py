@@ -7,13 +7,13 @@ from sobgnn.runs.page.script import SCRIPT
 STYLE = """
 :root {
   --paper: #fbfaf8; --card: #ffffff; --ink: #23262b; --soft: #5d636c; --faint: #8d939c; --line: #e5e2dc;
-  --accent: #2f6690; --good: #3f9268; --bad: #b64a5e; --shade: rgba(40, 40, 30, .05);
+  --accent: #2f6690; --bad: #b64a5e; --shade: rgba(40, 40, 30, .05);
   --c0: #3b6fb6; --c1: #d5793a; --c2: #3f9268; --c3: #b64a5e; --c4: #7d63b0; --c5: #a8872c;
   --c6: #2f98a8; --c7: #c264a0; --c8: #6f7f3a; --c9: #7a6a5f;
 }
 :root[data-theme="dark"] {
   --paper: #16181c; --card: #1d2025; --ink: #e6e4df; --soft: #a9adb4; --faint: #7c818a; --line: #2e323a;
-  --accent: #8bb8dc; --good: #6cc298; --bad: #e8849a; --shade: rgba(0, 0, 0, .25);
+  --accent: #8bb8dc; --bad: #e8849a; --shade: rgba(0, 0, 0, .25);
   --c0: #7aa7e8; --c1: #f0a06a; --c2: #6cc298; --c3: #e8849a; --c4: #b49ce6; --c5: #d9ba5f;
   --c6: #63cbdb; --c7: #eb98cc; --c8: #a9bb6a; --c9: #b5a497;
 }
@@ -113,7 +113,6 @@ td .v { white-space: nowrap; } td:has(> .meter) { white-space: nowrap; }
 dl { display: grid; grid-template-columns: auto 1fr; gap: 3px 22px; margin: 0; font-size: 14px; }
 dt { color: var(--faint); } dd { margin: 0; overflow-wrap: anywhere; }
 details { margin-top: 46px; color: var(--soft); } summary { cursor: pointer; } details dl { padding: 14px 4px; }
-.notice { border-left: 3px solid var(--bad); padding: 2px 14px; color: var(--soft); }
 footer { color: var(--faint); font-size: 13px; margin-top: 30px; }
 @media (max-width: 820px) { .pair, .triple, .wide-left { grid-template-columns: minmax(0, 1fr); }
   body { padding: 26px 16px 48px; }
