@@ -48,6 +48,28 @@ def test_a_run_moves_in_beside_what_a_folder_holds_and_leaves_what_is_not_its_ow
     )
 
 
+def test_a_run_replaces_a_link_and_not_what_it_leads_to(tmp_path, monkeypatch):
+    def fill(place, fitted):
+        (place / "model").mkdir()
+        (place / "model" / "weights").write_text("new")
+        (place / "table.json").write_text("new")
+
+    folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "weights").write_text("old")
+    monkeypatch.setattr("sobgnn.runs.folder.fill_run", fill)
+    for change in (lambda: write_into(folder, None), lambda: remove_run(folder)):
+        if (folder / "model").exists():
+            (folder / "model" / "weights").unlink()
+            (folder / "model").rmdir()
+        (folder / "model").symlink_to(elsewhere)
+        change()
+        assert not (folder / "model").is_symlink()
+        assert (elsewhere / "weights").read_text() == "old"
+    assert not list(folder.iterdir())
+
+
 def test_what_is_left_of_a_folder_without_its_run_is_what_was_not_its_own(tmp_path):
     X = np.random.default_rng(0).normal(size=(30, 2)) + np.repeat([[0], [5]], 15, axis=0)
     table = from_arrays(X, np.repeat([0, 1], 15))

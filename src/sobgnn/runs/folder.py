@@ -55,7 +55,7 @@ def write_into(folder: Path, fitted: Fitted) -> dict[str, Any]:
         for part in sorted(made.iterdir(), key=lambda part: part.name == "table.json"):
             target = folder / part.name
             if target.is_dir():
-                shutil.rmtree(target)
+                _remove(target)
             os.replace(part, target)
     finally:
         shutil.rmtree(made, ignore_errors=True)
@@ -65,10 +65,15 @@ def write_into(folder: Path, fitted: Fitted) -> dict[str, Any]:
 def remove_run(folder: Path) -> None:
     """Remove the files of a run from a folder that holds others."""
     for name in _FILES:
-        if (folder / name).is_dir():
-            shutil.rmtree(folder / name)
-        else:
-            (folder / name).unlink(missing_ok=True)
+        _remove(folder / name)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder, if there is one; of a link, only the link."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def check_not_of_run(path: Path, folder: Path) -> None:
