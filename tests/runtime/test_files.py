@@ -90,6 +90,13 @@ def test_a_folder_is_replaced_only_where_that_is_asked_for(tmp_path):
     assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["run", "run/new"]
 
 
+def test_a_folder_that_others_have_made_meanwhile_is_left_to_them(tmp_path):
+    with pytest.raises(FileExistsError, match="another process has made it"), atomic_folder(tmp_path / "run"):  # noqa: PT012
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run/theirs").touch()
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["run", "run/theirs"]
+
+
 @pytest.mark.parametrize("others", [0, 1, 2])
 def test_of_several_who_replace_a_folder_at_once_the_last_one_stays(tmp_path, monkeypatch, others):
     def late(source, target, rename=os.rename):

@@ -41,6 +41,16 @@ def write_run(folder: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict
         return fill_run(place, fitted, formats)
 
 
+def write_numbered(name: str, fitted: Fitted, formats: Sequence[str] = ()) -> tuple[Path, dict[str, Any]]:
+    """Write a run to the first free folder of its name, whichever others take meanwhile; return it and the metrics."""
+    while True:
+        folder = free_folder(name)
+        try:
+            return folder, write_run(folder, fitted, formats)
+        except FileExistsError:
+            continue
+
+
 def write_into(folder: Path, fitted: Fitted) -> dict[str, Any]:
     """Write a run and move its files into a folder that holds others, such as labels or a search; return its metrics.
 

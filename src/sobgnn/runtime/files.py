@@ -81,6 +81,9 @@ def atomic_folder(folder: str | Path, *, replace: bool = False) -> Iterator[Path
         folder: The name; parents are created, and removed again on failure.
         replace: Whether an existing folder is replaced; a folder cannot be renamed over a non-empty one, so between two
             renames neither exists for a moment.
+
+    Raises:
+        FileExistsError: Another process has made the folder while the block filled its own.
     """
     folder = Path(folder)
     if folder.exists() and not replace:
@@ -97,7 +100,7 @@ def atomic_folder(folder: str | Path, *, replace: bool = False) -> Iterator[Path
         if replace:
             _replace_folder(temporary, folder)
         else:
-            os.rename(temporary, folder)
+            _rename_new(temporary, folder)
         flush(folder.parent)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -105,6 +108,16 @@ def atomic_folder(folder: str | Path, *, replace: bool = False) -> Iterator[Path
             with contextlib.suppress(OSError):
                 parent.rmdir()
         raise
+
+
+def _rename_new(new: Path, folder: Path) -> None:
+    """Rename a folder to a name that was free; raises FileExistsError if others have taken it since."""
+    try:
+        os.rename(new, folder)
+    except OSError:
+        if not folder.exists():
+            raise
+        raise FileExistsError(f"{folder} already exists: another process has made it. Name another folder.") from None
 
 
 def _replace_folder(new: Path, folder: Path) -> None:
