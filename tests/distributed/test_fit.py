@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from sobgnn import SobolevOperators, knn_graph
+from sobgnn.distributed.__main__ import main
 from sobgnn.training import Task, predict_members, train_members
 
 from . import worker
@@ -92,6 +93,48 @@ def test_the_command_labels_every_point_and_refuses_bad_input_in_one_line(tmp_pa
     wrong = torchrun(1, *fit, "--points", str(tmp_path / "none.npy"))
     assert wrong.returncode != 0
     assert f"sobgnn: There is no file {tmp_path / 'none.npy'}." in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden": 0}, "`hidden` must be at least 1, but got 0."),
+        ({"members": 0}, "`members` must be at least 1, but got 0."),
+        ({"epochs": -4}, "`epochs` must be at least 1, but got -4."),
+        ({"lr": "nan"}, "`lr` must be a number above 0, but got nan."),
+        ({"weight-decay": -1}, "`weight_decay` must be a number of at least 0, but got -1.0."),
+        ({"points": lambda X: X.astype(str)}, "must hold real numbers"),
+        ({"points": lambda X: X + 1j}, "must hold real numbers"),
+        ({"points": lambda X: np.where(np.arange(120)[:, None] == 7, np.nan, X)}, "X has 1 row with NaN"),
+        ({"points": lambda X: X * 1e300}, "X has 120 rows with NaN, infinite or too large values (first: row 0)"),
+        ({"labels": lambda y: np.where(y == 1, -2, y)}, "Labels must be at least 0, and -1 if unknown"),
+    ],
+)
+def test_the_command_refuses_what_it_cannot_train_with(change, message, tmp_path: Path, capsys) -> None:
+    given = worker.problem()
+    knn_graph(given["X"], k=6).save(tmp_path / "graph.npz")
+    arrays = {"points": given["X"], "labels": given["target"]}
+    options = {"graph": tmp_path / "graph.npz", "out": tmp_path / "run", "epochs": 2}
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", change[name](array) if name in change else array)
+        options[name] = tmp_path / f"{name}.npy"
+    options |= {name: value for name, value in change.items() if name not in arrays}
+    assert main(["fit", *(f"--{name}={value}" for name, value in options.items())]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_the_command_reads_points_of_any_byte_order(tmp_path: Path) -> None:
+    given = worker.problem()
+    np.save(tmp_path / "labels.npy", given["target"])
+    found = []
+    for order in ("<f8", ">f8"):
+        np.save(tmp_path / "points.npy", given["X"].astype(order))
+        files = [f"--{name}={tmp_path / name}.npy" for name in ("points", "labels")]
+        assert main(["fit", *files, f"--out={tmp_path / order}", "--k=6", "--epochs=5"]) == 0
+        found.append(np.load(tmp_path / order / "probabilities.npy"))
+    np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.cuda

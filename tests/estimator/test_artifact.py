@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from safetensors.numpy import load_file
 from sklearn.datasets import make_blobs
 
 from sobgnn import SobolevClassifier
@@ -373,6 +374,16 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(saved, tmp_path, monkeypatch
 def test_an_edited_config_is_noticed_by_its_digest(copy):
     edit(copy, lambda c: c.update(smoothing=0.123), sign=False)
     with pytest.raises(ArtifactError, match="changed after it was written"):
+        SobolevClassifier.load(copy)
+
+
+def test_the_config_of_one_model_is_not_read_with_the_weights_of_another(saved, copy, monkeypatch):
+    def late(path, load=load_file):
+        saved[1].save(copy)  # by another process, after the digests were verified
+        return load(path)
+
+    monkeypatch.setattr("safetensors.numpy.load_file", late)
+    with pytest.raises(ArtifactError, match="was replaced while it was being read"):
         SobolevClassifier.load(copy)
 
 

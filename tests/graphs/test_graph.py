@@ -227,6 +227,28 @@ def test_a_saved_graph_comes_back_the_same(path5, tmp_path):
         np.testing.assert_array_equal(adjacency(again), adjacency(path5))
 
 
+@pytest.mark.parametrize(
+    ("name", "entry", "value"),
+    [
+        ("indices", 0, 10**6),
+        ("indices", 3, -1),
+        ("indptr", 2, 9),
+        ("indptr", 0, 1),
+        ("weight", 1, np.nan),
+        ("weight", 1, 0),
+    ],
+)
+def test_a_damaged_file_is_not_a_graph(path5, tmp_path, name, entry, value):
+    path5.save(tmp_path / "graph.npz")
+    with np.load(tmp_path / "graph.npz") as file:
+        arrays = dict(file)
+    arrays[name][entry] = value
+    np.savez(tmp_path / "graph.npz", **arrays)
+    for mmap in (True, False):
+        with pytest.raises(ValueError, match="does not hold a graph"):
+            Graph.load(tmp_path / "graph.npz", mmap=mmap)
+
+
 def test_moving_keeps_every_field(path5):
     graph = Graph(path5.indptr, path5.indices, path5.weight, neighbor_recall=0.5)
     moved = graph.to("meta")

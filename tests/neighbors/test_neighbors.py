@@ -87,6 +87,13 @@ def test_queries_find_their_nearest_training_points_themselves_included(name):
     assert (found.distances[:, 0] == 0).all()
 
 
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("factor", [1e-6, 0.3, 3.0, 1e6])
+def test_queries_may_be_much_smaller_or_larger_than_the_points(make, factor):
+    X, Q = gaussian(), factor * gaussian(20, seed=1)
+    assert_nearest(nearest(make(X), 6, queries=make(Q)), X, 6, queries=Q)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_small_set_of_points_has_its_definition_s_neighbors(data):

@@ -7,7 +7,7 @@ import pytest
 
 from sobgnn.estimator.classifier import SobolevClassifier
 from sobgnn.runs.checks import Checks
-from sobgnn.runs.folder import check_free, free_folder, open_run, remove_run, write_into
+from sobgnn.runs.folder import check_free, free_folder, open_run, remove_run, write_into, write_numbered
 from sobgnn.runs.run import Fitted
 from sobgnn.tables import from_arrays
 
@@ -28,6 +28,25 @@ def test_the_next_free_name_is_safe_and_numbered(tmp_path):
     assert free_folder("..", tmp_path).name == "run-1"
 
 
+def test_runs_of_one_name_that_are_written_at_once_get_a_folder_each(tmp_path, monkeypatch):
+    def fill(place, fitted, formats):
+        if others:  # another process ends first
+            path = others.pop()
+            path.mkdir(parents=True)
+            (path / "theirs").touch()
+        (place / "mine").touch()
+        return {"made": True}
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sobgnn.runs.folder.fill_run", fill)
+    others = [tmp_path / "runs/x-2", tmp_path / "runs/x-1"]
+    folder, measured = write_numbered("x", None)
+    assert (str(folder), measured) == ("runs/x-3", {"made": True})
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()) == [
+        "runs/x-1/theirs", "runs/x-2/theirs", "runs/x-3/mine",
+    ]  # fmt: skip
+
+
 def test_a_run_moves_in_beside_what_a_folder_holds_and_leaves_what_is_not_its_own(tmp_path, monkeypatch):
     def fill(place, fitted):
         (place / "model").mkdir()
@@ -46,6 +65,28 @@ def test_a_run_moves_in_beside_what_a_folder_holds_and_leaves_what_is_not_its_ow
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()) == sorted(
         [f".run.{os.getpid()}.run/theirs", "run/labels", "run/model/weights", "run/table.json"]
     )
+
+
+def test_a_run_replaces_a_link_and_not_what_it_leads_to(tmp_path, monkeypatch):
+    def fill(place, fitted):
+        (place / "model").mkdir()
+        (place / "model" / "weights").write_text("new")
+        (place / "table.json").write_text("new")
+
+    folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    (elsewhere / "weights").write_text("old")
+    monkeypatch.setattr("sobgnn.runs.folder.fill_run", fill)
+    for change in (lambda: write_into(folder, None), lambda: remove_run(folder)):
+        if (folder / "model").exists():
+            (folder / "model" / "weights").unlink()
+            (folder / "model").rmdir()
+        (folder / "model").symlink_to(elsewhere)
+        change()
+        assert not (folder / "model").is_symlink()
+        assert (elsewhere / "weights").read_text() == "old"
+    assert not list(folder.iterdir())
 
 
 def test_what_is_left_of_a_folder_without_its_run_is_what_was_not_its_own(tmp_path):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sobgnn import Graph
-from sobgnn.runtime.arrays import load_arrays, save_arrays
+from sobgnn.runtime.arrays import load_arrays, pieces, save_arrays
 
 
 @pytest.mark.parametrize("mmap", [False, True])
@@ -66,3 +66,14 @@ def test_a_graph_comes_back_mapped_and_a_foreign_file_does_not_pass_for_one(path
     save_arrays(tmp_path / "other.npz", {name: np.arange(3.0) for name in ("indptr", "indices", "weight")})
     with pytest.raises(ValueError, match="does not hold a graph"):
         Graph.load(tmp_path / "other.npz")
+
+
+def test_a_vector_is_read_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr("sobgnn.runtime.arrays._PIECE_BYTES", 40)
+    x = np.arange(13)
+    save_arrays(tmp_path / "a.npz", {"first": np.ones(3), "x": x, "none": x[:0]})
+    for mmap in (False, True):
+        arrays = load_arrays(tmp_path / "a.npz", ["x"], mmap=mmap)
+        assert [len(part) for part in pieces(arrays["x"])] == [5, 5, 3]
+        np.testing.assert_array_equal(np.concatenate(list(pieces(arrays["x"]))), x)
+        assert not list(pieces(arrays["none"]))

@@ -90,6 +90,50 @@ def test_a_folder_is_replaced_only_where_that_is_asked_for(tmp_path):
     assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["run", "run/new"]
 
 
+def test_a_folder_that_others_have_made_meanwhile_is_left_to_them(tmp_path):
+    with pytest.raises(FileExistsError, match="another process has made it"), atomic_folder(tmp_path / "run"):  # noqa: PT012
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run/theirs").touch()
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["run", "run/theirs"]
+
+
+@pytest.mark.parametrize("others", [0, 1, 2])
+def test_of_several_who_replace_a_folder_at_once_the_last_one_stays(tmp_path, monkeypatch, others):
+    def late(source, target, rename=os.rename):
+        if made:  # another process is faster
+            Path(target).mkdir()
+            (Path(target) / "a").write_text(made.pop())
+        rename(source, target)
+
+    folder, made = tmp_path / "run", ["other"] * others
+    with atomic_folder(folder) as place:
+        (place / "a").write_text("old")
+    with monkeypatch.context() as patch, atomic_folder(folder, replace=True) as place:
+        (place / "a").write_text("new")
+        patch.setattr(os, "rename", late)
+    assert not made
+    assert (folder / "a").read_text() == "new"
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_a_folder_whose_successor_cannot_be_renamed_is_put_back(tmp_path, monkeypatch):
+    def failing(source, target, rename=os.rename):
+        if Path(source).name != "run":
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    folder = tmp_path / "run"
+    with atomic_folder(folder) as place:
+        (place / "a").write_text("old")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", failing)
+        patch.setattr(os, "replace", failing)
+        with pytest.raises(KeyboardInterrupt), atomic_folder(folder, replace=True) as place:
+            (place / "a").write_text("new")
+    assert (folder / "a").read_text() == "old"
+    assert os.listdir(tmp_path) == ["run"]
+
+
 def test_permissions_are_those_of_any_new_file_and_folder(tmp_path):
     (tmp_path / "plain.txt").touch()
     (tmp_path / "plain").mkdir()

@@ -19,6 +19,22 @@ def test_a_journal_in_use_and_a_file_that_is_none_are_refused(tmp_path: Path) ->
         pass
 
 
+@pytest.mark.parametrize("content", ["a,b\n1,2\n3,4", "one line", '{"a": 1}', "\n"])
+def test_a_file_named_by_mistake_keeps_its_last_line(content: str, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text(content)
+    with pytest.raises(ValueError, match="not a journal"), open_storage(tmp_path / "mine"):
+        pass
+    assert (tmp_path / "mine").read_text() == content
+
+
+@pytest.mark.parametrize("torn", ["", '{"op', '{"op_code":0,"worker_id":"a"'])
+def test_a_journal_of_one_torn_line_is_an_empty_one(torn: str, tmp_path: Path) -> None:
+    (tmp_path / "j").write_text(torn)
+    with open_storage(tmp_path / "j") as storage:
+        assert not storage.get_all_studies()
+    assert (tmp_path / "j").read_text() == ""
+
+
 @pytest.mark.parametrize(
     "url", ["postgresql://me:secret@127.0.0.1:1/none", "nonsense://x", "sqlite:////no/such/folder/x.db", "://"]
 )

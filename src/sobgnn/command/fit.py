@@ -74,8 +74,7 @@ def fit(
     console = terminal.Terminal()
     options = reading_options(text, text_model, image_model, encoding)
     name, table, spent = load(data, label, identity, drop or [], console, **options)
-    folder = out or run_folder.free_folder(name)
-    run_folder.check_free(folder)
+    run_folder.check_free(out or run_folder.free_folder(name))
     check_device(device)
     check_neighbors(k, table)
     given = hide_labels(table.codes, labels, seed)
@@ -93,7 +92,10 @@ def fit(
         kept.pressed |= progress.stopped
         fitted = Fitted(name, classifier, table, given, spent, complete=not progress.stopped, accept=accept)
         with console.working("Writing"):
-            measured = run_folder.write_run(folder, fitted, formats or [])
+            if out is None:
+                folder, measured = run_folder.write_numbered(name, fitted, formats or [])
+            else:
+                folder, measured = out, run_folder.write_run(out, fitted, formats or [])
     console.summary(measured, folder)
     if kept.pressed:
         raise typer.Exit(INTERRUPTED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import resource
 import sys
@@ -78,15 +79,16 @@ def _parser() -> argparse.ArgumentParser:
 
 def _fit(options: argparse.Namespace) -> None:
     started, imported = time.perf_counter(), _peak()
+    _check(options)
     X, target, classes = _points_and_labels(options)
+    model = SSobGNN(
+        X.shape[1], options.hidden, len(classes), options.layers, options.alpha, options.epsilon, options.dropout
+    )
     options.out.mkdir(parents=True, exist_ok=True)
     with joined() as ranks:
         graph = _graph(options, X, ranks)
         if graph.num_nodes != len(X):
             raise ValueError(f"The graph must have one node per point, but got {graph.num_nodes} for {len(X)} points.")
-        model = SSobGNN(
-            X.shape[1], options.hidden, len(classes), options.layers, options.alpha, options.epsilon, options.dropout
-        )
         known = int((target >= 0).sum())
         checkpoint = options.out / f"checkpoint-{_digest(options, ranks)}.safetensors"
         bar = _Bar()
@@ -142,6 +144,14 @@ def _points_and_labels(
         raise ValueError(f"Points and labels must have the same length, but got {len(X)} and {len(y)}.")
     if y.dtype.kind not in "iu":
         raise ValueError(f"{options.labels} must hold integers, with -1 for unknown labels, but holds {y.dtype}.")
+    if X.dtype.kind not in "fiub":
+        raise ValueError(f"{options.points} must hold real numbers, but holds {X.dtype}.")
+    below = np.flatnonzero(y < -1)
+    if len(below):
+        raise ValueError(
+            f"Labels must be at least 0, and -1 if unknown, but that of point {below[0]} is {y[below[0]]}. "
+            "Number the classes from 0."
+        )
     classes = np.unique(y[y >= 0])
     if len(classes) < 2:
         raise ValueError(f"Labels must hold at least 2 classes, but got {len(classes)}. Unknown labels are -1.")
@@ -155,6 +165,17 @@ def _digest(options: argparse.Namespace, ranks: Ranks) -> str:
     setting |= {"graph": _mark(options.graph or options.out / "graph.npz")}
     digest: str = ranks.first(hashlib.sha256(json.dumps(setting, sort_keys=True).encode()).hexdigest()[:12])
     return digest
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raise if an option that nothing else checks is out of range."""
+    for name in ("hidden", "members", "epochs"):
+        if getattr(options, name) < 1:
+            raise ValueError(f"`{name}` must be at least 1, but got {getattr(options, name)}.")
+    if not (math.isfinite(options.lr) and options.lr > 0):
+        raise ValueError(f"`lr` must be a number above 0, but got {options.lr}.")
+    if not (math.isfinite(options.weight_decay) and options.weight_decay >= 0):
+        raise ValueError(f"`weight_decay` must be a number of at least 0, but got {options.weight_decay}.")
 
 
 def _read(path: Path, dimensions: int, shape: str) -> npt.NDArray[Any]:

@@ -16,7 +16,7 @@ from sobgnn.distributed.operators import RankOperators
 from sobgnn.distributed.partition import Partition
 from sobgnn.graphs.graph import Graph
 from sobgnn.nn.model import SSobGNN
-from sobgnn.runtime.ranks import joined
+from sobgnn.runtime.ranks import Ranks, joined
 from sobgnn.training import Members, Progress, Schedule, Task, predict_members, train_members
 from sobgnn.training.checkpoint import FileCheckpoint
 
@@ -79,7 +79,7 @@ def fit_over_ranks(
         partition = partition or Partition.of(graph, ranks.size)
         operators = RankOperators(graph, partition, model.alpha, model.epsilon, device=device, group=ranks.group)
         nodes = operators.nodes.cpu().numpy()
-        x = torch.from_numpy(np.ascontiguousarray(X[nodes])).to(device, next(model.parameters()).dtype)
+        x = _own_points(X, nodes, next(model.parameters()).dtype, ranks).to(device)
         task = _own_task(nodes, target, train_weight, validation, device)
         propagated = operators.propagate(x)
         keep = None if checkpoint is None else FileCheckpoint(checkpoint, writer=ranks.rank == 0)
@@ -110,6 +110,20 @@ def gather_by_node(own: Tensor, partition: Partition) -> Tensor:
     by_node = torch.empty_like(rows)
     by_node[torch.from_numpy(partition.order).to(rows.device)] = rows
     return by_node
+
+
+def _own_points(X: npt.NDArray[Any], nodes: npt.NDArray[np.int64], dtype: torch.dtype, ranks: Ranks) -> Tensor:
+    """This rank's rows of X; raises on every rank if any row of X is not finite in the model's precision."""
+    with np.errstate(over="ignore"):
+        rows = np.ascontiguousarray(X[nodes], np.float64 if dtype == torch.float64 else np.float32)
+    bad = nodes[~np.isfinite(rows).all(axis=1)]
+    counts, firsts = zip(*ranks.all([len(bad), int(bad.min(initial=len(X)))]), strict=True)
+    if sum(counts):
+        raise ValueError(
+            f"X has {sum(counts):,} row{'s' * (sum(counts) > 1)} with NaN, infinite or too large values (first: row "
+            f"{min(firsts)}). Replace or drop them: they would make every weight NaN."
+        )
+    return torch.from_numpy(rows).to(dtype)
 
 
 def _own_task(

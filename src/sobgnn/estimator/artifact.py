@@ -64,6 +64,7 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
             raise ArtifactError(f"{folder} is not a saved model: it has no {name}.")
+    before = _identity(folder / WEIGHTS)
     try:
         config = read_json(folder / CONFIG)
     except (ValueError, OSError) as error:
@@ -81,9 +82,12 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
     if not _has_its_length(folder / WEIGHTS) or config.get("weights_sha256") != _digest(folder / WEIGHTS):
         raise ArtifactError(f"{folder / WEIGHTS} is truncated or was changed: its length or digest does not match.")
     try:
-        return config, load_file(folder / WEIGHTS)
+        arrays = load_file(folder / WEIGHTS)
     except (SafetensorError, ValueError, KeyError, OSError) as error:
         raise ArtifactError(f"{folder / WEIGHTS} is damaged: {_one_line(error)}") from None
+    if _identity(folder / WEIGHTS) != before:
+        raise ArtifactError(f"{folder} was replaced while it was being read. Load it again.")
+    return config, arrays
 
 
 def _replaceable(folder: Path) -> bool:
@@ -125,6 +129,15 @@ def _has_its_length(path: Path) -> bool:
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError):
             return False
     return 8 + length + max(ends, default=0) == size
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    """What distinguishes a file from one that was renamed to its name, and from its own changed content."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:  # between two renames
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _digest(path: Path) -> str:

@@ -12,10 +12,18 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.graphs.adjacency import NotSymmetricError, canonical, check_weights, symmetric, symmetrize_csr
+from sobgnn.graphs.adjacency import (
+    LARGEST_WEIGHT,
+    SMALLEST_WEIGHT,
+    NotSymmetricError,
+    canonical,
+    check_weights,
+    symmetric,
+    symmetrize_csr,
+)
 from sobgnn.graphs.directions import symmetrize_edges
 from sobgnn.graphs.summary import GraphReport, report_adjacency
-from sobgnn.runtime.arrays import load_arrays, save_arrays
+from sobgnn.runtime.arrays import load_arrays, pieces, save_arrays
 from sobgnn.runtime.unknown import label_values
 
 Symmetrize = Literal["union", "mutual"]
@@ -240,7 +248,10 @@ class Graph:
 
     @classmethod
     def load(cls, path: str | Path, *, mmap: bool = True) -> Graph:
-        """The graph of :meth:`save`; memory-mapped, so that only what is used is read, unless told otherwise."""
+        """The graph of :meth:`save`; memory-mapped, so that only what is used takes memory, unless told otherwise.
+
+        One pass over the file checks that its entries are those of a graph, up to symmetry.
+        """
         arrays = load_arrays(path, ("indptr", "indices", "weight"), mmap=mmap)
         recall = arrays.get("neighbor_recall")
         indptr, indices, weight = (arrays[name] for name in ("indptr", "indices", "weight"))
@@ -251,6 +262,11 @@ class Graph:
             and indices.dtype in (np.int32, np.int64)
             and len(indptr) >= 1
             and len(indices) == len(weight) == indptr[-1]
+            and indptr[0] == 0
+            and bool((np.diff(indptr) >= 0).all())
+            # Kernels read the rows of neighbors unchecked.
+            and all(part.min() >= 0 and part.max() < len(indptr) - 1 for part in pieces(indices))
+            and all(part.min() >= SMALLEST_WEIGHT and part.max() <= LARGEST_WEIGHT for part in pieces(weight))
         )
         if not sound:
             raise ValueError(f"{path} does not hold a graph: its arrays do not fit together.")

@@ -14,7 +14,7 @@ from sobgnn.neighbors.exact import Progress, search_exact
 from sobgnn.neighbors.hnsw import search_hnsw
 from sobgnn.neighbors.index import Index
 from sobgnn.neighbors.points import check_k, check_pair, check_points
-from sobgnn.neighbors.spaces import Sparse, dense_spaces, distances
+from sobgnn.neighbors.spaces import dense_spaces, distances, sparse_spaces
 from sobgnn.runtime.packages import installed
 from sobgnn.runtime.ranks import Ranks, check_device
 
@@ -103,10 +103,8 @@ def nearest(
                 "`method='hnsw'` needs dense X, but got a sparse matrix. Reduce it first (TruncatedSVD), or use "
                 "method='exact'."
             )
-        sparse = Sparse(points, cosine=cosine)
-        found, squared = search_exact(
-            sparse, sparse if asked is None else Sparse(asked, cosine=cosine), k, None, progress, ranks
-        )
+        sparse, sought = sparse_spaces(points, asked, cosine=cosine)
+        found, squared = search_exact(sparse, sought, k, None, progress, ranks)
         return Neighbors(found, distances(squared, sparse), None)
 
     place = points.device if isinstance(points, Tensor) else torch.device("cpu")

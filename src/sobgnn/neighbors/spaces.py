@@ -130,20 +130,19 @@ class Dense:
 
 
 class Sparse:
-    """Rows of a CSR matrix in float64, of unit length under cosine; searched on the CPU, and not centered."""
+    """Rows of a CSR matrix in float64 times ``scale``, or of unit length under cosine; on the CPU, and not centered."""
 
     device = torch.device("cpu")
 
-    def __init__(self, X: Any, *, cosine: bool) -> None:
+    def __init__(self, X: Any, *, cosine: bool, scale: float) -> None:
         matrix = sp.csr_array(X, dtype=np.float64, copy=True)
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
-        self.cosine, self.scale = cosine, 1.0
+        self.cosine, self.scale = cosine, scale
         if cosine:
             matrix = _unit_sparse_rows(matrix)
         else:
-            self.scale = power_of_two(float(np.abs(matrix.data).max(initial=0.0)))
-            matrix.data *= self.scale
+            matrix.data *= scale
         self.matrix = matrix
         self.transposed = matrix.T.tocsr()
         self.n = matrix.shape[0]
@@ -202,6 +201,16 @@ def dense_spaces(
     mean = total / points.shape[0]
     base = Dense(points, cosine=cosine, scale=scale, mean=mean, device=device)
     return base, base if asked is None else beside(base, asked)
+
+
+def sparse_spaces(points: Any, asked: Any, *, cosine: bool) -> tuple[Sparse, Sparse]:
+    """X and the queries in one scale; the same object where there are no queries."""
+    scale = 1.0
+    if not cosine:
+        entries = (part.data.astype(np.float64) for part in (points, asked) if part is not None)
+        scale = power_of_two(max(float(np.abs(values).max(initial=0.0)) for values in entries))
+    base = Sparse(points, cosine=cosine, scale=scale)
+    return base, base if asked is None else Sparse(asked, cosine=cosine, scale=scale)
 
 
 def beside(base: Dense, asked: npt.NDArray[Any] | Tensor) -> Dense:

@@ -41,6 +41,16 @@ def write_run(folder: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict
         return fill_run(place, fitted, formats)
 
 
+def write_numbered(name: str, fitted: Fitted, formats: Sequence[str] = ()) -> tuple[Path, dict[str, Any]]:
+    """Write a run to the first free folder of its name, whichever others take meanwhile; return it and the metrics."""
+    while True:
+        folder = free_folder(name)
+        try:
+            return folder, write_run(folder, fitted, formats)
+        except FileExistsError:
+            continue
+
+
 def write_into(folder: Path, fitted: Fitted) -> dict[str, Any]:
     """Write a run and move its files into a folder that holds others, such as labels or a search; return its metrics.
 
@@ -55,7 +65,7 @@ def write_into(folder: Path, fitted: Fitted) -> dict[str, Any]:
         for part in sorted(made.iterdir(), key=lambda part: part.name == "table.json"):
             target = folder / part.name
             if target.is_dir():
-                shutil.rmtree(target)
+                _remove(target)
             os.replace(part, target)
     finally:
         shutil.rmtree(made, ignore_errors=True)
@@ -65,10 +75,15 @@ def write_into(folder: Path, fitted: Fitted) -> dict[str, Any]:
 def remove_run(folder: Path) -> None:
     """Remove the files of a run from a folder that holds others."""
     for name in _FILES:
-        if (folder / name).is_dir():
-            shutil.rmtree(folder / name)
-        else:
-            (folder / name).unlink(missing_ok=True)
+        _remove(folder / name)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder, if there is one; of a link, only the link."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def check_not_of_run(path: Path, folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from sobgnn.runtime.files import atomic_file, check_regular
 
+_PIECE_BYTES = 2**25  # of a vector read at once
 _LOCAL_HEADER = 30  # bytes of a zip entry's fixed header; name and extra field follow it
 
 
@@ -46,6 +47,17 @@ def load_arrays(path: str | Path, needed: Sequence[str], *, mmap: bool = False) 
             raise
         reason = (" ".join(str(error).split()) or type(error).__name__)[:160]
         raise ValueError(f"{path} is not a readable npz file: {reason}") from None
+
+
+def pieces(array: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
+    """The parts of a vector, in order; those of a memory map are read beside it, so that it takes no memory yet."""
+    step = max(1, _PIECE_BYTES // array.itemsize)
+    for start in range(0, len(array), step):
+        if isinstance(array, np.memmap) and array.filename is not None:
+            offset = array.offset + start * array.itemsize
+            yield np.fromfile(array.filename, array.dtype, min(step, len(array) - start), offset=offset)
+        else:
+            yield array[start : start + step]
 
 
 def entry_names(archive: zipfile.ZipFile) -> list[str]:

@@ -81,6 +81,9 @@ def atomic_folder(folder: str | Path, *, replace: bool = False) -> Iterator[Path
         folder: The name; parents are created, and removed again on failure.
         replace: Whether an existing folder is replaced; a folder cannot be renamed over a non-empty one, so between two
             renames neither exists for a moment.
+
+    Raises:
+        FileExistsError: Another process has made the folder while the block filled its own.
     """
     folder = Path(folder)
     if folder.exists() and not replace:
@@ -94,13 +97,10 @@ def atomic_folder(folder: str | Path, *, replace: bool = False) -> Iterator[Path
             flush(path)
         temporary.chmod(_usual_mode(0o777))
         flush(temporary)
-        if folder.exists():
-            old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:100]}."))
-            os.replace(folder, old / folder.name)
-            os.replace(temporary, folder)
-            shutil.rmtree(old)
+        if replace:
+            _replace_folder(temporary, folder)
         else:
-            os.rename(temporary, folder)
+            _rename_new(temporary, folder)
         flush(folder.parent)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -108,6 +108,40 @@ def atomic_folder(folder: str | Path, *, replace: bool = False) -> Iterator[Path
             with contextlib.suppress(OSError):
                 parent.rmdir()
         raise
+
+
+def _rename_new(new: Path, folder: Path) -> None:
+    """Rename a folder to a name that was free; raises FileExistsError if others have taken it since."""
+    try:
+        os.rename(new, folder)
+    except OSError:
+        if not folder.exists():
+            raise
+        raise FileExistsError(f"{folder} already exists: another process has made it. Name another folder.") from None
+
+
+def _replace_folder(new: Path, folder: Path) -> None:
+    """Rename a folder to a name that may be taken, even by others meanwhile; on failure the old folder is put back."""
+    aside = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:100]}."))
+    old = aside / folder.name
+    try:
+        while True:
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(folder, old)
+            try:
+                os.rename(new, folder)
+                break
+            except OSError:
+                if not folder.exists():
+                    raise
+                # Another process has put its folder here since: it is the one to replace.
+                shutil.rmtree(old, ignore_errors=True)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.rename(old, folder)
+        raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def flush(path: str | Path) -> None:

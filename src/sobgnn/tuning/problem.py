@@ -17,7 +17,7 @@ from sobgnn.estimator.classifier import SobolevClassifier
 from sobgnn.estimator.fit import FitProgress
 from sobgnn.estimator.labels import encode_labels
 from sobgnn.estimator.scaling import decide_scales
-from sobgnn.tuning.space import SPACE, Between, Space
+from sobgnn.tuning.space import SPACE, Between, OneOf, Space
 
 # Searched only if the graph is built from the points.
 _GRAPH_SETTINGS = ("k", "bandwidth", "symmetrize")
@@ -38,9 +38,9 @@ def study_name(
     members: int = MEMBERS,
 ) -> str:
     """The name under which :func:`tune` keeps its trials: a hash of everything that their results depend on."""
-    space = {name: values for name, values in space.items() if graph is None or name not in _GRAPH_SETTINGS}
     digest = hashlib.sha256()
     X, (classes, codes) = _points(X), encode_labels(y, X.shape[0])
+    space = _searched(space, X.shape[0], graph)
     without = ("device", "verbose", "random_state", "n_members")
     settings = {name: value for name, value in base.get_params().items() if name not in without}
     facts = [X.shape, classes.tolist(), repr(sorted(settings.items())), repr(sorted(space.items())), seed, members]
@@ -54,6 +54,15 @@ def study_name(
     for part in parts:
         digest.update(np.ascontiguousarray(part).view(np.uint8).data)
     return "sobgnn-" + digest.hexdigest()[:20]
+
+
+def _searched(space: Space, num_points: int, graph: Any) -> dict[str, Between | OneOf]:
+    """What is searched in these points: nothing of a given graph, and no more neighbors than there are."""
+    searched = {name: values for name, values in space.items() if graph is None or name not in _GRAPH_SETTINGS}
+    neighbors, most = searched.get("k"), num_points - 1
+    if isinstance(neighbors, Between) and neighbors.high > most:  # more would all be the same graph
+        searched["k"] = replace(neighbors, low=min(neighbors.low, most), high=most)
+    return searched
 
 
 def _points(X: Any) -> Any:
@@ -77,10 +86,7 @@ class Problem:
         self.y, self.given, self.base = y, graph, clone(base).set_params(n_members=members)
         classes, codes = encode_labels(y, points.shape[0])
         _check_holdable(classes, codes)
-        self.space = {name: v for name, v in space.items() if graph is None or name not in _GRAPH_SETTINGS}
-        neighbors, most = self.space.get("k"), points.shape[0] - 1
-        if isinstance(neighbors, Between) and neighbors.high > most:  # more would all be the same graph
-            self.space["k"] = replace(neighbors, low=min(neighbors.low, most), high=most)
+        self.space = _searched(space, points.shape[0], graph)
         self.name = study_name(points, y, graph=graph, base=base, space=self.space, seed=seed, members=members)
         self.first = {name: known[name] for name, values in self.space.items() if values.holds(known[name])}
         self.seed = seed

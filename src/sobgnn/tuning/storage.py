@@ -15,6 +15,8 @@ from sobgnn.runtime.packages import installed
 if TYPE_CHECKING:
     import optuna
 
+_BEGINNING = b'{"op_code":'  # of every line of a journal
+
 
 @dataclass(frozen=True)
 class Pulse:
@@ -130,11 +132,16 @@ def _journal(path: Path) -> Iterator[optuna.storages.JournalStorage]:
             raise ValueError(
                 f"{path} is in use by another process. Wait for it, or share the search through a database (storage)."
             ) from None
+        other = f"{path} is not a journal of trials. Name another file."
+        # Before anything is cut off: a file named by mistake stays as it is.
+        file.seek(0)
+        if not _BEGINNING.startswith(file.read(len(_BEGINNING))):
+            raise ValueError(other)
         _cut_torn_line(file)
         try:
             storage = JournalStorage(JournalFileBackend(str(path), lock_obj=Held(str(path))))
-        except (ValueError, KeyError, TypeError, AssertionError) as error:
-            raise ValueError(f"{path} is not a journal of trials. Name another file.") from error
+        except (ValueError, KeyError, TypeError, AssertionError, RecursionError) as error:
+            raise ValueError(other) from error
         for study in storage.get_all_studies():
             for trial in storage.get_all_trials(study._study_id, states=(TrialState.RUNNING,)):
                 storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
