@@ -108,7 +108,7 @@ def test_points_that_are_copies_of_each_other_are_saved_and_loaded(tmp_path, dis
 @pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="faiss is not installed")
 def test_many_new_points_are_placed_by_an_index_that_is_the_same_after_loading(saved, monkeypatch):
     X, _, folder = saved
-    monkeypatch.setattr("sobgnn.neighbors.held.INDEX_ENTRIES", 0)
+    monkeypatch.setattr("sobgnn.neighbors.held.INDEX_COST", 0)
     monkeypatch.setattr("sobgnn.neighbors.held.INDEX_QUERIES", 100)
     loaded = SobolevClassifier.load(folder)
     assert not loaded.predictor_._held._indexes  # what loading checks, and few points, need none
@@ -122,7 +122,7 @@ def test_many_new_points_are_placed_by_an_index_that_is_the_same_after_loading(s
 
 @pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="faiss is not installed")
 def test_the_index_of_very_many_training_points_is_saved_and_serves_any_number_of_new_ones(tmp_path, monkeypatch):
-    monkeypatch.setattr("sobgnn.estimator.placing.MANY_ENTRIES", 0)
+    monkeypatch.setattr("sobgnn.estimator.placing.MANY_COST", 0)
     X, classifier = fit(method="hnsw", families=["sobolev", "diffusion"])
     assert classifier.predictor_.many == 1
     whole = classifier.predict_proba(X + 0.1)

@@ -382,6 +382,16 @@ def test_auto_is_exact_up_to_its_cost_and_hnsw_past_it(monkeypatch):
     assert nearest(X, 5).recall is None
 
 
+@needs_faiss
+def test_many_points_of_few_features_are_searched_by_an_index(monkeypatch):
+    def chosen(*given):
+        raise InterruptedError
+
+    monkeypatch.setattr("sobgnn.neighbors.search_hnsw", chosen)
+    with pytest.raises(InterruptedError):  # exact, it would take ten minutes
+        nearest(np.broadcast_to(np.float32(0), (250_000, 2)), 5)
+
+
 @pytest.mark.cuda
 @pytest.mark.parametrize("name", HARD)
 def test_cuda_gives_the_neighbors_of_float64_distances(name):

@@ -22,7 +22,8 @@ from sobgnn.graphs.graph import Graph, Symmetrize
 from sobgnn.graphs.knn import Bandwidth, graph_from_neighbors, mean_distance
 from sobgnn.graphs.reweight import reweight
 from sobgnn.neighbors import nearest
-from sobgnn.neighbors.held import MANY_ENTRIES
+from sobgnn.neighbors.exact import query_cost
+from sobgnn.neighbors.held import MANY_COST
 from sobgnn.neighbors.index import Index
 from sobgnn.operators import SobolevOperators
 from sobgnn.runtime.ranks import Ranks
@@ -234,7 +235,7 @@ def neighbor_graph(
         method,
         bandwidth=None if local else float(sigma),
         reach=found.distances[:, -1].copy() if local else None,
-        index=found.searched if places.size >= MANY_ENTRIES else None,
+        index=found.searched if query_cost(*places.shape) >= MANY_COST else None,
     )
 
 

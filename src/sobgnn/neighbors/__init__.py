@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.neighbors.exact import Progress, search_exact
+from sobgnn.neighbors.exact import Progress, query_cost, search_exact
 from sobgnn.neighbors.hnsw import search_hnsw
 from sobgnn.neighbors.index import Index
 from sobgnn.neighbors.points import check_k, check_pair, check_points
@@ -23,8 +23,8 @@ __all__ = ["AUTO_EXACT_COST", "Neighbors", "check_points", "nearest"]
 Metric = Literal["euclidean", "cosine"]
 Method = Literal["auto", "exact", "hnsw"]
 
-# Up to this many multiplications (points × queries × features) a CPU searches exactly under method="auto":
-# a few minutes on two cores. MNIST's 70 000 × 784 costs 3.8e12.
+# Up to this cost (of all queries, by query_cost) a CPU searches exactly under method="auto": a few minutes on two
+# cores. MNIST's 70 000 × 784 costs 6.3e12; with 10 features, 200 000 points reach the limit.
 AUTO_EXACT_COST = 2e13
 
 
@@ -109,7 +109,7 @@ def nearest(
 
     place = points.device if isinstance(points, Tensor) else torch.device("cpu")
     place = place if device is None else torch.device(device)
-    cost = float(points.shape[0]) * (points if asked is None else asked).shape[0] * points.shape[1]
+    cost = query_cost(*points.shape) * (points if asked is None else asked).shape[0]
     if method == "hnsw" and place.type != "cpu":
         raise ValueError(
             f"`method='hnsw'` runs on the CPU, but the search is on {place}. Pass device='cpu', or use method='exact'."

@@ -31,8 +31,17 @@ _GROUP = 16
 _FEW_QUERIES, _FEW_PRODUCTS = 64, 2**22
 _FAR = 1e30  # squared distance of the rows that pad a tile; real ones are at most 4 × features
 
+# Comparing two points costs as much as this many multiplications, besides one for each feature: 8.6 ns per pair with 10
+# features and 24 ns with 1,000.
+_PAIR = 500
+
 Progress = Callable[[int, int], None]
 Found = tuple[Tensor, Tensor]
+
+
+def query_cost(points: int, features: int) -> float:
+    """Cost of an exact query among some points, in multiplications."""
+    return float(points) * (features + _PAIR)
 
 
 def search_exact(

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from sobgnn.neighbors.exact import search_exact
+from sobgnn.neighbors.exact import query_cost, search_exact
 from sobgnn.neighbors.hnsw import ask, build, raise_effort
 from sobgnn.neighbors.index import Index
 from sobgnn.neighbors.points import check_k
@@ -17,11 +17,10 @@ from sobgnn.neighbors.spaces import Dense, beside, dense_spaces, distances, peak
 from sobgnn.runtime.packages import installed
 from sobgnn.runtime.ranks import Ranks
 
-# Minimum number of entries of the points (N·F) for which an index is several times faster than an exact search, and
-# minimum number of queries at once for which this makes up for building it. With very many points it is built for
-# fewer, so that later calls need not wait.
-INDEX_ENTRIES, INDEX_QUERIES = 10_000_000, 30_000
-MANY_ENTRIES, FEWER_QUERIES = 50_000_000, 5_000
+# Minimum cost of an exact query for which an index is several times faster, and minimum number of queries at once for
+# which this makes up for building it. With very many points it is built for fewer, so that later calls need not wait.
+INDEX_COST, INDEX_QUERIES = 16_000_000, 30_000
+MANY_COST, FEWER_QUERIES = 80_000_000, 5_000
 # The effort is set on sampled points, but new ones are harder to find a way to: of noisy copies of mnist's digits 0.7 %
 # lose most of their neighbors at an effort of 16, and 0.1 % at this one.
 _LEAST_EFFORT = 64
@@ -60,7 +59,7 @@ class HeldPoints:
     @property
     def can_index(self) -> bool:
         """Whether an index serves many queries better: many points, on a CPU, with faiss there."""
-        large = self.points.numel() >= INDEX_ENTRIES and self.points.device.type == "cpu"
+        large = query_cost(*self.points.shape) >= INDEX_COST and self.points.device.type == "cpu"
         return large and installed("faiss")
 
     @property
@@ -70,7 +69,7 @@ class HeldPoints:
             return 1
         if not self.can_index:
             return None
-        return FEWER_QUERIES if self.points.numel() >= MANY_ENTRIES else INDEX_QUERIES
+        return FEWER_QUERIES if query_cost(*self.points.shape) >= MANY_COST else INDEX_QUERIES
 
     def nearest(
         self, queries: npt.NDArray[np.float32] | Tensor, k: int, *, approximate: bool = False
