@@ -770,6 +770,13 @@ def test_scores_are_of_columns_too_and_of_nothing_else(fitted):
         classifier.score(X, y.astype(str))
 
 
+def test_scores_of_classes_that_the_fit_never_saw_are_warned_of(fitted):
+    X, y, _, classifier = fitted
+    other = np.where(np.arange(len(y)) < 7, 9, classifier.predict(X))
+    with pytest.warns(UserWarning, match=r"7 of 300 labels of classes that the model was not fitted with \(first: "):
+        assert classifier.score(X, other) == pytest.approx(293 / 300)
+
+
 def test_errors_about_columns_name_them(fitted):
     X, y = fitted[0][:, :2], fitted[1]
     frame = pd.DataFrame(X, columns=["a", "b"])

@@ -203,6 +203,14 @@ def known_accuracy(predicted: npt.NDArray[Any], classes: npt.NDArray[Any], y: An
     kinds = ["text" if isinstance(value, str) else "numbers" for value in (values[known[0]], classes[0])]
     if kinds[0] != kinds[1]:
         raise ValueError(f"y holds {kinds[0]}, but the model's classes are {kinds[1]}.")
+    strange = known[~np.isin(values[known], classes)]
+    if len(strange):
+        warnings.warn(
+            f"y has {len(strange)} of {len(known)} labels of classes that the model was not fitted with (first: "
+            f"{values[strange[0]]!r}), which count as wrong. If y came from a split, shuffle or stratify it.",
+            UserWarning,
+            stacklevel=3,
+        )
     right = predicted[known] == values[known]
     return float(np.average(right, weights=None if weight is None else weight[known]))
 
