@@ -161,6 +161,13 @@ def test_values_that_hardly_differ_are_drawn(values):
     charts.bars({"a": values[0], "b": -values[1]}, str)
 
 
+@pytest.mark.parametrize("last", [200, 1000, 10_000])
+def test_the_last_number_of_an_axis_has_room(last):
+    drawn = charts.lines({"a": ([0, last], [0.1, 0.2])}, "epoch", whole=True)
+    place = float(re.search(rf'<text x="([\d.]+)" y="[\d.]+" text-anchor="middle">{last:,}</text>', drawn).group(1))
+    assert place + 7 * len(f"{last:,}") / 2 <= charts._WIDTH  # a digit of 13 px is 7 px wide
+
+
 def test_a_chart_that_would_say_nothing_is_not_drawn():
     assert charts.histogram(np.full(50, 7), "neighbors", whole=True) is None
     assert charts.histogram(np.array([1, 2, 2]), "neighbors", whole=True) is not None

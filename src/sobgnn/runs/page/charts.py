@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 # The drawing's own units; it is scaled to the available width.
 _WIDTH, _HEIGHT = 440, 230
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 12, 40
+# The right margin leaves room for half of the last number of an axis, such as 10,000.
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 24, 12, 40
 # Number of classes up to which a confusion matrix shows counts, and up to which it is shown at all.
 _COUNTED, MOST_CONFUSED = 15, 40
 
