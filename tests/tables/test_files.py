@@ -93,7 +93,7 @@ def test_a_missing_column_and_words_in_place_of_numbers_are_named(tmp_path):
     encoding = read_table(write(tmp_path / "t.csv", CSV)).encoding
     with pytest.raises(ValueError, match=r"Missing column 'height'.*color"):
         all_rows(write(tmp_path / "n.csv", "color\nred\n"), encoding)
-    with pytest.raises(ValueError, match="'height' must hold numbers, but row 1 holds 'tall'"):
+    with pytest.raises(ValueError, match=r"'height' must hold numbers, but row 1 \(counted from 0\) holds 'tall'"):
         all_rows(write(tmp_path / "n.csv", "color,height\nred,1\nred,tall\n"), encoding)
 
 
@@ -662,3 +662,37 @@ def test_an_encoding_must_be_known_and_of_text(tmp_path, name):
     np.savez(tmp_path / "t.npz", X=np.eye(2), y=np.arange(2))
     with pytest.raises(ValueError, match="--encoding is for text files"):
         read_table(tmp_path / "t.npz", encoding="gbk")
+
+
+def patients(codes, name="PatID"):
+    """A table of patients: a code, a number, and labels on half of the rows."""
+    rows = [f"{code};{i % 13},5;{'ab'[i % 2] if i % 4 < 2 else ''}" for i, code in enumerate(codes)]
+    return "\n".join([f"{name};size;label", *rows]) + "\n"
+
+
+CODES = [f"P-{10_000 + 7 * i}" for i in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("codes", "end"),
+    [
+        (CODES, ";;\n" * 20),
+        ([*CODES[:-1], CODES[0]], ""),
+        ([*CODES[:-1], ""], ""),
+        ([*CODES[:-2], "", CODES[0]], ";;\n"),
+    ],
+)
+def test_codes_identify_rows_though_some_rows_are_empty_and_a_few_codes_repeat_or_lack(tmp_path, codes, end):
+    table = read_table(write(tmp_path / "t.csv", patients(codes) + end))
+    assert table.encoding.id == "PatID"
+    assert table.ids.tolist()[: len(codes)] == codes
+    assert table.encoding.names == {"size"}
+
+
+def test_another_decimal_sign_is_named_though_some_cells_are_words(tmp_path):
+    encoding = read_table(write(tmp_path / "t.csv", patients(CODES))).encoding
+    new = "PatID;size\n" + "".join(f"P-{i};{cell}\n" for i, cell in enumerate(["k.A.", "3.09", "4.5", "", "1.25"]))
+    with pytest.raises(ValueError, match=r"'size' had a decimal comma .* has a decimal point here, as in '3.09'"):
+        all_rows(write(tmp_path / "n.csv", new), encoding)
+
+

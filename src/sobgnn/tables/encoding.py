@@ -349,18 +349,19 @@ def check_numbers(series: pl.Series, style: NumberFormat) -> None:
     marked = text.is_in(list(style.marks)).fill_null(False)
     wrong = (text.is_not_null() & ~marked & as_numbers(series, style).is_null()).arg_true()
     if wrong.len() and 2 * wrong.len() >= text.len() - text.null_count() - marked.sum():
-        row = int(wrong[0])
         other = dataclasses.replace(style, decimal="," if style.decimal == "." else ".", plain=False)
-        if as_numbers(series, other).null_count() == text.null_count():
+        cells = text.gather(wrong)
+        swapped = as_numbers(cells, other).is_not_null().arg_true()
+        if 2 * swapped.len() > wrong.len():  # the others may be words for missing numbers
             sign = {".": "point", ",": "comma"}
             raise ValueError(
                 f"Column {series.name!r} had a decimal {sign[style.decimal]} when the model was fitted, but has a "
-                f"decimal {sign[other.decimal]} here, as in {shortened(text[row])}. Use the former."
+                f"decimal {sign[other.decimal]} here, as in {shortened(cells[int(swapped[0])])}. Use the former."
             )
         unit = style.unit or style.currency
         raise ValueError(
-            f"Column {series.name!r} must hold numbers{f' in {unit!r}' if unit else ''}, but row {row} holds "
-            f"{shortened(text[row])}. Correct it, or leave the cell empty."
+            f"Column {series.name!r} must hold numbers{f' in {unit!r}' if unit else ''}, but row {int(wrong[0])} "
+            f"(counted from 0) holds {shortened(cells[0])}. Correct it, or leave the cell empty."
         )
 
 
