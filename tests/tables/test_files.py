@@ -428,7 +428,10 @@ def test_a_spreadsheet_is_refused_with_the_way_out_whatever_its_name(tmp_path, s
 
 
 def test_an_id_column_with_repeats_is_said_to_be_what_it_is(tmp_path):
-    for ids, said in ((range(100), "Left out, ids: id."), ([i % 7 for i in range(100)], "'id' repeats values")):
+    for ids, said in (
+        (range(100), "Rows are named by column 'id'. 2 rows share theirs with others, such as '0'."),
+        ([i % 7 for i in range(100)], "'id' repeats values"),
+    ):
         ids = [*list(ids)[:-1], 0]
         rows = [f"{identity},{i / 7:.3f},{'yes' if i % 2 else 'no'}" for i, identity in enumerate(ids)]
         (tmp_path / "table.csv").write_text("\n".join(["id,x,label", *rows]) + "\n")
@@ -687,6 +690,19 @@ def test_codes_identify_rows_though_some_rows_are_empty_and_a_few_codes_repeat_o
     assert table.encoding.id == "PatID"
     assert table.ids.tolist()[: len(codes)] == codes
     assert table.encoding.names == {"size"}
+
+
+def test_codes_that_often_repeat_and_counts_that_hardly_do_are_no_ids(tmp_path):
+    assert read_table(write(tmp_path / "t.csv", patients([*CODES[:50], *CODES[:10]]))).encoding.id is None
+    counts = [*range(59), 0]
+    assert read_table(write(tmp_path / "t.csv", patients(counts, "stock"))).encoding.id is None
+    assert read_table(write(tmp_path / "t.csv", patients(counts, "KundenNr"))).encoding.id == "KundenNr"
+
+
+def test_a_column_without_repeats_is_the_id_before_one_with_some(tmp_path):
+    rows = [f"{b};{c};{i % 13}" for i, (b, c) in enumerate(zip([CODES[1], *CODES[1:]], reversed(CODES), strict=True))]
+    table = read_table(write(tmp_path / "t.csv", "\n".join(["b;c;label", *rows])), drop=[], need_labels=False)
+    assert table.encoding.id == "c"
 
 
 def test_another_decimal_sign_is_named_though_some_cells_are_words(tmp_path):

@@ -12,8 +12,8 @@ _SENTENCE = 20
 
 
 def row_name(table: Table, row: int) -> str:
-    """The row's id, or its number from 0."""
-    return str(table.ids[row]) if table.ids is not None else f"row {row}"
+    """The row's id; without one, its number from 0."""
+    return str(table.ids[row]) if table.ids is not None and table.ids[row] else f"row {row}"
 
 
 def row_content(table: Table, row: int, importance: Mapping[str, float] | None = None) -> dict[str, str]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sobgnn.runtime.files import check_regular
-from sobgnn.tables.columns import clean_names, listed, text_values
+from sobgnn.tables.columns import clean_names, listed, shortened, text_values
 from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.encoding import Encoding
@@ -87,7 +87,7 @@ def read_table(
         _check_columns_asked(path, kind, {"--drop": drop, "--text": text, "--label": label, "--id": identity})
         if kind == "npz":
             return _read_npz(path, label, identity, need_labels)
-        asked, notes = identity, []  # type: tuple[str | None, list[str]]
+        asked, notes, separator = identity, [], ","  # type: tuple[str | None, list[str], str]
         if kind == "pictures":
             frame, notes = _picture_frame(path), unread_pictures(path)
             folders = frame["label"].drop_nulls().n_unique()
@@ -98,12 +98,12 @@ def read_table(
                 )
             label, identity = ("label" if folders else None), "image"
         else:
-            frame, label, identity, notes = read_frame(path, label, identity, drop, need_labels, encoding)
+            frame, label, identity, notes, separator = read_frame(path, label, identity, drop, need_labels, encoding)
         if label is not None and (label == identity or label in drop):
             raise ValueError(f"Column {label!r} holds the labels, so it can be neither the id nor left out.")
         root = path if kind == "pictures" else path.parent
         if identity is not None and kind != "pictures":
-            notes.append(f"Rows are named by column {identity!r}.")
+            notes += _id_notes(frame[identity])
         aside = [n for n in (label, identity) if n is not None and not (kind == "pictures" and n == "image")]
         wrong = [name for name in text if name not in frame.columns or name in aside]
         if wrong:
@@ -139,7 +139,7 @@ def read_table(
                 f"--id names {asked!r}, but its {len(set(ids.tolist())):,} values do not identify {len(ids):,} rows."
             )
         said += _formulas(classes, ids)
-        return Table(X, codes, classes, made, ids, None, notes + encoder.notes_ + said, frame)
+        return Table(X, codes, classes, made, ids, None, notes + encoder.notes_ + said, frame, separator)
 
 
 def _check_columns_asked(path: Path, kind: str, options: Mapping[str, object]) -> None:
@@ -244,6 +244,18 @@ def _kind(path: Path) -> str:
 
 def _ids(series: pl.Series) -> npt.NDArray[Any]:
     return _objects(text_values(series).fill_null(""))
+
+
+def _id_notes(series: pl.Series) -> list[str]:
+    """Which column names the rows, and how many rows share their name with another."""
+    known = text_values(series).drop_nulls()
+    repeated = known.filter(known.is_duplicated())
+    shared = (
+        f" {repeated.len():,} rows share theirs with others, such as {shortened(repeated[0])}."
+        if repeated.len()
+        else ""
+    )
+    return [f"Rows are named by column {series.name!r}.{shared}"]
 
 
 def _objects(series: pl.Series) -> npt.NDArray[Any]:

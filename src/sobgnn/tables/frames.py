@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sobgnn.tables.columns import clean_names, label_names, shortened
+from sobgnn.tables.columns import clean_names, empty_rows, is_text, label_names, shortened, text_values
 from sobgnn.tables.formats import Layout, find_layout
 from sobgnn.tables.kinds import identifies_rows, looks_like_id
 from sobgnn.tables.records import CsvReader
@@ -24,8 +24,8 @@ def read_frame(
     drop: Sequence[str],
     need_labels: bool = True,
     encoding: str | None = None,
-) -> tuple[pl.DataFrame, str | None, str | None, list[str]]:
-    """The table with cleaned names, the names of its label and id columns, and notes.
+) -> tuple[pl.DataFrame, str | None, str | None, list[str], str]:
+    """The table with cleaned names, the names of its label and id columns, notes, and the separator of its cells.
 
     If no id column is given, it is a column named id whose values do not repeat, or else detected from the cells.
     """
@@ -56,16 +56,31 @@ def read_frame(
     if not frame.height:
         raise ValueError(f"{path.name} has no rows.")
     if identity is None:
-        others = [c for c in frame.columns if c != label and c not in drop]
-        named = [c for c in others if c.lower() == "id" and frame[c].n_unique() == frame.height]
-        notes += [
-            f"Column {c!r} repeats values, so it is a feature. If it should not be, leave it out: --drop {c}."
-            for c in others
-            if c.lower() == "id" and c not in named and not identifies_rows(frame[c])
-        ]
-        found = named or [c for c in others if not frame[c].dtype.is_nested() and looks_like_id(frame[c])]
-        identity = found[0] if found and len(others) > 1 else None
-    return frame, label, identity, notes
+        identity, said = _find_id(frame.drop([c for c in (label, *drop) if c in frame.columns]))
+        notes += said
+    return frame, label, identity, notes, "," if layout is None else layout.separator
+
+
+def _find_id(frame: pl.DataFrame) -> tuple[str | None, list[str]]:
+    """The column of ids, if there is one, and a sentence about one that is named id but is none.
+
+    Rows that are entirely empty are ignored. A column whose values all differ is preferred.
+    """
+    filled = frame.filter(~empty_rows(frame))
+    cells = {
+        column.name: text_values(column) if is_text(column) else column
+        for column in filled.get_columns()
+        if not column.dtype.is_nested()
+    }
+    named = [name for name, column in cells.items() if name.lower() == "id" and column.n_unique() == filled.height]
+    notes = [
+        f"Column {name!r} repeats values, so it is a feature. If it should not be, leave it out: --drop {name}."
+        for name, column in cells.items()
+        if name.lower() == "id" and name not in named and not identifies_rows(column)
+    ]
+    found = named or [name for name, column in cells.items() if looks_like_id(column)]
+    found = found or [name for name, column in cells.items() if identifies_rows(column)]
+    return found[0] if found and frame.width > 1 else None, notes
 
 
 def is_parquet(path: Path) -> bool:

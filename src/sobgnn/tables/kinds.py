@@ -31,7 +31,7 @@ _NUMBER_NAME = (
     r"(?i)^(?:(?:.*[\s_.-])?(?:id|nr|no|num|number|nummer|key)|.*(?:nummer|number)"
     r"|(?-i:.*[a-z](?:ID|Id|Nr|No|Key)))\.?$"
 )
-# Share of distinct values from which a column of integers with such a name is an id.
+# Share of distinct values from which a column that otherwise looks like ids is one.
 _NEARLY_ALL = 0.95
 _UUID = r"^\{?[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$"
 
@@ -163,15 +163,20 @@ def are_codes(text: pl.Series) -> bool:
 
 
 def identifies_rows(series: pl.Series) -> bool:
-    """Whether :func:`looks_like_id`, or integers that are named like ids and nearly all distinct."""
+    """Whether :func:`looks_like_id`, or would but for a few cells that are blank or repeat others.
+
+    Integers that repeat are ids only if their name suggests it: counts are nearly all distinct too.
+    """
     import polars as pl
 
     if looks_like_id(series):
         return True
-    if series.len() < _LEAST_ROWS or series.n_unique() < _NEARLY_ALL * series.len():
+    distinct = series.drop_nulls().unique(maintain_order=True)
+    if series.len() < _LEAST_ROWS or distinct.len() < _NEARLY_ALL * series.len():
         return False
-    whole = series.dtype.is_integer() or (is_text(series) and series.drop_nulls().str.contains(r"^\d{1,18}$").all())
-    return bool(whole and pl.Series([series.name]).str.contains(f"{_ID_NAME}|{_NUMBER_NAME}")[0])
+    if series.dtype.is_integer() or (is_text(series) and distinct.str.contains(r"^[+-]?\d{1,18}$").all()):
+        return bool(pl.Series([series.name]).str.contains(f"{_ID_NAME}|{_NUMBER_NAME}")[0])
+    return is_text(series) and looks_like_id(distinct)
 
 
 def looks_like_id(series: pl.Series) -> bool:

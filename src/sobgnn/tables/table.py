@@ -35,6 +35,7 @@ class Table:
         graph: A graph that came with the data, or ``None``.
         notes: Sentences about what the rules did.
         frame: The cells as they were read, for :meth:`content`; ``None`` for arrays.
+        separator: The character between the cells of the file; a comma if it is no text.
     """
 
     X: Any
@@ -45,6 +46,7 @@ class Table:
     graph: Any = None
     notes: list[str] = field(default_factory=list)
     frame: pl.DataFrame | None = None
+    separator: str = ","
 
     def labels(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """Labels for the estimator: integers with -1, or text with None, for the code -1."""
