@@ -131,3 +131,21 @@ def test_far_rows_name_the_columns_whose_values_lie_outside_the_range_of_trainin
     batch = Batch(0, X, None)
     list(run_predict.predict_batches(classifier, iter([batch]), io.BytesIO(), notes, Checks(far=2.0), encoding))
     assert notes[-1] == "Far rows have values outside the training range in: a (2), day (2), b (1)."
+
+
+def test_empty_rows_are_counted_over_batches_marked_far_and_to_review():
+    X = np.array([[0.99, 0.1], [0.99, 0.1]], np.float32)
+    classifier = SimpleNamespace(classes_=np.array(["a", "b"], dtype=object), predictor_=KnownPredictor())
+    parts = [
+        Batch(row, X, None, beyond=empty, gappy=empty, empty=empty)
+        for row, empty in ((0, np.array([False, False])), (2, np.array([False, True])), (4, np.array([True, True])))
+    ]
+    file, notes = io.BytesIO(), []
+    checks = Checks(Acceptance(0.95, 0.9, 100, 60, 1, 59), far=2.0)
+    list(run_predict.predict_batches(classifier, iter(parts), file, notes, checks))
+    assert "Empty rows, whose predictions mean nothing: 3 (first: row 3)." in notes
+    found = pl.read_csv(file.getvalue())
+    assert found["far"].to_list() == ["", "", "", "far", "far", "far"]
+    assert found["decision"].to_list() == ["accept"] * 3 + ["review"] * 3
+    joined = next(run_predict._joined(iter(parts), 6))
+    assert joined.empty.tolist() == [False, False, False, True, True, True]

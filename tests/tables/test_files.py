@@ -174,7 +174,7 @@ def test_blocks_of_any_size_give_the_whole_csv(tmp_path, monkeypatch, block):
     rows = all_rows(tmp_path / "t.csv", table.encoding)
     np.testing.assert_array_equal(rows, table.X)
     assert table.frame["a"].to_list() == ["1", "2", "", "3", "4"]
-    assert any("keep their place: 1 (first: row 2)" in note for note in table.notes)
+    assert "Empty rows, whose predictions mean nothing: 1 (first: row 2)." in table.notes
 
 
 def test_npz_files_dense_sparse_and_in_column_order_are_read_alike(tmp_path, monkeypatch):
@@ -703,6 +703,25 @@ def test_a_column_without_repeats_is_the_id_before_one_with_some(tmp_path):
     rows = [f"{b};{c};{i % 13}" for i, (b, c) in enumerate(zip([CODES[1], *CODES[1:]], reversed(CODES), strict=True))]
     table = read_table(write(tmp_path / "t.csv", "\n".join(["b;c;label", *rows])), drop=[], need_labels=False)
     assert table.encoding.id == "c"
+
+
+def test_empty_rows_are_counted_and_count_as_far_in_a_new_file(tmp_path):
+    table = read_table(write(tmp_path / "t.csv", patients(CODES) + ";;\n;;a\n"))
+    assert "Empty rows, whose predictions mean nothing: 2 (first: row 60)." in table.notes
+    part = next(
+        batches(write(tmp_path / "n.csv", f"PatID;size;label\n{CODES[0]};1,5;\n;;\nP-1;;\n;;a\n"), table.encoding)
+    )
+    assert part.empty.tolist() == part.beyond.tolist() == [False, True, False, True]
+    assert part.gappy.tolist() == [False, True, True, True]
+
+
+def test_empty_rows_of_an_array_count_as_far(tmp_path):
+    X = np.arange(20.0).reshape(10, 2)
+    encoding = from_arrays(X, np.arange(10) % 2).encoding
+    X[3] = np.nan
+    np.save(tmp_path / "n.npy", X)
+    part = next(batches(tmp_path / "n.npy", encoding))
+    assert np.flatnonzero(part.empty).tolist() == np.flatnonzero(part.beyond).tolist() == [3]
 
 
 def test_another_decimal_sign_is_named_though_some_cells_are_words(tmp_path):

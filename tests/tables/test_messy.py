@@ -119,7 +119,7 @@ FILES = {
     "a stray quote": (
         rows([*range(14), '"33'], labels=["u", "v", "u"] * 5), {"x": [*range(14), 6.5]}, "Unclosed quotes"),
     "rows of blanks": (rows(NUMBERS).replace("12.0,v", ",").replace("0.5,u", ""),
-                       {"x": [1.5, -2.25, 1000.75, 17.25, 17.25, 33]}, "keep their place: 2 (first: row 3)"),
+                       {"x": [1.5, -2.25, 1000.75, 17.25, 17.25, 33]}, "mean nothing: 2 (first: row 3)"),
     "too many cells in a row": (rows(NUMBERS).replace("12.0,v", "12.0,v,7"), {"x": NUMBERS}, "more cells than columns"),
     "no header": ("".join(f"{v},{2 * v},{y}\n" for v, y in zip(NUMBERS, LABELS, strict=True)),
                   {"column_1": NUMBERS, "column_2": NUMBERS}, "first line holds data"),

@@ -13,6 +13,8 @@ from sobgnn.runs.agreement import Agreement
 from sobgnn.runs.checks import Checks
 from sobgnn.tables import Batch, Encoding, write_predictions
 from sobgnn.tables.columns import listed
+from sobgnn.tables.notes import empty_notes
+from sobgnn.tables.records import RowCount
 
 # Batches are joined up to this size if a model predicts many rows at once faster.
 _JOINED_BYTES = 2**28
@@ -38,6 +40,7 @@ def predict_batches(
     """
     checks = checks or Checks()
     done = rows = taken = distant = formulas = 0
+    empty = RowCount()
     unread: Counter[str] = Counter()
     gaps: Counter[str] = Counter()
     unsigned: Counter[str] = Counter()
@@ -72,6 +75,8 @@ def predict_batches(
         distant += far.size
         if encoding is not None and far.size:
             outside += encoding.outside(batch.X[far])
+        if batch.empty is not None and batch.empty.any():
+            empty.add(batch.first_row + int(batch.empty.argmax()), int(batch.empty.sum()))
         unread += batch.unread
         gaps += batch.gaps
         unsigned += batch.unsigned
@@ -82,7 +87,13 @@ def predict_batches(
     if not done:
         raise ValueError("The file has no rows, so there is nothing to predict.")
     if notes is not None:
-        notes += [*said, *_unread_notes(unread), *_gap_notes(gaps, checks), *_unsigned_notes(unsigned, checks)]
+        notes += [
+            *said,
+            *empty_notes(empty.count, empty.first),
+            *_unread_notes(unread),
+            *_gap_notes(gaps, checks),
+            *_unsigned_notes(unsigned, checks),
+        ]
         notes += agreement.notes()
         notes += _notes(checks, rows, taken, distant)
         notes += _outside_notes(outside)
@@ -171,8 +182,9 @@ def _as_one(parts: list[Batch]) -> Batch:
     beyond = [part.beyond for part in parts if part.beyond is not None]
     gappy = [part.gappy for part in parts if part.gappy is not None]
     labels = [part.labels for part in parts if part.labels is not None]
-    held = (ids, beyond, gappy, labels)
-    joined_ids, far, doubtful, known = (np.concatenate(each) if each else None for each in held)
+    blank = [part.empty for part in parts if part.empty is not None]
+    held = (ids, beyond, gappy, labels, blank)
+    joined_ids, far, doubtful, known, empty = (np.concatenate(each) if each else None for each in held)
     X = stack([part.X for part in parts])
     said = tuple(dict.fromkeys(sentence for part in parts for sentence in part.said))
-    return Batch(parts[0].first_row, X, joined_ids, unread, far, gaps, doubtful, unsigned, said, known)
+    return Batch(parts[0].first_row, X, joined_ids, unread, far, gaps, doubtful, unsigned, said, known, empty)

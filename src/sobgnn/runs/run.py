@@ -54,6 +54,13 @@ class Fitted:
             return np.zeros(len(self.given), dtype=bool)
         return self.encoding.gaps(self.encoding.features_of(self.table.frame))[1]
 
+    @cached_property
+    def empty(self) -> npt.NDArray[np.bool_]:
+        """Rows that are empty, [N]."""
+        if self.table.frame is None:
+            return np.zeros(len(self.given), dtype=bool)
+        return self.encoding.empty(self.table.frame)
+
     @property
     def own_codes(self) -> npt.NDArray[np.int64]:
         """The table's code of each of the estimator's classes, [C]."""

@@ -233,6 +233,10 @@ class Encoding:
             count[block.name] = int(((value < low - slack) | (value > high + slack)).sum())
         return +count
 
+    def empty(self, frame: pl.DataFrame) -> npt.NDArray[np.bool_]:
+        """Which rows have only blank cells, except for the label, [rows]."""
+        return empty_rows(frame.drop(self.label, strict=False) if self.label is not None else frame)
+
     def gaps(self, frame: pl.DataFrame) -> tuple[Counter[str], npt.NDArray[np.bool_]]:
         """Cells that the model has not learned.
 

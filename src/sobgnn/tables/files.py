@@ -25,6 +25,7 @@ from sobgnn.tables.encoding import Encoding
 from sobgnn.tables.frames import csv_frames, parquet_frames, read_frame
 from sobgnn.tables.labels import begun_labels, label_texts, parse_labels
 from sobgnn.tables.leaks import filled_with_labels, telling_notes
+from sobgnn.tables.notes import empty_notes
 from sobgnn.tables.npz import one_per_row, read_arrays, row_blocks, row_ids
 from sobgnn.tables.pictures import folder_labels, list_pictures, unread_pictures
 from sobgnn.tables.predictions import is_formula
@@ -127,6 +128,8 @@ def read_table(
                 "Give at least one column of numbers, categories or text."
             )
         made = Encoding(encoder, None, label, identity, (*dropped, *told))
+        empty = made.empty(frame)
+        notes += empty_notes(int(empty.sum()), int(empty.argmax()))
         if kind == "pictures":
             codes, lost = _without_unread(codes, made.unread_pictures(X))
             said += lost
@@ -190,7 +193,9 @@ def batches(path: Path, encoding: Encoding, characters: str | None = None) -> It
             gaps, gappy = encoding.gaps(named)
             unsigned, odd = encoding.unsigned(named)
             labels = _objects(label_texts(named[encoding.label])[0]) if encoding.label in named.columns else None
-            yield Batch(row, X, ids, *encoding.doubts(named, X, row), gaps, gappy | odd, unsigned, said, labels)
+            unread, far = encoding.doubts(named, X, row)
+            empty = encoding.empty(named)
+            yield Batch(row, X, ids, unread, far | empty, gaps, gappy | odd, unsigned, said, labels, empty)
             row += frame.height
 
 
@@ -332,7 +337,8 @@ def _npz_batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
         rows = block.shape[0]
         own = None if ids is None else one_per_row(ids[row : row + rows], name, rows)
         gaps, gappy = _array_gaps(block, encoding)
-        yield Batch(row, _from_array(block, encoding), own, gaps=gaps, gappy=gappy)
+        empty = _empty_rows(block)
+        yield Batch(row, _from_array(block, encoding), own, beyond=empty, gaps=gaps, gappy=gappy, empty=empty)
         row += rows
     if ids is not None:
         one_per_row(ids, name, row)
@@ -341,9 +347,13 @@ def _npz_batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
 def _array_gaps(block: Any, encoding: Encoding) -> tuple[Counter[str], npt.NDArray[np.bool_]]:
     """:meth:`Encoding.gaps` of an array; for models of arrays, only entirely blank rows are known."""
     if encoding.encoder is None:
-        sparse = sp.issparse(block)  # entries that are not stored are 0
-        return Counter(), np.zeros(block.shape[0], dtype=bool) if sparse else ~np.isfinite(block).any(axis=1)
+        return Counter(), _empty_rows(block)
     return encoding.gaps(as_frame(_by_name(block, encoding.encoder)))
+
+
+def _empty_rows(block: Any) -> npt.NDArray[np.bool_]:
+    """Which rows of an array have no finite number, [rows]; in a sparse one, entries that are not stored are 0."""
+    return np.zeros(block.shape[0], dtype=bool) if sp.issparse(block) else ~np.isfinite(block).any(axis=1)
 
 
 def _by_name(block: Any, encoder: TableEncoder) -> dict[str, Any]:

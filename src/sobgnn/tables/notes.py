@@ -6,6 +6,11 @@ from sobgnn.tables.columns import listed
 from sobgnn.tables.kinds import Choice
 
 
+def empty_notes(count: int, first: int) -> list[str]:
+    """A sentence about rows that are entirely empty, if there are any; ``first`` is the number of the first."""
+    return [f"Empty rows, whose predictions mean nothing: {count:,} (first: row {first})."] if count else []
+
+
 def column_notes(choices: dict[str, Choice]) -> list[str]:
     """One sentence for each thing that users may not expect, from the choices made for the columns, by name."""
     by: dict[str, list[str]] = {}

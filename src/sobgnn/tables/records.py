@@ -42,14 +42,12 @@ class Repairs:
         stray: Unclosed quotes, read literally.
         long: Rows with more cells than there are columns.
         short: Rows with fewer cells than columns, but not empty.
-        blank: Rows without any content.
         rows: Rows read.
     """
 
     stray: int = 0
     long: RowCount = field(default_factory=RowCount)
     short: RowCount = field(default_factory=RowCount)
-    blank: RowCount = field(default_factory=RowCount)
     rows: int = 0
 
     def notes(self) -> list[str]:
@@ -67,9 +65,6 @@ class Repairs:
                 f"Rows with fewer cells than columns: {self.short.count:,} (first: row {self.short.first}). Their last "
                 "cells are treated as blank."
             )
-        if self.blank.count:
-            count, first = self.blank.count, self.blank.first
-            notes.append(f"Rows without content keep their place: {count:,} (first: row {first}).")
         return notes
 
 
@@ -186,12 +181,6 @@ class CsvReader:
         return pl.DataFrame(columns)
 
     def _count(self, frame: pl.DataFrame) -> pl.DataFrame:
-        import polars as pl
-
-        if frame.width > 1:
-            blank = frame.select(pl.all_horizontal(pl.all().fill_null("").str.strip_chars() == "")).to_series()
-            if blank.any():
-                self.repairs.blank.add(self.repairs.rows + int(blank.arg_true()[0]), int(blank.sum()))
         self.repairs.rows += frame.height
         if self.repairs.long.count > max(10, 0.1 * self.repairs.rows):
             raise ValueError(

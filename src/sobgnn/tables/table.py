@@ -84,6 +84,7 @@ class Batch:
     column, cells that are blank or unreadable in columns that had none when the model was fitted, ``unsigned`` numbers
     that lack their unit, and ``gappy`` marks rows with such a cell, [rows]. ``said`` holds sentences about the file.
     ``labels`` holds the text of the label column, ``None`` where it is blank, [rows], if the file has that column.
+    ``empty`` marks rows that are entirely empty, [rows], if that is known; they count as far beyond too.
     """
 
     first_row: int
@@ -96,6 +97,7 @@ class Batch:
     unsigned: Counter[str] = field(default_factory=Counter)
     said: tuple[str, ...] = ()
     labels: npt.NDArray[Any] | None = None
+    empty: npt.NDArray[np.bool_] | None = None
 
 
 def from_arrays(
