@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import binomtest
 
 from sobgnn.runs.checks import checks_of
-from sobgnn.runs.metrics import confusion, metrics, wilson_interval
+from sobgnn.runs.metrics import confusion, metrics, suggested_rows, wilson_interval
+from sobgnn.tables import read_table
 from tests.fitted_runs import fitted_run, found_search
 
 
@@ -83,3 +84,50 @@ def test_the_share_accepted_is_of_rows_without_a_given_label():
     assert found["rows"] == free.sum()
     wrong = fitted.predicted[taken] != fitted.table.codes[taken]
     assert found["hidden_error"] == pytest.approx(wrong.mean())
+
+
+def test_what_the_usual_share_would_accept_is_counted_unless_another_was_requested():
+    for points, labels in ((600, 0.5), (100, 0.3)):
+        asked = fitted_run(points=points, labels=labels, accept=0.95)
+        accept = metrics(asked, checks_of(asked).acceptance)
+        assert "acceptable" not in accept
+        measured = metrics(fitted_run(points=points, labels=labels))
+        assert measured["acceptable"] == accept["accept"]["rows_accepted"]
+    assert measured["acceptable"] == 0  # too few labels
+
+
+def test_a_class_that_may_mean_unlabeled_is_mentioned_from_half_of_all_rows():
+    codes = np.arange(100) % 2
+    unsaid = metrics(
+        fitted_run(X=np.random.default_rng(0).normal(size=(100, 3)), codes=codes, classes=("unknown", "a"))
+    )
+    assert unsaid["unsaid"] == ["Treated as a class: 'unknown' (50 rows). If it means unlabeled, leave the cell empty."]
+    codes[0] = 1
+    fewer = metrics(fitted_run(X=np.random.default_rng(0).normal(size=(100, 3)), codes=codes, classes=("unknown", "a")))
+    assert fewer["unsaid"] == []
+
+
+def test_rows_that_are_empty_or_blank_where_no_labeled_row_is_are_not_suggested(tmp_path):
+    rows = [f"{i % 17},{'red' if i % 2 else 'blue'},{'xy'[i % 2] if i < 40 else ''}" for i in range(60)]
+    odd = [",,", "3,,", ",,"]
+    (tmp_path / "t.csv").write_text("\n".join(["size,color,label", *rows, *odd]) + "\n")
+    fitted = fitted_run(table=read_table(tmp_path / "t.csv"), labels=None)
+    assert sorted(suggested_rows(fitted, 99).tolist()) == list(range(40, 60))
+    (tmp_path / "t.csv").write_text("\n".join(["size,color,label", *rows[:40], *odd]) + "\n")
+    fitted = fitted_run(table=read_table(tmp_path / "t.csv"), labels=None)
+    # If all rows without a label are doubtful, those that hold something.
+    assert suggested_rows(fitted, 99).tolist() == [41]
+
+
+def test_a_picture_that_cannot_be_read_is_not_suggested(tmp_path):
+    from PIL import Image
+
+    generator = np.random.default_rng(0)
+    for number in range(30):
+        folder = tmp_path / ("unlabeled" if number >= 20 else "ab"[number % 2])
+        folder.mkdir(exist_ok=True)
+        Image.fromarray(generator.integers(0, 255, (9, 9, 3), dtype=np.uint8)).save(folder / f"p{number}.png")
+    (tmp_path / "unlabeled" / "p25.png").write_bytes(b"broken")
+    fitted = fitted_run(table=read_table(tmp_path), labels=None)
+    names = [str(fitted.table.ids[row]) for row in suggested_rows(fitted, 99)]
+    assert sorted(names) == [f"unlabeled/p{number}.png" for number in range(20, 30) if number != 25]

@@ -90,7 +90,7 @@ def test_lists_show_the_content_of_rows(tmp_path):
     first = int(re.search(r'<tbody><tr><td data-head="row">(\d+)</td>', rows).group(1))
     assert f'<td data-head="id">n{first}</td>' in rows
     # The column that matters comes first.
-    assert f'<i>color</i> {colors[first % 3]}</span> <span class="cell"><i>height</i> {first * 0.25:g}</span>' in rows
+    assert f'<i>color</i> {colors[first % 3]}</span> <span class="cell"><i>height</i> {first * 0.25}</span>' in rows
 
 
 def test_a_search_has_a_section_where_there_was_one():
@@ -166,6 +166,11 @@ def test_the_last_number_of_an_axis_has_room(last):
     drawn = charts.lines({"a": ([0, last], [0.1, 0.2])}, "epoch", whole=True)
     place = float(re.search(rf'<text x="([\d.]+)" y="[\d.]+" text-anchor="middle">{last:,}</text>', drawn).group(1))
     assert place + 7 * len(f"{last:,}") / 2 <= charts._WIDTH  # a digit of 13 px is 7 px wide
+
+
+def test_single_things_are_counted_in_the_singular():
+    text = page(X=np.arange(60.0)[:, None], codes=np.arange(60) % 2, classes=("a", "b"))
+    assert "<b>60</b><span>rows, 1 feature</span>" in text
 
 
 def test_a_chart_that_would_say_nothing_is_not_drawn():

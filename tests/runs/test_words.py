@@ -75,10 +75,22 @@ def test_classes_that_were_not_held_out_are_named():
     assert not any("not held out" in line for line in quality(held(not_held_out=[])))
 
 
-def test_accepting_is_advised_only_where_labels_are_enough_for_it():
-    for labels, advised in ((100, True), (76, False)):
-        measured = held(labels=labels, verdict="better") | {"rows": 10_000}
+def test_accepting_is_advised_only_where_it_would_accept_a_row():
+    for rows, advised in ((1, True), (0, False)):
+        measured = held(verdict="better") | {"acceptable": rows}
         assert any("--accept" in line for line in next_steps(measured)) == advised
+    assert not any("--accept" in line for line in next_steps(held(verdict="guessing") | {"acceptable": 9}))
+
+
+def test_a_large_class_that_may_mean_unlabeled_comes_first():
+    measured = held(verdict="guessing") | {"unsaid": ["Treated as a class: 'unknown' (90 rows)."]}
+    assert next_steps(measured)[0] == "Treated as a class: 'unknown' (90 rows)."
+
+
+def test_hiding_labels_is_advised_only_where_there_are_many():
+    assert any("--labels 0.1" in line for line in next_steps(held()))
+    few = next_steps(held() | {"rows": 2, "labels_given": 2})
+    assert "Every row is labeled: `sobgnn predict` labels new rows." in few
 
 
 def test_hidden_labels_tell_how_good_it_is_where_none_could_be_held_out():

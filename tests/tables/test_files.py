@@ -731,3 +731,9 @@ def test_another_decimal_sign_is_named_though_some_cells_are_words(tmp_path):
         all_rows(write(tmp_path / "n.csv", new), encoding)
 
 
+def test_a_file_without_a_label_mentions_the_page_to_label_in(tmp_path):
+    for text in ("a,b\n1,2\n3,4\n", "a,label\n1,\n2,\n"):
+        with pytest.raises(ValueError, match="`sobgnn label` opens a page"):
+            read_table(write(tmp_path / "t.csv", text))
+
+

@@ -158,11 +158,22 @@ def test_rows_called_unlabeled_are_unlabeled():
 
 
 def test_each_label_that_may_mean_none_is_named_with_its_rows():
-    series = pl.Series("y", ["a", "b", "a"] * 20 + ["unknown"] * 12 + ["TBD"] + ["-"] * 2)
+    series = pl.Series("y", ["a", "b", "a"] * 20 + ["unknown"] * 12 + ["nil"] + ["-"] * 2)
     _, classes, notes = parse_labels(series, "y")
-    assert classes == ["-", "TBD", "a", "b", "unknown"]
-    for said in ("'unknown' (12 rows)", "'TBD' (1 row)", "'-' (2 rows)"):
+    assert classes == ["-", "a", "b", "nil", "unknown"]
+    for said in ("'unknown' (12 rows)", "'nil' (1 row)", "'-' (2 rows)"):
         assert any(said in note and "leave the cell empty" in note for note in notes), said
+
+
+@pytest.mark.parametrize("none", ["n.a.", "k.A.", "k. A.", "TBD", "tba", "TBC", "todo", "??", "???"])
+def test_abbreviations_for_nothing_are_unlabelled_and_said_so(none):
+    codes, classes, notes = parse_labels(pl.Series("y", ["a", none, "b", none]), "y")
+    assert (codes.tolist(), classes) == ([0, -1, 1, -1], ["a", "b"])
+    assert f"their rows are unlabeled: {none!r} (2)" in notes[0]
+
+
+def test_todo_beside_done_is_a_class():
+    assert parse_labels(pl.Series("y", ["todo", None, "Done", "tbd"]), "y")[1] == ["Done", "todo"]
 
 
 def test_whole_numbers_nearly_all_of_which_differ_are_measurements():

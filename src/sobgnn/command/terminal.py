@@ -24,6 +24,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from sobgnn.tables.columns import counted
+
 if TYPE_CHECKING:
     from sobgnn.datasets import Location
     from sobgnn.estimator.fit import FitProgress
@@ -151,7 +153,8 @@ class Terminal:
         """What was read, and what the rules made of it."""
         rows, features = table.X.shape
         known = int((table.codes != -1).sum())
-        line = f"{name}: {rows:,} rows, {features:,} features, {len(table.classes):,} classes, {known:,} labels"
+        counts = {"row": rows, "feature": features, "class": len(table.classes), "label": known}
+        line = f"{name}: " + ", ".join(counted(count, what) for what, count in counts.items())
         if given is not None:
             used = int((given != -1).sum())
             line += f", {known - used:,} of them hidden" if used < known else ""
@@ -187,8 +190,8 @@ class Terminal:
             said = ", ".join(top) + ": drop in the correct class's probability when shuffled"
             lines.append(("columns", said if top else "none helps on held-out labels"))
         graph = metrics["graph"]
-        pieces = "1 component" if graph["components"] == 1 else f"{graph['components']:,} components"
-        lines.append(("graph", f"{graph['edges']:,} edges, {pieces}"))
+        pieces = counted(graph["components"], "component")
+        lines.append(("graph", f"{counted(graph['edges'], 'edge')}, {pieces}"))
         spent = metrics["seconds"]
         parts = ", ".join(f"{stage} {value:.1f}" for stage, value in spent.items())
         lines.append(("seconds", f"{sum(spent.values()):.1f} ({parts})"))
@@ -203,7 +206,7 @@ class Terminal:
 
     def wrote(self, path: Path, rows: int | None = None) -> None:
         """A file that was written."""
-        self.out.print(Text(f"{path}" + (f": {rows:,} {'row' if rows == 1 else 'rows'}" if rows is not None else "")))
+        self.out.print(Text(f"{path}" + (f": {counted(rows, 'row')}" if rows is not None else "")))
 
     def datasets(self, found: Sequence[Location]) -> None:
         """Names, where each is, and what it is."""

@@ -21,6 +21,8 @@ FILE = "checks.json"
 # A new point is far if its nearest training point is farther than this many times the 99 % quantile of the training
 # points' own nearest-neighbor distances.
 _FAR, _SHARE = 1.5, 0.99
+# The share of accepted predictions to be right that users are advised to ask for.
+USUAL = 0.95
 
 
 @dataclass(frozen=True)
@@ -104,16 +106,19 @@ class Checks:
 
 def checks_of(fitted: Fitted) -> Checks:
     """The checks of a run: acceptance, if the run requests it, and the distance above which new points are far."""
-    classifier = fitted.classifier
-    acceptance = None
-    if fitted.accept is not None:
-        probability = classifier.out_of_fold_probabilities_
-        judged = np.isfinite(probability).all(axis=1)
-        # With the class frequencies that were assumed for all points, as for predictions.
-        shown: Any = shift_priors(probability[judged], classifier.predictor_.ratio)
-        right = shown.argmax(axis=1) == classifier.labelled_codes_[judged]
-        free = fitted.confidence[fitted.given == -1]
-        acceptance = find_acceptance(shown.max(axis=1, initial=0), right, fitted.accept, free)
-    spacing = classifier.predictor_.spacing()
+    acceptance = None if fitted.accept is None else find_threshold(fitted, fitted.accept)
+    spacing = fitted.classifier.predictor_.spacing()
     far = None if spacing is None else _FAR * float(np.quantile(spacing, _SHARE))
     return Checks(acceptance, far if far else None)
+
+
+def find_threshold(fitted: Fitted, target: float) -> Acceptance:
+    """Which predictions of a run may be accepted so that a share ``target`` of them is right."""
+    classifier = fitted.classifier
+    probability = classifier.out_of_fold_probabilities_
+    judged = np.isfinite(probability).all(axis=1)
+    # With the class frequencies that were assumed for all points, as for predictions.
+    shown: Any = shift_priors(probability[judged], classifier.predictor_.ratio)
+    right = shown.argmax(axis=1) == classifier.labelled_codes_[judged]
+    free = fitted.confidence[fitted.given == -1]
+    return find_acceptance(shown.max(axis=1, initial=0), right, target, free)

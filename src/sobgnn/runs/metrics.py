@@ -9,8 +9,12 @@ import numpy.typing as npt
 
 from sobgnn.estimator.acceptance import Acceptance
 from sobgnn.estimator.guessing import judge
+from sobgnn.estimator.suggestion import suggest_points
+from sobgnn.runs.checks import USUAL, find_threshold
 from sobgnn.runs.content import row_name
 from sobgnn.runs.run import Fitted
+from sobgnn.tables import Table
+from sobgnn.tables.labels import unsaid_classes, unsaid_note
 
 # Classes are imbalanced if the largest is at least this many times as frequent as the mean.
 _UNEVEN = 1.5
@@ -22,7 +26,9 @@ def metrics(fitted: Fitted, acceptance: Acceptance | None = None) -> dict[str, A
     """What was measured, as plain values for JSON.
 
     ``held_out`` is out of fold, on given labels; ``accuracy``, ``accuracy_interval``, ``majority_share`` and
-    ``confusion`` are on labels that training never saw, if ``--labels`` hid some.
+    ``confusion`` are on labels that training never saw, if ``--labels`` hid some. ``acceptable`` is the number of rows
+    that ``--accept 0.95`` would accept, if nothing was requested. ``unsaid`` holds sentences about large classes whose
+    name may mean unlabeled.
 
     Args:
         fitted: The run.
@@ -42,6 +48,7 @@ def metrics(fitted: Fitted, acceptance: Acceptance | None = None) -> dict[str, A
         "complete": fitted.complete,
         "held_out": held_out(fitted),
         "notes": list(table.notes),
+        "unsaid": _large_unsaid(table),
         "suspects": len(classifier.suspects()),
         "suggested": [row_name(table, int(row)) for row in suggested_rows(fitted, _NAMED)],
     }
@@ -53,6 +60,8 @@ def metrics(fitted: Fitted, acceptance: Acceptance | None = None) -> dict[str, A
         result["confusion"] = confusion(table.codes[hidden], fitted.predicted[hidden], len(table.classes)).tolist()
     if acceptance is not None:
         result["accept"] = accepted(fitted, acceptance)
+    elif fitted.accept is None:
+        result["acceptable"] = accepted(fitted, find_threshold(fitted, USUAL))["rows_accepted"]
     report = classifier.graph_.describe(table.codes)
     result["graph"] = {
         "nodes": report.nodes,
@@ -74,11 +83,36 @@ def metrics(fitted: Fitted, acceptance: Acceptance | None = None) -> dict[str, A
 
 
 def suggested_rows(fitted: Fitted, most: int) -> npt.NDArray[np.int64]:
-    """Rows whose labels would help most, best first; empty if every row is labeled."""
-    free = int((fitted.given == -1).sum())
-    if not free:
+    """Rows whose labels would help most, best first; empty if every row is labeled.
+
+    Doubtful rows are left out, and pictures that cannot be read: a person could not label them. If all rows without a
+    label are doubtful, those are suggested that are not empty.
+    """
+    classifier, free = fitted.classifier, fitted.given == -1
+    unread = fitted.encoding.unread_pictures(fitted.table.X)
+    left_out = fitted.doubtful | unread
+    if not (free & ~left_out).any():
+        left_out = fitted.empty | unread
+    count = min(most, int((free & ~left_out).sum()))
+    if not count:
         return np.zeros(0, np.int64)
-    return np.asarray(fitted.classifier.suggest(min(most, free)), dtype=np.int64)
+    return suggest_points(
+        classifier.graph_,
+        classifier.label_distributions_,
+        classifier.labelled_,
+        count,
+        reached=classifier.component_labelled_,
+        exclude=np.flatnonzero(free & left_out),
+    )
+
+
+def _large_unsaid(table: Table) -> list[str]:
+    """Sentences about classes with at least half of all rows whose name may mean unlabeled."""
+    counts = np.bincount(table.codes[table.codes >= 0], minlength=len(table.classes))
+    large = {
+        name: int(count) for name, count in zip(table.classes, counts, strict=True) if 2 * count >= len(table.codes)
+    }
+    return [unsaid_note(name, large[name]) for name in unsaid_classes(table.classes) if name in large]
 
 
 def held_out(fitted: Fitted) -> dict[str, Any]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sobgnn.estimator.acceptance import least_labels
 from sobgnn.estimator.guessing import BETTER_LEVEL
 
 GUESSING = "Not shown to be better than guessing"
-# Least number of held-out labels from which a threshold for --accept 0.95 can be found.
-ACCEPT_LABELS = least_labels(0.95)
+# Least number of labels per class from which hiding most of them leaves enough to learn from.
+_HIDEABLE = 10
 
 
 def is_guessing(measured: dict[str, Any]) -> bool:
@@ -96,7 +95,7 @@ def _accepted(accept: dict[str, Any]) -> str:
 
 def next_steps(measured: dict[str, Any], suggested: Sequence[str] = ()) -> list[str]:
     """What to do next. ``suggested`` names rows worth a label, best first."""
-    held, said = measured["held_out"], []
+    held, said = measured["held_out"], list(measured["unsaid"])
     free = measured["rows"] - measured["labels_given"]
     if held["verdict"] == "guessing":
         said.append(
@@ -108,17 +107,17 @@ def next_steps(measured: dict[str, Any], suggested: Sequence[str] = ()) -> list[
         said.append(f"Check {number:,} given {'label that looks' if number == 1 else 'labels that look'} wrong.")
     if free and suggested and not measured["labels_hidden"]:  # of hidden labels more are known already
         labels = "this label" if len(suggested) == 1 else "these labels"
-        counted = " (counted from 0)" if suggested[0].startswith("row ") else ""
+        counted = " (counted from 0)" if any(name.startswith("row ") for name in suggested) else ""
         said.append(f"Label {', '.join(suggested)}{counted}: {labels} would help most.")
     elif not free and not measured["labels_hidden"]:
-        said.append(
-            "Every row is labeled: `sobgnn predict` labels new rows; --labels 0.1 hides most labels and measures "
-            "accuracy on them."
-        )
+        line = "Every row is labeled: `sobgnn predict` labels new rows"
+        if measured["labels_given"] >= _HIDEABLE * len(measured["classes"]):
+            line += "; --labels 0.1 hides most labels and measures accuracy on them"
+        said.append(line + ".")
     lopsided = held.get("uneven") and held["balanced_accuracy"] < held["accuracy"] - 0.1
     if (held.get("never_predicted") or lopsided) and measured["settings"].get("class_weight") is None:
         said.append("Try --class-weight balanced, which gives rare classes the same weight as common ones.")
-    if free and held["verdict"] == "better" and held["labels"] >= ACCEPT_LABELS and "accept" not in measured:
+    if held["verdict"] == "better" and measured.get("acceptable"):
         said.append("--accept 0.95 marks the predictions that need no review.")
     return said
 

@@ -140,6 +140,11 @@ def listed(names: Sequence[str], most: int = 6) -> str:
     return shown + (f" and {len(names) - most:,} more" if len(names) > most else "")
 
 
+def counted(count: int, what: str) -> str:
+    """A number of things, such as 1 class or 2,000 classes."""
+    return f"{count:,} {what}" + ("" if count == 1 else "es" if what.endswith("s") else "s")
+
+
 def standardized(values: npt.NDArray[np.float64]) -> tuple[float, float]:
     """Mean and standard deviation of finite values; a deviation of 0, or one due only to rounding, becomes 1."""
     if not values.size:

@@ -95,7 +95,7 @@ def read_table(
             if need_labels and folders < 2:
                 raise ValueError(
                     f"The subfolders of {str(path)!r} are the classes of its pictures: at least two are needed, but "
-                    f"got {folders}."
+                    f"got {folders}. `sobgnn label` opens a page to label them."
                 )
             label, identity = ("label" if folders else None), "image"
         else:

@@ -106,7 +106,7 @@ def _find_label(columns: Sequence[str], label: str | None, file: str, needed: bo
         )
     raise ValueError(
         f"{file} has no column named label, y, class or target (it has {_some(columns)}). "
-        "Name the label column with --label."
+        "Name the label column with --label, or begin without labels: `sobgnn label` opens a page to label in."
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,11 +17,15 @@ if TYPE_CHECKING:
 # A column with more distinct values than this, most of them in a single row, does not hold classes.
 _MANY = 20
 # Labels that mean unlabeled, in any capitals.
-UNLABELED = ("unlabeled", "unlabelled", "not labeled", "not labelled")
+UNLABELED = (
+    "unlabeled", "unlabelled", "not labeled", "not labelled", "n.a.", "n. a.", "k.a.", "k. a.", "tbd", "tba", "tbc",
+    "todo", "??", "???",
+)  # fmt: skip
+# Beside one of these, todo is a class: the column holds the state of tasks.
+_STATES = ("done", "doing", "in progress")
 # Names that may mean unlabeled, but may also be classes.
 _UNSAID = (
-    "none", "-", "--", "---", "–", "—", ".", "...", "??", "???", "unknown", "unbekannt", "undefined", "unassigned",
-    "missing", "nil", "tbd", "tba", "tbc", "todo", "n.a.", "k.a.", "k. a.",
+    "none", "-", "--", "---", "–", "—", ".", "...", "unknown", "unbekannt", "undefined", "unassigned", "missing", "nil",
 )  # fmt: skip
 # Share of distinct values from which many integers are measurements and not classes, unless they fill at least
 # half of their range, as codes do.
@@ -67,7 +72,10 @@ def label_texts(series: pl.Series) -> tuple[pl.Series, list[str]]:
         return text, []
     written = series.cast(pl.String).str.strip_chars()
     blank = written.is_in([blank for blank in BLANKS if blank]).fill_null(False)
-    unlabeled = written.str.to_lowercase().is_in(UNLABELED).fill_null(False)
+    lower = written.str.to_lowercase()
+    unlabeled = lower.is_in(UNLABELED).fill_null(False)
+    if lower.is_in(_STATES).any():
+        unlabeled &= (lower != "todo").fill_null(True)
     counts = Counter(written.filter(blank | unlabeled).to_list())
     if not counts:
         return text, []
@@ -93,7 +101,10 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
     text, notes = label_texts(series)
     known = text.drop_nulls()
     if not known.len():
-        raise ValueError(f"The label column {name!r} is empty. Give at least one row of each class its label.")
+        raise ValueError(
+            f"The label column {name!r} is empty. Give at least one row of each class its label; `sobgnn label` opens "
+            "a page for that."
+        )
     distinct: list[Any] = known.unique().sort().to_list()
     values = pl.Series(distinct, dtype=pl.String)
     number = values.cast(pl.Float64, strict=False)
@@ -187,14 +198,18 @@ def _name_notes(keys: pl.Series, distinct: list[Any]) -> list[str]:
             "classes. Spell them the same to merge them."
         )
     notes += _misspelled(Counter(keys.drop_nulls().cast(pl.String).to_list()))
-    for value in distinct:
-        if str(value).lower() in _UNSAID and not (value == "-" and "+" in distinct):
-            count = int((keys == value).sum())
-            notes.append(
-                f"Treated as a class: {str(value)!r} ({count:,} row{'s' if count > 1 else ''}). If it means "
-                "unlabeled, leave the cell empty."
-            )
-    return notes
+    return notes + [unsaid_note(value, int((keys == value).sum())) for value in unsaid_classes(distinct)]
+
+
+def unsaid_classes(classes: Sequence[Any]) -> list[Any]:
+    """Classes whose name may mean unlabeled."""
+    return [v for v in classes if str(v).lower() in _UNSAID and not (v == "-" and "+" in classes)]
+
+
+def unsaid_note(name: Any, count: int) -> str:
+    """A sentence about a class whose name may mean unlabeled."""
+    rows = f"{count:,} row{'s' if count > 1 else ''}"
+    return f"Treated as a class: {str(name)!r} ({rows}). If it means unlabeled, leave the cell empty."
 
 
 def _misspelled(counts: Counter[str]) -> list[str]:

@@ -14,6 +14,7 @@ from sobgnn.runs.page.points import MOST_POINTS, MOST_TOLD, map_points
 from sobgnn.runs.page.search import search_section
 from sobgnn.runs.page.template import STYLE, fill
 from sobgnn.runs.words import GUESSING, is_guessing, next_steps, quality
+from sobgnn.tables.columns import counted
 
 if TYPE_CHECKING:
     from sobgnn.runs.run import Fitted
@@ -73,11 +74,15 @@ def _head(fitted: Fitted, measured: dict[str, Any]) -> str:
         low, high = measured["accuracy_interval"]
         tiles.append(("first", f"{measured['accuracy']:.1%}", f"accuracy on hidden labels ({low:.1%} to {high:.1%})"))
     share = measured["labels_given"] / measured["rows"]
-    tiles += [
-        ("", f"{measured['labels_given']:,}", f"labels given, {share:.1%} of rows"),
-        ("", f"{measured['rows']:,}", f"rows, {measured['features']:,} features"),
-        ("", f"{len(measured['classes']):,}", "classes"),
-    ]
+    labels, rows = (counted(measured[key], what) for key, what in (("labels_given", "label"), ("rows", "row")))
+    classes = counted(len(measured["classes"]), "class")
+    for line, more in (
+        (labels, f" given, {share:.1%} of rows"),
+        (rows, f", {counted(measured['features'], 'feature')}"),
+        (classes, ""),
+    ):
+        number, what = line.split()
+        tiles.append(("", number, what + more))
     shown = "".join(f'<div class="tile {kind}"><b>{value}</b><span>{of}</span></div>' for kind, value, of in tiles)
     return (
         f'<header><div><div class="kicker">sobgnn report</div><h1>{text(fitted.name)}</h1></div>'
