@@ -413,3 +413,22 @@ def test_the_package_runs_as_a_module():
     command = [sys.executable, "-m", "sobgnn", "predict", "nowhere", "nothing.csv"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (2, "sobgnn: There is no file 'nothing.csv'.\n")
+def test_a_german_file_is_told_of_the_spreadsheet_which_predict_writes_too(here, capsys):
+    rows = [f"{i % 2 * 5},{i % 10};{i * 37 % 11};{'ab'[i % 2] if i % 3 else ''}" for i in range(60)]
+    Path("t.csv").write_text("\n".join(["x;n;label", *rows]) + "\n")
+    assert cli.main(["fit", "t.csv", "--out", "run"]) == 0
+    assert capsys.readouterr().out.count("--export spreadsheet") == 1
+    assert cli.main(["predict", "run", "t.csv"]) == 0
+    assert capsys.readouterr().out.count("--export spreadsheet") == 1
+    assert cli.main(["predict", "run", "t.csv", "--export", "spreadsheet"]) == 0
+    said = capsys.readouterr().out
+    assert "t.predictions.spreadsheet.csv: 60 rows" in said
+    assert "--export" not in said
+    found = pl.read_csv("t.predictions.spreadsheet.csv", separator=";", decimal_comma=True)
+    plain = pl.read_csv("t.predictions.csv")
+    assert found["probability_a"].to_list() == plain["probability_a"].to_list()
+    Path("t.predictions.spreadsheet.csv").write_text("mine")
+    assert cli.main(["predict", "run", "t.csv", "--export", "spreadsheet"]) == 2
+    assert "t.predictions.spreadsheet.csv exists but does not hold predictions" in capsys.readouterr().err
+
+

@@ -7,16 +7,25 @@ import polars as pl
 import pytest
 
 from sobgnn.runs.checks import checks_of
-from sobgnn.runs.exports import FORMATS, check_formats, export
-from sobgnn.tables import read_table
+from sobgnn.runs.exports import FORMATS, check_formats, export, spreadsheet_notes
+from sobgnn.tables import read_table, write_predictions
+from sobgnn.tables.predictions import Sheet
 from tests.fitted_runs import fitted_run
 
 
 @pytest.fixture
 def written(tmp_path):
-    lines = [f"n{i},{i * 0.25},{'red' if i % 3 else 'blue'},{'xyz'[i % 3] if i % 2 else ''}" for i in range(90)]
-    (tmp_path / "t.csv").write_text("id,height,color,label\n" + "\n".join(lines) + "\n")
+    lines = [
+        f"n{i};{i // 4},{i % 4 * 25};{'red' if i % 3 else 'blue'};{'xyz'[i % 3] if i % 2 else ''}" for i in range(90)
+    ]
+    (tmp_path / "t.csv").write_text("id;height;color;label\n" + "\n".join(lines) + "\n")
     fitted = fitted_run(table=read_table(tmp_path / "t.csv", None, None, []), labels=None, accept=0.5)
+    with (tmp_path / "predictions.csv").open("wb") as file:
+        classifier = fitted.classifier
+        p = classifier.label_distributions_
+        write_predictions(
+            file, classifier.classes_.tolist(), 0, classifier.transduction_, p, fitted.table.ids, header=True
+        )
     export(tmp_path, fitted, checks_of(fitted), list(FORMATS))
     return tmp_path, fitted
 
@@ -39,7 +48,7 @@ def test_label_studio_gets_given_labels_as_annotations_and_others_as_predictions
     folder, fitted = written
     tasks = json.loads((folder / "label-studio.json").read_text())
     assert [task["data"]["row"] for task in tasks] == list(range(90))
-    assert tasks[4]["data"]["height"] == "1.0"
+    assert tasks[4]["data"]["height"] == "1,0"
     assert "color: red" in tasks[4]["data"]["text"]
     for row, task in enumerate(tasks):
         given = fitted.given[row] != -1
@@ -50,6 +59,22 @@ def test_label_studio_gets_given_labels_as_annotations_and_others_as_predictions
 
 
 def test_an_unknown_format_is_refused():
-    check_formats(["parquet", "jsonl", "label-studio"])
-    with pytest.raises(ValueError, match="--export must be one of parquet, jsonl, label-studio, but got 'xml'"):
+    check_formats(["parquet", "jsonl", "label-studio", "spreadsheet"])
+    with pytest.raises(
+        ValueError, match="--export must be one of parquet, jsonl, label-studio, spreadsheet, but got 'xml"
+    ):
         check_formats(["xml"])
+
+
+def test_a_file_with_decimal_commas_gives_a_spreadsheet_with_them(written):
+    folder, fitted = written
+    text = (folder / "predictions.spreadsheet.csv").read_bytes().decode()
+    assert text.startswith("\ufeffrow;id;label;")
+    found = pl.read_csv(text.encode(), separator=";", decimal_comma=True)
+    np.testing.assert_allclose(found["probability_x"], fitted.classifier.label_distributions_[:, 0], atol=1e-6)
+
+
+def test_the_format_for_spreadsheets_is_hinted_at_where_it_helps():
+    assert "--export spreadsheet" in spreadsheet_notes(Sheet(";", ","), [])[0]
+    assert not spreadsheet_notes(Sheet(";", ","), ["spreadsheet"])
+    assert not spreadsheet_notes(Sheet(), [])

@@ -737,3 +737,19 @@ def test_a_file_without_a_label_mentions_the_page_to_label_in(tmp_path):
             read_table(write(tmp_path / "t.csv", text))
 
 
+@pytest.mark.parametrize(
+    ("text", "separator", "decimal"),
+    [
+        ("x;label\n1,5;a\n2,5;b\n3,5;a\n", ";", ","),
+        ("x\tlabel\n1,5\ta\n2,5\tb\n3,5\ta\n", ";", ","),
+        ("x;label\n1;a\n2;b\n4;a\n", ";", ","),
+        ("x;label\n1.5;a\n2.5;b\n4.5;a\n", ";", "."),
+        ("x,label\n1.5,a\n2.5,b\n4.5,a\n", ",", "."),
+        ("x\tlabel\n1.5\ta\n2.5\tb\n4.5\ta\n", ",", "."),
+    ],
+)
+def test_a_spreadsheet_gets_the_separator_and_decimal_sign_of_the_file(tmp_path, text, separator, decimal):
+    table = read_table(write(tmp_path / "t.csv", text))
+    sheet = table.encoding.sheet(table.separator)
+    assert (sheet.separator, sheet.decimal) == (separator, decimal)
+    assert tables.file_sheet(tmp_path / "t.csv", table.encoding) == sheet

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sobgnn.tables import are_predictions, read_table, write_predictions
-from sobgnn.tables.predictions import neutral
+from sobgnn.tables.predictions import Sheet, neutral, spreadsheet_name, write_spreadsheet
 
 
 @pytest.mark.parametrize(
@@ -58,3 +58,18 @@ def test_a_table_says_that_its_formulas_will_be_neutralised(tmp_path):
 def test_predictions_are_told_from_other_files(tmp_path, text, theirs):
     (tmp_path / "x.csv").write_text(text)
     assert are_predictions(tmp_path / "x.csv") == theirs
+
+
+def test_a_spreadsheet_opens_what_is_written_for_it(tmp_path):
+    label, ids = np.array(["ä;b", "1.5"], object), np.array(["x.1", 'q"'], object)
+    with (tmp_path / "p.csv").open("wb") as file:
+        write_predictions(file, ["1.5", "ä;b"], 0, label, np.array([[0.25, 0.75], [1, 0]]), ids, header=True)
+    target = spreadsheet_name(tmp_path / "p.csv")
+    assert target.name == "p.spreadsheet.csv"
+    with target.open("wb") as file:
+        write_spreadsheet(tmp_path / "p.csv", file, Sheet(";", ","))
+    assert target.read_bytes().decode() == (
+        '\ufeffrow;id;label;probability_1.5;"probability_ä;b"\r\n'
+        '0;x.1;"ä;b";0,250000;0,750000\r\n1;"q""";1.5;1,000000;0,000000\r\n'
+    )
+    assert are_predictions(target)

@@ -64,7 +64,7 @@ def fit(
     """
     from sobgnn.command import terminal
     from sobgnn.runs import folder as run_folder
-    from sobgnn.runs.exports import check_formats
+    from sobgnn.runs.exports import check_formats, spreadsheet_notes
     from sobgnn.runs.run import Fitted, hide_labels
     from sobgnn.runtime.ranks import check_device
 
@@ -97,6 +97,7 @@ def fit(
             else:
                 folder, measured = out, run_folder.write_run(out, fitted, formats or [])
     console.summary(measured, folder)
+    console.notes(spreadsheet_notes(table.encoding.sheet(table.separator), formats or []))
     if kept.pressed:
         raise typer.Exit(INTERRUPTED)
 

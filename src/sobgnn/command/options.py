@@ -62,7 +62,9 @@ ClassWeight = Annotated[
 Export = Annotated[
     list[str] | None,
     typer.Option(
-        "--export", metavar="FORMAT", help="Also write predictions as parquet, jsonl or label-studio; may be repeated."
+        "--export",
+        metavar="FORMAT",
+        help="Also write predictions as parquet, jsonl, label-studio or spreadsheet; may be repeated.",
     ),
 ]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; default: chosen automatically.")]

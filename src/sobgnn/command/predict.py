@@ -29,6 +29,14 @@ def predict(
         ),
     ] = None,
     characters: TextEncoding = None,
+    formats: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--export",
+            metavar="spreadsheet",
+            help="Also write FILE for a spreadsheet, with the separator and decimal sign of DATA.",
+        ),
+    ] = None,
 ) -> None:
     """Labels for new points from a fitted run. Trains nothing; RUN is not changed.
 
@@ -40,9 +48,14 @@ def predict(
     from sobgnn.command import terminal
     from sobgnn.runs import folder as run_folder
     from sobgnn.runs.checks import Checks
+    from sobgnn.runs.exports import spreadsheet_notes
     from sobgnn.runs.predict import predict_batches
     from sobgnn.runtime.files import atomic_file
+    from sobgnn.tables.predictions import spreadsheet_name, write_spreadsheet
 
+    wrong = [name for name in formats or [] if name != "spreadsheet"]
+    if wrong:
+        raise ValueError(f"--export must be spreadsheet, but got {wrong[0]!r}.")
     console = terminal.Terminal()
     tables.check_readable(data)
     place = data if data.name.strip(".") else data.resolve()  # . and .. name no file
@@ -51,9 +64,14 @@ def predict(
         raise ValueError(f"--out names {target}, which is DATA itself. Name another file: DATA is never changed.")
     if not target.parent.is_dir():
         raise ValueError(f"--out names a file in {str(target.parent)!r}, but there is no such folder.")
-    run_folder.check_not_of_run(target, run)
-    if target.exists() and not tables.are_predictions(target):
-        raise ValueError(f"{target} exists but does not hold predictions. Name another file with --out, or remove it.")
+    copy = spreadsheet_name(target) if formats else None
+    targets = [target] if copy is None else [target, copy]
+    for each in targets:
+        run_folder.check_not_of_run(each, run)
+        if each.exists() and not tables.are_predictions(each):
+            raise ValueError(
+                f"{each} exists but does not hold predictions. Name another file with --out, or remove it."
+            )
     classifier, encoding = run_folder.open_run(run)
     checks = Checks.read(run)
     notes: list[str] = []
@@ -61,8 +79,12 @@ def predict(
         rows = tables.batches(data, encoding, characters)
         for done in predict_batches(classifier, rows, file, notes, checks, encoding):
             count(done)
-    console.wrote(target, done)
-    console.notes(notes)
+    if copy is not None:
+        with atomic_file(copy) as file:
+            write_spreadsheet(target, file, tables.file_sheet(data, encoding, characters))
+    for each in targets:
+        console.wrote(each, done)
+    console.notes([*notes, *spreadsheet_notes(encoding.sheet(","), formats or [])])
 
 
 def _written_to(target: Path) -> Path:

@@ -1,8 +1,9 @@
-"""Predictions in other programs' formats: Parquet, JSON lines, Label Studio's JSON."""
+"""Predictions in other programs' formats: Parquet, JSON lines, Label Studio's JSON, CSV for spreadsheets."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,14 @@ import numpy as np
 
 from sobgnn.runs.checks import Checks
 from sobgnn.runs.run import Fitted
+from sobgnn.tables.predictions import Sheet, write_spreadsheet
 
-FORMATS = {"parquet": "predictions.parquet", "jsonl": "predictions.jsonl", "label-studio": "label-studio.json"}
+FORMATS = {
+    "parquet": "predictions.parquet",
+    "jsonl": "predictions.jsonl",
+    "label-studio": "label-studio.json",
+    "spreadsheet": "predictions.spreadsheet.csv",
+}
 
 
 def check_formats(names: list[str]) -> None:
@@ -22,9 +29,25 @@ def check_formats(names: list[str]) -> None:
 
 
 def export(folder: Path, fitted: Fitted, checks: Checks, formats: list[str]) -> None:
-    """Write the predictions of a run into its folder, in each of the formats."""
+    """Write the predictions of a run into its folder, which holds predictions.csv, in each of the formats."""
     for name in formats:
         _WRITERS[name](folder / FORMATS[name], fitted, checks)
+
+
+def spreadsheet_notes(sheet: Sheet, formats: Sequence[str]) -> list[str]:
+    """A hint at the format for spreadsheets, if the file has decimal commas and that format was not requested."""
+    if sheet.decimal == "." or "spreadsheet" in formats:
+        return []
+    return [
+        "Predictions have decimal points between commas. For a spreadsheet that expects decimal commas: --export "
+        "spreadsheet."
+    ]
+
+
+def _spreadsheet(path: Path, fitted: Fitted, checks: Checks) -> None:
+    with path.open("wb") as file:
+        sheet = fitted.table.encoding.sheet(fitted.table.separator)
+        write_spreadsheet(path.with_name("predictions.csv"), file, sheet)
 
 
 def _parquet(path: Path, fitted: Fitted, checks: Checks) -> None:
@@ -90,4 +113,4 @@ def _label_studio(path: Path, fitted: Fitted, checks: Checks) -> None:
     path.write_text(json.dumps(tasks, ensure_ascii=False), encoding="utf-8")
 
 
-_WRITERS = {"parquet": _parquet, "jsonl": _lines, "label-studio": _label_studio}
+_WRITERS = {"parquet": _parquet, "jsonl": _lines, "label-studio": _label_studio, "spreadsheet": _spreadsheet}

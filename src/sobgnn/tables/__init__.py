@@ -3,7 +3,7 @@
 from sobgnn.tables.blocks import Block
 from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.encoding import Encoding
-from sobgnn.tables.files import batches, check_readable, file_stem, is_file_name, read_table
+from sobgnn.tables.files import batches, check_readable, file_sheet, file_stem, is_file_name, read_table
 from sobgnn.tables.predictions import are_predictions, write_predictions
 from sobgnn.tables.table import Batch, Table, from_arrays
 
@@ -16,6 +16,7 @@ __all__ = [
     "are_predictions",
     "batches",
     "check_readable",
+    "file_sheet",
     "file_stem",
     "from_arrays",
     "is_file_name",

@@ -25,6 +25,7 @@ from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.formats import Layout
 from sobgnn.tables.numbers import LARGEST, NumberColumn, NumberFormat, as_numbers
 from sobgnn.tables.pictures import PictureColumn
+from sobgnn.tables.predictions import Sheet
 
 if TYPE_CHECKING:
     import polars as pl
@@ -76,6 +77,18 @@ class Encoding:
         """The column that names pictures, if there is one."""
         blocks = [] if self.encoder is None else self.encoder.blocks_
         return next((b.column for b in blocks if isinstance(b.column, PictureColumn)), None)
+
+    def sheet(self, separator: str) -> Sheet:
+        """How a spreadsheet writes CSV where a file with these columns and this separator comes from.
+
+        Decimal commas, or semicolons without any fraction, mean a language that writes 0,5 between semicolons.
+        """
+        blocks = [] if self.encoder is None else self.encoder.blocks_
+        numbers = [block.column for block in blocks if isinstance(block.column, NumberColumn)]
+        if any(column.style.decimal == "," for column in numbers):
+            return Sheet(";", ",")
+        whole = all(float(value).is_integer() for column in numbers for value in (column.low, column.high, column.fill))
+        return Sheet(";", "," if whole else ".") if separator == ";" else Sheet()
 
     def in_folder(self, folder: Path) -> Encoding:
         """The same encoding for pictures under another folder."""

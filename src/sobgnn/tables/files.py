@@ -22,19 +22,29 @@ from sobgnn.tables.columns import clean_names, listed, shortened, text_values
 from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.encoding import Encoding
+from sobgnn.tables.formats import find_layout
 from sobgnn.tables.frames import csv_frames, parquet_frames, read_frame
 from sobgnn.tables.labels import begun_labels, label_texts, parse_labels
 from sobgnn.tables.leaks import filled_with_labels, telling_notes
 from sobgnn.tables.notes import empty_notes
 from sobgnn.tables.npz import one_per_row, read_arrays, row_blocks, row_ids
-from sobgnn.tables.pictures import folder_labels, list_pictures, unread_pictures
-from sobgnn.tables.predictions import is_formula
+from sobgnn.tables.pictures import SUFFIXES as PICTURE_SUFFIXES
+from sobgnn.tables.pictures import UNREAD, folder_labels, list_pictures, unread_pictures
+from sobgnn.tables.predictions import Sheet, is_formula
 from sobgnn.tables.table import Batch, Table, from_arrays, graph_of
 
 if TYPE_CHECKING:
     import polars as pl
 
-SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parquet", ".npz", ".npy")
+SUFFIXES = (
+    ".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parquet", ".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz",
+    ".npz", ".npy",
+)  # fmt: skip
+# What a name that cannot be read may end in, and the way out.
+_HINTS = {
+    (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods"): "Save the sheet as CSV.",
+    (".json",): "Save it as JSON lines, one object per line (.jsonl), or as CSV.",
+}
 _PICTURES_AT_ONCE = 1024
 
 
@@ -163,6 +173,14 @@ def check_readable(path: Path) -> None:
     _kind(path)
 
 
+def file_sheet(path: Path, encoding: Encoding, characters: str | None = None) -> Sheet:
+    """How a spreadsheet writes CSV where a file comes from; arguments as for :func:`batches`."""
+    with _one_line_errors(path):
+        if _kind(path) != "csv":
+            return encoding.sheet(",")
+        return encoding.sheet(find_layout(path, expected=encoding.names, encoding=characters).separator)
+
+
 def batches(path: Path, encoding: Encoding, characters: str | None = None) -> Iterator[Batch]:
     """The file's rows in order, in batches, encoded by ``encoding``; memory does not grow with the file.
 
@@ -242,8 +260,9 @@ def _kind(path: Path) -> str:
     for suffix, kind in known.items():
         if (name.removesuffix(".gz") if kind == "csv" else name).endswith(suffix):
             return kind
-    sheet = name.endswith((".xlsx", ".xls", ".xlsm", ".xlsb", ".ods"))
-    hint = " Save the sheet as CSV." if sheet else ""
+    if name.endswith((*PICTURE_SUFFIXES, *UNREAD)):
+        raise ValueError(f"Pictures are given as a folder, but got the file {path.name!r}. Put it into a folder.")
+    hint = next((f" {said}" for ends, said in _HINTS.items() if name.endswith(ends)), "")
     raise ValueError(f"The file's name must end in {', '.join(SUFFIXES)}, but got {path.name!r}.{hint}")
 
 

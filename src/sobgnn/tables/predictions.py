@@ -1,8 +1,12 @@
-"""Predictions as CSV, without formulas that a spreadsheet would run."""
+"""Predictions as CSV, without formulas that a spreadsheet would run, and in the form that it opens."""
 
 from __future__ import annotations
 
+import csv
+import io
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,6 +15,14 @@ import numpy.typing as npt
 
 # Maximum bytes of a file's first line that are read.
 _LONGEST_HEADER = 2**20
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """How a spreadsheet in the user's language writes CSV: the separator of cells and the decimal sign."""
+
+    separator: str = ","
+    decimal: str = "."
 
 
 def write_predictions(
@@ -48,7 +60,26 @@ def are_predictions(path: Path) -> bool:
     """Whether a file begins like one of :func:`write_predictions`, or is empty."""
     with path.open("rb") as file:
         start = file.readline(_LONGEST_HEADER).decode("utf-8", "replace")
-    return not start or (start.startswith(("row,label,", "row,id,label,")) and "probability_" in start)
+    return not start or (re.match(r"\ufeff?row([,;])(?:id\1)?label\1", start) is not None and "probability_" in start)
+
+
+def spreadsheet_name(path: Path) -> Path:
+    """Where :func:`write_spreadsheet` writes the predictions of a file: a.csv becomes a.spreadsheet.csv."""
+    return path.with_name(path.name.removesuffix(".csv") + ".spreadsheet.csv")
+
+
+def write_spreadsheet(predictions: Path, file: IO[bytes], sheet: Sheet) -> None:
+    """Write predictions again for a spreadsheet: with a byte-order mark, and its separator and decimal sign."""
+    text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+    with predictions.open(encoding="utf-8", newline="") as given:
+        rows, writer = csv.reader(given), csv.writer(text, delimiter=sheet.separator)
+        header = next(rows)
+        first = next(place for place, name in enumerate(header) if name.startswith("probability_"))
+        writer.writerow(header)
+        for row in rows:
+            writer.writerow([*row[:first], *(cell.replace(".", sheet.decimal) for cell in row[first:])])
+    text.flush()
+    text.detach()
 
 
 def neutral(text: str) -> str:
