@@ -413,6 +413,20 @@ def test_the_package_runs_as_a_module():
     command = [sys.executable, "-m", "sobgnn", "predict", "nowhere", "nothing.csv"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (2, "sobgnn: There is no file 'nothing.csv'.\n")
+
+
+def test_predict_says_in_plain_words_what_is_wrong_with_its_arguments(here, trees, capsys):
+    assert cli.main(["fit", "trees.csv", "--out", "run"]) == 0
+    capsys.readouterr()
+    for words, said in (
+        (["predict", "trees.csv", "run"], "sobgnn: The run comes first: sobgnn predict run trees.csv.\n"),
+        (["predict", "run", "trees.csv", "--out", "/proc/x.csv"], "sobgnn: /proc/x.csv cannot be used: No such file"),
+        (["predict", "run", "trees.csv", "--export", "xml"], "sobgnn: --export must be spreadsheet, but got 'xml'.\n"),
+    ):
+        assert cli.main(words) == 2
+        assert capsys.readouterr().err.startswith(said)
+
+
 def test_a_german_file_is_told_of_the_spreadsheet_which_predict_writes_too(here, capsys):
     rows = [f"{i % 2 * 5},{i % 10};{i * 37 % 11};{'ab'[i % 2] if i % 3 else ''}" for i in range(60)]
     Path("t.csv").write_text("\n".join(["x;n;label", *rows]) + "\n")

@@ -94,7 +94,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except _Terminated:
         return TERMINATED
-    except (ValueError, TypeError, OSError, MemoryError) as error:
+    except OSError as error:
+        plain = error.strerror and isinstance(error.filename, str)
+        _say(f"{error.filename} cannot be used: {error.strerror}." if plain else str(error), debug)
+        return WRONG_INPUT
+    except (ValueError, TypeError, MemoryError) as error:
         _say(str(error) or type(error).__name__, debug)
         return WRONG_INPUT
     except Exception as error:

@@ -124,3 +124,10 @@ def test_files_of_a_run_are_regular_and_not_too_large(tmp_path, name, kind):
         Checks.read(tmp_path) if name == "checks.json" else open_run(tmp_path)
     assert name in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["labeling.json", "labels.journal", "labels.csv"])
+def test_a_labeling_that_was_not_finished_says_what_to_press(tmp_path, name):
+    (tmp_path / name).touch()
+    with pytest.raises(ValueError, match=r"no model yet: open its page with `sobgnn label .*`, .* and press Finish"):
+        open_run(tmp_path)

@@ -147,3 +147,8 @@ def test_permissions_are_those_of_any_new_file_and_folder(tmp_path):
 def test_a_folder_cannot_be_written_as_a_file(tmp_path):
     with pytest.raises(ValueError, match="is a folder"):
         write_text(tmp_path, "x")
+
+
+def test_a_place_that_cannot_be_written_to_is_named_by_the_file_and_not_by_a_temporary_name():
+    with pytest.raises(OSError, match=r"'/proc/x\.csv'$"):
+        write_text("/proc/x.csv", "a")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -57,6 +58,8 @@ def predict(
     if wrong:
         raise ValueError(f"--export must be spreadsheet, but got {wrong[0]!r}.")
     console = terminal.Terminal()
+    if not (run / "table.json").is_file() and (data / "table.json").is_file():
+        raise ValueError(f"The run comes first: sobgnn predict {shlex.quote(str(data))} {shlex.quote(str(run))}.")
     tables.check_readable(data)
     place = data if data.name.strip(".") else data.resolve()  # . and .. name no file
     target = _written_to(out or place.with_name(tables.file_stem(place) + ".predictions.csv"))

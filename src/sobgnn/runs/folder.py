@@ -24,6 +24,9 @@ from sobgnn.tables import Encoding, write_predictions
 # What a run folder holds besides exports; table.json marks it as a run.
 _FILES = ("table.json", "table.npz", "model", "checks.json", "predictions.csv", "metrics.json", "report.html")
 
+# Files of a labeling, which becomes a run when it is finished.
+_LABELING = ("labeling.json", "labels.journal", "labels.csv")
+
 
 def free_folder(name: str, under: Path = Path("runs")) -> Path:
     """runs/<name>-<n> with the smallest unused n."""
@@ -137,6 +140,11 @@ def open_run(folder: Path) -> tuple[Any, Encoding]:
     """The fitted estimator and the encoding of its table."""
     if not folder.is_dir():
         raise ValueError(f"There is no run folder {str(folder)!r}. Create one with `sobgnn fit`.")
+    if not os.path.lexists(folder / "table.json") and any((folder / name).exists() for name in _LABELING):
+        raise ValueError(
+            f"{folder} holds labels, but no model yet: open its page with `sobgnn label {folder}`, label rows of at "
+            "least two classes, and press Finish."
+        )
     encoding = Encoding.load(folder)
 
     from sobgnn.estimator.classifier import SobolevClassifier

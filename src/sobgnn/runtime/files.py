@@ -26,7 +26,10 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
     path = Path(path)
     if path.is_dir():
         raise ValueError(f"{path} is a folder. Name a file.")
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.")
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None  # the file's own name, not the temporary one
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
