@@ -446,3 +446,8 @@ def test_a_german_file_is_told_of_the_spreadsheet_which_predict_writes_too(here,
     assert "t.predictions.spreadsheet.csv exists but does not hold predictions" in capsys.readouterr().err
 
 
+def test_json_lines_are_fitted_and_predicted(here, trees):
+    pl.read_csv(trees).write_ndjson("trees.jsonl")
+    assert cli.main(["fit", "trees.jsonl", "--out", "run"]) == 0
+    assert cli.main(["predict", "run", "trees.jsonl"]) == 0
+    assert pl.read_csv("trees.predictions.csv")["id"].to_list() == pl.read_csv(trees)["id"].to_list()

@@ -731,6 +731,21 @@ def test_another_decimal_sign_is_named_though_some_cells_are_words(tmp_path):
         all_rows(write(tmp_path / "n.csv", new), encoding)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("cat.png", "Pictures are given as a folder, but got the file 'cat.png'"),
+        ("cat.heic", "Pictures are given as a folder"),
+        ("t.json", r"Save it as JSON lines, one object per line \(.jsonl\), or as CSV"),
+        ("t.xlsx", "Save the sheet as CSV"),
+    ],
+)
+def test_files_that_cannot_be_read_name_the_way_out(tmp_path, name, said):
+    (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(ValueError, match=said):
+        read_table(tmp_path / name)
+
+
 def test_a_file_without_a_label_mentions_the_page_to_label_in(tmp_path):
     for text in ("a,b\n1,2\n3,4\n", "a,label\n1,\n2,\n"):
         with pytest.raises(ValueError, match="`sobgnn label` opens a page"):

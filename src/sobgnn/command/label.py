@@ -27,7 +27,8 @@ def label(
         str,
         typer.Argument(
             metavar="DATA",
-            help="CSV, Parquet or NPZ file, a folder of pictures, a data set's name, or an earlier labeling run.",
+            help="CSV, Parquet, JSON lines or NPZ file, a folder of pictures, a data set's name, or an earlier run of "
+            "this command.",
         ),
     ],
     label: Annotated[

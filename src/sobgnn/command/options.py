@@ -18,7 +18,10 @@ INTERRUPTED = 130
 TERMINATED = 143
 
 Data = Annotated[
-    str, typer.Argument(metavar="DATA", help="CSV, Parquet or NPZ file, a folder of pictures, or a data set's name.")
+    str,
+    typer.Argument(
+        metavar="DATA", help="CSV, Parquet, JSON lines or NPZ file, a folder of pictures, or a data set's name."
+    ),
 ]
 Label = Annotated[
     str | None,

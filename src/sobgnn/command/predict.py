@@ -11,7 +11,9 @@ import typer
 from sobgnn.command.options import TextEncoding, at_home
 
 # Formats that predictions are not written in.
-_OTHER_FORMATS = (".parquet", ".tsv", ".xlsx", ".xls", ".json", ".jsonl", ".npz", ".npy", ".arrow", ".feather")
+_OTHER_FORMATS = (
+    ".parquet", ".tsv", ".xlsx", ".xls", ".json", ".jsonl", ".ndjson", ".npz", ".npy", ".arrow", ".feather",
+)  # fmt: skip
 
 
 def predict(
@@ -20,7 +22,7 @@ def predict(
         Path,
         typer.Argument(
             metavar="DATA",
-            help="CSV, Parquet or NPZ file with the same columns, or pictures; may be larger than memory.",
+            help="CSV, Parquet, JSON lines or NPZ file with the same columns, or pictures; may be larger than memory.",
         ),
     ],
     out: Annotated[

@@ -26,6 +26,7 @@ from sobgnn.tables.formats import find_layout
 from sobgnn.tables.frames import csv_frames, parquet_frames, read_frame
 from sobgnn.tables.labels import begun_labels, label_texts, parse_labels
 from sobgnn.tables.leaks import filled_with_labels, telling_notes
+from sobgnn.tables.lines import line_frames
 from sobgnn.tables.notes import empty_notes
 from sobgnn.tables.npz import one_per_row, read_arrays, row_blocks, row_ids
 from sobgnn.tables.pictures import SUFFIXES as PICTURE_SUFFIXES
@@ -78,7 +79,7 @@ def read_table(
     """The whole file or folder of pictures, encoded.
 
     Args:
-        path: CSV, Parquet, NPZ or NPY file; or a folder of pictures whose subfolders are classes.
+        path: CSV, Parquet, NPZ or NPY file, or JSON lines; or a folder of pictures whose subfolders are classes.
         label: Name of the label column (in NPZ: array); ``None`` detects it.
         identity: Name of the column of ids; ``None`` detects it, if there is one.
         drop: Columns to leave out.
@@ -193,7 +194,7 @@ def batches(path: Path, encoding: Encoding, characters: str | None = None) -> It
             yield from _npz_batches(path, encoding)
             return
         encoding = encoding.in_folder(path if kind == "pictures" else path.parent)
-        readers = {"parquet": parquet_frames, "pictures": _picture_frames}
+        readers = {"parquet": parquet_frames, "lines": line_frames, "pictures": _picture_frames}
         row, renamed = 0, {}  # type: tuple[int, dict[str, str]]
         said: tuple[str, ...] = tuple(unread_pictures(path)) if kind == "pictures" else ()
         for frame in (
@@ -247,7 +248,7 @@ def _kind(path: Path) -> str:
     if path.is_dir():
         if not list_pictures(path):
             unread = " ".join(unread_pictures(path))
-            hint = unread or "Give a CSV, Parquet or NPZ file."
+            hint = unread or "Give a CSV, Parquet or NPZ file, or JSON lines."
             raise ValueError(
                 f"{str(path)!r} is a folder without pictures{' that can be read' if unread else ''}. {hint}"
             )
@@ -256,9 +257,12 @@ def _kind(path: Path) -> str:
         raise ValueError(f"There is no file {str(path)!r}.")
     check_regular(path)
     name = path.name.lower()
-    known = {".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".npz": "npz", ".npy": "npz"}
+    known = {
+        ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".jsonl": "lines", ".ndjson": "lines", ".parquet": "parquet",
+        ".npz": "npz", ".npy": "npz",
+    }  # fmt: skip
     for suffix, kind in known.items():
-        if (name.removesuffix(".gz") if kind == "csv" else name).endswith(suffix):
+        if (name.removesuffix(".gz") if kind in ("csv", "lines") else name).endswith(suffix):
             return kind
     if name.endswith((*PICTURE_SUFFIXES, *UNREAD)):
         raise ValueError(f"Pictures are given as a folder, but got the file {path.name!r}. Put it into a folder.")

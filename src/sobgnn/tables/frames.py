@@ -1,4 +1,4 @@
-"""CSV and Parquet files as polars tables: at once, or in blocks of rows."""
+"""CSV and Parquet files, and JSON lines, as polars tables: at once, or in blocks of rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sobgnn.tables.columns import clean_names, empty_rows, is_text, label_names, shortened, text_values
 from sobgnn.tables.formats import Layout, find_layout
 from sobgnn.tables.kinds import identifies_rows, looks_like_id
+from sobgnn.tables.lines import is_lines, read_lines
 from sobgnn.tables.records import CsvReader
 
 if TYPE_CHECKING:
@@ -32,9 +33,12 @@ def read_frame(
     import polars as pl
 
     notes: list[str] = []
-    layout = None
+    layout = frame = None
     if is_parquet(path):
         columns = list(pl.read_parquet_schema(path))
+    elif is_lines(path):
+        frame = read_lines(path)
+        columns = frame.columns
     else:
         layout = find_layout(path, label, encoding=encoding)
         columns, notes = list(layout.columns), layout.notes
@@ -46,14 +50,14 @@ def read_frame(
     for name in (label, identity):
         if name is not None and layout is not None:
             _check_single(name, layout, drop, path.name)
-    if layout is None:
+    if frame is None and layout is None:
         frame = clean_names(pl.read_parquet(path))
-    else:
+    elif layout is not None:
         reader = CsvReader(path, layout)
         parts = list(reader.frames())
         frame = pl.concat(parts) if parts else pl.DataFrame(schema=dict.fromkeys(columns, pl.String))
         notes = [*notes, *reader.repairs.notes()]
-    if not frame.height:
+    if frame is None or not frame.height:
         raise ValueError(f"{path.name} has no rows.")
     if identity is None:
         identity, said = _find_id(frame.drop([c for c in (label, *drop) if c in frame.columns]))
