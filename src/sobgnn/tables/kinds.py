@@ -172,7 +172,7 @@ def identifies_rows(series: pl.Series) -> bool:
     if looks_like_id(series):
         return True
     distinct = series.drop_nulls().unique(maintain_order=True)
-    if series.len() < _LEAST_ROWS or distinct.len() < _NEARLY_ALL * series.len():
+    if series.len() < _LEAST_ROWS or not _NEARLY_ALL * series.len() <= distinct.len() < series.len():
         return False
     if series.dtype.is_integer() or (is_text(series) and distinct.str.contains(r"^[+-]?\d{1,18}$").all()):
         return bool(pl.Series([series.name]).str.contains(f"{_ID_NAME}|{_NUMBER_NAME}")[0])
