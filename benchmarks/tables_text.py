@@ -51,7 +51,7 @@ def main():
             counts = sp.csr_array(vectorizer.fit_transform(bodies))
             for power in ("usual", 1, 1.5, 2):
                 matrix = weighted(counts, power)
-                z = matrix @ right_singular_vectors(matrix, max(COMPONENTS), seed=0)
+                z = matrix @ right_singular_vectors(matrix, max(COMPONENTS), seed=0)[0]
                 found = []
                 for width in COMPONENTS:
                     part = z[:, :width] / np.maximum(np.linalg.norm(z[:, :width], axis=1, keepdims=True), 1e-12)

@@ -43,9 +43,24 @@ def test_singular_vectors_are_those_of_the_definition():
     rng = np.random.default_rng(0)
     low = rng.normal(size=(120, 6)) * [9, 7, 5, 4, 3, 2]
     matrix = sp.csr_array((low @ rng.normal(size=(6, 80)) + 0.01 * rng.normal(size=(120, 80))).astype(np.float32))
-    found = right_singular_vectors(matrix, 5, seed=0)
-    exact = np.linalg.svd(matrix.toarray())[2][:5].T
-    np.testing.assert_allclose(np.abs(np.sum(found * exact, axis=0)), 1, atol=1e-3)
+    vectors, values = right_singular_vectors(matrix, 5, seed=0)
+    _, exact_values, exact = np.linalg.svd(matrix.toarray())
+    np.testing.assert_allclose(np.abs(np.sum(vectors * exact[:5].T, axis=0)), 1, atol=1e-3)
+    np.testing.assert_allclose(values, exact_values[:5], rtol=1e-3)
+
+
+def test_coordinates_are_those_of_the_definition():
+    texts = pl.Series("t", ["red fox", "fox runs", "blue sky", "blue sea", "gray sky"] * 3)
+    column = TextColumn.fit(texts, "words")
+    counts = column.grams.counts(texts).toarray()
+    idf = np.log((len(texts) + 1) / (counts > 0).sum(axis=0)) ** 2
+    weights = counts * idf  # every word occurs once in a text
+    weights /= np.linalg.norm(weights, axis=1, keepdims=True)
+    _, values, vectors = np.linalg.svd(weights, full_matrices=False)
+    live = values > 1e-3 * values[0]
+    z = weights @ vectors[live].T * (values[live] / values[0]) ** 2
+    z /= np.linalg.norm(z, axis=1, keepdims=True)
+    np.testing.assert_allclose(np.abs(column.encode(texts) + column.center), np.abs(z), atol=1e-4)
 
 
 def test_texts_on_one_topic_are_near_and_blank_ones_far():

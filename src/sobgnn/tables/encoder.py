@@ -56,7 +56,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         image_folder: Folder that names of pictures are relative to; a column that names pictures in it is encoded by
             their content. With ``None``, such names are text.
         image_model: File of a TorchScript or exported model for pictures, instead of pixels and oriented gradients.
-        n_components: Maximum number of coordinates of a text column; ``None`` for 16 to 128, by the number of rows.
+        n_components: Maximum number of coordinates of a text column; ``None`` for 16 to 192, by the number of rows.
         sparse: ``True`` for scipy CSR, ``False`` for a dense array, ``"auto"`` for CSR if there are at least 1,000
             features and at most a quarter of them come from dense columns.
         random_state: Seed of the truncated SVD.

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,29 +23,43 @@ Analyzer = Literal["words", "characters"]
 # Vocabulary and SVD are learned on this many texts, evenly spaced; more of them change neither.
 _SAMPLE = 20_000
 _OVERSAMPLING, _POWER_ITERATIONS = 10, 2
-_FEWEST, _MOST = 16, 128  # coordinates
+_FEWEST = 16  # coordinates
+
+
+class _Form(NamedTuple):
+    """How texts of one kind are weighted: powers of idf and of the singular values, and the number of coordinates.
+
+    N texts have ``per_root`` √N coordinates, at most ``most``.
+    """
+
+    idf: int
+    singular: int
+    per_root: float
+    most: int
+
+
+_FORMS = {WordGrams: _Form(2, 2, 3.6, 192), CharacterGrams: _Form(1, 0, 1.2, 128)}
 
 
 @dataclass(frozen=True)
 class TextColumn:
     r"""Text as coordinates of a truncated SVD of its TF-IDF, each row divided by its length.
 
-    .. math:: t_{ij} = (1 + \ln n_{ij}) \, (\ln \tfrac{N + 1}{N_j})^p, \qquad z_i = u(u(t_i) V)
+    .. math:: t_{ij} = (1 + \ln n_{ij}) \, (\ln \tfrac{N + 1}{N_j})^p, \qquad z_i = u(u(t_i) V S^q)
 
     with n_ij the count of gram j in text i, N_j the number of the N texts that contain it, u the division by the
-    length, V the first right singular vectors. ``"words"`` counts words with p = 2, ``"characters"`` three and four
-    characters with p = 1. A blank text becomes the direction opposite to the mean: at 0 it would be close to every
-    other text.
-
-    The number of coordinates is 1.2 √N, between 16 and 128. These choices were measured by how often the 10 nearest
-    neighbors of a newsgroup post share its group (`benchmarks/tables_text.py`, results/tables.md): p = 2 instead of
-    the usual 1 + ln, and words without pairs of words, gain most.
+    length, V the first right singular vectors and S their singular values divided by the largest. ``"words"`` counts
+    words, with p = q = 2 and 3.6 √N coordinates, at most 192: S lets the first coordinates decide which texts are
+    neighbors, and models of single features can use them all. ``"characters"`` counts three and four characters, with
+    p = 1, q = 0 and 1.2 √N coordinates, at most 128. There are at least 16. These choices were measured
+    (`benchmarks/tables_text.py`, results/tables.md). A blank text becomes the direction opposite to the mean: at 0 it
+    would be close to every other text.
 
     Args:
         name: As in the table.
         grams: The vocabulary.
         idf: float32 [grams].
-        basis: V, float32 [grams, components].
+        basis: V S^q, float32 [grams, components].
         center: Mean of z, [components].
     """
 
@@ -72,12 +86,13 @@ class TextColumn:
             return None
         counts = sp.vstack([grams.counts(chunk) for chunk in chunks(known)], format="csr")
         held = np.maximum(np.bincount(counts.indices, minlength=grams.size), 1)
-        power = 2 if isinstance(grams, WordGrams) else 1
-        idf = (np.log((1 + counts.shape[0]) / held) ** power).astype(np.float32)
+        form = _FORMS[type(grams)]
+        idf = (np.log((1 + counts.shape[0]) / held) ** form.idf).astype(np.float32)
         weights = _tfidf(counts, idf)
-        usual = int(np.clip(round(1.2 * np.sqrt(known.len())), _FEWEST, _MOST))
+        usual = int(np.clip(round(form.per_root * np.sqrt(known.len())), _FEWEST, form.most))
         rank = min(components or usual, grams.size, known.len())
-        basis = right_singular_vectors(weights, rank, seed)
+        vectors, values = right_singular_vectors(weights, rank, seed)
+        basis = vectors * (values / values[0]) ** form.singular
         z = _unit(weights @ basis)
         return cls(series.name, grams, idf, basis, z.mean(axis=0).astype(np.float32))
 
@@ -229,8 +244,12 @@ def choose_analyzer(text: pl.Series) -> Analyzer:
     return "words" if words >= 4 and letters < 20 * words else "characters"
 
 
-def right_singular_vectors(matrix: Any, rank: int, seed: int) -> npt.NDArray[np.float32]:
-    """The first right singular vectors [columns, rank] of a sparse matrix, each with a positive largest entry.
+def right_singular_vectors(
+    matrix: Any, rank: int, seed: int
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """The first right singular vectors [columns, rank] of a sparse matrix, and its singular values [rank].
+
+    Each vector has a positive largest entry.
 
     Halko, Martinsson and Tropp's random projection with two power iterations. Only the row side, the shorter one, is
     orthogonalized; vectors of singular value 0 are left out.
@@ -245,12 +264,14 @@ def right_singular_vectors(matrix: Any, rank: int, seed: int) -> npt.NDArray[np.
         small = (matrix.T @ base).T  # [width, columns]
     else:
         small = matrix.toarray() if matrix.shape[0] <= matrix.shape[1] else np.linalg.qr(matrix.toarray())[1]
-    values, vectors = np.linalg.eigh((small @ small.T).astype(np.float64))
-    values, vectors = values[::-1][:rank], vectors[:, ::-1][:, :rank]
-    live = values > 1e-6 * max(float(values[0]), 1e-30)
-    basis = small.T @ (vectors[:, live] / np.sqrt(values[live])).astype(np.float32)
+    squares, rotation = np.linalg.eigh((small @ small.T).astype(np.float64))
+    squares, rotation = squares[::-1][:rank], rotation[:, ::-1][:, :rank]
+    live = squares > 1e-6 * max(float(squares[0]), 1e-30)
+    values = np.sqrt(squares[live])
+    basis = small.T @ (rotation[:, live] / values).astype(np.float32)
     largest = basis[np.abs(basis).argmax(axis=0), np.arange(basis.shape[1])]
-    return np.ascontiguousarray(basis * np.where(largest < 0, -1, 1), dtype=np.float32)
+    vectors = np.ascontiguousarray(basis * np.where(largest < 0, -1, 1), dtype=np.float32)
+    return vectors, values.astype(np.float32)
 
 
 def _tfidf(counts: Any, idf: npt.NDArray[np.float32]) -> Any:
