@@ -39,10 +39,20 @@ class Session:
         classes: Classes that DATA has.
         codes: For each row of DATA, the index in ``classes``; -1: unlabeled. Both are used when the folder is new;
             afterwards only the journal counts.
+        anew: Whether to remove what the folder holds, which must be no label.
+
+    Attributes:
+        resumed: Whether the folder had been used before.
     """
 
     def __init__(
-        self, folder: Path, rows: int, fingerprint: str, classes: Sequence[Any] = (), codes: Sequence[int] = ()
+        self,
+        folder: Path,
+        rows: int,
+        fingerprint: str,
+        classes: Sequence[Any] = (),
+        codes: Sequence[int] = (),
+        anew: bool = False,
     ) -> None:
         self.folder = folder
         self.rows = rows
@@ -51,11 +61,22 @@ class Session:
         self._journal = Journal(folder / JOURNAL, [name for name in LATER if (folder / name).exists()])
         try:
             check_events(self._journal.events, folder / JOURNAL)
+            if anew:
+                self._remove_start()
+            self.resumed = bool(self._journal.events)
             self._begin(fingerprint, classes, codes)
             self.state = replay(self._journal.events)
         except BaseException:
             self._journal.close()
             raise
+
+    def _remove_start(self) -> None:
+        if replay(self._journal.events).labels:
+            raise ValueError(f"{self.folder} was labeled meanwhile. Name another folder with --out.")
+        # In this order: a journal without events is refused beside files that come after them.
+        for name in ("labeling.json", "labels.csv", "fits.journal"):
+            (self.folder / name).unlink(missing_ok=True)
+        self._journal.clear()
 
     def _begin(self, fingerprint: str, classes: Sequence[Any], codes: Sequence[int]) -> None:
         events = self._journal.events
