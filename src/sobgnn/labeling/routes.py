@@ -21,6 +21,7 @@ from sobgnn.labeling.session import ConflictError
 
 STATIC = {
     "": ("label.html", "text/html; charset=utf-8"),
+    "icon.svg": ("icon.svg", "image/svg+xml"),
     "label.css": ("label.css", "text/css; charset=utf-8"),
     "label.js": ("label.js", "text/javascript; charset=utf-8"),
     "show.js": ("show.js", "text/javascript; charset=utf-8"),
