@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from sobgnn.labeling.events import check_events
 from sobgnn.labeling.journal import Event, Journal
+from sobgnn.labeling.keys import CLASS_EVENTS, replay_keys
 from sobgnn.labeling.state import Label, replay
 from sobgnn.tables.columns import BLANKS
 
@@ -66,6 +67,7 @@ class Session:
             self.resumed = bool(self._journal.events)
             self._begin(fingerprint, classes, codes)
             self.state = replay(self._journal.events)
+            self._keys = replay_keys(self._journal.events)
         except BaseException:
             self._journal.close()
             raise
@@ -113,6 +115,12 @@ class Session:
     def saved(self) -> int:
         """Number of the last event; everything up to it is on the disk."""
         return len(self._journal.events)
+
+    @property
+    def keys(self) -> dict[int, str]:
+        """The key of each class by its number, "" for none."""
+        with self._guard:
+            return dict(self._keys.now)
 
     def label(
         self,
@@ -211,7 +219,10 @@ class Session:
                 )
             self._write(event, tab)
             self.state = without
-            return self._journal.events[undoable[-1] - 1]
+            undone = self._journal.events[undoable[-1] - 1]
+            if undone["what"] in CLASS_EVENTS:
+                self._keys.update(self.state.classes)
+            return undone
 
     def undone(self) -> list[tuple[int, int]]:
         """For each undoing of labels, in their order, the numbers of its event and of the event it undid.
@@ -264,6 +275,8 @@ class Session:
     def _change(self, event: Event, tab: str) -> Event:
         written = self._write(event, tab)
         self.state.apply(written)
+        if event["what"] in CLASS_EVENTS:
+            self._keys.update(self.state.classes)
         return written
 
     def _write(self, event: Event, tab: str = "") -> Event:

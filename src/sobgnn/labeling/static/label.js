@@ -63,7 +63,7 @@ async function post(what, body) {
 // One change after another, in the order of the keys; what fails comes back to the front.
 function change(what, body, restore) {
   waiting += 1;
-  showSaved();
+  say("");
   chain = chain.then(() => post(what, body)).then((content) => {
     waiting -= 1;
     alertText("change", "");
@@ -186,10 +186,13 @@ function undo() {
   return holdingKeys(async () => {
     const content = await change("undo");
     if (!content) return false;
-    if (!content.undone) return true;
+    if (!content.undone) {
+      say("Nothing to undo.");
+      return true;
+    }
     content.undone.rows.forEach((row) => away.delete(row));
     const opened = !content.undone.rows.length || await openRow(content.undone.rows[0]);
-    $("saved").textContent = `Undone: ${content.undone.what}`;
+    say(`Undone: ${content.undone.said}`);
     return opened;
   });
 }
@@ -228,8 +231,24 @@ async function addClass(event) {
   const name = $("new-name").value;
   if (!name.trim()) return;
   $("new-name").value = "";
-  await change("class", { name }, () => { $("new-name").value = name; });
+  const known = state && classNamed(name);
+  if (known) say(`"${known.name}" is already a class: ${howToGive(known)}.`);
+  else {
+    const content = await change("class", { name }, () => { $("new-name").value = name; });
+    const added = content && content.state.classes.find((entry) => entry.code === content.added);
+    if (added) say(`Added "${added.name}": ${howToGive(added)}.`);
+  }
   $("new-name").blur();
+}
+
+/** The class that the server would take for the same name. */
+function classNamed(name) {
+  const plain = (text) => text.replace(/[\u200c\u200d]/g, "").trim().replace(/\s+/g, " ");
+  return state.classes.find((entry) => plain(entry.name) === plain(name));
+}
+
+function howToGive(entry) {
+  return entry.key ? `press ${entry.key.toUpperCase()} to give it` : "click it to give it";
 }
 
 $("new-class").addEventListener("submit", addClass);
@@ -249,7 +268,7 @@ $("search").addEventListener("submit", async (event) => {
     fill($("found"), rows);
     const first = $("found").querySelector("button");
     if (first) first.focus();
-    $("saved").textContent = rows.length ? `${many(rows.length, "row")} found. Enter opens the one in focus.` : "Nothing found";
+    say(rows.length ? `${many(rows.length, "row")} found. Enter opens the one in focus.` : "Nothing found");
   } catch (error) {
     alertText("change", error.message);
   }
