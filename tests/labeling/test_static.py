@@ -429,6 +429,54 @@ def test_a_class_that_is_merged_leaves_the_others_their_keys(browser, page):
     assert not browser.problems
 
 
+def test_the_map_is_laid_out_again_once_and_then_by_its_button(browser, page):
+    client = Client(page.url)
+    for code, rows in enumerate((range(25), range(25, 49))):
+        client.post("class", {"name": f"class {code}"})
+        client.post("label", {"rows": list(rows), "class": code})
+    start(browser, page)
+    browser.until("state.model.labels === 49 && map.place && map.view.scale !== 1 && !$('lay-out').disabled", 60)
+    first, view = browser.js("[[...map.place], map.view]")
+    client.post("label", {"rows": [49], "class": 0})
+    browser.until("map.target[0] > 1.5 && map.place === map.target", 60)  # all points have moved
+    second = browser.js("[...map.place]")
+    assert second[:2] == pytest.approx([2 * value for value in first[-2:]])
+    assert browser.js("map.view.scale") == pytest.approx(view["scale"] / 2)
+    assert browser.js("$('saved').textContent").startswith("The map was laid out again")
+    client.post("label", {"rows": list(range(50, 60)), "class": 1})
+    browser.until("state.model.labels === 60 && !$('lay-out').disabled", 60)
+    assert browser.js("state.model.map") == 2
+    browser.js("map.start = [0, 0]")  # while a lasso is drawn, nothing moves
+    browser.js("$('lay-out').click()")
+    browser.until("state.model.map === 3", 60)
+    browser.js("show()")
+    assert browser.js("seen.map") == 2
+    assert browser.js("$('lay-out').disabled")
+    browser.js("map.start = null; show()")
+    browser.until("seen.map === 3", 60)
+    assert not browser.problems
+
+
+def test_a_row_of_the_audit_is_not_circled_on_the_map(browser, page):
+    start(browser, page)
+    browser.until("map.place && map.given", 60)
+    browser.js("window.circles = 0; map.canvas.getContext('2d').arc = () => { circles += 1; }; 0")
+    for blind, circles in (("[]", 1), ("[map.current]", 0)):
+        assert browser.js(f"circles = 0, map.blind = new Set({blind}), map.paint(), circles") == circles
+    assert not browser.problems
+
+
+def test_a_map_that_does_not_come_is_asked_for_again(browser, page):
+    browser.open(page.url)
+    browser.js(
+        "seen.map = 0; map.place = null; window.real = fetch; let failed = false; fetch = async (path, ...rest) => {"
+        "if (path === 'api/map' && !failed) { failed = true; throw new TypeError('lost'); }"
+        "return window.real(path, ...rest); }; 0"
+    )
+    browser.until("map.place && map.place.length === 240 && seen.map > 0", 60)
+    assert not browser.problems
+
+
 def test_the_page_has_an_icon(browser, page):
     start(browser, page)
     address = browser.js("document.querySelector('link[rel=icon]').href")

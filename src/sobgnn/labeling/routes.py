@@ -57,7 +57,7 @@ def routes(labeling: Labeling) -> Starlette:
         return {"state": labeling.state(tab), "upcoming": labeling.upcoming(without, tab, shown)}
 
     def place(request: Request) -> Response:
-        found = labeling.learner.place
+        found = labeling.learner.places.now
         return Response(b"" if found is None else found.tobytes(), media_type="application/octet-stream")
 
     def row_of(request: Request) -> int:
@@ -101,7 +101,7 @@ def routes(labeling: Labeling) -> Starlette:
 
         return answer
 
-    changes = ("label", "clear", "skip", "class", "rename", "merge", "undo", "retry", "finish", "leave")
+    changes = ("label", "clear", "skip", "class", "rename", "merge", "undo", "retry", "layout", "finish", "leave")
     listed = [
         *(Route(f"/{path}", reading(static(path))) for path in STATIC),
         Route("/api/next", reading(chosen)),

@@ -178,6 +178,8 @@ class Labeling:
             return {}
         elif what == "retry":
             self.learner.retry()
+        elif what == "layout":
+            self.learner.layout()
         elif what == "finish":
             self.write_labels()
             self.learner.finish()

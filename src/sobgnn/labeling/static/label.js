@@ -19,7 +19,7 @@ const alerts = { notice: "", change: "", model: "", server: "" };
 let heard = 0; // when the server was asked last
 let opening = 0; // rows on their way: keys wait for them
 let kept = []; // keys that came meanwhile
-let seen = { marks: "", map: false, suspects: "", classes: "" };
+let seen = { marks: "", map: 0, suspects: "", classes: "" };
 const away = new Set(); // rows labeled or skipped here that the server may still list as upcoming
 
 const map = new PointMap($("map"), select, (row) => act(() => openRow(row)));
@@ -256,6 +256,7 @@ onClick($("accept"), accept);
 onClick($("skip"), skip);
 onClick($("undo"), undo);
 $("finish").addEventListener("click", () => change("finish"));
+$("lay-out").addEventListener("click", () => change("layout"));
 $("retry").addEventListener("click", () => change("retry"));
 $("selection-cancel").addEventListener("click", () => select([]));
 $("zoom-in").addEventListener("click", () => map.zoom(1.5));

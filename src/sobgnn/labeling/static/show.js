@@ -56,6 +56,7 @@ function show() {
   refreshMap();
   refreshSuspects();
   $("undo").disabled = !state.undo;
+  $("lay-out").disabled = !state.model.layout;
   const windows = state.windows ? `This run is open in ${state.windows === 1 ? "another window" : `${state.windows} other windows`} too. ` +
     "Undo takes back changes of this window alone." : "";
   if ($("windows").textContent !== windows) $("windows").textContent = windows;
@@ -204,9 +205,16 @@ async function refreshMap() {
   if (!state.model.map) return;
   const now = `${state.saved} ${state.model.version}`;
   try {
-    if (!seen.map) {
-      seen.map = true;
-      map.setPlace(await (await get("api/map")).arrayBuffer());
+    if (seen.map !== state.model.map && !map.start) { // points do not move while a lasso is drawn
+      const before = seen.map;
+      seen.map = state.model.map;
+      try {
+        map.setPlace(await (await get("api/map")).arrayBuffer());
+      } catch (error) {
+        seen.map = before; // the next answer asks again
+        throw error;
+      }
+      if (before && !said) say("The map was laid out again, by what the model has learned.");
     }
     if (now !== seen.marks) {
       seen.marks = now;
