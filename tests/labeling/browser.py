@@ -79,12 +79,12 @@ class Browser:
         return found
 
     def _note(self, event: dict[str, Any]) -> None:
-        """Keep errors of scripts and of the content security policy; a page without an icon is none."""
+        """Keep errors of scripts and of the content security policy, and files that are not found."""
         if event.get("method") == "Runtime.exceptionThrown":
             self.problems.append(json.dumps(event["params"]["exceptionDetails"])[:500])
         elif event.get("method") == "Log.entryAdded":
             entry = event["params"]["entry"]
-            if entry["level"] == "error" and "favicon" not in entry.get("url", ""):
+            if entry["level"] == "error":
                 self.problems.append(f"{entry['text']} {entry.get('url', '')}")
         elif event.get("method") == "Page.javascriptDialogOpening":
             self.problems.append("a dialog was opened")

@@ -17,7 +17,7 @@ from sobgnn.labeling.wire import receive, send
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
-    rows = 0
+    rows, place = 0, np.zeros((0, 2), dtype="<f4")
     while (message := receive(sys.stdin.buffer)) is not None:
         request, arrays = message
         if request["do"] == "open":
@@ -28,7 +28,10 @@ def main() -> None:
                 continue
             send(answers, {"what": "ready"})
             angle = 2 * np.pi * np.arange(rows) / rows
-            send(answers, {"what": "map"}, {"place": np.stack([np.cos(angle), np.sin(angle)], 1).astype("<f4")})
+            place = np.stack([np.cos(angle), np.sin(angle)], 1).astype("<f4")
+            send(answers, {"what": "map", "learned": False}, {"place": place})
+        elif request["do"] == "layout":
+            send(answers, {"what": "map", "learned": True}, {"place": 2 * place[::-1]})
         elif request["do"] == "fit":
             if "crash" in sys.argv and len(arrays["rows"]) >= 100:
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -139,7 +139,7 @@ def test_connections_that_all_come_at_once_are_too_many_for_a_moment_alone(clien
 
 def test_idle_connections_cut_off_no_answer_that_is_still_being_read(client, page, monkeypatch):
     large = np.zeros((4_000_000, 2), dtype="<f4")  # more than the system holds for a reader that is slow
-    monkeypatch.setattr(page.labeling.learner, "place", large)
+    monkeypatch.setattr(page.labeling.learner.places, "now", large)
     with contextlib.ExitStack() as idle, connected(client) as connection:
         connection.sendall(f"GET /{client.token}/api/map HTTP/1.1\r\nHost: {client.host}\r\n\r\n".encode())
         answer = connection.recv(2**16)

@@ -118,11 +118,87 @@ def test_another_frame_for_a_folder_is_refused_and_leaves_what_is_there(tmp_path
     again.close()
 
 
-def test_a_label_column_of_another_case_is_not_made_anew(tickets, tmp_path, capsys):
+@pytest.mark.parametrize("name", ["Team", "taem", "teams"])
+def test_a_misspelled_label_column_is_refused_with_the_column_that_may_be_meant(tickets, tmp_path, capsys, name):
     words = ["label", str(tickets), "--no-open", "--out", str(tmp_path / "run"), "--label"]
-    assert main([*words, "Team"]) == 2
-    assert "there is 'team'" in capsys.readouterr().err
+    assert main([*words, name]) == 2
+    error = capsys.readouterr().err
+    assert f"There is no column {name!r}. Did you mean 'team'? For new labels, choose another name" in error
+    assert error.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+def test_a_label_column_that_resembles_none_is_new_and_the_model_reads_the_same(tickets, tmp_path):
+    page = open_page(str(tickets), "queue", folder=tmp_path / "run", command=FAKE).start()
+    try:
+        assert Client(page.url).until(lambda state: state["model"]["version"])["state"]["labels"] == 0
+    finally:
+        page.close()
+
+
+def test_a_resumed_run_is_not_asked_which_column_was_meant(tmp_path):
+    tickets = ticket_file(tmp_path)
+    open_page(str(tickets), "queue", folder=tmp_path / "run", command=FAKE).close()
+    settings = tmp_path / "run" / "labeling.json"
+    settings.write_text(settings.read_text().replace('"queue"', '"taem"'))  # as earlier versions accepted
+    open_page(str(tickets), "taem", folder=tmp_path / "run", command=FAKE).close()
+    open_page(str(tmp_path / "run"), command=FAKE).close()
+
+
+def test_a_folder_without_labels_starts_anew_with_other_options(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text("a,b,status\n" + "".join(f"{i},{i % 7},{'xy'[i % 2]}\n" for i in range(40)))
+    page = open_page(str(file), "topic", folder=tmp_path / "run", command=FAKE)
+    page.labeling.session.label([0], page.labeling.session.add_class("z"))
+    page.labeling.session.undo()
+    page.labeling.session.skip([1])
+    page.close()
+    page = open_page(str(file), "status", folder=tmp_path / "run", command=FAKE)
+    try:
+        assert not page.labeling.session.resumed
+        assert page.labels() == [*"xy"] * 20
+        assert page.labeling.session.state.skipped == set()
+        assert "status" not in page.labeling.source.table.encoding.encoder.feature_names_in_
+    finally:
+        page.close()
+    with pytest.raises(ValueError, match="labeled with another --label: status"):  # it has labels now
+        open_page(str(file), "topic", folder=tmp_path / "run", command=FAKE)
+
+
+@pytest.mark.parametrize("harm", ["unlink", "damage", "run"])
+def test_a_folder_that_may_hold_labels_does_not_start_anew(tickets, tmp_path, harm):
+    open_page(str(tickets), folder=tmp_path / "run", command=FAKE).close()
+    journal = tmp_path / "run" / "labels.journal"
+    if harm == "unlink":
+        journal.unlink()
+    elif harm == "damage":
+        journal.write_bytes(journal.read_bytes() + b'{"n":2,"what":"lab\n')
+    else:
+        (tmp_path / "run" / "report.html").touch()
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(ValueError, match="labeled with another --label: none"):
+        open_page(str(tickets), "team", folder=tmp_path / "run", command=FAKE)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+
+
+@pytest.mark.parametrize("label", [["--label", "queue"], []])
+@pytest.mark.parametrize("count", [1, 3])
+def test_resuming_is_one_line_with_the_number_of_labels(tickets, tmp_path, monkeypatch, capsys, label, count):
+    def serve(page):
+        if not page.labeling.session.resumed:
+            page.labeling.session.label(list(range(count)), page.labeling.session.add_class("one"))
+
+    monkeypatch.setattr(Page, "serve", serve)
+    run = tmp_path / "run"
+    assert main(["label", str(tickets), *label, "--no-open", "--out", str(run)]) == 0
+    first = capsys.readouterr().out
+    assert ("There is no column 'queue'; starting without labels." in first) == bool(label)
+    assert "Resuming" not in first
+    for data in (tickets, run):
+        assert main(["label", str(data), *(label if data == tickets else []), "--no-open", "--out", str(run)]) == 0
+        again = " ".join(capsys.readouterr().out.split())
+        assert f"Resuming {run}: {count} label{'s' * (count > 1)}." in again
+        assert "tarting without labels" not in again
 
 
 def test_a_taken_port_a_file_and_a_run_of_unknown_data_are_one_line(tickets, tmp_path, capsys):

@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sobgnn.labeling import picking
 from sobgnn.labeling.learner import Guesses
-from sobgnn.labeling.picking import Picker
+from sobgnn.labeling.picking import Offers, Picker
 from sobgnn.labeling.state import Label
 
 
@@ -97,3 +98,15 @@ def test_points_run_out_in_the_end():
     assert len(picker.next(guesses([3], 5), {}, (), 40)) == 5
     assert picker.next(None, labels(5), (), 4) == []
     assert picker.next(None, labels(3), {3}, 4) == [(4, "random")]
+
+
+def test_a_tab_whose_browser_was_killed_is_forgotten_after_about_a_minute(monkeypatch):
+    now, offers = [1000.0], Offers()
+    monkeypatch.setattr(picking.time, "monotonic", lambda: now[0])
+    offers.note("one", [1, 2])
+    now[0] += 62  # in the background, some browsers let a tab ask once a minute
+    assert offers.others("two") == {"one"}
+    assert offers.of_others("two") == {1, 2}
+    now[0] += 13
+    assert offers.others("two") == set()
+    assert offers.of_others("two") == set()

@@ -205,7 +205,7 @@ def test_the_map_hides_the_guess_of_an_audit_until_it_is_labeled(client, page):
 def test_undo_names_every_row_that_it_brings_back(client):
     add_classes(client, "a")
     client.post("label", {"rows": [5, 2, 9], "class": 0, "how": "lasso"})
-    assert client.post("undo")[1]["undone"] == {"what": "label", "rows": [2, 5, 9]}
+    assert client.post("undo")[1]["undone"]["rows"] == [2, 5, 9]
 
 
 def test_a_label_of_a_row_that_was_labeled_meanwhile_is_refused(client, page):
@@ -463,7 +463,29 @@ def test_a_tab_undoes_its_own_changes_until_the_others_are_closed(client, page):
     assert client.post("leave", {"tab": "one"})[0] == 200
     second = client.json("api/next?tab=two")["state"]
     assert (second["windows"], second["undo"]) == (0, 2)
-    assert client.post("undo", {"tab": "two"})[1]["undone"] == {"what": "label", "rows": [0]}
+    assert client.post("undo", {"tab": "two"})[1]["undone"] == {
+        "what": "label",
+        "rows": [0],
+        "said": "label of row T0, from a closed window",
+    }
+
+
+def test_undo_says_each_kind_of_change_in_words(client):
+    add_classes(client, "a", "b")
+    made = [
+        ("label", {"rows": [3], "class": 0}, "label of row T3"),
+        ("label", {"rows": [3, 4, 6], "class": 1}, "labels of 3 rows"),
+        ("clear", {"rows": [3]}, "label of row T3 removed"),
+        ("skip", {"rows": [7]}, "row T7 skipped"),
+        ("rename", {"class": 0, "name": "c"}, "class a renamed to c"),
+        ("merge", {"class": 0, "into": 1}, "class c merged into b"),
+        ("class", {"name": "d"}, "class d added"),
+    ]
+    for what, body, _ in made:
+        assert client.post(what, body)[0] == 200
+    for what, _, said in reversed(made):
+        undone = client.post("undo")[1]["undone"]
+        assert (undone["what"], undone["said"]) == (what, said)
 
 
 def test_a_lasso_over_one_cluster_does_not_make_labels_enough(client):

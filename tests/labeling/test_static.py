@@ -365,6 +365,129 @@ def test_keys_work_on_layouts_of_other_letters_and_of_digits_with_shift(browser,
     assert not browser.problems
 
 
+def test_a_new_class_and_one_that_is_there_say_which_key_gives_them(browser, page):
+    start(browser, page)
+    add_class(browser, "one")
+    add_class(browser, "two words")
+    for name, said in (
+        ("three", 'Added "three": press 3 to give it.'),
+        ("  two   words ", '"two words" is already a class: press 2 to give it.'),
+    ):
+        browser.key("n")
+        browser.type(name)
+        browser.key("Enter")
+        browser.until(f"$('saved').textContent === {json.dumps(said)}", 60)
+        browser.js("show()")
+        assert browser.js("$('saved').textContent") == said
+        assert browser.js("$('new-name').value") == ""
+        browser.until("document.activeElement.id !== 'new-name'", 60)
+    assert len(page.labeling.session.state.classes) == 3
+    assert browser.js("$('alert').hidden")
+    browser.key("3")
+    saved(browser, 1)
+    browser.until("$('saved').textContent === 'All saved'", 60)
+    assert [label.code for label in page.labeling.session.state.labels.values()] == [2]
+    assert not browser.problems
+
+
+def test_undo_says_what_it_undid_until_the_next_change_or_for_some_seconds(browser, page):
+    Client(page.url).post("class", {"name": "zero", "tab": "gone"})
+    start(browser, page)
+    browser.until("state.classes.length === 1", 60)
+    add_class(browser, "one")
+    row = browser.js("current.id")
+    browser.key("1")
+    saved(browser, 1)
+    undone = [f"label of row {row}", "class one added", "class zero added, from a closed window"]
+    for said in [*(f"Undone: {change}" for change in undone), "Nothing to undo."]:
+        browser.key("u")
+        browser.until(f"$('saved').textContent === {json.dumps(said)}", 60)
+        browser.js("new Promise(done => setTimeout(done, 800))")  # the page asks the server meanwhile
+        browser.js("show()")
+        assert browser.js("$('saved').textContent") == said
+    browser.until("$('saved').textContent === 'All saved'", 60)
+    browser.key("u")
+    browser.until("$('saved').textContent === 'Nothing to undo.'", 60)
+    browser.key("s")
+    browser.until("$('saved').textContent === 'All saved'", 5)
+    assert not browser.problems
+
+
+def test_a_class_that_is_merged_leaves_the_others_their_keys(browser, page):
+    client = Client(page.url)
+    for number in range(12):
+        client.post("class", {"name": f"class {number}"})
+    client.post("merge", {"class": 2, "into": 0})
+    start(browser, page)
+    browser.until("document.querySelectorAll('#classes kbd').length === 11", 60)
+    assert (
+        browser.js("[...document.querySelectorAll('#classes kbd')].map(e => e.textContent).join('')") == "12456789ABC"
+    )
+    browser.key("c")
+    saved(browser, 1)
+    assert [label.code for label in page.labeling.session.state.labels.values()] == [11]
+    assert not browser.problems
+
+
+def test_the_map_is_laid_out_again_once_and_then_by_its_button(browser, page):
+    client = Client(page.url)
+    for code, rows in enumerate((range(25), range(25, 49))):
+        client.post("class", {"name": f"class {code}"})
+        client.post("label", {"rows": list(rows), "class": code})
+    start(browser, page)
+    browser.until("state.model.labels === 49 && map.place && map.view.scale !== 1 && !$('lay-out').disabled", 60)
+    first, view = browser.js("[[...map.place], map.view]")
+    client.post("label", {"rows": [49], "class": 0})
+    browser.until("map.target[0] > 1.5 && map.place === map.target", 60)  # all points have moved
+    second = browser.js("[...map.place]")
+    assert second[:2] == pytest.approx([2 * value for value in first[-2:]])
+    assert browser.js("map.view.scale") == pytest.approx(view["scale"] / 2)
+    assert browser.js("$('saved').textContent").startswith("The map was laid out again")
+    client.post("label", {"rows": list(range(50, 60)), "class": 1})
+    browser.until("state.model.labels === 60 && !$('lay-out').disabled", 60)
+    assert browser.js("state.model.map") == 2
+    browser.js("map.start = [0, 0]")  # while a lasso is drawn, nothing moves
+    browser.js("$('lay-out').click()")
+    browser.until("state.model.map === 3", 60)
+    browser.js("show()")
+    assert browser.js("seen.map") == 2
+    assert browser.js("$('lay-out').disabled")
+    browser.js("map.start = null; show()")
+    browser.until("seen.map === 3", 60)
+    assert not browser.problems
+
+
+def test_a_row_of_the_audit_is_not_circled_on_the_map(browser, page):
+    start(browser, page)
+    browser.until("map.place && map.given", 60)
+    browser.js("window.circles = 0; map.canvas.getContext('2d').arc = () => { circles += 1; }; 0")
+    for blind, circles in (("[]", 1), ("[map.current]", 0)):
+        assert browser.js(f"circles = 0, map.blind = new Set({blind}), map.paint(), circles") == circles
+    assert not browser.problems
+
+
+def test_a_map_that_does_not_come_is_asked_for_again(browser, page):
+    browser.open(page.url)
+    browser.js(
+        "seen.map = 0; map.place = null; window.real = fetch; let failed = false; fetch = async (path, ...rest) => {"
+        "if (path === 'api/map' && !failed) { failed = true; throw new TypeError('lost'); }"
+        "return window.real(path, ...rest); }; 0"
+    )
+    browser.until("map.place && map.place.length === 240 && seen.map > 0", 60)
+    assert not browser.problems
+
+
+def test_the_page_has_an_icon(browser, page):
+    start(browser, page)
+    address = browser.js("document.querySelector('link[rel=icon]').href")
+    status, headers, _ = Client(page.url).get(address.rsplit("/", 1)[1])
+    assert (status, headers["content-type"]) == (200, "image/svg+xml")
+    # It loads as a picture of the page, which the content security policy allows.
+    shown = "const i = new Image(); i.onload = () => done(i.width > 0); i.onerror = () => done(false)"
+    assert browser.js(f"new Promise(done => {{ {shown}; i.src = {json.dumps(address)}; }})")
+    assert not browser.problems
+
+
 def test_a_class_button_keeps_the_focus(browser, page):
     start(browser, page)
     add_class(browser, "one")
@@ -506,11 +629,12 @@ def test_what_went_wrong_stays_until_it_is_mended(browser, page, monkeypatch):
     start(browser, page)
     add_class(browser, "the model")
     browser.key("n")
-    browser.type("the model")
+    browser.type("nan")
     browser.key("Enter")
-    browser.until("document.getElementById('alert').textContent.includes('already')", 60)
+    browser.until("document.getElementById('alert').textContent.includes('means no label')", 60)
     browser.js("show()")
-    assert "is already a class 'the model'" in browser.js("document.getElementById('alert').textContent")
+    assert "cannot be called 'nan'" in browser.js("document.getElementById('alert').textContent")
+    assert browser.js("$('new-name').value") == "nan"
     assert browser.js("document.getElementById('saved').textContent") == ""
     browser.key("Escape")
     browser.key("1")

@@ -61,6 +61,7 @@ def label(
     from sobgnn.command import terminal
     from sobgnn.labeling import open_page
     from sobgnn.labeling.export import count_formulas
+    from sobgnn.labeling.source import lacks_label
     from sobgnn.runs.predict import formula_notes
     from sobgnn.runtime.ranks import check_device
 
@@ -79,9 +80,13 @@ def label(
             settings=settings,
         )
     try:
-        table = page.labeling.source.table
-        if label is not None and table.frame is not None and table.encoding.label is None:
-            console.said(f"There is no column {label!r}; starting without labels.")
+        table, labels = page.labeling.source.table, len(page.labeling.session.state.labels)
+        if page.labeling.session.resumed and labels:
+            console.said(f"Resuming {page.folder}: {labels:,} label{'' if labels == 1 else 's'}.")
+        elif label is not None and lacks_label(page.labeling.source, label):
+            own = table.encoding.label
+            start = "starting without labels" if own is None else f"starting with the labels of column {own!r}"
+            console.said(f"There is no column {label!r}; {start}.")
         elif label is None and table.frame is not None and table.encoding.label is None:
             console.said("Starting without labels; --label COLUMN continues with those of a column.")
         console.notes(table.notes)

@@ -9,7 +9,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from sobgnn.labeling.events import check_events
+from sobgnn.labeling.journal import read_events
 from sobgnn.labeling.session import JOURNAL
+from sobgnn.labeling.state import replay
 
 SETTINGS = "labeling.json"
 # The copy of a frame that a notebook labels.
@@ -63,22 +66,38 @@ def remembered(path: Path) -> tuple[str, str | None, str | None, list[str], dict
 
 def as_before(
     folder: Path, label: str | None, identity: str | None, drop: list[str], reading: dict[str, Any]
-) -> tuple[str | None, str | None, list[str], dict[str, Any]]:
-    """The options that a folder was labeled with; others would change the features, or turn labels into features."""
+) -> tuple[str | None, str | None, list[str], dict[str, Any], bool]:
+    """The options that a folder was labeled with; others would change the features, or turn labels into features.
+
+    A folder without labels takes other options: the last entry of the result says that it starts anew with them.
+    """
     try:
         _, known_label, known_identity, known_drop, known_reading = remembered(folder / SETTINGS)
     except ValueError:
-        return label, identity, drop, reading
+        return label, identity, drop, reading, False
     asked = {"label": label, "id": identity, "drop": drop, **reading}
     known = {"label": known_label, "id": known_identity, "drop": known_drop, **known_reading}
     for name, value in asked.items():
         if value and value != known.get(name):
+            if not _holds_labels(folder):
+                return label, identity, drop, reading, True
             option = f"--{name.replace('_', '-')}"
             raise ValueError(
                 f"{folder} was labeled with another {option}: {known.get(name) or 'none'}. Leave {option} out to "
                 "resume, or name another folder with --out."
             )
-    return known_label, known_identity, known_drop, known_reading
+    return known_label, known_identity, known_drop, known_reading, False
+
+
+def _holds_labels(folder: Path) -> bool:
+    """Whether there are labels or a run in the folder, or may be: the journal is missing or damaged."""
+    try:
+        events, _, damaged = read_events(folder / JOURNAL)
+        check_events(events, folder / JOURNAL)
+    except (OSError, ValueError):
+        return True
+    written = any((folder / name).exists() for name in ("table.json", "predictions.csv", "report.html", "model"))
+    return not events or b"\n" in damaged or written or bool(replay(events).labels)
 
 
 def default_folder(name: str) -> Path:

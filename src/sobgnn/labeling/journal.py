@@ -43,7 +43,7 @@ class Journal:
         self._guard = threading.Lock()
         self._lock = _lock(path.with_suffix(".lock"))
         try:
-            self.events, self._end, damaged = _read(path)
+            self.events, self._end, damaged = read_events(path)
             if begun and not self.events:
                 lost = "is damaged and holds no event" if damaged else "is empty" if path.exists() else "is missing"
                 raise ValueError(
@@ -86,6 +86,15 @@ class Journal:
             self.events.append(numbered)
             return numbered
 
+    def clear(self) -> None:
+        """Remove all events."""
+        with self._guard:
+            self.check_in_place()
+            self._file.truncate(0)
+            self._file.seek(0)
+            os.fsync(self._file.fileno())
+            self.events, self._end = [], 0
+
     def check_in_place(self) -> None:
         """Raise a MovedError where the file was moved, deleted or replaced: what is written to it would be lost."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -102,8 +111,12 @@ class Journal:
             self._lock.close()
 
 
-def _read(path: Path) -> tuple[list[Event], int, bytes]:
-    """The events, the number of bytes that hold them, and what follows them."""
+def read_events(path: Path) -> tuple[list[Event], int, bytes]:
+    """The events, the number of bytes that hold them, and what follows them.
+
+    Raises:
+        ValueError: A line before the last is damaged.
+    """
     content = path.read_bytes() if path.exists() else b""
     lines = content.split(b"\n")
     events: list[Event] = []

@@ -37,7 +37,7 @@ from sobgnn.labeling.learner import Learner
 from sobgnn.labeling.routes import routes
 from sobgnn.labeling.server import Labeling
 from sobgnn.labeling.session import JOURNAL, Session
-from sobgnn.labeling.source import open_source
+from sobgnn.labeling.source import check_new_label, open_source
 from sobgnn.runtime.files import atomic_file, write_text
 from sobgnn.tables import file_stem, is_file_name
 from sobgnn.tables.conversion import as_frame
@@ -198,10 +198,13 @@ def open_page(
     if folder is not None and folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file. Name a folder for the run.")
     folder = folder or default_folder(file_stem(given) if is_file_name(data) else data)
+    anew = False
     if folder != given:
-        label, identity, drop, reading = as_before(folder, label, identity, list(drop), reading)
+        label, identity, drop, reading, anew = as_before(folder, label, identity, list(drop), reading)
     source = open_source(data, label, identity, drop, **reading)
     check_own(folder)
+    if label is not None and (anew or not (folder / SETTINGS).exists()):
+        check_new_label(source, label)
     asked: dict[str, Any] = {"label": label, "identity": identity, "drop": list(drop), "reading": reading}
     asked["data"] = str(Path(data).absolute()) if is_file_name(data) else data
     opening = {**asked, "fingerprint": source.fingerprint, "settings": settings or {}}
@@ -209,9 +212,8 @@ def open_page(
         listening = _listen(port)
         stack.callback(listening.close)
         try:
-            session = Session(
-                folder, source.rows, source.fingerprint, source.table.classes, source.table.codes.tolist()
-            )
+            table = source.table
+            session = Session(folder, source.rows, source.fingerprint, table.classes, table.codes.tolist(), anew)
             stack.callback(session.close)
             write_text(folder / SETTINGS, json.dumps(asked, indent=1))
             learner = Learner(session, opening, folder / "model.log", command)

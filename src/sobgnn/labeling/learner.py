@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sobgnn.labeling.history import History
+from sobgnn.labeling.places import Places
 from sobgnn.labeling.progress import Measurement, count_chosen
 from sobgnn.labeling.session import Session
 from sobgnn.labeling.state import Label
@@ -72,7 +73,7 @@ class Learner:
 
     def __init__(self, session: Session, opening: dict[str, Any], log: Path, command: list[str] | None = None) -> None:
         self.session = session
-        self.place: npt.NDArray[np.float32] | None = None
+        self.places = Places()
         self.guesses: Guesses | None = None
         self.history = History(session.folder)
         self.problem = ""
@@ -122,6 +123,12 @@ class Learner:
             self._changed = 0.0
             self._wake.notify_all()
 
+    def layout(self) -> None:
+        """Request a map made from the newest fit."""
+        with self._wake:
+            self.places.wanted = True
+            self._wake.notify_all()
+
     def finish(self) -> None:
         """Request the final fit and the run folder; ``finished`` or ``problem`` is set when it is done."""
         with self._wake:
@@ -154,7 +161,8 @@ class Learner:
                 "labels": found.labels if found else 0,
                 "starting": found is None and not self.problem,
                 "guessing": found is not None and found.codes is not None,
-                "map": self.place is not None,
+                "map": self.places.number,
+                "layout": self.places.outdated,
                 "finished": self.finished,
             }
 
@@ -185,7 +193,7 @@ class Learner:
         """Whether there is something to send; the lock is held."""
         if self._busy or self._ends >= MOST_ENDS:
             return False
-        if self._process is None or self._finish_wanted:
+        if self._process is None or self._finish_wanted or self.places.due:
             return True
         if not self._ready or self._asked == self.session.saved:
             return False
@@ -205,12 +213,20 @@ class Learner:
             )
         with self._wake:
             self._process, self._busy, self._asked, self._ready = process, "reading", -1, False
+            self.places.restarted()
             if self._closing:
                 process.kill()
         threading.Thread(target=self._listen, args=(process,), name="learner-answers", daemon=True).start()
         self._send({"do": "open", **self._opening})
 
     def _ask(self) -> None:
+        with self._wake:
+            layout = self.places.due and not self._finish_wanted
+            if layout:
+                self.places.requested()
+        if layout:
+            self._send({"do": "layout"})
+            return
         saved, classes, labels, skipped = self.session.snapshot()
         rows = sorted(labels)
         arrays: Arrays = {
@@ -274,7 +290,7 @@ class Learner:
     def _take(self, message: dict[str, Any], arrays: Arrays) -> None:
         """Process one answer; the lock is held."""
         if message["what"] == "map":  # it may come at any time
-            self.place = arrays["place"]
+            self.places.take(message["learned"], arrays.get("place"))
             return
         self._busy = ""
         if message["what"] == "failed":
@@ -310,6 +326,7 @@ class Learner:
                 dict(zip(_numbers(arrays, "judged"), _numbers(arrays, "held_out"), strict=True)),
                 {row: label.code for row, label in self._asked_labels.items()},
             )
+            self.places.fitted(0 if codes is None else self.guesses.version, message["labels"])
             if codes is not None:
                 self._measure(message, codes[:, 0])
 

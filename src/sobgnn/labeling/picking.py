@@ -15,8 +15,9 @@ from sobgnn.labeling.state import Label
 if TYPE_CHECKING:
     from sobgnn.labeling.learner import Guesses
 
-# Open tabs ask every few seconds; those in the background, once a minute in some browsers. One that is closed says so.
-TAB_SECONDS = 90.0
+# Open tabs ask every few seconds; those in the background, once a minute in some browsers. One that is closed says so,
+# but not one whose browser was killed.
+TAB_SECONDS = 70.0
 
 
 class Picker:

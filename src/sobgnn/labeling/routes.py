@@ -21,6 +21,7 @@ from sobgnn.labeling.session import ConflictError
 
 STATIC = {
     "": ("label.html", "text/html; charset=utf-8"),
+    "icon.svg": ("icon.svg", "image/svg+xml"),
     "label.css": ("label.css", "text/css; charset=utf-8"),
     "label.js": ("label.js", "text/javascript; charset=utf-8"),
     "show.js": ("show.js", "text/javascript; charset=utf-8"),
@@ -56,7 +57,7 @@ def routes(labeling: Labeling) -> Starlette:
         return {"state": labeling.state(tab), "upcoming": labeling.upcoming(without, tab, shown)}
 
     def place(request: Request) -> Response:
-        found = labeling.learner.place
+        found = labeling.learner.places.now
         return Response(b"" if found is None else found.tobytes(), media_type="application/octet-stream")
 
     def row_of(request: Request) -> int:
@@ -100,7 +101,7 @@ def routes(labeling: Labeling) -> Starlette:
 
         return answer
 
-    changes = ("label", "clear", "skip", "class", "rename", "merge", "undo", "retry", "finish", "leave")
+    changes = ("label", "clear", "skip", "class", "rename", "merge", "undo", "retry", "layout", "finish", "leave")
     listed = [
         *(Route(f"/{path}", reading(static(path))) for path in STATIC),
         Route("/api/next", reading(chosen)),

@@ -12,6 +12,7 @@ import numpy as np
 
 from sobgnn.labeling.export import labels_csv
 from sobgnn.labeling.folder import remove_unfinished
+from sobgnn.labeling.journal import Event
 from sobgnn.labeling.learner import Learner
 from sobgnn.labeling.picking import Offers, Picker
 from sobgnn.labeling.progress import advice, audit, curve
@@ -54,6 +55,7 @@ class Labeling:
         counts = dict.fromkeys(classes, 0)
         for label in labels.values():
             counts[label.code] += 1
+        keys = self.session.keys
         colors = class_colors(max(classes, default=0) + 1)  # by code: a class keeps its color when another goes
         history, found = self.learner.history.standing(self.session.undone(), len(labels)), self.learner.guesses
         held_out = {} if found is None else found.held_out
@@ -72,7 +74,14 @@ class Labeling:
             "undo": len(self.session.undoable(others)),
             "windows": len(others),
             "classes": [
-                {"code": code, "name": name, "count": counts[code], "light": colors[code][0], "dark": colors[code][1]}
+                {
+                    "code": code,
+                    "name": name,
+                    "key": keys.get(code, ""),  # a class that went since has none
+                    "count": counts[code],
+                    "light": colors[code][0],
+                    "dark": colors[code][1],
+                }
                 for code, name in classes.items()
             ],
             "model": {**self.learner.status(), "known": known, "dated": len(given) > len(labels)},
@@ -136,7 +145,8 @@ class Labeling:
 
     def change(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
         """Make one change; it is on disk when this returns."""
-        session, undone, tab = self.session, None, str(body.get("tab", ""))[:40]
+        session, tab = self.session, str(body.get("tab", ""))[:40]
+        answer: dict[str, Any] = {}
         if what == "label":
             rows, how = body.get("rows", []), str(body.get("how", "key"))[:20]
             first = self._first_guesses(rows)
@@ -151,28 +161,46 @@ class Labeling:
         elif what == "skip":
             session.skip(body.get("rows", []), tab)
         elif what == "class":
-            session.add_class(body.get("name", ""), tab)
+            answer["added"] = session.add_class(body.get("name", ""), tab)
         elif what == "rename":
             session.rename_class(body.get("class", -1), body.get("name", ""), tab)
         elif what == "merge":
             session.merge_class(body.get("class", -1), body.get("into", -1), tab)
         elif what == "undo":
             undone = session.undo(self._others(tab), tab)
-            self.picker.show((undone or {}).get("rows", [])[:1])  # which the page opens
+            if undone is not None:
+                rows = undone.get("rows", [])
+                self.picker.show(rows[:1])  # which the page opens
+                closed = ", from a closed window" if undone.get("tab", "") != tab else ""
+                answer["undone"] = {"what": undone["what"], "rows": rows, "said": self._words(undone) + closed}
         elif what == "leave":
             self.leave(tab)
             return {}
         elif what == "retry":
             self.learner.retry()
+        elif what == "layout":
+            self.learner.layout()
         elif what == "finish":
             self.write_labels()
             self.learner.finish()
         self.learner.changed()
         upcoming = self.upcoming(tab=tab, at=body.get("at"))
-        answer: dict[str, Any] = {"state": self.state(tab), "upcoming": upcoming}
-        if undone is not None:
-            answer["undone"] = {"what": undone["what"], "rows": undone.get("rows", [])}
-        return answer
+        return {**answer, "state": self.state(tab), "upcoming": upcoming}
+
+    def _words(self, event: Event) -> str:
+        """A change in a few words."""
+        what, rows = event["what"], event.get("rows", [])
+        row = f"row {self.source.id_of(rows[0])}" if len(rows) == 1 else f"{len(rows):,} rows"
+        names, s = self.session.state.classes, "" if len(rows) == 1 else "s"
+        if what == "merge":
+            return f"class {names.get(event['class'])} merged into {names.get(event['into'])}"
+        return {
+            "label": f"label{s} of {row}",
+            "clear": f"label{s} of {row} removed",
+            "skip": f"{row} skipped",
+            "class": f"class {event.get('name')} added",
+            "rename": f"class {names.get(event.get('class', -1))} renamed to {event.get('name')}",
+        }[what]
 
     def _first_guesses(self, rows: Any) -> dict[int, int]:
         """What the model predicted for rows without a label."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from sobgnn.labeling.events import check_events
 from sobgnn.labeling.journal import Event, Journal
+from sobgnn.labeling.keys import CLASS_EVENTS, replay_keys
 from sobgnn.labeling.state import Label, replay
 from sobgnn.tables.columns import BLANKS
 
@@ -39,10 +40,20 @@ class Session:
         classes: Classes that DATA has.
         codes: For each row of DATA, the index in ``classes``; -1: unlabeled. Both are used when the folder is new;
             afterwards only the journal counts.
+        anew: Whether to remove what the folder holds, which must be no label.
+
+    Attributes:
+        resumed: Whether the folder had been used before.
     """
 
     def __init__(
-        self, folder: Path, rows: int, fingerprint: str, classes: Sequence[Any] = (), codes: Sequence[int] = ()
+        self,
+        folder: Path,
+        rows: int,
+        fingerprint: str,
+        classes: Sequence[Any] = (),
+        codes: Sequence[int] = (),
+        anew: bool = False,
     ) -> None:
         self.folder = folder
         self.rows = rows
@@ -51,11 +62,23 @@ class Session:
         self._journal = Journal(folder / JOURNAL, [name for name in LATER if (folder / name).exists()])
         try:
             check_events(self._journal.events, folder / JOURNAL)
+            if anew:
+                self._remove_start()
+            self.resumed = bool(self._journal.events)
             self._begin(fingerprint, classes, codes)
             self.state = replay(self._journal.events)
+            self._keys = replay_keys(self._journal.events)
         except BaseException:
             self._journal.close()
             raise
+
+    def _remove_start(self) -> None:
+        if replay(self._journal.events).labels:
+            raise ValueError(f"{self.folder} was labeled meanwhile. Name another folder with --out.")
+        # In this order: a journal without events is refused beside files that come after them.
+        for name in ("labeling.json", "labels.csv", "fits.journal"):
+            (self.folder / name).unlink(missing_ok=True)
+        self._journal.clear()
 
     def _begin(self, fingerprint: str, classes: Sequence[Any], codes: Sequence[int]) -> None:
         events = self._journal.events
@@ -92,6 +115,12 @@ class Session:
     def saved(self) -> int:
         """Number of the last event; everything up to it is on the disk."""
         return len(self._journal.events)
+
+    @property
+    def keys(self) -> dict[int, str]:
+        """The key of each class by its number, "" for none."""
+        with self._guard:
+            return dict(self._keys.now)
 
     def label(
         self,
@@ -190,7 +219,10 @@ class Session:
                 )
             self._write(event, tab)
             self.state = without
-            return self._journal.events[undoable[-1] - 1]
+            undone = self._journal.events[undoable[-1] - 1]
+            if undone["what"] in CLASS_EVENTS:
+                self._keys.update(self.state.classes)
+            return undone
 
     def undone(self) -> list[tuple[int, int]]:
         """For each undoing of labels, in their order, the numbers of its event and of the event it undid.
@@ -243,6 +275,8 @@ class Session:
     def _change(self, event: Event, tab: str) -> Event:
         written = self._write(event, tab)
         self.state.apply(written)
+        if event["what"] in CLASS_EVENTS:
+            self._keys.update(self.state.classes)
         return written
 
     def _write(self, event: Event, tab: str = "") -> Event:

@@ -9,6 +9,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -153,12 +154,27 @@ def open_source(
             raise
         # The column does not exist yet: only its name is known.
         table = tables.read_table(path, None, identity, drop, need_labels=False, **options)
-        alike = [] if table.frame is None else [n for n in table.frame.columns if n.lower() == label.strip().lower()]
-        if alike:
-            raise ValueError(
-                f"There is no column {label!r}, but there is {alike[0]!r}. Name that, or rename the new labels."
-            ) from None
     return Source(tables.file_stem(path), table, _fingerprint(_content(path), table), path=path)
+
+
+def check_new_label(source: Source, label: str) -> None:
+    """Raise a ValueError if DATA has no column ``label`` but one with a similar name, which is probably meant."""
+    if not lacks_label(source, label) or source.table.frame is None:
+        return
+    folded = {name.casefold(): name for name in source.table.frame.columns}
+    close = get_close_matches(label.strip().casefold(), folded, 1)
+    if close:
+        raise ValueError(
+            f"There is no column {label!r}. Did you mean {folded[close[0]]!r}? For new labels, choose another name or "
+            "leave --label out."
+        )
+
+
+def lacks_label(source: Source, label: str) -> bool:
+    """Whether DATA is a table without a column of that name."""
+    if source.table.frame is None or source.path is None or source.path.is_dir():
+        return False
+    return " ".join(label.split()) not in (" ".join(name.split()) for name in source.table.frame.columns)
 
 
 def open_asked(request: dict[str, Any]) -> Source:

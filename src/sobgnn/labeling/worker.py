@@ -51,12 +51,19 @@ class Model:
         if self.graph is None:
             self.graph = knn_graph(self.points, k=min(int(settings.get("k", 10)), source.rows - 1))
         self.walks = two_step_walks(self.graph)
+        self._place: npt.NDArray[np.float32] | None = None
+        self._drawing = threading.Lock()
 
-    def map(self) -> tuple[dict[str, Any], Arrays]:
-        """Coordinates [N, 2] of the points, which need no labels."""
+    def map(self, learned: npt.NDArray[np.float32] | None = None) -> tuple[dict[str, Any], Arrays]:
+        """Coordinates [N, 2] of the points: from their features, or from the rows that a fit has learned for them."""
         from sobgnn.runs.page.layout import plane_layout
 
-        return {"what": "map"}, {"place": plane_layout(self.points).astype("<f4")}
+        with self._drawing:
+            place = plane_layout(self.points if learned is None else learned)
+            if self._place is not None:  # mirrored, if that moves the points less
+                place = place * np.where((place * self._place).sum(axis=0) < 0, -1, 1).astype(np.float32)
+            self._place = place
+        return {"what": "map", "learned": learned is not None}, {"place": place.astype("<f4")}
 
     def fit(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         """Fit the labels of a request, and return predictions for every point."""
@@ -131,8 +138,12 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
         with sending:
             send(answers, message, arrays)
 
-    def send_map(model: Model) -> None:
-        answer(*model.map())
+    def send_map(model: Model, learned: npt.NDArray[np.float32] | None = None) -> None:
+        try:
+            answer(*model.map(learned))
+        except (Exception, MemoryError):
+            traceback.print_exc()
+            answer({"what": "map", "learned": learned is not None})  # the map stays as it is
 
     threading.Thread(target=listen, daemon=True).start()
     sending = threading.Lock()
@@ -145,6 +156,10 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
                 answer({"what": "ready"})
                 # In parallel with the first suggestions: the map of many points takes longer.
                 threading.Thread(target=send_map, args=(model,), daemon=True).start()
+            elif request["do"] == "layout" and model is not None:
+                # In parallel with the next fit, which makes another array.
+                learned = model.classifier.embedding_
+                threading.Thread(target=send_map, args=(model, learned), daemon=True).start()
             elif model is not None:
                 answer(*(model.fit if request["do"] == "fit" else model.finish)(request, arrays))
         except (Exception, MemoryError) as error:

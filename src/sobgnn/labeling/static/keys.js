@@ -1,14 +1,5 @@
 "use strict";
 // Which key does what.
-const LETTERS = "abcdefghijklopqtvwxyz"; // without those that mean something else: m n r s u
-
-/** The key of each class by its number: a class named by a digit has that key, the others the free keys in order. */
-function classKeys(classes) {
-  const own = new Map(classes.filter((entry) => /^[0-9]$/.test(entry.name)).map((entry) => [entry.code, entry.name]));
-  const taken = new Set(own.values());
-  const free = [..."123456789", ...LETTERS].filter((key) => !taken.has(key));
-  return new Map(classes.map((entry) => [entry.code, own.get(entry.code) || free.shift() || ""]));
-}
 
 /** The key that was pressed; by its place on the keyboard where the layout has other letters, or digits with Shift. */
 function keyName(event) {
@@ -38,11 +29,11 @@ document.addEventListener("keydown", (event) => {
   else if (key === "r") startRename();
   else if (key === "/") $("words").focus();
   else {
-    const found = [...classKeys(state.classes)].find(([, own]) => own === key);
+    const found = state.classes.find((entry) => entry.key === key);
     if (key !== "s" && !found) return;
     // The row of a list that has the focus is not the one that is shown.
-    if (event.target.closest(".list")) $("saved").textContent = "Press Enter to open that row first.";
-    else act(key === "s" ? skip : () => give(found[0]));
+    if (event.target.closest(".list")) say("Press Enter to open that row first.");
+    else act(key === "s" ? skip : () => give(found.code));
   }
   event.preventDefault();
 });

@@ -19,7 +19,7 @@ const alerts = { notice: "", change: "", model: "", server: "" };
 let heard = 0; // when the server was asked last
 let opening = 0; // rows on their way: keys wait for them
 let kept = []; // keys that came meanwhile
-let seen = { marks: "", map: false, suspects: "", classes: "" };
+let seen = { marks: "", map: 0, suspects: "", classes: "" };
 const away = new Set(); // rows labeled or skipped here that the server may still list as upcoming
 
 const map = new PointMap($("map"), select, (row) => act(() => openRow(row)));
@@ -63,7 +63,7 @@ async function post(what, body) {
 // One change after another, in the order of the keys; what fails comes back to the front.
 function change(what, body, restore) {
   waiting += 1;
-  showSaved();
+  say("");
   chain = chain.then(() => post(what, body)).then((content) => {
     waiting -= 1;
     alertText("change", "");
@@ -186,10 +186,13 @@ function undo() {
   return holdingKeys(async () => {
     const content = await change("undo");
     if (!content) return false;
-    if (!content.undone) return true;
+    if (!content.undone) {
+      say("Nothing to undo.");
+      return true;
+    }
     content.undone.rows.forEach((row) => away.delete(row));
     const opened = !content.undone.rows.length || await openRow(content.undone.rows[0]);
-    $("saved").textContent = `Undone: ${content.undone.what}`;
+    say(`Undone: ${content.undone.said}`);
     return opened;
   });
 }
@@ -228,8 +231,24 @@ async function addClass(event) {
   const name = $("new-name").value;
   if (!name.trim()) return;
   $("new-name").value = "";
-  await change("class", { name }, () => { $("new-name").value = name; });
+  const known = state && classNamed(name);
+  if (known) say(`"${known.name}" is already a class: ${howToGive(known)}.`);
+  else {
+    const content = await change("class", { name }, () => { $("new-name").value = name; });
+    const added = content && content.state.classes.find((entry) => entry.code === content.added);
+    if (added) say(`Added "${added.name}": ${howToGive(added)}.`);
+  }
   $("new-name").blur();
+}
+
+/** The class that the server would take for the same name. */
+function classNamed(name) {
+  const plain = (text) => text.replace(/[\u200c\u200d]/g, "").trim().replace(/\s+/g, " ");
+  return state.classes.find((entry) => plain(entry.name) === plain(name));
+}
+
+function howToGive(entry) {
+  return entry.key ? `press ${entry.key.toUpperCase()} to give it` : "click it to give it";
 }
 
 $("new-class").addEventListener("submit", addClass);
@@ -237,6 +256,7 @@ onClick($("accept"), accept);
 onClick($("skip"), skip);
 onClick($("undo"), undo);
 $("finish").addEventListener("click", () => change("finish"));
+$("lay-out").addEventListener("click", () => change("layout"));
 $("retry").addEventListener("click", () => change("retry"));
 $("selection-cancel").addEventListener("click", () => select([]));
 $("zoom-in").addEventListener("click", () => map.zoom(1.5));
@@ -249,7 +269,7 @@ $("search").addEventListener("submit", async (event) => {
     fill($("found"), rows);
     const first = $("found").querySelector("button");
     if (first) first.focus();
-    $("saved").textContent = rows.length ? `${many(rows.length, "row")} found. Enter opens the one in focus.` : "Nothing found";
+    say(rows.length ? `${many(rows.length, "row")} found. Enter opens the one in focus.` : "Nothing found");
   } catch (error) {
     alertText("change", error.message);
   }

@@ -1,11 +1,13 @@
 "use strict";
 // All points on a canvas: colors by label or guess, a lasso, zoom. Coordinates and marks come as plain arrays.
+const MOVE_MS = 800; // from one layout to the next
 class PointMap {
   constructor(canvas, onSelect, onOpen) {
     this.canvas = canvas;
     this.onSelect = onSelect;
     this.onOpen = onOpen;
     this.place = null;
+    this.target = null; // where points are moving to
     this.given = null;
     this.guess = null;
     this.sure = null;
@@ -38,9 +40,24 @@ class PointMap {
       this.fit();
     }
   }
+  /** Take new coordinates; points move there, if there were others. */
   setPlace(buffer) {
-    this.place = new Float32Array(buffer);
+    const [old, view, place] = [this.place, this.view, new Float32Array(buffer)];
+    this.place = this.target = place;
     this.fit();
+    if (!old || old.length !== place.length || matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+    // Where they were on the screen, in the coordinates of the new view.
+    const from = old.map((value, i) => (value * view.scale + (i % 2 ? view.y - this.view.y : view.x - this.view.x)) / this.view.scale);
+    const began = performance.now();
+    const step = (now) => {
+      if (this.target !== place) return; // others came meanwhile
+      const share = this.start ? 1 : Math.min(1, Math.max(0, (now - began) / MOVE_MS)); // a lasso is around still points
+      this.place = share < 1 ? from.map((value, i) => value + share * share * (3 - 2 * share) * (place[i] - value)) : place;
+      this.draw();
+      if (share < 1) requestAnimationFrame(step);
+    };
+    this.place = from;
+    requestAnimationFrame(step);
   }
   setMarks(buffer) {
     const count = buffer.byteLength / 5;
@@ -154,7 +171,8 @@ class PointMap {
     if (this.points.width && this.points.height) brush.drawImage(this.points, 0, 0);
     brush.strokeStyle = ink;
     brush.lineWidth = 2;
-    if (this.current >= 0 && this.current < count) {
+    // Not around a row of the audit: the colors of its neighbors would give the guess away.
+    if (this.current >= 0 && this.current < count && !this.blind.has(this.current)) {
       const [x, y] = this.screen(this.current);
       brush.beginPath();
       brush.arc(x, y, 3 + size, 0, 2 * Math.PI);

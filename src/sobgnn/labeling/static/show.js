@@ -1,6 +1,9 @@
 "use strict";
 // What the page shows of its state; label.js holds the state and the ways to change it.
 const SPOKEN = 200; // characters of a row that are read out when it comes
+const SAID_MS = 10000; // how long the status line says what was done
+let said = ""; // what it says now
+let silence = 0; // the timer that ends it
 
 function nameOf(code) {
   const found = state.classes.find((entry) => entry.code === code);
@@ -20,9 +23,18 @@ function percent(share) {
   return Math.round(100 * share) + " %";
 }
 
+/** Say something in the status line, where it stays until it is read or something is changed. */
+function say(text) {
+  said = text;
+  clearTimeout(silence);
+  if (text) silence = setTimeout(() => say(""), SAID_MS);
+  showSaved();
+}
+
 function showSaved() {
   const wrong = alerts.change || alerts.server;
-  $("saved").textContent = waiting ? "Saving…" : state && state.saved && !wrong ? "All saved" : "";
+  const text = waiting ? "Saving…" : said || (state && state.saved && !wrong ? "All saved" : "");
+  if ($("saved").textContent !== text) $("saved").textContent = text; // or a screen reader says it again
   $("saved").className = waiting ? "waiting" : "";
   document.documentElement.dataset.waiting = waiting;
 }
@@ -44,6 +56,7 @@ function show() {
   refreshMap();
   refreshSuspects();
   $("undo").disabled = !state.undo;
+  $("lay-out").disabled = !state.model.layout;
   const windows = state.windows ? `This run is open in ${state.windows === 1 ? "another window" : `${state.windows} other windows`} too. ` +
     "Undo takes back changes of this window alone." : "";
   if ($("windows").textContent !== windows) $("windows").textContent = windows;
@@ -75,14 +88,13 @@ function showClasses(dark) {
   const now = JSON.stringify([state.classes, guess, dark]);
   if (now === seen.classes) return;
   seen.classes = now;
-  const keys = classKeys(state.classes);
   renew($("classes"), state.classes.map((entry) => {
     const button = document.createElement("button");
     button.type = "button";
     button.dataset.key = entry.code;
     button.className = "class" + (entry.code === guess ? " guessed" : "");
     button.style.setProperty("--class", dark ? entry.dark : entry.light);
-    const key = keys.get(entry.code);
+    const key = entry.key;
     const [kbd, label, number] = ["kbd", "span", "span"].map((tag) => document.createElement(tag));
     kbd.textContent = key.toUpperCase();
     kbd.hidden = !key;
@@ -193,9 +205,16 @@ async function refreshMap() {
   if (!state.model.map) return;
   const now = `${state.saved} ${state.model.version}`;
   try {
-    if (!seen.map) {
-      seen.map = true;
-      map.setPlace(await (await get("api/map")).arrayBuffer());
+    if (seen.map !== state.model.map && !map.start) { // points do not move while a lasso is drawn
+      const before = seen.map;
+      seen.map = state.model.map;
+      try {
+        map.setPlace(await (await get("api/map")).arrayBuffer());
+      } catch (error) {
+        seen.map = before; // the next answer asks again
+        throw error;
+      }
+      if (before && !said) say("The map was laid out again, by what the model has learned.");
     }
     if (now !== seen.marks) {
       seen.marks = now;
