@@ -625,6 +625,14 @@ def test_labels_and_unknown_columns_of_a_file_for_prediction_are_read(tmp_path):
     assert batch.said == ()
 
 
+def test_words_for_missing_numbers_are_no_unreadable_values(tmp_path):
+    rows = [f"{'k.A.' if i % 10 == 0 else i / 7},{i % 5},{'uv'[i % 2]}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["height,size,label", *rows]))
+    encoding = read_table(tmp_path / "t.csv").encoding
+    (tmp_path / "new.csv").write_text("height,size\nk.A.,1\n2.5,2\ntall,3\n1.5,4\n2.0,1\n")
+    assert next(batches(tmp_path / "new.csv", encoding)).unread == {"height": 1}
+
+
 CELLS = {
     "shift_jis": ["東京のデータ", "大阪のデータ", "カタカナ", "ひらがな"],
     "gbk": ["北京数据", "上海数据", "广州", "深圳"],

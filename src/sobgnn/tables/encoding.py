@@ -203,7 +203,11 @@ class Encoding:
                 far |= column.beyond(read)
             typed = isinstance(column, NumberColumn | DateColumn) and not is_text(series)
             if isinstance(column, NumberColumn | DateColumn | CategoryColumn) and not typed:
-                count[block.name] = int((~column.reads(read) & text_values(series).is_not_null().to_numpy()).sum())
+                text = text_values(series)
+                filled = text.is_not_null()
+                if isinstance(column, NumberColumn):  # words for missing numbers were learned
+                    filled &= ~text.is_in(list(column.style.marks)).fill_null(False)
+                count[block.name] = int((~column.reads(read) & filled.to_numpy()).sum())
         return +count, far
 
     def unread_pictures(self, X: Any) -> npt.NDArray[np.bool_]:
