@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import tracemalloc
+from datetime import timedelta
 
 import numpy as np
 import polars as pl
@@ -623,6 +624,16 @@ def test_labels_and_unknown_columns_of_a_file_for_prediction_are_read(tmp_path):
     batch = next(batches(tmp_path / "new.csv", encoding))
     assert batch.labels is None
     assert batch.said == ()
+
+
+@pytest.mark.parametrize("cell", [["u"], timedelta(days=1), b"\xff"])
+def test_a_label_column_that_cannot_be_text_does_not_prevent_predictions(tmp_path, cell):
+    rows = [f"{i / 7},{i % 5},{'uv'[i % 2]}" for i in range(40)]
+    encoding = read_table(write(tmp_path / "t.csv", "\n".join(["height,size,label", *rows]))).encoding
+    pl.DataFrame({"height": [1.5, 2.0], "size": [2, 3], "label": [cell, cell]}).write_parquet(tmp_path / "new.parquet")
+    batch = next(batches(tmp_path / "new.parquet", encoding))
+    assert batch.labels is None
+    assert batch.X.shape[0] == 2
 
 
 def test_words_for_missing_numbers_are_no_unreadable_values(tmp_path):
