@@ -777,6 +777,7 @@ def test_a_file_without_a_label_mentions_the_page_to_label_in(tmp_path):
         ("x;label\n1,5;a\n2,5;b\n3,5;a\n", ";", ","),
         ("x\tlabel\n1,5\ta\n2,5\tb\n3,5\ta\n", ";", ","),
         ("x;label\n1;a\n2;b\n4;a\n", ";", ","),
+        ("x;label\n1;a\n2;b\n3;a\n5;b\n", ";", ","),
         ("x;label\n1.5;a\n2.5;b\n4.5;a\n", ";", "."),
         ("x,label\n1.5,a\n2.5,b\n4.5,a\n", ",", "."),
         ("x\tlabel\n1.5\ta\n2.5\tb\n4.5\ta\n", ",", "."),

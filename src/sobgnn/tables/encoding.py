@@ -87,7 +87,9 @@ class Encoding:
         numbers = [block.column for block in blocks if isinstance(block.column, NumberColumn)]
         if any(column.style.decimal == "," for column in numbers):
             return Sheet(";", ",")
-        whole = all(float(value).is_integer() for column in numbers for value in (column.low, column.high, column.fill))
+        # The median of integers may be halfway between two.
+        ends = ((column.low, column.high, 2 * column.fill) for column in numbers)
+        whole = all(float(value).is_integer() for values in ends for value in values)
         return Sheet(";", "," if whole else ".") if separator == ";" else Sheet()
 
     def in_folder(self, folder: Path) -> Encoding:
