@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 import scipy.sparse as sp
+from PIL import Image
 
 from sobgnn import tables
 from sobgnn.tables import Encoding, batches, file_stem, formats, frames, is_file_name, npz, read_table, records
@@ -624,6 +625,21 @@ def test_labels_and_unknown_columns_of_a_file_for_prediction_are_read(tmp_path):
     batch = next(batches(tmp_path / "new.csv", encoding))
     assert batch.labels is None
     assert batch.said == ()
+    (tmp_path / "new.csv").write_text("height,size,Label\n1.5,2,u\n")
+    batch = next(batches(tmp_path / "new.csv", encoding))
+    assert batch.labels.tolist() == ["u"]
+    assert batch.said == ("Columns whose names differ from the model's only in capitals were matched: Label as label.",)
+
+
+def test_labels_of_pictures_that_cannot_be_read_are_not_compared(tmp_path):
+    for number in range(6):
+        (tmp_path / "ab"[number % 2]).mkdir(exist_ok=True)
+        Image.new("RGB", (16, 16), (number * 40, 0, 90)).save(tmp_path / "ab"[number % 2] / f"{number}.png")
+    encoding = read_table(tmp_path).encoding
+    (tmp_path / "a" / "broken.png").write_bytes(b"no picture")
+    batch = next(batches(tmp_path, encoding))
+    assert dict(zip(batch.ids, batch.labels, strict=True))["a/broken.png"] is None
+    assert sum(label is not None for label in batch.labels) == 6
 
 
 @pytest.mark.parametrize("cell", [["u"], timedelta(days=1), b"\xff"])

@@ -111,7 +111,8 @@ class Encoding:
 
     def renamed(self, columns: Sequence[str]) -> dict[str, str]:
         """New names for columns that match a missing column except for capitals, if exactly one does."""
-        missing = [name for name in (*self.names, self.id) if name is not None and name not in columns]
+        label = None if self.encoder is None else self.label
+        missing = [name for name in (*self.names, self.id, label) if name is not None and name not in columns]
         spare = [column for column in columns if column not in self.names]
         meant = {name: [c for c in spare if c.casefold() == name.casefold()] for name in sorted(set(missing))}
         alone = Counter(name.casefold() for name in meant)

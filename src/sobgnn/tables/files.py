@@ -212,6 +212,8 @@ def batches(path: Path, encoding: Encoding, characters: str | None = None) -> It
             gaps, gappy = encoding.gaps(named)
             unsigned, odd = encoding.unsigned(named)
             labels = _labels(named[encoding.label]) if encoding.label in named.columns else None
+            if labels is not None and kind == "pictures":
+                labels[encoding.unread_pictures(X)] = None  # as when a model is fitted
             unread, far = encoding.doubts(named, X, row)
             empty = encoding.empty(named)
             yield Batch(row, X, ids, unread, far | empty, gaps, gappy | odd, unsigned, said, labels, empty)
