@@ -444,6 +444,10 @@ def test_a_german_file_is_told_of_the_spreadsheet_which_predict_writes_too(here,
     Path("t.predictions.spreadsheet.csv").write_text("mine")
     assert cli.main(["predict", "run", "t.csv", "--export", "spreadsheet"]) == 2
     assert "t.predictions.spreadsheet.csv exists but does not hold predictions" in capsys.readouterr().err
+    Path("d.spreadsheet.csv").write_text(text := "row;label;x;n;probability_a\n1;a;0,5;1;1\n")
+    assert cli.main(["predict", "run", "d.spreadsheet.csv", "--out", "d.csv", "--export", "spreadsheet"]) == 2
+    assert "d.spreadsheet.csv would be written, but is DATA itself" in capsys.readouterr().err
+    assert Path("d.spreadsheet.csv").read_text() == text
 
 
 def test_json_lines_are_fitted_and_predicted(here, trees):

@@ -203,7 +203,7 @@ def test_the_state_is_always_what_a_replay_gives(tmp_path_factory, steps):
     session.close()
 
 
-@pytest.mark.parametrize("name", ["nan", "NaN", "-1", " -1 ", "None", "null", "NULL", "N/A"])
+@pytest.mark.parametrize("name", ["nan", "-1", " -1 ", "None", "null", "NULL", "N/A", "Unlabeled", "n.a.", "TBD"])
 def test_a_class_cannot_be_called_what_means_no_label(tmp_path, name):
     session = Session(tmp_path, 3, "f")
     with pytest.raises(ValueError, match="means no label"):

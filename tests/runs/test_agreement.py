@@ -69,3 +69,25 @@ def test_counts_add_up_over_batches():
     for label in ("a", "b"):
         agreement.add([label], np.array(["a"], dtype=object), np.array([NEW]), np.array([False]))
     assert (agreement.counted, agreement.right) == (2, 1)
+
+
+@pytest.mark.parametrize("label", ["1.5", "1.50"])
+def test_fractions_are_compared_as_numbers(label):
+    agreement = counted(["1.0", "1.5"], [label, "1"], ["1.5", "1.0"])
+    assert (agreement.counted, agreement.right) == (2, 2)
+
+
+def test_long_numbers_are_names_and_not_rounded():
+    names = ["12345678901234567", "12345678901234568"]
+    agreement = counted(names, ["12345678901234569", names[0]], [names[1], names[0]])
+    assert (agreement.counted, agreement.others) == (1, {"12345678901234569": 1})
+
+
+@pytest.mark.parametrize("label", ["-1", "-1.0", "Unlabeled", "n.a.", "todo"])
+def test_labels_that_mean_unlabeled_are_not_named(label):
+    agreement = counted([1, 2], [label, "1"], [2, 1])
+    assert (agreement.counted, agreement.others) == (1, {})
+
+
+def test_todo_that_is_a_class_is_counted_even_if_nothing_is_done():
+    assert counted(["done", "todo"], ["todo"], ["todo"]).right == 1

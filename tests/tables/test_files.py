@@ -3,11 +3,13 @@ from __future__ import annotations
 import gzip
 import json
 import tracemalloc
+from datetime import timedelta
 
 import numpy as np
 import polars as pl
 import pytest
 import scipy.sparse as sp
+from PIL import Image
 
 from sobgnn import tables
 from sobgnn.tables import Encoding, batches, file_stem, formats, frames, is_file_name, npz, read_table, records
@@ -623,6 +625,31 @@ def test_labels_and_unknown_columns_of_a_file_for_prediction_are_read(tmp_path):
     batch = next(batches(tmp_path / "new.csv", encoding))
     assert batch.labels is None
     assert batch.said == ()
+    (tmp_path / "new.csv").write_text("height,size,Label\n1.5,2,u\n")
+    batch = next(batches(tmp_path / "new.csv", encoding))
+    assert batch.labels.tolist() == ["u"]
+    assert batch.said == ("Columns whose names differ from the model's only in capitals were matched: Label as label.",)
+
+
+def test_labels_of_pictures_that_cannot_be_read_are_not_compared(tmp_path):
+    for number in range(6):
+        (tmp_path / "ab"[number % 2]).mkdir(exist_ok=True)
+        Image.new("RGB", (16, 16), (number * 40, 0, 90)).save(tmp_path / "ab"[number % 2] / f"{number}.png")
+    encoding = read_table(tmp_path).encoding
+    (tmp_path / "a" / "broken.png").write_bytes(b"no picture")
+    batch = next(batches(tmp_path, encoding))
+    assert dict(zip(batch.ids, batch.labels, strict=True))["a/broken.png"] is None
+    assert sum(label is not None for label in batch.labels) == 6
+
+
+@pytest.mark.parametrize("cell", [["u"], timedelta(days=1), b"\xff"])
+def test_a_label_column_that_cannot_be_text_does_not_prevent_predictions(tmp_path, cell):
+    rows = [f"{i / 7},{i % 5},{'uv'[i % 2]}" for i in range(40)]
+    encoding = read_table(write(tmp_path / "t.csv", "\n".join(["height,size,label", *rows]))).encoding
+    pl.DataFrame({"height": [1.5, 2.0], "size": [2, 3], "label": [cell, cell]}).write_parquet(tmp_path / "new.parquet")
+    batch = next(batches(tmp_path / "new.parquet", encoding))
+    assert batch.labels is None
+    assert batch.X.shape[0] == 2
 
 
 def test_words_for_missing_numbers_are_no_unreadable_values(tmp_path):
@@ -766,6 +793,7 @@ def test_a_file_without_a_label_mentions_the_page_to_label_in(tmp_path):
         ("x;label\n1,5;a\n2,5;b\n3,5;a\n", ";", ","),
         ("x\tlabel\n1,5\ta\n2,5\tb\n3,5\ta\n", ";", ","),
         ("x;label\n1;a\n2;b\n4;a\n", ";", ","),
+        ("x;label\n1;a\n2;b\n3;a\n5;b\n", ";", ","),
         ("x;label\n1.5;a\n2.5;b\n4.5;a\n", ";", "."),
         ("x,label\n1.5,a\n2.5,b\n4.5,a\n", ",", "."),
         ("x\tlabel\n1.5\ta\n2.5\tb\n4.5\ta\n", ",", "."),

@@ -45,6 +45,8 @@ def test_columns_that_are_no_classes_are_refused():
         parse_labels(pl.Series(["a", None, "a"]), "y")
     with pytest.raises(ValueError, match="is empty"):
         parse_labels(pl.Series([None, ""]), "y")
+    with pytest.raises(ValueError, match=r"is empty.* count as blank, .*: 'n\.a\.' \(2\)"):
+        parse_labels(pl.Series(["n.a.", "n.a."]), "y")
 
 
 def test_minus_one_beside_blank_cells_alone_is_a_single_class():

@@ -73,3 +73,12 @@ def test_a_spreadsheet_opens_what_is_written_for_it(tmp_path):
         '0;x.1;"ä;b";0,250000;0,750000\r\n1;"q""";1.5;1,000000;0,000000\r\n'
     )
     assert are_predictions(target)
+
+
+def test_a_spreadsheet_may_have_ids_that_are_long_texts(tmp_path):
+    with (tmp_path / "p.csv").open("wb") as file:
+        ids = np.array(["a" * 200_000], object)
+        write_predictions(file, ["a"], 0, np.array(["a"], object), np.ones((1, 1)), ids, header=True)
+    with (tmp_path / "s.csv").open("wb") as file:
+        write_spreadsheet(tmp_path / "p.csv", file, Sheet())
+    assert (tmp_path / "s.csv").stat().st_size > 200_000

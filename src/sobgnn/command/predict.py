@@ -65,13 +65,15 @@ def predict(
     tables.check_readable(data)
     place = data if data.name.strip(".") else data.resolve()  # . and .. name no file
     target = _written_to(out or place.with_name(tables.file_stem(place) + ".predictions.csv"))
-    if target.exists() and target.samefile(data):
-        raise ValueError(f"--out names {target}, which is DATA itself. Name another file: DATA is never changed.")
     if not target.parent.is_dir():
         raise ValueError(f"--out names a file in {str(target.parent)!r}, but there is no such folder.")
-    copy = spreadsheet_name(target) if formats else None
+    copy = _written_to(spreadsheet_name(target)) if formats else None
     targets = [target] if copy is None else [target, copy]
     for each in targets:
+        if each.exists() and each.samefile(data):
+            raise ValueError(
+                f"{each} would be written, but is DATA itself, which is never changed: name another --out."
+            )
         run_folder.check_not_of_run(each, run)
         if each.exists() and not tables.are_predictions(each):
             raise ValueError(

@@ -15,6 +15,7 @@ from sobgnn.labeling.journal import Event, Journal
 from sobgnn.labeling.keys import CLASS_EVENTS, replay_keys
 from sobgnn.labeling.state import Label, replay
 from sobgnn.tables.columns import BLANKS
+from sobgnn.tables.labels import UNLABELED
 
 JOURNAL = "labels.journal"
 # What is written only after the journal has begun.
@@ -22,8 +23,9 @@ LATER = ("labeling.json", "labels.csv", "fits.journal", "table.json", "predictio
 LONGEST_NAME = 200
 # Parts of words in some scripts and of some emoji, though nothing of them is printed.
 JOINERS = "\u200c\u200d"
-# Names that the estimator, or a reader of labels.csv, would treat as unlabeled, in lower case.
-NO_LABEL = {"-1", "none", *(name.lower() for name in BLANKS)}
+# Names that the estimator, or a reader of labels.csv, would treat as unlabeled, in lower case; todo may be the state of
+# a task.
+NO_LABEL = {"-1", "none", *(name.lower() for name in BLANKS), *UNLABELED} - {"todo"}
 
 
 class ConflictError(ValueError):

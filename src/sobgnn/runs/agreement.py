@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,11 @@ import numpy.typing as npt
 
 from sobgnn.runs.metrics import wilson_interval
 from sobgnn.tables.columns import listed
+from sobgnn.tables.labels import UNLABELED
+
+# Up to 15 digits, which a float holds exactly: longer ones are names.
+_INTEGER = r"-?(?:0|[1-9]\d{0,14})$"
+_NUMBER = r"[+-]?(?:0|[1-9]\d{0,14})(?:\.\d{0,15})?$"
 
 
 @dataclass
@@ -46,17 +52,19 @@ class Agreement:
         """Count rows.
 
         Args:
-            labels: Text of each row's label, or ``None`` if it has none, [M]. -1 is none too, unless it is a class.
+            labels: Text of each row's label, or ``None`` if it has none, [M]. -1, unlabeled and the like are none too,
+                unless they are classes.
             predicted: Predicted classes, [M].
             nearest: Distance to the nearest training point, [M].
             accepted: bool [M].
         """
         names = {str(value): value for value in self.classes}
+        found = _classes_of({label for label in labels if label is not None}, names)
         for row, label in enumerate(labels):
-            if label is None or (label == "-1" and label not in names):
+            if label not in found:
                 continue
-            name = label if label in names else _as_whole(label)
-            if name not in names:
+            name = found[label]
+            if name is None:
                 self.others[label] += 1
             elif nearest[row] == 0:
                 self.copies += 1
@@ -88,10 +96,25 @@ class Agreement:
         return said
 
 
-def _as_whole(label: str) -> str:
-    """A label such as 3.0 or 03 as a whole number, 3; other labels unchanged."""
+def _classes_of(labels: Collection[str], names: Collection[str]) -> dict[str, str | None]:
+    """The class that each label means, ``None`` where it is none of ``names``; without labels that mean unlabeled.
+
+    If all names are numbers, 1.50 means 1.5; otherwise only integers are compared as numbers, so that 03 and 3.0 stay
+    names.
+    """
+    numeric = all(re.match(_NUMBER, name) for name in names)
+    numbers = {float(name): name for name in names if re.match(_NUMBER if numeric else _INTEGER, name)}
+    found: dict[str, str | None] = {}
+    for label in labels:
+        number = _as_number(label)
+        name = label if label in names else numbers.get(number) if number is not None else None
+        if name is not None or not (number == -1 or label.lower() in UNLABELED):
+            found[label] = name
+    return found
+
+
+def _as_number(label: str) -> float | None:
     try:
-        number = float(label)
+        return float(label)
     except ValueError:
-        return label
-    return str(int(number)) if number.is_integer() else label
+        return None

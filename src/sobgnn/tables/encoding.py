@@ -87,7 +87,9 @@ class Encoding:
         numbers = [block.column for block in blocks if isinstance(block.column, NumberColumn)]
         if any(column.style.decimal == "," for column in numbers):
             return Sheet(";", ",")
-        whole = all(float(value).is_integer() for column in numbers for value in (column.low, column.high, column.fill))
+        # The median of integers may be halfway between two.
+        ends = ((column.low, column.high, 2 * column.fill) for column in numbers)
+        whole = all(float(value).is_integer() for values in ends for value in values)
         return Sheet(";", "," if whole else ".") if separator == ";" else Sheet()
 
     def in_folder(self, folder: Path) -> Encoding:
@@ -109,7 +111,8 @@ class Encoding:
 
     def renamed(self, columns: Sequence[str]) -> dict[str, str]:
         """New names for columns that match a missing column except for capitals, if exactly one does."""
-        missing = [name for name in (*self.names, self.id) if name is not None and name not in columns]
+        label = None if self.encoder is None else self.label
+        missing = [name for name in (*self.names, self.id, label) if name is not None and name not in columns]
         spare = [column for column in columns if column not in self.names]
         meant = {name: [c for c in spare if c.casefold() == name.casefold()] for name in sorted(set(missing))}
         alone = Counter(name.casefold() for name in meant)

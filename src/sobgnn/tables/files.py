@@ -24,7 +24,7 @@ from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.encoding import Encoding
 from sobgnn.tables.formats import find_layout
 from sobgnn.tables.frames import csv_frames, parquet_frames, read_frame
-from sobgnn.tables.labels import begun_labels, label_texts, parse_labels
+from sobgnn.tables.labels import begun_labels, parse_labels
 from sobgnn.tables.leaks import filled_with_labels, telling_notes
 from sobgnn.tables.lines import line_frames
 from sobgnn.tables.notes import empty_notes
@@ -211,7 +211,9 @@ def batches(path: Path, encoding: Encoding, characters: str | None = None) -> It
             ids = _ids(named[encoding.id]) if encoding.id in named.columns else None
             gaps, gappy = encoding.gaps(named)
             unsigned, odd = encoding.unsigned(named)
-            labels = _objects(label_texts(named[encoding.label])[0]) if encoding.label in named.columns else None
+            labels = _labels(named[encoding.label]) if encoding.label in named.columns else None
+            if labels is not None and kind == "pictures":
+                labels[encoding.unread_pictures(X)] = None  # as when a model is fitted
             unread, far = encoding.doubts(named, X, row)
             empty = encoding.empty(named)
             yield Batch(row, X, ids, unread, far | empty, gaps, gappy | odd, unsigned, said, labels, empty)
@@ -272,6 +274,16 @@ def _kind(path: Path) -> str:
 
 def _ids(series: pl.Series) -> npt.NDArray[Any]:
     return _objects(text_values(series).fill_null(""))
+
+
+def _labels(series: pl.Series) -> npt.NDArray[Any] | None:
+    """The text of labels, to compare predictions with, [rows]; ``None`` if they cannot be text, such as lists."""
+    import polars.exceptions
+
+    try:
+        return _objects(text_values(series))
+    except polars.exceptions.PolarsError:
+        return None
 
 
 def _id_notes(series: pl.Series) -> list[str]:

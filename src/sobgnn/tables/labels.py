@@ -101,10 +101,11 @@ def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], l
     text, notes = label_texts(series)
     known = text.drop_nulls()
     if not known.len():
-        raise ValueError(
+        empty = (
             f"The label column {name!r} is empty. Give at least one row of each class its label; `sobgnn label` opens "
             "a page for that."
         )
+        raise ValueError(" ".join([empty, *notes]))
     distinct: list[Any] = known.unique().sort().to_list()
     values = pl.Series(distinct, dtype=pl.String)
     number = values.cast(pl.Float64, strict=False)

@@ -73,11 +73,15 @@ def write_spreadsheet(predictions: Path, file: IO[bytes], sheet: Sheet) -> None:
     text = io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
     with predictions.open(encoding="utf-8", newline="") as given:
         rows, writer = csv.reader(given), csv.writer(text, delimiter=sheet.separator)
-        header = next(rows)
-        first = next(place for place, name in enumerate(header) if name.startswith("probability_"))
-        writer.writerow(header)
-        for row in rows:
-            writer.writerow([*row[:first], *(cell.replace(".", sheet.decimal) for cell in row[first:])])
+        limit = csv.field_size_limit(2**31 - 1)  # an id may be a long text
+        try:
+            header = next(rows)
+            first = next(place for place, name in enumerate(header) if name.startswith("probability_"))
+            writer.writerow(header)
+            for row in rows:
+                writer.writerow([*row[:first], *(cell.replace(".", sheet.decimal) for cell in row[first:])])
+        finally:
+            csv.field_size_limit(limit)
     text.flush()
     text.detach()
 
