@@ -105,6 +105,12 @@ def test_the_papers_head_is_relu_and_dropout_on_the_logits(source: Source, model
     assert (headed.train()(*call.args) == 0).float().mean() > (plain.eval()(*call.args) <= 0).float().mean()
 
 
+def test_the_papers_head_of_s_sobgnn_is_relu_on_the_filters_of_its_last_layer(source: Source) -> None:
+    plain, headed = (MODELS["S-SobGNN"].build(F, C, {**SETTING, "head": head}) for head in ("plain", "paper"))
+    assert [layer.activation for layer in plain.layers] == [True, True, False]
+    assert [layer.activation for layer in headed.layers] == [True, True, True]
+
+
 def test_a_setting_depends_on_its_trial_and_names_alone() -> None:
     space = {"lr": Uniform(0.005, 0.02), "layers": Choice((2, 3, 4, 5))}
     many = draw_settings(space, 50)

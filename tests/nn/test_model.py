@@ -44,6 +44,16 @@ def test_logits_may_be_negative_and_dropout_is_for_training_alone(graph30):
     assert not torch.equal(model(x, operators), model(x, operators))
 
 
+def test_the_papers_form_has_relu_on_every_filter_of_the_last_layer_too(graph30):
+    model = SSobGNN(4, 8, 3, alpha=2, last_activation=True).eval()
+    operators, x = SobolevOperators(graph30, alpha=2), torch.randn(30, 4)
+    hidden = model.layers[0](x, operators)
+    last = model.layers[1]
+    filters = (operators.propagate(hidden).unsqueeze(2) @ last.weight).squeeze(2) + last.bias
+    torch.testing.assert_close(model(x, operators), (filters.relu() * last.mu[:, None]).sum(dim=1))
+    assert (filters < 0).any()  # else ReLU changes nothing
+
+
 def test_filter_weights_have_one_row_per_layer():
     weights = SSobGNN(4, 8, 3, num_layers=3, alpha=2, self_branch=True).filter_weights()
     assert weights.shape == (3, 3)

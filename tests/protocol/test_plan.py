@@ -19,7 +19,7 @@ def test_shards_cover_each_training_once(count: int) -> None:
     together = sum((trainings(part) for part in parts), Counter())
     assert together == trainings(cells)
     assert set(together.values()) == {1}
-    assert len(together) == 5 * 2 * 12 * 5  # three plain and two headed models, data sets, trials, seeds
+    assert len(together) == 6 * 2 * 12 * 5  # three plain and three headed models, data sets, trials, seeds
 
 
 def test_a_batch_shares_what_fixes_shapes_and_holds_all_seeds_of_a_trial() -> None:

@@ -83,6 +83,7 @@ def _sobolev(features: int, classes: int, setting: Setting) -> nn.Module:
         float(setting["dropout"]),
         setting["combine"],  # type: ignore[arg-type]
         bool(setting.get("self_branch", False)),
+        last_activation=setting.get("head") == "paper",
     )
 
 

@@ -22,8 +22,9 @@ class SSobGNN(nn.Module):
     .. math:: H^{(1)} = X, \quad H^{(l+1)} = \mathrm{SobolevConv}(\mathrm{dropout}(H^{(l)})), \quad
         \mathrm{logits} = H^{(n+1)}
 
-    Dropout is applied to hidden rows, not to X, so that X's propagation can be computed once. The last layer
-    has no ReLU: its outputs are logits, and with α = 1, ε = 1, μ = 1 the model is GCN.
+    Dropout is applied to hidden rows, not to X, so that X's propagation can be computed once. By default the last
+    layer's filters have no ReLU: their sum is plain logits, and with α = 1, ε = 1, μ = 1 the model is GCN. In the
+    paper's equation they have it, as in every layer: ``last_activation=True``.
 
     Args:
         in_channels: Number of features; -1: taken from the first input.
@@ -43,6 +44,7 @@ class SSobGNN(nn.Module):
         jk: ``"cat"``, ``"max"`` or ``"lstm"``: PyG's jumping knowledge over all layers, which then all give hidden
             rows, and a linear map to the classes. ``None``: the last layer gives logits.
         residual: Add each hidden layer's input to its output, through a linear map where their sizes differ.
+        last_activation: ReLU on the filters of the last layer too, as in the paper.
         **options: ``learn_epsilon``, ``normalize``, ``symmetrize`` and ``cached`` of :class:`~sobgnn.SobolevConv`.
 
     Shapes:
@@ -76,6 +78,7 @@ class SSobGNN(nn.Module):
         act: str | Callable[[Tensor], Tensor] | None = None,
         jk: Literal["cat", "max", "lstm"] | None = None,
         residual: bool = False,
+        last_activation: bool = False,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -91,8 +94,9 @@ class SSobGNN(nn.Module):
         self.dropout = dropout
         self.traced_dropout = nn.Dropout(dropout)  # knows whether it trains, which a traced function does not
         hidden = num_layers if jk else num_layers - 1  # layers that give hidden rows
+        active = num_layers if last_activation else hidden
         self.convs = nn.ModuleList(
-            SobolevConv(sizes[i], sizes[i + 1], alpha, epsilon, combine, self_branch, activation=i < hidden, **options)
+            SobolevConv(sizes[i], sizes[i + 1], alpha, epsilon, combine, self_branch, activation=i < active, **options)
             for i in range(num_layers)
         )
         self.act = activation(act)

@@ -12,7 +12,7 @@ from sobgnn.protocol.results import Key
 
 # The library's own estimator with its default arguments: it searches nothing.
 ESTIMATOR = "SobolevClassifier"
-HEADED = ("GCN", "SGC", "Cheby", "ClusterGCN", "GAT", "SuperGAT", "Transformer")
+HEADED = ("S-SobGNN", "GCN", "SGC", "Cheby", "ClusterGCN", "GAT", "SuperGAT", "Transformer")
 
 SEARCH_SEEDS = 5
 FIRST_TEST_SEED = 1000  # the final seeds differ from those of the search
