@@ -13,6 +13,7 @@ they are now. A stopped run resumes. Cells:
     seeds      the labels of the first draw at 5 per class under four further seeds
     random     60 labels, and 10 % of the rows, drawn at random
     shuffled   60 and 150 labels at random of 1,000 rows, shuffled
+    flipped    300 labels at random, none or 5 % of which are of another class instead
     rare       20 labels of each class but one, which has 3
 """
 
@@ -67,6 +68,8 @@ def cells_of(kinds: Sequence[str], paths: Sequence[Path], draws: int, first: int
                     yield from (Cell(path, how, draw) for how in ("60 random", "10% random"))
                 elif kind == "shuffled":
                     yield from (Cell(path, how, draw) for how in ("60 shuffled", "150 shuffled"))
+                elif kind == "flipped":
+                    yield from (Cell(path, how, draw) for how in ("300 flipped", "300 random"))
                 elif kind == "rare" and Path(path).stem in RARE:
                     yield from (Cell(path, f"rare {place}", draw) for place in range(6))
 
@@ -89,6 +92,9 @@ def labels_of(y: np.ndarray, how: str, draw: int) -> np.ndarray | None:
         return None
     rows = generator.permutation(len(y))[:count]
     given[rows] = generator.permutation(y[rows]) if kind == "shuffled" else y[rows]
+    if kind == "flipped":
+        wrong = rows[: round(0.05 * count)]
+        given[wrong] = (y[wrong] + generator.integers(1, y.max() + 1, len(wrong))) % (y.max() + 1)
     return given if len(np.unique(given[rows])) > 1 else None
 
 
@@ -142,6 +148,7 @@ def families_of(X: np.ndarray, y: np.ndarray, given: np.ndarray, seed: int) -> d
         "truth": np.searchsorted(fitted.classes_, np.where(np.isin(y[rows], fitted.classes_), y[rows], -1))
         - (~np.isin(y[rows], fitted.classes_)),
         "codes": labels.codes,
+        "wrong": fitted.classes_[labels.codes] != y[labels.index],
         "weight": labels.weight,
         "fold": labels.fold,
         "judged": labels.judged,
