@@ -10,6 +10,8 @@ from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_scipy_sparse_matrix
 
 from sobgnn.graphs.graph import Graph
+from sobgnn.runtime import arrays as arrays_module
+from sobgnn.runtime.arrays import save_arrays
 from tests.oracle import adjacency, graph_of, graphs
 
 EDGE = np.array([[0, 1], [1, 0]])
@@ -247,6 +249,26 @@ def test_a_damaged_file_is_not_a_graph(path5, tmp_path, name, entry, value):
     for mmap in (True, False):
         with pytest.raises(ValueError, match="does not hold a graph"):
             Graph.load(tmp_path / "graph.npz", mmap=mmap)
+
+
+def test_a_file_whose_rows_are_not_in_ascending_order_is_not_a_graph(graph30, tmp_path, monkeypatch):
+    monkeypatch.setattr(arrays_module, "_PIECE_BYTES", 40)  # rows that span pieces
+    graph30.save(tmp_path / "graph.npz")
+    assert Graph.load(tmp_path / "graph.npz").num_edges == graph30.num_edges
+    for first in range(graph30.num_edges - 1):
+        indices = graph30.indices.numpy().copy()
+        indices[[first, first + 1]] = indices[[first + 1, first]]
+        for changed in (indices, np.where(np.arange(len(indices)) == first, graph30.indices[first + 1], indices)):
+            same_row = int(graph30.indices[first]) < int(graph30.indices[first + 1])
+            inside = not (graph30.indptr == first + 1).any()
+            if not (same_row and inside):
+                continue
+            save_arrays(
+                tmp_path / "shuffled.npz",
+                {"indptr": graph30.indptr, "indices": changed, "weight": graph30.weight},
+            )
+            with pytest.raises(ValueError, match="does not hold a graph"):
+                Graph.load(tmp_path / "shuffled.npz")
 
 
 def test_moving_keeps_every_field(path5):

@@ -2,7 +2,10 @@
 
 import copy
 import importlib.util
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -16,6 +19,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from sobgnn.neighbors import check_points, exact, held, hnsw, nearest, points
 from sobgnn.neighbors.held import HeldPoints
+from sobgnn.runtime.ranks import Ranks
 
 needs_faiss = pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="faiss is not installed")
 
@@ -418,6 +422,45 @@ def test_points_that_are_kept_have_the_neighbors_of_a_search_from_scratch(metric
         expected = nearest(X, 4, queries=queries, metric=metric)
         np.testing.assert_array_equal(found, expected.indices)
         np.testing.assert_allclose(distances, expected.distances, rtol=1e-6)
+
+
+def test_no_queries_have_no_neighbors():
+    indices, distances = HeldPoints(torch.from_numpy(gaussian(50, 3))).nearest(np.empty((0, 3), np.float32), 4)
+    assert (indices.shape, distances.shape) == ((0, 4), (0, 4))
+    assert (indices.dtype, distances.dtype) == (np.int64, np.float32)
+
+
+class Pair(Ranks):
+    """One of two ranks that are threads of this process."""
+
+    barrier = threading.Barrier(2, timeout=60)
+    shown: ClassVar[list] = [None, None]
+
+    def exchanged(self, rows):
+        self.shown[self.rank] = rows
+        self.barrier.wait()
+        seen = [part.clone() for part in self.shown]
+        self.barrier.wait()
+        return seen
+
+    def complete(self, rows, bounds=None):
+        for rank, seen in enumerate(self.exchanged(rows)):
+            part = Ranks(rank, self.size).part(len(rows))
+            rows[part] = seen[part]
+        return rows
+
+    def versions(self, rows):
+        return torch.stack(self.exchanged(rows))[:, self.part(len(rows))]
+
+
+@pytest.mark.parametrize("count", [1, 20, 200])
+def test_two_ranks_find_the_neighbors_of_few_and_of_many_queries(count):
+    X = gaussian(500, 6)
+    queries = gaussian(count, 6, seed=1) * np.where(np.arange(count) < count // 2, 1.0, 40.0)[:, None]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda rank: nearest(X, 5, queries=queries, ranks=Pair(rank, 2)), range(2)))
+    for one in found:
+        assert_nearest(one, X, 5, queries)
 
 
 @needs_faiss

@@ -68,6 +68,19 @@ def test_one_step_is_adam_on_the_weighted_cross_entropy():
     torch.testing.assert_close(got.parameters["weight"][0], start.detach(), rtol=0, atol=1e-7)
 
 
+def test_predictions_leave_the_mode_of_every_part_of_the_model():
+    x, task = problem(1)
+    got = train_members(Linear(), (x,), task, [7], Schedule(epochs=1))
+    model = Linear()
+    model.part = torch.nn.Dropout().eval()
+    predict_members(model.train(False), got.parameters, (x,))
+    assert not model.training
+    model.training = True
+    predict_members(model, got.parameters, (x,))
+    assert model.training
+    assert not model.part.training
+
+
 @pytest.mark.parametrize("monitor", ["accuracy", "loss"])
 def test_the_weights_kept_are_the_best_on_held_out_rows(monitor):
     x, task = problem(4)

@@ -266,6 +266,7 @@ class Graph:
             and bool((np.diff(indptr) >= 0).all())
             # Kernels read the rows of neighbors unchecked.
             and all(part.min() >= 0 and part.max() < len(indptr) - 1 for part in pieces(indices))
+            and _rows_ascend(indptr, indices)
             and all(part.min() >= SMALLEST_WEIGHT and part.max() <= LARGEST_WEIGHT for part in pieces(weight))
         )
         if not sound:
@@ -323,6 +324,17 @@ def _learned(
     weight = weight[torch.argsort(index[0] * graph.num_nodes + index[1])]
     kept = weight if weight.dtype == torch.float64 else weight.float()
     return Graph(graph.indptr, graph.indices, kept)
+
+
+def _rows_ascend(indptr: npt.NDArray[Any], indices: npt.NDArray[Any]) -> bool:
+    """Whether each row's neighbors are listed in ascending order, none twice: threads look up parts of rows by it."""
+    start, before = 0, -1
+    for part in pieces(indices):
+        descents = start + np.flatnonzero(part <= np.concatenate([[before], part[:-1]]))
+        if not np.array_equal(indptr[np.searchsorted(indptr, descents)], descents):  # within a row
+            return False
+        start, before = start + len(part), part[-1]
+    return True
 
 
 def graph_from_csr(csr: Any, neighbor_recall: float | None = None) -> Graph:

@@ -82,6 +82,8 @@ class HeldPoints:
             approximate: Use an HNSW index, whose effort is set on sampled points; distances and order are still exact.
         """
         check_k(k, len(self.points), without_itself=False)
+        if not len(queries):
+            return np.empty((0, k), np.int64), np.empty((0, k), np.float32)
         base = self._base
         if not self.cosine and peak(queries) * base.scale > _LARGER:
             base, query = dense_spaces(self._rows, queries, cosine=False, device=base.device)

@@ -58,7 +58,8 @@ class Attachment:
 
     def total(self, nodes: Tensor) -> Tensor:
         """The neighbors' sum of node rows [N, h], edges counted alike: [M, h]."""
-        return self._run(self.walk._replace(weight=torch.ones_like(self.walk.weight)), nodes)[:, 0]
+        ones = torch.ones_like(self.walk.weight)
+        return self._run(self.walk._replace(weight=ones, t_weight=ones), nodes)[:, 0]
 
     def _run(self, stencil: Stencil, nodes: Tensor) -> Tensor:
         """Every order of node rows [N, h], or each order of its own [N, α, h]: [M, α, h]."""
@@ -111,7 +112,8 @@ def random_walk(indptr: Tensor, indices: Tensor, weight: Tensor, transposed: tup
     # Shares, not weights: the sum of a row of very small weights has no reciprocal in float32.
     inverse = torch.where(live, 1 / torch.where(live, total, 1.0), 0.0)
     shares = (weight.double() * inverse[rows]).float()
+    t_indptr, t_indices, t_weight = transposed
+    t_shares = (t_weight.double() * inverse[t_indices.long()]).float()
     ones = weight.new_ones
-    return Stencil(
-        indptr, indices, shares, *transposed, ones((len(total), 2)), ones((transposed[0].numel() - 1, 2)), 0.0
-    )
+    scales = ones((len(total), 2)), ones((t_indptr.numel() - 1, 2))
+    return Stencil(indptr, indices, shares, t_indptr, t_indices, t_shares, *scales, 0.0)

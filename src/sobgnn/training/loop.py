@@ -135,9 +135,14 @@ def predict_members(
     *,
     buffers: Mapping[str, Tensor] | None = None,
 ) -> Tensor:
-    """Logits of every member in evaluation mode, [S, R, C]."""
+    """Logits of every member in evaluation mode, [S, R, C]; ``model`` keeps its own mode."""
     call = (tuple(inputs), dict(keywords or {}))
-    return forward_members(model, dict(parameters), dict(buffers or {}), call, training=False)[0]
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        return forward_members(model, dict(parameters), dict(buffers or {}), call, training=False)[0]
+    finally:
+        for module, mode in modes:
+            module.training = mode
 
 
 def _train(
