@@ -24,7 +24,11 @@ def test_a_class_counts_in_the_scores_as_much_as_it_is_common():
     codes = np.array([0] * 12 + [1] * 12)
     labels = with_folds(codes, np.ones(24), 2, np.random.default_rng(0))
     right = np.eye(2)[np.where(codes == 0, 0, 0)] * 0.8 + 0.1  # class 0 always right, class 1 never
-    estimator = SimpleNamespace(out_of_fold_probabilities_=right, class_prior_=np.array([0.9, 0.1]))
+    estimator = SimpleNamespace(
+        out_of_fold_probabilities_=right,
+        class_prior_=np.array([0.9, 0.1]),
+        predictor_=SimpleNamespace(ratio=np.ones(2)),
+    )
     accuracy, loss = _scores(estimator, labels)
     np.testing.assert_allclose(accuracy, 0.9)
     np.testing.assert_allclose(loss, -0.9 * np.log(0.9) - 0.1 * np.log(0.1))

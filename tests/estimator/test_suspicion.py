@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 
+from sobgnn.estimator.outcome import shown_out_of_fold
 from sobgnn.estimator.suspicion import suspect_labels
 
 CLASSES = np.array(["a", "b", "c"])
@@ -31,9 +34,12 @@ def test_labels_that_were_never_held_out_are_not_judged():
     assert found([1], [[0.0, 1.0, 0.0]]) == []
 
 
-def test_a_class_weight_is_no_evidence_against_labels():
-    plain = np.array([[0.5, 0.4, 0.1], [0.1, 0.8, 0.1]])
-    for weight in (np.array([0.1, 5.0, 1.0]), np.array([0.0, 1.0, 1.0])):
-        weighted = plain * weight / (plain * weight).sum(axis=1, keepdims=True)
-        suspects = suspect_labels(np.arange(2), np.array([0, 2]), weighted, CLASSES, weight)
-        assert [(s.row, s.predicted) for s in suspects] == [(1, "b")]
+def test_a_class_weight_is_no_evidence_against_labels_but_a_class_frequency_is():
+    own = np.array([[0.5, 0.4, 0.1], [0.3, 0.6, 0.1]])
+    frequency, weight = np.array([0.2, 0.7, 0.1]), {"a": 0.1, "b": 5.0, "c": 1.0}
+    estimator = SimpleNamespace(
+        out_of_fold_probabilities_=own, class_weight=weight, classes_=CLASSES, labelled_codes_=np.array([0, 0]),
+        predictor_=SimpleNamespace(ratio=frequency * list(weight.values())),
+    )  # fmt: skip
+    suspects = suspect_labels(np.arange(2), np.array([0, 0]), shown_out_of_fold(estimator, weighted=False), CLASSES)
+    assert [(s.row, s.predicted) for s in suspects] == [(1, "b")]

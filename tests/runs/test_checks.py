@@ -3,10 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sobgnn import SobolevClassifier
 from sobgnn.estimator.acceptance import Acceptance
-from sobgnn.runs.checks import FILE, Checks, checks_of
+from sobgnn.estimator.outcome import shown_out_of_fold
+from sobgnn.runs.checks import FILE, Checks, checks_of, find_threshold
 from sobgnn.runs.metrics import accepted
-from sobgnn.tables import read_table
+from sobgnn.runs.run import Fitted
+from sobgnn.tables import from_arrays, read_table
 from tests.fitted_runs import fitted_run
 
 
@@ -61,3 +64,22 @@ def test_a_row_with_a_blank_where_no_labeled_row_has_one_is_never_accepted(tmp_p
     assert Checks().of_run(run) == {}
     assert [block.complete for block in table.encoding.encoder.blocks_] == [False, True]
     assert [block.complete for block in run.encoding.encoder.blocks_] == [True, True]
+
+
+@pytest.mark.parametrize("options", [{"class_weight": {0: 1, 1: 10}}, {"class_priors": {0: 0.9, 1: 0.1}}])
+def test_what_is_accepted_is_decided_with_the_class_factors_that_predictions_have(options):
+    generator = np.random.default_rng(0)
+    codes = generator.integers(0, 2, 600)
+    X = 3.5 * codes[:, None] + generator.normal(size=(600, 2))
+    given = np.where(np.arange(600) < 200, codes, -1)
+    classifier = SobolevClassifier(families=["diffusion"], k=8, scale="range", random_state=0, **options).fit(X, given)
+    run = Fitted("clouds", classifier, from_arrays(X, codes), given, {})
+    accepting = find_threshold(run, 0.8).accepts(run.confidence[200:])
+    assert accepting.mean() > 0.5
+    assert (run.predicted == codes)[200:][accepting].mean() > 0.8
+    # Stored as learned, and shifted once.
+    learned = classifier.out_of_fold_probabilities_
+    shifted = learned * classifier.predictor_.ratio
+    np.testing.assert_allclose(shown_out_of_fold(classifier), shifted / shifted.sum(axis=1, keepdims=True))
+    plain = SobolevClassifier(families=["diffusion"], k=8, scale="range", random_state=0).fit(X, given)
+    np.testing.assert_allclose(learned, plain.out_of_fold_probabilities_)

@@ -22,7 +22,7 @@ from sobgnn.estimator.families import FAMILIES, default_families
 from sobgnn.estimator.fit import Hook, Teller, fit_families, refit_families
 from sobgnn.estimator.inputs import check_range, checked
 from sobgnn.estimator.labels import check_class_weight, class_weights, encode_labels, known_accuracy, with_folds
-from sobgnn.estimator.outcome import keep_outcome, label_points
+from sobgnn.estimator.outcome import keep_outcome, label_points, shown_out_of_fold
 from sobgnn.estimator.placing import device_for, place
 from sobgnn.estimator.priors import check_class_priors, chosen_by_class
 from sobgnn.estimator.problem import GIVEN
@@ -104,8 +104,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         transduction_: [N], the label of every training point: as given, or predicted.
         label_distributions_: [N, C], probabilities; 1 for given labels.
         labelled_: Rows of X that have a label, [L].
-        out_of_fold_probabilities_: [L, C], out-of-fold probabilities of the labeled rows; NaN for rows never held out,
-            and for all but one of copies that are held out together.
+        out_of_fold_probabilities_: [L, C], out-of-fold probabilities of the labeled rows as learned, without the
+            factors of class frequencies and class weights that predictions have; NaN for rows never held out, and for
+            all but one of copies that are held out together.
         out_of_fold_accuracy_: Accuracy of these, with classes weighted by ``class_prior_``; NaN if nothing was held
             out. A warm refit holds nothing out and keeps the earlier value.
         out_of_fold_log_loss_: Log loss, likewise.
@@ -361,11 +362,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "predictor_")
         if n is not None:
             check_whole("n", n, 0, otherwise="None or ")
-        # A class weight sets what an error costs, not what a label should be.
-        weight = class_weights(self.class_weight, self.classes_, self.labelled_codes_)
-        found = suspect_labels(
-            self.labelled_, self.labelled_codes_, self.out_of_fold_probabilities_, self.classes_, weight
-        )
+        shown = shown_out_of_fold(self, weighted=False)
+        found = suspect_labels(self.labelled_, self.labelled_codes_, shown, self.classes_)
         return found if n is None else found[:n]
 
     def describe(self) -> str:

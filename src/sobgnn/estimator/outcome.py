@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse.csgraph import connected_components
 
 from sobgnn.estimator.describing import embedding, filter_importance
@@ -58,7 +59,7 @@ def keep_outcome(estimator: Any, fit: Fit, placed: Placed, labels: Labels, befor
     estimator.temperature_ = predictor.temperature
     out_of_fold = np.full((len(labels.index), labels.classes), np.nan)
     if before is None:
-        out_of_fold[labels.judged] = shift_priors(fit.out_of_fold, estimator.predictor_.ratio)
+        out_of_fold[labels.judged] = fit.out_of_fold
     else:  # nothing was held out this time
         out_of_fold = out_of_fold_before(estimator, labels)
     estimator.labelled_, estimator.labelled_codes_ = labels.index, labels.codes
@@ -82,12 +83,25 @@ def _scores(estimator: Any, labels: Labels) -> tuple[float, float]:
     """Accuracy and log loss of out-of-fold labels, with classes weighted by their frequencies."""
     if not labels.folds:
         return float("nan"), float("nan")
-    own, codes = estimator.out_of_fold_probabilities_[labels.judged], labels.codes[labels.judged]
+    own, codes = shown_out_of_fold(estimator)[labels.judged], labels.codes[labels.judged]
     weight = (estimator.class_prior_ / np.bincount(codes, minlength=labels.classes).clip(min=1))[codes]
     return (
         float(np.average(own.argmax(axis=1) == codes, weights=weight)),
         float(np.average(log_loss(own, codes), weights=weight)),
     )
+
+
+def shown_out_of_fold(estimator: Any, *, weighted: bool = True) -> npt.NDArray[np.float64]:
+    """Out-of-fold probabilities with the class factors that predictions have, [L, C]; NaN for labels never held out.
+
+    Args:
+        estimator: A fitted :class:`~sobgnn.SobolevClassifier`.
+        weighted: Whether the factors include ``class_weight``, which sets what an error costs, not what is probable.
+    """
+    factor = estimator.predictor_.ratio
+    if not weighted:
+        factor = factor / class_weights(estimator.class_weight, estimator.classes_, estimator.labelled_codes_)
+    return shift_priors(estimator.out_of_fold_probabilities_, factor)
 
 
 def label_points(estimator: Any) -> None:

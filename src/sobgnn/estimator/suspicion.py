@@ -37,7 +37,6 @@ def suspect_labels(
     codes: npt.NDArray[np.int64],
     out_of_fold: npt.NDArray[np.float64],
     classes: npt.NDArray[Any],
-    weight: npt.NDArray[np.float64] | None = None,
 ) -> list[Suspect]:
     r"""Labels whose class is far less probable than another one.
 
@@ -47,16 +46,10 @@ def suspect_labels(
     Args:
         labeled: int64 [L], rows of X.
         codes: int64 [L], the classes given.
-        out_of_fold: [L, C], out-of-fold probabilities; NaN for labels that were never held out.
+        out_of_fold: [L, C], out-of-fold probabilities, without class weights; NaN for labels that were never held out.
         classes: [C].
-        weight: Factors that the class probabilities were multiplied by, [C], which are divided out; a label of a class
-            with weight 0 is never suspect. ``None``: 1.
     """
     judged = np.isfinite(out_of_fold).all(axis=1)
-    if weight is not None:
-        judged &= weight[codes] > 0
-        out_of_fold = np.divide(out_of_fold, weight, out=np.zeros_like(out_of_fold), where=weight > 0)
-        out_of_fold = out_of_fold / out_of_fold.sum(axis=1, keepdims=True)
     if not judged.any():
         return []
     rows, given, p = labeled[judged], codes[judged], out_of_fold[judged]

@@ -67,6 +67,7 @@ class Model:
 
     def fit(self, request: dict[str, Any], arrays: Arrays) -> tuple[dict[str, Any], Arrays]:
         """Fit the labels of a request, and return predictions for every point."""
+        from sobgnn.estimator.outcome import shown_out_of_fold
         from sobgnn.estimator.suggestion import suggest_points
 
         rows, codes, skipped = arrays["rows"], arrays["codes"], arrays["skipped"]
@@ -89,7 +90,7 @@ class Model:
             accuracy = float(classifier.out_of_fold_accuracy_)
             message["accuracy"] = accuracy if np.isfinite(accuracy) else None
             result["suspects"] = np.array([found.row for found in classifier.suspects(SUSPECTS)], dtype=np.int64)
-            held = classifier.out_of_fold_probabilities_
+            held = shown_out_of_fold(classifier)
             judged = np.isfinite(held).all(axis=1)
             message["judged"] = int(judged.sum())
             result["judged"] = classifier.labelled_[judged]

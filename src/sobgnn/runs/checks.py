@@ -7,13 +7,12 @@ import math
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sobgnn.estimator.acceptance import Acceptance, find_acceptance
-from sobgnn.estimator.priors import shift_priors
+from sobgnn.estimator.outcome import shown_out_of_fold
 from sobgnn.runs.run import Fitted
 from sobgnn.runtime.files import read_json, write_text
 
@@ -115,10 +114,9 @@ def checks_of(fitted: Fitted) -> Checks:
 def find_threshold(fitted: Fitted, target: float) -> Acceptance:
     """Which predictions of a run may be accepted so that a share ``target`` of them is right."""
     classifier = fitted.classifier
-    probability = classifier.out_of_fold_probabilities_
-    judged = np.isfinite(probability).all(axis=1)
-    # With the class frequencies that were assumed for all points, as for predictions.
-    shown: Any = shift_priors(probability[judged], classifier.predictor_.ratio)
+    shown = shown_out_of_fold(classifier)
+    judged = np.isfinite(shown).all(axis=1)
+    shown = shown[judged]
     right = shown.argmax(axis=1) == classifier.labelled_codes_[judged]
     free = fitted.confidence[fitted.given == -1]
     return find_acceptance(shown.max(axis=1, initial=0), right, target, free)

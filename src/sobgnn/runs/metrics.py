@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from sobgnn.estimator.acceptance import Acceptance
 from sobgnn.estimator.guessing import judge
+from sobgnn.estimator.outcome import shown_out_of_fold
 from sobgnn.estimator.suggestion import suggest_points
 from sobgnn.runs.checks import USUAL, find_threshold
 from sobgnn.runs.content import row_name
@@ -123,8 +124,9 @@ def held_out(fitted: Fitted) -> dict[str, Any]:
     accuracy is more informative than accuracy. ``confusion`` is [given, predicted] by the table's classes.
     """
     classifier, own = fitted.classifier, fitted.own_codes
-    judged = np.isfinite(classifier.out_of_fold_probabilities_).all(axis=1)
-    probability = classifier.out_of_fold_probabilities_[judged]
+    shown = shown_out_of_fold(classifier)
+    judged = np.isfinite(shown).all(axis=1)
+    probability = shown[judged]
     codes, predicted = own[classifier.labelled_codes_[judged]], own[probability.argmax(axis=1)]
     classes = len(fitted.table.classes)
     verdict = judge(classifier.labelled_codes_[judged], probability)
