@@ -58,6 +58,21 @@ def test_label_studio_gets_given_labels_as_annotations_and_others_as_predictions
         assert result["value"] == {"choices": [str(fitted.classifier.transduction_[row])]}
 
 
+def test_a_column_called_text_or_row_leaves_the_tasks_own(tmp_path):
+    lines = [f"n{i},{i % 7}.5,word {i % 5},{'ab'[i % 2]},{'xyz'[i % 3]}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("id,row,text,decision,label\n" + "\n".join(lines) + "\n")
+    fitted = fitted_run(table=read_table(tmp_path / "t.csv"), labels=None, accept=0.5)
+    export(tmp_path, fitted, checks_of(fitted), ["label-studio"])
+    for number, task in enumerate(json.loads((tmp_path / "label-studio.json").read_text())):
+        data = task["data"]
+        assert (data["row"], data["row (column)"]) == (number, f"{number % 7}.5")
+        assert (data["text"], data["text (column)"]) == (
+            f"id: n{number}\nrow: {number % 7}.5\ntext: word {number % 5}\ndecision: {'ab'[number % 2]}", f"word {number % 5}",
+        )  # fmt: skip
+        assert (data["id"], data["decision (column)"]) == (f"n{number}", "ab"[number % 2])
+        assert data["decision"] in ("given", "accept", "review")
+
+
 def test_an_unknown_format_is_refused():
     check_formats(["parquet", "jsonl", "label-studio", "spreadsheet"])
     with pytest.raises(

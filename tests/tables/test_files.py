@@ -79,6 +79,21 @@ def test_a_row_shows_its_content_without_its_label(tmp_path):
     assert (len(shown), shown["0"]) == (20, "30")
 
 
+@pytest.mark.parametrize("umlauts", [1, 2000])
+def test_a_latin_1_byte_in_a_utf_8_file_is_mended_and_its_line_named(tmp_path, umlauts):
+    cells = [f"grün {i % 5}" if i < umlauts else f"red {i % 5}" for i in range(2500)]
+    lines = [f"{i * 0.5},{cell},{'uv'[i % 2]}" for i, cell in enumerate(cells)]
+    content = "\n".join(["x,farbe,label", *lines]).encode()
+    broken = content.replace("5.0,grün 0".encode() if umlauts > 1 else b"5.0,red 0", b"5.0,Caf\xe9", 1)
+    (tmp_path / "t.csv").write_bytes(broken)
+    table = read_table(tmp_path / "t.csv")
+    assert table.frame["farbe"].to_list() == [*cells[:10], "Café", *cells[11:]]
+    note = "Read as UTF-8, but 1 byte that is not, as Latin-1 (Windows-1252): the first is in line 12."
+    assert note in table.notes
+    (tmp_path / "t.csv").write_bytes(b"\xef\xbb\xbf" + broken)
+    assert read_table(tmp_path / "t.csv").frame["farbe"][10] == "Café"
+
+
 def test_the_encoding_survives_saving_and_encodes_a_new_file_alike(tmp_path):
     table = read_table(write(tmp_path / "t.csv", CSV))
     table.encoding.save(tmp_path)

@@ -86,6 +86,8 @@ def _label_studio(path: Path, fitted: Fitted, checks: Checks) -> None:
     """Tasks with a choice each: given labels as annotations, predicted ones as predictions.
 
     For a labeling configuration with ``<Choices name="label" toName="row">`` over ``<Text name="row" value="$text">``.
+    A task's data are ``row``, ``text``, ``id``, ``decision`` and the row's columns; a column of one of these names is
+    called "text (column)" and so on.
     """
     decision = checks.of_run(fitted).get("decision")
     labels, confidence = fitted.classifier.transduction_.tolist(), fitted.confidence
@@ -95,12 +97,15 @@ def _label_studio(path: Path, fitted: Fitted, checks: Checks) -> None:
         data: dict[str, Any] = {
             "row": row,
             "text": "\n".join(f"{name}: {text}" for name, text in cells.items()),
-            **cells,
         }
         if fitted.table.ids is not None:
             data["id"] = str(fitted.table.ids[row])
         if decision is not None:
             data["decision"] = decision[row]
+        for name, value in cells.items():
+            while name in data:
+                name += " (column)"
+            data[name] = value
         chosen = [{"from_name": "label", "to_name": "row", "type": "choices", "value": {"choices": [str(label)]}}]
         task: dict[str, Any] = {"id": row + 1, "data": data}
         if fitted.given[row] != -1:

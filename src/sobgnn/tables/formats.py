@@ -24,6 +24,9 @@ _SEPARATORS = (",", ";", "\t", "|")
 _PACKED = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 # ASCII bytes, runs of other bytes, and the least number of other bytes that identify an alphabet.
 _ASCII, _HIGH_ROW, _FEWEST_HIGH = re.compile(rb"[\x00-\x7f]+"), re.compile(rb"[\x80-\xff]{3,}"), 20
+# Bytes that are not UTF-8, as Python keeps them in text, and the characters that Windows-1252 has for them.
+_INVALID = re.compile("[\udc80-\udcff]")
+_MENDED = {0xDC00 + byte: bytes([byte]).decode("cp1252", "replace") for byte in range(0x80, 0x100)}
 _SPOKEN = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
 
@@ -63,9 +66,10 @@ def find_encoding(path: Path, named: str | None = None) -> tuple[str, str | None
     """Python's name for the file's character encoding, and a sentence about it unless it is plain UTF-8.
 
     ``named`` is the encoding given by the user. Otherwise a byte order mark decides; without one, zero bytes at every
-    second position mean UTF-16, and a file that is not UTF-8 throughout is Windows-1252. Raises if it cannot be: it has
-    bytes that Windows-1252 does not define, or most non-ASCII bytes are in runs of three or more, as in other
-    alphabets.
+    second position mean UTF-16. A file with at least as many characters of several UTF-8 bytes as invalid bytes is
+    UTF-8, and :func:`text_blocks` mends the others; Windows-1252 text hardly ever forms such characters, so a file with
+    fewer is Windows-1252. Raises if it cannot be: it has bytes that Windows-1252 does not define, or most non-ASCII
+    bytes are in runs of three or more, as in other alphabets.
     """
     if named is not None:
         return _named_encoding(path, named), f"Read as {named}, as --encoding says."
@@ -75,33 +79,35 @@ def find_encoding(path: Path, named: str | None = None) -> tuple[str, str | None
             raise ValueError(
                 f"{path.name} is not text, but a spreadsheet or a ZIP archive. Save the sheet as CSV, or unpack it."
             )
-        for mark, name, said in (
-            (codecs.BOM_UTF8, "utf-8-sig", "UTF-8 with a byte order mark"),
-            (codecs.BOM_UTF16_LE, "utf-16", "UTF-16"),
-            (codecs.BOM_UTF16_BE, "utf-16", "UTF-16"),
-        ):
-            if start.startswith(mark):
-                return name, f"Read as {said}."
+        if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return "utf-16", "Read as UTF-16."
         even, odd = start[0::2].count(0), start[1::2].count(0)
         if len(start) >= 8 and max(even, odd) > 0.4 * len(start[0::2]) and min(even, odd) < 0.1 * len(start[0::2]):
             return ("utf-16-be" if even > odd else "utf-16-le"), "Read as UTF-16 without a byte order mark."
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        bad = multiple = undefined = high = joined = 0
-        block = start + file.read(BLOCK_BYTES)
-        while block:
-            text = decoder.decode(block)
-            wrong = text.count("\ufffd") - block.count(b"\xef\xbf\xbd")
-            bad += max(0, wrong)
-            multiple += 0 if text.isascii() else sum(1 for c in text[:100_000] if ord(c) > 127) - max(0, wrong)
-            undefined += sum(block.count(bytes([b])) for b in (0x81, 0x8D, 0x8F, 0x90, 0x9D))
-            high += len(_ASCII.sub(b"", block))
-            joined += sum(map(len, _HIGH_ROW.findall(block)))
+        decoder = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        bad = multiple = undefined = high = joined = line = first = 0
+        block, last = start + file.read(BLOCK_BYTES), False
+        while not last:
+            last = not block
+            text = decoder.decode(block, final=last)
+            wrong = 0 if text.isascii() else len(_INVALID.findall(text))
+            if wrong and not bad:
+                first = line + text.count("\n", 0, _INVALID.search(text).start()) + 1  # type: ignore[union-attr]
+            bad += wrong
+            if not block.isascii():
+                multiple += len(text) - len(text.encode("ascii", "ignore")) - wrong
+                undefined += sum(block.count(bytes([b])) for b in (0x81, 0x8D, 0x8F, 0x90, 0x9D))
+                high += len(_ASCII.sub(b"", block))
+                joined += sum(map(len, _HIGH_ROW.findall(block)))
+            line += text.count("\n")
             block = file.read(BLOCK_BYTES)
-        bad += decoder.decode(b"", final=True).count("\ufffd")
+    marked = start.startswith(codecs.BOM_UTF8)
+    name = "utf-8-sig" if marked else "utf-8"
     if not bad:
-        return "utf-8", None
-    if multiple > 10 * bad:
-        return "utf-8", f"Read as UTF-8; {bad:,} invalid bytes were replaced."
+        return name, "Read as UTF-8 with a byte order mark." if marked else None
+    if marked or multiple >= bad:
+        which = "1 byte that is not," if bad == 1 else f"{bad:,} bytes that are not,"
+        return name, f"Read as UTF-8, but {which} as Latin-1 (Windows-1252): the first is in line {first:,}."
     if undefined or (high >= _FEWEST_HIGH and 2 * joined > high):
         raise ValueError(
             f"{path.name} is neither UTF-8 nor Latin-1 (Windows-1252). Name its encoding with --encoding, such as "
@@ -122,13 +128,18 @@ def _named_encoding(path: Path, name: str) -> str:
 
 
 def text_blocks(path: Path, encoding: str) -> Iterator[str]:
-    r"""The file's text in whole lines, a few million characters at a time; line ends are \n."""
-    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    r"""The file's text in whole lines, a few million characters at a time; line ends are \n.
+
+    Bytes of a UTF-8 file that are not UTF-8 are read as Windows-1252, one by one.
+    """
+    unicode = codecs.lookup(encoding).name.startswith("utf-8")
+    decoder = codecs.getincrementaldecoder(encoding)("surrogateescape" if unicode else "replace")
     rest, only_cr = "", None
     with open_bytes(path) as file:
         while True:
             block = file.read(BLOCK_BYTES)
-            text = rest + decoder.decode(block, final=not block)
+            text = decoder.decode(block, final=not block)
+            text = rest + (text.translate(_MENDED) if unicode and _INVALID.search(text) else text)
             held = "\r" if text.endswith("\r") and block else ""
             text = text[: len(text) - len(held)].replace("\r\n", "\n")
             if only_cr is None and ("\r" in text or "\n" in text):
