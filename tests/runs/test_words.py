@@ -60,7 +60,10 @@ def test_next_steps_name_rows_and_suspects():
     assert measured["suspects"] > 1
     said = next_steps(measured, ["row 3", "row 5"])
     assert "Label row 3, row 5 (counted from 0): these labels would help most." in said
-    assert "Label t7: this label would help most." in next_steps(measured, ["t7"])
+    assert "Label row 17: this label would help most." in next_steps(
+        measured | {"rows_numbered": False}, ["row 17"]
+    )  # an id
+    assert "Label t7: this label would help most." in next_steps(measured | {"rows_numbered": False}, ["t7"])
     assert not any(line.startswith("Label") for line in next_steps(measured | {"labels_hidden": 9}, ["t7"]))
     assert any(line.startswith(f"Check {measured['suspects']:,} given label") for line in said)
 

@@ -152,3 +152,18 @@ def test_a_folder_cannot_be_written_as_a_file(tmp_path):
 def test_a_place_that_cannot_be_written_to_is_named_by_the_file_and_not_by_a_temporary_name():
     with pytest.raises(OSError, match=r"'/proc/x\.csv'$"):
         write_text("/proc/x.csv", "a")
+
+
+def test_a_full_disk_is_said_with_the_name_that_was_asked_for(tmp_path):
+    for error in (OSError(28, "No space left on device", "/hidden/.t.x1"), RuntimeError("io error (os error 28)")):
+        with pytest.raises(OSError, match="no space is left on its disk") as caught, atomic_file(tmp_path / "a.csv"):
+            raise error
+        assert caught.value.filename == str(tmp_path / "a.csv")
+        with (
+            pytest.raises(OSError, match="no space") as caught,
+            atomic_folder(tmp_path / "run") as place,
+            atomic_file(place / "a.csv"),
+        ):
+            raise error
+        assert caught.value.filename == str(tmp_path / "run")
+    assert not list(tmp_path.iterdir())

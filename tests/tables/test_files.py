@@ -603,7 +603,15 @@ def test_the_first_of_the_rows_with_too_many_cells_is_named_even_if_it_is_row_0(
 
 def test_a_table_of_labels_alone_says_so(tmp_path):
     (tmp_path / "t.csv").write_text("label\nu\nv\nu\n")
-    with pytest.raises(ValueError, match="No column is left to learn from: label holds labels, ids, constants or no"):
+    with pytest.raises(ValueError, match=r"No column is left to learn from: label \(labels\)\. Give"):
+        read_table(tmp_path / "t.csv")
+
+
+def test_a_table_of_huge_numbers_alone_says_so(tmp_path):
+    lines = [f"{i},c,{i + 1}e307,{'uv'[i % 2]}" for i in range(30)]
+    (tmp_path / "t.csv").write_text("\n".join(["id,flat,x,label", *lines]))
+    reasons = r"id \(ids\), flat \(constant\), x \(too large\), label \(labels\)"
+    with pytest.raises(ValueError, match=f"No column is left to learn from: {reasons}. Give"):
         read_table(tmp_path / "t.csv")
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 import warnings
 
@@ -160,8 +161,26 @@ def test_pictures_that_cannot_be_read_are_counted_and_far(folder, tmp_path):
     assert batch.beyond.tolist() == [False, False, False, False, True]
     for i in range(4):
         (new / f"{i}.png").write_text("junk")
-    with pytest.raises(ValueError, match="5 of the first 5 pictures cannot be read"):
+    with pytest.raises(ValueError, match=r"5 of the first 5 pictures cannot be read, such as .* the file is damaged"):
         list(batches(new, table.encoding))
+    with pytest.raises(ValueError, match=r"5 of 5 pictures cannot be read, such as .* the file is damaged"):
+        read_table(new, need_labels=False)
+
+
+def test_a_name_that_is_not_utf_8_is_left_out_and_said(folder):
+    try:
+        open(os.fsencode(folder / "across") + b"/caf\xe9.png", "wb").close()
+    except OSError:
+        pytest.skip("the file system takes only names that are UTF-8")
+    table = read_table(folder)
+    assert len(table.codes) == 15
+    assert r"Left out, 1 picture whose name is not UTF-8, such as 'across/caf\xe9.png'. Rename it." in table.notes
+    assert next(batches(folder, table.encoding)).X.shape[0] == 15
+
+
+def test_a_folder_that_means_unlabeled_is_said(folder):
+    said = "Folders whose pictures count as unlabeled: unlabelled (1). If one is a class, rename it."
+    assert said in read_table(folder).notes
 
 
 def test_folders_behind_links_are_read_once(folder, tmp_path):

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from sobgnn.tables import Table
 
 
+# Seconds between lines about progress where stderr is no terminal.
+INTERVAL = 10.0
+
+
 class Training:
     """The estimator's progress hook: moves the bar, and ends training after Ctrl-C.
 
@@ -41,6 +46,7 @@ class Training:
 
     def __init__(self, bar: Progress) -> None:
         self.stopped = False
+        self.line = "Fitting"
         self._bar = bar
         self._began = False
         self._tasks: dict[str, TaskID] = {}
@@ -56,6 +62,7 @@ class Training:
         elif seen.train_loss is not None:
             score = f"loss {seen.train_loss:.3f}"
         self._bar.update(self._tasks[seen.stage], completed=seen.done, score=score)
+        self.line = f"{seen.stage.capitalize()} {seen.done:,} of {seen.total:,}" + (f", {score}" if score else "")
         return self.stopped
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
@@ -116,8 +123,28 @@ class Terminal:
     @contextlib.contextmanager
     def working(self, what: str) -> Iterator[None]:
         """Something that takes a moment."""
-        with self.err.status(Text(what)):
+        with self.err.status(Text(what)), self._lines(lambda: what):
             yield
+
+    @contextlib.contextmanager
+    def _lines(self, said: Callable[[], str]) -> Iterator[None]:
+        """Where stderr is no terminal, which would show a bar: what is being done, every few seconds."""
+        if self.err.is_terminal:
+            yield
+            return
+        ended, began = threading.Event(), time.monotonic()
+
+        def report() -> None:
+            while not ended.wait(INTERVAL):
+                self.err.print(Text(f"{said()} ({time.monotonic() - began:.0f} s)"))
+
+        thread = threading.Thread(target=report, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     @contextlib.contextmanager
     def training(self) -> Iterator[Training]:
@@ -133,7 +160,7 @@ class Terminal:
         )
         with Progress(*columns, console=self.err, transient=True, disable=not self.err.is_terminal) as bar:
             hook = Training(bar)
-            with _interrupting(hook.interrupt):
+            with _interrupting(hook.interrupt), self._lines(lambda: hook.line):
                 yield hook
 
     @contextlib.contextmanager
@@ -146,8 +173,15 @@ class Terminal:
     @contextlib.contextmanager
     def counting(self) -> Iterator[Callable[[int], None]]:
         """A count of rows whose total is not known."""
-        with self.err.status("Predicting") as status:
-            yield lambda done: status.update(f"Predicting, {done:,} rows done")
+        line = "Predicting"
+        with self.err.status(line) as status, self._lines(lambda: line):
+
+            def count(done: int) -> None:
+                nonlocal line
+                line = f"Predicting, {done:,} rows done"
+                status.update(line)
+
+            yield count
 
     def data(self, name: str, table: Table, given: Any = None) -> None:
         """What was read, and what the rules made of it."""

@@ -38,6 +38,7 @@ def metrics(fitted: Fitted, acceptance: Acceptance | None = None) -> dict[str, A
     import sobgnn
 
     table, hidden, classifier = fitted.table, fitted.hidden, fitted.classifier
+    suggested = [int(row) for row in suggested_rows(fitted, _NAMED)]
     count, features = table.X.shape
     result: dict[str, Any] = {
         "data": fitted.name,
@@ -51,7 +52,8 @@ def metrics(fitted: Fitted, acceptance: Acceptance | None = None) -> dict[str, A
         "notes": list(table.notes),
         "unsaid": _large_unsaid(table),
         "suspects": len(classifier.suspects()),
-        "suggested": [row_name(table, int(row)) for row in suggested_rows(fitted, _NAMED)],
+        "suggested": [row_name(table, row) for row in suggested],
+        "rows_numbered": table.ids is None or not all(table.ids[row] for row in suggested),
     }
     if hidden.any():
         right = fitted.predicted[hidden] == table.codes[hidden]

@@ -107,7 +107,7 @@ def next_steps(measured: dict[str, Any], suggested: Sequence[str] = ()) -> list[
         said.append(f"Check {number:,} given {'label that looks' if number == 1 else 'labels that look'} wrong.")
     if free and suggested and not measured["labels_hidden"]:  # of hidden labels more are known already
         labels = "this label" if len(suggested) == 1 else "these labels"
-        counted = " (counted from 0)" if any(name.startswith("row ") for name in suggested) else ""
+        counted = " (counted from 0)" if measured.get("rows_numbered") else ""
         said.append(f"Label {', '.join(suggested)}{counted}: {labels} would help most.")
     elif not free and not measured["labels_hidden"]:
         line = "Every row is labeled: `sobgnn predict` labels new rows"

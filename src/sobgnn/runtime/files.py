@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -38,9 +39,16 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
         os.chmod(temporary, _usual_mode(0o666))
         os.replace(temporary, path)
         flush(path.parent)
-    except BaseException:
+    except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
+        _check_space(error, path)
         raise
+
+
+def _check_space(error: BaseException, path: Path) -> None:
+    """Raise an OSError with the name that users know, if it was for want of space that something failed."""
+    if getattr(error, "errno", None) == errno.ENOSPC or "os error 28" in str(error):  # the latter from Rust
+        raise OSError(errno.ENOSPC, "no space is left on its disk", str(path)) from error
 
 
 def check_regular(path: str | Path) -> None:
@@ -105,11 +113,12 @@ def atomic_folder(folder: str | Path, *, replace: bool = False) -> Iterator[Path
         else:
             _rename_new(temporary, folder)
         flush(folder.parent)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
         for parent in made:
             with contextlib.suppress(OSError):
                 parent.rmdir()
+        _check_space(error, folder)
         raise
 
 

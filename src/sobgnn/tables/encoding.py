@@ -195,9 +195,9 @@ class Encoding:
                 unseen = _unread(block, X)
                 count[block.name], far = int(unseen.sum()), far | unseen
                 if first_row == 0 and 2 * count[block.name] > frame.height:
+                    why = column.reason(series[int(unseen.argmax())])
                     raise ValueError(
-                        f"{count[block.name]:,} of the first {frame.height:,} pictures cannot be read, such as "
-                        f"{shortened(series[int(unseen.argmax())])}. Names are relative to {column.root}."
+                        f"{count[block.name]:,} of the first {frame.height:,} pictures cannot be read{why}"
                     )
                 continue
             read = series

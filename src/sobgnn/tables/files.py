@@ -30,7 +30,7 @@ from sobgnn.tables.lines import line_frames
 from sobgnn.tables.notes import empty_notes
 from sobgnn.tables.npz import one_per_row, read_arrays, row_blocks, row_ids
 from sobgnn.tables.pictures import SUFFIXES as PICTURE_SUFFIXES
-from sobgnn.tables.pictures import UNREAD, folder_labels, list_pictures, unread_pictures
+from sobgnn.tables.pictures import UNREAD, folder_labels, left_out, list_pictures, unlabeled_notes
 from sobgnn.tables.predictions import Sheet, is_formula
 from sobgnn.tables.table import Batch, Table, from_arrays, graph_of
 
@@ -101,7 +101,8 @@ def read_table(
             return _read_npz(path, label, identity, need_labels)
         asked, notes, separator = identity, [], ","  # type: tuple[str | None, list[str], str]
         if kind == "pictures":
-            frame, notes = _picture_frame(path), unread_pictures(path)
+            frame = _picture_frame(path)
+            notes = left_out(path) + unlabeled_notes(frame["image"].to_list())
             folders = frame["label"].drop_nulls().n_unique()
             if need_labels and folders < 2:
                 raise ValueError(
@@ -133,10 +134,12 @@ def read_table(
         notes += telling_notes(rest, codes)
         X = encoder.fit_transform(rest) if rest.width else None
         if X is None or not encoder.blocks_:
+            why: dict[Any, str] = dict.fromkeys((*dropped, *told), "left out") | {label: "labels", identity: "ids"}
+            why |= encoder.outcomes_ if rest.width else {}
+            columns = [f"{name} ({why[name]})" for name in frame.columns]
             raise ValueError(
-                f"No column is left to learn from: {listed(frame.columns)} {'hold' if frame.width > 1 else 'holds'} "
-                "labels, ids, constants or nothing. "
-                "Give at least one column of numbers, categories or text."
+                f"No column is left to learn from: {listed(columns)}. Give at least one column of numbers, categories "
+                "or text."
             )
         made = Encoding(encoder, None, label, identity, (*dropped, *told))
         empty = made.empty(frame)
@@ -196,7 +199,7 @@ def batches(path: Path, encoding: Encoding, characters: str | None = None) -> It
         encoding = encoding.in_folder(path if kind == "pictures" else path.parent)
         readers = {"parquet": parquet_frames, "lines": line_frames, "pictures": _picture_frames}
         row, renamed = 0, {}  # type: tuple[int, dict[str, str]]
-        said: tuple[str, ...] = tuple(unread_pictures(path)) if kind == "pictures" else ()
+        said: tuple[str, ...] = tuple(left_out(path)) if kind == "pictures" else ()
         for frame in (
             readers[kind](path)
             if kind in readers
@@ -249,7 +252,7 @@ def _one_line_errors(path: Path) -> Iterator[None]:
 def _kind(path: Path) -> str:
     if path.is_dir():
         if not list_pictures(path):
-            unread = " ".join(unread_pictures(path))
+            unread = " ".join(left_out(path))
             hint = unread or "Give a CSV, Parquet or NPZ file, or JSON lines."
             raise ValueError(
                 f"{str(path)!r} is a folder without pictures{' that can be read' if unread else ''}. {hint}"

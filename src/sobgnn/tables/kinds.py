@@ -222,7 +222,8 @@ def _number(series: pl.Series, style: NumberFormat) -> Choice:
         said = [f"unit {style.unit or style.currency!r} removed", *said]
     if column is not None and style.multiples:
         said = ["k, M and the like multiply numbers", *said]
-    return Choice(column, "number" if column else "constant", said, blank)
+    outcome = "number" if column else "constant" if blank < series.len() else "too large"
+    return Choice(column, outcome, said, blank)
 
 
 def _date(series: pl.Series) -> Choice:

@@ -36,7 +36,7 @@ def column_notes(choices: dict[str, Choice]) -> list[str]:
     same = [name for outcome in ("constant", "empty") for name in by.get(outcome, [])]
     if same:
         notes.append(f"Left out, constant or empty: {listed(same)}.")
-    for outcome in ("bytes", "vectors of different lengths", "lists of other things"):
+    for outcome in ("bytes", "vectors of different lengths", "lists of other things", "too large"):
         if outcome in by:
             notes.append(f"Left out, {outcome}: {listed(by[outcome])}.")
     filled = [f"{name} ({choice.blank:,})" for name, choice in choices.items() if choice.blank and choice.column]

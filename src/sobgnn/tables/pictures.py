@@ -65,10 +65,7 @@ class PictureColumn:
         good = features[~broken]
         if 2 * len(good) < len(features):
             wrong = sample[int(np.flatnonzero(broken)[0])]
-            raise ValueError(
-                f"{int(broken.sum())} of {len(features)} pictures cannot be read, such as {str(wrong)[:100]!r}. "
-                f"Their names must be relative to {root}."
-            )
+            raise ValueError(f"{int(broken.sum())} of {len(features)} pictures cannot be read{bare.reason(wrong)}")
         variance = good.var(axis=0, dtype=np.float64)
         factors = np.ones(features.shape[1])
         pixels = features.shape[1] if model is not None else 3 * SIDE * SIDE
@@ -95,6 +92,13 @@ class PictureColumn:
     def path(self, name: str) -> Path:
         """Path of the picture with that name."""
         return Path(self.root) / name
+
+    def reason(self, name: Any) -> str:
+        """The end of a sentence about pictures that cannot be read, such as that one: why, and the way out."""
+        such = f", such as {shortened(name, 100)}"
+        if isinstance(name, str) and _is_file(self.path(name.strip())):
+            return f"{such}: the file is damaged or holds no picture. Replace it, or leave it out."
+        return f"{such}. Names are relative to {self.root}."
 
     def _features(self, names: Sequence[str | None]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
         paths = [None if name is None else self.path(name) for name in names]
@@ -166,20 +170,44 @@ def oriented_gradients(gray: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]
     return np.asarray(out / np.sqrt(around + 1e-3)[..., None], dtype=np.float32).reshape(count, -1)
 
 
-def unread_pictures(folder: Path) -> list[str]:
-    """A sentence about pictures of formats that are not read, if there are any."""
+def left_out(folder: Path) -> list[str]:
+    """Sentences about pictures that are not read, for the format or the bytes of their names."""
+    notes = []
+    odd = [name for name in _walk(folder, SUFFIXES) if not _is_unicode(name)]
+    if odd:
+        which, them = (
+            (f"{len(odd):,} pictures whose names are", "them") if odd[1:] else ("1 picture whose name is", "it")
+        )
+        notes.append(f"Left out, {which} not UTF-8, such as {repr(os.fsencode(odd[0]))[1:]}. Rename {them}.")
     names = list_pictures(folder, UNREAD)
-    if not names:
-        return []
-    kinds = [kind for kind, _ in Counter(Path(name).suffix.lower() for name in names).most_common()]
-    files = (
-        "1 file of a kind that is not read" if len(names) == 1 else f"{len(names):,} files of kinds that are not read"
+    if names:
+        kinds = [kind for kind, _ in Counter(Path(name).suffix.lower() for name in names).most_common()]
+        files = f"{len(names):,} files of kinds that are" if names[1:] else "1 file of a kind that is"
+        notes.append(f"Left out, {files} not read: {listed(kinds)}. Convert them to PNG or JPEG.")
+    return notes
+
+
+def unlabeled_notes(names: Sequence[str]) -> list[str]:
+    """A sentence about folders whose names mean unlabeled, if there are any."""
+    counts = Counter(name.split("/")[0] for name in names if "/" in name)
+    found = [f"{name} ({count:,})" for name, count in counts.items() if name.lower() in UNLABELED]
+    return (
+        [f"Folders whose pictures count as unlabeled: {listed(found)}. If one is a class, rename it."] if found else []
     )
-    return [f"Left out, {files}: {listed(kinds)}. Convert them to PNG or JPEG."]
 
 
 def list_pictures(folder: Path, suffixes: tuple[str, ...] = SUFFIXES) -> list[str]:
-    """Names of all pictures under a folder, relative to it, sorted; hidden ones are left out, and so is __MACOSX."""
+    """Names of all pictures under a folder, relative to it, sorted; names that are not UTF-8 are left out."""
+    return [name for name in _walk(folder, suffixes) if _is_unicode(name)]
+
+
+def _is_unicode(name: str) -> bool:
+    """Whether a file's name is UTF-8: Python keeps other bytes as surrogates, which no other program reads."""
+    return name.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in name)
+
+
+def _walk(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
+    """Names of files under a folder, relative to it, sorted; hidden ones are left out, and so is __MACOSX."""
     found, seen = [], set()
     for place, folders, names in os.walk(folder, followlinks=True):
         own = os.path.realpath(place)
