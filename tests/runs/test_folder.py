@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from sobgnn.estimator.classifier import SobolevClassifier
 from sobgnn.runs.checks import Checks
-from sobgnn.runs.folder import check_free, free_folder, open_run, remove_run, write_into, write_numbered
+from sobgnn.runs.folder import check_free, free_folder, open_run, remove_run, reserved, write_into
 from sobgnn.runs.run import Fitted
 from sobgnn.tables import from_arrays
 
@@ -28,23 +30,44 @@ def test_the_next_free_name_is_safe_and_numbered(tmp_path):
     assert free_folder("..", tmp_path).name == "run-1"
 
 
-def test_runs_of_one_name_that_are_written_at_once_get_a_folder_each(tmp_path, monkeypatch):
-    def fill(place, fitted, formats):
-        if others:  # another process ends first
-            path = others.pop()
-            path.mkdir(parents=True)
-            (path / "theirs").touch()
-        (place / "mine").touch()
-        return {"made": True}
-
+def test_a_name_is_reserved_from_the_start_and_numbered_runs_take_the_next(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sobgnn.runs.folder.fill_run", fill)
-    others = [tmp_path / "runs/x-2", tmp_path / "runs/x-1"]
-    folder, measured = write_numbered("x", None)
-    assert (str(folder), measured) == ("runs/x-3", {"made": True})
-    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()) == [
-        "runs/x-1/theirs", "runs/x-2/theirs", "runs/x-3/mine",
-    ]  # fmt: skip
+    with reserved(None, "x") as first, reserved(None, "x") as second:
+        assert [str(run.folder) for run in (first, second)] == ["runs/x-1", "runs/x-2"]
+        with pytest.raises(ValueError, match="x-1 is being written by another process"), reserved(first.folder):
+            pass
+        (first.place / "mine").touch()
+        (tmp_path / "runs/x-1").mkdir()
+        (tmp_path / "runs/x-1/theirs").touch()  # by hand, while the first was at work
+    assert str(first.folder) == "runs/x-3"
+    held = sorted(str(path.relative_to(tmp_path / "runs")) for path in tmp_path.rglob("*"))
+    assert [name for name in held if name != "runs"][1:] == ["x-1", "x-1/theirs", "x-2", "x-3", "x-3/mine"]
+
+
+def test_a_run_that_fails_leaves_nothing_and_its_name_is_free(tmp_path):
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt), reserved(tmp_path / "a/b/run") as run:  # noqa: PT012
+            (run.place / "half").touch()
+            raise KeyboardInterrupt
+        assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_process_left_is_cleared_by_the_next_fit_beside_it_and_what_is_held_is_kept(tmp_path):
+    script = (
+        "import os, sys; from pathlib import Path; from sobgnn.runs.folder import reserved\n"
+        "with reserved(Path(sys.argv[1])) as run:\n"
+        "    (run.place / 'half').touch(); os.kill(os.getpid(), 9)"
+    )
+    for name in ("one", "two"):
+        subprocess.run([sys.executable, "-c", script, str(tmp_path / name)], check=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".two.unfinished", ".two.unfinished.lock"]
+    with reserved(tmp_path / "held"):
+        with reserved(tmp_path / "one") as run:
+            assert not list(run.place.iterdir())
+            (run.place / "mine").touch()
+        assert sorted(path.name for path in tmp_path.iterdir()) == [
+            ".held.unfinished", ".held.unfinished.lock", "one",
+        ]  # fmt: skip
 
 
 def test_a_run_moves_in_beside_what_a_folder_holds_and_leaves_what_is_not_its_own(tmp_path, monkeypatch):

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from sobgnn.command.options import (
+    DATA,
     INTERRUPTED,
     Accept,
     ClassWeight,
-    Data,
     Device,
     Drop,
     Export,
@@ -34,7 +34,7 @@ from sobgnn.command.options import (
 
 
 def fit(
-    data: Data = "digits",
+    data: Annotated[str | None, DATA] = None,
     label: Label = None,
     identity: Identity = None,
     drop: Drop = None,
@@ -68,22 +68,23 @@ def fit(
     from sobgnn.runs.run import Fitted, hide_labels
     from sobgnn.runtime.ranks import check_device
 
+    if data is None:
+        raise ValueError("DATA is missing. Name a file: sobgnn fit FILE. For a first try: sobgnn fit digits.")
     check_accept(accept)
     check_class_weight(class_weight)
     check_formats(formats or [])
     console = terminal.Terminal()
     options = reading_options(text, text_model, image_model, encoding)
     name, table, spent = load(data, label, identity, drop or [], console, **options)
-    run_folder.check_free(out or run_folder.free_folder(name))
     check_device(device)
     check_neighbors(k, table)
     given = hide_labels(table.codes, labels, seed)
-    console.data(name, table, given)
     settings = {
         "k": k, "alpha": alpha, "epsilon": epsilon, "device": device, "random_state": seed,
         "class_weight": class_weight,
     }  # fmt: skip
-    with console.keeping() as kept:
+    with console.keeping() as kept, run_folder.reserved(out, name) as run:
+        console.data(name, table, given)
         with console.training() as progress:
             started = time.perf_counter()
             classifier = _estimator(paper, settings)
@@ -92,11 +93,8 @@ def fit(
         kept.pressed |= progress.stopped
         fitted = Fitted(name, classifier, table, given, spent, complete=not progress.stopped, accept=accept)
         with console.working("Writing"):
-            if out is None:
-                folder, measured = run_folder.write_numbered(name, fitted, formats or [])
-            else:
-                folder, measured = out, run_folder.write_run(out, fitted, formats or [])
-    console.summary(measured, folder)
+            measured = run_folder.fill_run(run.place, fitted, formats or [])
+    console.summary(measured, run.folder)
     console.notes(spreadsheet_notes(table.encoding.sheet(table.separator), formats or []))
     if kept.pressed:
         raise typer.Exit(INTERRUPTED)

@@ -17,12 +17,10 @@ WRONG_INPUT = 2
 INTERRUPTED = 130
 TERMINATED = 143
 
-Data = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATA", help="CSV, Parquet, JSON lines or NPZ file, a folder of pictures, or a data set's name."
-    ),
-]
+DATA: Any = typer.Argument(
+    metavar="DATA", help="CSV, Parquet, JSON lines or NPZ file, a folder of pictures, or a data set's name."
+)
+Data = Annotated[str, DATA]
 Label = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="Label column; default: label, y, class or target. Blank cells are unlabeled."),

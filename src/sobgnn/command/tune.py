@@ -124,8 +124,11 @@ def tune(
             fitted = Fitted(
                 name, classifier, table, given, spent, complete=complete, search=found.to_json(), accept=accept
             )
-            write = run_folder.write_into if folder.exists() else run_folder.write_run
-            measured = write(folder, fitted)
+            if folder.exists():
+                measured = run_folder.write_into(folder, fitted)
+            else:
+                with run_folder.reserved(folder) as run:
+                    measured = run_folder.fill_run(run.place, fitted)
         stopped = stopped or kept.pressed
         console.summary(measured, folder)
     if stopped:

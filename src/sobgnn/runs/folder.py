@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sobgnn.runs.checks import checks_of
 from sobgnn.runs.exports import export
@@ -18,11 +21,14 @@ from sobgnn.runs.metrics import metrics
 from sobgnn.runs.predict import formula_notes
 from sobgnn.runs.run import Fitted
 from sobgnn.runs.words import is_guessing
-from sobgnn.runtime.files import atomic_folder
+from sobgnn.runtime.files import flush, flush_folder, lock_file
 from sobgnn.tables import Encoding, write_predictions
 
 # What a run folder holds besides exports; table.json marks it as a run.
 _FILES = ("table.json", "table.npz", "model", "checks.json", "predictions.csv", "metrics.json", "report.html")
+
+# What the name of a folder ends in that holds a run being written.
+_UNFINISHED = ".unfinished"
 
 # Files of a labeling, which becomes a run when it is finished.
 _LABELING = ("labeling.json", "labels.journal", "labels.csv")
@@ -32,26 +38,109 @@ def free_folder(name: str, under: Path = Path("runs")) -> Path:
     """runs/<name>-<n> with the smallest unused n."""
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".") or "run"
     number = 1
-    while (under / f"{safe}-{number}").exists():
+    while (under / f"{safe}-{number}").exists() or _is_reserved(under / f"{safe}-{number}"):
         number += 1
     return under / f"{safe}-{number}"
 
 
-def write_run(folder: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict[str, Any]:
-    """Write the run folder atomically, and return its metrics."""
-    check_free(folder)
-    with atomic_folder(folder) as place:
-        return fill_run(place, fitted, formats)
+@dataclass
+class Reserved:
+    """A run folder that is being made: its name, and the hidden folder beside it that is to be filled."""
+
+    folder: Path
+    place: Path
 
 
-def write_numbered(name: str, fitted: Fitted, formats: Sequence[str] = ()) -> tuple[Path, dict[str, Any]]:
-    """Write a run to the first free folder of its name, whichever others take meanwhile; return it and the metrics."""
+@contextlib.contextmanager
+def reserved(out: Path | None, name: str = "run") -> Iterator[Reserved]:
+    """Reserve a run folder, which appears as a whole if the block succeeds, and leaves nothing behind if it fails.
+
+    Hidden folders beside it whose process was killed are removed.
+
+    Args:
+        out: The folder, which must not exist; ``None`` for the first free runs/<name>-<n>.
+        name: Name of the data.
+
+    Raises:
+        ValueError: The folder exists, cannot be created, or another process is making it.
+    """
     while True:
-        folder = free_folder(name)
+        folder = out or free_folder(name)
+        check_free(folder)
+        made = [parent for parent in folder.absolute().parents if not parent.exists()]
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        held = _reserve(folder)
+        if held is not None:
+            break
+        if out is not None:
+            raise ValueError(f"{folder} is being written by another process. Name another folder with --out.")
+    run = Reserved(folder, _hidden(folder))
+    with held:
         try:
-            return folder, write_run(folder, fitted, formats)
-        except FileExistsError:
-            continue
+            _remove_left_over(folder.parent, run.place)
+            yield run
+            flush_folder(run.place)
+            _appear(run, name if out is None else None)
+            flush(folder.parent)
+        finally:
+            _remove(run.place)
+            _lock_of(run.place).unlink(missing_ok=True)
+            for parent in made:
+                with contextlib.suppress(OSError):  # it is empty unless the block succeeded
+                    parent.rmdir()
+
+
+def _appear(run: Reserved, name: str | None) -> None:
+    """Rename the hidden folder to its own name or, if that was taken meanwhile, to the next number of ``name``."""
+    while True:
+        try:
+            run.place.rename(run.folder)
+            return
+        except OSError:
+            if not run.folder.exists():
+                raise
+            if name is None:
+                raise ValueError(f"{run.folder} was made by another process. Name another with --out.") from None
+            run.folder = free_folder(name)
+
+
+def _hidden(folder: Path) -> Path:
+    name = folder.name if len(os.fsencode(folder.name)) <= 200 else hashlib.sha256(os.fsencode(folder.name)).hexdigest()
+    return folder.with_name(f".{name}{_UNFINISHED}")
+
+
+def _lock_of(place: Path) -> Path:
+    return place.with_name(f"{place.name}.lock")
+
+
+def _is_reserved(folder: Path) -> bool:
+    """Whether another process makes the folder."""
+    lock = _lock_of(_hidden(folder))
+    if not lock.exists():
+        return False
+    held = lock_file(lock)
+    if held is not None:
+        held.close()
+    return held is None
+
+
+def _remove_left_over(parent: Path, own: Path) -> None:
+    """Remove what processes that were killed have left in a folder of runs."""
+    for lock in parent.glob(_lock_of(Path(f".*{_UNFINISHED}")).name):
+        if lock != _lock_of(own) and (held := lock_file(lock)) is not None:
+            with held:
+                _remove(lock.with_suffix(""))
+                lock.unlink(missing_ok=True)
+
+
+def _reserve(folder: Path) -> IO[bytes] | None:
+    """Lock the name of a folder and make its hidden folder, empty; ``None`` if another process has it."""
+    place = _hidden(folder)
+    held = lock_file(_lock_of(place))
+    if held is not None:
+        _remove(place)
+        place.mkdir()
+    return held
 
 
 def write_into(folder: Path, fitted: Fitted) -> dict[str, Any]:
@@ -60,10 +149,12 @@ def write_into(folder: Path, fitted: Fitted) -> dict[str, Any]:
     Each file is replaced as a whole. table.json, which marks a folder as a run, is removed first and written last: a
     folder with a half-moved run is not mistaken for one.
     """
-    # A random name created here: a folder left by others is never mistaken for ours.
-    made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:100]}."))
+    made = folder / _UNFINISHED  # what a killed process has left here is written over
+    _remove(made)
+    made.mkdir()
     try:
         measured = fill_run(made, fitted)
+        flush_folder(made)
         (folder / "table.json").unlink(missing_ok=True)
         for part in sorted(made.iterdir(), key=lambda part: part.name == "table.json"):
             target = folder / part.name
@@ -71,7 +162,7 @@ def write_into(folder: Path, fitted: Fitted) -> dict[str, Any]:
                 _remove(target)
             os.replace(part, target)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        _remove(made)
     return measured
 
 

@@ -104,10 +104,8 @@ def atomic_folder(folder: str | Path, *, replace: bool = False) -> Iterator[Path
     temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name[:100]}."))
     try:
         yield temporary
-        for path in sorted(temporary.rglob("*"), reverse=True):
-            flush(path)
         temporary.chmod(_usual_mode(0o777))
-        flush(temporary)
+        flush_folder(temporary)
         if replace:
             _replace_folder(temporary, folder)
         else:
@@ -154,6 +152,36 @@ def _replace_folder(new: Path, folder: Path) -> None:
         raise
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def flush_folder(folder: Path) -> None:
+    """Ask the system to write a folder and everything in it to disk."""
+    for path in sorted(folder.rglob("*"), reverse=True):
+        flush(path)
+    flush(folder)
+
+
+def lock_file(path: str | Path) -> IO[bytes] | None:
+    """Lock a file, created if it is missing, until it is closed or the process ends; ``None`` if another has it."""
+    while True:
+        file = open(path, "a+b")  # noqa: SIM115
+        try:
+            try:
+                import fcntl
+            except ModuleNotFoundError:  # Windows
+                import msvcrt
+
+                file.seek(0)
+                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+            else:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            return None
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(path), os.fstat(file.fileno())):
+                return file
+        file.close()  # who held it has removed it meanwhile: another may lock a new file of that name
 
 
 def flush(path: str | Path) -> None:
