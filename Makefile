@@ -36,7 +36,6 @@ bench: $(STAMP)
 
 # The site, in site/: open site/index.html. Nothing in it is loaded from elsewhere.
 docs: $(DOCS)
-	$(BIN)/python -m docs.draw_rooms
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --clean --quiet
 
 $(DOCS): $(STAMP)

@@ -1,4 +1,4 @@
-"""The site: every page is in its menu, code runs, the picture of the rooms is up to date. Links: test_readme."""
+"""The site: every page is in its menu, code runs. Links: test_readme."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import pytest
-from docs.draw_rooms import direct, imports, out_of_date
 
 ROOT = Path(__file__).parents[1]
 # Pages whose Python blocks run one after another, as a reader would run them. Others show parts of longer programs.
@@ -61,21 +60,6 @@ def test_examples_in_docstrings_run():
         assert outcome.failed == 0, module
         tried += outcome.attempted
     assert tried
-
-
-def test_the_picture_of_the_rooms_is_up_to_date():
-    assert not out_of_date(), "Run python -m docs.draw_rooms."
-
-
-def test_the_picture_has_an_arrow_for_every_import_that_does_not_follow_from_others():
-    graph = imports()
-    arrows = direct(graph)
-
-    def reached(room: str) -> set[str]:
-        return arrows[room] | {far for near in arrows[room] for far in reached(near)}
-
-    assert all(graph[room] <= reached(room) for room in graph)
-    assert direct({"a": set(), "b": {"a"}, "c": {"a", "b"}})["c"] == {"b"}
 
 
 def test_the_notes_on_how_docstrings_become_markdown_hold():
