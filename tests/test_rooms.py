@@ -23,6 +23,7 @@ FLOORS = [
     {"tuning"},
     {"datasets"},
     {"protocol"},
+    {"web"},
     {"runs"},
     {"labeling"},
     {"command"},

@@ -129,6 +129,15 @@ class Browser:
             self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y, button="left", buttons=1)
         self.call("Input.dispatchMouseEvent", type="mouseReleased", x=places[-1][0], y=places[-1][1], **button)
 
+    def swipe(self, begin: tuple[float, float], end: tuple[float, float], steps: int = 12) -> None:
+        """Draw one finger over the screen."""
+        shares = [step / steps for step in range(steps + 1)]
+        way = [{"x": begin[0] + s * (end[0] - begin[0]), "y": begin[1] + s * (end[1] - begin[1])} for s in shares]
+        for place in way:
+            kind = "touchStart" if place is way[0] else "touchMove"
+            self.call("Input.dispatchTouchEvent", type=kind, touchPoints=[place])
+        self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
     def click(self, selector: str) -> None:
         """Click the mouse in the middle of an element, which must be in view."""
         box = self.js(f"(b => [b.x + b.width / 2, b.y + b.height / 2])({selector}.getBoundingClientRect())")
