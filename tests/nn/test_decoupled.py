@@ -38,6 +38,9 @@ def test_every_form_of_the_graph_gives_the_same_blocks(graph30):
     data = Data(x=x, edge_index=edge_index, edge_weight=edge_weight)
     torch.testing.assert_close(features(data).sobolev, whole)
     assert "sobolev" not in data  # the caller's data is left as it is
+    torch.testing.assert_close(features(Data(x=x, edge_index=edge_index, edge_attr=edge_weight)).sobolev, whole)
+    of_edges = Data(x=x, edge_index=edge_index, edge_attr=torch.rand(len(edge_weight), 2), edge_weight=edge_weight)
+    torch.testing.assert_close(features(of_edges).sobolev, whole)
 
 
 def test_the_model_reads_each_block_by_its_own_map_and_learns(graph30):

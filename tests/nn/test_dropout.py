@@ -58,6 +58,22 @@ def test_members_draw_by_their_own_keys() -> None:
         assert torch.equal(shared[member], dropout(h[0], 0.5, True, keys[member], None, 1))
 
 
+def test_signals_of_one_graph_draw_apart_and_the_first_as_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    h = torch.ones(4, 500, 30)
+    out = dropout(h, 0.5, True, key(3), None, 1)
+    assert torch.equal(out[0], dropout(h[0], 0.5, True, key(3), None, 1))
+    assert torch.equal(out[:, [9, 2]], dropout(h[:, :2], 0.5, True, key(3), torch.tensor([9, 2]), 1))
+    kept = (out > 0).double().flatten(1) - 0.5
+    assert float((kept @ kept.T / kept.shape[1] * 4 - torch.eye(4)).abs().max()) < 0.05
+    monkeypatch.setenv("SOBGNN_BACKEND", "portable")
+    assert torch.equal(out, dropout(h, 0.5, True, key(3), None, 1))
+
+
+def test_a_hash_for_every_row_is_needed() -> None:
+    with pytest.raises(ValueError, match="Every row needs one hash"):
+        torch.ops.sobgnn.drop(torch.rand(4, 5, 3), torch.arange(5, dtype=torch.int32), 0.5)
+
+
 def test_nothing_is_dropped_outside_training() -> None:
     h = torch.rand(5, 4)
     assert torch.equal(dropout(h, 0.5, False, key(1), None, 1), h)

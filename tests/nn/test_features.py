@@ -16,7 +16,7 @@ from torch import nn
 from torch.func import functional_call
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data, HeteroData
-from torch_geometric.explain import Explainer, GNNExplainer, PGExplainer
+from torch_geometric.explain import Explainer, GNNExplainer, GraphMaskExplainer, PGExplainer
 from torch_geometric.nn import GCNConv, MessagePassing, global_mean_pool, to_hetero
 
 from sobgnn import SobolevConv
@@ -95,6 +95,26 @@ def learned_explainer(make):
     target = torch.zeros(NODES, dtype=torch.long)
     for epoch in range(2):
         learner.train(epoch, explain.model, rows(), edge_index, target=target, index=3, edge_weight=edge_weight)
+    mask = explain(rows(), edge_index, edge_weight=edge_weight, target=target, index=3).edge_mask
+    assert mask.shape == edge_weight.shape
+
+
+def mask_explainer(make):
+    torch.manual_seed(0)
+    edge_index, edge_weight = edges()
+    model = torch.nn.Module()
+    model.first, model.second = make(6, 6), make(6, 4)
+    model.forward = lambda x, edge_index, edge_weight: model.second(model.first(x, edge_index, edge_weight), edge_index)
+    config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
+    explain = Explainer(
+        model,
+        GraphMaskExplainer(2, epochs=3, log=False),
+        explanation_type="phenomenon",
+        node_mask_type="attributes",
+        edge_mask_type="object",
+        model_config=config,
+    )
+    target = torch.zeros(NODES, dtype=torch.long)
     mask = explain(rows(), edge_index, edge_weight=edge_weight, target=target, index=3).edge_mask
     assert mask.shape == edge_weight.shape
 
@@ -271,6 +291,7 @@ FEATURES = {
     "a learned weight of self-loops (`learn_epsilon`)": learned_loops,
     "`Explainer` with `GNNExplainer`": explainer,
     "`Explainer` with `PGExplainer`": learned_explainer,
+    "`Explainer` with `GraphMaskExplainer`": mask_explainer,
     "`torch.func.grad` for parameters and x": functional_gradient,
     "gradients of gradients for parameters and x": second_gradient,
     "x of shape [B, N, F]": batch_of_signals,

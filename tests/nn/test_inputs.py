@@ -382,3 +382,58 @@ def test_signals_of_one_graph_are_the_layer_of_each_compiled_too(graph30, width,
         torch.testing.assert_close(compiled(x, edge_index, weight), expected)
     finally:
         torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("width", [5, 9])
+def test_signals_use_what_is_known_of_their_propagation_and_say_its_shape(graph30, width):
+    torch.manual_seed(0)
+    conv, x, operators = SobolevConv(width, 2, alpha=2), torch.randn(3, 30, width), SobolevOperators(graph30, 2)
+    known = torch.stack([operators.propagate(signal) for signal in x])
+    expected = conv(x, operators)
+    for given in (operators, None):
+        torch.testing.assert_close(conv(x, given, propagated=known), expected)
+    torch.testing.assert_close(conv(x, operators, propagated=2 * known), conv(2 * x, operators))
+    for wrong in (known[0], known[:2], known[:, :, :1], known[:, 1:]):
+        with pytest.raises(ValueError, match="propagated must be what the operators make of"):
+            conv(x, operators, propagated=wrong)
+
+
+def test_signals_of_two_sets_of_nodes_are_the_layer_of_each():
+    torch.manual_seed(0)
+    conv = SobolevConv((4, 6), 3, alpha=2, normalize="row", self_branch=True)
+    sources, targets = torch.randn(3, 9, 4), torch.randn(3, 5, 6)
+    edges, weight = torch.tensor([[0, 3, 8, 7], [0, 0, 1, 4]]), torch.tensor([0.5, 1.0, 0.25, 2.0])
+    expected = torch.stack([conv(pair, edges, weight) for pair in zip(sources, targets, strict=True)])
+    torch.testing.assert_close(conv((sources, targets), edges, weight, size=(9, 5)), expected)
+    with pytest.raises(ValueError, match="as many of the targets as of the sources"):
+        conv((sources, targets[:2]), edges, weight)
+
+
+def test_a_layer_by_rows_refuses_operators_of_another_alpha_epsilon_or_normalization(graph30, x):
+    conv = layer(normalize="row")
+    torch.testing.assert_close(conv(x, SobolevOperators(graph30, 2)), conv(x, graph30))
+    with pytest.raises(ValueError, match="alpha=2, but have alpha=3"):
+        conv(x, SobolevOperators(graph30, 3))
+    with pytest.raises(ValueError, match=r"epsilon=1\.0 of the graph, but got operators of epsilon=5\.0"):
+        conv(x, SobolevOperators(graph30, 2, 5.0))
+    symmetric = EdgeOperators(*graph30.edges(), 30, 2, 1.0)
+    for options, operators in (({"normalize": "row"}, symmetric), ({"learn_epsilon": True}, symmetric)):
+        with pytest.raises(ValueError, match=r"normalize='row', but have 'sym'|needs the graph"):
+            layer(**options)(x, operators)
+
+
+@pytest.mark.parametrize("options", [{"normalize": "row"}, {"symmetrize": "union"}])
+def test_edges_go_from_targets_to_sources_where_the_flow_says_so(graph30, x, options):
+    edge_index, edge_weight = graph30.edges()
+    kept = edge_index[0] < edge_index[1]
+    half, weight = edge_index[:, kept], edge_weight[kept]
+    conv = layer(**options)
+    expected = conv(x, half, weight)
+    conv.flow = "target_to_source"
+    torch.testing.assert_close(conv(x, half.flip(0), weight), expected)
+    torch.testing.assert_close(conv(x, EdgeIndex(half.flip(0)), weight), expected)
+    with pytest.raises(ValueError, match="Pass the edges reversed"):
+        conv(x, torch.eye(30).to_sparse_coo())
+    conv.flow = "both"
+    with pytest.raises(ValueError, match="`flow` must be"):
+        conv(x, half, weight)

@@ -13,7 +13,7 @@ from torch.func import vmap
 
 from sobgnn.nn.cache import Cache
 from sobgnn.nn.cascade import autocast_dtype, cascade, in_its_type, row_product, shared_product
-from sobgnn.nn.inputs import Signals, Size, Wanted, as_operators, check_size
+from sobgnn.nn.inputs import Signals, Size, Wanted, as_operators, check_size, directed
 from sobgnn.nn.lazy import LazyWeights
 from sobgnn.operators import EdgeOperators, Normalize, SobolevRows, check_alpha, check_epsilon
 
@@ -76,6 +76,7 @@ class SobolevConv(LazyWeights):
     """
 
     explain: bool | None = None  # set by PyG's Explainer, where the layer is one of PyG's
+    flow = "source_to_target"  # PyG's attribute: which row of ``edge_index`` edges start at
     __signature__ = _OwnSignature()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> SobolevConv:
@@ -167,17 +168,19 @@ class SobolevConv(LazyWeights):
 
         Args:
             x: Input rows [N, in_channels], dense or torch sparse; B signals [B, N, in_channels] of one graph; or
-                (sources, targets).
+                (sources, targets) of either form.
             edge_index: Operators (or some of their rows) with this layer's α; or what operators are built from at
                 every call: PyG's ``edge_index`` or EdgeIndex, a torch sparse adjacency matrix (entry [i, j] is the edge
                 from j to i), a :class:`~sobgnn.Graph`. Where the graph stays the same, build them once, or use
                 ``cached=True``. ``None`` where ``propagated`` holds all that is needed of them.
             edge_weight: Weights of ``edge_index``.
             size: Number of sources and of targets, each or ``None``, checked against ``x``.
-            propagated: ``operators.propagate(x)`` [N, α, in_channels], where x never changes and it is at hand.
+            propagated: ``operators.propagate(x)`` [N, α, in_channels], where x never changes and it is at hand; of B
+                signals [B, N, α, in_channels].
         """
-        if isinstance(x, Tensor) and x.ndim == 3:
-            return self._signals(x, edge_index, edge_weight, size)
+        first = x[0] if isinstance(x, tuple) else x
+        if isinstance(first, Tensor) and first.ndim == 3:
+            return self._signals(x, edge_index, edge_weight, size, propagated)
         rows, targets = self._rows(x)
         self._materialize(rows, targets)
         operators = edge_index
@@ -208,20 +211,36 @@ class SobolevConv(LazyWeights):
             filtered = torch.cat([shared_product(own.unsqueeze(1), weight[:1]), filtered], dim=1)
         return self._finish(filtered)
 
-    def _signals(self, x: Tensor, edge_index: Any, edge_weight: Tensor | None, size: Size | None) -> Tensor:
+    def _signals(
+        self, x: Any, edge_index: Any, edge_weight: Tensor | None, size: Size | None, propagated: Tensor | None
+    ) -> Tensor:
         """Several signals of one graph [B, N, in_channels] to [B, N, out_channels]."""
-        if edge_index is None or not len(x):
-            raise ValueError("x of shape [B, N, F] needs a graph, and at least one signal.")
-        rows, targets = self._rows(x[0])
+        parts = x if isinstance(x, tuple) else (x,)
+        count = len(parts[0])
+        if not count or any(part.ndim != 3 or len(part) != count for part in parts if isinstance(part, Tensor)):
+            raise ValueError(
+                "Signals of one graph need at least one signal, and as many of the targets as of the sources, but got "
+                f"{[list(part.shape) for part in parts if isinstance(part, Tensor)]}."
+            )
+        signal = tuple(part[0] if isinstance(part, Tensor) else part for part in x) if isinstance(x, tuple) else x[0]
+        rows, targets = self._rows(signal)
         self._materialize(rows, targets)
-        operators = self._operators(edge_index, edge_weight, rows, targets, size)
-        if targets is not None:
-            out: Tensor = vmap(lambda signal: self(signal, operators))(x)
+        operators = None if edge_index is None else self._operators(edge_index, edge_weight, rows, targets, size)
+        if propagated is not None and (propagated.ndim != 4 or len(propagated) != count):
+            raise ValueError(
+                "propagated must be what the operators make of each signal, "
+                f"[{count}, {rows.shape[0]}, {self.alpha}, {rows.shape[1]}], but got {list(propagated.shape)}."
+            )
+        if targets is not None or propagated is not None or operators is None:
+            at = 0 if propagated is not None else None
+            out: Tensor = vmap(lambda one, known: self(one, operators, propagated=known), in_dims=(0, at))(
+                x, propagated
+            )
             return out
         own = x[:, operators.own] if isinstance(operators, SobolevRows) else x
-        signals = Signals(operators, len(x))
+        signals = Signals(operators, count)
         return self._dense(x.flatten(0, 1), own.flatten(0, 1), signals, None).view(
-            len(x), own.shape[1], self.out_channels
+            count, own.shape[1], self.out_channels
         )
 
     def _finish(self, filtered: Tensor) -> Tensor:
@@ -259,6 +278,7 @@ class SobolevConv(LazyWeights):
     ) -> Any:
         x = rows if targets is None else (rows, targets)
         wanted = self.wanted
+        given = directed(given, self.flow, two_sets=targets is not None)
         check_size(given, x, size)
         if self._cache is None or not isinstance(given, Tensor) or torch.compiler.is_compiling():
             return as_operators(given, edge_weight, x, wanted)

@@ -50,7 +50,7 @@ class SobolevFeatures:
             if getattr(x, "x", None) is None or x.edge_index is None:
                 raise ValueError("The features need data.x and data.edge_index, but one of them is missing.")
             data = x.__copy__()
-            data.sobolev = self(data.x, data.edge_index, getattr(data, "edge_weight", None))
+            data.sobolev = self(data.x, data.edge_index, _weights(data))
             return data
         x = torch.as_tensor(x.toarray() if sp.issparse(x) else x)
         if graph is None:
@@ -77,6 +77,15 @@ class SobolevFeatures:
 
     def __repr__(self) -> str:
         return f"SobolevFeatures(alpha={self.alpha}, epsilon={self.epsilon}, hops={self.hops})"
+
+
+def _weights(data: Any) -> Tensor | None:
+    """The edges' weights: ``edge_weight``, or a number for each edge as ``edge_attr``, or ``None``."""
+    weight = getattr(data, "edge_weight", None)
+    attribute = getattr(data, "edge_attr", None)
+    if weight is None and isinstance(attribute, Tensor) and attribute.ndim == 1:
+        weight = attribute
+    return weight
 
 
 class DecoupledSobolev(nn.Module):

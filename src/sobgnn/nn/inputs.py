@@ -55,8 +55,9 @@ def as_operators(given: Any, edge_weight: Tensor | None, x: Tensor | tuple[Tenso
         wanted: What the layer asks of its operators.
     """
     own = isinstance(wanted.epsilon, Tensor) or wanted.normalize != "sym"
-    if isinstance(given, SobolevOperators) and own:
-        given = given.graph  # their own epsilon or normalization is not this layer's
+    if isinstance(given, SobolevOperators) and own and edge_weight is None:
+        _check_own(given, wanted)
+        given = given.graph
     if isinstance(given, Graph):
         if edge_weight is not None:
             raise ValueError("edge_weight goes with edge_index; a graph holds its own weights. Leave it out.")
@@ -84,15 +85,46 @@ def as_operators(given: Any, edge_weight: Tensor | None, x: Tensor | tuple[Tenso
         )
     if edge_weight is not None:
         raise ValueError("edge_weight goes with edge_index; operators hold their own weights. Leave it out.")
+    _check_alpha(given, wanted)
+    if isinstance(wanted.epsilon, Tensor) or (own and not isinstance(given, EdgeOperators)):
+        name = "SobolevRows" if isinstance(given, SobolevRows) else type(given).__name__
+        raise ValueError(f'A layer that learns epsilon or has normalize="row" needs the graph, but got {name}.')
+    if getattr(given, "normalize", "sym") != wanted.normalize:
+        raise ValueError(
+            f"The operators must have this layer's normalize={wanted.normalize!r}, but have {given.normalize!r}."
+        )
+    return given
+
+
+def _check_alpha(given: Any, wanted: Wanted) -> None:
     if given.alpha != wanted.alpha:
         raise ValueError(
             f"The operators must have this layer's alpha={wanted.alpha}, but have alpha={given.alpha}. Build them with "
             f"SobolevOperators(graph, alpha={wanted.alpha})."
         )
-    if own and not isinstance(given, EdgeOperators):
-        name = "SobolevRows" if isinstance(given, SobolevRows) else type(given).__name__
-        raise ValueError(f'A layer that learns epsilon or has normalize="row" needs the graph, but got {name}.')
-    return given
+
+
+def _check_own(given: SobolevOperators, wanted: Wanted) -> None:
+    """Raise unless operators are those of this layer, which takes their graph and makes operators of its own form."""
+    _check_alpha(given, wanted)
+    if not isinstance(wanted.epsilon, Tensor) and given.epsilon != wanted.epsilon:
+        raise ValueError(
+            f'A layer of normalize="row" makes operators of its own epsilon={wanted.epsilon} of the graph, but got '
+            f"operators of epsilon={given.epsilon}. Pass their `graph`."
+        )
+
+
+def directed(given: Any, flow: str, *, two_sets: bool) -> Any:
+    """``edge_index`` from sources to targets, whichever of its rows those are by PyG's ``flow``."""
+    if flow == "source_to_target":
+        return given
+    if flow != "target_to_source":
+        raise ValueError(f'`flow` must be "source_to_target" or "target_to_source", but got {flow!r}.')
+    if not isinstance(given, Tensor):
+        return given  # operators and graphs say themselves which way their edges go
+    if two_sets or given.layout != torch.strided:
+        raise ValueError('`flow="target_to_source"` needs edge_index of one set of nodes. Pass the edges reversed.')
+    return as_edges(given, None)[0].flip(0)
 
 
 # Reads numbers off the graph: make operators outside of what is compiled.

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn.conv import MessagePassing
 
+from sobgnn.nn.cascade import row_product
 from sobgnn.nn.conv import SobolevConv
 from sobgnn.nn.inputs import Size, as_edges
 from sobgnn.operators import EdgeOperators
@@ -21,12 +22,12 @@ class MessagePassingSobolevConv(SobolevConv, MessagePassing):  # type: ignore[mi
 
     Made in its place if PyG is imported. To make a layer of your own one of PyG's, derive it from this class.
     Its hooks of single messages do not exist, since no message is ever formed. An explainer's edge mask multiplies the
-    edges' weights.
+    edges' weights; GraphMaskExplainer, which replaces messages, drops edges instead.
     """
 
     explain: bool | None = None  # a plain attribute: PyG's own looks into messages when it is set
     # What others read of any such module; nothing here depends on it.
-    aggr, flow, node_dim, decomposed_layers, fuse = "sum", "source_to_target", -2, 1, False
+    aggr, node_dim, decomposed_layers, fuse = "sum", -2, 1, False
 
     @functools.wraps(SobolevConv.__init__)  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -55,11 +56,24 @@ class MessagePassingSobolevConv(SobolevConv, MessagePassing):  # type: ignore[mi
     def _operators(
         self, given: Any, edge_weight: Tensor | None, rows: Tensor, targets: Tensor | None, size: Size | None
     ) -> Any:
-        if self.explain and self._edge_mask is not None and not isinstance(given, EdgeOperators):
+        if self.explain and not isinstance(given, EdgeOperators):
             if not isinstance(given, Tensor):
                 raise ValueError("An explanation needs edge_index: operators do not show their edges.")
             given, edge_weight = as_edges(given, edge_weight)
-            mask = self._edge_mask.sigmoid() if self._apply_sigmoid else self._edge_mask
-            mask = mask.clamp_min(_SMALLEST)  # an edge of weight 0 would be none
-            edge_weight = mask if edge_weight is None else (edge_weight * mask).clamp_min(_SMALLEST)
+            mask = self._mask(given, edge_weight, rows, targets)
+            if mask is not None:
+                mask = mask.clamp_min(_SMALLEST)  # an edge of weight 0 would be none
+                edge_weight = mask if edge_weight is None else (edge_weight * mask).clamp_min(_SMALLEST)
         return super()._operators(given, edge_weight, rows, targets, size)
+
+    def _mask(self, edges: Tensor, weight: Tensor | None, rows: Tensor, targets: Tensor | None) -> Tensor | None:
+        """What an explainer multiplies the weights [E] with; ``None``: nothing yet."""
+        if self._edge_mask is not None:
+            return self._edge_mask.sigmoid() if self._apply_sigmoid else self._edge_mask
+        if "explain_message" in self.__dict__:  # GraphMaskExplainer's, which also reads what an edge would carry
+            source, target = edges if self.flow == "source_to_target" else edges.flip(0)
+            carried = row_product(rows, self.weight[int(self.self_branch) :]).mean(dim=1)[source]
+            carried = carried if weight is None else carried * weight.reshape(-1, 1)
+            self.explain_message(carried, (rows if targets is None else targets)[target], rows[source])
+        mask: Tensor | None = getattr(self, "message_scale", None)
+        return mask

@@ -21,6 +21,8 @@ def drop(h: Tensor, rows: Tensor, rate: float) -> Tensor:
 
     ``rows`` [...] are int32 hashes already.
     """
+    if rows.shape != h.shape[:-1]:
+        raise ValueError(f"Every row needs one hash, but got {list(rows.shape)} for rows {list(h.shape[:-1])}.")
     columns = column_hashes(h.shape[-1], h.device)
     threshold, factor = int(rate * 2**32) - 2**31, 1 / (1 - rate)
     if backend(h) == "native" and h.dtype in (torch.float32, torch.float64):
