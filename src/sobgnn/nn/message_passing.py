@@ -70,10 +70,11 @@ class MessagePassingSobolevConv(SobolevConv, MessagePassing):  # type: ignore[mi
         """What an explainer multiplies the weights [E] with; ``None``: nothing yet."""
         if self._edge_mask is not None:
             return self._edge_mask.sigmoid() if self._apply_sigmoid else self._edge_mask
-        if "explain_message" in self.__dict__:  # GraphMaskExplainer's, which also reads what an edge would carry
+        listen = self.__dict__.get("explain_message")
+        if listen is not None:  # GraphMaskExplainer's, which also reads what an edge would carry
             source, target = edges if self.flow == "source_to_target" else edges.flip(0)
             carried = row_product(rows, self.weight[int(self.self_branch) :]).mean(dim=1)[source]
             carried = carried if weight is None else carried * weight.reshape(-1, 1)
-            self.explain_message(carried, (rows if targets is None else targets)[target], rows[source])
+            listen(carried, (rows if targets is None else targets)[target], rows[source])
         mask: Tensor | None = getattr(self, "message_scale", None)
         return mask
