@@ -120,6 +120,30 @@ def test_fields_that_the_first_row_lacks_are_read(kind):
     assert TableEncoder().fit(kind({"a": cells})).outcomes_ == {"a.u": "number", "a.v.w": "number"}
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_forged_values_that_are_not_finite_are_refused(fitted, tmp_path, value):
+    encoder, _ = fitted
+    encoder.save(tmp_path)
+    good, arrays = json.loads((tmp_path / "encoder.json").read_text()), np.load(tmp_path / "encoder.npz")
+    places = [
+        (i, part, key)
+        for i, block in enumerate(good["blocks"])
+        for part in ("column", None)
+        for key, held in (block[part] if part else block).items()
+        if isinstance(held, float)
+    ]
+    assert {"center", "scale", "fill", "low", "factor"} <= {key for _, _, key in places}
+    for i, part, key in places:
+        bad = json.loads(json.dumps(good))
+        (bad["blocks"][i][part] if part else bad["blocks"][i])[key] = value
+        with pytest.raises(ValueError, match=r"^The table's encoding is damaged: .*finite.*\. Fit the run again\.$"):
+            TableEncoder.from_parts(bad, encoder.arrays())
+    for name in (name for name in arrays if arrays[name].dtype.kind == "f"):
+        held = {**encoder.arrays(), name: np.full_like(arrays[name], value)}
+        with pytest.raises(ValueError, match="damaged: a value is not finite"):
+            TableEncoder.from_parts(good, held)
+
+
 def test_a_damaged_encoder_is_refused_in_one_line(fitted, tmp_path):
     encoder, _ = fitted
     encoder.save(tmp_path)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sobgnn.tables.categories import CategoryColumn, SetColumn
-from sobgnn.tables.columns import Arrays, Column, is_text, text_values
+from sobgnn.tables.columns import Arrays, Column, check_finite, is_text, text_values
 from sobgnn.tables.dates import DateColumn
 from sobgnn.tables.kinds import Choice
 from sobgnn.tables.numbers import NumberColumn, as_numbers
@@ -139,8 +139,9 @@ def blocks_from_json(content: Any, arrays: Arrays) -> list[Block]:
     for number, entry in enumerate(content):
         own = {k.split(".", 1)[1]: v for k, v in arrays.items() if k.split(".", 1)[0] == str(number)}
         column = _KINDS[entry["kind"]].restore(entry["column"], own)
-        complete = bool(entry.get("complete", False))  # earlier runs do not have it
-        blocks.append(_next_block(blocks, column, str(entry["outcome"]), float(entry["factor"]), complete))
+        complete, factor = bool(entry["complete"]), float(entry["factor"])
+        check_finite(scale=factor)
+        blocks.append(_next_block(blocks, column, str(entry["outcome"]), factor, complete))
     return blocks
 
 

@@ -152,3 +152,9 @@ def standardized(values: npt.NDArray[np.float64]) -> tuple[float, float]:
     mean = float(values.mean())
     deviation = float(values.std())
     return mean, deviation if deviation > 1e-12 * abs(mean) else 1.0
+
+
+def check_finite(*values: float, scale: float) -> None:
+    """Raise unless saved values are finite and the scale, by which features are divided, is positive."""
+    if not np.isfinite([*values, scale]).all() or scale <= 0:
+        raise ValueError("a value is not finite, or a scale is not positive")

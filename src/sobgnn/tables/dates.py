@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.tables.columns import COMMON_BLANKS, Arrays, PlainColumn, is_text, standardized, text_values
+from sobgnn.tables.columns import COMMON_BLANKS, Arrays, PlainColumn, check_finite, is_text, standardized, text_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -220,7 +220,9 @@ class DateColumn(PlainColumn):
         flags["day_first"] = None if content["day_first"] is None else bool(content["day_first"])
         cycles = tuple(name for name in _CYCLES if name in content["cycles"])
         low, high = (None if content.get(key) is None else float(content[key]) for key in ("low", "high"))
-        return cls(str(content["name"]), center=float(content["center"]), scale=float(content["scale"]), cycles=cycles,
+        center, scale = float(content["center"]), float(content["scale"])
+        check_finite(center, *(end for end in (low, high) if end is not None), scale=scale)
+        return cls(str(content["name"]), center=center, scale=scale, cycles=cycles,
                    **flags, low=low, high=high)  # fmt: skip
 
 

@@ -197,6 +197,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             made.outcomes_ = {str(k): str(v) for k, v in content["outcomes"].items()}
             made.notes_ = [str(note) for note in content["notes"]]
             made.blocks_ = blocks_from_json(content["blocks"], arrays)
+            if not all(np.isfinite(part).all() for part in arrays.values() if part.dtype.kind == "f"):
+                raise ValueError("a value is not finite")
             # Encoding a blank row uses every column, and so everything that a damaged file could break.
             blank = pl.DataFrame({b.name: pl.Series([None, "x1"], dtype=pl.String) for b in made.blocks_})
             on_disk = any(b.column.kind == "text model" or getattr(b.column, "model", None) for b in made.blocks_)

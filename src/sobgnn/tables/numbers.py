@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.tables.columns import COMMON_BLANKS, Arrays, PlainColumn, is_text, shortened, standardized, text_values
+from sobgnn.tables.columns import (
+    COMMON_BLANKS,
+    Arrays,
+    PlainColumn,
+    check_finite,
+    is_text,
+    shortened,
+    standardized,
+    text_values,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -300,6 +309,7 @@ class NumberColumn(PlainColumn):
         sentinels = tuple(float(v) for v in content["sentinels"])
         low, high = content.get("usual") or (None, None)  # earlier runs do not have it
         usual = None if low is None or high is None else (float(low), float(high))
+        check_finite(*fields.values(), *sentinels, *(usual or ()), scale=fields["scale"])
         return cls(str(content["name"]), style, **fields, flag=bool(content["flag"]), sentinels=sentinels, usual=usual)
 
 

@@ -94,9 +94,10 @@ def neutral(text: str) -> str:
 def is_formula(text: str) -> bool:
     """Whether a spreadsheet would treat the cell as a formula: it begins with =, +, -, @, tab or return.
 
-    Numbers and single signs are not formulas.
+    The signs count in their full-width forms too, which East Asian settings take for the plain ones. Numbers and single
+    signs are not formulas.
     """
-    if len(text) < 2 or text[0] not in "=+-@\t\r":
+    if len(text) < 2 or text[0] not in "=+-@＝＋－＠\t\r":
         return False
     try:
         float(text)
