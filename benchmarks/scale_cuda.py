@@ -1,4 +1,4 @@
-"""One GPU: a million points end to end, the largest graph that trains, and one rank over NCCL.
+"""One GPU: a million points end to end, and the largest graph that trains.
 
     python -m benchmarks.scale_cuda [--points 1000000] [--seconds 150]
 
@@ -14,8 +14,6 @@ import argparse
 import gc
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
 import traceback
@@ -150,24 +148,6 @@ def largest(first: int, deadline: float) -> dict:
     return {"what": "cuda largest", **trained, "failed": failed}
 
 
-def nccl(n: int) -> dict:
-    """``torchrun -m sobgnn.distributed fit`` with one rank, whose process group is NCCL's."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        _, truth, _ = mixture(n, 64, folder / "X.npy")
-        np.save(folder / "y.npy", shown(truth))
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=1", "-m", "sobgnn.distributed"]
-        command += ["fit", f"--points={folder}/X.npy", f"--labels={folder}/y.npy", f"--out={folder}/run", "--epochs=50"]
-        start = time.perf_counter()
-        done = subprocess.run(command, capture_output=True, text=True, timeout=50)
-        print(done.stdout[-400:], done.stderr[:3000] if done.returncode else "", flush=True)
-        done.check_returncode()
-        accuracy = float((np.load(folder / "run" / "predictions.npy") == truth).mean())
-        seconds = time.perf_counter() - start
-        print(f"  NCCL, one rank: {seconds:.1f} s, accuracy {100 * accuracy:.2f} %", flush=True)
-        return {"what": "cuda nccl", "points": n, "seconds": seconds, "accuracy": accuracy}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--points", type=int, default=1_000_000)
@@ -181,7 +161,6 @@ def main() -> None:
     options.lines.parent.mkdir(parents=True, exist_ok=True)
     parts = {
         "end to end": lambda: end_to_end(options.points, options.features, options.k),
-        "one rank over NCCL": lambda: nccl(options.points // 5),
         "largest graph": lambda: largest(2 * options.points, deadline),
     }
     for name, part in parts.items():

@@ -6,7 +6,6 @@ python -m benchmarks.scale_report
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from benchmarks.scale_meter import LINES, kept
 from benchmarks.scale_stages import NEIGHBORS, slopes
@@ -85,41 +84,8 @@ def mnist() -> list[str]:
     return [*out, ""]
 
 
-def ranks() -> list[str]:
-    out: list[str] = []
-    for what in ("ranks command", "ranks estimator"):
-        latest: dict[int, dict[str, Any]] = {line["ranks"]: line for line in kept(what=what)}
-        if not latest:
-            continue
-        line = latest[min(latest)]
-        unit = "step" if what == "ranks command" else "fit, neighbors given"
-        name = "torchrun -m sobgnn.distributed fit" if what == "ranks command" else "A script that fits, under torchrun"
-        out += [
-            f"## {name}",
-            "",
-            f"    python -m benchmarks.scale_ranks --what {what.split()[1]}",
-            "",
-            f"{line['points']:,} x {line['features']} points, {line['entries']:,} entries, {line['cores']} cores "
-            "shared by the ranks. Memory is each rank's peak on top of its imports.",
-            "",
-            f"| ranks | s per {unit} | MB per rank | MB sent per rank | modelled | halo per row | difference |",
-            "|---|---|---|---|---|---|---|",
-        ]
-        for count in sorted(latest):
-            own = latest[count]["per_rank"]
-            modelled = ", ".join(f"{r['modelled_megabytes']:.0f}" for r in own if "modelled_megabytes" in r)
-            halo = ", ".join(f"{r['halo_share']:.2f}" for r in own if "halo_share" in r)
-            memory, sent = (
-                ", ".join(f"{rank[name]:.0f}" for rank in own) for name in ("on_top_megabytes", "megabytes_sent")
-            )
-            seconds, difference = latest[count]["seconds"], latest[count]["difference"]
-            out.append(f"| {count} | {seconds:.3g} | {memory} | {sent} | {modelled} | {halo} | {difference:.1e} |")
-        out.append("")
-    return out
-
-
 def cuda() -> list[str]:
-    fits, most, nccl = kept(what="cuda stages"), kept(what="cuda largest"), kept(what="cuda nccl")
+    fits, most = kept(what="cuda stages"), kept(what="cuda largest")
     if not fits:
         return []
     line = fits[-1]
@@ -146,13 +112,6 @@ def cuda() -> list[str]:
             f"{big['nodes']:,} nodes and {big['entries']:,} entries, {big['step']:.3f} s per step, "
             f"{big['peak']:.1f} GiB; {big['failed']:,} nodes do not fit.",
         ]
-    if nccl:
-        run = nccl[-1]
-        out += [
-            "",
-            f"One rank over NCCL, `torchrun -m sobgnn.distributed fit`, {run['points']:,} points: "
-            f"{run['seconds']:.1f} s with start-up, accuracy {100 * run['accuracy']:.2f} %.",
-        ]
     return [*out, ""]
 
 
@@ -163,7 +122,7 @@ def main() -> None:
         "Written by `python -m benchmarks.scale_report` from `results/scale.jsonl`.",
         "",
     ]
-    for part in (stages, mnist, ranks, cuda):
+    for part in (stages, mnist, cuda):
         parts += part()
     OUT.write_text("\n".join(parts).rstrip() + "\n")
     print(f"{OUT} from {LINES}")

@@ -19,7 +19,7 @@ FLOORS = [
     {"spectrum"},
     {"nn"},
     {"training"},
-    {"tables", "estimator", "baselines", "distributed"},
+    {"tables", "estimator", "baselines"},
     {"tuning"},
     {"datasets"},
     {"protocol"},

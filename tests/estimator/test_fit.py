@@ -13,7 +13,6 @@ from sobgnn.estimator.labels import Labels, with_folds
 from sobgnn.estimator.placing import view_of
 from sobgnn.estimator.problem import GIVEN
 from sobgnn.estimator.temperature import sharpen
-from sobgnn.runtime.ranks import Ranks
 from tests.estimator.families.test_contract import case
 
 
@@ -64,7 +63,7 @@ def test_edges_that_join_points_by_chance_change_nothing():
     first, second = np.triu_indices(120, 1)
     chosen = generator.permutation(len(first))[:360]
     chance = joined(np.stack([first, second], axis=1)[chosen].tolist(), 120)
-    views = {**problem.views, GIVEN: view_of(chance, 2, 0.5, Ranks())}
+    views = {**problem.views, GIVEN: view_of(chance, 2, 0.5, torch.device("cpu"))}
     alone = fit_families(problem, labels, ["mlp", "diffusion"], (0.6,))
     beside = fit_families(replace(problem, views=views), labels, ["mlp", "diffusion"], (0.6,))
     assert [member.title for member in beside.members] == [member.title for member in alone.members]

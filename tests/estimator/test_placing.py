@@ -8,7 +8,6 @@ import torch
 from sobgnn import Graph, SobolevClassifier, knn_graph
 from sobgnn.estimator.placing import Placed, device_for, neighbor_graph, place
 from sobgnn.estimator.problem import GIVEN, NEIGHBORS
-from sobgnn.runtime.ranks import Ranks
 
 POINTS = np.random.default_rng(0).normal(size=(40, 5)) * [1, 10, 100, 1, 1]
 CODES = np.where(np.arange(40) < 12, np.arange(40) % 3, -1)
@@ -22,7 +21,7 @@ def placed(X=POINTS, graph=None, **parameters) -> Placed:
         told.append(step)
         return False
 
-    found = place(settings, X, CODES, graph, np.random.default_rng(1), tell, Ranks(), 1)
+    found = place(settings, X, CODES, graph, np.random.default_rng(1), tell, torch.device("cpu"), 1)
     assert told == [("neighbors", 1, 1)]
     return found
 
@@ -83,6 +82,9 @@ def test_only_a_large_table_goes_to_a_gpu_by_itself(monkeypatch):
 def test_more_threads_find_the_same_neighbors():
     # Enough products for the threads to be used.
     X = np.random.default_rng(0).normal(size=(18_000, 32)).astype(np.float32)
-    one, two = (neighbor_graph(X, 5, "euclidean", "exact", "mean", "union", Ranks(), threads)[0] for threads in (1, 2))
+    one, two = (
+        neighbor_graph(X, 5, "euclidean", "exact", "mean", "union", torch.device("cpu"), threads)[0]
+        for threads in (1, 2)
+    )
     assert torch.equal(one.indices, two.indices)
     assert torch.equal(one.weight, two.weight)

@@ -7,7 +7,6 @@ import torch
 from sobgnn import knn_graph
 from sobgnn.estimator import smoothing
 from sobgnn.estimator.smoothing import Spread, diffuse, poisson_potential, smooth, strongest, with_labels
-from sobgnn.runtime.ranks import Ranks
 from tests.oracle import adjacency, normalized_adjacency
 
 
@@ -110,14 +109,12 @@ def test_the_strongest_edges_of_each_node_are_kept(graph30, rows, monkeypatch):
     np.testing.assert_allclose(adjacency(strongest(graph30, 30)), dense, rtol=1e-6)
 
 
-def test_on_another_device_an_operator_keeps_its_order_and_its_ranks(graph30, monkeypatch):
+def test_on_another_device_an_operator_keeps_its_order(graph30, monkeypatch):
     monkeypatch.setattr(smoothing, "_MANY_NODES", 20)
-    ranks = Ranks()
-    spread = Spread(graph30, ranks)
+    spread = Spread(graph30)
     start = torch.rand(30, 2, generator=torch.Generator().manual_seed(0)).softmax(dim=1)
     assert not torch.equal(spread.order, torch.arange(30))  # else losing it would not show
     moved = spread.to("cpu")
-    assert moved.ranks is ranks
     torch.testing.assert_close(smooth(moved, start, 0.6), smooth(spread, start, 0.6))
 
 

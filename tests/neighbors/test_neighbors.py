@@ -2,10 +2,7 @@
 
 import copy
 import importlib.util
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
-from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -19,7 +16,6 @@ from sklearn.neighbors import NearestNeighbors
 
 from sobgnn.neighbors import check_points, exact, held, hnsw, nearest, points
 from sobgnn.neighbors.held import HeldPoints
-from sobgnn.runtime.ranks import Ranks
 
 needs_faiss = pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="faiss is not installed")
 
@@ -430,37 +426,11 @@ def test_no_queries_have_no_neighbors():
     assert (indices.dtype, distances.dtype) == (np.int64, np.float32)
 
 
-class Pair(Ranks):
-    """One of two ranks that are threads of this process."""
-
-    barrier = threading.Barrier(2, timeout=60)
-    shown: ClassVar[list] = [None, None]
-
-    def exchanged(self, rows):
-        self.shown[self.rank] = rows
-        self.barrier.wait()
-        seen = [part.clone() for part in self.shown]
-        self.barrier.wait()
-        return seen
-
-    def complete(self, rows, bounds=None):
-        for rank, seen in enumerate(self.exchanged(rows)):
-            part = Ranks(rank, self.size).part(len(rows))
-            rows[part] = seen[part]
-        return rows
-
-    def versions(self, rows):
-        return torch.stack(self.exchanged(rows))[:, self.part(len(rows))]
-
-
 @pytest.mark.parametrize("count", [1, 20, 200])
-def test_two_ranks_find_the_neighbors_of_few_and_of_many_queries(count):
+def test_few_and_many_queries_near_and_far_have_their_neighbors(count):
     X = gaussian(500, 6)
     queries = gaussian(count, 6, seed=1) * np.where(np.arange(count) < count // 2, 1.0, 40.0)[:, None]
-    with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda rank: nearest(X, 5, queries=queries, ranks=Pair(rank, 2)), range(2)))
-    for one in found:
-        assert_nearest(one, X, 5, queries)
+    assert_nearest(nearest(X, 5, queries=queries), X, 5, queries)
 
 
 @needs_faiss

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor, nn
 
 from sobgnn import SobolevOperators, SSobGNN
 from sobgnn.training import Progress, Schedule, Task, initial_parameters, predict_members, train_members
-from sobgnn.training.checkpoint import FileCheckpoint
 
 pytestmark = pytest.mark.trains
 
@@ -201,58 +198,6 @@ def test_training_on_the_receptive_field_is_training_on_the_whole_graph(graph30)
     assert moved(partly.parameters, model, [1, 2]) > 0.05
     for name, value in partly.parameters.items():
         assert_same(value, whole.parameters[name])
-
-
-def test_a_stopped_training_resumes_to_the_same_bits(graph30, tmp_path):
-    model, inputs, task = graph_problem(graph30)
-    schedule = Schedule(epochs=30, evaluate_every=2, patience=None, monitor="loss")
-    whole = train_members(model, inputs, task, [1, 2], schedule)
-    assert (whole.best_epoch > 8).all()  # what is kept was learned after the stop
-    keep = FileCheckpoint(tmp_path / "state.safetensors")
-    stopped = train_members(
-        model, inputs, task, [1, 2], schedule, checkpoint=keep, progress=lambda done: done.epoch >= 8
-    )
-    assert stopped.epochs == 8
-    seen: list[int] = []
-    resumed = train_members(
-        model, inputs, task, [1, 2], schedule, checkpoint=keep, progress=lambda done: seen.append(done.epoch)
-    )
-    assert seen == list(range(10, 31, 2))  # the first steps were not made again
-    assert torch.equal(resumed.best_epoch, whole.best_epoch)
-    for name, value in resumed.parameters.items():
-        assert torch.equal(value, whole.parameters[name])
-    for name, curve in resumed.history.items():
-        assert torch.equal(curve, whole.history[name])
-
-
-def test_a_checkpoint_that_cannot_be_written_leaves_no_temporary_file(tmp_path: Path, monkeypatch):
-    keep = FileCheckpoint(tmp_path / "state.safetensors")
-    keep.save({"flat": torch.zeros(2)})
-
-    def full(handle: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space left"):
-        keep.save({"flat": torch.ones(2)})
-    assert [path.name for path in tmp_path.iterdir()] == ["state.safetensors"]
-    assert torch.equal(keep.load()["flat"], torch.zeros(2))
-
-
-def test_a_checkpoint_of_another_training_is_refused(graph30, tmp_path):
-    model, inputs, task = graph_problem(graph30)
-    keep = FileCheckpoint(tmp_path / "state.safetensors")
-    train_members(model, inputs, task, [1, 2], Schedule(epochs=2), checkpoint=keep)
-    wider = SSobGNN(4, 9, 3, num_layers=3, alpha=2, self_branch=True)
-    with pytest.raises(ValueError, match="The checkpoint belongs to another training"):
-        train_members(wider, inputs, task, [1, 2], Schedule(epochs=2), checkpoint=keep)
-
-
-def test_a_damaged_checkpoint_is_one_clear_error(tmp_path):
-    path = tmp_path / "state.safetensors"
-    path.write_bytes(b"not a checkpoint")
-    with pytest.raises(ValueError, match="is not a readable checkpoint"):
-        FileCheckpoint(path).load()
 
 
 def test_a_model_that_computes_all_members_at_once_is_asked_to():

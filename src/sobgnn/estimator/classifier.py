@@ -35,8 +35,7 @@ from sobgnn.estimator.warm import Kept, fingerprint
 from sobgnn.graphs.given import as_edges, as_graph
 from sobgnn.graphs.graph import Graph, Symmetrize
 from sobgnn.graphs.knn import Bandwidth
-from sobgnn.runtime.ambient import own_precision
-from sobgnn.runtime.ranks import Ranks, check_device, check_same, taking_part
+from sobgnn.runtime.ambient import check_device, own_precision
 from sobgnn.runtime.threads import at_most
 
 Auto = Literal["auto"]
@@ -201,9 +200,6 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, *, graph: Any = None, progress: Hook | None = None) -> SobolevClassifier:
         """Learn from the labeled points, and label the others.
 
-        Under torchrun all ranks call it with the same points and labels, share the work, and end with the same
-        attributes; only rank 0 prints, warns and calls ``progress``.
-
         Args:
             X: Points [N, F]: array, DataFrame or scipy sparse matrix.
             y: Labels [N]; -1, None or NaN: unlabeled.
@@ -244,27 +240,24 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         available = torch.get_num_threads()
         threads = 1 if X.shape[0] * X.shape[1] <= _ONE_THREAD_ENTRIES else available
-        with own_precision(), at_most(threads), taking_part(device_for(self.device, X)) as ranks:
-            if ranks.size > 1:
-                check_same(X, codes, self._fingerprint(np.zeros(0), graph, "device", "random_state"), ranks)
-            self._fit(X, codes, graph, Teller(ranks.decide(progress)), ranks, available)
+        with own_precision(), at_most(threads):
+            self._fit(X, codes, graph, Teller(progress), available)
         return self
 
-    def _fit(
-        self, X: Any, codes: npt.NDArray[np.int64], graph: Graph | None, tell: Teller, ranks: Ranks, threads: int
-    ) -> None:
+    def _fit(self, X: Any, codes: npt.NDArray[np.int64], graph: Graph | None, tell: Teller, threads: int) -> None:
         # The seed sequence draws a seed if none is given.
-        seed = ranks.first(np.random.SeedSequence(_seed(self.random_state)).entropy)
+        seed = np.random.SeedSequence(_seed(self.random_state)).entropy
         generator = np.random.default_rng(seed)
         mark = self._fingerprint(X, graph) if self.warm_start else ""
         warm = self._warm(mark)
         before = warm if warm is not None and warm.holds(codes, self.classes_) else None
         if before is None:
             known = None if warm is None else warm.placed
-            placed = place(self.get_params(deep=False), X, codes, graph, generator, tell, ranks, threads, known)
+            device = torch.device(device_for(self.device, X))
+            placed = place(self.get_params(deep=False), X, codes, graph, generator, tell, device, threads, known)
             self.scale_, self.neighbor_scale_ = placed.scales.networks, placed.scales.neighbors
         else:
-            placed = replace(before.placed, problem=replace(before.placed.problem, ranks=ranks, tell=tell))
+            placed = replace(before.placed, problem=replace(before.placed.problem, tell=tell))
         problem = placed.problem
         given = codes[codes >= 0]
         chosen = chosen_by_class(given, len(self.classes_)) if before is None else before.labels.chosen
@@ -286,7 +279,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.warm_start and not tell.stopped:
             decided = labels if before is None else before.labels
             self._kept = Kept(mark, placed, fit, decided, self.classes_, frequencies)
-        if self.verbose and ranks.speaks:
+        if self.verbose:
             print(self.describe())
 
     def _warm(self, mark: str) -> Kept | None:
@@ -294,9 +287,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         kept: Kept | None = getattr(self, "_kept", None) if self.warm_start else None
         return kept if kept is not None and kept.fingerprint == mark else None
 
-    def _fingerprint(self, X: Any, graph: Graph | None, *without: str) -> str:
+    def _fingerprint(self, X: Any, graph: Graph | None) -> str:
         own = self.get_params(deep=False)
-        return fingerprint(X, graph, {name: own[name] for name in own.keys() - {"verbose", *without}})
+        return fingerprint(X, graph, {name: own[name] for name in own.keys() - {"verbose"}})
 
     def predict_proba(self, X: Any, *, graph: Any = None) -> npt.NDArray[np.float32]:
         """Predict class probabilities [M, C] of new points X [M, F], columns in the order of ``classes_``.

@@ -26,7 +26,6 @@ from sobgnn.neighbors.exact import query_cost
 from sobgnn.neighbors.held import MANY_COST
 from sobgnn.neighbors.index import Index
 from sobgnn.operators import SobolevOperators
-from sobgnn.runtime.ranks import Ranks
 from sobgnn.runtime.threads import exactly
 
 # Number of entries of X from which a GPU pays off, if ``device="auto"``.
@@ -124,7 +123,7 @@ def place(
     graph: Graph | None,
     generator: np.random.Generator,
     tell: Callable[..., bool],
-    ranks: Ranks,
+    device: torch.device,
     threads: int,
     known: Placed | None = None,
 ) -> Placed:
@@ -137,7 +136,7 @@ def place(
         graph: A graph of the points, or ``None``.
         generator: Random numbers for scales, projections and the families' seed.
         tell: Called when neighbors are found; families report their steps to it.
-        ranks: Processes that share the work.
+        device: Device of the families.
         threads: Number of threads that the neighbor search may use.
         known: The result for the same X and graph with other labels. It is reused unless the labels decide on other
             scales, which is checked when their number has doubled since the last check.
@@ -146,14 +145,14 @@ def place(
     count = int((codes >= 0).sum())
 
     def problem_of(before: Placed) -> Problem:
-        return replace(before.problem, classes=int(codes.max()) + 1, ranks=ranks, tell=tell)
+        return replace(before.problem, classes=int(codes.max()) + 1, tell=tell)
 
     if known is not None and count < _MANY_MORE * known.labels:
         return replace(known, problem=problem_of(known))
     views: dict[str, View] = {}
     if graph is not None:
         given, reweighted = given_graph(graph, alpha)
-        views[GIVEN] = view_of(given, alpha, epsilon, ranks, reweighted=reweighted)
+        views[GIVEN] = view_of(given, alpha, epsilon, device, reweighted=reweighted)
     scales = decide_scales(settings["scale"], X, codes, k, settings["n_components"], generator)
     if known is not None and scales == known.scales:
         return replace(known, labels=count, problem=problem_of(known))
@@ -167,20 +166,19 @@ def place(
         settings["method"],
         settings["bandwidth"],
         settings["symmetrize"],
-        ranks,
+        device,
         threads,
     )
-    views[NEIGHBORS] = view_of(near, alpha, epsilon, ranks, (k + 1) // 2)
+    views[NEIGHBORS] = view_of(near, alpha, epsilon, device, (k + 1) // 2)
     tell("neighbors", 1, 1)
     problem = Problem(
-        points=as_tensor(points, ranks.device),
+        points=as_tensor(points, device),
         columns=maps.columns(X, points),
         views=views,
         classes=int(codes.max()) + 1,
         networks=Networks.of(settings),
         rows=X if graph is not None else None,
         seed=int(generator.integers(2**31)),
-        ranks=ranks,
         tell=tell,
     )
     return Placed(count, scales, maps, places, attaching, problem)
@@ -213,18 +211,17 @@ def neighbor_graph(
     method: Literal["auto", "exact", "hnsw"],
     bandwidth: Bandwidth,
     symmetrize: Symmetrize,
-    ranks: Ranks,
+    device: torch.device,
     threads: int = 1,
 ) -> tuple[Graph, Attaching]:
     """The graph of each point's k nearest neighbors, or of all others if there are fewer."""
     k = min(int(k), len(places) - 1)
-    device = ranks.device
     # The neighbors do not depend on the number of threads.
     large = float(len(places)) * places.size >= _THREADED_PRODUCTS
     with exactly(threads) if large else contextlib.nullcontext():
         found = nearest(
             torch.from_numpy(places).to(device) if device.type == "cuda" else places, k,
-            metric=metric, method=method, ranks=ranks,
+            metric=metric, method=method,
         )  # fmt: skip
     graph = graph_from_neighbors(found.indices, found.distances, bandwidth, symmetrize, neighbor_recall=found.recall)
     local = bandwidth == "local"
@@ -243,7 +240,7 @@ def view_of(
     graph: Graph,
     alpha: int,
     epsilon: float,
-    ranks: Ranks,
+    device: torch.device,
     strongest: int | None = None,
     *,
     reweighted: bool = False,
@@ -253,8 +250,8 @@ def view_of(
         # Points with few distinct positions, such as integers in one column, have edges of equal weight: no user can
         # change that.
         warnings.filterwarnings("ignore", message="All edge weights are 1")
-        operators = SobolevOperators(graph.to(ranks.device), alpha, epsilon)
-    return View(graph, operators, strongest, ranks, reweighted)
+        operators = SobolevOperators(graph.to(device), alpha, epsilon)
+    return View(graph, operators, strongest, reweighted)
 
 
 def as_tensor(array: npt.NDArray[np.float32], device: torch.device) -> Tensor:

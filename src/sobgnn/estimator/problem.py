@@ -17,7 +17,6 @@ from sobgnn.estimator.smoothing import Spread, strongest
 from sobgnn.graphs.graph import Graph
 from sobgnn.operators import SobolevOperators
 from sobgnn.operators.attached import Attachment
-from sobgnn.runtime.ranks import Ranks
 
 # The names of the graphs: the nearest-neighbor graph, and the given graph.
 NEIGHBORS, GIVEN = "neighbors", "given"
@@ -35,7 +34,6 @@ class View:
         graph: N nodes.
         operators: Its sparse Sobolev operators.
         strongest: Number of edges that each point keeps for diffusing labels; ``None``: all.
-        ranks: Processes that share the work.
         reweighted: Whether the graph's weights were all 1 and have been replaced by those of its normalized adjacency;
             new points' weights then are too.
     """
@@ -45,10 +43,9 @@ class View:
         graph: Graph,
         operators: SobolevOperators,
         strongest: int | None,
-        ranks: Ranks,
         reweighted: bool = False,
     ) -> None:
-        self.graph, self.operators, self.strongest, self.ranks = graph, operators, strongest, ranks
+        self.graph, self.operators, self.strongest = graph, operators, strongest
         self.reweighted = reweighted
         self._propagated: list[Tensor] = []
 
@@ -64,14 +61,14 @@ class View:
     @cached_property
     def spread(self) -> Spread:
         """The operator that smooths probabilities."""
-        return Spread(self.operators.graph, self.ranks)
+        return Spread(self.operators.graph)
 
     @cached_property
     def near(self) -> Spread:
         """The operator that diffuses labels, over the strongest edges."""
         if self.strongest is None:
             return self.spread
-        return Spread(strongest(self.graph, self.strongest).to(self.operators.device), self.ranks)
+        return Spread(strongest(self.graph, self.strongest).to(self.operators.device))
 
 
 @dataclass(frozen=True)
@@ -87,7 +84,6 @@ class Problem:
         networks: Settings of the networks.
         rows: Raw X [N, F], dense or sparse, for the families on a given graph.
         seed: Seed from which each family derives its own.
-        ranks: Processes that share the work.
         tell: Called with the stage, steps done, maximum steps and scores; returns True to request a stop.
     """
 
@@ -98,7 +94,6 @@ class Problem:
     networks: Networks = field(default_factory=Networks)
     rows: Any = None
     seed: int = 0
-    ranks: Ranks = field(default_factory=Ranks)
     tell: Callable[..., bool] = lambda *_, **__: False
 
     @property

@@ -24,7 +24,6 @@ from sobgnn.estimator.smoothing import Smoothing
 from sobgnn.graphs.graph import Graph
 from sobgnn.neighbors.hnsw import LINKS
 from sobgnn.neighbors.index import Index, check_links
-from sobgnn.runtime.ranks import Ranks
 
 # Fitted values that JSON holds.
 SCALARS = (
@@ -145,9 +144,8 @@ def _unpack(config: dict[str, Any], arrays: Arrays, device: torch.device) -> Pre
     if points.ndim != 2 or points.dtype != torch.float32:
         raise ValueError("its points are not rows of numbers")
     classes = _check_distributions(config["classes_count"], arrays, len(points))
-    ranks = Ranks(device=device)
     views = {
-        name: _view(name, about, tensors, len(points), networks, ranks) for name, about in config["graphs"].items()
+        name: _view(name, about, tensors, len(points), networks, device) for name, about in config["graphs"].items()
     }
     own = FeatureMap.from_arrays(_under("maps.networks.", arrays))
     near, trees = _under("maps.neighbors.", arrays), _under("maps.trees.", arrays)
@@ -162,7 +160,7 @@ def _unpack(config: dict[str, Any], arrays: Arrays, device: torch.device) -> Pre
     # Trees read only columns of new points, so those of training points are not saved: one row gives their number.
     columns = np.zeros((1, maps.trees.num_outputs if maps.trees is not None else points.shape[1]), np.float32)
     rows = np.zeros((0, own.num_features), np.float32)
-    problem = Problem(points, columns, views, classes, networks, rows, ranks=ranks)
+    problem = Problem(points, columns, views, classes, networks, rows)
     blend = Blend(tuple(config["blend"]["shares"]), tuple(config["blend"]["temperatures"]))
     _check_blend(blend, float(config["temperature"]), len(config["members"]))
     members = [_member(number, about, tensors, problem) for number, about in enumerate(config["members"])]
@@ -190,7 +188,7 @@ def _member(number: int, about: dict[str, Any], tensors: dict[str, Tensor], prob
 
 
 def _view(
-    name: str, about: dict[str, Any], tensors: dict[str, Tensor], count: int, networks: Networks, ranks: Ranks
+    name: str, about: dict[str, Any], tensors: dict[str, Tensor], count: int, networks: Networks, device: torch.device
 ) -> View:
     """A graph, after checking that its pattern cannot be read out of bounds."""
     indptr, indices, weight = (tensors[f"graphs.{name}.{part}"] for part in ("indptr", "indices", "weight"))
@@ -209,7 +207,7 @@ def _view(
         raise ValueError("the graph's arrays contradict each other")
     graph = Graph(indptr, indices, weight, neighbor_recall=about["neighbor_recall"])
     # Models without this entry were saved before new points' edges were reweighted.
-    return view_of(graph, networks.alpha, networks.epsilon, ranks, reweighted=bool(about.get("reweighted", False)))
+    return view_of(graph, networks.alpha, networks.epsilon, device, reweighted=bool(about.get("reweighted", False)))
 
 
 def _check_blend(blend: Blend, temperature: float, count: int) -> None:

@@ -20,7 +20,6 @@ from sobgnn.graphs.locality import locality_order
 from sobgnn.operators import SobolevOperators
 from sobgnn.propagation import dispatch
 from sobgnn.runtime.memory import give_back
-from sobgnn.runtime.ranks import Ranks
 
 # The iteration ends when the remaining share of its start is below this, or after this many steps.
 _REST, _MOST_STEPS = 1e-3, 100
@@ -37,15 +36,14 @@ _SORTED_ROWS = 1024
 
 
 class Spread(SobolevOperators):
-    r"""The operator of :func:`smooth`: :math:`D^{-1/2} A D^{-1/2}`, no self-loops; ranks share the signals' columns.
+    r"""The operator of :func:`smooth`: :math:`D^{-1/2} A D^{-1/2}`, no self-loops.
 
     Attributes:
         order: int64 [N], if nodes have been reordered to keep neighbors close in memory: position p holds node
             ``order[p]``. On a CPU, scattered reads dominate the cost of a step, and there are many steps.
     """
 
-    def __init__(self, graph: Graph, ranks: Ranks | None = None) -> None:
-        self.ranks = ranks or Ranks()
+    def __init__(self, graph: Graph) -> None:
         self.order: Tensor | None = None
         if graph.num_nodes >= _MANY_NODES and graph.device.type == "cpu":
             order = locality_order(graph)
@@ -59,15 +57,14 @@ class Spread(SobolevOperators):
         unit = torch.frexp(self.graph.weight.max()).exponent if self.graph.num_edges else torch.tensor(0)
         weight = torch.ldexp(self.graph.weight, -unit).pow(power).clamp(min=SMALLEST_WEIGHT)
         other = object.__new__(Spread)
-        other.ranks, other.order = self.ranks, self.order
+        other.order = self.order
         SobolevOperators.__init__(other, Graph(self.graph.indptr, self.graph.indices, weight), alpha=1, epsilon=0.0)
         return other
 
     def to(self, device: torch.device | str) -> Spread:
-        """The same on another device, in the same order, shared by the same ranks."""
+        """The same on another device, in the same order."""
         moved = object.__new__(Spread)
         moved.__dict__.update(super().to(device).__dict__)
-        moved.ranks = self.ranks
         moved.order = None if self.order is None else self.order.to(device)
         return moved
 
@@ -96,8 +93,7 @@ def smooth(
     alone = spread.graph.degree == 0
     fixed = alone if fixed is None else fixed | (alone if fixed.ndim == 1 else alone.unsqueeze(1))
     fixed = fixed.reshape(*fixed.shape, *[1] * (start.ndim - fixed.ndim))
-    iterate = _iterate if spread.ranks.size == 1 else _iterate_own_columns
-    current = iterate(spread, start, strength, fixed, from_labels)
+    current = _iterate(spread, start, strength, fixed, from_labels)
     current = _even_where_zero(current)
     if spread.order is None:
         return current
@@ -138,17 +134,6 @@ def _steps(least: int, result: Tensor) -> Iterator[int]:
             before, unreached = unreached, int((result == 0).sum())
             if step >= least and unreached < before:
                 last = min(_MOST_ON_LONG_WAYS, 4 * step)
-
-
-def _iterate_own_columns(spread: Spread, start: Tensor, strength: float, fixed: Tensor, from_labels: bool) -> Tensor:
-    """As :func:`_iterate`, on this rank's own columns; then the columns of all ranks are collected."""
-    flat, held = start.flatten(1), fixed.expand_as(start).flatten(1)
-    columns = spread.ranks.part(flat.shape[1])
-    by_column = flat.new_empty((flat.shape[1], len(flat)))
-    if columns.stop > columns.start:
-        own = _iterate(spread, flat[:, columns].contiguous(), strength, held[:, columns], from_labels)
-        by_column[columns] = own.T
-    return spread.ranks.complete(by_column).T.reshape_as(start)
 
 
 def _even_where_zero(signal: Tensor) -> Tensor:
@@ -218,11 +203,7 @@ def poisson_potential(spread: Spread, index: Tensor, sources: Tensor) -> Tensor:
         place = where[index]
     right = torch.zeros(spread.num_nodes, sources.shape[1], dtype=torch.float64, device=sources.device)
     right[place] = sources * root[place]
-    by_column = right.new_empty(right.shape[1], len(right))
-    columns = spread.ranks.part(right.shape[1])
-    if columns.stop > columns.start:
-        by_column[columns] = _conjugate_gradients(spread, right[:, columns].contiguous()).T
-    u = (root * spread.ranks.complete(by_column).T).float()
+    u = (root * _conjugate_gradients(spread, right)).float()
     return u if spread.order is None else torch.empty_like(u).index_copy_(0, spread.order, u)
 
 

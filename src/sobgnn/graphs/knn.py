@@ -15,7 +15,6 @@ from torch import Tensor
 from sobgnn.graphs.adjacency import SMALLEST_WEIGHT, symmetrize_csr
 from sobgnn.graphs.graph import Graph, Symmetrize, as_numpy, graph_from_csr
 from sobgnn.neighbors import nearest
-from sobgnn.runtime.ranks import Ranks
 
 Bandwidth = Literal["mean", "local"] | float
 
@@ -31,7 +30,6 @@ def knn_graph(
     recall: float = 0.95,
     device: torch.device | str | None = None,
     progress: Callable[[int, int], None] | None = None,
-    ranks: Ranks | None = None,
 ) -> Graph:
     r"""The weighted k-nearest-neighbor graph of points.
 
@@ -51,7 +49,6 @@ def knn_graph(
         recall: Share of true neighbors that an approximate search has to find.
         device: Where to search and where the graph goes: X's own device by default.
         progress: Called with (points done, points in all).
-        ranks: Processes that hold the same X and share the search, see :func:`sobgnn.distributed.joined`.
 
     A zero bandwidth (all retained distances 0) gives weight 1 to every edge. Weights that would vanish are
     raised to the smallest normal float32, so that an outlier stays joined to its neighbors.
@@ -65,7 +62,7 @@ def knn_graph(
     check_bandwidth(bandwidth)
     if symmetrize not in ("union", "mutual"):
         raise ValueError(f'`symmetrize` must be "union" or "mutual", but got {symmetrize!r}.')
-    found = nearest(X, k, metric=metric, method=method, recall=recall, device=device, progress=progress, ranks=ranks)
+    found = nearest(X, k, metric=metric, method=method, recall=recall, device=device, progress=progress)
     if device is None:
         device = X.device if isinstance(X, Tensor) else "cpu"
     return graph_from_neighbors(found.indices, found.distances, bandwidth, symmetrize, neighbor_recall=found.recall).to(

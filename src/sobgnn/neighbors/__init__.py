@@ -15,8 +15,8 @@ from sobgnn.neighbors.hnsw import search_hnsw
 from sobgnn.neighbors.index import Index
 from sobgnn.neighbors.points import check_k, check_pair, check_points
 from sobgnn.neighbors.spaces import dense_spaces, distances, sparse_spaces
+from sobgnn.runtime.ambient import check_device
 from sobgnn.runtime.packages import installed
-from sobgnn.runtime.ranks import Ranks, check_device
 
 __all__ = ["AUTO_EXACT_COST", "Neighbors", "check_points", "nearest"]
 
@@ -38,7 +38,7 @@ class Neighbors(NamedTuple):
         indices: [M, k] int64, rows of X.
         distances: [M, k] float32, in the units of X (euclidean) or 1 - cos (cosine).
         recall: Share of the true neighbors found, measured on a sample; None for an exact search.
-        searched: The index that an approximate search of one process asked, for a :class:`.held.HeldPoints`.
+        searched: The index that an approximate search asked, for a :class:`.held.HeldPoints`.
     """
 
     indices: npt.NDArray[np.int64]
@@ -58,7 +58,6 @@ def nearest(
     device: torch.device | str | None = None,
     seed: int = 0,
     progress: Progress | None = None,
-    ranks: Ranks | None = None,
 ) -> Neighbors:
     """The k nearest rows of X: of each row of X without itself, or of each row of ``queries``.
 
@@ -80,8 +79,6 @@ def nearest(
         seed: Draws HNSW's sample; exact search draws nothing. HNSW's neighbors are the same every time from
             faiss 1.15 on; earlier versions insert points in the order in which threads happen to run.
         progress: Called with (rows done, rows in all).
-        ranks: Processes that hold the same X and queries, call this together and share the work. An exact search has
-            the same answer for any number of them; an approximate one the same on all of them.
     """
     if metric not in get_args(Metric):
         raise ValueError(f"`metric` must be 'euclidean' or 'cosine', but got {metric!r}.")
@@ -104,7 +101,7 @@ def nearest(
                 "method='exact'."
             )
         sparse, sought = sparse_spaces(points, asked, cosine=cosine)
-        found, squared = search_exact(sparse, sought, k, None, progress, ranks)
+        found, squared = search_exact(sparse, sought, k, None, progress)
         return Neighbors(found, distances(squared, sparse), None)
 
     place = points.device if isinstance(points, Tensor) else torch.device("cpu")
@@ -118,8 +115,7 @@ def nearest(
         method = "hnsw"
     base, query = dense_spaces(points, asked, cosine=cosine, device=place)
     if method == "hnsw":
-        found, squared, reached, made = search_hnsw(base, query, k, recall, seed, progress, ranks)
-        whole = ranks is None or ranks.size == 1
-        return Neighbors(found, distances(squared, base), reached, Index(made) if whole else None)
-    found, squared = search_exact(base, query, k, None, progress, ranks)
+        found, squared, reached, made = search_hnsw(base, query, k, recall, seed, progress)
+        return Neighbors(found, distances(squared, base), reached, Index(made))
+    found, squared = search_exact(base, query, k, None, progress)
     return Neighbors(found, distances(squared, base), None)

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from sobgnn.neighbors.spaces import Dense, Space
-from sobgnn.runtime.ranks import Ranks
 
 _TILE = 4096  # points: float32 products of a tile take 64 MiB; 8192 saves 15 % of the time and takes 256 MiB
 _CUDA_TILE = 8192
@@ -50,30 +49,22 @@ def search_exact(
     k: int,
     which: npt.NDArray[np.int64] | None = None,
     progress: Progress | None = None,
-    ranks: Ranks | None = None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Indices and squared distances of the k nearest rows of ``base`` to all or some query rows: [M, k].
 
-    ``query is base`` leaves each row itself out. Ranks share the work, and all get the same answer.
+    ``query is base`` leaves each row itself out.
     """
-    ranks = ranks or Ranks()
     at = torch.arange(query.n) if which is None else torch.from_numpy(which)
     at = at.to(base.device)
-    found = torch.empty((len(at), k), dtype=torch.int64, device=base.device)
-    d2 = torch.empty((len(at), k), dtype=torch.float64, device=base.device)
-    part = ranks.part(len(at))
     if not isinstance(base, Dense) or not _keeps_float32(base.device):
-        if part.stop > part.start:
-            found[part], d2[part] = _search_float64(base, query, k, at[part], progress)
+        found, d2 = _search_float64(base, query, k, at, progress)
     else:
         many = min(k + max(8, k // 4), base.n - (query is base))
         if query is not base and len(at) <= _FEW_QUERIES and len(at) * base.n <= _FEW_PRODUCTS:
-            last, candidates = _propose_few(base, query, many, at[part])
+            last, candidates = _propose_few(base, query, many, at)
         else:
-            last, candidates = _propose(base, query, many, None if which is None else at, progress, ranks)
-        found[part], d2[part] = _prove(base, query, k, at[part], last, candidates)
-    ranks.complete(found)
-    ranks.complete(d2)
+            last, candidates = _propose(base, query, many, None if which is None else at, progress)
+        found, d2 = _prove(base, query, k, at, last, candidates)
     return found.cpu().numpy(), d2.cpu().numpy()
 
 
@@ -127,12 +118,11 @@ def _bound(base: Space, own: Tensor, farthest: Tensor, level: torch.dtype) -> Te
 # ---------------------------------------------------------------------------------- float32: candidates
 
 
-def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: Progress | None, ranks: Ranks) -> Found:
-    """The ``many`` smallest products of this rank's query rows: the largest of them [M], and their columns [M, many].
+def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: Progress | None) -> Found:
+    """The ``many`` smallest products of the query rows: the largest of them [M], and their columns [M, many].
 
     Tile by tile, each row keeping its best so far. Products of a set with itself are symmetric, so a tile off
-    the diagonal serves its rows and its columns, and only half of the tiles are computed. Ranks take the tiles in
-    turn; each then gets what all of them have found for its part of the rows.
+    the diagonal serves its rows and its columns, and only half of the tiles are computed.
     """
     symmetric = query is base and at is None
     side = _CUDA_TILE if base.device.type == "cuda" else _TILE
@@ -154,8 +144,6 @@ def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: 
             if symmetric and i > j:
                 break
             done += 1
-            if done % ranks.size != ranks.rank:
-                continue
             rows = slice(i, min(i + side, count))
             left = _augmented(query, rows if at is None else at[rows], right=False)
             tile = torch.mm(left, right.T, out=memory[: len(left) * len(right)].view(len(left), len(right)))
@@ -166,15 +154,11 @@ def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: 
                 _keep_smallest(tile.T, best, index, columns, i)
             if progress is not None:
                 progress(count * done // total, count)
-    if ranks.size > 1:
-        values, names = (ranks.versions(part).movedim(0, 1).flatten(1) for part in (best, index))
-        top = values.topk(many, dim=1, largest=False, sorted=False)
-        best, index = top.values, names.gather(1, top.indices)
     return best.amax(1).double(), index
 
 
 def _propose_few(base: Dense, query: Dense, many: int, at: Tensor) -> Found:
-    """As :func:`_propose`, for a few query rows ``at``, a rank's own, that are not among the points: 4 times faster."""
+    """As :func:`_propose`, for a few query rows ``at`` that are not among the points: 4 times faster."""
     own, length = query.low[at], query.low_sq_32[at].unsqueeze(1)
     products = torch.addmm(base.low_sq_32, own, base.low.T, alpha=-2).add_(length)
     top = products.topk(many, dim=1, largest=False, sorted=False)

@@ -15,7 +15,6 @@ from sobgnn.neighbors.index import Index
 from sobgnn.neighbors.points import check_k
 from sobgnn.neighbors.spaces import Dense, beside, dense_spaces, distances, peak
 from sobgnn.runtime.packages import installed
-from sobgnn.runtime.ranks import Ranks
 
 # Minimum cost of an exact query for which an index is several times faster, and minimum number of queries at once for
 # which this makes up for building it. With very many points it is built for fewer, so that later calls need not wait.
@@ -93,7 +92,7 @@ class HeldPoints:
         if not approximate:
             found, squared = search_exact(base, query, k)
         else:
-            found, squared = ask(self._index(base, k), base, query, k, np.arange(query.n), Ranks())
+            found, squared = ask(self._index(base, k), base, query, k, np.arange(query.n))
         return found, distances(squared, base)
 
     def _index(self, base: Dense, k: int) -> Any:
@@ -103,9 +102,9 @@ class HeldPoints:
             made.hnsw.efSearch = max(made.hnsw.efSearch, _LEAST_EFFORT, k + 1)
             return made
         if k not in self._indexes:
-            self._indexes = {k: build(base, k, Ranks())}
+            self._indexes = {k: build(base, k)}
             most = min(k, base.n - 1)
-            raise_effort(self._indexes[k], base, base, most, self.recall, 0, Ranks(), least=_LEAST_EFFORT)
+            raise_effort(self._indexes[k], base, base, most, self.recall, 0, least=_LEAST_EFFORT)
         return self._indexes[k]
 
     @property

@@ -11,7 +11,6 @@ import torch
 
 from sobgnn.neighbors.exact import Progress, by_distance, measure, search_exact
 from sobgnn.neighbors.spaces import Dense
-from sobgnn.runtime.ranks import Ranks
 
 # Against 32 links and an effort of 100, half the time to build; recall of 15 neighbors at the least effort of
 # searching is 0.986 on mnist's principal components against 0.992.
@@ -28,49 +27,41 @@ def search_hnsw(
     recall: float,
     seed: int,
     progress: Progress | None,
-    ranks: Ranks | None = None,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], float, Any]:
-    """Indices and squared distances [M, k], the recall measured, and the index.
-
-    Each rank indexes a part of the points, is asked about all queries, and the nearest of all answers are kept: time
-    and memory of the building, which cost the most, are shared out.
-    """
-    ranks = ranks or Ranks()
-    index = build(base, k, ranks)
-    reached = raise_effort(index, base, query, k, recall, seed, ranks)
+    """Indices and squared distances [M, k], the recall measured, and the index."""
+    index = build(base, k)
+    reached = raise_effort(index, base, query, k, recall, seed)
     indices = np.empty((query.n, k), np.int64)
     squared = np.empty((query.n, k), np.float64)
     for start in range(0, query.n, _BATCH):
         rows = np.arange(start, min(start + _BATCH, query.n))
-        indices[rows], squared[rows] = ask(index, base, query, k, rows, ranks)
+        indices[rows], squared[rows] = ask(index, base, query, k, rows)
         if progress is not None:
             progress(int(rows[-1]) + 1, query.n)
     return indices, squared, reached, index
 
 
-def build(base: Dense, k: int, ranks: Ranks) -> Any:
-    """faiss's index of this rank's part of the points, for searches of about k; the same every time."""
+def build(base: Dense, k: int) -> Any:
+    """faiss's index of the points, for searches of about k; the same every time."""
     try:
         import faiss
     except ImportError as error:
         raise ImportError("`method='hnsw'` needs faiss: pip install faiss-cpu. Or use method='exact'.") from error
     index = faiss.IndexHNSWFlat(base.terms, LINKS)
     index.hnsw.efConstruction = max(_EFFORT, 2 * k)
-    index.add(base.low[ranks.part(base.n)].numpy())
+    index.add(base.low.numpy())
     return index
 
 
-def raise_effort(
-    index: Any, base: Dense, query: Dense, k: int, recall: float, seed: int, ranks: Ranks, least: int = 16
-) -> float:
+def raise_effort(index: Any, base: Dense, query: Dense, k: int, recall: float, seed: int, least: int = 16) -> float:
     """Double the effort of searching from ``least`` on until it reaches a recall on a sample; the recall reached."""
     rng = np.random.default_rng(seed)
     sample = np.sort(rng.choice(query.n, min(_SAMPLE, query.n), replace=False))
-    _, truth = search_exact(base, query, k, sample, ranks=ranks)
+    _, truth = search_exact(base, query, k, sample)
     effort = max(least, k + 1)
     while True:
         index.hnsw.efSearch = effort
-        _, d2 = ask(index, base, query, k, sample, ranks)
+        _, d2 = ask(index, base, query, k, sample)
         # By distance, not by index: any of several points at the k-th distance is a right answer.
         reached = float((d2 <= truth[:, -1:]).mean())
         if reached >= recall or effort >= min(base.n, _MOST_EFFORT):
@@ -85,23 +76,17 @@ def raise_effort(
 
 
 def ask(
-    index: Any, base: Dense, query: Dense, k: int, rows: npt.NDArray[np.int64], ranks: Ranks
+    index: Any, base: Dense, query: Dense, k: int, rows: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
     """Indices and squared distances [M, k] of some query rows; rows with fewer than k answers are searched exactly."""
-    answer = torch.from_numpy(index.search(query.low[torch.from_numpy(rows)].numpy(), k + (query is base))[1])
-    # Each rank knows its shard by places within it, and looks at its part of the rows.
-    answer[answer >= 0] += ranks.part(base.n).start
-    part = ranks.part(len(rows))
-    found = ranks.versions(answer).movedim(0, 1).flatten(1)
-    at = torch.from_numpy(rows[part])
+    found = torch.from_numpy(index.search(query.low[torch.from_numpy(rows)].numpy(), k + (query is base))[1])
+    at = torch.from_numpy(rows)
     lost = (found < 0).any(1)  # the walk ended early: an island of the index, or many equal points
     d2 = measure(base, query, at, found.clamp(min=0))
     if query is base:
         d2[found == at.unsqueeze(1)] = torch.inf  # itself
     found, d2 = (kept[:, :k].contiguous() for kept in by_distance(found.clamp(min=0), d2))
     if lost.any():
-        exactly = search_exact(base, query, k, rows[part][lost.numpy()])
+        exactly = search_exact(base, query, k, rows[lost.numpy()])
         found[lost], d2[lost] = torch.from_numpy(exactly[0]), torch.from_numpy(exactly[1])
-    indices, squared = found.new_empty((len(rows), k)), d2.new_empty((len(rows), k))
-    indices[part], squared[part] = found, d2
-    return ranks.complete(indices).numpy(), ranks.complete(squared).numpy()
+    return found.numpy(), d2.numpy()

@@ -1,4 +1,4 @@
-"""Global settings of torch and NumPy that an estimator ignores."""
+"""Global settings of torch and NumPy that an estimator ignores, and its device."""
 
 from __future__ import annotations
 
@@ -20,3 +20,13 @@ def own_precision() -> Iterator[None]:
         if torch.get_default_device().type != "cpu":
             stack.enter_context(torch.device("cpu"))
         yield
+
+
+def check_device(device: torch.device | str | None) -> None:
+    """Raise if torch has no such device; ``None`` and ``"auto"`` are always valid."""
+    if device is None or (isinstance(device, str) and device == "auto"):
+        return
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError):
+        raise ValueError(f"There is no device {device!r:.60} here. Try 'cpu', or leave it out.") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,16 +46,6 @@ class Members:
     epochs: int
 
 
-class Checkpoint(Protocol):
-    """Storage for the state of a training across interruptions: tensors by name."""
-
-    def load(self) -> dict[str, Tensor] | None:
-        """The state last saved, if any."""
-
-    def save(self, state: dict[str, Tensor]) -> None:
-        """Save a state atomically."""
-
-
 def train_members(
     model: nn.Module,
     inputs: Sequence[Any],
@@ -67,8 +57,6 @@ def train_members(
     buffers: Mapping[str, Tensor] | None = None,
     progress: Callable[[Progress], bool | None] | None = None,
     cuda_graph: bool = False,
-    sum_over_ranks: Callable[[Sequence[Tensor]], None] | None = None,
-    checkpoint: Checkpoint | None = None,
 ) -> Members:
     """Train one member per seed, all in one batch, by cross-entropy on each member's own rows.
 
@@ -88,9 +76,6 @@ def train_members(
         progress: Called after each evaluation; returning True stops training and keeps the best weights so far.
         cuda_graph: Record a step once and replay it. Pays off if steps are short; on CUDA, for forwards that neither
             synchronize with the device nor depend on values on it.
-        sum_over_ranks: Sums tensors over processes, in place, if each of several processes holds some of the rows.
-        checkpoint: Saves the state of training after each evaluation and restores it after an interruption; with keyed
-            dropout the result is that of an uninterrupted training.
     """
     if task.train_weight.shape[0] != len(seeds):
         raise ValueError(
@@ -101,11 +86,11 @@ def train_members(
         parameters = initial_parameters(model, seeds, device)
         call = (tuple(inputs), dict(keywords or {}))
         keys = torch.tensor([_mix([seed]) % 2**31 for seed in seeds], device=device)
-        run = Run(model, parameters, dict(buffers or {}), call, task, schedule, keys, sum_over_ranks)
+        run = Run(model, parameters, dict(buffers or {}), call, task, schedule, keys)
         if cuda_graph and device.type == "cuda":
             run.record()
         torch.manual_seed(_mix(seeds))
-        return _train(run, schedule, progress, checkpoint)
+        return _train(run, schedule, progress)
 
 
 def initial_parameters(model: nn.Module, seeds: Sequence[int], device: torch.device) -> dict[str, Tensor]:
@@ -149,16 +134,10 @@ def _train(
     run: Run,
     schedule: Schedule,
     progress: Callable[[Progress], bool | None] | None,
-    checkpoint: Checkpoint | None,
 ) -> Members:
     validated = run.task.validation is not None
     history: dict[str, list[Tensor]] = {"epoch": [], "train_loss": [], "validation_loss": [], "validation_accuracy": []}
-    state = None if checkpoint is None else checkpoint.load()
-    if state is not None:
-        run.restore({name: value for name, value in state.items() if name in run.state()})
-        history = {name: list(state.get(f"history.{name}", ())) for name in history}
-    epoch = int(run.epoch)
-    ended = validated and bool(run.done.all())
+    epoch, ended = 0, False
     while epoch < schedule.epochs and not ended:
         run.step()
         epoch += 1
@@ -170,9 +149,6 @@ def _train(
             run.validate()
             history["validation_loss"].append(run.loss.to("cpu", copy=True))
             history["validation_accuracy"].append(run.accuracy.to("cpu", copy=True))
-        if checkpoint is not None:
-            curves = {f"history.{name}": torch.stack(values) for name, values in history.items() if values}
-            checkpoint.save({**run.state(), **curves})
         if progress is not None:
             held = (float(run.accuracy.mean()), float(run.loss.mean())) if validated else (None, None)
             if progress(Progress(epoch, schedule.epochs, float(run.losses.mean()), *held)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -76,11 +76,9 @@ class Run:
         task: Task,
         schedule: Schedule,
         keys: Tensor,
-        sum_over_ranks: Callable[[Sequence[Tensor]], None] | None,
     ) -> None:
         self.model = copy.deepcopy(model)  # its mode is switched below
         self.keys = keys if getattr(model, "keyed_dropout", False) else None
-        self.sum_over_ranks = sum_over_ranks or (lambda tensors: None)
         self.buffers, self.call, self.task, self.schedule = buffers, call, task, schedule
         self.train_call, self.train_task = _own_rows(model, call, task)
         self.shapes = {name: value.shape[1:] for name, value in parameters.items()}
@@ -133,7 +131,6 @@ class Run:
         (gradient,) = torch.autograd.grad(losses.sum(), self.flat)
         with torch.no_grad():
             self.losses.copy_(losses)
-            self.sum_over_ranks((gradient, self.losses))
             correction = self.corrections.index_select(0, self.epoch)
             adam_step(self.flat, gradient, self.moments, self.lr, self.decay, correction)
             self.epoch += 1
@@ -142,7 +139,6 @@ class Run:
     def _validate(self) -> None:
         logits, _ = forward_members(self.model, self.unflatten(self.flat), self.buffers, self.call, training=False)
         scores = _scores(logits, self.task)
-        self.sum_over_ranks((scores,))
         if self.schedule.together:
             scores = scores.sum(dim=1, keepdim=True).expand_as(scores)
         loss, accuracy = scores[0] / scores[2].clamp_min(1), scores[1] / scores[2].clamp_min(1)
@@ -159,18 +155,6 @@ class Run:
         self.best_epoch.copy_(torch.where(better, self.epoch, self.best_epoch))
         if self.schedule.patience is not None:
             self.done |= self.epoch - self.best_epoch >= self.schedule.patience
-
-    def state(self) -> dict[str, Tensor]:
-        """Everything that a step or a validation changes and that a later one reads."""
-        names = ("flat", "epoch", "best", "best_loss", "best_accuracy", "best_epoch", "done")
-        return {name: getattr(self, name).detach() for name in names} | self.moments._asdict()
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Restore a state of the same members."""
-        for name, value in self.state().items():
-            if name not in state or state[name].shape != value.shape:
-                raise ValueError(f"The checkpoint belongs to another training: its {name!r} does not match.")
-            value.copy_(state[name])
 
     def record(self) -> None:
         """Record ``step`` and ``validate`` as CUDA graphs to replay; the state is unchanged."""

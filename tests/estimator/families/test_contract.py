@@ -15,7 +15,6 @@ from sobgnn.estimator.placing import neighbor_graph, view_of
 from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.estimator.settings import Networks
 from sobgnn.operators.attached import attach
-from sobgnn.runtime.ranks import Ranks
 
 NAMES = list(FAMILIES)
 
@@ -27,8 +26,8 @@ def case(seed=0):
     codes = np.where(np.arange(120) < 45, y, -1)
     labels = with_folds(codes, np.ones(45), 3, generator)
     networks = Networks(alpha=2, epsilon=0.5, hidden_channels=16, members=5, epochs=40, lr=0.02)
-    graph, _ = neighbor_graph(X, 6, "euclidean", "exact", "mean", "union", Ranks())
-    views = {"neighbors": view_of(graph, 2, 0.5, Ranks())}
+    graph, _ = neighbor_graph(X, 6, "euclidean", "exact", "mean", "union", torch.device("cpu"))
+    views = {"neighbors": view_of(graph, 2, 0.5, torch.device("cpu"))}
     return Problem(torch.from_numpy(X), X, views, 3, networks, X, seed=1), labels, y
 
 

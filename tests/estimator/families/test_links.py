@@ -10,7 +10,6 @@ from sobgnn.estimator.families.links import LinkedLinear, unit_pattern
 from sobgnn.estimator.labels import with_folds
 from sobgnn.estimator.placing import view_of
 from sobgnn.estimator.problem import Problem
-from sobgnn.runtime.ranks import Ranks
 
 
 def bipartite(count=160, hubs=8, seed=0):
@@ -42,7 +41,7 @@ def test_probabilities_are_those_of_the_columns_written_out():
     labels = with_folds(codes, np.ones(60), 2, np.random.default_rng(0))
     graph = Graph.from_scipy(adjacency)
     points = torch.from_numpy(X).float()
-    problem = Problem(points, points.numpy(), {"given": view_of(graph, 2, 0.5, Ranks())}, 2, rows=X)
+    problem = Problem(points, points.numpy(), {"given": view_of(graph, 2, 0.5, torch.device("cpu"))}, 2, rows=X)
     found = LinkedLinear("given").fit(problem, labels).probabilities()
     unit = X / np.linalg.norm(X, axis=1, keepdims=True)
     pattern = adjacency.toarray() / np.sqrt(np.maximum(adjacency.sum(axis=1), 1))[:, None]

@@ -10,7 +10,6 @@ from sobgnn.estimator.families.pagerank import STRENGTH, PageRankLinear, spread,
 from sobgnn.estimator.labels import with_folds
 from sobgnn.estimator.placing import view_of
 from sobgnn.estimator.problem import Problem
-from sobgnn.runtime.ranks import Ranks
 
 
 def case(width):
@@ -22,7 +21,7 @@ def case(width):
     graph = Graph.from_scipy(sp.csr_array((half + half.T).astype(float)))
     labels = with_folds(np.where(np.arange(90) < 30, y, -1), np.ones(30), 3, generator)
     points = torch.from_numpy(X).float()
-    return Problem(points, points.numpy(), {"given": view_of(graph, 2, 0.5, Ranks())}, 3, rows=X), labels, y
+    return Problem(points, points.numpy(), {"given": view_of(graph, 2, 0.5, torch.device("cpu"))}, 3, rows=X), labels, y
 
 
 def test_spreading_is_the_closed_form():
@@ -58,7 +57,7 @@ def test_points_that_are_all_spread_alike_tell_nothing():
     problem, labels, _ = case(4)
     ring = np.roll(np.eye(90), 1, axis=1)
     graph = Graph.from_scipy(sp.csr_array(ring + ring.T))
-    views = {"given": view_of(graph, 2, 0.5, Ranks())}
+    views = {"given": view_of(graph, 2, 0.5, torch.device("cpu"))}
     for width in (1, 60):  # columns spread themselves, and labeled rows alone
         rows = np.random.default_rng(0).uniform(1, 9, (90, 1)) * np.ones((1, width))
         fitted = PageRankLinear("given").fit(Problem(problem.points, problem.columns, views, 3, rows=rows), labels)

@@ -15,14 +15,13 @@ from sobgnn.estimator.fit import fit_families
 from sobgnn.estimator.labels import with_folds
 from sobgnn.estimator.placing import neighbor_graph, view_of
 from sobgnn.estimator.problem import Problem
-from sobgnn.runtime.ranks import Ranks
 
 
 def problem_of(X, graph=None):
     X = np.asarray(X, np.float32)
     if graph is None:
-        graph, _ = neighbor_graph(X, 8, "euclidean", "exact", "mean", "union", Ranks())
-    return Problem(torch.from_numpy(X), X, {"neighbors": view_of(graph, 2, 0.5, Ranks())}, 2, seed=1)
+        graph, _ = neighbor_graph(X, 8, "euclidean", "exact", "mean", "union", torch.device("cpu"))
+    return Problem(torch.from_numpy(X), X, {"neighbors": view_of(graph, 2, 0.5, torch.device("cpu"))}, 2, seed=1)
 
 
 def labels_at(index, codes, count, chosen=True):
@@ -126,7 +125,7 @@ def test_a_gpu_gives_what_the_cpu_gives_and_the_same_bits_every_time():
 @pytest.mark.parametrize("unit", [1e-30, 1e13, 1e37])
 def test_the_unit_of_the_weights_does_not_matter(unit):
     X, truth = clouds()
-    graph, _ = neighbor_graph(X.astype(np.float32), 8, "euclidean", "exact", "mean", "union", Ranks())
+    graph, _ = neighbor_graph(X.astype(np.float32), 8, "euclidean", "exact", "mean", "union", torch.device("cpu"))
     labels = labels_at([0, 1], truth[:2], 300)
     scaled = graph.with_weight((graph.weight.double() * unit).float())
     found, expected = (

@@ -51,8 +51,8 @@ class SelfTrainedLinear:
             return self._fit(problem, labels)
 
     def _fit(self, problem: Problem, labels: Labels) -> FittedLinear:
-        """Train one classifier for each signal, all at once; all ranks get those of rank 0."""
-        X, ranks = problem.points, problem.ranks
+        """Train one classifier for each signal, all at once."""
+        X = problem.points
         free = np.ones(len(X), dtype=bool)
         free[labels.index] = False
         most = pool_size(len(X), len(labels.index) / labels.classes)
@@ -74,8 +74,7 @@ class SelfTrainedLinear:
             weight[:, len(codes) :] = torch.zeros_like(sure).scatter_(1, surest, 1.0)
             fitting.train(target, weight)
             problem.tell(self.name, 2 + number, 1 + len(SHARES))
-        weight, bias = (ranks.complete(part, [0] + [len(part)] * ranks.size) for part in (fitting.weight, fitting.bias))
-        return FittedLinear(weight, bias, X)
+        return FittedLinear(fitting.weight, fitting.bias, X)
 
     def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedLinear:
         """Restore from the weights learned from all labels."""

@@ -168,14 +168,14 @@ class FittedNetworks:
     history: dict[str, list[float]] = field(default_factory=dict)
 
     def probabilities(self) -> Tensor:
-        """Each fold's member, and last the mean of those for predictions: [folds + 1, N, C]; ranks share the points."""
+        """Each fold's member, and last the mean of those for predictions: [folds + 1, N, C]."""
         problem = self.problem
         out = problem.points.new_empty((problem.count, self.folds + 1, problem.classes))
         for rows in _row_blocks(problem):
             own = self.networks.logits(self.blocks.training(rows)).softmax(dim=2)
             mean = own[-problem.networks.members :].mean(dim=0, keepdim=True)
             out[rows] = torch.cat([own[: self.folds], mean]).transpose(0, 1)
-        return problem.ranks.complete(out).transpose(0, 1)
+        return out.transpose(0, 1)
 
     def predict(self, new: NewPoints) -> Tensor:
         """The mean of the members used for predictions, [M, C].
@@ -195,7 +195,7 @@ class FittedNetworks:
     def hidden(self) -> Tensor:
         """The last member's hidden rows at every point, [N, B · h]."""
         networks, rows = self.networks, []
-        for index in _row_blocks(self.problem, shared=False):
+        for index in _row_blocks(self.problem):
             x = self.blocks.training(index)
             own = torch.baddbmm(networks.bias1[:, -1], x, networks.weight1[:, -1]).relu_()
             rows.append(own.transpose(0, 1).flatten(1))
@@ -207,12 +207,11 @@ class FittedNetworks:
         return {name: getattr(networks, name).contiguous() for name in ("weight1", "bias1", "weight2", "bias2")}
 
 
-def _row_blocks(problem: Problem, *, shared: bool = True) -> Iterator[Tensor]:
-    """Blocks of consecutive rows, of this rank's part of the points or of all points."""
-    part = problem.ranks.part(problem.count) if shared else slice(0, problem.count)
+def _row_blocks(problem: Problem) -> Iterator[Tensor]:
+    """Blocks of consecutive rows."""
     size = _ROWS_PER_BLOCK.get(problem.device.type, 1 << 14)
-    for start in range(part.start, part.stop, size):
-        yield torch.arange(start, min(start + size, part.stop), device=problem.device)
+    for start in range(0, problem.count, size):
+        yield torch.arange(start, min(start + size, problem.count), device=problem.device)
 
 
 def _fit(
