@@ -119,21 +119,39 @@ def test_another_frame_for_a_folder_is_refused_and_leaves_what_is_there(tmp_path
 
 
 @pytest.mark.parametrize("name", ["Team", "taem", "teams"])
-def test_a_misspelled_label_column_is_refused_with_the_column_that_may_be_meant(tickets, tmp_path, capsys, name):
+def test_a_misspelled_label_column_is_refused_with_the_column_that_may_be_meant(
+    tickets, tmp_path, monkeypatch, capsys, name
+):
+    monkeypatch.setattr(Page, "serve", lambda page: None)
     words = ["label", str(tickets), "--no-open", "--out", str(tmp_path / "run"), "--label"]
     assert main([*words, name]) == 2
     error = capsys.readouterr().err
-    assert f"There is no column {name!r}. Did you mean 'team'? For new labels, choose another name" in error
+    assert f"There is no column {name!r}. Did you mean 'team'? To start a new column of labels, add --new." in error
     assert error.count("\n") == 1
     assert not (tmp_path / "run").exists()
+    assert main([*words, name, "--new"]) == 0
+    assert f"There is no column {name!r}; starting without labels." in capsys.readouterr().out
 
 
-def test_a_label_column_that_resembles_none_is_new_and_the_model_reads_the_same(tickets, tmp_path):
-    page = open_page(str(tickets), "queue", folder=tmp_path / "run", command=FAKE).start()
+@pytest.mark.parametrize("name", ["section", "tag", "t", "minute marks"])
+def test_a_label_column_that_differs_by_more_than_two_letters_is_new(tickets, tmp_path, name):
+    page = open_page(str(tickets), name, folder=tmp_path / "run", command=FAKE).start()
     try:
         assert Client(page.url).until(lambda state: state["model"]["version"])["state"]["labels"] == 0
     finally:
         page.close()
+
+
+@pytest.mark.parametrize("asked", [["--label", "other"], ["--drop", "words"], ["--id", "minutes"], ["--text", "words"]])
+def test_other_options_for_a_run_are_refused_and_none_is_ignored(tickets, tmp_path, capsys, asked):
+    page = open_page(str(tickets), "team", folder=tmp_path / "run", command=FAKE)
+    page.labeling.session.label([0], page.labeling.session.add_class("a"))
+    page.close()
+    assert main(["label", str(page.folder), "--no-open", *asked]) == 2
+    error = capsys.readouterr().err
+    assert f"was labeled with another {asked[0]}: " in error
+    assert error.count("\n") == 1
+    open_page(str(page.folder), "team", command=FAKE).close()  # the same option again is none
 
 
 def test_a_resumed_run_is_not_asked_which_column_was_meant(tmp_path):

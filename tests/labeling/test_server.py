@@ -260,12 +260,41 @@ def test_suspects_that_were_confirmed_or_changed_are_not_listed_again(client):
 
 
 def test_search_finds_rows_by_all_their_words(client):
-    rows = [entry["row"] for entry in client.json("api/search?q=PASSWORD+login+7")]
+    rows = [entry["row"] for entry in client.json("api/search?q=PASSWORD+login+7")["rows"]]
     assert rows
     assert all(row % 3 == 1 and "7" in str(row) for row in rows)
-    assert client.json("api/search?q=") == []
-    assert client.json("api/search?q=nowhere") == []
-    assert client.json("api/search?q=.*") == []  # a text, not a pattern
+    for words in ("", "nowhere", ".*"):  # a text, not a pattern
+        assert client.json(f"api/search?q={words}") == {"found": 0, "rows": []}
+
+
+def test_search_says_how_many_rows_it_found_though_it_lists_fewer(client):
+    answer = client.json("api/search?q=customer")
+    assert (answer["found"], len(answer["rows"])) == (119, 50)
+
+
+def test_a_label_that_was_taken_back_is_not_offered_as_the_guess(client, page):
+    add_classes(client, "a", "b")
+    client.post("label", {"rows": [0, 1], "class": 0})
+    client.post("label", {"rows": [2, 3], "class": 1})
+    client.post("label", {"rows": [4], "class": 1})
+    client.until(lambda state: state["model"]["labels"] == 5)
+    page.labeling.learner._due = lambda: False  # no fit forgets it
+    assert client.post("undo")[1]["undone"]["rows"] == [4]
+    assert client.json("api/point/4")["guesses"] == []
+    assert client.json("api/point/5")["guesses"] != []
+
+
+def test_labels_csv_that_cannot_be_written_is_said_and_the_model_goes_on(client, page):
+    add_classes(client, "a", "b")
+    (page.folder / "labels.csv").unlink(missing_ok=True)
+    (page.folder / "labels.csv").mkdir()
+    for number in range(2):
+        client.post("label", {"rows": [3 * number], "class": 0})
+        client.post("label", {"rows": [3 * number + 1], "class": 1})
+        model = client.until(lambda state, n=number: state["model"]["labels"] == 2 * n + 2)["state"]["model"]
+    client.until(lambda state: "labels.csv could not be written" in state["model"]["problem"])
+    assert model["busy"] == ""
+    (page.folder / "labels.csv").rmdir()
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "label-studio"])

@@ -35,6 +35,9 @@ def label(
         str | None,
         typer.Option(metavar="COLUMN", help="Column with labels; may be empty or missing."),
     ] = None,
+    new: Annotated[
+        bool, typer.Option("--new", help="The label column is new, even if one has a similar name.")
+    ] = False,
     identity: Identity = None,
     drop: Drop = None,
     text: Text = None,
@@ -75,6 +78,7 @@ def label(
             identity,
             drop or [],
             reading=reading_options(text, text_model, image_model, encoding),
+            new=new,
             folder=out,
             port=port,
             settings=settings,

@@ -165,6 +165,7 @@ def open_page(
     drop: Sequence[str] = (),
     *,
     reading: Mapping[str, Any] | None = None,
+    new: bool = False,
     folder: Path | None = None,
     port: int = 0,
     settings: dict[str, Any] | None = None,
@@ -179,6 +180,7 @@ def open_page(
         identity: Column with row ids.
         drop: Columns to leave out.
         reading: ``text``, ``text_model`` and ``image_model`` of ``tables.read_table``.
+        new: Whether ``label`` names a new column, even if one has a similar name.
         folder: The run folder; default ``runs/<name>-labeled``, which is resumed if it exists.
         port: 0 for any free port.
         settings: Parameters of the final fit.
@@ -188,9 +190,11 @@ def open_page(
     given = Path(data)
     # Absolute paths, for the model's process and for resuming from another folder.
     reading = {name: absolute(value) for name, value in (reading or {}).items()}
+    anew = False
     if (given / SETTINGS).is_file():
         folder = folder or given
-        data, label, identity, drop, reading = remembered(given / SETTINGS)
+        data = remembered(given / SETTINGS)[0]
+        label, identity, drop, reading, anew = as_before(given, label, identity, list(drop), reading)
     elif given.is_dir() and (given / "table.json").is_file():
         raise ValueError(
             f"{data} is a run of `sobgnn fit`, which does not hold its data. Label the data: sobgnn label DATA."
@@ -198,12 +202,11 @@ def open_page(
     if folder is not None and folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file. Name a folder for the run.")
     folder = folder or default_folder(file_stem(given) if is_file_name(data) else data)
-    anew = False
     if folder != given:
         label, identity, drop, reading, anew = as_before(folder, label, identity, list(drop), reading)
     source = open_source(data, label, identity, drop, **reading)
     check_own(folder)
-    if label is not None and (anew or not (folder / SETTINGS).exists()):
+    if label is not None and not new and (anew or not (folder / SETTINGS).exists()):
         check_new_label(source, label)
     asked: dict[str, Any] = {"label": label, "identity": identity, "drop": list(drop), "reading": reading}
     asked["data"] = str(Path(data).absolute()) if is_file_name(data) else data

@@ -271,8 +271,11 @@ class Learner:
                 with self._wake:
                     self._take(*answer)
                     self._wake.notify_all()
-                with contextlib.suppress(OSError):  # a full disk must not look like the end of the process
+                try:
                     self.on_answer()
+                except (OSError, ValueError) as error:  # a full disk must not look like the end of the process
+                    with self._wake:
+                        self.problem = f"labels.csv could not be written: {error} Your labels are safe."
         code = process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:

@@ -22,6 +22,8 @@ from sobgnn.runs.page.colors import class_colors
 from sobgnn.runtime.files import atomic_file
 
 UPCOMING = 4
+# Number of rows that a search lists.
+LISTED = 50
 # Seconds that a person waits for the first suggestions; after that, random rows are shown. With very many points, their
 # graph takes minutes.
 MOST_WAIT = 8.0
@@ -131,7 +133,10 @@ class Labeling:
         label = self.session.state.labels.get(row)
         found, used = self.learner.guesses, self.session.used()
         top: list[dict[str, Any]] = []
-        if found is not None and found.codes is not None and found.probabilities is not None and why != "audit":
+        # A label that was taken back is no guess: the next fit forgets it.
+        taken_back = label is None and found is not None and row in found.given
+        blind = why == "audit" or taken_back
+        if found is not None and found.codes is not None and found.probabilities is not None and not blind:
             pairs = zip(found.codes[row].tolist(), found.probabilities[row].tolist(), strict=True)
             top = [{"code": code, "sure": round(sure, 4)} for code, sure in pairs if code in used]
         return {
@@ -238,14 +243,15 @@ class Labeling:
         rows = [row for row in listed if found and labels[row].event <= found.knows and not labels[row].confirmed]
         return [{"row": row, "label": labels[row].code, "excerpt": self.source.excerpt(row)} for row in rows]
 
-    def search(self, words: str) -> list[dict[str, Any]]:
-        """Rows that contain the words."""
+    def search(self, words: str) -> dict[str, Any]:
+        """The number of rows that contain the words, and the first ``LISTED`` of them."""
         labels = self.session.state.labels
         rows = self.source.search(words)
-        return [
+        listed = [
             {"row": row, "label": labels[row].code if row in labels else None, "excerpt": self.source.excerpt(row)}
-            for row in rows
+            for row in rows[:LISTED]
         ]
+        return {"found": len(rows), "rows": listed}
 
     def write_labels(self) -> None:
         """Write labels.csv if something has changed."""

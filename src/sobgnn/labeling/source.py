@@ -9,7 +9,6 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +82,8 @@ class Source:
         line = line or f"row {self.id_of(row)}"
         return line if len(line) <= most else line[: most - 1] + "…"
 
-    def search(self, words: str, most: int = 50) -> list[int]:
-        """The first rows that contain all words, in any column or in the id, ignoring case."""
+    def search(self, words: str) -> list[int]:
+        """The rows that contain all words, in any column or in the id, ignoring case."""
         import polars as pl
 
         wanted = words.split()[:8]
@@ -101,7 +100,7 @@ class Source:
             for text in texts:
                 here = here | text.str.contains(word.lower(), literal=True)
             found = found & here
-        return [int(row) for row in found.arg_true().head(most)]
+        return [int(row) for row in found.arg_true()]
 
     def picture(self, row: int) -> Shown | None:
         """The row's picture and its media type, or ``None`` if none can be shown."""
@@ -158,16 +157,26 @@ def open_source(
 
 
 def check_new_label(source: Source, label: str) -> None:
-    """Raise a ValueError if DATA has no column ``label`` but one with a similar name, which is probably meant."""
+    """Raise a ValueError if DATA has no column ``label`` but one whose name differs from it by a letter or two."""
     if not lacks_label(source, label) or source.table.frame is None:
         return
-    folded = {name.casefold(): name for name in source.table.frame.columns}
-    close = get_close_matches(label.strip().casefold(), folded, 1)
-    if close:
+    name = label.strip().casefold()
+    near = {column: _edits(name, column.strip().casefold()) for column in source.table.frame.columns}
+    meant = min(near, key=near.__getitem__)
+    if near[meant] <= min(2, len(name) / 2):
         raise ValueError(
-            f"There is no column {label!r}. Did you mean {folded[close[0]]!r}? For new labels, choose another name or "
-            "leave --label out."
+            f"There is no column {label!r}. Did you mean {meant!r}? To start a new column of labels, add --new."
         )
+
+
+def _edits(one: str, other: str) -> int:
+    """Number of letters to insert, remove or replace that make one word the other."""
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, start=1):
+        before, row = row, [i]
+        for j, others in enumerate(other, start=1):
+            row.append(min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != others)))
+    return row[-1]
 
 
 def lacks_label(source: Source, label: str) -> bool:

@@ -265,11 +265,12 @@ $("zoom-all").addEventListener("click", () => map.fit());
 $("search").addEventListener("submit", async (event) => {
   event.preventDefault();
   try {
-    const rows = await (await get("api/search?q=" + encodeURIComponent($("words").value))).json();
+    const { found, rows } = await (await get("api/search?q=" + encodeURIComponent($("words").value))).json();
     fill($("found"), rows);
     const first = $("found").querySelector("button");
     if (first) first.focus();
-    say(rows.length ? `${many(rows.length, "row")} found. Enter opens the one in focus.` : "Nothing found");
+    const listed = found > rows.length ? ` The first ${rows.length} are listed.` : "";
+    say(found ? `${many(found, "row")} found.${listed} Enter opens the one in focus.` : "Nothing found");
   } catch (error) {
     alertText("change", error.message);
   }
