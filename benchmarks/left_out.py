@@ -10,12 +10,11 @@ import numpy as np
 import torch
 
 from sobgnn import SobolevClassifier
-from sobgnn.estimator.blending import Blend
-from sobgnn.estimator.fit import Member, blend_members
+from sobgnn.estimator.blend import Blend, fit_temperature
+from sobgnn.estimator.fit import Member, blend_rule
 from sobgnn.estimator.labels import Labels, class_weights
 from sobgnn.estimator.priors import chosen_by_class
 from sobgnn.estimator.smoothing import smoothed
-from sobgnn.estimator.temperature import fit_temperature
 
 
 def labels_of(fitted: SobolevClassifier) -> Labels:
@@ -50,7 +49,8 @@ class LeftOut:
         places = [place for place, member in enumerate(self.predictor.members) if member.family.name in names]
         members = [self.predictor.members[place] for place in places]
         parts, labels = [self.parts[place] for place in places], self.labels
-        blend = blend_members(self.predictor.problem, labels, members, parts)
+        decide = blend_rule(self.predictor.problem, labels, members, parts)
+        blend, _ = decide([labels.out_of_fold(part) for part in parts], labels)
         if len(members) == 1 and labels.folds:
             # As sure as it is in a blend: the class frequencies below were found for that.
             judged, own = labels.judged, labels.out_of_fold(parts[0])

@@ -125,13 +125,13 @@ def families_of(X: np.ndarray, y: np.ndarray, given: np.ndarray, seed: int) -> d
 
     seen: list[Any] = []
 
-    def blend_members(problem: Any, labels: Any, members: Any, parts: Any) -> Any:
-        seen[:] = [problem, labels, members, parts]
-        return decide(problem, labels, members, parts)
+    def blend_rule(problem: Any, labels: Any, members: Any, parts: Any) -> Any:
+        seen[:] = [problem, labels, list(members), list(parts)]
+        return rule(problem, labels, members, parts)
 
-    decide, usual = fit.blend_members, classifier.default_families
+    rule, usual = fit.blend_rule, classifier.default_families
     with (
-        mock.patch.object(fit, "blend_members", blend_members),
+        mock.patch.object(fit, "blend_rule", blend_rule),
         mock.patch.object(classifier, "held_together", return_value=None),
         mock.patch.object(classifier, "default_families", lambda *of: [f for f in usual(*of) if f in FAMILIES]),
     ):

@@ -133,8 +133,6 @@ def measure(case: tuple[str, str, str, int]) -> dict[str, Any]:
     import torch
     from sklearn.metrics import balanced_accuracy_score, log_loss
 
-    from sobgnn.estimator.temperature import expected_calibration_error
-
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     with np.load(path) as data:
@@ -156,6 +154,13 @@ def measure(case: tuple[str, str, str, int]) -> dict[str, Any]:
         line["log_loss"] = float(log_loss(y[hidden], own, labels=np.arange(own.shape[1])))
         line["ece"] = expected_calibration_error(own, y[hidden])
     return line
+
+
+def expected_calibration_error(probabilities: np.ndarray, codes: np.ndarray, bins: int = 15) -> float:
+    """The mean distance between accuracy and confidence, over bins of confidence and weighted by their rows."""
+    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == codes
+    which = np.minimum((confidence * bins).astype(np.int64), bins - 1)
+    return float(np.abs(np.bincount(which, right - confidence, minlength=bins)).sum() / max(1, len(codes)))
 
 
 def _guarded(case: tuple[str, str, str, int]) -> dict[str, Any]:

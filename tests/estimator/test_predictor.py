@@ -8,8 +8,8 @@ import scipy.sparse as sp
 import torch
 
 from sobgnn import SobolevClassifier
+from sobgnn.estimator.blend import sharpen
 from sobgnn.estimator.priors import shift_priors
-from sobgnn.estimator.temperature import sharpen
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_the_result_is_sharpened_and_shifted_to_the_class_frequencies(fitted):
     predictor = fitted[0]
     ratio, probabilities = np.array([1.5, 1.0, 0.5]), torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]])
     changed = replace(predictor, temperature=0.5, ratio=ratio)
-    expected = shift_priors(sharpen(probabilities.double().numpy(), 0.5), ratio)
+    expected = shift_priors(sharpen(probabilities.double(), 0.5).numpy(), ratio)
     np.testing.assert_allclose(changed.finished(probabilities), expected, atol=1e-6)
     squared = probabilities.double().numpy() ** 2 * ratio
     np.testing.assert_allclose(changed.finished(probabilities), squared / squared.sum(axis=1, keepdims=True), atol=1e-6)

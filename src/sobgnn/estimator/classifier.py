@@ -56,7 +56,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     are few and points form clusters, and logistic regression, kernel regression and boosted trees if there are enough
     labels. Four folds of the labels are held out in turn; out-of-fold labels decide how far each family's probabilities
     are smoothed over the graph, the shares w, and how confident the result is. See :mod:`sobgnn.estimator.families` for
-    the contract, and :func:`~sobgnn.estimator.blending.blend_families` for the rule. A class with fewer than 3 labels
+    the contract, and :func:`~sobgnn.estimator.blend.fit_blend` for the rule. A class with fewer than 3 labels
     is never held out.
 
     Args:

@@ -10,19 +10,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sobgnn.estimator.blending import EVIDENCE, PRIOR_COUNTS, Blend, blend_error, blend_families, blended
+from sobgnn.estimator.blend import PRIOR_COUNTS, Blend, blend_error, cross_fit, fit_blend, result_temperature
 from sobgnn.estimator.families import FAMILIES, FittedFamily, make_family
 from sobgnn.estimator.families.contract import Family, Refits
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import GIVEN, NEIGHBORS, Problem
 from sobgnn.estimator.smoothing import STRENGTHS, Smoothing, best_smoothing, smoothed
-from sobgnn.estimator.temperature import fit_temperature, sharpen
 from sobgnn.graphs.assortativity import assortativity
 
-# Number of out-of-fold labels from which a temperature is fitted to the result.
-CALIBRATION_LABELS = 50
-# A family with a smaller share is dropped, so that it does not slow down predictions of new points.
-_LEAST_SHARE = 0.02
 # Prior weight of each family, if labels are held out and if none can be; and the same for tables whose columns are
 # mostly categories.
 PRIOR = {
@@ -33,9 +28,9 @@ FEW_LABELS_PRIOR = {"sobolev": 1.0, "mlp": 1.0, "diffusion": 6.0, "poisson": 12.
 TABLE_PRIOR = {**PRIOR, "sobolev": 1.0, "diffusion": 0.5, "forests": 8.0}
 FEW_LABELS_TABLE_PRIOR = {**FEW_LABELS_PRIOR, "diffusion": 3.0, "forests": 12.0}
 # How much the prior of families on a given graph grows, in labels, with the assortativity of its edges; the
-# assortativity from which they are trusted; and by how much they must be better out of fold below it.
-GIVEN_TRUST = {"pagerank": 30.0, "sobolev": 10.0}
-_TRUSTED, _GUARD = 0.2, 2.0
+# assortativity from which they are trusted; and by how much their summed squared error must be less below it.
+GIVEN_TRUST = {"pagerank": 60.0, "sobolev": 20.0}
+_TRUSTED, _GUARD = 0.2, 1.0
 
 
 @dataclass(frozen=True)
@@ -96,7 +91,8 @@ class Fit:
         blend: Their shares and temperatures.
         temperature: Divides the logits of the result.
         distributions: Probabilities of every point before the temperature, [N, C].
-        out_of_fold: Out-of-fold probabilities of the judged labels after the temperature, [J, C].
+        out_of_fold: Out-of-fold probabilities of the judged labels after the temperature, [J, C]: those of a fold are
+            blended as the labels of the others decide.
         alone: Each family's own out-of-fold accuracy, by title, including families without a share.
     """
 
@@ -142,18 +138,20 @@ def fit_families(
     if not members:
         raise ValueError(f"`families` {list(names)} need a given graph. Pass graph=, or name other families.")
     problem.tell("blending", 1, 1)
-    own_parts = [labels.out_of_fold(part) for part in parts]
-    blend = blend_members(problem, labels, members, parts)
-    codes, weight = labels.codes[labels.judged], labels.weight[labels.judged]
+    own = [labels.out_of_fold(part) for part in parts]
+    codes = labels.codes[labels.judged]
     alone = {
         member.title: float((part.argmax(axis=1) == codes).mean()) if len(codes) else float("nan")
-        for member, part in zip(members, own_parts, strict=True)
+        for member, part in zip(members, own, strict=True)
     }
-    members, parts, own_parts, blend = _with_share(members, parts, own_parts, blend)
-    mixed = blended(blend, own_parts) if labels.folds else np.zeros((0, labels.classes))
-    temperature = fit_temperature(mixed, codes, weight) if len(codes) >= CALIBRATION_LABELS else 1.0
-    mixed = sharpen(mixed, temperature)
-    return Fit(members, blend, temperature, blend([part[-1] for part in parts]), mixed, alone)
+    decide = blend_rule(problem, labels, members, parts)
+    blend, temperature = decide(own, labels)
+    out_of_fold = cross_fit(own, labels, decide)
+    # A family without a share would only slow down predictions of new points.
+    places = [place for place, share in enumerate(blend.shares) if share]
+    members, parts = [members[place] for place in places], [parts[place] for place in places]
+    blend = Blend(tuple(blend.shares[p] for p in places), tuple(blend.temperatures[p] for p in places))
+    return Fit(members, blend, temperature, blend([part[-1] for part in parts]), out_of_fold, alone)
 
 
 def refit_families(problem: Problem, labels: Labels, before: Fit) -> Fit:
@@ -196,51 +194,45 @@ def expected_of(problem: Problem, labels: Labels) -> dict[str, float]:
     return PRIOR if labels.folds else FEW_LABELS_PRIOR
 
 
-def blend_members(problem: Problem, labels: Labels, members: Sequence[Member], parts: Sequence[Tensor]) -> Blend:
-    """The blend of all members, or without those on a given graph if out-of-fold labels do not support them.
+def blend_rule(
+    problem: Problem, labels: Labels, members: Sequence[Member], parts: Sequence[Tensor]
+) -> Callable[[Sequence[npt.NDArray[np.float64]], Labels], tuple[Blend, float]]:
+    """How out-of-fold probabilities [J, C] of all members decide a blend and its result's temperature.
+
+    Members on a given graph take part only if out-of-fold labels support them.
 
     Args:
         problem: Points and graphs.
-        labels: Labels and their folds.
+        labels: All labels.
         members: The families; their names, graphs and trust are used.
         parts: Their smoothed probabilities, [folds + 1, N, C] each.
     """
-    own = [labels.out_of_fold(part) for part in parts]
     weights = np.array([expected_of(problem, labels).get(member.family.name, 1.0) for member in members])
     weights *= [getattr(member.fitted, "trust", 1.0) for member in members]
     given = np.array([member.view == GIVEN for member in members])
-    if not given.any() or given.all():
-        return blend_families(own, labels, PRIOR_COUNTS * weights / weights.sum())
-    without = torch.stack([part[-1] for part, on in zip(parts, given, strict=True) if not on]).mean(dim=0)
-    trust = max(0.0, assortativity(problem.views[GIVEN].graph, without.argmax(dim=1).cpu().numpy(), labels.index))
-    # A few labels cannot show how far to trust the edges; how often edges connect points of one predicted class can.
-    counts = np.where(given, 0.5, 4.0 * weights / weights[~given].sum())
-    counts += trust * np.array(
-        [GIVEN_TRUST.get(m.family.name, 0.0) if on else 0.0 for m, on in zip(members, given, strict=True)]
-    )
-    whole = blend_families(own, labels, counts)
-    if trust >= _TRUSTED or not labels.folds:
-        return whole
+    counts, trust = PRIOR_COUNTS * weights / weights.sum(), 1.0
+    if given.any() and not given.all():
+        without = torch.stack([part[-1] for part, on in zip(parts, given, strict=True) if not on]).mean(dim=0)
+        trust = max(0.0, assortativity(problem.views[GIVEN].graph, without.argmax(dim=1).cpu().numpy(), labels.index))
+        # A few labels cannot show how far to trust the edges; how often edges connect points of one class can.
+        counts = np.where(given, 1.0, PRIOR_COUNTS * weights / weights[~given].sum())
+        counts += trust * np.array(
+            [GIVEN_TRUST.get(m.family.name, 0.0) if on else 0.0 for m, on in zip(members, given, strict=True)]
+        )
     some = [place for place, on in enumerate(given) if not on]
-    fewer = blend_families([own[place] for place in some], labels, counts[some])
-    gain = blend_error([own[place] for place in some], fewer, labels) - blend_error(own, whole, labels)
-    if EVIDENCE * gain > _GUARD:
-        return whole
-    shares, temperatures = np.zeros(len(members)), np.ones(len(members))
-    shares[some], temperatures[some] = fewer.shares, fewer.temperatures
-    return Blend(tuple(shares.tolist()), tuple(temperatures.tolist()))
 
+    def decide(own: Sequence[npt.NDArray[np.float64]], judged: Labels) -> tuple[Blend, float]:
+        blend = fit_blend(own, judged, counts)
+        if trust < _TRUSTED and judged.folds:
+            fewer = fit_blend([own[place] for place in some], judged, counts[some])
+            shares, temperatures = np.zeros(len(members)), np.ones(len(members))
+            shares[some], temperatures[some] = fewer.shares, fewer.temperatures
+            less = Blend(tuple(shares.tolist()), tuple(temperatures.tolist()))
+            if blend_error(own, less, judged) - blend_error(own, blend, judged) <= _GUARD:
+                blend = less
+        return blend, result_temperature(own, blend, judged)
 
-def _with_share(
-    members: list[Member], parts: list[Tensor], own: list[npt.NDArray[np.float64]], blend: Blend
-) -> tuple[list[Member], list[Tensor], list[npt.NDArray[np.float64]], Blend]:
-    """Drop members whose share is too small to matter."""
-    kept = [place for place, share in enumerate(blend.shares) if share >= _LEAST_SHARE]
-    total = sum(blend.shares[place] for place in kept)
-    smaller = Blend(
-        tuple(blend.shares[place] / total for place in kept), tuple(blend.temperatures[place] for place in kept)
-    )
-    return [members[p] for p in kept], [parts[p] for p in kept], [own[p] for p in kept], smaller
+    return decide
 
 
 class Teller:

@@ -9,13 +9,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse.csgraph import connected_components
 
+from sobgnn.estimator.blend import log_loss
 from sobgnn.estimator.describing import embedding, filter_importance
 from sobgnn.estimator.fit import Fit
 from sobgnn.estimator.labels import Labels, class_weights
 from sobgnn.estimator.placing import Placed, as_tensor
 from sobgnn.estimator.predictor import Predictor
 from sobgnn.estimator.priors import Frequencies, decide_frequencies, shift_priors
-from sobgnn.estimator.temperature import log_loss
 from sobgnn.estimator.warm import Kept, out_of_fold_before
 
 # Temperature of the result for tables of categories if nothing is held out: families that agree on such tables are

@@ -13,12 +13,11 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.estimator.blending import Blend
+from sobgnn.estimator.blend import Blend, sharpen
 from sobgnn.estimator.fit import Member
 from sobgnn.estimator.placing import Attaching, Maps, as_tensor
 from sobgnn.estimator.priors import shift_priors
 from sobgnn.estimator.problem import GIVEN, NEIGHBORS, NewPoints, Problem
-from sobgnn.estimator.temperature import sharpen
 from sobgnn.graphs.knn import gaussian_weights
 from sobgnn.graphs.reweight import normalized_edges
 from sobgnn.neighbors.held import HeldPoints
@@ -59,7 +58,7 @@ class Predictor:
 
     def finished(self, probabilities: Tensor) -> npt.NDArray[np.float32]:
         """Apply the temperature and the class factors to blended probabilities [M, C]."""
-        sharpened = sharpen(probabilities.double().cpu().numpy(), self.temperature)
+        sharpened = sharpen(probabilities.double(), self.temperature).cpu().numpy()
         return shift_priors(sharpened, self.ratio).astype(np.float32)
 
     @torch.no_grad()

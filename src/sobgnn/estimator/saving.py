@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.estimator.artifact import Arrays
-from sobgnn.estimator.blending import Blend
+from sobgnn.estimator.blend import Blend
 from sobgnn.estimator.families import FAMILIES, make_family
 from sobgnn.estimator.features import FeatureMap
 from sobgnn.estimator.fit import Member

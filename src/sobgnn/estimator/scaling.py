@@ -10,10 +10,10 @@ import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 
+from sobgnn.estimator.blend import fit_temperature, log_loss, sharpen
 from sobgnn.estimator.features import FeatureMap, Scale
 from sobgnn.estimator.labels import Labels, stratified_folds
 from sobgnn.estimator.smoothing import Spread, diffuse
-from sobgnn.estimator.temperature import fit_temperature, log_loss, sharpen
 from sobgnn.graphs.knn import graph_from_neighbors
 from sobgnn.neighbors import nearest
 from sobgnn.runtime.eigen import eigen
@@ -155,7 +155,7 @@ def _diffusion_losses(z: npt.NDArray[np.float32], labels: Labels, k: int) -> npt
     known = torch.from_numpy(labels.known()[:-1])
     spread = diffuse(Spread(graph), _STRENGTH, index, torch.where(known, codes, -1), labels.classes)
     own = labels.out_of_fold(spread.transpose(0, 1))
-    return log_loss(sharpen(own, fit_temperature(own, labels.codes)), labels.codes)
+    return log_loss(sharpen(torch.from_numpy(own), fit_temperature(own, labels.codes)).numpy(), labels.codes)
 
 
 def relu_kernel_errors(

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from sobgnn.estimator.blend import fit_temperature, sharpen
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.temperature import fit_temperature, sharpen
 from sobgnn.graphs.adjacency import SMALLEST_WEIGHT
 from sobgnn.graphs.graph import Graph
 from sobgnn.graphs.locality import locality_order
@@ -289,6 +289,6 @@ def best_smoothing(
 def squared_error(probabilities: npt.NDArray[np.float64], labels: Labels) -> float:
     """The summed squared error of out-of-fold probabilities [J, C] at their best temperature."""
     codes, weight = labels.codes[labels.judged], labels.weight[labels.judged]
-    tempered = sharpen(probabilities, fit_temperature(probabilities, codes, weight))
+    tempered = sharpen(torch.from_numpy(probabilities), fit_temperature(probabilities, codes, weight)).numpy()
     errors = np.square(tempered - np.eye(labels.classes)[codes]).sum(axis=1)
     return float(weight @ errors)
