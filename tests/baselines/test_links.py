@@ -10,10 +10,7 @@ from sobgnn import Graph
 from sobgnn.baselines.attention import LINK_WEIGHT, AttentionConv, AttentionNet
 from sobgnn.baselines.edges import edges_of
 from sobgnn.baselines.links import Links
-from sobgnn.propagation.attention.links import link_losses
-from sobgnn.propagation.attention.walks import Long, Shape
-from sobgnn.training import Schedule, Task, initial_parameters, predict_members, train_members
-from sobgnn.training.state import forward_members
+from sobgnn.training import Schedule, Task, predict_members, train_members
 from tests.baselines.conftest import F as COLUMNS
 from tests.baselines.conftest import N
 
@@ -96,49 +93,3 @@ def test_the_loss_is_given_in_training_alone_and_is_of_all_layers(graph: Graph, 
     torch.testing.assert_close(loss, LINK_WEIGHT * want)
     torch.testing.assert_close(logits, net(x, edges, edges, dropout_key=key))
     assert isinstance(net.eval()(x, edges, edges, links, dropout_key=key), Tensor)
-
-
-@pytest.mark.cuda
-@pytest.mark.parametrize("most", [256, 3], ids=["short rows", "some rows long"])
-@pytest.mark.parametrize("shape", [(2, 3, 5), (1, 6, 64), (3, 1, 16)], ids=str)
-def test_the_kernel_is_the_loss_and_its_gradient(graph: Graph, shape: tuple[int, int, int], most: int) -> None:
-    members, heads, channels = shape
-    edges = edges_of(graph.to("cuda"), loops=True)
-    links = Links(edges)
-    others = links.others(torch.arange(members, device="cuda"), 0)
-    maps = torch.randn(N, members * heads * channels, generator=torch.Generator().manual_seed(0)).cuda() * 0.3
-    probe = torch.arange(1.0, members + 1, device="cuda")
-
-    def found(maps: Tensor) -> tuple[Tensor, Tensor]:
-        maps = maps.clone().requires_grad_()
-        losses = link_losses(edges.pattern, others.int(), Shape(*shape), maps, Long.of(edges.pattern, most, segment=2))
-        return losses.detach(), torch.autograd.grad((losses * probe).sum(), maps)[0]
-
-    double = maps.double().requires_grad_()
-    parts = double.view(N, members, heads, channels)
-    want = torch.stack([links.loss(parts[:, s], others[s]) for s in range(members)])
-    to_maps = torch.autograd.grad((want * probe).sum(), double)[0]
-    losses, gradient = found(maps)
-    torch.testing.assert_close(losses.double(), want.detach(), rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(gradient.double(), to_maps, rtol=1e-4, atol=1e-6)
-    again = found(maps)
-    assert torch.equal(losses, again[0])
-    assert torch.equal(gradient, again[1])
-
-
-@pytest.mark.cuda
-def test_members_at_once_on_cuda_are_the_forward_mapped_over_them(graph: Graph, x: Tensor) -> None:
-    net = AttentionNet("SuperGAT", [COLUMNS, 16, 8, C], heads=3, dropout=0.5)
-    start = initial_parameters(net, [3, 4], torch.device("cpu"))
-    results = []
-    for device, dtype in (("cpu", torch.float64), ("cuda", torch.float32)):
-        edges = edges_of(graph.to(device), loops=True)
-        stacked = {name: value.to(device, dtype).requires_grad_() for name, value in start.items()}
-        call = ((x.to(device, dtype), edges, edges, Links(edges)), {})
-        keys = torch.tensor([12345, 999], device=device)
-        logits, own = forward_members(net.to(device), stacked, {}, call, training=True, keys=keys)
-        assert own is not None
-        total = own.sum() + logits.square().mean()
-        results.append([own.detach(), logits.detach(), *torch.autograd.grad(total, list(stacked.values()))])
-    for want, got in zip(*results, strict=True):
-        assert (got.cpu().double() - want).norm() <= 1e-4 * want.norm() + 1e-7

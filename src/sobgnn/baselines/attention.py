@@ -1,9 +1,9 @@
-"""GAT, SuperGAT and the graph Transformer: PyG's layers, computed by one fused pass for many members at once."""
+"""GAT, SuperGAT and the graph Transformer: PyG's layers, written so that many members map over them at once."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -11,29 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sobgnn.baselines.edges import Edges, own_edges
+from sobgnn.baselines.edges import Edges
 from sobgnn.baselines.links import Links
 from sobgnn.baselines.networks import Dropout, glorot
 from sobgnn.nn.cascade import shared_product
-from sobgnn.nn.dropout import row_hashes
-from sobgnn.propagation import backend
-from sobgnn.propagation.attention import additive, gated, scaled_dot
-from sobgnn.propagation.attention.layer import (
-    Drop,
-    Weights,
-    attend_members,
-    fits,
-    product_members,
-    products_members,
-)
-from sobgnn.propagation.attention.links import link_losses
-from sobgnn.propagation.attention.terms import ADDITIVE, GATED, SCALED_DOT
-from sobgnn.propagation.attention.walks import Shape
-from sobgnn.propagation.drop import column_hashes, thresholds
 
 Kind = Literal["GAT", "SuperGAT", "Transformer"]
 LINK_WEIGHT = 4.0  # weight of SuperGAT's link prediction loss, relative to cross-entropy
-_SCORES = {"GAT": ADDITIVE, "SuperGAT": GATED, "Transformer": SCALED_DOT}
+SLOPE = 0.2  # of the leaky ReLU, PyG's default
 
 
 class AttentionConv(nn.Module):
@@ -98,79 +83,27 @@ class AttentionConv(nn.Module):
         """v = H W [N, H, c] of GAT and SuperGAT."""
         return _product(h, self.weight).view(-1, self.heads, self.out_channels)
 
-    def maps(self, own: Mapping[str, Tensor], h: Tensor, edges: Edges) -> tuple[Tensor, Tensor | None]:
-        """Inputs of :meth:`members`, from h [N, S, in], or [N, in] if S members share it.
-
-        Returns:
-            Inputs of :func:`attend_members` and, for the Transformer's last layer, what belongs only to rows: queries
-            and H_i W_0 [R, S, H · c + c].
-        """
-        if self.kind != "Transformer":
-            return product_members(h, own["weight"].squeeze(1)), None
-        query, key, value = own["weight"].unbind(dim=1)
-        skip = own["skip"].squeeze(1)
-        if self.concat:
-            return product_members(h, query, skip, key, value), None
-        size, features, _ = skip.shape
-        if h.ndim == 2:  # the only layer, whose input may be padded
-            h = h[:, None, :features].expand(-1, size, -1).contiguous()
-        return products_members(h, edges.own_members(size), (key, value), (query, skip))
-
-    def members(
-        self, own: Mapping[str, Tensor], maps: Tensor, at_rows: Tensor | None, edges: Edges, drop: Drop | None
-    ) -> Tensor:
-        """The layer of S members on CUDA.
-
-        Args:
-            own: The members' parameters by name, stacked [S, ...].
-            maps: First result of :meth:`maps`.
-            at_rows: Second result of :meth:`maps`.
-            edges: Edges into R rows.
-            drop: Dropout after ReLU, if heads are concatenated.
-
-        Returns:
-            Dropout of ReLU of the result [R, S, out] if heads are concatenated; otherwise their mean [R, S, out].
-        """
-        size, width = len(own["weight"]), self.heads * self.out_channels
-        queries, skip = (None, None) if at_rows is None else torch.split(at_rows, [width, self.out_channels], dim=2)
-        if self.kind == "Transformer":
-            first, second, edge = own["map_bias"].flatten(1), own["edge"].flatten(0, 1), None
-        else:
-            first, second = own["target"].flatten(0, 1), own["source"].flatten(0, 1)
-            edge = own["edge_score"].flatten() if self.kind == "GAT" else None
-        result = attend_members(
-            edges.pattern,
-            edges.nodes,
-            _SCORES[self.kind],
-            Shape(size, self.heads, self.out_channels),
-            maps,
-            Weights(first, second, edge, own["bias"].flatten() if self.concat else None),
-            drop,
-            long=edges.long,
-            queries=queries,
-            apart=edges.members > 1,
-        )
-        if self.concat:
-            return result.view(len(result), size, -1)
-        mixed = result.view(len(result), size, self.heads, -1).mean(dim=2) + own["bias"]
-        return mixed if skip is None else mixed + skip
-
     def _attend(self, h: Tensor, v: Tensor, edges: Edges) -> Tensor:
         # (H W) a is H (W a): a narrow product, instead of passes over all of v.
         ends = torch.stack([self.target, self.source])
         maps = torch.einsum("ihc,ehc->ieh", self.weight.view(-1, self.heads, self.out_channels), ends)
         target, source = _product(h, maps.flatten(1).unsqueeze(0)).view(-1, 2, self.heads).unbind(dim=1)
         target = edges.own(target)
+        score = target.index_select(0, edges.targets) + source.index_select(0, edges.sources)
         if self.kind == "SuperGAT":
-            return gated(edges.pattern, edges.own(v), target, source, v)
-        return additive(edges.pattern, target, source, self.edge_score, v)
+            score = score * edges.dots(edges.own(v), v).sigmoid()
+        else:
+            score = score + _weight(edges, h) * self.edge_score
+        return edges.weighted(edges.softmax(F.leaky_relu(score, SLOPE)), v)
 
     def _transformer(self, h: Tensor, edges: Edges) -> Tensor:
         maps = shared_product(h.unsqueeze(1).expand(-1, 3, -1), self.weight) + self.map_bias
         q, k, v = maps.view(-1, 3, self.heads, self.out_channels).unbind(dim=1)
         q = edges.own(q)
-        sums, mean_weight = scaled_dot(edges.pattern, q, k, (q * self.edge).sum(dim=2), v)
-        return sums + mean_weight.unsqueeze(2) * self.edge
+        weight = _weight(edges, h)
+        of_weight = (q * self.edge).sum(dim=2).index_select(0, edges.targets) * weight
+        shares = edges.softmax((edges.dots(q, k) + of_weight) / math.sqrt(self.out_channels))
+        return edges.weighted(shares, v) + edges.sums(shares * weight).unsqueeze(2) * self.edge
 
 
 class AttentionNet(nn.Module):
@@ -214,56 +147,13 @@ class AttentionNet(nn.Module):
             x = layer(h, edges if layer.concat else last)
         return (x, LINK_WEIGHT * torch.stack(losses).sum(dim=0)) if losses else x
 
-    def members(
-        self,
-        stacked: Mapping[str, Tensor],
-        keys: Tensor | None,
-        x: Tensor,
-        edges: Edges,
-        last: Edges,
-        links: Links | None = None,
-    ) -> Tensor | tuple[Tensor, Tensor] | None:
-        """The forward of S members, logits [S, R, C], from their stacked parameters and buffers.
-
-        On CUDA every layer is a few kernels for all members; elsewhere, ``None``: map the forward over them.
-        """
-        size = len(next(iter(stacked.values())))
-        if not self._at_once(x, size) or (self.training and keys is None):
-            return None
-        layers = self._convs()
-        # Rows start at multiples of 16 bytes: tensor cores are slow otherwise.
-        h = F.pad(x, (0, -x.shape[1] % 8))
-        losses = []
-        for i, layer in enumerate(layers):
-            own = {name: stacked[f"layers.{i}.{name}"] for name, _ in layer.named_parameters()}
-            drop = None
-            if self.training and keys is not None and layer.concat:
-                rate = stacked.get("dropout.p", self.dropout.p).to(x).expand(len(keys))
-                rows = row_hashes(edges.nodes.unsqueeze(1), keys, i + 1)
-                columns = column_hashes(layer.heads * layer.out_channels, x.device)
-                drop = Drop(rows, columns, thresholds(rate), 1 / (1 - rate))
-            into = edges if layer.concat else last
-            maps, at_rows = layer.maps(own, h, into)
-            if links is not None and self.training and keys is not None:
-                shape = Shape(size, layer.heads, layer.out_channels)
-                losses.append(link_losses(edges.pattern, links.others(keys, i).int(), shape, maps, edges.long))
-            h = layer.members(own, maps, at_rows, into, drop)
-        logits = h.transpose(0, 1)
-        return (logits, LINK_WEIGHT * torch.stack(losses).sum(dim=0)) if losses else logits
-
-    def own_rows(
-        self, rows: Tensor, x: Tensor, edges: Edges, last: Edges, *links: Links
-    ) -> tuple[Tensor | Edges | Links, ...] | None:
-        """Inputs of :meth:`members` for logits [S, T, C] at each member's own rows [S, T] among those of last."""
-        return (x, edges, own_edges(last, rows), *links) if self._at_once(x, len(rows)) else None
-
-    def _at_once(self, x: Tensor, members: int) -> bool:
-        """Whether there are kernels for this number of members and these inputs."""
-        shapes = (Shape(members, layer.heads, layer.out_channels) for layer in self._convs())
-        return x.dtype == torch.float32 and backend(x) == "triton" and all(fits(len(x), shape) for shape in shapes)
-
     def _convs(self) -> list[AttentionConv]:
         return [layer for layer in self.layers if isinstance(layer, AttentionConv)]
+
+
+def _weight(edges: Edges, like: Tensor) -> Tensor:
+    """The edges' weights [E, 1] in the type of the rows."""
+    return edges.weight.to(like.dtype).unsqueeze(1)
 
 
 def _product(h: Tensor, weight: Tensor) -> Tensor:

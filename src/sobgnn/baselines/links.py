@@ -8,8 +8,9 @@ from torch import Tensor
 
 from sobgnn.baselines.edges import Edges
 from sobgnn.nn.dropout import row_hashes
-from sobgnn.propagation.attention.links import EDGE_SHARE, OTHER_SHARE
 
+# Of the pairs that PyG's SuperGATConv samples: 0.8 of the edges, half as many others.
+EDGE_SHARE, OTHER_SHARE = 2 / 3, 1 / 3
 # Other pairs drawn per edge: PyG's SuperGATConv draws half as many as it samples edges, which is 0.8 of them.
 _OTHERS = 0.4
 _LAYER = 2000  # separates the draws from those of dropout
@@ -26,10 +27,8 @@ class Links:
     """
 
     def __init__(self, edges: Edges) -> None:
-        indptr, self.targets = edges.pattern.indptr, edges.pattern.sources.long()
-        nodes, device = len(indptr) - 1, indptr.device
-        self.rows = torch.arange(nodes, device=device).repeat_interleave(indptr.diff())
-        self.keys = self.rows * nodes + self.targets
+        self.edges, nodes, device = edges, len(edges.nodes), edges.nodes.device
+        self.keys = edges.targets * nodes + edges.sources
         order = torch.randperm(nodes, generator=torch.Generator().manual_seed(0))
         self.circle, self.place = order.to(device), order.argsort().to(device)
         self.distances = torch.arange(max(1, round(_OTHERS / 2 * len(self.keys) / nodes)), device=device)
@@ -51,14 +50,20 @@ class Links:
         return torch.where(self.keys[found] == pair, -1, partner)
 
     def loss(self, value: Tensor, others: Tensor) -> Tensor:
-        """The loss of one member: see :mod:`sobgnn.propagation.attention.links`.
+        r"""The loss of one member: edges score high, other pairs low.
+
+        .. math:: \ell_{ij} = \tfrac1H v_i \cdot v_j, \qquad
+           L = \tfrac{2}{3} \, \mathrm{mean}_{(i, j) \in E} \, \zeta(-\ell_{ij})
+             + \tfrac{1}{3} \, \mathrm{mean}_{(i, j) \in U} \, \zeta(\ell_{ij}), \qquad \zeta(x) = \log(1 + e^x)
+
+        over the edges E and drawn pairs U that are none.
 
         Args:
             value: [N, H, c].
             others: int64 [N, T].
         """
         rows, known = value.flatten(1), others >= 0
-        edge = (rows.index_select(0, self.rows) * rows.index_select(0, self.targets)).sum(dim=1)
+        edge = (rows.index_select(0, self.edges.targets) * rows.index_select(0, self.edges.sources)).sum(dim=1)
         partners = rows.index_select(0, others.clamp_min(0).flatten()).view(*others.shape, -1)
         other = torch.einsum("nd,ntd->nt", rows, partners)
         heads = value.shape[1]

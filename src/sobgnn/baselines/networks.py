@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
@@ -59,19 +59,6 @@ class PaperHead(nn.Module):
         """Dropout of ReLU of the model's logits."""
         own = {} if dropout_key is None else {"dropout_key": dropout_key}
         return self.dropout(self.model(*inputs, **own).relu(), dropout_key, _HEAD)  # type: ignore[no-any-return]
-
-    def members(self, stacked: Mapping[str, Tensor], keys: Tensor | None, *inputs: object) -> Tensor | None:
-        """The forward of S members [S, R, C], if the model computes them at once; else ``None``."""
-        if not hasattr(self.model, "members"):
-            return None
-        own = {name.removeprefix("model."): value for name, value in stacked.items() if name.startswith("model.")}
-        logits: Tensor | None = self.model.members(own, keys, *inputs)  # type: ignore[operator]
-        if logits is None or not self.training or keys is None:
-            return None if logits is None else logits.relu()
-        rate = stacked.get("dropout.p", self.dropout.p).expand(len(keys))
-        rows = row_hashes(torch.arange(logits.shape[1], device=keys.device), keys.unsqueeze(1), _HEAD)
-        stay = kept(rows, column_hashes(logits.shape[2], keys.device), thresholds(rate).view(-1, 1, 1))
-        return logits.relu() * (stay / (1 - rate).view(-1, 1, 1)).to(logits.dtype)
 
 
 class Linear(nn.Module):

@@ -151,7 +151,8 @@ def _attention(kind: Kind, *, links: bool = False) -> Baseline:
 
     def width(setting: Setting) -> int:
         heads, layers, hidden = (int(setting[name]) for name in ("heads", "layers", "hidden"))
-        return heads * layers * ((24 if kind == "Transformer" else 14 if links else 12) * hidden + 16)
+        edges = 8 * 50  # scores, shares and their gradients of a typical node's edges
+        return heads * layers * ((24 if kind == "Transformer" else 14 if links else 12) * hidden + edges)
 
     return Baseline(build, inputs, {**_DEEP, "heads": Choice((1, 2, 3, 4, 5, 6))}, width)
 

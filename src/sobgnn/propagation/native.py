@@ -230,9 +230,6 @@ _SIGNATURES = {
     "sobgnn_scales_backward": [*[_POINTER] * 5, _NUMBER, _NUMBER, _FLAG, _FLAG],
     "sobgnn_combine": [*[_POINTER] * 4, _NUMBER, _NUMBER, _FLAG, _FLAG, _FLAG],
     "sobgnn_combine_backward": [*[_POINTER] * 6, _NUMBER, _NUMBER, _FLAG, _FLAG],
-    "sobgnn_attend": [*[_POINTER] * 12, *[_NUMBER] * 3, _FLAG, _REAL, _FLAG],
-    "sobgnn_attend_rows": [*[_POINTER] * 18, *[_NUMBER] * 3, _FLAG, _REAL, _FLAG],
-    "sobgnn_attend_nodes": [*[_POINTER] * 16, *[_NUMBER] * 3, _FLAG, _REAL, _FLAG],
     "sobgnn_walk": [*[_POINTER] * 9, *[_NUMBER] * 5, _FLAG],
     "sobgnn_drop": [*[_POINTER] * 4, _NUMBER, _NUMBER, ctypes.c_int32, _REAL, _FLAG],
 }
