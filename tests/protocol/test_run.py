@@ -18,7 +18,7 @@ from sobgnn.protocol.evaluate import Laboratory, Limits
 from sobgnn.protocol.plan import Batch, Cell, search_batches
 from sobgnn.protocol.plan import test_batches as final_batches
 from sobgnn.protocol.results import Record, read
-from sobgnn.runtime.threads import at_most
+from sobgnn.runtime.process import at_most
 
 SMALL = ["table1", "--datasets", "toy", "--trials", "2", "--seeds", "2", "--epochs", "10", "--device", "cpu"]
 
