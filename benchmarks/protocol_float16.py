@@ -11,11 +11,11 @@ from pathlib import Path
 
 import torch
 
-from sobgnn.protocol import data as datafiles
-from sobgnn.protocol.evaluate import Laboratory, Limits
-from sobgnn.protocol.plan import Batch, Cell, Member
-from sobgnn.protocol.statistics import paired_difference
-from sobgnn.protocol.studies import BASE
+from sobgnn.paper.protocol import data as datafiles
+from sobgnn.paper.protocol.evaluate import DatasetRunner, Limits
+from sobgnn.paper.protocol.plan import Batch, Cell, Member
+from sobgnn.paper.protocol.statistics import paired_difference
+from sobgnn.paper.protocol.studies import BASE
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
     members = tuple(Member(-1, dict(BASE), seed) for seed in range(1000, 1000 + chosen.seeds))
     scores = []
     for data in (whole, stored):
-        lab = Laboratory(data, torch.device(chosen.device), Limits(chosen.epochs))
+        lab = DatasetRunner(data, torch.device(chosen.device), Limits(chosen.epochs))
         records = lab.run(Batch(cell, "test", members, 1.0))
         scores.append({record.seed: 100 * (record.test_accuracy or 0.0) for record in records})
     interval, _ = paired_difference(*scores)

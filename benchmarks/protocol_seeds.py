@@ -31,9 +31,9 @@ from torch_geometric.nn import (
 )
 
 from sobgnn import SobolevOperators
-from sobgnn.protocol import data as datafiles
-from sobgnn.protocol.evaluate import Laboratory, Limits
-from sobgnn.protocol.plan import Batch, Cell, Member
+from sobgnn.paper.protocol import data as datafiles
+from sobgnn.paper.protocol.evaluate import DatasetRunner, Limits
+from sobgnn.paper.protocol.plan import Batch, Cell, Member
 
 SETTING: dict[str, Any] = {
     "lr": 0.01, "weight_decay": 5e-4, "dropout": 0.5, "hidden": 32, "layers": 2, "alpha": 3, "epsilon": 1.0,
@@ -96,7 +96,7 @@ class Hops(nn.Module):
         return self.top(torch.cat(parts, dim=1))
 
 
-def plain(model: str, lab: Laboratory) -> Callable[[], nn.Module]:
+def plain(model: str, lab: DatasetRunner) -> Callable[[], nn.Module]:
     """Builds the model from PyG's layers."""
     hidden, heads, classes = SETTING["hidden"], SETTING["heads"], lab.data.num_classes
     sizes = [lab.source.X.shape[1], hidden, classes]
@@ -136,7 +136,7 @@ def plain(model: str, lab: Laboratory) -> Callable[[], nn.Module]:
     }[model]
 
 
-def one_by_one(lab: Laboratory, model: str, seeds: list[int], epochs: int) -> list[float]:
+def one_by_one(lab: DatasetRunner, model: str, seeds: list[int], epochs: int) -> list[float]:
     """Train the seeds one after another; their validation accuracies."""
     if model == "S-SobGNN":  # with the diagonal, as its operators have it
         matrix = SobolevOperators(lab.data.graph, 1, SETTING["epsilon"]).matrix(1).tocoo()
@@ -168,16 +168,16 @@ def one_by_one(lab: Laboratory, model: str, seeds: list[int], epochs: int) -> li
     return scores
 
 
-def batched(lab: Laboratory, model: str, seeds: list[int]) -> list[float]:
+def batched(lab: DatasetRunner, model: str, seeds: list[int]) -> list[float]:
     """Train the seeds as one batch; their validation accuracies."""
     cell = Cell("benchmark", lab.data.name, model, setting=dict(SETTING))
     batch = Batch(cell, "search", tuple(Member(-1, dict(SETTING), seed) for seed in seeds), 1.0)
     return [record.validation_accuracy or 0.0 for record in lab.run(batch)]
 
 
-def compare(lab: Laboratory, model: str, seeds: int, timed: int, epochs: int) -> float:
+def compare(lab: DatasetRunner, model: str, seeds: int, timed: int, epochs: int) -> float:
     """Print both sides; how many times as fast the batch is."""
-    short = Laboratory(lab.data, lab.device, Limits(5, 5))
+    short = DatasetRunner(lab.data, lab.device, Limits(5, 5))
     batched(short, model, list(range(seeds)))  # set-up of libraries and compilation of kernels
     one_by_one(lab, model, [0], 5)
     start = time.perf_counter()
@@ -209,7 +209,7 @@ def main() -> None:
     chosen = parser.parse_args()
     device = torch.device(chosen.device)
     torch.set_float32_matmul_precision("high")  # both sides alike
-    lab = Laboratory(datafiles.load(chosen.dataset, chosen.data), device, Limits(chosen.epochs, chosen.epochs))
+    lab = DatasetRunner(datafiles.load(chosen.dataset, chosen.data), device, Limits(chosen.epochs, chosen.epochs))
     print(__doc__.splitlines()[0])
     where = torch.cuda.get_device_name() if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
     print(f"{chosen.dataset}, {where}, {chosen.epochs} steps", flush=True)

@@ -32,7 +32,7 @@ app.command()(label.label)
 app.command()(predict.predict)
 app.command()(tune.tune)
 app.add_typer(data.app, name="data")
-app.add_typer(reproduce.app, name="reproduce", help="Reproduce the paper's tables and figures.")
+app.command(context_settings=reproduce.PASSED_ON)(reproduce.reproduce)
 
 
 # Commands that write under another name, and rename what they wrote when it is whole.

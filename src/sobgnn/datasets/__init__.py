@@ -37,6 +37,7 @@ class Dataset:
         splits: [S, N] int8 published splits: 0 unused, 1 train, 2 validation, 3 test; None if there is none.
         groups: [N] int64, who or what a row was measured on (subject, speaker group); None if unknown.
         texts: The N texts that X was made from; None for other data.
+        standardize: Whether the columns have units of their own, so that distances need them standardized.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Dataset:
     texts: tuple[str, ...] | None = None
     description: str = ""
     licence: str = ""
+    standardize: bool = False
 
 
 class Location(NamedTuple):
@@ -101,7 +103,13 @@ def load(name: str, folder: str | Path | None = None) -> Dataset:
         raise FileNotFoundError(f"Data set {name!r} was not found: {_advice(entry, folder)}")
     else:
         parts = _fetch(name, entry, folder)
-    return Dataset(name=name, description=entry.description, licence=entry.licence, **_finish(name, parts))
+    return Dataset(
+        name=name,
+        description=entry.description,
+        licence=entry.licence,
+        standardize=entry.standardize,
+        **_finish(name, parts),
+    )
 
 
 def _entry(name: str) -> Entry:

@@ -6,13 +6,23 @@ from typing import Literal, NamedTuple
 
 
 class Entry(NamedTuple):
-    """One data set. ``file`` is None if scikit-learn ships the data; ``sha256`` is that of the file."""
+    """One data set.
+
+    Attributes:
+        file: ``None`` if scikit-learn ships the data.
+        sha256: That of the file.
+        kind: How the file is read.
+        description: One line.
+        licence: As stated by the source.
+        standardize: Whether the columns have units of their own, so that the protocol standardizes them.
+    """
 
     file: str | None
     sha256: str
     kind: Literal["dense", "news", "graph"]
     description: str
     licence: str
+    standardize: bool = False
 
 
 CATALOGUE: dict[str, Entry] = {
@@ -22,6 +32,7 @@ CATALOGUE: dict[str, Entry] = {
         "dense",
         "Spoken letters, 617 acoustic features, 26 classes (Fanty & Cole 1990, UCI ISOLET)",
         "CC BY 4.0 (UCI ML Repository)",
+        standardize=True,
     ),
     "har": Entry(
         "ucihar.npz",
@@ -29,6 +40,7 @@ CATALOGUE: dict[str, Entry] = {
         "dense",
         "Smartphone activities, 561 features, 6 classes, 30 subjects (Anguita et al. 2013, UCI HAR v1.0)",
         "CC BY 4.0 (UCI ML Repository); the archive's README forbids commercial use",
+        standardize=True,
     ),
     "cancer": Entry(
         "kather_texture.npz",
@@ -36,6 +48,7 @@ CATALOGUE: dict[str, Entry] = {
         "dense",
         "Histology tiles, 80 texture features, 8 classes (Kather et al. 2016, doi:10.5281/zenodo.53169)",
         "CC BY 4.0 (tiles), MIT (features)",
+        standardize=True,
     ),
     "cancer-binary": Entry(
         "kather_texture.npz",
@@ -43,6 +56,7 @@ CATALOGUE: dict[str, Entry] = {
         "dense",
         "The tiles of cancer: tumor against the rest (Kather et al. 2016, doi:10.5281/zenodo.53169)",
         "CC BY 4.0 (tiles), MIT (features)",
+        standardize=True,
     ),
     "20news": Entry(
         "20news.jsonl.gz",
@@ -71,6 +85,7 @@ CATALOGUE: dict[str, Entry] = {
         "dense",
         "Handwritten digits, 8 × 8 gray values 0-16, 10 classes (shipped with scikit-learn)",
         "CC BY 4.0 (UCI ML Repository)",
+        standardize=True,
     ),
     "cora": Entry(
         "planetoid_cora.npz",

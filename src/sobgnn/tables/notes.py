@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sobgnn.tables.columns import Choice, listed
+from sobgnn.tables.columns import listed
+from sobgnn.tables.kinds import Choice
 
 
 def empty_notes(count: int, first: int) -> list[str]:
@@ -42,6 +43,6 @@ def column_notes(choices: dict[str, Choice]) -> list[str]:
     if filled:
         notes.append(f"Missing values filled with the column's median: {listed(filled)}.")
     for name, choice in choices.items():
-        if choice.notes:
-            notes.append(f"Column {listed([name])}: {'; '.join(choice.notes)}.")
+        if choice.said:
+            notes.append(f"Column {listed([name])}: {'; '.join(choice.said)}.")
     return notes

@@ -1,0 +1,179 @@
+r"""Learning by differential equations on the graph: Laplace learning, its mean-shifted form, Poisson learning, its MBO.
+
+With W the weights, D its degrees and L = D - W, the functions u [N, C] solve
+
+.. math::
+    \text{Laplace} &: \quad u_i = e_{y_i} \text{ at labeled } i, \qquad (L u)_i = 0 \text{ elsewhere;} \\
+    \text{Poisson} &: \quad L u = \sum_{i \text{ labeled}} (e_{y_i} - \bar{y}) \, \delta_i, \qquad \sum_i d_i u_i = 0 ,
+
+with :math:`\bar{y}` the mean of the labels. With few labels Laplace learning gives nearly the same values everywhere,
+with spikes at the labels; the mean-shifted form subtracts each class's mean over all points and adds its share of the
+labels. Poisson learning treats labels as sources and sinks instead (Calder, Cook, Thorpe and Slepčev, ICML 2020).
+PoissonMBO, from the same paper, continues from its solution: it diffuses, assigns every point to a class again, and
+preserves the class sizes. Everything is computed in float64, on the graph's device.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from sobgnn.graphs.graph import Graph
+from sobgnn.paper.models.contract import Predictor
+from sobgnn.paper.models.source import Source
+from sobgnn.paper.models.space import Setting, Uniform
+
+_STEPS, _TOLERANCE = 500, 1e-5
+# Components with labels of only one class have sources without sinks; a little damping lets them leak.
+_DAMPING = 1e-6
+# PoissonMBO's outer steps, diffusion steps in each, and number and size of the steps for the factors that preserve
+# class sizes, with the bounds of these factors.
+_OUTER, _INNER, _SIZING, _SIZING_STEP, _FACTORS = 20, 40, 100, 1.0, (0.5, 2.0)
+
+
+def laplace(source: Source, y: npt.NDArray[Any], setting: Setting, seed: int = 0) -> npt.NDArray[Any]:
+    """Labels for all points by Laplace learning."""
+    return _decide(_harmonic(source.graph, y, float(setting["power"])), y)
+
+
+def shifted_laplace(source: Source, y: npt.NDArray[Any], setting: Setting, seed: int = 0) -> npt.NDArray[Any]:
+    """Labels for all points by Laplace learning, each class's values shifted to its share of the labels."""
+    u = _harmonic(source.graph, y, float(setting["power"]))
+    return _decide(u - u.mean(dim=0) + _shares(y, u.device), y)
+
+
+def poisson(source: Source, y: npt.NDArray[Any], setting: Setting, seed: int = 0) -> npt.NDArray[Any]:
+    """Labels for all points by Poisson learning."""
+    return _decide(_potential(source.graph, y, float(setting["power"])), y)
+
+
+def poisson_mbo(
+    source: Source,
+    y: npt.NDArray[Any],
+    setting: Setting,
+    seed: int = 0,
+    sizes: npt.NDArray[np.float64] | None = None,
+) -> npt.NDArray[Any]:
+    r"""Labels for all points by PoissonMBO, with class sizes as given [C], or each class's share of the labels.
+
+    .. math:: u \leftarrow u - \frac{1}{\max_i d_i} (L u - s) \quad \text{40 times, then} \quad
+        u_i \leftarrow e_{c(i)}, \; c(i) = \arg\max_c r_c u_{ic}
+
+    with s the sources of Poisson learning and r such that classes have their sizes; repeated 20 times.
+    """
+    power = float(setting["power"])
+    W, degree = _weights(source.graph, power)
+    sources = _sources(y, W.device)
+    u = _potential(source.graph, y, power)
+    wanted = _shares(y, W.device) if sizes is None else torch.from_numpy(sizes).to(W.device)
+    step = 1 / max(float(degree.max()), 1e-300)
+    for _ in range(_OUTER):
+        for _ in range(_INNER):
+            u = u - step * (degree[:, None] * u - W @ u - sources)
+        u = torch.eye(len(wanted), dtype=u.dtype, device=u.device)[_sized(u, wanted)]
+    return _decide(u, y)
+
+
+def _sized(u: Tensor, sizes: Tensor) -> Tensor:
+    """The class of each row's largest r_c u_c, with factors r that bring classes near their sizes, which sum to 1."""
+    factors = torch.ones_like(sizes)
+    classes = torch.arange(len(sizes), device=u.device)
+    best, least = u.argmax(dim=1), torch.tensor(torch.inf, dtype=u.dtype, device=u.device)
+    for _ in range(_SIZING):
+        found = (u * factors).argmax(dim=1)
+        lacking = sizes - (found[:, None] == classes).sum(dim=0) / len(u)
+        missed = lacking.abs().sum()
+        best, least = torch.where(missed < least, found, best), torch.minimum(missed, least)
+        factors = (factors + _SIZING_STEP * lacking).clip(*_FACTORS)
+    return best
+
+
+def _sources(y: npt.NDArray[Any], device: torch.device) -> Tensor:
+    """The labels, centered, at labeled points, and 0 elsewhere, [N, C]."""
+    source = _one_hot(y, device)
+    known = torch.from_numpy(y >= 0).to(device)
+    source[known] -= _shares(y, device)
+    return source
+
+
+def _potential(graph: Graph, y: npt.NDArray[Any], power: float) -> Tensor:
+    W, degree = _weights(graph, power)
+    u = _solve(W, degree * (1 + _DAMPING) + _tiny(degree), _sources(y, W.device))
+    centered: Tensor = u - (degree[:, None] * u).sum(dim=0) / max(float(degree.sum()), 1e-300)
+    return centered
+
+
+def _harmonic(graph: Graph, y: npt.NDArray[Any], power: float) -> Tensor:
+    W, degree = _weights(graph, power)
+    labels = _one_hot(y, W.device)
+    rest = torch.from_numpy(y < 0).to(W.device)[:, None]
+    # Points that no label reaches have no values: damping gives them 0.
+    return labels + _solve(W, degree * (1 + _DAMPING) + _tiny(degree), rest * (W @ labels), rest)
+
+
+def _weights(graph: Graph, power: float) -> tuple[Tensor, Tensor]:
+    """The graph's weights raised to a power, sparse [N, N], and their sums [N]."""
+    powers = Graph(graph.indptr, graph.indices, graph.weight.double().pow(power)).to_torch()
+    ones = torch.ones((graph.num_nodes, 1), dtype=powers.dtype, device=graph.device)
+    return powers, (powers @ ones)[:, 0]
+
+
+def _tiny(degree: Tensor) -> float:
+    return 1e-12 * max(float(degree.max()), 1e-300)
+
+
+def _one_hot(y: npt.NDArray[Any], device: torch.device) -> Tensor:
+    table = np.zeros((len(y), int(y.max()) + 1))
+    table[np.flatnonzero(y >= 0), y[y >= 0]] = 1.0
+    return torch.from_numpy(table).to(device)
+
+
+def _shares(y: npt.NDArray[Any], device: torch.device) -> Tensor:
+    """Each class's share of the labels, [C]."""
+    counts = np.bincount(y[y >= 0])
+    return torch.from_numpy(counts / counts.sum()).to(device)
+
+
+def _decide(u: Tensor, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The class of the highest value; labeled points keep theirs."""
+    labels: npt.NDArray[Any] = np.where(y >= 0, y, u.argmax(dim=1).cpu().numpy())
+    return labels
+
+
+def _solve(W: Tensor, diagonal: Tensor, right: Tensor, rows: Tensor | None = None) -> Tensor:
+    """Solve (diag - W) u = right for every column, by conjugate gradients with the diagonal as preconditioner.
+
+    If ``rows`` [N, 1] are given, u is 0 outside them, and ``right`` and the equations there are left out.
+    """
+    diagonal = diagonal[:, None]
+    u = torch.zeros_like(right)
+    residual = right.clone()
+    z = residual / diagonal
+    direction = z.clone()
+    rho = (residual * z).sum(dim=0)
+    first = rho.clone()
+    zero = torch.zeros_like(rho)
+    for _ in range(_STEPS):
+        if bool((rho <= _TOLERANCE**2 * first).all()):
+            break
+        image = diagonal * direction - W @ direction
+        if rows is not None:
+            image = rows * image
+        curve = (direction * image).sum(dim=0)
+        step = torch.where(curve > 0, rho / curve, zero)
+        u += step * direction
+        residual -= step * image
+        z = residual / diagonal
+        after = (residual * z).sum(dim=0)
+        direction = z + torch.where(rho > 0, after / rho, zero) * direction
+        rho = after
+    return u
+
+
+_SPACE = {"power": Uniform(0.5, 6.0)}  # exponent of the graph's weights
+LAPLACE, SHIFTED_LAPLACE, POISSON = (Predictor(f, _SPACE) for f in (laplace, shifted_laplace, poisson))
+POISSON_MBO, POISSON_MBO_SIZES = Predictor(poisson_mbo, _SPACE), Predictor(poisson_mbo, _SPACE, sizes=True)

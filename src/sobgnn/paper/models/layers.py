@@ -1,0 +1,92 @@
+"""Layers that several models share: dropout, linear maps, and the head of the authors' later code."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from sobgnn.nn.cascade import shared_product
+from sobgnn.nn.dropout import row_hashes
+from sobgnn.paper.models.space import Setting
+from sobgnn.propagation.drop import column_hashes, kept, thresholds
+
+
+class Dropout(nn.Module):
+    """Dropout whose rate is a buffer, so that members trained as one batch may each have their own."""
+
+    p: Tensor
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.register_buffer("p", torch.tensor(float(p)))
+
+    def forward(self, h: Tensor, key: Tensor | None = None, layer: int = 0) -> Tensor:
+        """Entries of h [N, c] dropped with probability p, the others scaled by 1 / (1 - p); all kept in evaluation.
+
+        With a ``key``, a member's own for each step, they are those that :func:`sobgnn.nn.dropout.dropout` drops in
+        ``layer``: a member does not depend on others in its batch.
+        """
+        if not self.training:
+            return h
+        if key is None:
+            return h * ((torch.rand_like(h) >= self.p) / (1 - self.p))
+        rows = row_hashes(torch.arange(len(h), device=h.device), key, layer)
+        stay = kept(rows, column_hashes(h.shape[-1], h.device), thresholds(self.p))
+        return h * (stay / (1 - self.p)).to(h.dtype)
+
+
+_HEAD = 1000  # separates the logits' dropout from that of layers
+
+
+class PaperHead(nn.Module):
+    """A model whose logits pass through ReLU and dropout, as in the public code of the paper's authors."""
+
+    def __init__(self, model: nn.Module, dropout: float) -> None:
+        super().__init__()
+        self.model = model
+        self.dropout = Dropout(dropout)
+        self.keyed_dropout = getattr(model, "keyed_dropout", False)
+
+    def reset_parameters(self) -> None:
+        """Draw new weights."""
+        self.model.reset_parameters()  # type: ignore[operator]
+
+    def forward(self, *inputs: object, dropout_key: Tensor | None = None) -> Tensor:
+        """Dropout of ReLU of the model's logits."""
+        own = {} if dropout_key is None else {"dropout_key": dropout_key}
+        return self.dropout(self.model(*inputs, **own).relu(), dropout_key, _HEAD)  # type: ignore[no-any-return]
+
+
+def with_head(model: nn.Module, setting: Setting) -> nn.Module:
+    """The model, under the paper's head if the setting asks for it."""
+    return PaperHead(model, float(setting["dropout"])) if setting.get("head") == "paper" else model
+
+
+class Linear(nn.Module):
+    """x W + bias: x [N, in] to [N, out].
+
+    Mapped over members that share x, this is one matrix product, with the members' weights side by side.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(1, in_channels, out_channels))
+        self.bias = nn.Parameter(torch.empty(out_channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights; the bias is 0."""
+        glorot(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the map."""
+        return shared_product(x.unsqueeze(1), self.weight).squeeze(1) + self.bias
+
+
+def glorot(weight: Tensor) -> None:
+    """Uniform weights [..., in, out] within ±√(6 / (in + out))."""
+    bound = math.sqrt(6 / (weight.shape[-2] + weight.shape[-1]))
+    nn.init.uniform_(weight, -bound, bound)

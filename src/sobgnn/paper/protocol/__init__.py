@@ -1,0 +1,1 @@
+"""The protocol: splits, random search, seeds, results as JSON lines."""

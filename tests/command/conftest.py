@@ -1,3 +1,0 @@
-from tests.protocol.conftest import folder, toy
-
-__all__ = ["folder", "toy"]

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from sobgnn import Graph, knn_graph
+from sobgnn.paper.models.harmonic import (
+    _harmonic,
+    _potential,
+    _sized,
+    _solve,
+    laplace,
+    poisson,
+    poisson_mbo,
+    shifted_laplace,
+)
+from sobgnn.paper.models.source import Source
+
+SETTING = {"power": 1.0}
+
+
+@pytest.fixture
+def blobs() -> tuple[np.ndarray, np.ndarray, Graph]:
+    """Two clouds of 60 points that touch."""
+    generator = np.random.default_rng(0)
+    X = np.concatenate([generator.normal(-1.2, 0.6, (60, 2)), generator.normal(1.2, 0.6, (60, 2))])
+    return X, np.repeat([0, 1], 60), knn_graph(X, k=8)
+
+
+def test_laplace_learning_is_the_harmonic_function_of_the_labels(blobs: tuple) -> None:
+    _, truth, graph = blobs
+    y = np.full(120, -1)
+    y[[3, 40, 70, 110]] = truth[[3, 40, 70, 110]]
+    W = graph.to_scipy().toarray().astype(np.float64)
+    L = np.diag(W.sum(axis=1)) - W
+    known = y >= 0
+    want = np.linalg.solve(L[~known][:, ~known], W[~known][:, known] @ np.eye(2)[y[known]])
+    np.testing.assert_allclose(_harmonic(graph, y, 1.0)[~known], want, atol=1e-3)
+    np.testing.assert_array_equal(laplace(Source(graph, torch.empty(0)), y, SETTING)[~known], want.argmax(axis=1))
+
+
+def test_poisson_learning_solves_the_poisson_equation_of_centred_labels(blobs: tuple) -> None:
+    _, truth, graph = blobs
+    y = np.full(120, -1)
+    y[[3, 70, 110]] = truth[[3, 70, 110]]
+    W = graph.to_scipy().toarray().astype(np.float64)
+    degree = W.sum(axis=1)
+    source = np.zeros((120, 2))
+    source[y >= 0] = np.eye(2)[y[y >= 0]]
+    source[y >= 0] -= source[y >= 0].mean(axis=0)
+    u = np.linalg.lstsq(np.diag(degree) - W, source, rcond=None)[0]
+    u -= (degree[:, None] * u).sum(axis=0) / degree.sum()
+    np.testing.assert_allclose(_potential(graph, y, 1.0), u, atol=1e-2 * np.abs(u).max())
+    clear = (np.abs(u[:, 0] - u[:, 1]) > 0.05 * np.abs(u).max()) & (y < 0)
+    assert clear.mean() > 0.5
+    got = poisson(Source(graph, torch.empty(0)), y, SETTING)
+    np.testing.assert_array_equal(got[clear], u.argmax(axis=1)[clear])
+
+
+def test_with_one_label_per_class_poisson_finds_the_clouds(blobs: tuple) -> None:
+    _, truth, graph = blobs
+    y = np.full(120, -1)
+    y[[3, 70]] = truth[[3, 70]]
+    for method in (poisson, poisson_mbo, shifted_laplace):
+        predicted = method(Source(graph, torch.empty(0)), y, SETTING)
+        assert (predicted == truth).mean() > 0.9
+        np.testing.assert_array_equal(predicted[[3, 70]], truth[[3, 70]])
+
+
+def test_a_part_of_the_graph_without_labels_or_an_isolated_point_still_gets_labels() -> None:
+    graph = Graph.from_edges(np.array([[0, 1, 3], [1, 2, 4]]), np.ones(3), num_nodes=6, symmetrize="union")
+    y = np.array([0, -1, 1, -1, -1, -1])
+    for method in (laplace, shifted_laplace, poisson, poisson_mbo):
+        predicted = method(Source(graph, torch.empty(0)), y, SETTING)
+        assert set(predicted) <= {0, 1}
+        assert predicted[0] == 0
+        assert predicted[2] == 1
+
+
+def test_classes_get_the_sizes_that_are_asked_for() -> None:
+    u = np.random.default_rng(0).random((3000, 3)) + np.array([0.3, 0.0, 0.0])
+    sizes = np.array([0.3, 0.3, 0.4])
+    assert np.bincount(u.argmax(axis=1))[0] > 1500
+    found = _sized(torch.from_numpy(u), torch.from_numpy(sizes))
+    np.testing.assert_allclose(np.bincount(found) / 3000, sizes, atol=0.02)
+
+
+def test_sizes_that_are_told_count_more_than_those_of_the_labels(blobs: tuple) -> None:
+    _, truth, graph = blobs
+    y = np.full(120, -1)
+    y[[3, 40, 41, 42, 70]] = truth[[3, 40, 41, 42, 70]]
+    labels, told = (
+        poisson_mbo(Source(graph, torch.empty(0)), y, SETTING, sizes=sizes) for sizes in (None, np.array([0.5, 0.5]))
+    )
+    assert abs(told.mean() - 0.5) < abs(labels.mean() - 0.5)
+    assert (told == truth).mean() > (labels == truth).mean()
+
+
+def test_poisson_mbo_is_its_steps_written_densely(blobs: tuple) -> None:
+    _, truth, graph = blobs
+    y = np.full(120, -1)
+    y[[3, 40, 70]] = truth[[3, 40, 70]]  # the first class has two labels of three, so two thirds of the points
+    W = graph.to_scipy().toarray().astype(np.float64)
+    L = np.diag(W.sum(axis=1)) - W
+    source = np.zeros((120, 2))
+    source[y >= 0] = np.eye(2)[y[y >= 0]] - [2 / 3, 1 / 3]
+    u = _potential(graph, y, 1.0).numpy()
+    for _ in range(20):
+        for _ in range(40):
+            u = u - (L @ u - source) / W.sum(axis=1).max()
+        u = np.eye(2)[_sized(torch.from_numpy(u), torch.tensor([2 / 3, 1 / 3], dtype=torch.float64))]
+    got = poisson_mbo(Source(graph, torch.empty(0)), y, SETTING)
+    # A rounding may decide about a point between two classes.
+    assert (got[y < 0] == u.argmax(axis=1)[y < 0]).mean() > 0.98
+    assert (got == 0).mean() > (poisson(Source(graph, torch.empty(0)), y, SETTING) == 0).mean() - 0.01
+
+
+def test_conjugate_gradients_solve_every_column() -> None:
+    generator = np.random.default_rng(1)
+    W = np.triu(generator.random((20, 20)), 1)
+    W += W.T
+    diagonal = W.sum(axis=1) * 1.1
+    right = generator.normal(size=(20, 3))
+    want = np.linalg.solve(np.diag(diagonal) - W, right)
+    W, diagonal, right = (torch.from_numpy(a) for a in (W, diagonal, right))
+    np.testing.assert_allclose(_solve(W, diagonal, right), want, atol=1e-4)

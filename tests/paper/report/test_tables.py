@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sobgnn.paper.__main__ import main
+from sobgnn.paper.protocol.results import Record, Writer
+from sobgnn.paper.report.published import published
+from sobgnn.paper.report.studies import few_labels_markdown
+from sobgnn.paper.report.summary import summarize
+from sobgnn.paper.report.tables import shortfall
+
+
+def line(stage: str, model: str, trial: int, seed: int, score: float, variant: str = "", **changes: object) -> Record:
+    fields: dict[str, object] = {
+        "study": "table1", "stage": stage, "dataset": "isolet", "labels": "10%", "model": model, "variant": variant,
+        "trial": trial, "setting": {"lr": 0.01 * (trial + 1)}, "seed": seed,
+        "validation_accuracy": score, "test_accuracy": score if stage == "test" else None,
+        "best_epoch": 5, "epochs": 10, "members": 1, "seconds": 1.5,
+    }  # fmt: skip
+    return Record(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def records() -> list[Record]:
+    lines = []
+    for model, low, high in (("S-SobGNN", 0.85, 0.90), ("GCN", 0.88, 0.80)):
+        for trial, score in enumerate((low, high)):
+            lines += [line("search", model, trial, seed, score) for seed in range(5)]
+        best = 1 if model == "S-SobGNN" else 0
+        lines += [line("test", model, best, 1000 + seed, 0.87 + 0.01 * (seed % 2)) for seed in range(4)]
+    lines += [line("test", "GCN", 0, 1000 + seed, 0.6, variant="head=paper") for seed in range(4)]
+    return lines
+
+
+def test_the_best_mean_validation_chooses_the_setting_whose_seeds_count(records: list[Record]) -> None:
+    # A setting that was tested before the search went on must not count.
+    stale = [line("test", "S-SobGNN", 0, 1000 + seed, 0.1) for seed in range(4)]
+    ours = summarize([*stale, *records])[0]
+    assert (ours.model, ours.trial, ours.trials, ours.search_seeds) == ("S-SobGNN", 1, 2, 5)
+    assert ours.accuracy.mean == pytest.approx(87.5)
+    assert not ours.overtaken
+
+
+def test_settings_that_are_equal_stay_equal_in_whatever_order_their_seeds_came() -> None:
+    scores = (0.1, 0.2, 0.3, 0.4, 0.7)  # added one by one from the other end they are 2e-16 more
+    search = [line("search", "GCN", 0, seed, score) for seed, score in enumerate(scores)]
+    search += [line("search", "GCN", 1, seed, score) for seed, score in enumerate(reversed(scores))]
+    (cell,) = summarize([*search, line("test", "GCN", 0, 1000, 0.5)])
+    assert cell.trial == 0
+    assert not cell.overtaken
+
+
+def test_a_trial_without_all_its_seeds_is_not_counted(records: list[Record]) -> None:
+    ours = summarize([*records, line("search", "S-SobGNN", 2, 0, 1.0)])[0]
+    assert (ours.trial, ours.trials) == (1, 2)
+
+
+def test_few_labels_come_in_order_and_say_who_leads_with_each_number() -> None:
+    scores = {
+        ("Poisson", "5/class"): 0.6,
+        ("GCN", "5/class"): 0.7,
+        ("Poisson", "1/class"): 0.5,
+        ("GCN", "2/class"): 0.4,
+    }
+    lines = [
+        line("test", model, 0, 1000 + seed, score, study="few-labels", labels=labels)
+        for (model, labels), score in scores.items()
+        for seed in range(3)
+    ]
+    lines.append(line("test", "GCN", 0, 1000, 0.5, study="few-labels", labels="2/class", dataset="har"))
+    text = few_labels_markdown(summarize(lines), lines)
+    assert "\n2/class: GCN.\n" in text
+    assert "|  | 1/class | 2/class | 5/class |" in text
+    leaders = "5/class: GCN, +10.00 [+10.00, +10.00] (3 seeds) ahead of Poisson."
+    assert f"1/class: Poisson. 2/class: GCN. {leaders}" in text
+
+
+def test_the_report_holds_ours_beside_the_papers_and_says_what_is_short(records: list[Record], tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "lines" / "table1.jsonl")
+    writer.append(records)
+    writer.close()
+    out = tmp_path / "results"
+    assert main(["report", "--lines", str(tmp_path / "lines"), "--out", str(out)]) == 0
+    text = (out / "table1.md").read_text()
+    assert "| GCN | 87.50 ± 0.50 (2 trials, 4 seeds)<br>*55.55 ± 2.72* |" in text
+    assert "60.00 ± 0.00" in text  # the paper's head
+    assert "32 trainings in 0.8 process minutes" in text
+    rows = list(csv.DictReader((out / "table1.csv").read_text().splitlines()))
+    assert [row["model"] for row in rows] == ["S-SobGNN", "GCN", "GCN"]
+    assert float(rows[1]["paper_mean"]) == 55.55
+    assert float(rows[2]["ours_minus_mean"]) == pytest.approx(27.5)
+    assert (out / "table1.png").stat().st_size > 1000
+
+
+def test_a_cell_says_how_it_deviates_from_the_protocol(records: list[Record]) -> None:
+    fewer = [replace(record, most_epochs=20, data="own graph") for record in records]
+    assert shortfall(summarize(fewer)[0]) == "2 trials, 4 seeds, 20 steps, own graph"
+    assert shortfall(summarize(records)[0]) == "2 trials, 4 seeds"
+
+
+def test_the_same_lines_draw_the_same_files(records: list[Record], tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "lines" / "table1.jsonl")
+    writer.append(records)
+    writer.close()
+    for out in ("one", "two"):
+        assert main(["report", "--lines", str(tmp_path / "lines"), "--out", str(tmp_path / out)]) == 0
+    names = sorted(path.name for path in (tmp_path / "one").iterdir())
+    assert "table1.png" in names
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+
+
+def test_a_report_without_lines_says_where_to_get_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "--lines", str(tmp_path / "none"), "--out", str(tmp_path)]) == 2
+    assert "reproduce table1" in capsys.readouterr().err
+
+
+def test_the_papers_numbers_are_those_of_its_table() -> None:
+    assert published("S-SobGNN", "har") == (92.85, 0.58)
+    assert published("Cheby", "cancer-binary") == (87.55, 3.91)
+    assert published("MLP", "har") is None
