@@ -52,7 +52,7 @@ def main(folder: Path) -> None:
     for path in tables:
         table = read_table(path, label_of(path))
         frame, encoder = table.frame, table.encoding.encoder
-        used = {block.name for block in encoder.blocks_}
+        used = set(encoder.slices_)
         columns += frame.width - 1
         left_out = [name for name in frame.columns if name not in used and name != table.encoding.label]
         differing = [name for name in left_out if frame[name].n_unique() > 1]

@@ -64,9 +64,10 @@ def main():
         encoder = TableEncoder()
         X = encoder.fit_transform(table)
         text = np.zeros(X.shape[1], bool)
-        for block in encoder.blocks_:
-            text[block.start : block.stop] = block.column.kind == "text"
-            X[:, block.start : block.stop] /= np.sqrt(X[:, block.start : block.stop].var(axis=0).sum())
+        for fitted in encoder.columns_:
+            own = encoder.slices_[fitted.name]
+            text[own] = fitted.kind == "text"
+            X[:, own] /= np.sqrt(X[:, own].var(axis=0).sum())
         found = [agreement(np.where(text, np.sqrt(w) * X, X), y) for w in WEIGHTS]
         alone = agreement(X[:, ~text], y) if not text.all() else float("nan")
         regret += np.max(found) - found

@@ -49,8 +49,8 @@ def main(folder, weights):
         started, encoder = time.process_time(), TableEncoder()
         X = encoder.fit_transform(frame)
         own = time.process_time() - started
-        for block in encoder.blocks_:
-            X[:, block.start : block.stop] *= np.sqrt(weights.get(block.outcome, 1.0))
+        for name, columns in encoder.slices_.items():
+            X[:, columns] *= np.sqrt(weights.get(encoder.outcomes_[name], 1.0))
         started = time.process_time()
         theirs = TableVectorizer().fit_transform(frame).fillna(-1).to_numpy(dtype=np.float64)
         spent = time.process_time() - started

@@ -357,8 +357,8 @@ def test_a_run_remembers_where_no_labeled_row_has_a_blank(here, trees):
     lines[101] = lines[101].split(",")[0] + ",,,,"  # row 100 has no label
     trees.write_text("\n".join(lines) + "\n")
     assert cli.main(["fit", "trees.csv", "--out", "run", "--accept", "0.5"]) == 0
-    blocks = json.loads((here / "run/table.json").read_text())["encoding"]["encoder"]["blocks"]
-    assert all(block["complete"] for block in blocks)
+    columns = json.loads((here / "run/table.json").read_text())["encoding"]["encoder"]["columns"]
+    assert all(column["complete"] for column in columns)
     assert pl.read_csv(here / "run/predictions.csv")["decision"][100] == "review"
 
 

@@ -5,13 +5,12 @@ import pytest
 import scipy.sparse as sp
 import torch
 from hypothesis import given
+from safetensors.numpy import load_file, save_file
 from torch_geometric import EdgeIndex
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 from torch_geometric.utils import to_scipy_sparse_matrix
 
 from sobgnn.graphs.graph import Graph
-from sobgnn.runtime import arrays as arrays_module
-from sobgnn.runtime.arrays import save_arrays
 from tests.oracle import adjacency, graph_of, graphs
 
 EDGE = np.array([[0, 1], [1, 0]])
@@ -221,9 +220,9 @@ def test_other_weights_on_the_same_pattern_are_checked(path5):
 
 def test_a_saved_graph_comes_back_the_same(path5, tmp_path):
     graph = Graph(path5.indptr, path5.indices, path5.weight, neighbor_recall=0.97)
-    graph.save(tmp_path / "graph.npz")
+    graph.save(tmp_path / "graph.safetensors")
     for mmap in (True, False):
-        again = Graph.load(tmp_path / "graph.npz", mmap=mmap)
+        again = Graph.load(tmp_path / "graph.safetensors", mmap=mmap)
         assert again.neighbor_recall == 0.97
         assert_sound(again)
         np.testing.assert_array_equal(adjacency(again), adjacency(path5))
@@ -241,20 +240,38 @@ def test_a_saved_graph_comes_back_the_same(path5, tmp_path):
     ],
 )
 def test_a_damaged_file_is_not_a_graph(path5, tmp_path, name, entry, value):
-    path5.save(tmp_path / "graph.npz")
-    with np.load(tmp_path / "graph.npz") as file:
-        arrays = dict(file)
+    path5.save(tmp_path / "graph.safetensors")
+    arrays = load_file(tmp_path / "graph.safetensors")
     arrays[name][entry] = value
-    np.savez(tmp_path / "graph.npz", **arrays)
+    save_file(arrays, tmp_path / "graph.safetensors")
     for mmap in (True, False):
         with pytest.raises(ValueError, match="does not hold a graph"):
-            Graph.load(tmp_path / "graph.npz", mmap=mmap)
+            Graph.load(tmp_path / "graph.safetensors", mmap=mmap)
 
 
-def test_a_file_whose_rows_are_not_in_ascending_order_is_not_a_graph(graph30, tmp_path, monkeypatch):
-    monkeypatch.setattr(arrays_module, "_PIECE_BYTES", 40)  # rows that span pieces
-    graph30.save(tmp_path / "graph.npz")
-    assert Graph.load(tmp_path / "graph.npz").num_edges == graph30.num_edges
+def test_a_truncated_or_foreign_file_is_one_clear_error(graph30, tmp_path):
+    graph30.save(tmp_path / "graph.safetensors")
+    whole = (tmp_path / "graph.safetensors").read_bytes()
+    for content in (b"", whole[:7], whole[:100], whole[:-40], b"PK" + whole):
+        (tmp_path / "graph.safetensors").write_bytes(content)
+        with pytest.raises(ValueError, match="does not hold a graph"):
+            Graph.load(tmp_path / "graph.safetensors")
+    save_file({"indptr": np.arange(3)}, tmp_path / "graph.safetensors")
+    with pytest.raises(ValueError, match="does not hold a graph"):
+        Graph.load(tmp_path / "graph.safetensors")
+    with pytest.raises(FileNotFoundError):
+        Graph.load(tmp_path / "none.safetensors")
+
+
+def test_a_mapped_graph_is_written_to_without_changing_the_file(path5, tmp_path):
+    path5.save(tmp_path / "graph.safetensors")
+    Graph.load(tmp_path / "graph.safetensors").weight.fill_(7)
+    assert torch.equal(Graph.load(tmp_path / "graph.safetensors").weight, path5.weight)
+
+
+def test_a_file_whose_rows_are_not_in_ascending_order_is_not_a_graph(graph30, tmp_path):
+    graph30.save(tmp_path / "graph.safetensors")
+    assert Graph.load(tmp_path / "graph.safetensors").num_edges == graph30.num_edges
     for first in range(graph30.num_edges - 1):
         indices = graph30.indices.numpy().copy()
         indices[[first, first + 1]] = indices[[first + 1, first]]
@@ -263,12 +280,10 @@ def test_a_file_whose_rows_are_not_in_ascending_order_is_not_a_graph(graph30, tm
             inside = not (graph30.indptr == first + 1).any()
             if not (same_row and inside):
                 continue
-            save_arrays(
-                tmp_path / "shuffled.npz",
-                {"indptr": graph30.indptr, "indices": changed, "weight": graph30.weight},
-            )
+            arrays = {"indptr": graph30.indptr.numpy(), "indices": changed, "weight": graph30.weight.numpy()}
+            save_file(arrays, tmp_path / "shuffled.safetensors")
             with pytest.raises(ValueError, match="does not hold a graph"):
-                Graph.load(tmp_path / "shuffled.npz")
+                Graph.load(tmp_path / "shuffled.safetensors")
 
 
 def test_moving_keeps_every_field(path5):

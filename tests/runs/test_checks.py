@@ -62,8 +62,8 @@ def test_a_row_with_a_blank_where_no_labeled_row_has_one_is_never_accepted(tmp_p
     counted = accepted(run, acceptance)
     assert (counted["rows"], counted["rows_accepted"], counted["rows_doubtful"]) == (20, 18, 2)
     assert Checks().of_run(run) == {}
-    assert [block.complete for block in table.encoding.encoder.blocks_] == [False, True]
-    assert [block.complete for block in run.encoding.encoder.blocks_] == [True, True]
+    assert [column.complete for column in table.encoding.columns] == [False, True]
+    assert [column.complete for column in run.encoding.columns] == [True, True]
 
 
 @pytest.mark.parametrize("options", [{"class_weight": {0: 1, 1: 10}}, {"class_priors": {0: 0.9, 1: 0.1}}])

@@ -86,11 +86,13 @@ def test_rows_are_encoded_one_by_one_as_together_and_columns_in_any_order(fitted
         encoder.transform(frame.drop("body"))
 
 
-def test_blocks_have_the_variance_of_their_weight(fitted):
+def test_columns_have_the_variance_of_their_weight(fitted):
     encoder, X = fitted
-    for block in encoder.blocks_:
-        variance = X[:, block.start : block.stop].var(axis=0).sum()
-        assert variance == pytest.approx(10 if block.outcome in ("text", "vectors") else 1, rel=1e-3), block.name
+    for name, place in encoder.slices_.items():
+        heavy = encoder.outcomes_[name] in ("text", "vectors")
+        assert X[:, place].var(axis=0).sum() == pytest.approx(10 if heavy else 1, rel=1e-3), name
+    other = TableEncoder(text_weight=3).fit(messy())
+    assert other.transform(messy())[:, other.slices_["body"]].var(axis=0).sum() == pytest.approx(3, rel=1e-3)
     assert encoder.suggested_scale == "unit"
     assert TableEncoder().fit({"a": [1.0, 2.0, 3.0]}).suggested_scale == "auto"
 
@@ -127,15 +129,15 @@ def test_forged_values_that_are_not_finite_are_refused(fitted, tmp_path, value):
     good, arrays = json.loads((tmp_path / "encoder.json").read_text()), np.load(tmp_path / "encoder.npz")
     places = [
         (i, part, key)
-        for i, block in enumerate(good["blocks"])
-        for part in ("column", None)
+        for i, block in enumerate(good["columns"])
+        for part in ("fitted", None)
         for key, held in (block[part] if part else block).items()
         if isinstance(held, float)
     ]
     assert {"center", "scale", "fill", "low", "factor"} <= {key for _, _, key in places}
     for i, part, key in places:
         bad = json.loads(json.dumps(good))
-        (bad["blocks"][i][part] if part else bad["blocks"][i])[key] = value
+        (bad["columns"][i][part] if part else bad["columns"][i])[key] = value
         with pytest.raises(ValueError, match=r"^The table's encoding is damaged: .*finite.*\. Fit the run again\.$"):
             TableEncoder.from_parts(bad, encoder.arrays())
     for name in (name for name in arrays if arrays[name].dtype.kind == "f"):
@@ -151,13 +153,13 @@ def test_a_damaged_encoder_is_refused_in_one_line(fitted, tmp_path):
     rng = np.random.default_rng(0)
     for number in range(60):
         bad = json.loads(json.dumps(good))
-        block = bad["blocks"][number % len(bad["blocks"])]
-        keys = list(block["column"])
+        block = bad["columns"][number % len(bad["columns"])]
+        keys = list(block["fitted"])
         key = keys[int(rng.integers(len(keys)))]
         if number % 3 == 0:
-            del block["column"][key]
+            del block["fitted"][key]
         else:
-            block["column"][key] = [None, {"a": []}, [[]]][number % 3]
+            block["fitted"][key] = [None, {"a": []}, [[]]][number % 3]
         (tmp_path / "encoder.json").write_text(json.dumps(bad))
         with contextlib.suppress(ValueError):  # anything else is a fault
             assert np.isfinite(TableEncoder.load(tmp_path).transform(messy())).all()

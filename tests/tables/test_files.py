@@ -29,8 +29,7 @@ def all_rows(path, encoding):
 
 def column(table, name):
     """The features of a column, and where they begin."""
-    block = next(b for b in table.encoding.encoder.blocks_ if b.name == name)
-    return np.asarray(table.X)[:, block.start : block.stop]
+    return np.asarray(table.X)[:, table.encoding.slices[name]]
 
 
 def agrees(found, expected):
@@ -343,12 +342,12 @@ def test_a_column_that_came_with_the_labels_is_left_out(tmp_path):
     )
     frame.write_csv(tmp_path / "a.csv")
     table = tables.read_table(tmp_path / "a.csv", "team")
-    assert {block.name for block in table.encoding.encoder.blocks_} == {"size", "note"}
+    assert table.encoding.names == {"size", "note"}
     assert any("filled almost only in labeled rows: reviewed_as" in note for note in table.notes)
     # Where every row has its label, a full column tells nothing of how it came there.
     frame.with_columns(team=pl.Series(team), reviewed_as=pl.Series(team)).write_csv(tmp_path / "b.csv")
     table = tables.read_table(tmp_path / "b.csv", "team")
-    assert "reviewed_as" in {block.name for block in table.encoding.encoder.blocks_}
+    assert "reviewed_as" in table.encoding.names
 
 
 def test_an_id_that_does_not_tell_rows_apart_is_refused(tmp_path):
@@ -500,7 +499,7 @@ def test_plain_numbers_are_read_at_once_as_they_are_one_by_one(tmp_path):
     read = encoding.read_plainly(frame)
     assert read.schema["x"] == pl.Float64
     assert read.schema["y"] == read.schema["z"] == pl.String  # what is blank, spaced or not asked for stays
-    np.testing.assert_array_equal(encoding.features(read), encoding.features(frame))
+    np.testing.assert_array_equal(encoding.batch(read).X, encoding.encoder.transform(frame))
 
 
 def test_a_mark_of_a_missing_number_is_one_in_new_files_too(tmp_path):
@@ -576,12 +575,12 @@ def test_gaps_are_judged_on_the_rows_with_labels(tmp_path):
     rows = [f"{'' if i % 9 == 8 else i / 7},{-999 if i % 9 == 8 else i % 5},{'uv'[i % 2]}" for i in range(60)]
     (tmp_path / "t.csv").write_text("\n".join(["x,z,label", *rows]))
     table = read_table(tmp_path / "t.csv")
-    assert not any(block.complete for block in table.encoding.encoder.blocks_)
+    assert not any(column.complete for column in table.encoding.columns)
     labeled = table.frame.filter(np.arange(60) % 9 != 8)
     judged = table.encoding.judged_on(labeled)
-    assert all(block.complete for block in judged.encoder.blocks_)
+    assert all(column.complete for column in judged.columns)
     assert judged.gaps(judged.features_of(table.frame))[1].tolist() == [i % 9 == 8 for i in range(60)]
-    assert not any(block.complete for block in table.encoding.judged_on(table.frame).encoder.blocks_)
+    assert not any(column.complete for column in table.encoding.judged_on(table.frame).columns)
 
 
 def test_rows_with_too_few_cells_are_counted(tmp_path):

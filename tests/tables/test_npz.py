@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sobgnn.tables import batches, read_table
-from sobgnn.tables.encoding import Encoding
+from sobgnn.tables.encoding import ArrayEncoder, Encoding
 
 
 def header(text):
@@ -57,7 +57,7 @@ def test_damaged_arrays_are_one_line_of_error(name, tmp_path):
     assert "\n" not in str(caught.value)
     if "labels" not in name:
         with pytest.raises(ValueError) as caught:
-            list(batches(path, Encoding(fill=np.zeros(2))))
+            list(batches(path, Encoding(ArrayEncoder(np.zeros(2)))))
         assert "\n" not in str(caught.value)
 
 
@@ -88,7 +88,7 @@ def test_an_archive_that_claims_more_than_it_can_hold_is_refused_before_memory_i
     data = path.read_bytes()
     short, long = (len(header("{}"))).to_bytes(4, "little"), (8 * 10**9 % 2**32).to_bytes(4, "little")
     path.write_bytes(data.replace(short + short, short + long, 2))  # the size before compression, in both places
-    for read in (read_table, lambda path: list(batches(path, Encoding(fill=np.zeros(100))))):
+    for read in (read_table, lambda path: list(batches(path, Encoding(ArrayEncoder(np.zeros(100)))))):
         with pytest.raises(ValueError, match=r"shorter|cannot be read"):
             read(path)
 
@@ -102,7 +102,7 @@ def test_a_pipe_or_a_device_is_refused(tmp_path, suffix, kind):
         os.mkfifo(path)
     else:
         path.symlink_to("/dev/zero")
-    for read in (read_table, lambda path: list(batches(path, Encoding(fill=np.zeros(2))))):
+    for read in (read_table, lambda path: list(batches(path, Encoding(ArrayEncoder(np.zeros(2)))))):
         with pytest.raises(ValueError, match="not a regular file"):
             read(path)
 
@@ -146,7 +146,7 @@ def test_a_panic_of_the_parquet_reader_is_one_line_of_error(tmp_path, monkeypatc
     (tmp_path / "t.parquet").write_bytes(b"PAR1PAR1")
     monkeypatch.setattr("polars.read_parquet_schema", panic)
     monkeypatch.setattr("polars.scan_parquet", panic)
-    for read in (read_table, lambda path: list(batches(path, Encoding(fill=np.zeros(2))))):
+    for read in (read_table, lambda path: list(batches(path, Encoding(ArrayEncoder(np.zeros(2)))))):
         with pytest.raises(ValueError, match=r"t.parquet cannot be read: called `Option::unwrap\(\)` on a"):
             read(tmp_path / "t.parquet")
 
@@ -169,7 +169,7 @@ def test_ids_of_an_array_are_found_in_another_file_by_their_name(tmp_path):
 def test_ids_of_another_number_than_rows_are_an_error(tmp_path, ids):
     np.savez(tmp_path / "n.npz", X=np.ones((2, 3)), name=ids)
     with pytest.raises(ValueError, match="'name' must have one entry per row of X"):
-        list(batches(tmp_path / "n.npz", Encoding(fill=np.zeros(3), id="name")))
+        list(batches(tmp_path / "n.npz", Encoding(ArrayEncoder(np.zeros(3)), id="name")))
 
 
 def test_edges_that_are_listed_several_times_count_once(tmp_path):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -43,13 +42,3 @@ def test_steps_are_those_of_torch():
             weight.grad = gradient[member].clone()
             adam.step()
         torch.testing.assert_close(got[member], weight.detach(), rtol=1e-5, atol=1e-7)
-
-
-@pytest.mark.cuda
-def test_the_kernel_has_the_digits_of_torchs_operations(monkeypatch: pytest.MonkeyPatch):
-    flat, moments = trained("cuda", torch.float32)
-    monkeypatch.setenv("SOBGNN_BACKEND", "portable")
-    plain, expected = trained("cuda", torch.float32)
-    assert torch.equal(moments.mean, expected.mean)
-    assert torch.equal(moments.square, expected.square)
-    assert torch.equal(flat, plain)

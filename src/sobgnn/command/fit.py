@@ -66,7 +66,7 @@ def fit(
     from sobgnn.runs import folder as run_folder
     from sobgnn.runs.exports import check_formats, spreadsheet_notes
     from sobgnn.runs.run import Fitted, hide_labels
-    from sobgnn.runtime.ambient import check_device
+    from sobgnn.runtime.process import check_device
 
     if data is None:
         raise ValueError("DATA is missing. Name a file: sobgnn fit FILE. For a first try: sobgnn fit digits.")

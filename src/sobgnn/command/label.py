@@ -66,7 +66,7 @@ def label(
     from sobgnn.labeling.export import count_formulas
     from sobgnn.labeling.source import lacks_label
     from sobgnn.runs.predict import formula_notes
-    from sobgnn.runtime.ambient import check_device
+    from sobgnn.runtime.process import check_device
 
     console = terminal.Terminal()
     check_device(device)

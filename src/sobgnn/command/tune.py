@@ -77,7 +77,7 @@ def tune(
     from sobgnn.estimator.classifier import SobolevClassifier
     from sobgnn.runs import folder as run_folder
     from sobgnn.runs.run import Fitted, hide_labels
-    from sobgnn.runtime.ambient import check_device
+    from sobgnn.runtime.process import check_device
     from sobgnn.tuning.problem import study_name
     from sobgnn.tuning.search import check_request
     from sobgnn.tuning.search import tune as search

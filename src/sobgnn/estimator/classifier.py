@@ -35,8 +35,7 @@ from sobgnn.estimator.warm import Kept, fingerprint
 from sobgnn.graphs.given import as_edges, as_graph
 from sobgnn.graphs.graph import Graph, Symmetrize
 from sobgnn.graphs.knn import Bandwidth
-from sobgnn.runtime.ambient import check_device, own_precision
-from sobgnn.runtime.threads import at_most
+from sobgnn.runtime.process import at_most, check_device, own_precision
 
 Auto = Literal["auto"]
 # Number of entries of X up to which one thread is as fast as many; it leaves cores to other work, and makes results

@@ -26,7 +26,7 @@ from sobgnn.neighbors.exact import query_cost
 from sobgnn.neighbors.held import MANY_COST
 from sobgnn.neighbors.index import Index
 from sobgnn.operators import SobolevOperators
-from sobgnn.runtime.threads import exactly
+from sobgnn.runtime.process import exactly
 
 # Number of entries of X from which a GPU pays off, if ``device="auto"``.
 _GPU_ENTRIES = 2_000_000

@@ -22,7 +22,7 @@ from sobgnn.graphs.knn import gaussian_weights
 from sobgnn.graphs.reweight import normalized_edges
 from sobgnn.neighbors.held import HeldPoints
 from sobgnn.operators.attached import attach
-from sobgnn.runtime.threads import at_most
+from sobgnn.runtime.process import at_most
 
 _POINTS_PER_BATCH = 16384
 # Multiplications in a batch's neighbor search from which several threads pay off. A smaller batch takes a few hundred

@@ -16,7 +16,7 @@ from sobgnn.estimator.labels import Labels, stratified_folds
 from sobgnn.estimator.smoothing import Spread, diffuse
 from sobgnn.graphs.knn import graph_from_neighbors
 from sobgnn.neighbors import nearest
-from sobgnn.runtime.eigen import eigen
+from sobgnn.runtime.process import eigen
 
 CANDIDATES: tuple[Scale, ...] = ("range", "range-unit", "unit", "rank")
 # Numbers of points and labels to choose by, folds of the labels that are held out in turn, and strength of the

@@ -19,7 +19,7 @@ from sobgnn.graphs.graph import Graph
 from sobgnn.graphs.locality import locality_order
 from sobgnn.operators import SobolevOperators
 from sobgnn.propagation import dispatch
-from sobgnn.runtime.memory import give_back
+from sobgnn.runtime.process import give_back
 
 # The iteration ends when the remaining share of its start is below this, or after this many steps.
 _REST, _MOST_STEPS = 1e-3, 100

@@ -23,7 +23,7 @@ from sobgnn.graphs.adjacency import (
 )
 from sobgnn.graphs.directions import symmetrize_edges
 from sobgnn.graphs.summary import GraphReport, report_adjacency
-from sobgnn.runtime.arrays import load_arrays, pieces, save_arrays
+from sobgnn.runtime.files import atomic_file, check_regular
 from sobgnn.runtime.unknown import label_values
 
 Symmetrize = Literal["union", "mutual"]
@@ -240,39 +240,38 @@ class Graph:
         return graph_from_csr(csr, self.neighbor_recall).to(self.device)
 
     def save(self, path: str | Path) -> None:
-        """Write the graph to an uncompressed npz file, whole or not at all."""
-        arrays = {"indptr": as_numpy(self.indptr), "indices": as_numpy(self.indices), "weight": as_numpy(self.weight)}
+        """Write the graph to a safetensors file, whole or not at all."""
+        from safetensors import SafetensorError
+        from safetensors.torch import save_file
+
+        tensors = {name: getattr(self, name).detach().cpu().contiguous() for name in ("indptr", "indices", "weight")}
         if self.neighbor_recall is not None:
-            arrays["neighbor_recall"] = np.float64(self.neighbor_recall)
-        save_arrays(path, arrays)
+            tensors["neighbor_recall"] = torch.tensor(self.neighbor_recall, dtype=torch.float64)
+        with atomic_file(path) as file:
+            try:
+                save_file(tensors, file.name)
+            except SafetensorError as error:  # such as a full disk
+                raise OSError(f"{path} cannot be written: {error}") from None
 
     @classmethod
     def load(cls, path: str | Path, *, mmap: bool = True) -> Graph:
-        """The graph of :meth:`save`; memory-mapped, so that only what is used takes memory, unless told otherwise.
+        """The graph of :meth:`save`; memory-mapped, so that the system reads what is used, unless told otherwise.
 
         One pass over the file checks that its entries are those of a graph, up to symmetry.
         """
-        arrays = load_arrays(path, ("indptr", "indices", "weight"), mmap=mmap)
-        recall = arrays.get("neighbor_recall")
-        indptr, indices, weight = (arrays[name] for name in ("indptr", "indices", "weight"))
-        sound = (
-            indptr.ndim == indices.ndim == weight.ndim == 1
-            and indptr.dtype == np.int64
-            and weight.dtype == np.float32
-            and indices.dtype in (np.int32, np.int64)
-            and len(indptr) >= 1
-            and len(indices) == len(weight) == indptr[-1]
-            and indptr[0] == 0
-            and bool((np.diff(indptr) >= 0).all())
-            # Kernels read the rows of neighbors unchecked.
-            and all(part.min() >= 0 and part.max() < len(indptr) - 1 for part in pieces(indices))
-            and _rows_ascend(indptr, indices)
-            and all(part.min() >= SMALLEST_WEIGHT and part.max() <= LARGEST_WEIGHT for part in pieces(weight))
-        )
-        if not sound:
+        from safetensors import SafetensorError, safe_open
+
+        check_regular(path)
+        try:
+            with safe_open(path, "pt") as file:  # maps it copy-on-write
+                held = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            parts = [held[name] if mmap else held[name].clone() for name in ("indptr", "indices", "weight")]
+        except (SafetensorError, KeyError) as error:
+            raise ValueError(f"{path} does not hold a graph: {' '.join(str(error).split())[:160]}.") from None
+        recall = held.get("neighbor_recall")
+        if not _is_graph(*(part.numpy() for part in parts)):
             raise ValueError(f"{path} does not hold a graph: its arrays do not fit together.")
-        tensors = (torch.from_numpy(array) for array in (indptr, indices, weight))
-        return cls(*tensors, neighbor_recall=None if recall is None else float(recall))
+        return cls(*parts, neighbor_recall=None if recall is None else float(recall))
 
     def describe(self, y: npt.ArrayLike | Tensor | None = None, orders: int = 6) -> GraphReport:
         """Degrees, weights, components and, for labels ``y`` [N], their agreement per power.
@@ -326,15 +325,29 @@ def _learned(
     return Graph(graph.indptr, graph.indices, kept)
 
 
-def _rows_ascend(indptr: npt.NDArray[Any], indices: npt.NDArray[Any]) -> bool:
-    """Whether each row's neighbors are listed in ascending order, none twice: threads look up parts of rows by it."""
-    start, before = 0, -1
-    for part in pieces(indices):
-        descents = start + np.flatnonzero(part <= np.concatenate([[before], part[:-1]]))
-        if not np.array_equal(indptr[np.searchsorted(indptr, descents)], descents):  # within a row
-            return False
-        start, before = start + len(part), part[-1]
-    return True
+def _is_graph(indptr: npt.NDArray[Any], indices: npt.NDArray[Any], weight: npt.NDArray[Any]) -> bool:
+    """Whether arrays are those of a graph, up to symmetry: kernels read the rows of neighbors unchecked."""
+    sound = (
+        indptr.ndim == indices.ndim == weight.ndim == 1
+        and indptr.dtype == np.int64
+        and weight.dtype == np.float32
+        and indices.dtype in (np.int32, np.int64)
+        and len(indptr) >= 1
+        and len(indices) == len(weight) == indptr[-1]
+        and indptr[0] == 0
+        and bool((np.diff(indptr) >= 0).all())
+    )
+    if not sound or not len(indices):
+        return sound
+    # Each row's neighbors ascend, none twice: threads look up parts of rows by it.
+    descents = 1 + np.flatnonzero(indices[1:] <= indices[:-1])
+    return bool(
+        indices.min() >= 0
+        and indices.max() < len(indptr) - 1
+        and np.isin(descents, indptr).all()
+        and weight.min() >= SMALLEST_WEIGHT
+        and weight.max() <= LARGEST_WEIGHT
+    )
 
 
 def graph_from_csr(csr: Any, neighbor_recall: float | None = None) -> Graph:

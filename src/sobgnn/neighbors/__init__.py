@@ -15,8 +15,8 @@ from sobgnn.neighbors.hnsw import search_hnsw
 from sobgnn.neighbors.index import Index
 from sobgnn.neighbors.points import check_k, check_pair, check_points
 from sobgnn.neighbors.spaces import dense_spaces, distances, sparse_spaces
-from sobgnn.runtime.ambient import check_device
 from sobgnn.runtime.packages import installed
+from sobgnn.runtime.process import check_device
 
 __all__ = ["AUTO_EXACT_COST", "Neighbors", "check_points", "nearest"]
 

@@ -45,9 +45,7 @@ def picture_path(table: Table, row: int) -> str | None:
 
 def column_slices(encoding: Encoding) -> dict[str, slice] | None:
     """Which features came from each column of the file; ``None`` for arrays, whose features have no names."""
-    if encoding.encoder is None:
-        return None
-    return {block.name: slice(block.start, block.stop) for block in encoding.encoder.blocks_}
+    return encoding.slices if encoding.named else None
 
 
 def _short(text: str) -> str:

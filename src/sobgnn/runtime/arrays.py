@@ -1,11 +1,10 @@
-"""Named arrays in one npz file: written atomically, read without unpickling, memory-mapped if possible."""
+"""Named arrays in one npz file: written atomically, read without unpickling."""
 
 from __future__ import annotations
 
 import math
-import os
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,22 +13,15 @@ import numpy.typing as npt
 
 from sobgnn.runtime.files import atomic_file, check_regular
 
-_PIECE_BYTES = 2**25  # of a vector read at once
-_LOCAL_HEADER = 30  # bytes of a zip entry's fixed header; name and extra field follow it
-
 
 def save_arrays(path: str | Path, arrays: Mapping[str, npt.ArrayLike]) -> None:
-    """Write arrays, uncompressed so that they can be mapped: to a temporary name, flushed, then renamed."""
+    """Write arrays, uncompressed: to a temporary name, flushed, then renamed."""
     with atomic_file(path) as file:
         np.savez(file, allow_pickle=False, **{name: np.asarray(array) for name, array in arrays.items()})
 
 
-def load_arrays(path: str | Path, needed: Sequence[str], *, mmap: bool = False) -> dict[str, npt.NDArray[Any]]:
-    """Load all arrays of an npz file, which must hold the ``needed`` ones.
-
-    With ``mmap`` an uncompressed entry is mapped copy-on-write: nothing is read before it is used, and changes to the
-    array never reach the file.
-    """
+def load_arrays(path: str | Path, needed: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    """Load all arrays of an npz file, which must hold the ``needed`` ones."""
     try:
         check_regular(path)
         with zipfile.ZipFile(path) as archive:
@@ -37,9 +29,7 @@ def load_arrays(path: str | Path, needed: Sequence[str], *, mmap: bool = False) 
             missing = [name for name in needed if name not in held]
             if missing:
                 raise ValueError(f"{path} lacks {', '.join(missing)}; it holds {', '.join(held)[:200] or 'nothing'}.")
-            if not mmap:
-                return {name: read_entry(archive, name) for name in held}
-        return _map(Path(path))
+            return {name: read_entry(archive, name) for name in held}
     except FileNotFoundError:
         raise FileNotFoundError(f"There is no file {path}.") from None
     except Exception as error:  # a damaged archive can raise nearly anything
@@ -47,17 +37,6 @@ def load_arrays(path: str | Path, needed: Sequence[str], *, mmap: bool = False) 
             raise
         reason = (" ".join(str(error).split()) or type(error).__name__)[:160]
         raise ValueError(f"{path} is not a readable npz file: {reason}") from None
-
-
-def pieces(array: npt.NDArray[Any]) -> Iterator[npt.NDArray[Any]]:
-    """The parts of a vector, in order; those of a memory map are read beside it, so that it takes no memory yet."""
-    step = max(1, _PIECE_BYTES // array.itemsize)
-    for start in range(0, len(array), step):
-        if isinstance(array, np.memmap) and array.filename is not None:
-            offset = array.offset + start * array.itemsize
-            yield np.fromfile(array.filename, array.dtype, min(step, len(array) - start), offset=offset)
-        else:
-            yield array[start : start + step]
 
 
 def entry_names(archive: zipfile.ZipFile) -> list[str]:
@@ -95,29 +74,3 @@ def read_header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.d
     if any(n < 0 for n in shape) or (not dtype.hasobject and math.prod(shape) * dtype.itemsize > size):
         raise ValueError(f"An array's header declares shape {list(shape)!s:.60}, but its data is shorter.")
     return shape, fortran, dtype
-
-
-def _map(path: Path) -> dict[str, npt.NDArray[Any]]:
-    arrays: dict[str, npt.NDArray[Any]] = {}
-    with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
-        for entry in archive.infolist():
-            name = entry.filename.removesuffix(".npy")
-            if entry.compress_type != zipfile.ZIP_STORED:
-                arrays[name] = read_entry(archive, name)
-                continue
-            raw.seek(entry.header_offset)
-            header = raw.read(_LOCAL_HEADER)
-            # The local header's name and extra field may differ in length from the directory's.
-            raw.seek(int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little"), os.SEEK_CUR)
-            shape, fortran, dtype = read_header(raw, entry.file_size)
-            if dtype.hasobject:
-                raise ValueError(f"{path} holds Python objects, which are never loaded.")
-            start, size = raw.tell(), math.prod(shape) * dtype.itemsize
-            if start + size > path.stat().st_size:
-                raise EOFError("it ends early")
-            if size == 0 or shape == ():
-                raw.seek(start)
-                arrays[name] = np.frombuffer(raw.read(size), dtype).reshape(shape).copy()
-            else:
-                arrays[name] = np.memmap(path, dtype, "c", start, shape, "F" if fortran else "C")
-    return arrays

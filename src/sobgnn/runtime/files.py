@@ -22,7 +22,8 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
     """Open a file that appears under its name if the block succeeds, and leaves nothing behind if it fails.
 
     The bytes are written under a temporary name in the same folder, flushed to disk and renamed; the rename is flushed
-    too. A reader sees the old file or the new one. Permissions are those of any new file.
+    too. A reader sees the old file or the new one. Permissions are those of any new file. A library that opens files
+    itself may write to the file's ``name``.
     """
     path = Path(path)
     if path.is_dir():
@@ -32,7 +33,8 @@ def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None  # the file's own name, not the temporary one
     try:
-        with os.fdopen(handle, "wb") as file:
+        os.close(handle)
+        with open(temporary, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -1,15 +1,14 @@
 """From files and frames to features and labels by fixed rules, and from predictions to CSV."""
 
-from sobgnn.tables.blocks import Block
 from sobgnn.tables.encoder import TableEncoder
-from sobgnn.tables.encoding import Encoding
+from sobgnn.tables.encoding import ArrayEncoder, Batch, Encoding
 from sobgnn.tables.files import batches, check_readable, file_sheet, file_stem, is_file_name, read_table
 from sobgnn.tables.predictions import are_predictions, write_predictions
-from sobgnn.tables.table import Batch, Table, from_arrays
+from sobgnn.tables.table import Table, from_arrays
 
 __all__ = [
+    "ArrayEncoder",
     "Batch",
-    "Block",
     "Encoding",
     "Table",
     "TableEncoder",

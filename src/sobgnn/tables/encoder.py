@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,29 +17,43 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from sobgnn.runtime.arrays import load_arrays, save_arrays
 from sobgnn.runtime.files import read_json, write_text
-from sobgnn.tables.blocks import block_arrays, blocks_from_json, blocks_to_json, fit_blocks, is_heavy, judged_on
-from sobgnn.tables.columns import Arrays, distinct_names, is_text, listed, text_values
+from sobgnn.tables.columns.base import Arrays, Cells, Column, is_text, text_values
+from sobgnn.tables.columns.category import CategoryColumn, SetColumn
+from sobgnn.tables.columns.date import DateColumn
+from sobgnn.tables.columns.names import distinct_names, listed
+from sobgnn.tables.columns.number import NumberColumn, find_format
+from sobgnn.tables.columns.vector import VectorColumn
 from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.kinds import Rules, choose_column
 from sobgnn.tables.notes import column_notes
-from sobgnn.tables.numbers import find_format
 from sobgnn.tables.pictures import PictureColumn
+from sobgnn.tables.text import ModelColumn, TextColumn
 
 if TYPE_CHECKING:
     import polars as pl
 
-FORMAT = 2
+FORMAT = 3
+_KINDS: dict[str, type[Column]] = {
+    kind.kind: kind
+    for kind in (
+        NumberColumn, DateColumn, CategoryColumn, SetColumn, VectorColumn, TextColumn, ModelColumn, PictureColumn,
+    )
+}  # fmt: skip
+# Outcomes whose directions matter more than their single features.
+_HEAVY = ("text", "text model", "vectors", "pictures")
 _ROWS_AT_ONCE = 32_768
 # Number of features from which the result is sparse, if most of them are one-hot.
 _WIDE = 1000
+# Number of rows on which the variance of a column's features is computed.
+_SAMPLE = 10_000
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     r"""Encodes mixed tables as features: numbers, dates, categories, sets, text, vectors and pictures, by their cells.
 
-    Every column becomes a block of features, multiplied by one factor so that the block's total variance is its weight:
-    1 for numbers, dates, categories, sets and short strings; 10 for text of several words, vectors and pictures. So a
-    text column has the weight of ten numbers, however many coordinates it has.
+    The features of every column are multiplied by one factor, so that their total variance is its weight: 1 for
+    numbers, dates, categories, sets and short strings; ``text_weight``, 10, for text of several words, vectors and
+    pictures. So a text column has the weight of ten numbers, however many coordinates it has.
 
     The weights were measured by how many of a row's 10 nearest neighbors share its class
     (`benchmarks/tables_scaling.py`, results/tables.md). On 15 mixed tables, whose classes depend on text, numbers or
@@ -46,7 +61,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     Distances between rows are therefore balanced, and an estimator that scales columns by itself undoes this for text.
     `SobolevClassifier` chooses between scalings by out-of-fold labels; ``scale="unit"``, which :attr:`suggested_scale`
-    returns if there is text, keeps the blocks' weights.
+    returns if there is text, keeps the columns' weights.
 
     Args:
         text: Columns that are text, whatever they look like.
@@ -60,9 +75,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         sparse: ``True`` for scipy CSR, ``False`` for a dense array, ``"auto"`` for CSR if there are at least 1,000
             features and at most a quarter of them come from dense columns.
         random_state: Seed of the truncated SVD.
+        text_weight: Total variance of the features of a column of text, vectors or pictures.
+        max_categories: Maximum number of distinct values of categories; columns with more are text.
 
     Attributes:
-        blocks_: One :class:`Block` per column used, in the order of the features.
+        columns_: The fitted columns that are used, in the order of the features.
+        slices_: The features of each of these columns, by name.
         outcomes_: The detected kind of each column, by name; ``"id"``, ``"constant"``, ``"empty"``, … are left out.
         notes_: One sentence for each thing that users may not expect.
         feature_names_in_: Names of the columns, [n_features_in_].
@@ -85,6 +103,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         n_components: int | None = None,
         sparse: bool | str = "auto",
         random_state: int = 0,
+        text_weight: float = 10.0,
+        max_categories: int = 40,
     ) -> None:
         self.text = text
         self.drop = drop
@@ -94,6 +114,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.n_components = n_components
         self.sparse = sparse
         self.random_state = random_state
+        self.text_weight = text_weight
+        self.max_categories = max_categories
 
     def fit(self, X: Any, y: Any = None) -> TableEncoder:
         """Learn from a table how its columns become features; ``y`` is not used."""
@@ -103,8 +125,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit_transform(self, X: Any, y: Any = None, **fit_params: Any) -> Any:
         """Learn, and encode the same table."""
         frame = as_frame(X)
-        self._fit(frame)
-        return self.encode(frame)
+        return self._joined(self._fit(frame, encode=True), frame.height)
 
     def transform(self, X: Any) -> Any:
         """Features float32 [rows, features] of a table with the same columns; others are ignored, in any order.
@@ -114,51 +135,56 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self._check_fitted()
         if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == self.n_features_in_:
             X = dict(zip(self.feature_names_in_.tolist(), X.T, strict=True))
-        return self.encode(as_frame(X))
+        frame = self.with_all_columns(as_frame(X))
+        slices = [frame.slice(first, _ROWS_AT_ONCE) for first in range(0, max(frame.height, 1), _ROWS_AT_ONCE)]
+        parts = [self.encode(self.parse(part), part.height) for part in slices]
+        return parts[0] if len(parts) == 1 else sp.vstack(parts) if sp.issparse(parts[0]) else np.concatenate(parts)
 
-    def encode(self, frame: pl.DataFrame) -> Any:
-        """:meth:`transform` of a polars frame whose names are clean."""
-        there = set(frame.columns)
-        missing = [block.name for block in self.blocks_ if block.name not in there]
-        if missing:
-            frame, missing = _with_blank_fields(frame, missing)
-        if missing:
-            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-            columns, them = ("column", "it") if len(missing) == 1 else ("columns", "them")
+    def with_all_columns(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The table, with a blank column ``a.b`` for every field b that a nested column a lacks.
+
+        Raises if another column is missing.
+        """
+        import polars as pl
+
+        missing = [column.name for column in self.columns_ if column.name not in frame.columns]
+        tops = {name.split(".")[0] for name in frame.columns} if missing else set()
+        absent = [name for name in missing if "." not in name or name.split(".")[0] not in tops]
+        if absent:
+            more = f" and {len(absent) - 3} more" if len(absent) > 3 else ""
+            columns, them = ("column", "it") if len(absent) == 1 else ("columns", "them")
             raise ValueError(
-                f"Missing {columns} {', '.join(map(repr, missing[:3]))}{more}: the model was fitted with {them}. "
+                f"Missing {columns} {', '.join(map(repr, absent[:3]))}{more}: the model was fitted with {them}. "
                 f"The file has {listed(frame.columns)}."
             )
-        if self._sparse_output():
-            parts = [sp.csr_array(block.column.encode(frame[block.name]) * block.factor) for block in self.blocks_]
-            return sp.hstack(parts, format="csr", dtype=np.float32)
-        out = np.empty((frame.height, self.n_features_out_), np.float32)
-        for first in range(0, frame.height, _ROWS_AT_ONCE):
-            part = frame.slice(first, _ROWS_AT_ONCE)
-            for block in self.blocks_:
-                held = block.column.encode(part[block.name])
-                held = held.toarray() if sp.issparse(held) else held
-                out[first : first + part.height, block.start : block.stop] = held * np.float32(block.factor)
-        return out
+        return frame.with_columns(pl.lit(None, pl.String).alias(name) for name in missing) if missing else frame
+
+    def parse(self, frame: pl.DataFrame) -> dict[str, Cells]:
+        """The cells of every column, by name, each parsed once."""
+        return {column.name: column.parse(frame[column.name]) for column in self.columns_}
+
+    def encode(self, cells: Mapping[str, Cells], rows: int) -> Any:
+        """Features float32 [rows, features] of parsed cells."""
+        return self._joined([_encoded(column, cells[column.name]) for column in self.columns_], rows)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[Any]:
         """One distinct name per feature; each begins with its column's name."""
         self._check_fitted()
-        return np.array(distinct_names([n for b in self.blocks_ for n in b.column.feature_names()]), dtype=object)
+        return np.array(distinct_names([n for c in self.columns_ for n in c.feature_names()]), dtype=object)
 
     @property
     def n_features_out_(self) -> int:
         """Number of features."""
-        return self.blocks_[-1].stop if self.blocks_ else 0
+        return self.slices_[self.columns_[-1].name].stop if self.columns_ else 0
 
     @property
     def has_text(self) -> bool:
-        """Whether some block's directions matter more than its columns: text, vectors and pictures."""
-        return any(is_heavy(block) for block in self.blocks_)
+        """Whether some column's directions matter more than its features: text, vectors and pictures."""
+        return any(self.outcomes_[column.name] in _HEAVY for column in self.columns_)
 
     @property
     def suggested_scale(self) -> str:
-        """The estimator's ``scale``: with text ``"unit"``, which keeps the blocks' weights; otherwise ``"auto"``."""
+        """The estimator's ``scale``: with text ``"unit"``, which keeps the columns' weights; otherwise ``"auto"``."""
         return "unit" if self.has_text else "auto"
 
     def to_json(self) -> dict[str, Any]:
@@ -170,16 +196,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 name: str(value) if isinstance(value, Path) else list(value) if name in ("text", "drop") else value
                 for name, value in self.get_params().items()
             },
-            "columns": self.feature_names_in_.tolist(),
+            "names": self.feature_names_in_.tolist(),
             "outcomes": self.outcomes_,
             "notes": self.notes_,
-            "sparse": self._sparse_output(),
-            "blocks": blocks_to_json(self.blocks_),
+            "columns": [
+                {"kind": c.kind, "factor": c.factor, "complete": c.complete, "fitted": c.to_json()}
+                for c in self.columns_
+            ],
         }
 
     def arrays(self) -> Arrays:
-        """Arrays of all columns, by ``<number of the block>.<name>``."""
-        return block_arrays(self.blocks_)
+        """Arrays of all columns, by ``<number of the column>.<name>``."""
+        return {f"{i}.{name}": part for i, c in enumerate(self.columns_) for name, part in c.arrays().items()}
 
     @classmethod
     def from_parts(cls, content: Any, arrays: Arrays) -> TableEncoder:
@@ -190,21 +218,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if content["format"] != FORMAT:
                 which = "a newer" if content["format"] > FORMAT else "an older"
                 raise ValueError(f"format {content['format']}, which {which} version wrote")
-            names = [str(name) for name in content["columns"]]
-            # Encoders saved by earlier versions have only one of the settings.
-            made = cls(**content.get("settings", {"sparse": bool(content["sparse"])}))
-            made.feature_names_in_, made.n_features_in_ = np.array(names, dtype=object), len(names)
-            made.outcomes_ = {str(k): str(v) for k, v in content["outcomes"].items()}
-            made.notes_ = [str(note) for note in content["notes"]]
-            made.blocks_ = blocks_from_json(content["blocks"], arrays)
             if not all(np.isfinite(part).all() for part in arrays.values() if part.dtype.kind == "f"):
                 raise ValueError("a value is not finite")
-            # Encoding a blank row uses every column, and so everything that a damaged file could break.
-            blank = pl.DataFrame({b.name: pl.Series([None, "x1"], dtype=pl.String) for b in made.blocks_})
-            on_disk = any(b.column.kind == "text model" or getattr(b.column, "model", None) for b in made.blocks_)
-            held = None if on_disk else made.encode(blank)
-            if held is not None and not np.isfinite(held.data if sp.issparse(held) else held).all():
-                raise ValueError("a value is not finite")
+            made = cls(**content["settings"])
+            made.outcomes_ = {str(k): str(v) for k, v in content["outcomes"].items()}
+            made.notes_ = [str(note) for note in content["notes"]]
+            names = [str(name) for name in content["names"]]
+            made.feature_names_in_, made.n_features_in_ = np.array(names, dtype=object), len(names)
+            made._keep([_restored(entry, i, arrays) for i, entry in enumerate(content["columns"])])
+            # Encoding blank cells uses every column, and so everything that a damaged file could break.
+            for column in made.columns_:
+                if column.kind != "text model" and not getattr(column, "model", None):
+                    cells = column.parse(pl.Series(column.name, [None, "x1"], dtype=pl.String))
+                    if not np.isfinite(_dense(column.encode(cells.values)) * column.factor).all():
+                        raise ValueError("a value is not finite")
         except (
             KeyError,
             TypeError,
@@ -237,25 +264,68 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def with_picture_folder(self, folder: Path) -> TableEncoder:
         """The same encoder for pictures whose names are relative to another folder."""
-        made: TableEncoder = copy(self)
-        made.blocks_ = [
-            replace(b, column=replace(b.column, root=str(folder))) if isinstance(b.column, PictureColumn) else b
-            for b in self.blocks_
-        ]
-        return made
+        return self._with([replace(c, root=str(folder)) if isinstance(c, PictureColumn) else c for c in self.columns_])
 
     def judged_on(self, frame: pl.DataFrame) -> TableEncoder:
-        """The same encoder, with ``complete`` blocks for the columns without a blank cell in these rows."""
+        """The same encoder; the columns of these rows are ``complete`` if they have no cell that is blank."""
+        there = set(frame.columns)
+        return self._with([_judged(c, c.parse(frame[c.name])) if c.name in there else c for c in self.columns_])
+
+    def _fit(self, frame: pl.DataFrame, encode: bool = False) -> list[Any]:
+        """Fit all columns; returns the features of each if asked to."""
+        self._check_settings(frame)
+        rules = Rules(
+            tuple(self.text), self.text_model, self.image_folder, self.image_model, _decimal_sign(frame),
+            self.n_components, int(self.random_state), max_categories=self.max_categories,
+        )  # fmt: skip
+        used = [name for name in frame.columns if name not in self.drop]
+        choices = {name: choose_column(frame[name], rules) for name in used}
+        if not any(choice.column for choice in choices.values()):  # an id is better than nothing
+            choices = {name: choose_column(frame[name], replace(rules, keep_ids=True)) for name in used}
+        columns, features = [], []
+        for name, choice in choices.items():
+            if choice.column is not None:
+                cells = choice.cells or choice.column.parse(frame[name])
+                weight = self.text_weight if choice.outcome in _HEAVY else 1.0
+                columns.append(_judged(_weighted(choice.column, cells, weight), cells))
+                features += [_encoded(columns[-1], cells)] if encode else []
+                choice.cells = None  # frees memory
+        self.feature_names_in_ = np.array(frame.columns, dtype=object)
+        self.n_features_in_ = frame.width
+        self.outcomes_ = {name: choice.outcome for name, choice in choices.items()}
+        self.notes_ = column_notes(choices)
+        self._keep(columns)
+        return features
+
+    def _keep(self, columns: Sequence[Column]) -> None:
+        """Keep fitted columns, and which features are theirs."""
+        self.columns_ = list(columns)
+        ends = np.cumsum([0, *(len(column.feature_names()) for column in columns)]).tolist()
+        self.slices_ = {c.name: slice(*ends) for c, ends in zip(columns, pairwise(ends), strict=True)}
+
+    def _with(self, columns: list[Column]) -> TableEncoder:
         made: TableEncoder = copy(self)
-        made.blocks_ = judged_on(self.blocks_, frame)
+        made.columns_ = columns
         return made
 
-    def _fit(self, frame: pl.DataFrame) -> None:
+    def _joined(self, parts: list[Any], rows: int) -> Any:
+        """The features of all columns side by side: sparse, or dense."""
+        if self._sparse_output():
+            return sp.hstack([sp.csr_array(part) for part in parts], format="csr", dtype=np.float32)
+        out = np.empty((rows, self.n_features_out_), np.float32)
+        for column, part in zip(self.columns_, parts, strict=True):
+            out[:, self.slices_[column.name]] = _dense(part)
+        return out
+
+    def _check_settings(self, frame: pl.DataFrame) -> None:
         if self.sparse not in (True, False, "auto"):
             raise ValueError(f"`sparse` must be True, False or 'auto', but got {self.sparse!r}.")
         if self.n_components is not None:
             _check_whole("n_components", self.n_components, 1, "None or ")
         _check_whole("random_state", self.random_state, 0)
+        _check_whole("max_categories", self.max_categories, 2)
+        if not isinstance(self.text_weight, int | float) or not 0 < self.text_weight < np.inf:
+            raise ValueError(f"`text_weight` must be a positive number, but got {self.text_weight!r:.60}.")
         if isinstance(self.text, str) or isinstance(self.drop, str):
             raise TypeError("`text` and `drop` must be lists of column names, but got a single text.")
         if not frame.height:
@@ -264,31 +334,47 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             wrong = [name for name in names if name not in frame.columns]
             if wrong:
                 raise ValueError(f"`{option}` names {wrong[0]!r}, but the columns are {listed(frame.columns)}.")
-        rules = Rules(
-            tuple(self.text), self.text_model, self.image_folder, self.image_model, _decimal_sign(frame),
-            self.n_components, int(self.random_state),
-        )  # fmt: skip
-        used = [name for name in frame.columns if name not in self.drop]
-        choices = {name: choose_column(frame[name], rules) for name in used}
-        if not any(choice.column for choice in choices.values()):  # an id is better than nothing
-            choices = {name: choose_column(frame[name], replace(rules, keep_ids=True)) for name in used}
-        self.feature_names_in_ = np.array(frame.columns, dtype=object)
-        self.n_features_in_ = frame.width
-        self.outcomes_ = {name: choice.outcome for name, choice in choices.items()}
-        self.notes_ = column_notes(choices)
-        self.blocks_ = fit_blocks(frame, choices)
 
     def _sparse_output(self) -> bool:
         if self.sparse != "auto":
             return bool(self.sparse)
-        thin = sum(b.stop - b.start for b in self.blocks_ if b.column.kind in ("categories", "set"))
+        thin = sum(len(c.feature_names()) for c in self.columns_ if c.kind in ("categories", "set"))
         return self.n_features_out_ >= _WIDE and thin >= 0.75 * self.n_features_out_
 
     def _check_fitted(self) -> None:
-        if not hasattr(self, "blocks_"):
+        if not hasattr(self, "columns_"):
             from sklearn.exceptions import NotFittedError
 
             raise NotFittedError("This TableEncoder is not fitted yet. Call fit with a table first.")
+
+
+def _weighted(column: Column, cells: Cells, weight: float) -> Column:
+    """The column, with the factor that scales the total variance of its features to its weight."""
+    rows = len(cells.read)
+    sample = np.linspace(0, rows - 1, min(rows, _SAMPLE)).astype(np.int64)
+    variance = float(_dense(column.encode(cells.values[sample])).astype(np.float64).var(axis=0).sum())
+    return replace(column, factor=float(np.sqrt(weight / variance)) if variance > 1e-30 else 1.0)
+
+
+def _encoded(column: Column, cells: Cells) -> Any:
+    return column.encode(cells.values) * np.float32(column.factor)
+
+
+def _judged(column: Column, cells: Cells) -> Column:
+    """The column, ``complete`` if each of these cells says something; pictures that cannot be read count otherwise."""
+    return replace(column, complete=not isinstance(column, PictureColumn) and bool(column.known(cells).all()))
+
+
+def _restored(entry: Any, number: int, arrays: Arrays) -> Column:
+    own = {key.split(".", 1)[1]: part for key, part in arrays.items() if key.split(".", 1)[0] == str(number)}
+    factor = entry["factor"]
+    if not isinstance(factor, float) or not np.isfinite(factor) or factor <= 0:
+        raise ValueError("a factor is not finite and positive")
+    return replace(_KINDS[entry["kind"]].restore(entry["fitted"], own), factor=factor, complete=bool(entry["complete"]))
+
+
+def _dense(features: Any) -> npt.NDArray[np.float32]:
+    return np.asarray(features.toarray() if sp.issparse(features) else features)
 
 
 def _check_whole(name: str, value: Any, least: int, otherwise: str = "") -> None:
@@ -306,13 +392,3 @@ def _decimal_sign(frame: pl.DataFrame) -> str | None:
             if found is not None and found[1]:
                 signs.append(found[0].decimal)
     return None if not signs else "," if 2 * signs.count(",") > len(signs) else "."
-
-
-def _with_blank_fields(frame: pl.DataFrame, missing: list[str]) -> tuple[pl.DataFrame, list[str]]:
-    """The table with a blank column ``a.b`` for every missing field b of a column a that exists."""
-    import polars as pl
-
-    tops = {name.split(".")[0] for name in frame.columns}
-    fields = [name for name in missing if "." in name and name.split(".")[0] in tops]
-    blank = [pl.Series(name, [None] * frame.height, dtype=pl.String) for name in fields]
-    return frame.with_columns(blank), [name for name in missing if name not in fields]

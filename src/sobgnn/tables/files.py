@@ -7,7 +7,6 @@ import csv
 import gzip
 import zipfile
 import zlib
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from sobgnn.runtime.files import check_regular
 from sobgnn.tables.columns import clean_names, listed, shortened, text_values
 from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.encoder import TableEncoder
-from sobgnn.tables.encoding import Encoding
+from sobgnn.tables.encoding import Batch, Encoding
 from sobgnn.tables.formats import find_layout
 from sobgnn.tables.frames import csv_frames, parquet_frames, read_frame
 from sobgnn.tables.labels import begun_labels, parse_labels
@@ -32,7 +30,7 @@ from sobgnn.tables.npz import one_per_row, read_arrays, row_blocks, row_ids
 from sobgnn.tables.pictures import SUFFIXES as PICTURE_SUFFIXES
 from sobgnn.tables.pictures import UNREAD, folder_labels, left_out, list_pictures, unlabeled_notes
 from sobgnn.tables.predictions import Sheet, is_formula
-from sobgnn.tables.table import Batch, Table, from_arrays, graph_of
+from sobgnn.tables.table import Table, from_arrays, graph_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -133,7 +131,7 @@ def read_table(
             notes.append(f"Left out, filled almost only in labeled rows: {listed(told)}.")
         notes += telling_notes(rest, codes)
         X = encoder.fit_transform(rest) if rest.width else None
-        if X is None or not encoder.blocks_:
+        if X is None or not encoder.columns_:
             why: dict[Any, str] = dict.fromkeys((*dropped, *told), "left out") | {label: "labels", identity: "ids"}
             why |= encoder.outcomes_ if rest.width else {}
             columns = [f"{name} ({why[name]})" for name in frame.columns]
@@ -141,7 +139,7 @@ def read_table(
                 f"No column is left to learn from: {listed(columns)}. Give at least one column of numbers, categories "
                 "or text."
             )
-        made = Encoding(encoder, None, label, identity, (*dropped, *told))
+        made = Encoding(encoder, label, identity, (*dropped, *told))
         empty = made.empty(frame)
         notes += empty_notes(int(empty.sum()), int(empty.argmax()))
         if kind == "pictures":
@@ -209,17 +207,13 @@ def batches(path: Path, encoding: Encoding, characters: str | None = None) -> It
             if row == 0:
                 renamed = encoding.renamed(named.columns)
                 said += (*_renamed_notes(renamed), *_ignored_notes(encoding.ignored(named.rename(renamed).columns)))
-            named = encoding.read_plainly(named.rename(renamed, strict=False))
-            X = encoding.features(named, row)
+            named = named.rename(renamed, strict=False)
+            batch = encoding.batch(named, row)
             ids = _ids(named[encoding.id]) if encoding.id in named.columns else None
-            gaps, gappy = encoding.gaps(named)
-            unsigned, odd = encoding.unsigned(named)
             labels = _labels(named[encoding.label]) if encoding.label in named.columns else None
             if labels is not None and kind == "pictures":
-                labels[encoding.unread_pictures(X)] = None  # as when a model is fitted
-            unread, far = encoding.doubts(named, X, row)
-            empty = encoding.empty(named)
-            yield Batch(row, X, ids, unread, far | empty, gaps, gappy | odd, unsigned, said, labels, empty)
+                labels[encoding.unread_pictures(batch.X)] = None  # as when a model is fitted
+            yield replace(batch, ids=ids, said=said, labels=labels)
             row += frame.height
 
 
@@ -364,7 +358,7 @@ def _read_npz(path: Path, label: str | None, identity: str | None, need_labels: 
 
 
 def _npz_batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
-    if encoding.encoder is not None and any(b.column.kind != "number" for b in encoding.encoder.blocks_):
+    if any(column.kind != "number" for column in encoding.columns):
         raise ValueError(
             "The model was fitted on columns that are not all numbers, which an array does not have. "
             "Give a CSV or Parquet file."
@@ -374,42 +368,7 @@ def _npz_batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
     for block in row_blocks(path):
         rows = block.shape[0]
         own = None if ids is None else one_per_row(ids[row : row + rows], name, rows)
-        gaps, gappy = _array_gaps(block, encoding)
-        empty = _empty_rows(block)
-        yield Batch(row, _from_array(block, encoding), own, beyond=empty, gaps=gaps, gappy=gappy, empty=empty)
+        yield replace(encoding.array_batch(block, row), ids=own)
         row += rows
     if ids is not None:
         one_per_row(ids, name, row)
-
-
-def _array_gaps(block: Any, encoding: Encoding) -> tuple[Counter[str], npt.NDArray[np.bool_]]:
-    """:meth:`Encoding.gaps` of an array; for models of arrays, only entirely blank rows are known."""
-    if encoding.encoder is None:
-        return Counter(), _empty_rows(block)
-    return encoding.gaps(as_frame(_by_name(block, encoding.encoder)))
-
-
-def _empty_rows(block: Any) -> npt.NDArray[np.bool_]:
-    """Which rows of an array have no finite number, [rows]; in a sparse one, entries that are not stored are 0."""
-    return np.zeros(block.shape[0], dtype=bool) if sp.issparse(block) else ~np.isfinite(block).any(axis=1)
-
-
-def _by_name(block: Any, encoder: TableEncoder) -> dict[str, Any]:
-    names = [b.name for b in encoder.blocks_]
-    _same_width(block, len(names))
-    dense = block.toarray() if sp.issparse(block) else block
-    return dict(zip(names, dense.T, strict=True))
-
-
-def _from_array(block: Any, encoding: Encoding) -> Any:
-    if encoding.encoder is not None:
-        return encoding.encoder.transform(_by_name(block, encoding.encoder))
-    _same_width(block, encoding.width)
-    with np.errstate(over="ignore"):
-        X = block.astype(np.float32)
-    return X if sp.issparse(X) else np.where(np.isfinite(X), X, encoding.fill_values.astype(np.float32))
-
-
-def _same_width(block: Any, width: int) -> None:
-    if block.shape[1] != width:
-        raise ValueError(f"The model was fitted on {width} features, but X has {block.shape[1]}.")

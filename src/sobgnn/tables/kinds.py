@@ -1,20 +1,22 @@
-"""The kind of a column, found by looking at its cells."""
+"""The kind of a column, found by looking at its cells: the first test of a list that takes it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sobgnn.tables.categories import MOST_CATEGORIES, CategoryColumn, SetColumn, find_sets, spellings
-from sobgnn.tables.columns import Column, is_text, text_values
-from sobgnn.tables.dates import DateColumn, looks_like_dates
-from sobgnn.tables.numbers import NumberColumn, NumberFormat, find_format
+from sobgnn.tables.columns.base import Choice, is_text, text_values
+from sobgnn.tables.columns.category import CategoryColumn, SetColumn, find_sets
+from sobgnn.tables.columns.date import DateColumn, looks_like_dates
+from sobgnn.tables.columns.number import NumberColumn, NumberFormat, find_format
+from sobgnn.tables.columns.vector import VectorColumn, as_lists
 from sobgnn.tables.pictures import PictureColumn, names_pictures
 from sobgnn.tables.text import ModelColumn, TextColumn, choose_analyzer
-from sobgnn.tables.vectors import VectorColumn, as_lists
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,23 +38,6 @@ _NEARLY_ALL = 0.95
 _UUID = r"^\{?[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$"
 
 
-@dataclass
-class Choice:
-    """The outcome for a column.
-
-    Args:
-        column: The fitted column, or ``None`` if it is left out.
-        outcome: What it is, in a word or two: ``number``, ``id``, ``constant``, …
-        said: What users may not expect.
-        blank: Cells of a number column that were filled with its median.
-    """
-
-    column: Column | None
-    outcome: str
-    said: list[str] = field(default_factory=list)
-    blank: int = 0
-
-
 @dataclass(frozen=True)
 class Rules:
     """What the user specified, and what the whole table shows.
@@ -66,6 +51,7 @@ class Rules:
         components: Maximum number of coordinates of a text column; ``None`` for the usual number.
         seed: Seed of the SVD.
         keep_ids: Whether columns that look like ids are used.
+        max_categories: Maximum number of distinct values of categories; columns with more are text.
     """
 
     text: tuple[str, ...] = ()
@@ -76,61 +62,157 @@ class Rules:
     components: int | None = None
     seed: int = 0
     keep_ids: bool = False
+    max_categories: int = 40
+
+
+class Candidate:
+    """A column whose kind is looked for.
+
+    Args:
+        series: Its cells.
+        rules: What the user specified, and what the whole table shows.
+    """
+
+    def __init__(self, series: pl.Series, rules: Rules) -> None:
+        self.series, self.rules = series, rules
+        self.is_text = is_text(series)
+
+    @cached_property
+    def text(self) -> pl.Series:
+        """The cells as text, null for blank ones."""
+        import polars as pl
+
+        return text_values(self.series.cast(pl.String, strict=False))
+
+    @cached_property
+    def distinct(self) -> int:
+        """Number of distinct cells that are not blank."""
+        return self.text.drop_nulls().n_unique()
+
+    @cached_property
+    def has_codes(self) -> bool:
+        """Whether cells are digits with leading zeros: codes, and not numbers."""
+        return are_codes(self.text)
 
 
 def choose_column(series: pl.Series, rules: Rules) -> Choice:
-    """The fitted column and the name of its kind."""
+    """The fitted column and the name of its kind, from the first test that takes it."""
+    column = Candidate(series, rules)
+    return next(choice for test in TESTS if (choice := test(column)) is not None)
+
+
+def _asked_text(column: Candidate) -> Choice | None:
+    return _text(column) if column.series.name in column.rules.text else None
+
+
+def _pictures(column: Candidate) -> Choice | None:
+    folder = column.rules.image_folder
+    if folder is None or not names_pictures(column.series, Path(folder)):
+        return None
+    seen, notes = PictureColumn.fit(column.series, Path(folder), column.rules.image_model)
+    return Choice(seen, "pictures", notes)
+
+
+def _empty(column: Candidate) -> Choice | None:
+    cells = column.text if column.is_text else column.series
+    return Choice(None, "empty") if cells.null_count() == cells.len() else None
+
+
+def _nested(column: Candidate) -> Choice | None:
     import polars as pl
 
-    if series.name in rules.text:
-        return _text(series, text_values(series.cast(pl.String, strict=False)), rules)
-    if rules.image_folder is not None and names_pictures(series, Path(rules.image_folder)):
-        seen, said = PictureColumn.fit(series, Path(rules.image_folder), rules.image_model)
-        return Choice(seen, "pictures", said)
-    if series.dtype == pl.Null or series.null_count() == series.len():
-        return Choice(None, "empty")
-    if series.dtype.is_nested():
-        return _nested(series)
-    if series.dtype == pl.Binary:
-        return Choice(None, "bytes")
-    if series.dtype.is_temporal() and series.dtype != pl.Duration:
-        return _date(series)
-    if not is_text(series):
-        if not rules.keep_ids and identifies_rows(series):
-            return Choice(None, "id")
-        if series.dtype.is_integer() and looks_like_dates(text_values(series)):
-            return _date(series)
-        return _number(series, NumberFormat(truth=series.dtype == pl.Boolean))
-    text = text_values(series)
-    if text.null_count() == text.len():
-        return Choice(None, "empty")
-    distinct = text.drop_nulls().n_unique()
-    if distinct == 1 and not text.null_count():
-        return Choice(None, "constant")
-    if not rules.keep_ids and identifies_rows(text):
-        return Choice(None, "id")
-    if distinct > 2 and looks_like_dates(text):
-        return _date(series)
-    code = are_codes(text)
-    style = None if code else find_format(text, rules.decimal)
-    if style is not None:
-        return _number(series, style[0])
-    if as_lists(series) is not None:
-        return _nested(series)
-    if looks_like_dates(text):
-        return _date(series)
-    said = ["whole numbers with leading zeros are codes, read as text and not as numbers"] if code else []
-    sign = find_sets(text) if distinct > 2 else None
-    if sign is not None and distinct > MOST_CATEGORIES // 2:
-        held = SetColumn.fit(series, sign, rare_below(series.len()))
-        return Choice(held, "set" if held else "constant")
-    if distinct <= MOST_CATEGORIES and not _hardly_repeats(text, distinct):
-        category = CategoryColumn.fit(series, rare_below(series.len()))
-        if category and spellings(text):
-            said = [*said, "values that differ only in capitals are merged"]
-        return Choice(category, "categories" if category else "constant", said if category else [])
-    found = _text(series, text, rules)
-    return replace(found, said=said) if found.column else found
+    series = column.series
+    if not series.dtype.is_nested():
+        return Choice(None, "bytes") if series.dtype == pl.Binary else None
+    lists = as_lists(series)
+    if lists is not None:
+        return VectorColumn.fit(series, lists)
+    if isinstance(series.dtype, pl.List) and series.dtype.inner in (pl.String, pl.Categorical, pl.Enum):
+        return SetColumn.fit(series, "", rare_below(series.len()), column.rules.max_categories)
+    return Choice(None, "lists of other things")
+
+
+def _moments(column: Candidate) -> Choice | None:
+    import polars as pl
+
+    kind = column.series.dtype
+    return DateColumn.fit(column.series) if kind.is_temporal() and kind != pl.Duration else None
+
+
+def _constant(column: Candidate) -> Choice | None:
+    same = column.is_text and column.distinct == 1 and not column.text.null_count()
+    return Choice(None, "constant") if same else None
+
+
+def _id(column: Candidate) -> Choice | None:
+    cells = column.text if column.is_text else column.series
+    return Choice(None, "id") if not column.rules.keep_ids and identifies_rows(cells) else None
+
+
+def _dates(column: Candidate) -> Choice | None:
+    possible = column.distinct > 2 if column.is_text else column.series.dtype.is_integer()
+    return DateColumn.fit(column.series) if possible and looks_like_dates(column.text) else None
+
+
+def _numbers(column: Candidate) -> Choice | None:
+    import polars as pl
+
+    if not column.is_text:
+        return NumberColumn.fit(column.series, NumberFormat(truth=column.series.dtype == pl.Boolean))
+    found = None if column.has_codes else find_format(column.text, column.rules.decimal)
+    return None if found is None else NumberColumn.fit(column.series, found[0])
+
+
+def _written_vectors(column: Candidate) -> Choice | None:
+    lists = as_lists(column.series)
+    return None if lists is None else VectorColumn.fit(column.series, lists)
+
+
+def _few_dates(column: Candidate) -> Choice | None:
+    return DateColumn.fit(column.series) if looks_like_dates(column.text) else None
+
+
+def _sets(column: Candidate) -> Choice | None:
+    most = column.rules.max_categories
+    if column.distinct <= max(2, most // 2):
+        return None
+    sign = find_sets(column.text, most)
+    return None if sign is None else SetColumn.fit(column.series, sign, rare_below(column.series.len()), most)
+
+
+def _categories(column: Candidate) -> Choice | None:
+    if column.distinct > column.rules.max_categories or _hardly_repeats(column.text, column.distinct):
+        return None
+    choice = CategoryColumn.fit(column.series.name, column.text, rare_below(column.series.len()))
+    return _with_code_note(column, choice)
+
+
+def _other_text(column: Candidate) -> Choice | None:
+    return _with_code_note(column, _text(column))
+
+
+def _with_code_note(column: Candidate, choice: Choice) -> Choice:
+    if choice.column is not None and column.has_codes:
+        choice.notes.insert(0, "whole numbers with leading zeros are codes, read as text and not as numbers")
+    return choice
+
+
+def _text(column: Candidate) -> Choice:
+    rules, text = column.rules, column.text
+    if column.distinct < 2:
+        return Choice(None, "constant" if column.distinct else "empty")
+    analyzer = choose_analyzer(text)
+    if rules.text_model is not None and (analyzer == "words" or text.name in rules.text):
+        return Choice(ModelColumn.fit(text, rules.text_model), "text model")
+    made = TextColumn.fit(text, analyzer, rules.components, rules.seed)
+    return Choice(made, "text" if analyzer == "words" else "short text") if made else Choice(None, "constant")
+
+
+# A test takes a column by returning its outcome, and leaves it to the next by returning None. The last takes all.
+TESTS: tuple[Callable[[Candidate], Choice | None], ...] = (
+    _asked_text, _pictures, _empty, _nested, _moments, _constant, _id, _dates, _numbers, _written_vectors, _few_dates,
+    _sets, _categories, _other_text,
+)  # fmt: skip
 
 
 def _hardly_repeats(text: pl.Series, distinct: int) -> bool:
@@ -210,44 +292,3 @@ def looks_like_id(series: pl.Series) -> bool:
     counter = series.str.extract(r"(\d{2,18})\D*$")
     fixed = series.str.replace(r"\d{2,18}(\D*)$", "#$1")
     return bool(not counter.null_count() and fixed.n_unique() == 1 and bool(series.str.contains(r"^\p{L}").all()))
-
-
-def _number(series: pl.Series, style: NumberFormat) -> Choice:
-    column, said, blank = NumberColumn.fit(series, style)
-    if column is not None and style.decimal == "," and not style.plain and text_values(series).str.contains(",").any():
-        said = ["decimal commas", *said]
-    if column is not None and style.decimal == "," and text_values(series).str.contains(r"^-?\d+(?:\.\d{3})+$").any():
-        said = ["dots separate thousands", *said]
-    if column is not None and (style.unit or style.currency):
-        said = [f"unit {style.unit or style.currency!r} removed", *said]
-    if column is not None and style.multiples:
-        said = ["k, M and the like multiply numbers", *said]
-    outcome = "number" if column else "constant" if blank < series.len() else "too large"
-    return Choice(column, outcome, said, blank)
-
-
-def _date(series: pl.Series) -> Choice:
-    column, said = DateColumn.fit(series)
-    return Choice(column, "date" if column else "constant", said)
-
-
-def _nested(series: pl.Series) -> Choice:
-    import polars as pl
-
-    if as_lists(series) is not None:
-        column, said = VectorColumn.fit(series)
-        return Choice(column, "vectors" if column else said[0] if said else "constant", said if column else [])
-    if isinstance(series.dtype, pl.List) and series.dtype.inner in (pl.String, pl.Categorical, pl.Enum):
-        held = SetColumn.fit(series, "", rare_below(series.len()))
-        return Choice(held, "set" if held else "constant")
-    return Choice(None, "lists of other things")
-
-
-def _text(series: pl.Series, text: pl.Series, rules: Rules) -> Choice:
-    if text.drop_nulls().n_unique() < 2:
-        return Choice(None, "constant" if text.drop_nulls().len() else "empty")
-    analyzer = choose_analyzer(text)
-    if rules.text_model is not None and (analyzer == "words" or series.name in rules.text):
-        return Choice(ModelColumn.fit(text.rename(series.name), rules.text_model), "text model")
-    column = TextColumn.fit(text.rename(series.name), analyzer, rules.components, rules.seed)
-    return Choice(column, "text" if analyzer == "words" else "short text") if column else Choice(None, "constant")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sobgnn.tables.columns import listed
-from sobgnn.tables.kinds import Choice
+from sobgnn.tables.columns import Choice, listed
 
 
 def empty_notes(count: int, first: int) -> list[str]:
@@ -43,6 +42,6 @@ def column_notes(choices: dict[str, Choice]) -> list[str]:
     if filled:
         notes.append(f"Missing values filled with the column's median: {listed(filled)}.")
     for name, choice in choices.items():
-        if choice.said:
-            notes.append(f"Column {listed([name])}: {'; '.join(choice.said)}.")
+        if choice.notes:
+            notes.append(f"Column {listed([name])}: {'; '.join(choice.notes)}.")
     return notes

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.tables.columns import Arrays, is_text, listed, shortened, text_values
+from sobgnn.tables.columns import Arrays, Column, is_text, listed, shortened, text_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,7 +33,7 @@ _MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 @dataclass(frozen=True)
-class PictureColumn:
+class PictureColumn(Column):
     """Pictures named by a column: pixels at 32 × 32 and histograms of oriented gradients, or a model's vectors.
 
     Both parts are centered and have the same total variance. A picture that cannot be read becomes the mean.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sobgnn.runtime.unknown import BLANK_TEXTS
-from sobgnn.tables.encoding import Encoding
+from sobgnn.tables.encoding import ArrayEncoder, Encoding
 from sobgnn.tables.labels import begun_labels, parse_labels
 
 if TYPE_CHECKING:
@@ -75,31 +74,6 @@ class Table:
         return shown
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Consecutive rows of a file: the first row's number, features float32 [rows, F], and ids if there are any.
-
-    ``unread`` counts, by column, cells that are filled but count as blank: not a number, date or known category.
-    ``beyond`` marks rows with a number far beyond the fitted ones, [rows], if that is known. ``gaps`` counts, by
-    column, cells that are blank or unreadable in columns that had none when the model was fitted, ``unsigned`` numbers
-    that lack their unit, and ``gappy`` marks rows with such a cell, [rows]. ``said`` holds sentences about the file.
-    ``labels`` holds the text of the label column, ``None`` where it is blank, [rows], if the file has that column.
-    ``empty`` marks rows that are entirely empty, [rows], if that is known; they count as far beyond too.
-    """
-
-    first_row: int
-    X: Any
-    ids: npt.NDArray[Any] | None
-    unread: Counter[str] = field(default_factory=Counter)
-    beyond: npt.NDArray[np.bool_] | None = None
-    gaps: Counter[str] = field(default_factory=Counter)
-    gappy: npt.NDArray[np.bool_] | None = None
-    unsigned: Counter[str] = field(default_factory=Counter)
-    said: tuple[str, ...] = ()
-    labels: npt.NDArray[Any] | None = None
-    empty: npt.NDArray[np.bool_] | None = None
-
-
 def from_arrays(
     X: Any,
     y: npt.NDArray[Any] | None,
@@ -133,7 +107,7 @@ def from_arrays(
         if missing:
             notes.insert(0, f"Missing values filled with the feature's median: {missing:,}.")
     names = None if ids is None else ids.astype(str).astype(object)
-    return Table(X, codes, classes, Encoding(fill=fill, id=id_name), names, graph, notes)
+    return Table(X, codes, classes, Encoding(ArrayEncoder(fill), id=id_name), names, graph, notes)
 
 
 def _filled(X: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64], int]:

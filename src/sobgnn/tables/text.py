@@ -13,7 +13,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sobgnn.runtime.packages import installed
-from sobgnn.tables.columns import Arrays, text_values
+from sobgnn.tables.columns import Arrays, Column, text_values
 from sobgnn.tables.grams import CharacterGrams, WordGrams, chunks
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _FORMS = {WordGrams: _Form(2, 2, 3.6, 192), CharacterGrams: _Form(1, 0, 1.2, 128
 
 
 @dataclass(frozen=True)
-class TextColumn:
+class TextColumn(Column):
     r"""Text as coordinates of a truncated SVD of its TF-IDF, each row divided by its length.
 
     .. math:: t_{ij} = (1 + \ln n_{ij}) \, (\ln \tfrac{N + 1}{N_j})^p, \qquad z_i = u(u(t_i) V S^q)
@@ -149,7 +149,7 @@ class TextColumn:
 
 
 @dataclass(frozen=True)
-class ModelColumn:
+class ModelColumn(Column):
     """Text as the vectors of a sentence-transformers or model2vec folder, each divided by its length.
 
     Args:

@@ -1,4 +1,4 @@
-"""Adam for many members at once: one kernel on CUDA, a few torch operations elsewhere; with the same rounding."""
+"""Adam for many members at once, each with its own learning rate and weight decay."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-
-from sobgnn.propagation import backend
 
 # As in torch and in the original paper.
 BETA1, BETA2, TINY = 0.9, 0.999, 1e-8
@@ -40,11 +38,6 @@ def adam_step(flat: Tensor, gradient: Tensor, moments: Moments, lr: Tensor, deca
         decay: λ of each member [S, 1].
         correction: :math:`c_1, c_2` of this step [1, 2].
     """
-    if flat.dtype == torch.float32 and backend(flat) == "triton":
-        from sobgnn.training import adam_triton
-
-        adam_triton.step(flat, gradient, moments, lr, decay, correction)
-        return
     first, second = correction.unbind(dim=1)
     gradient = torch.addcmul(gradient, flat, decay)
     moments.mean.lerp_(gradient, 1 - BETA1)

@@ -20,7 +20,7 @@ from sobgnn.paper.protocol.evaluate import DatasetRunner, Limits
 from sobgnn.paper.protocol.plan import Batch, Cell, search_batches
 from sobgnn.paper.protocol.plan import test_batches as final_batches
 from sobgnn.paper.protocol.results import Record, read
-from sobgnn.runtime.threads import at_most
+from sobgnn.runtime.process import at_most
 
 SMALL = ["table1", "--datasets", "toy", "--trials", "2", "--seeds", "2", "--epochs", "10", "--device", "cpu"]
 

@@ -15,7 +15,7 @@ from sobgnn.estimator.families.contract import KeptSignals
 from sobgnn.estimator.families.ridge import SURENESS, Scaling, distances, restored, solved
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
-from sobgnn.runtime.threads import at_most
+from sobgnn.runtime.process import at_most
 
 _PENALTY = 0.1
 # Maximum number of multiplications, the cost of a distance and its exponential in these, rows predicted at once.

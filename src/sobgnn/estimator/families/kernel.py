@@ -16,7 +16,7 @@ from sobgnn.estimator.families.ridge import SURENESS, Scaling, distances, restor
 from sobgnn.estimator.families.trees import grown
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
-from sobgnn.runtime.threads import at_most
+from sobgnn.runtime.process import at_most
 
 # Maximum number of points whose gradients the metric is learned from, and the least weight of a column.
 _GRADIENTS, _LEAST = 200, 1e-3

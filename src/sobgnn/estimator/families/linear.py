@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
-from sobgnn.runtime.threads import at_most
+from sobgnn.runtime.process import at_most
 
 # Shares of the pool used in each round. The first is small: later rounds build on what a few labels predict with
 # confidence.

@@ -17,7 +17,7 @@ from sobgnn.estimator.families.ridge import Scaling, restored
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.estimator.smoothing import squared_error
-from sobgnn.runtime.threads import at_most
+from sobgnn.runtime.process import at_most
 
 # Candidate weights of the labels relative to the penalty, and the one used if nothing is held out.
 _STRENGTHS, _USUAL = (0.03, 0.3, 3.0, 30.0), 0.3

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sobgnn.estimator.families.blocks import BlockNetworks, BlockProgress, BlockSchedule, train_blocks
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
-from sobgnn.runtime.threads import at_most
-from sobgnn.training.blocks import BlockNetworks, BlockProgress, BlockSchedule, train_blocks
+from sobgnn.runtime.process import at_most
 
 # Hops of the decoupled networks, and the bytes of propagated features up to which more than one hop is used.
 HOPS = 2

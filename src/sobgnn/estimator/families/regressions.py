@@ -9,9 +9,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
-from sobgnn.runtime.eigen import eigen
-from sobgnn.runtime.randomness import importing
-from sobgnn.runtime.threads import one_blas_thread
+from sobgnn.runtime.process import eigen, importing, one_blas_thread
 
 # The logit of a class without labels in a signal: practically impossible.
 _IMPOSSIBLE = -30.0

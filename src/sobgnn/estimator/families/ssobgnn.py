@@ -16,7 +16,7 @@ from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.estimator.settings import Networks
 from sobgnn.nn.conv import SobolevConv
 from sobgnn.nn.model import SSobGNN
-from sobgnn.runtime.randomness import own_random_state
+from sobgnn.runtime.process import own_random_state
 from sobgnn.training import Progress, Schedule, Task, train_members
 
 # Steps without a better validation loss after which training stops, and steps between two validations.

@@ -18,7 +18,7 @@ from sobgnn.estimator.families.contract import KeptSignals
 from sobgnn.estimator.families.nodes import Trees, joined, of_boosting, of_forest
 from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
 from sobgnn.estimator.problem import NewPoints, Problem
-from sobgnn.runtime.randomness import importing
+from sobgnn.runtime.process import importing
 
 # Trees of each kind that are grown from all labels, the fewer trees that are grown without each fold to save time, and
 # labels times columns above which this is done. Fewer trees are noisier, so out of fold, smoothing seems to help

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sobgnn.training import blocks
-from sobgnn.training.blocks import BlockProgress, BlockSchedule, train_blocks
+from sobgnn.estimator.families import blocks
+from sobgnn.estimator.families.blocks import BlockProgress, BlockSchedule, train_blocks
 
 
 def problem(count: int, width: int = 5, rows: int = 30, members: int = 3) -> tuple[Tensor, Tensor, Tensor, Tensor]:

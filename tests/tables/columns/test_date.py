@@ -7,7 +7,14 @@ import polars as pl
 import pytest
 
 from sobgnn.tables import Encoding, TableEncoder
-from sobgnn.tables.dates import DateColumn, looks_like_dates, parse_dates
+from sobgnn.tables.columns.date import DateColumn, looks_like_dates, parse_dates
+
+
+def encoded(column, series):
+    """The features of a series, dense."""
+    found = column.encode(column.parse(series).values)
+    return found.toarray() if hasattr(found, "toarray") else found
+
 
 UTC = dt.timezone.utc
 
@@ -53,34 +60,33 @@ def seconds(*moment):
 )
 def test_dates_in_the_usual_forms(text, moment):
     moments, _ = parse_dates(pl.Series([text]))
-    assert moments.seconds[0] == pytest.approx(seconds(*moment))
+    assert moments.values[0] == pytest.approx(seconds(*moment))
 
 
 @pytest.mark.parametrize(
     "text", ["29.02.2023", "31.04.2024", "2024-13-01", "2024-00-10", "1.2.3", "soon", "12.05", "99"]
 )
 def test_what_is_no_date_is_none(text):
-    assert np.isnan(parse_dates(pl.Series([text]))[0].seconds[0])
+    assert np.isnan(parse_dates(pl.Series([text]))[0].values[0])
 
 
 def test_a_part_above_twelve_decides_which_is_the_day():
-    assert parse_dates(pl.Series(["01/02/2024", "13/02/2024"]))[1]
-    assert not parse_dates(pl.Series(["01/02/2024", "02/13/2024"]))[1]
-    moments, day_first = parse_dates(pl.Series(["01/02/2024", "03/02/2024"]))
-    assert not day_first
-    assert moments.ambiguous
-    assert parse_dates(pl.Series(["01.02.2024", "03.02.2024"]))[1]
+    assert parse_dates(pl.Series(["01/02/2024", "13/02/2024"]))[1].day_first
+    assert not parse_dates(pl.Series(["01/02/2024", "02/13/2024"]))[1].day_first
+    style = parse_dates(pl.Series(["01/02/2024", "03/02/2024"]))[1]
+    assert (style.day_first, style.ambiguous) == (False, True)
+    assert parse_dates(pl.Series(["01.02.2024", "03.02.2024"]))[1].day_first
 
 
 def test_cycles_are_of_those_parts_that_vary():
     days = pl.Series("d", [f"2024-{m:02}-15" for m in range(1, 13)])
-    column, _ = DateColumn.fit(days)
+    column = DateColumn.fit(days).column
     assert column.cycles == ("month", "weekday")
-    X = column.encode(days)
+    X = encoded(column, days)
     np.testing.assert_allclose(X[:, 1], np.sin(2 * np.pi * np.arange(12) / 12), atol=1e-6)
     hours = pl.Series("d", [f"2024-01-15 {h:02}:00" for h in range(24)])
-    assert DateColumn.fit(hours)[0].cycles == ("hour",)
-    clock = DateColumn.fit(pl.Series("t", ["07:30", "12:00", "18:45", None]))[0]
+    assert DateColumn.fit(hours).column.cycles == ("hour",)
+    clock = DateColumn.fit(pl.Series("t", ["07:30", "12:00", "18:45", None])).column
     assert (clock.cycles, clock.flag) == (("hour",), True)
 
 
@@ -90,23 +96,23 @@ def test_whole_numbers_are_dates_only_where_all_of_them_are():
 
 
 def test_a_cell_is_read_alike_whatever_stands_beside_it():
-    clock, _ = DateColumn.fit(pl.Series("t", ["07:30", "12:00", "18:45"]))
-    days, _ = DateColumn.fit(pl.Series("d", ["2024-01-15 07:30", "2024-02-15", "2024-05-01 09:00"]))
+    clock = DateColumn.fit(pl.Series("t", ["07:30", "12:00", "18:45"])).column
+    days = DateColumn.fit(pl.Series("d", ["2024-01-15 07:30", "2024-02-15", "2024-05-01 09:00"])).column
     cells = pl.Series("t", ["07:30", "2024-05-01 09:00"])
-    assert clock.reads(cells).tolist() == [True, False]
-    assert days.reads(cells).tolist() == [False, True]
+    assert clock.parse(cells).read.tolist() == [True, False]
+    assert days.parse(cells).read.tolist() == [False, True]
     for column in (clock, days):
         for row in range(2):
-            np.testing.assert_array_equal(column.encode(cells[row : row + 1]), column.encode(cells)[row : row + 1])
-    assert not days.reads(pl.Series("d", ["07:30"]).str.to_time("%H:%M")).any()
+            np.testing.assert_array_equal(encoded(column, cells[row : row + 1]), encoded(column, cells)[row : row + 1])
+    assert not days.parse(pl.Series("d", ["07:30"]).str.to_time("%H:%M")).read.any()
 
 
 def test_dates_written_otherwise_than_the_fitted_ones_are_read_by_their_sign():
-    column, _ = DateColumn.fit(pl.Series("d", ["2024-01-05", "2024-03-04", "2024-07-09", "2024-08-12"]))
-    expected = column.encode(pl.Series("d", ["2024-03-04", "2024-01-12"]))
+    column = DateColumn.fit(pl.Series("d", ["2024-01-05", "2024-03-04", "2024-07-09", "2024-08-12"])).column
+    expected = encoded(column, pl.Series("d", ["2024-03-04", "2024-01-12"]))
     restored = DateColumn.restore(column.to_json(), {})
     for cells in (["03/04/2024", "01/12/2024"], ["04.03.2024", "12.01.2024"]):
-        np.testing.assert_array_equal(restored.encode(pl.Series("d", cells)), expected)
+        np.testing.assert_array_equal(encoded(restored, pl.Series("d", cells)), expected)
 
 
 @pytest.mark.parametrize(
@@ -121,12 +127,13 @@ def test_dates_written_otherwise_than_the_fitted_ones_are_read_by_their_sign():
     ],
 )
 def test_day_and_month_the_other_way_round_are_noticed(fitted, new, wrong):
-    column, _ = DateColumn.fit(pl.Series("d", fitted))
-    assert column.swapped(pl.Series("d", new)) == wrong
-    encoder = TableEncoder().fit({"d": [*fitted, *fitted], "n": [1.5, 2.5, 4.5, 3.5]})
-    if wrong is not None:
-        with pytest.raises(ValueError, match="Column 'd' has day and month in the opposite order"):
-            Encoding(encoder).features(pl.DataFrame({"d": new, "n": [1.0] * len(new)}))
+    encoding = Encoding(TableEncoder().fit({"d": [*fitted, *fitted], "n": [1.5, 2.5, 4.5, 3.5]}))
+    frame = pl.DataFrame({"d": new, "n": [1.0] * len(new)})
+    if wrong is None:
+        encoding.batch(frame)
+    else:
+        with pytest.raises(ValueError, match=f"Column 'd' has day and month in the opposite order .* as in '{wrong}'"):
+            encoding.batch(frame)
 
 
 def test_one_number_among_ten_cells_leaves_dates_dates():
@@ -143,7 +150,7 @@ def test_columns_of_databases_logs_and_asia_are_dates(form):
 
 def test_dates_that_contradict_one_another_are_mentioned():
     cells = ["13/02/2024", "02/14/2024", "05/06/2024"] * 9
-    column, said = DateColumn.fit(pl.Series("d", cells))
-    assert column is not None
-    assert said[0].startswith("dates contradict one another")
-    assert "contradict" not in str(DateColumn.fit(pl.Series("d", ["13/02/2024", "05/06/2024"] * 9))[1])
+    choice = DateColumn.fit(pl.Series("d", cells))
+    assert choice.outcome == "date"
+    assert choice.notes[0].startswith("dates contradict one another")
+    assert "contradict" not in str(DateColumn.fit(pl.Series("d", ["13/02/2024", "05/06/2024"] * 9)).notes)

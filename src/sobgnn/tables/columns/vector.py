@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.tables.columns import Arrays, is_text, text_values
+from sobgnn.tables.columns.base import Arrays, Cells, Choice, Column, is_text, text_values
 
 if TYPE_CHECKING:
     import polars as pl
 
 
 @dataclass(frozen=True)
-class VectorColumn:
+class VectorColumn(Column):
     """Vectors of one length, centered; a blank cell, or one of another length, becomes the mean.
 
     Args:
@@ -28,45 +28,41 @@ class VectorColumn:
     center: npt.NDArray[np.float64]
 
     @classmethod
-    def fit(cls, series: pl.Series) -> tuple[VectorColumn | None, list[str]]:
-        """The fitted column, or ``None`` if cells are not vectors of one length or are all the same."""
-        lists = as_lists(series)
-        length = None if lists is None else lists.list.len().drop_nulls()
-        if lists is None or length is None or not length.len():
-            return None, []
+    def fit(cls, series: pl.Series, lists: pl.Series) -> Choice:
+        """The column of a series as lists: none if cells are not vectors of one length or are all the same."""
+        length = lists.list.len().drop_nulls()
+        if not length.len():
+            return Choice(None, "constant")
         width = int(length.mode().sort()[0])
         if not width or (length == width).mean() < 0.9:  # type: ignore[operator]
-            return None, ["vectors of different lengths"]
+            return Choice(None, "vectors of different lengths")
         values, hole = _matrix(lists, width)
         known = values[~hole]
         if not len(known) or not np.ptp(known, axis=0).any():
-            return None, []
-        said = [f"{int(hole.sum()):,} blank or of another length, set to the mean"] if hole.any() else []
-        return cls(series.name, known.mean(axis=0)), said
+            return Choice(None, "constant")
+        notes = [f"{int(hole.sum()):,} blank or of another length, set to the mean"] if hole.any() else []
+        return Choice(cls(series.name, known.mean(axis=0)), "vectors", notes)
 
-    def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
-        """Features float32 [rows, width]."""
+    def parse(self, series: pl.Series) -> Cells:
+        """Lists of numbers."""
+        import polars as pl
+
         lists = as_lists(series)
-        width = len(self.center)
-        if lists is None:
-            return np.zeros((series.len(), width), np.float32)
-        values, hole = _matrix(lists, width)
-        return np.where(hole[:, None], 0.0, values - self.center).clip(-1e30, 1e30).astype(np.float32)
+        lists = pl.Series([None] * series.len(), dtype=pl.List(pl.Float64)) if lists is None else lists
+        filled = lists.is_not_null().to_numpy()
+        return Cells(lists, filled, filled)
+
+    def encode(self, values: pl.Series) -> npt.NDArray[np.float32]:
+        """Features float32 [rows, width]."""
+        matrix, hole = _matrix(values, len(self.center))
+        return np.where(hole[:, None], 0.0, matrix - self.center).clip(-1e30, 1e30).astype(np.float32)
 
     def feature_names(self) -> list[str]:
         """The column's name with the coordinate's number."""
         return [f"{self.name} [{i}]" for i in range(len(self.center))]
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"name": self.name}
-
-    def arrays(self) -> Arrays:
-        """The mean."""
-        return {"center": self.center}
-
     @classmethod
-    def restore(cls, content: dict[str, Any], arrays: Arrays) -> VectorColumn:
+    def restore(cls, content: Any, arrays: Arrays) -> VectorColumn:
         """Rebuild a column from :meth:`to_json` and :meth:`arrays`."""
         center = arrays["center"].astype(np.float64)
         if center.ndim != 1 or not center.size:

@@ -1,0 +1,203 @@
+"""What all kinds of columns share: blank cells, cells that are parsed once, and the contract of a fitted column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from types import UnionType
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# Cells that hold nothing. A label cell with one of these is an unlabeled row.
+BLANKS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NaT", "null", "NULL", "<NA>", "#N/A", "?")
+# Share of blank cells from which a flag column marks them.
+COMMON_BLANKS = 0.05
+
+Arrays = dict[str, npt.NDArray[Any]]
+_Cells = TypeVar("_Cells", bound="Cells")
+_Column = TypeVar("_Column", bound="Column")
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of a column, each parsed once.
+
+    Args:
+        values: What ``encode`` takes: numbers, moments, codes, or the series itself, [rows].
+        filled: Which cells hold something, [rows].
+        read: Which of them hold a value of the column's kind, [rows].
+    """
+
+    values: Any
+    filled: npt.NDArray[np.bool_]
+    read: npt.NDArray[np.bool_]
+
+    def __getitem__(self: _Cells, rows: Any) -> _Cells:
+        """The cells of some rows, a slice or indices."""
+        return replace(self, **{part.name: getattr(self, part.name)[rows] for part in fields(self)})
+
+
+@dataclass(frozen=True)
+class Column:
+    """One fitted column: the cells of a series to features [rows, width], the same way every time.
+
+    ``parse`` and ``encode`` never fail because of a cell's content: cells that do not fit the kind count as blank.
+    Features are dense float32 or, for one-hot columns, scipy CSR.
+
+    Args:
+        name: As in the table.
+        factor: What the features are multiplied by, to have the column's weight.
+        complete: Whether every cell held a readable value when the column was fitted, or in the rows passed to
+            :meth:`TableEncoder.judged_on`: the model then never learned what a blank cell means.
+    """
+
+    kind: ClassVar[str]
+    name: str
+    factor: float = field(default=1.0, kw_only=True)
+    complete: bool = field(default=False, kw_only=True)
+
+    def parse(self, series: pl.Series) -> Cells:
+        """The cells of a series of any type."""
+        filled = (text_values(series) if is_text(series) else series).is_not_null().to_numpy()
+        return Cells(series, filled, filled)
+
+    def check(self, series: pl.Series, cells: Any) -> None:
+        """Raise if the cells, the first of a file, cannot be of this column: another has its name."""
+
+    def known(self, cells: Any) -> npt.NDArray[np.bool_]:
+        """Which cells hold a value that says something, [rows]."""
+        return np.asarray(cells.read)
+
+    def encode(self, values: Any) -> Any:
+        """Features float32 [rows, width] of :attr:`Cells.values`, before :attr:`factor`."""
+        raise NotImplementedError
+
+    def feature_names(self) -> list[str]:
+        """One name per feature; each begins with the column's name."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for a JSON file."""
+        return {name: _plain(value) for name, value in self._own().items() if not isinstance(value, np.ndarray)}
+
+    def arrays(self) -> Arrays:
+        """Arrays that belong to the column, by name."""
+        return {name: value for name, value in self._own().items() if isinstance(value, np.ndarray)}
+
+    def _own(self) -> dict[str, Any]:
+        return {part.name: getattr(self, part.name) for part in fields(self) if not part.kw_only}
+
+    @classmethod
+    def restore(cls: type[_Column], content: Any, arrays: Arrays) -> _Column:
+        """Rebuild a column from :meth:`to_json` and :meth:`arrays`; raises ValueError if a value cannot be its."""
+        made: _Column = from_plain(cls, content)
+        scale = getattr(made, "scale", 1.0)
+        if scale <= 0:
+            raise ValueError(f"scale {scale}")
+        return made
+
+
+@dataclass
+class Choice:
+    """The outcome for a column.
+
+    Args:
+        column: The fitted column, or ``None`` if it is left out.
+        outcome: What it is, in a word or two: ``number``, ``id``, ``constant``, …
+        notes: What users may not expect.
+        cells: The cells that it was fitted on, if they were parsed.
+        blank: Cells of a number column that were filled with its median.
+    """
+
+    column: Column | None
+    outcome: str
+    notes: list[str] = field(default_factory=list)
+    cells: Cells | None = None
+    blank: int = 0
+
+
+def from_plain(kind: Any, content: Any) -> Any:
+    """A value of a type from JSON's plain values, field by field; raises ValueError if it cannot be one.
+
+    Types are str, bool, float, tuples, dataclasses, and any of them or None. Floats are finite.
+    """
+    if is_dataclass(kind):
+        if not isinstance(content, dict):
+            raise ValueError(f"{content!r:.40} has no fields")
+        hints = get_type_hints(kind)
+        names = [part.name for part in fields(kind) if not part.kw_only]
+        return kind(**{name: from_plain(hints[name], content[name]) for name in names})  # type: ignore[operator]
+    if isinstance(kind, UnionType):
+        return None if content is None else from_plain(get_args(kind)[0], content)
+    if get_origin(kind) is tuple:
+        kinds = get_args(kind)
+        if not isinstance(content, list) or (kinds[-1] is not Ellipsis and len(content) != len(kinds)):
+            raise ValueError(f"{content!r:.40} is no list of values")
+        return tuple(from_plain(kinds[0], value) for value in content)
+    if kind is float and isinstance(content, int | float) and not isinstance(content, bool):
+        if not np.isfinite(content):
+            raise ValueError("a value is not finite")
+        return float(content)
+    if not isinstance(content, kind):
+        raise ValueError(f"{content!r:.40} is not of type {kind.__name__}")
+    return content
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {part.name: _plain(getattr(value, part.name)) for part in fields(value)}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def is_text(series: pl.Series) -> bool:
+    """Whether the series holds text of any polars kind."""
+    import polars as pl
+
+    return series.dtype in (pl.String, pl.Categorical, pl.Enum)
+
+
+def text_values(series: pl.Series) -> pl.Series:
+    """A String series without surrounding spaces, null for blank cells."""
+    import polars as pl
+
+    text = series.cast(pl.String, strict=False).str.strip_chars()
+    blank = text.is_in(list(BLANKS)).fill_null(False)
+    filled: pl.Series = text.zip_with(~blank, pl.Series([None], dtype=pl.String))
+    return filled
+
+
+def distinct_cells(text: pl.Series) -> tuple[pl.Series, npt.NDArray[np.int64]]:
+    """The distinct cells, in order of appearance, and the place of every row's cell among them, [rows]."""
+    cells = text.unique(maintain_order=True)
+    places = cells.to_frame("cell").with_row_index("place")
+    rows = text.to_frame("cell").join(places, on="cell", how="left", nulls_equal=True, maintain_order="left")
+    return cells, rows["place"].to_numpy().astype(np.int64)
+
+
+def empty_rows(frame: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    """Which rows have only blank cells, [rows]."""
+    import polars as pl
+
+    if not frame.width:
+        return np.ones(frame.height, dtype=bool)
+    blank = []
+    for name, kind in frame.schema.items():
+        cell = pl.col(name)
+        if kind == pl.String:
+            blank.append(cell.str.strip_chars().is_in(BLANKS).fill_null(True))
+        else:
+            blank.append(cell.is_nan().fill_null(True) if kind.is_float() else cell.is_null())
+    return np.asarray(frame.select(pl.all_horizontal(blank)).to_series().to_numpy())
+
+
+def standardized(values: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Mean and standard deviation of finite values; a deviation of 0, or one due only to rounding, becomes 1."""
+    if not values.size:
+        return 0.0, 1.0
+    mean = float(values.mean())
+    deviation = float(values.std())
+    return mean, deviation if deviation > 1e-12 * abs(mean) else 1.0

@@ -1,0 +1,311 @@
+"""Columns of dates and times in common formats, as a number and as cycles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from sobgnn.tables.columns.base import (
+    COMMON_BLANKS,
+    Cells,
+    Choice,
+    Column,
+    distinct_cells,
+    is_text,
+    standardized,
+    text_values,
+)
+from sobgnn.tables.columns.names import shortened
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_DAY = 86400.0
+_SHARE = 0.9
+_TIME = (
+    r"(?:^|[T\s,]+)(\d{1,2}):(\d{2})(?::(\d{2}(?:[.,]\d+)?))?\s*([AaPp])?\.?(?:[Mm]\.?)?"
+    r"\s*(Z|UTC|GMT|[+-]\d{2}(?::?\d{2})?)?(?:\s*Uhr)?$"
+)
+_NUMBER = r"^[+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:[eE][+-]?\d+)?$"
+_WEEKDAY = r"^\p{L}{2,10}\.?,?\s+"
+_FORMS: dict[str, tuple[int, int, int | None]] = {  # which group is year, month, day
+    r"^(\d{4})[-/](\d{1,2})$": (0, 1, None),
+    r"^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$": (0, 1, 2),
+    r"^(\d{4})(\d{2})(\d{2})$": (0, 1, 2),
+    r"^(\d{1,2})\.?[\s-]*(\p{L}{3,10})\.?,?[\s-]*(\d{4}|\d{2})$": (2, 1, 0),
+    r"^(\p{L}{3,10})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})$": (2, 0, 1),
+}
+# Formats that are rewritten as year, month, day or day, month, year: web server logs, and Chinese and Japanese dates.
+_REWRITTEN = {
+    r"^\[?(\d{1,2})/(\p{L}{3})/(\d{4}):([\d:]+)(\s[+-]\d{4})?\]?$": "${1}-${2}-${3} ${4}${5}",
+    r"^(\d{4})\s?年\s?(\d{1,2})\s?月\s?(\d{1,2})\s?日": "${1}-${2}-${3} ",
+}
+_PAIR = r"^(\d{1,2})([./-])(\d{1,2})[./-](\d{4}|\d{2})$"
+_MONTHS = {
+    1: "jan", 2: "feb fév fev", 3: "mar mär mrz", 4: "apr avr abr", 5: "may mai", 6: "jun", 7: "jul",
+    8: "aug aoû aou ago", 9: "sep", 10: "oct okt", 11: "nov", 12: "dec dez déc dic",
+}  # fmt: skip
+_LONGER_MONTHS = {"juin": 6.0, "juil": 7.0}  # not distinguished by three letters
+_CYCLES = {"month": 12.0, "weekday": 7.0, "hour": 24.0}
+
+
+@dataclass(frozen=True)
+class DateFormat:
+    """How a column writes its moments.
+
+    Args:
+        day_first: Whether 1/2/2024 is the first of February; ``None`` if no cell has this form.
+        dated: Whether cells are dates, with or without a time; otherwise times of day.
+        timed: Whether there are times of day.
+        ambiguous: Whether day and month could be swapped.
+        mixed: Whether some cells must have the day first, others the month.
+    """
+
+    day_first: bool | None = None
+    dated: bool = True
+    timed: bool = False
+    ambiguous: bool = False
+    mixed: bool = False
+
+
+@dataclass(frozen=True)
+class Moments(Cells):
+    """Cells of moments: ``values`` are seconds since 1970, or of the day, float64, NaN where there is none.
+
+    Args:
+        swapped: 1 where a number above 12 is in the place of the month, -1 where one is in that of the day, [rows].
+    """
+
+    swapped: npt.NDArray[np.int8]
+
+
+def parse_dates(
+    series: pl.Series, day_first: bool | None = None, dated: bool | None = None, *, look: bool = True
+) -> tuple[Moments, DateFormat]:
+    """Moments of a series of any type, and how they are written.
+
+    ``day_first=None`` decides from the cells: a part above 12 is a day; if no cell has one, or without ``look``, a
+    slash means that the month comes first, a dot or hyphen the day. ``dated=None`` decides too: if any cell is a date,
+    all are read as dates, otherwise as times of day; cells of the other kind have no moment.
+    """
+    import polars as pl
+
+    if is_text(series) or series.dtype.is_integer():
+        text = text_values(series)
+        cells, place = distinct_cells(text)
+        seconds, swapped, style = _parse_cells(cells, day_first, dated, look)
+        read = ~np.isnan(seconds[place])
+        filled = text.is_not_null().to_numpy() if is_text(series) else read
+        return Moments(seconds[place], filled, read, swapped[place]), style
+    style = DateFormat(dated=series.dtype != pl.Time)
+    values = np.full(series.len(), np.nan)
+    if series.dtype.is_temporal() and series.dtype != pl.Duration and dated in (None, style.dated):
+        unit = 1e6 if style.dated else 1e9
+        whole = series.cast(pl.Datetime("us")) if style.dated else series
+        values = whole.cast(pl.Int64).cast(pl.Float64).fill_null(float("nan")).to_numpy() / unit
+        style = replace(style, timed=not style.dated or bool((np.nan_to_num(values) % _DAY != 0).any()))
+    read = ~np.isnan(values)
+    return Moments(values, read, read, np.zeros(len(values), np.int8)), style
+
+
+def _parse_cells(
+    cells: pl.Series, day_first: bool | None, dated: bool | None, look: bool
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int8], DateFormat]:
+    """The seconds and :attr:`Moments.swapped` of distinct text cells, and how they are written."""
+    for pattern, form in _REWRITTEN.items():
+        cells = cells.str.replace(pattern, form)
+    cells = cells.str.strip_chars()
+    clock = _clock(cells)
+    day = cells.str.replace(_TIME, "").str.strip_chars()
+    bare = day.str.replace(_WEEKDAY, "")
+    # "March 3, 2024" begins with a word that is not a weekday: it is also tried unchanged.
+    days = np.full(cells.len(), np.nan)
+    for candidate in (day, bare):
+        for pattern, order in _FORMS.items():
+            columns = _groups(candidate, pattern)
+            parts = [np.ones(cells.len()) if i is None else _integer(columns[i]) for i in order]
+            days = np.where(np.isnan(days), _days(*parts), days)
+    first, sign, second, last = _groups(bare, _PAIR)
+    a, b, year = (_integer(part) for part in (first, second, last))
+    slash = (sign == "/").fill_null(False).to_numpy()
+    ambiguous = False
+    mixed = bool(((a > 12) & (b <= 12)).any() and ((b > 12) & (a <= 12)).any())
+    if day_first is None and look and not np.isnan(a).all():
+        day_first = not slash.any()
+        if bool((a > 12).any()) != bool((b > 12).any()):
+            day_first = bool((a > 12).any())
+        else:
+            ambiguous = bool((~np.isnan(a) & (a != b)).any())
+    leads = ~slash if day_first is None else np.full(len(a), day_first)
+    swapped = (np.where(leads, b, a) > 12).astype(np.int8) - (np.where(leads, a, b) > 12).astype(np.int8)
+    one, other = _days(year, b, a), _days(year, a, b)
+    one, other = np.where(leads, one, other), np.where(leads, other, one)
+    for found in (one, other):
+        days = np.where(np.isnan(days), found, days)
+    only_time = (day == "").fill_null(False).to_numpy() & ~np.isnan(clock)
+    if dated is None:
+        dated = not bool(only_time.any()) or bool((~np.isnan(days)).any())
+    seconds = days * _DAY + np.nan_to_num(clock) if dated else np.where(only_time, clock, np.nan)
+    return seconds, swapped, DateFormat(day_first, dated, bool((~np.isnan(clock)).any()), ambiguous, mixed)
+
+
+def looks_like_dates(text: pl.Series) -> bool:
+    """Whether nearly all cells of a text column are dates or times."""
+    sample = text.drop_nulls().unique(maintain_order=True).head(2000)
+    if not sample.len() or not sample.head(50).str.contains(r"\d").all():
+        return False
+    # Numbers are not dates unless they have 8 digits. Most columns end here; the rest is slow.
+    digits = sample.str.contains(r"^\d{8}$")
+    if sample.len() - (sample.str.contains(_NUMBER) & ~digits).sum() < _SHARE * sample.len():
+        return False
+    seconds, _, _ = _parse_cells(sample, None, None, True)
+    good = ~np.isnan(seconds)
+    if digits.all():  # integers, unless all of them are days from 1900 to 2100
+        years = seconds[good] / (365.2425 * _DAY) + 1970
+        return bool(good.all() and sample.len() > 1 and years.min() > 1900 and years.max() < 2101)
+    return bool(good.mean() >= _SHARE)
+
+
+@dataclass(frozen=True)
+class DateColumn(Column):
+    """A moment as standardized days since 1970, and as cycles (sine and cosine) of the parts that vary.
+
+    Args:
+        name: As in the table.
+        day_first: Whether 1/2/2024 is the first of February; ``None`` if no date had this form: then its separator
+            decides.
+        dated: Whether cells are dates, with or without a time; otherwise times of day.
+        center: Mean of the days.
+        scale: Their standard deviation.
+        low: The first of the fitted days.
+        high: The last.
+        cycles: Those of ``month``, ``weekday`` and ``hour`` that vary.
+        number: Whether the days vary.
+        flag: Whether a feature marks blank cells.
+    """
+
+    kind: ClassVar[str] = "date"
+    name: str
+    day_first: bool | None
+    dated: bool
+    center: float
+    scale: float
+    low: float
+    high: float
+    cycles: tuple[str, ...]
+    number: bool
+    flag: bool
+
+    @classmethod
+    def fit(cls, series: pl.Series) -> Choice:
+        """The fitted column: none if all moments are the same."""
+        cells, style = parse_dates(series)
+        known = cells.values[cells.read]
+        order = "day" if style.day_first else "month"
+        notes = []
+        if style.mixed:
+            notes.append(
+                "dates contradict one another: in some only the day can come first, in others only the month; if "
+                f"both can, read with the {order} first"
+            )
+        elif style.ambiguous:
+            notes.append(f"day and month could be swapped; read with the {order} first")
+        flag = bool(known.size and cells.values.size - known.size >= COMMON_BLANKS * cells.values.size)
+        if not known.size or (known.min() == known.max() and not flag):
+            return Choice(None, "constant", notes)
+        timed = {"month": style.dated, "weekday": style.dated, "hour": style.timed}
+        cycles = tuple(
+            name for name in _CYCLES if timed[name] and np.unique(_phase(known, name).astype(np.int64)).size > 2
+        )
+        ends = (float(known.min()) / _DAY, float(known.max()) / _DAY)
+        varies = ends[0] < ends[1]
+        column = cls(
+            series.name, style.day_first, style.dated, *standardized(known / _DAY), *ends, cycles, varies, flag
+        )
+        return Choice(column, "date", notes, cells)
+
+    def parse(self, series: pl.Series) -> Moments:
+        """Seconds, NaN for cells without a date, or without a time of day for columns of these."""
+        return parse_dates(series, self.day_first, self.dated, look=False)[0]
+
+    def check(self, series: pl.Series, cells: Any) -> None:
+        """Raise if most of the cells that can only be read in one order have day and month in the opposite one."""
+        if is_text(series) and cells.swapped.sum() > 0:
+            raise ValueError(
+                f"Column {series.name!r} has day and month in the opposite order to the model's, as in "
+                f"{shortened(text_values(series)[int(cells.swapped.argmax())])}. Write the year first: 2024-12-31."
+            )
+
+    def encode(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+        """Features float32 [rows, width]; those of a blank cell are 0."""
+        hole = np.isnan(values)
+        parts = [(values / _DAY - self.center) / self.scale] if self.number else []
+        for name in self.cycles:
+            angle = 2 * np.pi * _phase(np.where(hole, 0.0, values), name) / _CYCLES[name]
+            parts += [np.sin(angle), np.cos(angle)]
+        parts = [np.clip(np.where(hole, 0.0, part), -1e4, 1e4) for part in parts]
+        if self.flag:
+            parts.append(hole.astype(np.float64))
+        return np.stack(parts, axis=1).astype(np.float32)
+
+    def feature_names(self) -> list[str]:
+        """Names of the number, the cycles and the flag."""
+        cycles = [f"{self.name} ({part} of {cycle})" for cycle in self.cycles for part in ("sine", "cosine")]
+        return [*([self.name] if self.number else []), *cycles, *([f"{self.name} (blank)"] if self.flag else [])]
+
+
+def _groups(cells: pl.Series, pattern: str) -> list[pl.Series]:
+    parts = cells.str.extract_groups(pattern).struct.unnest()
+    return [parts[name] for name in parts.columns]
+
+
+def _phase(seconds: npt.NDArray[np.float64], cycle: str) -> npt.NDArray[np.float64]:
+    if cycle == "hour":
+        return (seconds % _DAY) / 3600
+    days = np.floor(seconds / _DAY)
+    if cycle == "weekday":
+        return (days + 3) % 7  # 1970-01-01 was a Thursday; Monday is 0
+    months = np.clip(days, -1e7, 1e7).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+    return (months % 12).astype(np.float64)
+
+
+def _clock(cells: pl.Series) -> npt.NDArray[np.float64]:
+    """Seconds of the day, in UTC if a zone is given; NaN if there is no valid time."""
+    groups = _groups(cells, _TIME)
+    hour, minute = (_integer(group) for group in groups[:2])
+    second = np.nan_to_num(_integer(groups[2].str.replace(",", ".")))
+    half = groups[3].str.to_lowercase().fill_null("").to_numpy().astype(object)
+    hour = np.where((half == "p") & (hour < 12), hour + 12, np.where((half == "a") & (hour == 12), 0, hour))
+    sign, hours, minutes = _groups(groups[4], r"^([+-])(\d{2}):?(\d{2})?$")
+    offset = np.nan_to_num(_integer(hours) * 3600) + np.nan_to_num(_integer(minutes) * 60)
+    offset = np.where((sign == "-").fill_null(False).to_numpy(), -offset, offset)
+    valid = (hour < 24) & (minute < 60) & (second < 61)
+    return np.where(valid, hour * 3600 + minute * 60 + second - offset, np.nan)
+
+
+def _integer(part: pl.Series) -> npt.NDArray[np.float64]:
+    """A group of digits or a month's name as a number; NaN for anything else."""
+    import polars as pl
+
+    number = part.cast(pl.Float64, strict=False)
+    if number.null_count() > part.null_count():
+        word = part.str.to_lowercase()
+        longer = word.str.slice(0, 4).replace_strict(_LONGER_MONTHS, default=None, return_dtype=pl.Float64)
+        number, start = number.fill_null(longer), word.str.slice(0, 3)
+        names = {name[:3]: float(m) for m, all_names in _MONTHS.items() for name in all_names.split()}
+        number = number.fill_null(start.replace_strict(names, default=None, return_dtype=pl.Float64))
+    return np.asarray(number.fill_null(float("nan")).to_numpy(), dtype=np.float64)
+
+
+def _days(year: Any, month: Any, day: Any) -> npt.NDArray[np.float64]:
+    """Days since 1970-01-01 of a date, NaN if it does not exist; two-digit years are 1970 to 2069."""
+    year = np.where(year < 70, year + 2000, np.where(year < 100, year + 1900, year))
+    valid = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (year >= 1) & (year <= 9999)
+    y, m = np.where(valid, year, 1970).astype(np.int64), np.where(valid, month, 1).astype(np.int64)
+    start = ((y - 1970) * 12 + m - 1).astype("datetime64[M]")
+    length = ((start + 1).astype("datetime64[D]") - start.astype("datetime64[D]")).astype(np.int64)
+    first = start.astype("datetime64[D]").astype(np.int64)
+    return np.where(valid & (day <= length), first + np.nan_to_num(day) - 1, np.nan)

@@ -1,0 +1,419 @@
+"""Columns of numbers as people write them: decimal commas, thousands separators, units, blanks and sentinels."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from sobgnn.tables.columns.base import (
+    COMMON_BLANKS,
+    Cells,
+    Choice,
+    Column,
+    is_text,
+    standardized,
+    text_values,
+)
+from sobgnn.tables.columns.names import shortened
+
+if TYPE_CHECKING:
+    import polars as pl
+
+LARGEST = float(np.finfo(np.float32).max)
+# Values that mean "not measured" in many files, if they are far from all others.
+SENTINELS = (-9999999.0, -999999.0, -99999.0, -9999.0, -999.0, -99.0, 999.0, 9999.0, 99999.0, 999999.0, 9999999.0)
+_CURRENCY = r"€|\$|£|¥|₹|EUR|USD|CHF|GBP|JPY|Fr\.|kr|R\$|US\$|ca\.|~|<|>|≤|≥|<=|>="
+_BODY = r"[\d.,](?:[\d.,'’_\s]*[\d.,])?(?:[eE][+-]?\d+)?"
+_SHAPE = rf"^((?i:{_CURRENCY})?)\s*(\(?[+\-−]?\s*{_BODY}\)?-?)\s*([^\d\s.,()'+\-−][^\d]*)?$"
+_GROUP = {".": r"[,'’_\s]", ",": r"[.'’_\s]"}
+# A sign or bracket before the currency, as in -$5 and ($5), which is moved after it.
+_SIGNED = rf"^([+\-−(])\s*((?i:{_CURRENCY}))\s*"
+# Factors of numbers, if some numbers of a column have such a suffix and others do not.
+_MULTIPLES = {"k": 1e3, "K": 1e3, "Tsd": 1e3, "M": 1e6, "Mio": 1e6, "B": 1e9, "bn": 1e9, "Mrd": 1e9}
+_TRUTH = {"true": 1.0, "false": 0.0}
+_COMPARED = "<>≤≥~<=>="
+# The standard deviation, as a multiple of the interquartile range, from which a few cells hide all others; and the
+# largest feature of such a column.
+_HIDING, _NEAR = 1e4, 20.0
+# At least this share of the cells must be numbers; a few words among them count as blank.
+_NUMBERS_SHARE, _MOST_WORDS = 0.9, 5
+# Maximum length of a word for a missing number, least number of distinct numbers beside it; usual words for nothing.
+_LONGEST_MARK, _FEWEST_NUMBERS = 12, 40
+_NOTHING = (
+    "-", "--", "---", "–", "—", ".", "..", "...", "*", "x", "/", "k.a.", "k. a.", "n.a.", "n. a.", "n.d.", "nd", "na",
+    "none", "nil", "missing", "unknown", "unbekannt", "entfällt", "fehlt",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class NumberFormat:
+    """How a column writes its numbers.
+
+    Args:
+        decimal: ``"."`` or ``","``.
+        unit: What follows numbers, such as ``"kg"`` or ``"%"``; empty for none. A cell with another unit is not a
+            number.
+        plain: Whether every cell is a number in the format of programs.
+        currency: What precedes numbers, such as ``"€"``; empty for none. A cell with another currency is not a number.
+        multiples: Whether suffixes such as k and M multiply numbers.
+        marks: Words for missing numbers.
+        truth: Whether true and false are 1 and 0: booleans of a frame become words in a CSV file.
+    """
+
+    decimal: str = "."
+    unit: str = ""
+    plain: bool = True
+    currency: str = ""
+    multiples: bool = False
+    marks: tuple[str, ...] = ()
+    truth: bool = False
+
+    @property
+    def sign(self) -> str:
+        """The unit or currency; empty for none."""
+        return self.unit or self.currency
+
+
+class Written:
+    """Numbers as people write them, taken apart once, so that several formats can be tried.
+
+    Args:
+        text: Cells, null for blank ones.
+    """
+
+    def __init__(self, text: pl.Series) -> None:
+        parts = text.str.replace(_SIGNED, "${2}${1}").str.extract_groups(_SHAPE).struct.unnest()
+        before, body, after = (parts[name] for name in parts.columns)
+        self.text = text
+        self.before = before.fill_null("").str.strip_chars()
+        self.after = after.fill_null("").str.strip_chars()
+        self.infinite = text.str.contains(r"^(?i:[+-]?inf(?:inity)?)$").fill_null(False)
+        self.shaped = body.is_not_null()
+        body = body.str.replace_all(r"\s+", " ").str.strip_chars()
+        self.negative = body.str.contains(r"^\(.*\)$|^[-−]|-$").fill_null(False)
+        self.body = body.str.strip_chars("()+-− ")
+
+    def numbers(self, style: NumberFormat) -> pl.Series:
+        """Float64, null for cells that are blank or not a number in this format; infinities are kept."""
+        import polars as pl
+
+        group, decimal = _GROUP[style.decimal], re.escape(style.decimal)
+        valid = self.body.str.contains(
+            rf"^(?:[1-9]\d{{0,2}}(?:{group}\d{{3}})+|\d+)?(?:{decimal}\d*)?(?:[eE][+-]?\d+)?$"
+        ) & self.body.str.contains(r"\d")
+        digits = self.body.str.replace_all(group, "").str.replace(",", ".", literal=True)
+        number = digits.cast(pl.Float64, strict=False)
+        number = number.zip_with(~self.negative, -number)
+        if style.multiples:
+            number = number * self.after.replace_strict(_MULTIPLES, default=1.0, return_dtype=pl.Float64)
+            valid &= self.after.is_in(["", *_MULTIPLES])
+        else:
+            valid &= self.after.str.to_lowercase().is_in(["", style.unit.lower()])
+        valid &= self.before.is_in(["", style.currency, *_COMPARED, "<=", ">=", "ca."])
+        number = number.zip_with(valid.fill_null(False), pl.Series([None], dtype=pl.Float64))
+        read: pl.Series = number.zip_with(~self.infinite, self.text.cast(pl.Float64, strict=False))
+        return read
+
+    def bare(self, style: NumberFormat) -> npt.NDArray[np.bool_]:
+        """Which cells lack the format's unit or currency, [rows]."""
+        signed = self.after.str.to_lowercase() == style.unit.lower() if style.unit else self.before == style.currency
+        return np.asarray(~signed.fill_null(False).to_numpy())
+
+
+@dataclass(frozen=True)
+class Numbers(Cells):
+    """Cells of numbers: ``values`` are float64, NaN where there is none.
+
+    Args:
+        bare: Which hold a number without the unit or currency of the column's format, [rows].
+    """
+
+    bare: npt.NDArray[np.bool_]
+
+
+def parse_numbers(series: pl.Series, style: NumberFormat | None = None) -> Numbers:
+    """Numbers of a series of any type; a blank cell, or one that is no number in this format, has none."""
+    import polars as pl
+
+    style = style or NumberFormat()
+    bare = None
+    if is_text(series):
+        text = text_values(series)
+        if style.plain:
+            number = text.cast(pl.Float64, strict=False)
+        else:
+            written = Written(text)
+            number, bare = written.numbers(style), written.bare(style) if style.sign else None
+        if style.truth:
+            words = text.str.to_lowercase().replace_strict(_TRUTH, default=None, return_dtype=pl.Float64)
+            number = number.zip_with(number.is_not_null(), words)
+        filled = text.is_not_null()
+        if style.marks:
+            filled &= ~text.is_in(list(style.marks)).fill_null(False)
+    elif series.dtype == pl.Duration:
+        number = series.dt.total_microseconds().cast(pl.Float64) / 1e6
+    elif series.dtype.is_nested() or series.dtype.is_temporal() or series.dtype in (pl.Binary, pl.Object):
+        number = pl.Series([None] * series.len(), dtype=pl.Float64)
+    else:
+        number = series.cast(pl.Float64, strict=False)
+    values = number.fill_null(float("nan")).to_numpy().astype(np.float64)
+    read = ~np.isnan(values)
+    return Numbers(values, filled.to_numpy() if is_text(series) else read, read, read if bare is None else read & bare)
+
+
+def find_format(text: pl.Series, decimal: str | None = None) -> tuple[NumberFormat, bool] | None:
+    """The format of a text column that holds numbers, and whether its decimal sign was certain; or ``None``.
+
+    ``decimal`` decides if the column does not: 1,234 may be more than a thousand or less than two.
+    """
+    import polars as pl
+
+    known, count = text.drop_nulls().unique(maintain_order=True), text.drop_nulls().unique_counts()
+    if not known.len():
+        return None
+    if _has_dotted_thousands(known, decimal):
+        return NumberFormat(",", plain=False), False
+    ambiguous = decimal == "," and known.str.contains(r"^[+-]?[1-9]\d{0,2}\.\d{3}$").all()
+    if not ambiguous and not known.cast(pl.Float64, strict=False).null_count():
+        return NumberFormat(), bool(known.str.contains(r"\.\d{1,2}$|\.\d{4,}$").any())
+    written = Written(known)
+    words = ~(written.shaped | written.infinite)
+    cells, others = int(count.sum()), int(count.filter(words).sum())
+    marks = known.filter(words).to_list()
+    if _are_marks(marks, known.len()) and 2 * others <= cells:  # words for missing numbers
+        found = find_format(text.filter(~text.is_in(marks).fill_null(False)), decimal)
+        return None if found is None else (replace(found[0], marks=tuple(marks)), found[1])
+    if len(marks) > _MOST_WORDS or others > (1 - _NUMBERS_SHARE) * cells:
+        return None
+    units = [unit for unit in written.after.unique(maintain_order=True).to_list() if unit]
+    currencies = {unit for unit in written.before.unique().to_list() if unit and unit not in _COMPARED} - {"ca."}
+    bare = bool(((written.after == "") & written.shaped).any())
+    multiples = bool(units) and set(units) <= set(_MULTIPLES) and (bare or len(units) > 1)
+    several = len({unit.lower() for unit in units}) > 1 and not multiples
+    if several or len(currencies) > 1 or any(len(unit) > 12 or len(unit.split()) > 2 for unit in units):
+        return None
+    unit = "" if multiples or not units else units[0]
+    styles = [NumberFormat(sign, unit, False, next(iter(currencies), ""), multiples) for sign in (".", ",")]
+    read = [written.numbers(style).is_not_null() for style in styles]
+    fits = [int(each.sum()) for each in read]
+    certain = fits[0] != fits[1]
+    best = int(fits[1] > fits[0]) if certain else int(decimal == ",")
+    if fits[best] < _NUMBERS_SHARE * known.len() and fits[best] + _MOST_WORDS < known.len():
+        return None
+    return (styles[best], certain) if count.filter(read[best]).sum() >= _NUMBERS_SHARE * cells else None
+
+
+def _has_dotted_thousands(known: pl.Series, decimal: str | None) -> bool:
+    """Whether numbers such as 1.005, 94 and 998 occur: dots before three digits, and integers of at most three.
+
+    Fractions of three digits end in a zero only if every number has three, and then none is whole. So a dotted number
+    that ends in a zero, or the table's decimal sign, proves that dots separate thousands.
+    """
+    dots = known.str.contains(".", literal=True)
+    dotted, short = known.filter(dots), known.filter(~dots)
+    if not dotted.len() or not short.len() or not dotted.str.contains(r"^-?[1-9]\d{0,2}(?:\.\d{3})+$").all():
+        return False
+    proven = decimal == "," or bool(dotted.str.ends_with("0").any())
+    return proven and bool(short.str.contains(r"^-?\d{1,3}$").all())
+
+
+def _are_marks(words: list[str], distinct: int) -> bool:
+    """Whether a word without digits, or usual words for nothing, stand for missing ones among enough numbers.
+
+    A few distinct numbers beside a word are categories; several words may carry information.
+    """
+    usual = all(word.lower() in _NOTHING for word in words)
+    if not words or (len(words) > 1 and not usual) or distinct - len(words) < _FEWEST_NUMBERS:
+        return False
+    return not any(re.search(r"\d", word) or len(word) > _LONGEST_MARK for word in words)
+
+
+@dataclass(frozen=True)
+class NumberColumn(Column):
+    """One number per row, centered and divided by its standard deviation.
+
+    .. math:: z = \\operatorname{clip}((x - m) / s, -c, c)
+
+    with m, s the mean and standard deviation of the fitted values that are not blank; if a few of them are so large
+    that all others would look equal, the median and the interquartile range over 1.35. Blank cells, infinities,
+    sentinels and words get the median; if they are common, a second feature flags them.
+
+    Args:
+        name: As in the table.
+        style: How numbers are written.
+        fill: The median, for cells without a number.
+        center: m.
+        scale: s.
+        clip: c, the largest absolute value of a feature.
+        flag: Whether a second feature marks cells without a number.
+        low: The smallest of the fitted values.
+        high: The largest.
+        sentinels: Values that count as blank.
+        usual: The 5 % and 95 % quantiles of the fitted values, if every fitted number had the unit or currency.
+    """
+
+    kind: ClassVar[str] = "number"
+    name: str
+    style: NumberFormat
+    fill: float
+    center: float
+    scale: float
+    clip: float
+    flag: bool
+    low: float
+    high: float
+    sentinels: tuple[float, ...] = ()
+    usual: tuple[float, float] | None = None
+
+    @classmethod
+    def fit(cls, series: pl.Series, style: NumberFormat) -> Choice:
+        """The fitted column: none if all numbers are equal, or too large for float32."""
+        cells = parse_numbers(series, style)
+        infinite = int((np.abs(cells.values) > LARGEST).sum())
+        number = np.where(np.abs(cells.values) > LARGEST, np.nan, cells.values)
+        notes = [f"{infinite:,} infinite or too large"] if infinite else []
+        sentinels = find_sentinels(number)
+        lost = np.isin(number, sentinels)
+        if sentinels:
+            notes.append(f"{', '.join(f'{v:g}' for v in sentinels)} treated as blank {int(lost.sum()):,} times")
+            number = np.where(lost, np.nan, number)
+        notes += _words(series, cells)
+        known = number[~np.isnan(number)]
+        blank = number.size - known.size
+        flag = bool(known.size and blank >= COMMON_BLANKS * number.size)
+        if not known.size or (known.min() == known.max() and not flag):
+            return Choice(None, "constant" if known.size else "too large", notes, blank=blank)
+        center, scale = standardized(known)
+        low, middle, high = (float(q) for q in np.quantile(known, (0.25, 0.5, 0.75)))
+        clip = 1e4
+        if float(known.std()) > _HIDING * (high - low) > 0:
+            center, scale, clip = middle, (high - low) / 1.35, _NEAR
+            beyond = known[np.abs(known - center) > clip * scale]
+            count = "1 cell" if beyond.size == 1 else f"{beyond.size:,} cells"
+            notes.append(f"{count} far beyond all others ({beyond[np.abs(beyond).argmax()]:g}) clipped")
+        usual = None
+        bare = cells.bare & ~np.isnan(number)
+        if style.sign and bare.any():
+            notes.append(_without_sign(number, bare, style))
+        elif style.sign:
+            usual = (float(np.quantile(known, 0.05)), float(np.quantile(known, 0.95)))
+        ends = (float(known.min()), float(known.max()))
+        column = cls(series.name, style, middle, center, scale, clip, flag, *ends, sentinels, usual)
+        return Choice(column, "number", [*_style_notes(series, style), *notes], cells, blank)
+
+    def parse(self, series: pl.Series) -> Numbers:
+        """Numbers, NaN where there is none."""
+        return parse_numbers(series, self.style)
+
+    def check(self, series: pl.Series, cells: Cells) -> None:
+        """Raise if at least half of the filled cells are not numbers."""
+        check_numbers(series, cells, self.style)
+
+    def known(self, cells: Cells) -> npt.NDArray[np.bool_]:
+        """Which cells hold a number that is no sentinel, [rows]."""
+        return cells.read & ~np.isin(cells.values, self.sentinels)
+
+    def beyond(self, cells: Cells) -> npt.NDArray[np.bool_]:
+        """Which cells are farther outside the fitted range than its width, [rows]."""
+        span = self.high - self.low
+        out = (cells.values < self.low - span) | (cells.values > self.high + span)
+        return np.asarray(out & ~np.isin(cells.values, self.sentinels))
+
+    def unsigned(self, cells: Any) -> npt.NDArray[np.bool_]:
+        """Which cells lack the unit or currency of all fitted ones, [rows]; none if they have the usual magnitude.
+
+        A share written as 0.32 instead of 32 % is also a number, but a hundred times too small.
+        """
+        if self.usual is None:
+            return np.zeros(len(cells.read), dtype=bool)
+        bare = np.asarray(cells.bare & ~np.isin(cells.values, self.sentinels))
+        return bare & bool(bare.any() and not self.usual[0] <= np.median(cells.values[bare]) <= self.usual[1])
+
+    def encode(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
+        """Features float32 [rows, 1 or 2]."""
+        hole = ~(np.abs(values) <= LARGEST) | np.isin(values, self.sentinels)
+        z = (np.where(hole, self.fill, values) - self.center) / self.scale
+        parts = [np.clip(z, -self.clip, self.clip)]
+        if self.flag:
+            parts.append(hole.astype(np.float64))
+        return np.stack(parts, axis=1).astype(np.float32)
+
+    def feature_names(self) -> list[str]:
+        """The column's name, and the flag's."""
+        return [self.name, *([f"{self.name} (blank)"] if self.flag else [])]
+
+
+def check_numbers(series: pl.Series, cells: Cells, style: NumberFormat) -> None:
+    """Raise if a column that must hold numbers holds something else in at least half of its filled cells."""
+    import polars as pl
+
+    if not is_text(series):
+        if series.dtype.is_nested() or (series.dtype.is_temporal() and series.dtype != pl.Duration):
+            raise ValueError(f"Column {series.name!r} must hold numbers, but holds {series.dtype}.")
+        return
+    wrong = np.flatnonzero(cells.filled & ~cells.read)
+    if not wrong.size or 2 * wrong.size < cells.filled.sum():
+        return
+    other = replace(style, decimal="," if style.decimal == "." else ".", plain=False)
+    held = text_values(series.gather(wrong))
+    swapped = np.flatnonzero(parse_numbers(held, other).read)
+    if 2 * swapped.size > wrong.size:  # the others may be words for missing numbers
+        sign = {".": "point", ",": "comma"}
+        raise ValueError(
+            f"Column {series.name!r} had a decimal {sign[style.decimal]} when the model was fitted, but has a "
+            f"decimal {sign[other.decimal]} here, as in {shortened(held[int(swapped[0])])}. Use the former."
+        )
+    raise ValueError(
+        f"Column {series.name!r} must hold numbers{f' in {style.sign!r}' if style.sign else ''}, but row "
+        f"{int(wrong[0])} (counted from 0) holds {shortened(held[0])}. Correct it, or leave the cell empty."
+    )
+
+
+def find_sentinels(number: npt.NDArray[np.float64]) -> tuple[float, ...]:
+    """Values such as -999 that repeat, end the column's range, and are farther from the others than their spread."""
+    known = number[~np.isnan(number)]
+    found: list[float] = []
+    for value in SENTINELS:
+        count = int((known == value).sum())
+        others = known[~np.isin(known, [value, *found])] if count > 1 else known[:0]
+        if others.size < 3 or others.size < count / 4:
+            continue
+        low, high = float(others.min()), float(others.max())
+        gap = low - value if value < 0 else value - high
+        if gap > max(high - low, 1e-12) and (low >= 0 or gap > 3 * (high - low)):
+            found.append(value)
+    return tuple(found)
+
+
+def _words(series: pl.Series, cells: Cells) -> list[str]:
+    """The note about filled cells that are not numbers, words for missing ones among them."""
+    text = text_values(series.filter(~cells.read)).drop_nulls() if is_text(series) else series[:0]
+    if not text.len():
+        return []
+    count = "1 cell" if text.len() == 1 else f"{text.len():,} cells"
+    return [f"{count} without a number ({shortened(text[0], 20)}) treated as blank"]
+
+
+def _style_notes(series: pl.Series, style: NumberFormat) -> list[str]:
+    import polars as pl
+
+    text = series.cast(pl.String) if style.decimal == "," else series
+    notes = ["k, M and the like multiply numbers"] if style.multiples else []
+    if style.sign:
+        notes.append(f"unit {style.sign!r} removed")
+    if style.decimal == "," and text.str.contains(r"^\s*-?\d+(?:\.\d{3})+\s*$").any():
+        notes.append("dots separate thousands")
+    if style.decimal == "," and text.str.contains(",", literal=True).any():
+        notes.append("decimal commas")
+    return notes
+
+
+def _without_sign(number: npt.NDArray[np.float64], bare: npt.NDArray[np.bool_], style: NumberFormat) -> str:
+    """The note about fitted numbers without the unit that others have."""
+    note = f"{int(bare.sum()):,} numbers without {style.sign!r} are read as if they had it"
+    fractions = style.sign == "%" and np.nanmax(np.abs(number[bare])) <= 1 < np.nanmedian(np.abs(number[~bare]))
+    return f"{note}, though they look like fractions of 1: use one form for all" if fractions else note
