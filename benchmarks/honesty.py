@@ -46,7 +46,7 @@ class Draw(NamedTuple):
 def fit(draw: Draw) -> str:
     """Fit one draw and keep it: out-of-fold labels, and the confidence of every hidden row."""
     from sobgnn import SobolevClassifier
-    from sobgnn.estimator.priors import shift_priors
+    from sobgnn.estimator.frequencies import shift_priors
 
     X, y = load_set(draw.path, ROWS)
     if draw.labels > MOST_LABELLED * len(y):

@@ -12,8 +12,8 @@ import torch
 from sobgnn import SobolevClassifier
 from sobgnn.estimator.blend import Blend, fit_temperature
 from sobgnn.estimator.fit import Member, blend_rule
+from sobgnn.estimator.frequencies import chosen_by_class
 from sobgnn.estimator.labels import Labels, class_weights
-from sobgnn.estimator.priors import chosen_by_class
 from sobgnn.estimator.smoothing import smoothed
 
 

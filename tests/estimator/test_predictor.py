@@ -9,7 +9,7 @@ import torch
 
 from sobgnn import SobolevClassifier
 from sobgnn.estimator.blend import sharpen
-from sobgnn.estimator.priors import shift_priors
+from sobgnn.estimator.frequencies import shift_priors
 
 
 @pytest.fixture(scope="module")

@@ -20,11 +20,11 @@ from sobgnn.estimator.copies import held_together
 from sobgnn.estimator.describing import described
 from sobgnn.estimator.families import FAMILIES, default_families
 from sobgnn.estimator.fit import Hook, Teller, fit_families, refit_families
+from sobgnn.estimator.frequencies import check_class_priors, chosen_by_class
 from sobgnn.estimator.inputs import check_range, checked
 from sobgnn.estimator.labels import check_class_weight, class_weights, encode_labels, known_accuracy, with_folds
 from sobgnn.estimator.outcome import keep_outcome, label_points, shown_out_of_fold
 from sobgnn.estimator.placing import device_for, place
-from sobgnn.estimator.priors import check_class_priors, chosen_by_class
 from sobgnn.estimator.problem import GIVEN
 from sobgnn.estimator.scaling import ScaleOption
 from sobgnn.estimator.settings import check_settings, check_whole
@@ -74,10 +74,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         class_weight: Factors of the class probabilities: ``None``, ``"balanced"`` (inverse to the number of labels of a
             class) or numbers by class.
         class_priors: How common classes are among all points: ``None`` uses each class's share of the labels, a dict
-            gives shares by class, and ``"auto"`` estimates them if labels were chosen class by class (see
-            :func:`~sobgnn.estimator.priors.chosen_by_class`); for labels drawn at random, it uses equal frequencies to
-            the degree that labels support them (:func:`~sobgnn.estimator.priors.evenness`) and shares of the labels
-            otherwise.
+            gives shares by class, and ``"auto"`` estimates them if labels were chosen class by class; for labels drawn
+            at random, it uses equal frequencies to the degree that labels support them, else shares of the labels
+            (:func:`~sobgnn.estimator.frequencies.class_frequencies`).
         scale: How dense X is scaled: ``"range"``, ``"standard"``, ``"range-unit"``, ``"unit"``, ``"rank"`` or ``None``,
             see :class:`~sobgnn.estimator.features.FeatureMap`; a pair sets the neighbor search and the networks
             separately. ``"auto"`` decides both, ``neighbor_scale_`` and ``scale_``.

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from sobgnn.estimator.families.networks import FittedNetworks
 from sobgnn.estimator.fit import Member
+from sobgnn.estimator.frequencies import much_fewer
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.priors import much_fewer
 from sobgnn.estimator.problem import GIVEN
 
 # Readable names of the families.

@@ -12,10 +12,10 @@ from scipy.sparse.csgraph import connected_components
 from sobgnn.estimator.blend import log_loss
 from sobgnn.estimator.describing import embedding, filter_importance
 from sobgnn.estimator.fit import Fit
+from sobgnn.estimator.frequencies import Frequencies, class_frequencies, shift_priors
 from sobgnn.estimator.labels import Labels, class_weights
 from sobgnn.estimator.placing import Placed, as_tensor
 from sobgnn.estimator.predictor import Predictor
-from sobgnn.estimator.priors import Frequencies, decide_frequencies, shift_priors
 from sobgnn.estimator.warm import Kept, out_of_fold_before
 
 # Temperature of the result for tables of categories if nothing is held out: families that agree on such tables are
@@ -42,7 +42,7 @@ def keep_outcome(estimator: Any, fit: Fit, placed: Placed, labels: Labels, befor
         frequencies = before.frequencies
     else:
         unlabeled = np.delete(predictor.finished(fit.distributions), labels.index, axis=0)
-        frequencies = decide_frequencies(
+        frequencies = class_frequencies(
             estimator.class_priors, estimator.classes_, unlabeled, fit.out_of_fold, labels,
             held_out=None if before is None else before.labels, calibrated=len(fit.members) > 1,
         )  # fmt: skip

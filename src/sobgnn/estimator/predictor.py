@@ -15,8 +15,8 @@ from torch import Tensor
 
 from sobgnn.estimator.blend import Blend, sharpen
 from sobgnn.estimator.fit import Member
+from sobgnn.estimator.frequencies import shift_priors
 from sobgnn.estimator.placing import Attaching, Maps, as_tensor
-from sobgnn.estimator.priors import shift_priors
 from sobgnn.estimator.problem import GIVEN, NEIGHBORS, NewPoints, Problem
 from sobgnn.graphs.knn import gaussian_weights
 from sobgnn.graphs.reweight import normalized_edges

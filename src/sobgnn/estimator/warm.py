@@ -12,9 +12,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sobgnn.estimator.fit import Fit
+from sobgnn.estimator.frequencies import Frequencies
 from sobgnn.estimator.labels import UNLABELED, Labels
 from sobgnn.estimator.placing import Placed
-from sobgnn.estimator.priors import Frequencies
 from sobgnn.graphs.graph import Graph
 
 # Share of the labels that may change before the blend is decided again.

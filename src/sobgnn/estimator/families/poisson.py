@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from sobgnn.estimator.families.diffusion import FittedDiffusion, restore_spread
+from sobgnn.estimator.frequencies import evenness
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.priors import evenness
 from sobgnn.estimator.problem import GIVEN, Problem
 from sobgnn.estimator.smoothing import Spread, poisson_potential
 from sobgnn.graphs.assortativity import assortativity
@@ -40,8 +40,8 @@ class PoissonLabels:
 
     with :math:`A^{(3)}` the graph's third Hadamard power, v the labels' weights, :math:`\bar{y}` the labels' weighted
     mean, and a small b, [C], that moves class sizes toward it. Weights even out the classes to the degree that labels
-    support equal frequencies (:func:`~sobgnn.estimator.priors.evenness`). A label reaches its whole cluster, however
-    large; :class:`~sobgnn.estimator.families.diffusion.DiffusedLabels` fade on the way.
+    support equal frequencies (:func:`~sobgnn.estimator.frequencies.evenness`). A label reaches its whole cluster,
+    however large; :class:`~sobgnn.estimator.families.diffusion.DiffusedLabels` fade on the way.
     """
 
     name: ClassVar[str] = "poisson"
