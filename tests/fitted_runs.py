@@ -16,14 +16,8 @@ from sobgnn.tables import from_arrays
 class KnownClassifier(SimpleNamespace):
     """The fitted attributes of a SobolevClassifier, given."""
 
-    def suggest(self, n: int) -> Any:
-        return np.argsort(self.label_distributions_.max(axis=1))[:n]
-
     def suspects(self) -> Any:
         return suspect_labels(self.labelled_, self.labelled_codes_, self.out_of_fold_probabilities_, self.classes_)
-
-    def describe(self) -> str:
-        return "60 labels.\n  50.0%  Sobolev networks"
 
     def get_params(self) -> dict[str, Any]:
         return {"k": 10, "alpha": 3, "num_layers": 2, "n_members": 4, "epsilon": 1.0}
@@ -81,6 +75,10 @@ def fitted_run(
         graph_=knn_graph(np.asarray(X, dtype=np.float32), k=min(10, len(X) - 1)),
         history_={"sobolev": curves, "mlp": {"epoch": steps, "train_loss": curves["train_loss"]}, "diffusion": {}},
         family_shares_={"sobolev": 0.5, "mlp": 0.3, "diffusion": 0.2},
+        family_accuracy_={"sobolev": 0.875, "mlp": 0.75},
+        scale_="range",
+        neighbor_scale_="range",
+        temperature_=1.25,
         filter_importance_={"no graph": 0.02, "ρ=1": 0.11, "ρ=2": 0.04},
         component_labelled_=np.ones(len(X), dtype=bool),
         labelled_=labelled,

@@ -85,7 +85,7 @@ def test_the_run_of_another_search_is_never_written_over(tmp_path: Path) -> None
 def test_the_same_command_goes_on_in_the_folder_of_a_search_that_wrote_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def killed(*_: object) -> None:
+    def killed(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.chdir(tmp_path)

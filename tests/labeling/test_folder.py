@@ -1,8 +1,7 @@
 from __future__ import annotations
 
-from sobgnn.labeling.folder import RUN, remove_unfinished
+from sobgnn.labeling.folder import remove_unfinished
 from sobgnn.labeling.launch import open_page
-from sobgnn.runs import folder as run_folder
 from tests.labeling.conftest import FAKE
 
 
@@ -26,7 +25,3 @@ def test_a_name_with_wildcards_is_no_pattern(tmp_path):
     (tmp_path / ".run1.abcd1234").mkdir()
     remove_unfinished(tmp_path / "run?")
     assert (tmp_path / ".run1.abcd1234").exists()
-
-
-def test_every_file_of_a_run_is_known():
-    assert all(name.startswith(RUN) for name in run_folder._FILES)

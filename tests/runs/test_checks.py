@@ -7,7 +7,7 @@ from sobgnn import SobolevClassifier
 from sobgnn.estimator.acceptance import Acceptance
 from sobgnn.estimator.outcome import shown_out_of_fold
 from sobgnn.runs.checks import FILE, Checks, checks_of, find_threshold
-from sobgnn.runs.metrics import accepted
+from sobgnn.runs.result import measure
 from sobgnn.runs.run import Fitted
 from sobgnn.tables import from_arrays, read_table
 from tests.fitted_runs import fitted_run
@@ -59,8 +59,8 @@ def test_a_row_with_a_blank_where_no_labeled_row_has_one_is_never_accepted(tmp_p
     acceptance = Acceptance(0.95, 0.0, 100, 60, 1, 59)
     decision = Checks(acceptance).of_run(run)["decision"]
     assert np.flatnonzero(np.array(decision) == "review").tolist() == [41, 43]
-    counted = accepted(run, acceptance)
-    assert (counted["rows"], counted["rows_accepted"], counted["rows_doubtful"]) == (20, 18, 2)
+    counted = measure(run, acceptance).accept
+    assert (counted.rows, counted.rows_accepted, counted.rows_doubtful) == (20, 18, 2)
     assert Checks().of_run(run) == {}
     assert [column.complete for column in table.encoding.columns] == [False, True]
     assert [column.complete for column in run.encoding.columns] == [True, True]

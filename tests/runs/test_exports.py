@@ -26,7 +26,8 @@ def written(tmp_path):
         write_predictions(
             file, classifier.classes_.tolist(), 0, classifier.transduction_, p, fitted.table.ids, header=True
         )
-    export(tmp_path, fitted, checks_of(fitted), list(FORMATS))
+    decision = checks_of(fitted).of_run(fitted)["decision"]
+    export(tmp_path, fitted, tmp_path / "predictions.csv", decision, list(FORMATS))
     return tmp_path, fitted
 
 
@@ -62,7 +63,8 @@ def test_a_column_called_text_or_row_leaves_the_tasks_own(tmp_path):
     lines = [f"n{i},{i % 7}.5,word {i % 5},{'ab'[i % 2]},{'xyz'[i % 3]}" for i in range(60)]
     (tmp_path / "t.csv").write_text("id,row,text,decision,label\n" + "\n".join(lines) + "\n")
     fitted = fitted_run(table=read_table(tmp_path / "t.csv"), labels=None, accept=0.5)
-    export(tmp_path, fitted, checks_of(fitted), ["label-studio"])
+    decision = checks_of(fitted).of_run(fitted)["decision"]
+    export(tmp_path, fitted, tmp_path / "predictions.csv", decision, ["label-studio"])
     for number, task in enumerate(json.loads((tmp_path / "label-studio.json").read_text())):
         data = task["data"]
         assert (data["row"], data["row (column)"]) == (number, f"{number % 7}.5")

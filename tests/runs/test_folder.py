@@ -71,7 +71,7 @@ def test_what_a_killed_process_left_is_cleared_by_the_next_fit_beside_it_and_wha
 
 
 def test_a_run_moves_in_beside_what_a_folder_holds_and_leaves_what_is_not_its_own(tmp_path, monkeypatch):
-    def fill(place, fitted):
+    def fill(place, fitted, **_):
         (place / "model").mkdir()
         (place / "model" / "weights").write_text("new")
         (place / "table.json").write_text("new")
@@ -91,7 +91,7 @@ def test_a_run_moves_in_beside_what_a_folder_holds_and_leaves_what_is_not_its_ow
 
 
 def test_a_run_replaces_a_link_and_not_what_it_leads_to(tmp_path, monkeypatch):
-    def fill(place, fitted):
+    def fill(place, fitted, **_):
         (place / "model").mkdir()
         (place / "model" / "weights").write_text("new")
         (place / "table.json").write_text("new")

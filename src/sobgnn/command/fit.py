@@ -54,6 +54,9 @@ def fit(
     k: Annotated[int | None, typer.Option(min=1, help="Number of neighbors per point.")] = None,
     alpha: Annotated[int | None, typer.Option(min=1, help="Number of Hadamard powers.")] = None,
     epsilon: Annotated[float | None, typer.Option(min=0, help="Weight of self-loops.")] = None,
+    importance: Annotated[
+        bool, typer.Option(" /--no-importance", help="Do not measure which columns matter.", show_default=False)
+    ] = True,
     paper: Annotated[bool, typer.Option("--paper", help="The paper's own settings instead of the defaults.")] = False,
 ) -> None:
     """Label every row of DATA, from the rows that have a label.
@@ -66,6 +69,7 @@ def fit(
     from sobgnn.runs import folder as run_folder
     from sobgnn.runs.exports import check_formats, spreadsheet_notes
     from sobgnn.runs.run import Fitted, hide_labels
+    from sobgnn.runs.source import picture_side
     from sobgnn.runtime.process import check_device
 
     if data is None:
@@ -91,10 +95,11 @@ def fit(
             classifier.fit(table.X, table.labels(given), graph=table.graph, progress=progress)
             spent["fitting"] = time.perf_counter() - started
         kept.pressed |= progress.stopped
-        fitted = Fitted(name, classifier, table, given, spent, complete=not progress.stopped, accept=accept)
-        with console.working("Writing"):
-            measured = run_folder.fill_run(run.place, fitted, formats or [])
-    console.summary(measured, run.folder)
+        fitted = Fitted(
+            name, classifier, table, given, spent, not progress.stopped, accept=accept, side=picture_side(data, table)
+        )
+        result = run_folder.fill_run(run.place, fitted, formats or [], importance, console.working)
+    console.summary(result, run.folder)
     console.notes(spreadsheet_notes(table.encoding.sheet(table.separator), formats or []))
     if kept.pressed:
         raise typer.Exit(INTERRUPTED)

@@ -30,6 +30,7 @@ from sobgnn.tables.columns import counted
 if TYPE_CHECKING:
     from sobgnn.datasets import Location
     from sobgnn.estimator.fit import FitProgress
+    from sobgnn.runs.result import Result
     from sobgnn.tables import Table
 
 
@@ -205,33 +206,31 @@ class Terminal:
         """What a search came to."""
         self.out.print(Text(f"{trials:,} trials; best held-out log loss {log_loss:.4f}, accuracy {accuracy:.1%}"))
 
-    def summary(self, metrics: dict[str, Any], folder: Path) -> None:
+    def summary(self, result: Result, folder: Path) -> None:
         """How good it is, what was not used, what to do next; then what was made of what, and where it is."""
-        from sobgnn.runs.words import is_guessing, next_steps, quality
+        from sobgnn.runs.folder import MODEL, PREDICTIONS, REPORT
+        from sobgnn.runs.summary import details, headlines, next_steps
 
-        first, *others = quality(metrics)
-        self.out.print(Text("  " + first, style="bold red" if is_guessing(metrics) else "bold"))
-        for line in others:
+        first, *others = headlines(result)
+        self.out.print(Text("  " + first, style="bold red" if result.guessing else "bold"))
+        for line in [*others, *details(result)]:
             self.out.print(Text("  " + line))
-        self.notes(metrics["notes"])
-        for line in next_steps(metrics, metrics.get("suggested", ())):
-            self.out.print(Text("  Next: " + line))
-        lines = []
-        shares = sorted(metrics["families"].items(), key=lambda pair: -pair[1])
-        lines.append(("families", ", ".join(f"{name} {share:.0%}" for name, share in shares)))
-        if metrics.get("columns"):
-            top = [f"{name} {drop:.3f}" for name, drop in list(metrics["columns"].items())[:5] if drop > 0]
+        self.notes(result.notes)
+        for step in next_steps(result):
+            self.out.print(Text("  Next: " + step.text))
+        shares = sorted(result.families.items(), key=lambda pair: -pair[1])
+        lines = [("families", ", ".join(f"{name} {share:.0%}" for name, share in shares))]
+        if result.columns:
+            top = [f"{name} {drop:.3f}" for name, drop in list(result.columns.items())[:5] if drop > 0]
             said = ", ".join(top) + ": drop in the correct class's probability when shuffled"
             lines.append(("columns", said if top else "none helps on held-out labels"))
-        graph = metrics["graph"]
-        pieces = counted(graph["components"], "component")
-        lines.append(("graph", f"{counted(graph['edges'], 'edge')}, {pieces}"))
-        spent = metrics["seconds"]
-        parts = ", ".join(f"{stage} {value:.1f}" for stage, value in spent.items())
-        lines.append(("seconds", f"{sum(spent.values()):.1f} ({parts})"))
+        pieces = counted(result.graph.components, "component")
+        lines.append(("graph", f"{counted(result.graph.edges, 'edge')}, {pieces}"))
+        parts = ", ".join(f"{stage} {spent:.1f}" for stage, spent in result.seconds.items())
+        lines.append(("seconds", f"{sum(result.seconds.values()):.1f} ({parts})"))
         for name, said in lines:
             self.out.print(Text(f"  {name:<10}{said}", style="dim"))
-        for file in ("report.html", "predictions.csv", "model"):
+        for file in (REPORT, PREDICTIONS, MODEL):
             self.out.print(Text(f"  {folder / file}"))
 
     def said(self, line: str) -> None:

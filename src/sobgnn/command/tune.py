@@ -77,6 +77,7 @@ def tune(
     from sobgnn.estimator.classifier import SobolevClassifier
     from sobgnn.runs import folder as run_folder
     from sobgnn.runs.run import Fitted, hide_labels
+    from sobgnn.runs.source import picture_side
     from sobgnn.runtime.process import check_device
     from sobgnn.tuning.problem import study_name
     from sobgnn.tuning.search import check_request
@@ -122,15 +123,23 @@ def tune(
             kept.pressed |= progress.stopped
             complete = not (stopped or progress.stopped)
             fitted = Fitted(
-                name, classifier, table, given, spent, complete=complete, search=found.to_json(), accept=accept
+                name,
+                classifier,
+                table,
+                given,
+                spent,
+                complete=complete,
+                search=found.to_json(),
+                accept=accept,
+                side=picture_side(data, table),
             )
             if folder.exists():
-                measured = run_folder.write_into(folder, fitted)
+                result = run_folder.write_into(folder, fitted, console.working)
             else:
                 with run_folder.reserved(folder) as run:
-                    measured = run_folder.fill_run(run.place, fitted)
+                    result = run_folder.fill_run(run.place, fitted, stage=console.working)
         stopped = stopped or kept.pressed
-        console.summary(measured, folder)
+        console.summary(result, folder)
     if stopped:
         raise typer.Exit(INTERRUPTED)
 

@@ -71,23 +71,30 @@ def described(estimator: Any) -> str:
         alone = estimator.family_accuracy_.get(member.title, float("nan"))
         own = f", accuracy alone {alone:.1%}" if np.isfinite(alone) else ""
         lines.append(f"  {share:5.1%}  {name}{where}{smoothing}{own}")
-    scales = f"Columns scaled by {estimator.scale_!r}"
-    if estimator.neighbor_scale_ != estimator.scale_:
-        scales += f", for the neighbor search by {estimator.neighbor_scale_!r}"
-    lines.append(f"{scales}; temperature {estimator.temperature_:.2f}.")
-    if not np.allclose(predictor.ratio, 1):
-        pairs = zip(estimator.classes_, estimator.class_prior_, strict=True)
-        lines.append(f"Class frequencies assumed: {_listed([f'{name} {share:.1%}' for name, share in pairs])}.")
-        few = much_fewer(estimator.labelled_codes_, len(estimator.classes_))
-        times = predictor.ratio / np.median(predictor.ratio[~few])
-        raised = [f"{estimator.classes_[c]} {times[c]:.1f} times" for c in np.flatnonzero(few & (times > 1.05))]
-        if raised and estimator.class_priors == "auto":
-            lines.append(f"Made more probable because of few labels: {', '.join(raised)}.")
+    lines += decisions(estimator)
     unreached = int((~estimator.component_labelled_).sum())
     if unreached:
         graph = "given graph" if GIVEN in problem.views else "graph"
         lines.append(f"{unreached:,} points reach no label through the {graph}.")
     return "\n".join(lines)
+
+
+def decisions(estimator: Any) -> list[str]:
+    """How columns are scaled, how probable classes are, and the temperature, in sentences."""
+    scales = f"Columns scaled by {estimator.scale_!r}"
+    if estimator.neighbor_scale_ != estimator.scale_:
+        scales += f", for the neighbor search by {estimator.neighbor_scale_!r}"
+    lines = [f"{scales}; temperature {estimator.temperature_:.2f}."]
+    ratio = estimator.predictor_.ratio
+    if not np.allclose(ratio, 1):
+        pairs = zip(estimator.classes_, estimator.class_prior_, strict=True)
+        lines.append(f"Class frequencies assumed: {_listed([f'{name} {share:.1%}' for name, share in pairs])}.")
+        few = much_fewer(estimator.labelled_codes_, len(estimator.classes_))
+        times = ratio / np.median(ratio[~few])
+        raised = [f"{estimator.classes_[c]} {times[c]:.1f} times" for c in np.flatnonzero(few & (times > 1.05))]
+        if raised and estimator.class_priors == "auto":
+            lines.append(f"Made more probable because of few labels: {', '.join(raised)}.")
+    return lines
 
 
 def _listed(names: Sequence[Any], most: int = 10) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sobgnn.labeling.state import Label
-from sobgnn.runs.metrics import wilson_interval
+from sobgnn.runs.result import wilson_interval
 
 # "More labels will hardly help now": doubling the labels changed at most this share of the predictions, with at least
 # this many labels. Measured in results/labeling.md.

@@ -121,9 +121,9 @@ class Model:
         classifier = SobolevClassifier(**{"random_state": 0, **self.settings})
         classifier.fit(table.X, table.labels(codes), graph=table.graph)
         seconds = {"fitting": time.perf_counter() - started}
-        measured = write_into(Path(request["folder"]), Fitted(self.source.name, classifier, table, codes, seconds))
+        result = write_into(Path(request["folder"]), Fitted(self.source.name, classifier, table, codes, seconds))
         answer = {"what": "finished", "folder": request["folder"], "knows": request["knows"]}
-        return {**answer, "seconds": measured["seconds"]}, {}
+        return {**answer, "seconds": dict(result.seconds)}, {}
 
 
 def serve(requests: IO[bytes], answers: IO[bytes]) -> None:

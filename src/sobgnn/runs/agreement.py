@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.runs.metrics import wilson_interval
+from sobgnn.runs.result import wilson_interval
 from sobgnn.tables.columns import listed
 from sobgnn.tables.labels import UNLABELED
 

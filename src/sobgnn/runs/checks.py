@@ -77,7 +77,7 @@ class Checks:
         if self.acceptance is None:
             return {}
         suspect = np.zeros(len(fitted.given), dtype=bool)
-        suspect[[each.row for each in fitted.classifier.suspects()]] = True
+        suspect[[each.row for each in fitted.suspects]] = True
         return self.columns(fitted.confidence, given=fitted.given != -1, suspect=suspect, doubtful=fitted.doubtful)
 
     def write(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a person sees of a row: a few columns, a few words of each."""
+"""What a person sees of a row: its name, a few columns, a few words of each."""
 
 from __future__ import annotations
 
@@ -33,8 +33,7 @@ def row_content(table: Table, row: int, importance: Mapping[str, float] | None =
     def rank(name: str) -> tuple[float, bool]:
         return -weight.get(name, 0.0), len(cells[name]) < _SENTENCE
 
-    shown = sorted(cells, key=rank)[:_COLUMNS]
-    return {name: _short(cells[name]) for name in shown}
+    return {name: shortened(cells[name], _LENGTH) for name in sorted(cells, key=rank)[:_COLUMNS]}
 
 
 def picture_path(table: Table, row: int) -> str | None:
@@ -48,5 +47,6 @@ def column_slices(encoding: Encoding) -> dict[str, slice] | None:
     return encoding.slices if encoding.named else None
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _LENGTH else text[: _LENGTH - 1].rstrip() + "…"
+def shortened(text: str, most: int) -> str:
+    """A text of at most this many characters."""
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"

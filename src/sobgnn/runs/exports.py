@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sobgnn.runs.checks import Checks
 from sobgnn.runs.run import Fitted
 from sobgnn.tables.predictions import Sheet, write_spreadsheet
 
@@ -21,17 +20,32 @@ FORMATS = {
 }
 
 
-def check_formats(names: list[str]) -> None:
+def check_formats(names: Sequence[str]) -> None:
     """Raise if a format is unknown."""
     unknown = [name for name in names if name not in FORMATS]
     if unknown:
         raise ValueError(f"--export must be one of {', '.join(FORMATS)}, but got {unknown[0]!r}.")
 
 
-def export(folder: Path, fitted: Fitted, checks: Checks, formats: list[str]) -> None:
-    """Write the predictions of a run into its folder, which holds predictions.csv, in each of the formats."""
+def export(
+    folder: Path, fitted: Fitted, predictions: Path, decision: Sequence[str] | None, formats: Sequence[str]
+) -> None:
+    """Write the predictions of a run into a folder in each of the formats.
+
+    Args:
+        folder: Where.
+        fitted: The run.
+        predictions: They as CSV.
+        decision: Accept, review or given, for each row, if the run decides.
+        formats: Names of :data:`FORMATS`.
+    """
     for name in formats:
-        _WRITERS[name](folder / FORMATS[name], fitted, checks)
+        path = folder / FORMATS[name]
+        if name == "spreadsheet":
+            with path.open("wb") as file:
+                write_spreadsheet(predictions, file, fitted.table.encoding.sheet(fitted.table.separator))
+        else:
+            {"parquet": _parquet, "jsonl": _lines, "label-studio": _label_studio}[name](path, fitted, decision)
 
 
 def spreadsheet_notes(sheet: Sheet, formats: Sequence[str]) -> list[str]:
@@ -44,78 +58,74 @@ def spreadsheet_notes(sheet: Sheet, formats: Sequence[str]) -> list[str]:
     ]
 
 
-def _spreadsheet(path: Path, fitted: Fitted, checks: Checks) -> None:
-    with path.open("wb") as file:
-        sheet = fitted.table.encoding.sheet(fitted.table.separator)
-        write_spreadsheet(path.with_name("predictions.csv"), file, sheet)
+def label_studio_task(
+    shown: str,
+    fields: Mapping[str, Any],
+    cells: Mapping[str, str],
+    choice: str,
+    *,
+    score: float | None = None,
+    when: str | None = None,
+) -> dict[str, Any]:
+    """A task of Label Studio with one choice, for ``<Choices name="label" toName="text">``, or ``toName="image"``.
+
+    Args:
+        shown: "text" or "image", the field that its labeling configuration shows.
+        fields: The task's own data.
+        cells: The row's columns; a column with the name of a field is called "text (column)" and so on.
+        choice: The class.
+        score: Its probability if it is a prediction; ``None``: it is an annotation.
+        when: When the annotation was made.
+    """
+    data = dict(fields)
+    for name, value in cells.items():
+        while name in data:
+            name += " (column)"
+        data[name] = value
+    result = [{"from_name": "label", "to_name": shown, "type": "choices", "value": {"choices": [choice]}}]
+    if score is not None:
+        return {"data": data, "predictions": [{"model_version": "sobgnn", "score": round(score, 6), "result": result}]}
+    annotation = {"result": result, "was_cancelled": False}
+    return {"data": data, "annotations": [annotation | ({} if when is None else {"created_at": when})]}
 
 
-def _parquet(path: Path, fitted: Fitted, checks: Checks) -> None:
+def _parquet(path: Path, fitted: Fitted, decision: Sequence[str] | None) -> None:
     import polars as pl
 
     classifier = fitted.classifier
     columns: dict[str, Any] = {"row": np.arange(len(fitted.given))}
     if fitted.table.ids is not None:
         columns["id"] = pl.Series([str(value) for value in fitted.table.ids.tolist()], dtype=pl.String)
-    columns["label"] = classifier.transduction_.tolist()
-    columns["given"] = fitted.given != -1
-    columns |= checks.of_run(fitted)
+    columns |= {"label": classifier.transduction_.tolist(), "given": fitted.given != -1}
+    columns |= {} if decision is None else {"decision": list(decision)}
     for place, name in enumerate(classifier.classes_.tolist()):
         columns[f"probability_{name}"] = classifier.label_distributions_[:, place].astype(np.float64)
     pl.DataFrame(columns).write_parquet(path)
 
 
-def _lines(path: Path, fitted: Fitted, checks: Checks) -> None:
+def _lines(path: Path, fitted: Fitted, decision: Sequence[str] | None) -> None:
     classifier, ids = fitted.classifier, fitted.table.ids
     names = [str(name) for name in classifier.classes_.tolist()]
-    decision = checks.of_run(fitted).get("decision")
     labels = classifier.transduction_.tolist()
     with path.open("w", encoding="utf-8", newline="\n") as file:
         for row, probability in enumerate(classifier.label_distributions_.astype(float).round(6).tolist()):
             line: dict[str, Any] = {"row": row}
-            if ids is not None:
-                line["id"] = str(ids[row])
+            line |= {} if ids is None else {"id": str(ids[row])}
             line |= {"label": labels[row], "given": bool(fitted.given[row] != -1)}
-            if decision is not None:
-                line["decision"] = decision[row]
+            line |= {} if decision is None else {"decision": decision[row]}
             line["probabilities"] = dict(zip(names, probability, strict=True))
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
-def _label_studio(path: Path, fitted: Fitted, checks: Checks) -> None:
-    """Tasks with a choice each: given labels as annotations, predicted ones as predictions.
-
-    For a labeling configuration with ``<Choices name="label" toName="row">`` over ``<Text name="row" value="$text">``.
-    A task's data are ``row``, ``text``, ``id``, ``decision`` and the row's columns; a column of one of these names is
-    called "text (column)" and so on.
-    """
-    decision = checks.of_run(fitted).get("decision")
-    labels, confidence = fitted.classifier.transduction_.tolist(), fitted.confidence
+def _label_studio(path: Path, fitted: Fitted, decision: Sequence[str] | None) -> None:
+    """Given labels as annotations, predicted ones as predictions, of tasks with ``row``, ``text``, id and decision."""
+    labels, confidence, ids = fitted.classifier.transduction_.tolist(), fitted.confidence.tolist(), fitted.table.ids
     tasks = []
     for row, label in enumerate(labels):
         cells = fitted.table.content(row)
-        data: dict[str, Any] = {
-            "row": row,
-            "text": "\n".join(f"{name}: {text}" for name, text in cells.items()),
-        }
-        if fitted.table.ids is not None:
-            data["id"] = str(fitted.table.ids[row])
-        if decision is not None:
-            data["decision"] = decision[row]
-        for name, value in cells.items():
-            while name in data:
-                name += " (column)"
-            data[name] = value
-        chosen = [{"from_name": "label", "to_name": "row", "type": "choices", "value": {"choices": [str(label)]}}]
-        task: dict[str, Any] = {"id": row + 1, "data": data}
-        if fitted.given[row] != -1:
-            task["annotations"] = [{"result": chosen}]
-        else:
-            task["predictions"] = [
-                {"model_version": "sobgnn", "score": round(float(confidence[row]), 6), "result": chosen}
-            ]
-        tasks.append(task)
+        fields: dict[str, Any] = {"row": row, "text": "\n".join(f"{name}: {text}" for name, text in cells.items())}
+        fields |= {} if ids is None else {"id": str(ids[row])}
+        fields |= {} if decision is None else {"decision": decision[row]}
+        score = confidence[row] if fitted.given[row] == -1 else None
+        tasks.append({"id": row + 1, **label_studio_task("text", fields, cells, str(label), score=score)})
     path.write_text(json.dumps(tasks, ensure_ascii=False), encoding="utf-8")
-
-
-_WRITERS = {"parquet": _parquet, "jsonl": _lines, "label-studio": _label_studio, "spreadsheet": _spreadsheet}

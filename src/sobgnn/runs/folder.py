@@ -9,23 +9,26 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from sobgnn.runs.checks import checks_of
-from sobgnn.runs.exports import export
+from sobgnn.runs import checks as run_checks
+from sobgnn.runs.exports import FORMATS, export
 from sobgnn.runs.importance import column_importance
-from sobgnn.runs.metrics import metrics
 from sobgnn.runs.predict import formula_notes
+from sobgnn.runs.result import Result, measure
 from sobgnn.runs.run import Fitted
-from sobgnn.runs.words import is_guessing
 from sobgnn.runtime.files import flush, flush_folder, lock_file
 from sobgnn.tables import Encoding, write_predictions
 
-# What a run folder holds besides exports; table.json marks it as a run.
-_FILES = ("table.json", "table.npz", "model", "checks.json", "predictions.csv", "metrics.json", "report.html")
+# What a run folder holds. The table marks it as a run; the last three are for people.
+TABLE, ARRAYS, METRICS, MODEL, PREDICTIONS, REPORT = (
+    "table.json", "table.npz", "metrics.json", "model", "predictions.csv", "report.html",
+)  # fmt: skip
+FILES = (TABLE, ARRAYS, METRICS, run_checks.FILE, MODEL, PREDICTIONS, REPORT, *FORMATS.values())
 
 # What the name of a folder ends in that holds a run being written.
 _UNFINISHED = ".unfinished"
@@ -143,32 +146,34 @@ def _reserve(folder: Path) -> IO[bytes] | None:
     return held
 
 
-def write_into(folder: Path, fitted: Fitted) -> dict[str, Any]:
-    """Write a run and move its files into a folder that holds others, such as labels or a search; return its metrics.
+def write_into(
+    folder: Path, fitted: Fitted, stage: Callable[[str], AbstractContextManager[object]] = nullcontext
+) -> Result:
+    """:func:`fill_run`, and move the files into a folder that holds others, such as labels or a search.
 
-    Each file is replaced as a whole. table.json, which marks a folder as a run, is removed first and written last: a
+    Each file is replaced as a whole. The table, which marks a folder as a run, is removed first and written last: a
     folder with a half-moved run is not mistaken for one.
     """
     made = folder / _UNFINISHED  # what a killed process has left here is written over
     _remove(made)
     made.mkdir()
     try:
-        measured = fill_run(made, fitted)
+        result = fill_run(made, fitted, stage=stage)
         flush_folder(made)
-        (folder / "table.json").unlink(missing_ok=True)
-        for part in sorted(made.iterdir(), key=lambda part: part.name == "table.json"):
+        (folder / TABLE).unlink(missing_ok=True)
+        for part in sorted(made.iterdir(), key=lambda part: part.name == TABLE):
             target = folder / part.name
             if target.is_dir():
                 _remove(target)
             os.replace(part, target)
     finally:
         _remove(made)
-    return measured
+    return result
 
 
 def remove_run(folder: Path) -> None:
     """Remove the files of a run from a folder that holds others."""
-    for name in _FILES:
+    for name in FILES:
         _remove(folder / name)
 
 
@@ -182,56 +187,63 @@ def _remove(path: Path) -> None:
 
 def check_not_of_run(path: Path, folder: Path) -> None:
     """Raise if a file to be written belongs to a run."""
-    own = [os.path.realpath(folder / name) for name in _FILES]  # unlike resolve, it accepts circular links
+    own = [os.path.realpath(folder / name) for name in FILES]  # unlike resolve, it accepts circular links
     place = Path(os.path.realpath(path))
     if any(str(part) in own for part in (place, *place.parents)):
         raise ValueError(f"{path} belongs to the run, which is never changed. Name another file with --out.")
 
 
-def fill_run(place: Path, fitted: Fitted, formats: Sequence[str] = ()) -> dict[str, Any]:
-    """Write a run's files into a folder, and return its metrics.
+def fill_run(
+    place: Path,
+    fitted: Fitted,
+    formats: Sequence[str] = (),
+    importance: bool = True,
+    stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
+) -> Result:
+    """Measure a run and write its files into an empty folder.
 
     Args:
-        place: An empty folder.
+        place: The folder.
         fitted: The run.
         formats: Formats in which predictions are exported, names of :data:`~sobgnn.runs.exports.FORMATS`.
+        importance: Whether to measure which columns matter.
+        stage: Shows what takes a moment.
     """
     from sobgnn.runs.page.render import render
 
     started = time.perf_counter()
-    fitted.classifier.save(place / "model")
-    table = fitted.table
-    checks = checks_of(fitted)
-    checks.write(place)
-    with open(place / "predictions.csv", "wb") as file:
-        classifier = fitted.classifier
-        formulas = write_predictions(
-            file,
-            classifier.classes_.tolist(),
-            0,
-            classifier.transduction_,
-            classifier.label_distributions_,
-            table.ids,
-            header=True,
-            extra=checks.of_run(fitted),
-        )
-    fitted.encoding.save(place)
-    measured = metrics(fitted, checks.acceptance)
-    measured["notes"] += formula_notes(formulas)
-    if fitted.complete and not is_guessing(measured):
-        measured["columns"] = column_importance(fitted)
-    export(place, fitted, checks, list(formats))
-    (place / "report.html").write_text(render(fitted, measured), encoding="utf-8")
-    measured["seconds"]["writing"] = round(time.perf_counter() - started, 3)
-    (place / "metrics.json").write_text(json.dumps(measured, indent=1), encoding="utf-8")
-    return measured
+    checks = run_checks.checks_of(fitted)
+    result = measure(fitted, checks.acceptance)
+    seconds = dict(result.seconds)
+    if importance and fitted.complete and not result.guessing:
+        with stage("Measuring which columns matter"):
+            result = replace(result, columns=column_importance(fitted))
+        seconds["columns"] = round(time.perf_counter() - started, 3)
+        started = time.perf_counter()
+    with stage("Writing"):
+        classifier, extra = fitted.classifier, checks.of_run(fitted)
+        classifier.save(place / MODEL)
+        checks.write(place)
+        fitted.encoding.save(place)
+        labels, probability = classifier.transduction_, classifier.label_distributions_
+        with open(place / PREDICTIONS, "wb") as file:
+            formulas = write_predictions(
+                file, classifier.classes_.tolist(), 0, labels, probability, fitted.table.ids, header=True, extra=extra
+            )
+        result = replace(result, notes=[*result.notes, *formula_notes(formulas)])
+        export(place, fitted, place / PREDICTIONS, extra.get("decision"), formats)
+        (place / REPORT).write_text(render(fitted, result), encoding="utf-8")
+        seconds["writing"] = round(time.perf_counter() - started, 3)
+        result = replace(result, seconds=seconds)
+        (place / METRICS).write_text(json.dumps(result.to_json(), indent=1), encoding="utf-8")
+    return result
 
 
 def open_run(folder: Path) -> tuple[Any, Encoding]:
     """The fitted estimator and the encoding of its table."""
     if not folder.is_dir():
         raise ValueError(f"There is no run folder {str(folder)!r}. Create one with `sobgnn fit`.")
-    if not os.path.lexists(folder / "table.json") and any((folder / name).exists() for name in _LABELING):
+    if not os.path.lexists(folder / TABLE) and any((folder / name).exists() for name in _LABELING):
         raise ValueError(
             f"{folder} holds labels, but no model yet: open its page with `sobgnn label {folder}`, label rows of at "
             "least two classes, and press Finish."
@@ -240,7 +252,7 @@ def open_run(folder: Path) -> tuple[Any, Encoding]:
 
     from sobgnn.estimator.classifier import SobolevClassifier
 
-    classifier = SobolevClassifier.load(folder / "model")
+    classifier = SobolevClassifier.load(folder / MODEL)
     if classifier.n_features_in_ != encoding.width:
         raise ValueError(
             f"{folder} is damaged: its model expects {classifier.n_features_in_} features, but its table gives "

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sobgnn.estimator.suggestion import suggest_points
+from sobgnn.estimator.suspicion import Suspect
 from sobgnn.tables import Encoding, Table
 
 
@@ -25,6 +27,7 @@ class Fitted:
         complete: False if training was stopped by the user.
         search: The result of ``TuningResult.to_json``, if the setting was searched.
         accept: Share of accepted predictions that should be right; ``None``: predictions are not marked.
+        side: Width and height of the pictures whose gray values the features are; 0 if they are not.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Fitted:
     complete: bool = True
     search: dict[str, Any] | None = None
     accept: float | None = None
+    side: int = 0
 
     @property
     def hidden(self) -> npt.NDArray[np.bool_]:
@@ -60,6 +64,34 @@ class Fitted:
         if self.table.frame is None:
             return np.zeros(len(self.given), dtype=bool)
         return self.encoding.empty(self.table.frame)
+
+    @cached_property
+    def suspects(self) -> list[Suspect]:
+        """Given labels that look wrong, most suspicious first."""
+        return list(self.classifier.suspects())
+
+    def suggested(self, most: int) -> npt.NDArray[np.int64]:
+        """Up to ``most`` rows whose labels would help most, best first; none if every row is labeled.
+
+        Doubtful rows are left out, and pictures that cannot be read: a person could not label them. If all rows without
+        a label are doubtful, those are suggested that are not empty.
+        """
+        classifier, free = self.classifier, self.given == -1
+        unread = self.encoding.unread_pictures(self.table.X)
+        left_out = self.doubtful | unread
+        if not (free & ~left_out).any():
+            left_out = self.empty | unread
+        count = min(most, int((free & ~left_out).sum()))
+        if not count:
+            return np.zeros(0, np.int64)
+        return suggest_points(
+            classifier.graph_,
+            classifier.label_distributions_,
+            classifier.labelled_,
+            count,
+            reached=classifier.component_labelled_,
+            exclude=np.flatnonzero(free & left_out),
+        )
 
     @property
     def own_codes(self) -> npt.NDArray[np.int64]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from sobgnn.tables import Table, file_stem, from_arrays, is_file_name, read_table
 from sobgnn.tables.table import graph_of
+
+# Data sets whose features are the gray values of square pictures.
+_PICTURES = ("digits", "mnist")
 
 
 def load_table(
@@ -26,3 +30,8 @@ def dataset_table(name: str) -> Table:
     found = datasets.load(name)
     graph = graph_of(found.edge_index, found.X.shape[0])
     return from_arrays(found.X, found.y, class_names=found.class_names, graph=graph)
+
+
+def picture_side(data: str, table: Table) -> int:
+    """Width and height of the pictures whose gray values are the features of a data set; 0 for other data."""
+    return math.isqrt(table.X.shape[1]) if data in _PICTURES else 0

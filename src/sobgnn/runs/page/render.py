@@ -3,48 +3,91 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sobgnn.runs.page import charts, lists
-from sobgnn.runs.page.charts import figure, text
-from sobgnn.runs.page.colors import class_colors
+from sobgnn import web
+from sobgnn.estimator.describing import TITLES, decisions
+from sobgnn.runs.page import rows
+from sobgnn.runs.page.pictures import pictured
 from sobgnn.runs.page.points import MOST_POINTS, MOST_TOLD, map_points
-from sobgnn.runs.page.search import search_section
-from sobgnn.runs.page.template import STYLE, fill
-from sobgnn.runs.words import GUESSING, is_guessing, next_steps, quality
-from sobgnn.tables.columns import counted
+from sobgnn.runs.result import Result
+from sobgnn.runs.summary import GUESSING, details, headlines, interval_words, next_steps, percent
 
 if TYPE_CHECKING:
+    from jinja2 import Template
+
     from sobgnn.runs.run import Fitted
 
-_MOST_BARS = 20
+_MOST_BARS, _BINS = 20, 40
+# Number of classes up to which a confusion matrix shows counts, and up to which it is shown at all.
+_COUNTED, MOST_CONFUSED = 15, 40
 
 
-def render(fitted: Fitted, measured: dict[str, Any]) -> str:
-    """The page as HTML. ``measured`` is the result of ``metrics.metrics``, with ``columns`` if they were measured."""
-    importance = measured.get("columns") or {}
-    body = [
-        _head(fitted, measured),
-        _map(fitted, measured),
-        _accuracy(fitted, measured),
-        _columns(importance),
-        lists.suggestions(fitted, importance),
-        "" if is_guessing(measured) else lists.suspects(fitted, importance),
-        lists.mistakes(fitted, importance),
-        _families(fitted, measured),
-        search_section(fitted.search) if fitted.search else "",
-        _training(fitted),
-        _graph(fitted, measured),
-        _foot(measured),
-    ]
-    data = {
-        "map": map_points(fitted),
-        "colors": class_colors(max(10, len(fitted.table.classes))),
-        "gray": is_guessing(measured),
+def render(fitted: Fitted, result: Result) -> str:
+    """The page as HTML: it loads nothing and sends nothing."""
+    importance = result.columns or {}
+    sections = {
+        "points": "The points",
+        "accuracy": "Accuracy",
+        "columns": "Which columns matter" if importance else "",
+        "next": "What to label next",
+        "suspects": "Labels that look wrong",
+        "mistakes": "Mistakes",
+        "blend": "The blend",
+        "search": "The search" if result.search else "",
+        "training": "Training",
+        "graph": "The graph",
     }
-    return fill(title=f"{text(fitted.name)} · sobgnn", style=STYLE, body="\n".join(body), data=_json(data))
+    lists = {
+        "next": rows.suggestions(fitted, importance),
+        "suspects": None if result.guessing else rows.suspects(fitted, importance),
+        "mistakes": rows.mistakes(fitted, importance),
+    }
+    charts: dict[str, Any] = {"training": _training(fitted), "graph": _graph(fitted, result)}
+    absent = [name for name, content in (lists | charts).items() if not content and name != "graph"]
+    shown = {name: title for name, title in sections.items() if title and name not in absent}
+    search = _search(result.search) if result.search else None
+    charts["search"] = search["charts"] if search else []
+    return _template().render(
+        result=result,
+        sections=shown,
+        headlines=headlines(result),
+        details=details(result),
+        steps=[(step.text, step.section if step.section in shown else "") for step in next_steps(result)],
+        measures=_measures(result),
+        views=[] if result.guessing else _views(fitted),
+        over=GUESSING if result.guessing else "",
+        hint=_hint(fitted, result),
+        accuracy=_accuracy(fitted, result),
+        columns=_bars(dict(list(importance.items())[:_MOST_BARS]), "{:.3f}"),
+        importance_top=max(importance.values(), default=0.0),
+        more_columns=len(importance) if len(importance) > _MOST_BARS else 0,
+        lists={name: content for name, content in lists.items() if content},
+        numbered=fitted.table.ids is None,
+        families=_families(fitted, result),
+        filters=_bars(result.filter_importance, "{:.2f}") if len(result.filter_importance) > 1 else [],
+        decisions=decisions(fitted.classifier),
+        search=search,
+        charts=charts,
+        graph=_graph_words(fitted, result),
+        settings=_settings(result),
+        style="\n".join(map(web.read, ("colors.css", "report.css"))),
+        script="\n".join(map(web.read, ("map.js", "charts.js", "report.js"))),
+        data=_json({"map": map_points(fitted, result.guessing), "charts": charts}),
+    )
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, StrictUndefined
+
+    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    page.filters |= {"percent": percent, "interval": interval_words}
+    return page.from_string(web.read("report.html"))
 
 
 def _json(value: Any) -> str:
@@ -53,209 +96,186 @@ def _json(value: Any) -> str:
     return written.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _section(title: str, explanation: str, *content: str) -> str:
-    return f"<section><h2>{title}</h2><p>{explanation}</p>{''.join(content)}</section>"
+def _measures(result: Result) -> list[tuple[str, str, str]]:
+    """The headline as large numbers, what each is, and on what; empty if the sentence says it better."""
+    held, hidden, found = result.held_out, result.hidden, []
+    if held.labels and held.verdict == "better":
+        on = f"{interval_words(held.interval)}, on {held.labels:,} held-out labels; "
+        constant = f"the largest class, {held.largest_class!r}, has {percent(held.majority_share)} of them"
+        found.append((percent(held.accuracy), "estimated accuracy", on + constant))
+    if hidden is not None and (found or not held.labels):
+        on = f"{interval_words(hidden.accuracy_interval)}, on {result.labels_hidden:,} labels that were hidden"
+        found.append((percent(hidden.accuracy), "accuracy on hidden labels", on))
+    return found
 
 
-def _head(fitted: Fitted, measured: dict[str, Any]) -> str:
-    held = measured["held_out"]
-    first, *others = quality(measured)
-    kind = "verdict bad" if is_guessing(measured) else "verdict"
-    said = f'<p class="{kind}">{text(first)}</p>' + "".join(f"<p>{text(line)}</p>" for line in others)
-    notes = "".join(f"<li>{text(note)}</li>" for note in measured["notes"])
-    used = f"<h3>How columns were read, and what was not used</h3><ul>{notes}</ul>" if notes else ""
-    steps = "".join(f"<li>{text(line)}</li>" for line in next_steps(measured, measured["suggested"]))
-    todo = f"<h3>What to do next</h3><ul>{steps}</ul>" if steps else ""
-    tiles = []
-    if held["labels"]:
-        low, high = held["interval"]
-        tiles.append(("first", f"{held['accuracy']:.1%}", f"estimated accuracy ({low:.1%} to {high:.1%})"))
-    if "accuracy" in measured:
-        low, high = measured["accuracy_interval"]
-        tiles.append(("first", f"{measured['accuracy']:.1%}", f"accuracy on hidden labels ({low:.1%} to {high:.1%})"))
-    share = measured["labels_given"] / measured["rows"]
-    labels, rows = (counted(measured[key], what) for key, what in (("labels_given", "label"), ("rows", "row")))
-    classes = counted(len(measured["classes"]), "class")
-    for line, more in (
-        (labels, f" given, {share:.1%} of rows"),
-        (rows, f", {counted(measured['features'], 'feature')}"),
-        (classes, ""),
-    ):
-        number, what = line.split()
-        tiles.append(("", number, what + more))
-    shown = "".join(f'<div class="tile {kind}"><b>{value}</b><span>{of}</span></div>' for kind, value, of in tiles)
-    return (
-        f'<header><div><div class="kicker">sobgnn report</div><h1>{text(fitted.name)}</h1></div>'
-        f'<button id="theme" aria-label="Switch between light and dark">Dark</button></header>'
-        f'<div class="summary">{said}{used}{todo}</div><div class="tiles">{shown}</div>'
-    )
+def _views(fitted: Fitted) -> list[tuple[str, str]]:
+    wrong = [("wrong", "Mistakes")] if fitted.hidden.any() else []
+    return [("class", "Class"), ("confidence", "Confidence"), *wrong]
 
 
-def _map(fitted: Fitted, measured: dict[str, Any]) -> str:
-    count = len(fitted.given)
-    gray = is_guessing(measured)
-    views = [("class", "Class"), ("confidence", "Confidence")]
-    views += [("wrong", "Mistakes")] if fitted.hidden.any() else []
-    buttons = "".join(
-        f'<button data-view="{view}" aria-pressed="{str(view == "class").lower()}">{name}</button>'
-        for view, name in views
-        if not gray
-    )
-    sampled = f"{MOST_POINTS:,} of {count:,} points, drawn at random. " if count > MOST_POINTS else ""
-    hide = "" if gray else " Click a class to hide it."
-    seen = ""
-    if fitted.table.encoding.pictures is not None:
-        many = count > MOST_TOLD
-        seen = f" Pictures are shown for up to {MOST_TOLD:,} points." if many else " Point at one to see its picture."
-    hint = f"{sampled}Drag to move, scroll to zoom, double-click for all.{hide}{seen}"
-    over = f'<div class="over">{GUESSING}</div>' if gray else ""
-    return _section(
-        "The points",
-        "Points that the model's last hidden layer finds similar lie close together. Look at which points are "
-        "neighbors; directions and distances between far groups mean little.",
-        f'<div class="bar">{buttons}<span class="grow">{hint}</span></div>',
-        f'<figure class="map"><div class="box"><canvas id="map"></canvas>{over}<div id="tip" hidden></div></div>'
-        '<div class="keys" id="legend"></div></figure>',
-    )
-
-
-def _accuracy(fitted: Fitted, measured: dict[str, Any]) -> str:
-    held = measured["held_out"]
-    parts = []
-    if held["labels"]:
-        low, high = held["interval"]
-        parts.append(
-            f"Each of {held['labels']:,} given labels was predicted by a model that did not see it: "
-            f"{held['accuracy']:.1%} are correct (95% interval {low:.1%} to {high:.1%}). The final model learned from "
-            "all labels, so it is usually a little better. The estimate assumes that the labeled rows were drawn at "
-            "random."
+def _hint(fitted: Fitted, result: Result) -> str:
+    count = result.rows
+    said = f"{MOST_POINTS:,} of {count:,} points, drawn at random. " if count > MOST_POINTS else ""
+    said += "" if result.guessing else "Click a class to hide it. "
+    if pictured(fitted):
+        said += (
+            f"Pictures are shown for up to {MOST_TOLD:,} points." if count > MOST_TOLD else "Point at one to see it."
         )
-    if "confusion" in measured:
-        low, high = measured["accuracy_interval"]
-        parts.append(
-            f"Of {measured['labels_hidden']:,} hidden labels, {measured['accuracy']:.1%} are predicted correctly "
-            f"({low:.1%} to {high:.1%}); always predicting the largest class would give "
-            f"{measured['majority_share']:.1%}."
-        )
-    shown = [
-        _judged(np.array(held["confusion"], dtype=np.int64), fitted, "Held out", "given") if held["labels"] else "",
-        _judged(np.array(measured["confusion"], dtype=np.int64), fitted, "Hidden", "hidden")
-        if "confusion" in measured
-        else "",
-    ]
-    if not parts:
-        return _section("Accuracy", text(quality(measured)[0]))
-    return _section("Accuracy", " ".join(parts), *shown)
+    return said
 
 
-def _judged(counts: Any, fitted: Fitted, name: str, kind: str) -> str:
-    """A confusion matrix beside recall and precision of each class."""
-    classes = fitted.table.classes
+def _accuracy(fitted: Fitted, result: Result) -> list[dict[str, Any]]:
+    """A confusion matrix beside recall and precision of each class, for held-out and for hidden labels."""
+    held, hidden = result.held_out, result.hidden
+    parts = [("Held-out labels", "given", held.confusion)] if held.labels else []
+    parts += [("Hidden labels", "hidden", hidden.confusion)] if hidden else []
+    return [{"name": name, "kind": kind, **_judged(np.array(counts), fitted)} for name, kind, counts in parts]
+
+
+def _judged(counts: Any, fitted: Fitted) -> dict[str, Any]:
+    names = [str(name) for name in fitted.table.classes]
     right, have, named = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
-    order = sorted(np.flatnonzero(have).tolist(), key=lambda i: right[i] / have[i])
-    lines = "".join(
-        f'<tr><td>{text(classes[i])}</td><td class="n">{have[i]:,}</td><td class="n">{right[i] / have[i]:.1%}</td>'
-        f'<td class="n">{f"{right[i] / named[i]:.1%}" if named[i] else "never predicted"}</td></tr>'
-        for i in order
-    )
-    table = (
-        f'<div class="scroll"><table><thead><tr><th>class, hardest first</th><th class="n">{kind}</th>'
-        f'<th class="n">recall</th><th class="n">precision</th></tr></thead><tbody>{lines}</tbody></table></div>'
-    )
-    if len(classes) > charts.MOST_CONFUSED:
-        return f'<div class="spaced">{table}</div>'
-    matrix = figure(f"<b>{name} labels</b> and their predictions", charts.confusion_matrix(counts, classes))
-    return f'<div class="wide-left spaced">{matrix}{table}</div>'
+    true, columns = np.flatnonzero(have).tolist(), np.flatnonzero(have + named).tolist()
+    table = [
+        (names[i], int(have[i]), right[i] / have[i], right[i] / named[i] if named[i] else None)
+        for i in sorted(true, key=lambda i: right[i] / have[i])
+    ]
+    if len(columns) > MOST_CONFUSED:
+        return {"table": table, "matrix": None}
+    few = len(columns) <= _COUNTED
+    cells = [
+        (names[i], [(int(counts[i, j]), counts[i, j] / have[i], names[j]) for j in columns]) for i in true
+    ]  # fmt: skip
+    upright = len(columns) > 6 and max(len(names[j]) for j in columns) > 3
+    matrix = {"columns": [names[j] for j in columns], "rows": cells, "few": few, "upright": upright}
+    return {"table": table, "matrix": matrix}
 
 
-def _columns(importance: dict[str, float]) -> str:
-    if not importance:
-        return ""
-    shown = dict(list(importance.items())[:_MOST_BARS])
-    more = f" The first {len(shown)} of {len(importance)} columns." if len(shown) < len(importance) else ""
-    if max(shown.values()) <= 0:
-        return _section("Which columns matter", "None: shuffling any one of them does not make predictions worse.")
-    return _section(
-        "Which columns matter",
-        "Drop in the correct class's probability on held-out labels when a column is shuffled, with models fitted on "
-        "half of the labels. Redundant columns share their importance; a value near 0 may be chance."
-        f"{more}",
-        figure("<b>Columns</b>", charts.bars(shown, lambda value: f"{value:.3f}")),
-    )
+def _bars(values: Mapping[str, float], form: str) -> list[tuple[str, str, float, float]]:
+    """Name, number, and where the bar begins and how long it is, in percent; bars below 0 go to the left."""
+    low, high = min([*values.values(), 0.0]), max([*values.values(), 0.0])
+    span = (high - low) or 1.0
+    return [
+        (name, _unsigned(form.format(value)), 100 * (min(value, 0) - low) / span, 100 * abs(value) / span)
+        for name, value in values.items()
+    ]
 
 
-def _families(fitted: Fitted, measured: dict[str, Any]) -> str:
-    shown = []
-    if len(measured["families"]) > 1:
-        shares = dict(sorted(measured["families"].items(), key=lambda item: -item[1]))
-        bars = charts.bars(shares, lambda share: f"{share:.0%}")
-        shown.append(figure("<b>Families</b> and their shares in the blend", bars))
-    if len(measured["filter_importance"]) > 1:
-        bars = charts.bars(measured["filter_importance"], lambda loss: f"{loss:.2f}")
-        shown.append(figure("<b>Sobolev networks</b>: rise of the out-of-fold log loss without each input", bars))
-    # The accuracy is above, with its interval; here classes count by their frequency, which would be another number.
-    said = [line.strip() for line in fitted.classifier.describe().splitlines() if not line.startswith("Out-of-fold")]
-    lines = "".join(f"<li>{text(line)}</li>" for line in said)
-    return f'<section><h2>What was decided</h2><ul>{lines}</ul><div class="pair">{"".join(shown)}</div></section>'
+def _unsigned(number: str) -> str:
+    """The number without the sign of a negative one that is 0 when rounded."""
+    return number.lstrip("-") if not number.strip("-0.") else number
 
 
-def _training(fitted: Fitted) -> str:
-    shown = []
-    for quantity, caption, percent in (
-        ("train_loss", "<b>Training loss</b>", False),
-        ("validation_accuracy", "<b>Accuracy on labels held out for early stopping</b>", True),
+def _families(fitted: Fitted, result: Result) -> list[tuple[str, str, float, str]]:
+    """Name, share as text, length of its bar, and its own accuracy, largest share first."""
+    alone = fitted.classifier.family_accuracy_
+    found = []
+    for name, share, _, length in _bars(dict(sorted(result.families.items(), key=lambda item: -item[1])), "{:.0%}"):
+        own = alone.get(name, float("nan"))
+        found.append((TITLES.get(name, name), share, length, percent(own) if np.isfinite(own) else ""))
+    return found
+
+
+def _training(fitted: Fitted) -> list[dict[str, Any]]:
+    charts = []
+    for quantity, title, more, is_share in (
+        ("train_loss", "Training loss", "mean over the networks", False),
+        ("validation_accuracy", "Accuracy", "on labels held out for early stopping", True),
     ):
-        series = {}
+        series = []
         for name, curves in fitted.classifier.history_.items():
             values = np.asarray(curves.get(quantity, ()), dtype=float)
             if values.size > 1 and np.isfinite(values).all():
-                series[name] = (list(curves["epoch"]), values.tolist())
+                series.append(
+                    {"name": TITLES.get(name, name), "x": list(map(int, curves["epoch"])), "y": values.tolist()}
+                )
         if series:
-            drawn = charts.lines(series, "epoch", percent=percent, whole=True, zero=not percent)
-            shown.append(figure(caption, drawn))
-    if not shown:
-        return ""
-    return _section("Training", "Mean over the networks.", '<div class="pair">', *shown, "</div>")
+            options = {"percent": is_share, "zero": not is_share, "whole": True}
+            charts.append({"title": title, "more": more, "across": "epoch", "series": series, **options})
+    return charts
 
 
-def _graph(fitted: Fitted, measured: dict[str, Any]) -> str:
-    graph, facts = fitted.classifier.graph_, measured["graph"]
-    said = [f"{facts['nodes']:,} points and {facts['edges']:,} edges in {_many(facts['components'], 'component')}."]
-    if facts["isolated"]:
-        said.append(f"{_many(facts['isolated'], 'point')} without a neighbor.")
+def _graph(fitted: Fitted, result: Result) -> list[dict[str, Any]]:
+    graph, agreement = fitted.classifier.graph_, list(result.graph.agreement)
+    charts = [
+        _histogram(graph.degree.numpy(), "Neighbors", "of each point", whole=True),
+        _histogram(graph.weight.numpy(), "Weights", "of the edges") if graph.num_edges else None,
+    ]
+    if len(agreement) > 2:
+        series = [{"name": "agreement", "x": list(range(1, len(agreement) + 1)), "y": agreement}]
+        options = {"percent": True, "whole": True, "across": "Hadamard power ρ"}
+        charts.append({"title": "Agreement", "more": "of weight^ρ with labels", "series": series, **options})
+    return [chart for chart in charts if chart is not None]
+
+
+def _histogram(values: Any, title: str, more: str, *, whole: bool = False) -> dict[str, Any] | None:
+    """Counts in up to 40 bins; ``None`` if all values are equal, which a sentence shows better."""
+    if not len(values) or float(values.min()) == float(values.max()):
+        return None
+    edges: Any = np.linspace(0, float(values.max()), _BINS + 1)
+    if whole:
+        first, last = int(values.min()), int(values.max())
+        width = max(1, -(-(last - first + 1) // _BINS))
+        edges = np.arange(first, last + width + 1, width) - 0.5
+    counts, edges = np.histogram(values, edges)
+    bins = {"counts": counts.tolist(), "edges": edges.tolist(), "across": title.lower(), "whole": whole}
+    return {"title": title, "more": more, **bins}
+
+
+def _graph_words(fitted: Fitted, result: Result) -> list[str]:
+    facts, agreement = result.graph, result.graph.agreement
+    said = [f"{facts.nodes:,} points and {facts.edges:,} edges in {_many(facts.components, 'component')}."]
+    if facts.isolated:
+        said.append(f"{_many(facts.isolated, 'point')} without a neighbor.")
     stranded = int((~np.asarray(fitted.classifier.component_labelled_, dtype=bool)).sum())
     if stranded:
         said.append(
             f"{_many(stranded, 'point')} reach no label through the graph and are predicted from features only."
         )
-    shown = []
-    degrees = charts.histogram(graph.degree.numpy(), "neighbors", whole=True)
-    if degrees is None:
-        said.append(f"Every point has {int(facts['degree_quantiles'][0]):,} neighbors.")
-    else:
-        shown.append(figure("<b>Neighbors</b> of each point", degrees))
-    weights = charts.histogram(graph.weight.numpy(), "weight") if graph.num_edges else None
-    if weights is not None:
-        shown.append(figure("<b>Weights</b> of the edges", weights))
-    agreement = facts["agreement"]
+    low, high = facts.degree_quantiles[0], facts.degree_quantiles[-1]
+    if low == high:
+        said.append(f"Every point has {int(low):,} neighbors.")
     if agreement:
-        said.append(f"Of the edge weight between labeled points, {agreement[0]:.1%} connects equal labels")
-        said[-1] += f"; of its Hadamard power ρ = {len(agreement)}, {agreement[-1]:.1%}." if len(agreement) > 1 else "."
-    if len(agreement) > 2:
-        series = {"agreement": (list(range(1, len(agreement) + 1)), agreement)}
-        drawn = charts.lines(series, "Hadamard power ρ", percent=True, whole=True)
-        shown.append(figure("<b>Agreement</b> Weight<sup>ρ</sup> between equal labels", drawn))
-    return _section("The graph", " ".join(said), '<div class="triple">', *shown, "</div>")
+        power = f"; of its Hadamard power ρ = {len(agreement)}, {percent(agreement[-1])}" if len(agreement) > 1 else ""
+        said.append(f"Of the edge weight between labeled points, {percent(agreement[0])} connects equal labels{power}.")
+    return said
 
 
-def _foot(measured: dict[str, Any]) -> str:
-    entries = {**measured["settings"], **{f"{name} version": v for name, v in measured["versions"].items()}}
-    entries["seconds"] = ", ".join(f"{stage} {spent:.1f}" for stage, spent in measured["seconds"].items())
-    listed = "".join(f"<dt>{text(name)}</dt><dd>{text(value)}</dd>" for name, value in entries.items())
-    return (
-        f"<details><summary>Settings, time and versions</summary><dl>{listed}</dl></details>"
-        "<footer>This page is self-contained: it loads nothing and sends nothing.</footer>"
-    )
+def _search(search: Mapping[str, Any]) -> dict[str, Any]:
+    """The trials, the best so far, what mattered, and the best setting beside the one before the search."""
+    finished, pruned, before = len(search["trials"]), search["pruned"], search["default_log_loss"]
+    early = f", {pruned:,} of them pruned early" if pruned else ""
+    said = [
+        f"{finished:,} of {search['wanted']:,} trials finished{early}.",
+        f"The best has a log loss of {search['log_loss']:.3f} and an accuracy of {percent(search['accuracy'])} on "
+        "labels held out" + (f"; the setting before the search had {before:.3f}." if before is not None else "."),
+        "The best of many looks a little better than it is; hidden labels, where there are any, tell.",
+    ]
+    places = list(range(1, finished + 1))
+    series = [
+        {"name": "best so far", "x": places, "y": search["best_so_far"]},
+        {"name": "trial", "x": places, "y": [trial["log_loss"] for trial in search["trials"]], "dots": True},
+    ]
+    chart = {"title": "Out-of-fold log loss", "more": "of each trial", "across": "trials finished", "whole": True}
+    first = min(search["trials"], key=lambda trial: trial["number"])["setting"]
+    best = search["setting"].items()
+    return {
+        "said": said,
+        "charts": [{**chart, "series": series}] if finished > 1 else [],
+        "mattered": _bars(search["importance"], "{:.0%}") if len(search["importance"]) > 1 else [],
+        "settings": [(name, _short(first.get(name, value)), _short(value)) for name, value in best],
+    }
+
+
+def _settings(result: Result) -> dict[str, str]:
+    seconds = ", ".join(f"{stage} {spent:.1f}" for stage, spent in result.seconds.items())
+    versions = {f"{name} version": version for name, version in result.versions.items()}
+    return {name: str(value) for name, value in {**result.settings, **versions, "seconds": seconds}.items()}
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _many(count: int, noun: str) -> str:
