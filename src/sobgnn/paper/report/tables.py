@@ -89,7 +89,8 @@ def table1_markdown(cells: Sequence[Summary], records: Sequence[Record]) -> str:
     ]
     for dataset in datasets:
         lines += [f"## {dataset}", "", *_column(dataset, models, find), ""]
-    return "\n".join([*lines, *_settings(cells), "", *how_made(cells, records, commands(cells))]) + "\n"
+    lines += ["The settings chosen are in table1.csv.", ""]
+    return "\n".join([*lines, *how_made(cells, records, commands(cells))]) + "\n"
 
 
 def _beside(cell: Summary | None, paper: tuple[float, float] | None) -> str:
@@ -118,16 +119,6 @@ def difference(ours: Summary | None, other: Summary | None, seeds: int = SEEDS) 
     low, mean, high = (100 * x for x in (interval.low, interval.mean, interval.high))
     short = "" if count >= seeds else f" ({count} seeds)"
     return f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]{short}"
-
-
-def _settings(cells: Sequence[Summary]) -> list[str]:
-    rows = [
-        [cell.dataset, cell.model, cell.variant or "–", str(cell.trial), f"{100 * cell.validation:.2f}",
-         ", ".join(f"{name} {value}" for name, value in cell.setting.items())]
-        for cell in cells
-    ]  # fmt: skip
-    head = ["data set", "model", "variant", "trial", "validation, %", "setting"]
-    return ["## Settings chosen", "", *markdown_table(head, rows)]
 
 
 def how_made(cells: Sequence[Summary], records: Sequence[Record], made_by: Sequence[str]) -> list[str]:
