@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from sobgnn.tables import TableEncoder
-from sobgnn.tables.frames import csv_frames
+from sobgnn.tables.reading.readers import open_reader
 
 
 def words(rows, length, seed):
@@ -38,7 +38,7 @@ def stray():
             path = Path(folder) / "stray.csv"
             path.write_text("a,b,c,label\n" + 10 * line + '1,2,"open,u\n' + (size * 10**6 // len(line)) * line)
             spent = time.process_time()
-            rows = sum(frame.height for frame in csv_frames(path))
+            rows = sum(frame.height for frame in open_reader(path).frames())
             spent = time.process_time() - spent
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
         print(f"{size} MB  rows {rows:,}  processor {spent:.1f} s  memory {peak:.2f} GB")

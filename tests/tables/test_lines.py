@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 import scipy.sparse as sp
 
-from sobgnn.tables import batches, file_stem, formats, read_table
+from sobgnn.tables import batches, file_stem, read_table
+from sobgnn.tables.reading import formats
 
 ROWS = [
     {

@@ -21,6 +21,7 @@ from sobgnn.command.options import (
     Label,
     Labels,
     Seed,
+    Sheet,
     Text,
     TextEncoding,
     TextModel,
@@ -42,6 +43,7 @@ def fit(
     text_model: TextModel = None,
     image_model: ImageModel = None,
     encoding: TextEncoding = None,
+    sheet: Sheet = None,
     labels: Labels = None,
     out: Annotated[
         Path | None, typer.Option(metavar="RUN", callback=at_home, help="Run folder to make; default: runs/<name>-<n>.")
@@ -78,7 +80,7 @@ def fit(
     check_class_weight(class_weight)
     check_formats(formats or [])
     console = terminal.Terminal()
-    options = reading_options(text, text_model, image_model, encoding)
+    options = reading_options(text, text_model, image_model, encoding, sheet)
     name, table, spent = load(data, label, identity, drop or [], console, **options)
     check_device(device)
     check_neighbors(k, table)

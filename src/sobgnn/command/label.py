@@ -14,6 +14,7 @@ from sobgnn.command.options import (
     Identity,
     ImageModel,
     Seed,
+    Sheet,
     Text,
     TextEncoding,
     TextModel,
@@ -27,7 +28,7 @@ def label(
         str,
         typer.Argument(
             metavar="DATA",
-            help="CSV, Parquet, JSON lines or NPZ file, a folder of pictures, a data set's name, or an earlier run of "
+            help="CSV, Parquet, Excel, JSON or NPZ file, a folder of pictures, a data set's name, or an earlier run of "
             "this command.",
         ),
     ],
@@ -44,6 +45,7 @@ def label(
     text_model: TextModel = None,
     image_model: ImageModel = None,
     encoding: TextEncoding = None,
+    sheet: Sheet = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -77,7 +79,7 @@ def label(
             label,
             identity,
             drop or [],
-            reading=reading_options(text, text_model, image_model, encoding),
+            reading=reading_options(text, text_model, image_model, encoding, sheet),
             new=new,
             folder=out,
             port=port,

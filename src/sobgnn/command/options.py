@@ -18,7 +18,7 @@ INTERRUPTED = 130
 TERMINATED = 143
 
 DATA: Any = typer.Argument(
-    metavar="DATA", help="CSV, Parquet, JSON lines or NPZ file, a folder of pictures, or a data set's name."
+    metavar="DATA", help="CSV, Parquet, Excel, JSON or NPZ file, a folder of pictures, or a data set's name."
 )
 Data = Annotated[str, DATA]
 Label = Annotated[
@@ -43,6 +43,7 @@ TextEncoding = Annotated[
     str | None,
     typer.Option("--encoding", metavar="NAME", help="Character encoding of a text file, such as shift_jis or gbk."),
 ]
+Sheet = Annotated[str | None, typer.Option("--sheet", metavar="NAME", help="Sheet of an Excel file that has several.")]
 Labels = Annotated[
     float | None,
     typer.Option(
@@ -73,10 +74,15 @@ Seed = Annotated[int, typer.Option(min=0, help="Same seed, same predictions.")]
 
 
 def reading_options(
-    text: Sequence[str] | None, text_model: Path | None, image_model: Path | None, encoding: str | None = None
+    text: Sequence[str] | None,
+    text_model: Path | None,
+    image_model: Path | None,
+    encoding: str | None = None,
+    sheet: str | None = None,
 ) -> dict[str, Sequence[str] | Path | str | None]:
     """How columns are to be read: the options of ``tables.read_table`` that every command offers."""
-    return {"text": text or [], "text_model": text_model, "image_model": image_model, "encoding": encoding}
+    options = {"text": text or [], "text_model": text_model, "image_model": image_model, "encoding": encoding}
+    return {**options, "sheet": sheet}
 
 
 def load(

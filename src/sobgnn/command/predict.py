@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sobgnn.command.options import TextEncoding, at_home
+from sobgnn.command.options import Sheet, TextEncoding, at_home
 
 # Formats that predictions are not written in.
 _OTHER_FORMATS = (
@@ -22,7 +22,7 @@ def predict(
         Path,
         typer.Argument(
             metavar="DATA",
-            help="CSV, Parquet, JSON lines or NPZ file with the same columns, or pictures; may be larger than memory.",
+            help="CSV, Parquet, Excel, JSON or NPZ file with the same columns, or pictures; may be larger than memory.",
         ),
     ],
     out: Annotated[
@@ -32,6 +32,7 @@ def predict(
         ),
     ] = None,
     characters: TextEncoding = None,
+    sheet: Sheet = None,
     formats: Annotated[
         list[str] | None,
         typer.Option(
@@ -83,7 +84,7 @@ def predict(
     checks = Checks.read(run)
     notes: list[str] = []
     with atomic_file(target) as file, console.counting() as count:
-        rows = tables.batches(data, encoding, characters)
+        rows = tables.batches(data, encoding, characters, sheet)
         for done in predict_batches(classifier, rows, file, notes, checks, encoding):
             count(done)
     if copy is not None:

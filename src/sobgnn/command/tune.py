@@ -22,6 +22,7 @@ from sobgnn.command.options import (
     Label,
     Labels,
     Seed,
+    Sheet,
     Text,
     TextEncoding,
     TextModel,
@@ -57,6 +58,7 @@ def tune(
     text_model: TextModel = None,
     image_model: ImageModel = None,
     encoding: TextEncoding = None,
+    sheet: Sheet = None,
     labels: Labels = None,
     accept: Accept = None,
     class_weight: ClassWeight = None,
@@ -93,7 +95,7 @@ def tune(
     check_class_weight(class_weight)
     check_device(device)
     console = terminal.Terminal()
-    options = reading_options(text, text_model, image_model, encoding)
+    options = reading_options(text, text_model, image_model, encoding, sheet)
     name, table, spent = load(data, label, identity, drop or [], console, **options)
     given = hide_labels(table.codes, labels, seed)
     console.data(name, table, given)

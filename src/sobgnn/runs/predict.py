@@ -14,7 +14,7 @@ from sobgnn.runs.checks import Checks
 from sobgnn.tables import Batch, Encoding, write_predictions
 from sobgnn.tables.columns import listed
 from sobgnn.tables.notes import empty_notes
-from sobgnn.tables.records import RowCount
+from sobgnn.tables.reading.records import RowCount
 
 # Batches are joined up to this size if a model predicts many rows at once faster.
 _JOINED_BYTES = 2**28

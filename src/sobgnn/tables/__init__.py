@@ -2,8 +2,8 @@
 
 from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.encoding import ArrayEncoder, Batch, Encoding
-from sobgnn.tables.files import batches, check_readable, file_sheet, file_stem, is_file_name, read_table
 from sobgnn.tables.predictions import are_predictions, write_predictions
+from sobgnn.tables.reading.read import batches, check_readable, file_sheet, file_stem, is_file_name, read_table
 from sobgnn.tables.table import Table, from_arrays
 
 __all__ = [

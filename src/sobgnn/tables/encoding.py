@@ -23,9 +23,9 @@ from sobgnn.tables.columns.names import clean_names, label_names, shortened
 from sobgnn.tables.columns.number import LARGEST, NumberColumn, NumberFormat, check_numbers, parse_numbers
 from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.encoder import TableEncoder
-from sobgnn.tables.formats import Layout
 from sobgnn.tables.pictures import PictureColumn
 from sobgnn.tables.predictions import Sheet
+from sobgnn.tables.reading.formats import Layout
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,11 +9,11 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from sobgnn.tables.columns import distinct_names, label_names, listed
+from sobgnn.tables.columns.names import distinct_names, label_names, listed
 
 BLOCK_BYTES = 4 * 2**20
 _SAMPLE_CHARACTERS = 2**16
@@ -27,6 +27,7 @@ _ASCII, _HIGH_ROW, _FEWEST_HIGH = re.compile(rb"[\x00-\x7f]+"), re.compile(rb"[\
 # Bytes that are not UTF-8, as Python keeps them in text, and the characters that Windows-1252 has for them.
 _INVALID = re.compile("[\udc80-\udcff]")
 _MENDED = {0xDC00 + byte: bytes([byte]).decode("cp1252", "replace") for byte in range(0x80, 0x100)}
+_EMPTY = "{} is empty. Its first line must name the columns."
 _SPOKEN = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
 
@@ -35,26 +36,26 @@ class Layout:
     """How a file writes its table.
 
     Args:
-        encoding: Name of the Python codec.
-        separator: The character between cells.
-        quote: The character around cells that contain separators.
-        escape: The character before a quote inside a cell, if quotes are not doubled.
         columns: Distinct names.
-        skip: Records before the first row: the header, and titles above it.
+        notes: What users may not expect.
         has_header: Whether the file names its columns.
         repeats: The original name of each column that was numbered because its name repeats.
-        notes: What users may not expect.
+        skip: Records before the first row: the header, and titles above it.
+        separator: The character between cells; a comma if the file is no text.
+        quote: The character around cells that contain separators.
+        escape: The character before a quote inside a cell, if quotes are not doubled.
+        encoding: Name of the Python codec.
     """
 
-    encoding: str
-    separator: str
-    quote: str
-    escape: str | None
     columns: tuple[str, ...]
-    skip: int
+    notes: list[str] = field(default_factory=list)
     has_header: bool = True
     repeats: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    skip: int = 0
+    separator: str = ","
+    quote: str = '"'
+    escape: str | None = None
+    encoding: str = "utf-8"
 
 
 def open_bytes(path: Path) -> IO[bytes]:
@@ -77,7 +78,7 @@ def find_encoding(path: Path, named: str | None = None) -> tuple[str, str | None
         start = file.read(4096)
         if start.startswith(_PACKED):
             raise ValueError(
-                f"{path.name} is not text, but a spreadsheet or a ZIP archive. Save the sheet as CSV, or unpack it."
+                f"{path.name} is not text, but a spreadsheet or an archive. Name an Excel file .xlsx, or unpack it."
             )
         if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             return "utf-16", "Read as UTF-16."
@@ -163,7 +164,7 @@ def find_layout(
 
     ``encoding`` is the character encoding; ``None`` detects it.
     """
-    encoding, said = find_encoding(path, encoding)
+    encoding, note = find_encoding(path, encoding)
     sample = ""
     for block in text_blocks(path, encoding):
         sample += block
@@ -171,18 +172,31 @@ def find_layout(
             sample = sample[: sample.find("\n", _SAMPLE_CHARACTERS) + 1] or sample
             break
     if not sample.strip():
-        raise ValueError(f"{path.name} is empty. Its first line must name the columns.")
+        raise ValueError(_EMPTY.format(path.name))
     if "\0" in sample[: sample.find("\n")]:
         raise ValueError(f"{path.name} is not a CSV file: its first line holds zero bytes.")
-    notes = [] if said is None else [said]
     named = re.match(r"\s*sep=(.)\n", sample)
     quote, escape = _quotes(sample)
     separator = named.group(1) if named else _separator(sample, quote, escape)
+    notes = [] if note is None else [note]
+    if separator != "," and not path.name.lower().removesuffix(".gz").endswith(".tsv"):
+        notes.append(f"Cells are separated by {_SPOKEN.get(separator, repr(separator))}.")
     records = _records(sample, separator, quote, escape)
-    start = 1 if named else 0
-    filled = [i for i in range(start, len(records)) if any(cell.strip() for cell in records[i])]
+    found = read_header(records, path.name, label, expected, first=1 if named else 0)
+    notes += found.notes
+    return replace(found, notes=notes, separator=separator, quote=quote, escape=escape, encoding=encoding)
+
+
+def read_header(
+    records: Sequence[Sequence[str]], file: str, label: str | None, expected: Collection[str], first: int = 0
+) -> Layout:
+    """The columns, by the first records of a table from the one with number ``first`` on.
+
+    Titles and comments above the header are skipped; without a header, columns are numbered.
+    """
+    filled = [i for i in range(first, len(records)) if any(cell.strip() for cell in records[i])]
     if not filled:
-        raise ValueError(f"{path.name} is empty. Its first line must name the columns.")
+        raise ValueError(_EMPTY.format(file))
     width = Counter(len(records[i]) for i in filled[1:]).most_common(1)[0][0] if len(filled) > 1 else 0
     head = filled[0]
     for i in filled[:10]:  # titles and comments above the header have fewer cells
@@ -191,27 +205,27 @@ def find_layout(
         if len(records[i]) >= max(width, 1) or sum(1 for cell in records[i] if cell.strip()) > 1:
             head = i
             break
+    notes = []
     if head != filled[0]:
         notes.append(f"Lines above the header were skipped: {sum(1 for i in filled if i < head)}.")
-    first = [cell.strip() for cell in records[head]]
+    cells = [cell.strip() for cell in records[head]]
+    names: Sequence[str | None] = cells
     rows = [records[i] for i in filled if i > head]
-    header = (bool(expected) and set(expected) <= set(first)) or _is_header(first, rows, label)
-    if separator != "," and not path.name.lower().removesuffix(".gz").endswith(".tsv"):
-        notes.append(f"Cells are separated by {_SPOKEN.get(separator, repr(separator))}.")
-    names: Sequence[str | None] = first if header else [None] * max(width, len(first))
-    if header and len(first) >= 2 and width == len(first) + 1 and first[-1]:
-        if all(not row[-1].strip() for row in rows if len(row) == width):
-            names = [*first, None]  # rows end in a separator, the header does not
-        else:
-            names = ["row name", *first]  # as R writes it
-            notes.append("Rows have one more cell than the header: the first column is called 'row name'.")
+    header = (bool(expected) and set(expected) <= set(cells)) or _is_header(cells, rows, label)
     if not header:
+        names = [None] * max(width, len(cells))
         notes.append(f"The first line holds data, so columns are called column_1 to column_{len(names)}.")
+    elif len(cells) >= 2 and width == len(cells) + 1 and cells[-1]:
+        if all(not row[-1].strip() for row in rows if len(row) == width):
+            names = [*cells, None]  # rows end in a separator, the header does not
+        else:
+            names = ["row name", *cells]  # as R writes it
+            notes.append("Rows have one more cell than the header: the first column is called 'row name'.")
     columns = distinct_names(names)
     repeats = {name: cell for name, cell in zip(columns, names, strict=True) if cell and name != cell}
     if repeats:
         notes.append(f"Repeated column names were numbered: {listed(list(repeats))}.")
-    return Layout(encoding, separator, quote, escape, tuple(columns), head + header, header, repeats, notes)
+    return Layout(tuple(columns), notes, header, repeats, head + header)
 
 
 def is_number(text: str) -> bool:
@@ -270,14 +284,15 @@ def _separator(sample: str, quote: str, escape: str | None) -> str:
     return max(_SEPARATORS, key=line.count)
 
 
-def _is_header(first: list[str], rows: list[list[str]], label: str | None) -> bool:
+def _is_header(first: list[str], rows: Sequence[Sequence[str]], label: str | None) -> bool:
     """Whether the first record names columns: it does unless it is as numeric as the records below it."""
     if label_names(first) or (label is not None and label in first) or not rows:
         return True
     columns = [[row[i].strip() for row in rows if i < len(row) and row[i].strip()] for i in range(len(first))]
     numeric = [i for i, cells in enumerate(columns) if cells and all(is_number(cell) for cell in cells)]
     # Categories: a column's name is not among its own values, unless the header itself is repeated.
-    others = [row for row in ([cell.strip() for cell in row] for row in rows) if row != first]
+    stripped = ([cell.strip() for cell in row] for row in rows)
+    others = [row for row in stripped if row != first]
     recurs = all(any(row[i : i + 1] == [cell] for row in others) for i, cell in enumerate(first))
     if not numeric:
         return len(first) < 2 or not recurs

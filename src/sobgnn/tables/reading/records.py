@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sobgnn.tables.formats import Layout, text_blocks
+from sobgnn.tables.reading.formats import Layout, text_blocks
 
 if TYPE_CHECKING:
     import polars as pl
@@ -110,7 +110,36 @@ class _Lines:
         return line
 
 
-class CsvReader:
+class Reader:
+    """Rows of a file as tables.
+
+    Args:
+        path: The file.
+        layout: Its columns.
+    """
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        self.path = path
+        self.layout = layout
+
+    @property
+    def notes(self) -> list[str]:
+        """What users may not expect, once all rows are read."""
+        return self.layout.notes
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Consecutive rows, so many at a time that memory does not grow with the file."""
+        raise NotImplementedError
+
+    def table(self) -> pl.DataFrame:
+        """All rows."""
+        import polars as pl
+
+        parts = list(self.frames())
+        return pl.concat(parts) if parts else pl.DataFrame(schema=dict.fromkeys(self.layout.columns, pl.String))
+
+
+class CsvReader(Reader):
     """Rows of a text file as tables whose cells are all text.
 
     Blocks without quotes and of regular lines are parsed by polars; others record by record, where a quote counts only
@@ -118,12 +147,16 @@ class CsvReader:
     """
 
     def __init__(self, path: Path, layout: Layout) -> None:
-        self.path = path
-        self.layout = layout
+        super().__init__(path, layout)
         self.repairs = Repairs()
         self._skip = layout.skip
         self._blank = 0  # blank lines that are rows only if another row follows
         self._patience = _LONGEST_RECORD  # characters that may still be read in vain before a quote is given up
+
+    @property
+    def notes(self) -> list[str]:
+        """What users may not expect, once all rows are read."""
+        return [*self.layout.notes, *self.repairs.notes()]
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Consecutive rows, in tables of a few million characters."""

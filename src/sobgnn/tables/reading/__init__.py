@@ -1,0 +1,1 @@
+"""Files and folders of points as tables of cells, and as features."""

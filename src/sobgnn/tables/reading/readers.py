@@ -1,0 +1,256 @@
+"""Readers of all kinds of files with named columns, and which of them reads a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sobgnn.runtime.files import check_regular
+from sobgnn.runtime.packages import installed
+from sobgnn.tables.columns.names import shortened
+from sobgnn.tables.conversion import as_frame
+from sobgnn.tables.pictures import SUFFIXES as PICTURE_SUFFIXES
+from sobgnn.tables.pictures import UNREAD, folder_labels, left_out, list_pictures, unlabeled_notes
+from sobgnn.tables.reading.formats import Layout, find_encoding, find_layout, read_header, text_blocks
+from sobgnn.tables.reading.records import CsvReader, Reader
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_KINDS = {
+    ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".csv.gz": "csv", ".tsv.gz": "csv", ".txt.gz": "csv",
+    ".parquet": "parquet", ".xlsx": "excel", ".xlsm": "excel", ".json": "json", ".json.gz": "json", ".jsonl": "lines",
+    ".ndjson": "lines", ".jsonl.gz": "lines", ".ndjson.gz": "lines", ".npz": "npz", ".npy": "npz",
+}  # fmt: skip
+SUFFIXES = tuple(_KINDS)
+_BATCH_CELLS = 4 * 2**20
+_PICTURES_AT_ONCE = 1024
+# Rows by which the header of a sheet is found.
+_SAMPLE_ROWS = 200
+
+
+def file_kind(path: Path, encoding: str | None = None, sheet: str | None = None) -> str:
+    """``csv``, ``parquet``, ``excel``, ``json``, ``lines``, ``npz`` or ``pictures``; raises if the file is none.
+
+    Raises also if there is a character encoding or a sheet, and the kind has none.
+    """
+    kind = _kind(path)
+    for option, value, own, files in (("encoding", encoding, "csv", "text"), ("sheet", sheet, "excel", "Excel")):
+        if value is not None and kind != own:
+            raise ValueError(f"--{option} is for {files} files, but {str(path)!r} is not one. Leave it out.")
+    return kind
+
+
+def _kind(path: Path) -> str:
+    if path.is_dir():
+        if not list_pictures(path):
+            unread = " ".join(left_out(path))
+            hint = unread or "Give a CSV, Parquet, Excel or NPZ file, or JSON."
+            raise ValueError(
+                f"{str(path)!r} is a folder without pictures{' that can be read' if unread else ''}. {hint}"
+            )
+        return "pictures"
+    if not path.exists():
+        raise ValueError(f"There is no file {str(path)!r}.")
+    check_regular(path)
+    name = path.name.lower()
+    for suffix, kind in _KINDS.items():
+        if name.endswith(suffix):
+            return kind
+    if name.endswith((*PICTURE_SUFFIXES, *UNREAD)):
+        raise ValueError(f"Pictures are given as a folder, but got the file {path.name!r}. Put it into a folder.")
+    hint = " Save the sheet as .xlsx or CSV." if name.endswith((".xls", ".xlsb", ".ods")) else ""
+    raise ValueError(f"The file's name must end in {', '.join(SUFFIXES)}, but got {path.name!r}.{hint}")
+
+
+def open_reader(
+    path: Path,
+    label: str | None = None,
+    expected: Collection[str] = (),
+    encoding: str | None = None,
+    sheet: str | None = None,
+) -> Reader:
+    """The reader of a file or a folder of pictures.
+
+    Args:
+        path: Anything but NPZ and NPY.
+        label: A column that the caller expects; a first row that holds it is the header.
+        expected: Columns of which the same holds for all together.
+        encoding: Character encoding of a text file; ``None`` detects it.
+        sheet: Name of a sheet of an Excel file; ``None`` for the only one.
+    """
+    kind = file_kind(path)
+    if kind == "csv":
+        return CsvReader(path, find_layout(path, label, expected, encoding))
+    if kind == "excel":
+        return ExcelReader(path, sheet, label, expected)
+    readers = {"parquet": ParquetReader, "json": JsonReader, "lines": LinesReader, "pictures": PictureReader}
+    return readers[kind](path)
+
+
+class ParquetReader(Reader):
+    """Rows of a Parquet file; polars skips the row groups that a slice does not touch."""
+
+    def __init__(self, path: Path) -> None:
+        import polars as pl
+
+        super().__init__(path, Layout(tuple(pl.read_parquet_schema(path))))
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Consecutive rows, a few million cells at a time."""
+        import polars as pl
+
+        scan = pl.scan_parquet(self.path, glob=False)
+        total = int(scan.select(pl.len()).collect().item())
+        step = max(1, _BATCH_CELLS // max(1, len(self.layout.columns)))
+        for first in range(0, total, step):
+            yield scan.slice(first, step).collect()
+
+    def table(self) -> pl.DataFrame:
+        """All rows."""
+        import polars as pl
+
+        return pl.read_parquet(self.path)
+
+
+class ExcelReader(Reader):
+    """Rows of one sheet of an Excel file. All cells are text, so that the rules for CSV files read them.
+
+    The whole sheet is held in memory.
+    """
+
+    def __init__(self, path: Path, sheet: str | None, label: str | None, expected: Collection[str]) -> None:
+        if not installed("fastexcel"):
+            raise ValueError(
+                f'{path.name} needs the package fastexcel: install it with `pip install "sobgnn[excel]"`, or save the '
+                "sheet as CSV."
+            )
+        import fastexcel
+        import polars as pl
+
+        try:
+            book = fastexcel.read_excel(path)
+            sheets = {
+                name: book.load_sheet(name, header_row=None, dtypes="string")
+                for name in book.sheet_names
+                if sheet is None or name == sheet
+            }
+            filled = {name: held.to_polars() for name, held in sheets.items() if held.height or name == sheet}
+        except fastexcel.FastExcelError as error:
+            raise ValueError(f"{path.name} cannot be read: {str(error).splitlines()[0][:160]}") from None
+        if sheet is not None and not filled:
+            raise ValueError(f"--sheet names {sheet!r}, but {path.name} has {_quoted(book.sheet_names)}.")
+        if len(filled) > 1:
+            raise ValueError(f"{path.name} has {len(filled)} sheets: {_quoted(list(filled))}. Name one with --sheet.")
+        cells = next(iter(filled.values()), pl.DataFrame())
+        cells = cells[[series.name for series in cells if series.null_count() < series.len()]]
+        # A title in the first cell has no others beside it.
+        sample = [[cell or "" for cell in row] for row in cells.head(_SAMPLE_ROWS).iter_rows()]
+        sample = [row if any(row[1:]) else row[:1] for row in sample]
+        super().__init__(path, read_header(sample, path.name, label, expected))
+        self._cells = cells.slice(self.layout.skip)
+        self._cells.columns = list(self.layout.columns)
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """All rows at once."""
+        if self._cells.height:
+            yield self._cells
+
+
+class LinesReader(Reader):
+    """JSON lines: one object per line, whose keys are columns.
+
+    A key that an object lacks is a blank cell; nested objects become columns ``a.b``.
+    """
+
+    def __init__(self, path: Path) -> None:
+        keys = dict.fromkeys(key for part in _line_objects(path) for row in part for key in row)
+        super().__init__(path, Layout(tuple(keys)))
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Consecutive rows, from blocks of the file; each has a column for every key of the file."""
+        for part in _line_objects(self.path):
+            if part:
+                yield _as_table(part, self.layout.columns)
+
+    def table(self) -> pl.DataFrame:
+        """All rows: types of columns depend on all of them."""
+        return _as_table([row for part in _line_objects(self.path) for row in part], self.layout.columns)
+
+
+class JsonReader(Reader):
+    """A JSON file of records: a list of objects, whose keys are columns, as for JSON lines."""
+
+    def __init__(self, path: Path) -> None:
+        text = "".join(text_blocks(path, find_encoding(path)[0])).removeprefix("\ufeff")
+        try:
+            self._rows = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            lines = " If it has one object per line, name it .jsonl." if str(error).startswith("Extra data") else ""
+            raise ValueError(f"{path.name} is not JSON: {' '.join(str(error).split())[:120]}.{lines}") from None
+        held = self._rows if isinstance(self._rows, list) else [self._rows]
+        wrong = next((number for number, row in enumerate(held) if not isinstance(row, dict)), None)
+        if held is not self._rows or wrong is not None:
+            where = f"item {wrong} is" if held is self._rows else "it holds"
+            raise ValueError(
+                f'{path.name} must hold a list of objects, [{{"column": value, …}}, …], but {where} '
+                f"{shortened(json.dumps(held[wrong or 0])[:60])}."
+            )
+        super().__init__(path, Layout(tuple(dict.fromkeys(key for row in held for key in row))))
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """All rows at once."""
+        if self._rows:
+            yield _as_table(self._rows, self.layout.columns)
+
+
+class PictureReader(Reader):
+    """The names of the pictures in a folder, and the subfolders that they are in."""
+
+    def __init__(self, path: Path) -> None:
+        self._names = list_pictures(path)
+        super().__init__(path, Layout(("image", "label"), left_out(path)))
+
+    @property
+    def notes(self) -> list[str]:
+        """Which pictures are left out, and which folders count as unlabeled."""
+        return [*self.layout.notes, *unlabeled_notes(self._names)]
+
+    def frames(self) -> Iterator[pl.DataFrame]:
+        """Consecutive names."""
+        import polars as pl
+
+        for first in range(0, len(self._names), _PICTURES_AT_ONCE):
+            names = self._names[first : first + _PICTURES_AT_ONCE]
+            yield pl.DataFrame({"image": names, "label": pl.Series(folder_labels(names), dtype=pl.String)})
+
+
+def _as_table(rows: list[dict[str, Any]], keys: Collection[str]) -> pl.DataFrame:
+    return as_frame({key: [row.get(key) for row in rows] for key in keys})
+
+
+def _line_objects(path: Path) -> Iterator[list[dict[str, Any]]]:
+    """The objects of JSON lines in order, a few million characters at a time; blank lines are skipped."""
+    number = 0
+    for block in text_blocks(path, find_encoding(path)[0]):
+        found = []
+        for line in block.removesuffix("\n").split("\n"):
+            number += 1
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError):
+                value = None
+            if not isinstance(value, dict):
+                raise ValueError(
+                    f"{path.name} must hold one JSON object per line, but line {number} is {shortened(line.strip())}."
+                )
+            found.append(value)
+        yield found
+
+
+def _quoted(names: Collection[str]) -> str:
+    return ", ".join(map(shortened, names))

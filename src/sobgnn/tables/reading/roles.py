@@ -1,0 +1,111 @@
+"""The roles of columns: which holds the labels, and which identifies rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from sobgnn.tables.columns.base import empty_rows, is_text, text_values
+from sobgnn.tables.columns.names import label_names, shortened
+from sobgnn.tables.kinds import identifies_rows, looks_like_id
+from sobgnn.tables.reading.formats import Layout
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def find_label(layout: Layout, label: str | None, file: str, needed: bool) -> str | None:
+    """The name of the label column: the one asked for, or one that is called so; ``None`` if there need not be one."""
+    columns = [column.strip() for column in layout.columns]
+    if label is not None:
+        found = [column for column in columns if " ".join(column.split()) == " ".join(label.split())]
+        if not found:
+            raise ValueError(f"--label names {label!r}, but {_no_column(label, columns, file)}")
+        return label if label in found else found[0]
+    named = label_names(columns)
+    if named or not needed:
+        return named[0] if named else None
+    if not layout.has_header:
+        raise ValueError(
+            f"The first line of {file} looks like data, not like column names, so columns are called "
+            f"column_1 to column_{len(columns)}. Name the label column with --label."
+        )
+    raise ValueError(
+        f"{file} has no column named label, y, class or target (it has {_some(columns)}). "
+        "Name the label column with --label, or begin without labels: `sobgnn label` opens a page to label in."
+    )
+
+
+def check_columns(
+    layout: Layout, label: str | None, identity: str | None, drop: Sequence[str], text: Sequence[str], file: str
+) -> None:
+    """Raise if an option names a column that does not exist, or one that has another role."""
+    columns = [column.strip() for column in layout.columns]
+    asked = [(identity, "--id"), *((name, "--drop") for name in drop), *((name, "--text") for name in text)]
+    for name, option in asked:
+        if name is not None and name not in columns:
+            raise ValueError(f"{option} names {name!r}, but {_no_column(name, columns, file)}")
+        if name is not None and name == label:
+            raise ValueError(f"{option} names {name!r}, but column {label!r} holds the labels. Name another.")
+    if identity in text:
+        raise ValueError(f"--text names {identity!r}, but column {identity!r} holds the ids. Name another.")
+    for column in (label, identity):  # another column of that name would become a feature
+        name = None if column is None else layout.repeats.get(column, column)
+        others = [c for c in layout.columns if c not in (column, *drop) and layout.repeats.get(c, c) == name]
+        if others:
+            raise ValueError(
+                f"{file} has more than one column {shortened(name)}. Rename the others, or leave them out: "
+                f"--drop {others[0]}."
+            )
+
+
+def find_id(frame: pl.DataFrame) -> tuple[str | None, list[str]]:
+    """The column of ids, if there is one, and a sentence about one that is named id but is none.
+
+    Rows that are entirely empty are ignored. A column whose values all differ is preferred.
+    """
+    filled = frame.filter(~empty_rows(frame))
+    cells = {
+        column.name: text_values(column) if is_text(column) else column
+        for column in filled.get_columns()
+        if not column.dtype.is_nested()
+    }
+    named = [name for name, column in cells.items() if name.lower() == "id" and column.n_unique() == filled.height]
+    notes = [
+        f"Column {name!r} repeats values, so it is a feature. If it should not be, leave it out: --drop {name}."
+        for name, column in cells.items()
+        if name.lower() == "id" and name not in named and not identifies_rows(column)
+    ]
+    found = named or [name for name, column in cells.items() if looks_like_id(column)]
+    found = found or [name for name, column in cells.items() if identifies_rows(column)]
+    return found[0] if found and frame.width > 1 else None, notes
+
+
+def check_id(series: pl.Series) -> None:
+    """Raise if most cells of a column that was named as the id repeat others."""
+    distinct = text_values(series).fill_null("").n_unique()
+    if 2 * distinct < series.len():
+        raise ValueError(
+            f"--id names {series.name!r}, but its {distinct:,} values do not identify {series.len():,} rows."
+        )
+
+
+def id_notes(series: pl.Series) -> list[str]:
+    """Which column names the rows, and how many rows share their name with another."""
+    known = text_values(series).drop_nulls()
+    repeated = known.filter(known.is_duplicated())
+    such = f" {repeated.len():,} rows share theirs with others, such as {shortened(repeated.first())}."
+    return [f"Rows are named by column {series.name!r}.{such if repeated.len() else ''}"]
+
+
+def _no_column(name: str, columns: Sequence[str], file: str) -> str:
+    """The end of an error: the file's columns, and one that may be meant."""
+    folded = {column.strip().casefold(): column.strip() for column in columns}
+    close = get_close_matches(name.strip().casefold(), folded, 1)
+    meant = f" Did you mean {folded[close[0]]!r}?" if close else ""
+    return f"the columns of {file} are {_some(columns)}.{meant}"
+
+
+def _some(columns: Sequence[str]) -> str:
+    return ", ".join(shortened(c.strip()) for c in columns[:8]) + (", …" if len(columns) > 8 else "")
