@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from sobgnn.estimator.artifact import CONFIG, WEIGHTS, _config_digest, _digest
+from sobgnn.estimator.artifact import CONFIG, WEIGHTS
+from sobgnn.runtime.files import file_digest, json_digest
 from tests.fuzz.files import damaged
 
 FILES = ("table.json", "table.npz", "checks.json", f"model/{CONFIG}", f"model/{WEIGHTS}")
@@ -171,14 +172,14 @@ def _odd_weights(model: Path, draw: np.random.Generator) -> str:
     said = _odd_array(arrays, draw)
     save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, model / WEIGHTS)
     config = json.loads((model / CONFIG).read_text())
-    config["weights_sha256"] = _digest(model / WEIGHTS)
+    config["weights_sha256"] = file_digest(model / WEIGHTS)
     _sign(model, config)
     return said
 
 
 def _sign(model: Path, config: dict[str, Any]) -> None:
     config.pop("config_sha256", None)
-    config["config_sha256"] = _config_digest(config)
+    config["config_sha256"] = json_digest(config)
     (model / CONFIG).write_text(json.dumps(config))
 
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import warnings
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from sobgnn.labeling.source import open_source
 from sobgnn.runs import predict as run_predict
 from sobgnn.tables import Encoding, batches, read_table
 from sobgnn.tables.pictures import folder_labels, list_pictures, open_picture, oriented_gradients, see
@@ -127,28 +127,6 @@ def test_what_cannot_be_seen_is_said_and_not_raised(tmp_path):
     assert np.isfinite(features).all()
 
 
-def test_a_model_on_disk_gives_the_features(folder, tmp_path):
-    import torch
-
-    class Means(torch.nn.Module):
-        def forward(self, x):
-            return x.mean(dim=(2, 3))
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.jit.trace(Means(), torch.zeros(2, 3, 224, 224)).save(str(tmp_path / "means.pt"))
-    table = read_table(folder, image_model=tmp_path / "means.pt")
-    assert table.X.shape[1] == 3
-    table.encoding.save(tmp_path)
-    first = next(iter(batches(folder, Encoding.load(tmp_path))))
-    np.testing.assert_allclose(first.X, table.X, atol=1e-5)
-    with pytest.raises(ValueError, match=r"No such file: .*none.pt"):
-        read_table(folder, image_model=tmp_path / "none.pt")
-    (tmp_path / "bad.pt").write_bytes(b"nothing")
-    with pytest.raises(ValueError, match="not a TorchScript or exported model"):
-        read_table(folder, image_model=tmp_path / "bad.pt")
-
-
 def test_pictures_that_cannot_be_read_are_counted_and_far(folder, tmp_path):
     table = read_table(folder)
     new = tmp_path / "new"
@@ -183,13 +161,42 @@ def test_a_folder_that_means_unlabeled_is_said(folder):
     assert said in read_table(folder).notes
 
 
-def test_folders_behind_links_are_read_once(folder, tmp_path):
-    linked = tmp_path / "linked"
-    linked.mkdir()
-    for place in folder.iterdir():
-        (linked / place.name).symlink_to(place)
-    (linked / "loop").symlink_to(linked)
-    assert list_pictures(linked) == list_pictures(folder)
+def test_folders_behind_links_are_read_once(folder):
+    names = list_pictures(folder)
+    (folder / "zoo").symlink_to(folder / "across")
+    (folder / "loop").symlink_to(folder)
+    assert len(list_pictures(folder)) == len(names)
+
+
+def test_links_out_of_a_folder_of_pictures_are_left_out_and_said(folder, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    stripes(tmp_path / "elsewhere" / "secret.png", True, 7)
+    names = list_pictures(folder)
+    (folder / "across" / "secret.png").symlink_to(tmp_path / "elsewhere" / "secret.png")
+    (folder / "aside").symlink_to(tmp_path / "elsewhere")
+    assert list_pictures(folder) == names
+    table = read_table(folder)
+    said = "Left out, 2 links to outside the folder ('across/secret.png'): copy what they lead to into it."
+    assert said in table.notes
+    assert next(batches(folder, table.encoding)).said == (said,)
+
+
+def test_a_table_does_not_open_pictures_behind_links_out_of_its_folder(folder, tmp_path):
+    stripes(tmp_path / "secret.png", True, 7)
+    (folder / "link.png").symlink_to(tmp_path / "secret.png")
+    names = [f"{kind}/{i}.png" for kind in ("across", "upright") for i in range(6)]
+    rows = [f"{name},{name[0]}\n" for name in [*names, "link.png"]]
+    (folder / "t.csv").write_text("file,label\n" + "".join(rows))
+    table = read_table(folder / "t.csv")
+    assert not table.X[12].any()
+    assert "file" not in table.content(12)
+    assert table.content(0)["file"] == str(folder / "across/0.png")
+    reason = table.encoding.pictures.reason("link.png")
+    assert "link to a file outside" in reason
+    link = open_source(str(folder / "t.csv"))
+    with pytest.raises(ValueError, match="names no picture"):
+        link.read_picture(12)
+    assert link.read_picture(0)[1] == "image/png"
 
 
 def test_names_of_pictures_that_are_not_there_are_an_error(tmp_path):

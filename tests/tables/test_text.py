@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
-import pytest
 
 from sobgnn.tables import grams
 from sobgnn.tables.grams import CharacterGrams, WordGrams
-from sobgnn.tables.text import TextColumn, choose_analyzer, load_text_model, right_singular_vectors
+from sobgnn.tables.text import TextColumn, choose_analyzer, right_singular_vectors
 
 TEXTS = pl.Series("t", ["The cat sat. The cat!", "a dog sat", "", "Über_7 die Brücke"])
 
@@ -81,10 +80,3 @@ def test_long_text_goes_by_words_and_names_and_unspaced_scripts_by_characters():
     assert choose_analyzer(pl.Series(["the server is down again"] * 3)) == "words"
     assert choose_analyzer(pl.Series(["Anna Berta", "Cäsar"])) == "characters"
     assert choose_analyzer(pl.Series(["服务器已经停止响应请尽快处理机房"])) == "characters"
-
-
-def test_a_text_model_is_never_downloaded(tmp_path):
-    with pytest.raises(ValueError, match=r"no folder .*Nothing is downloaded"):
-        load_text_model("sentence-transformers/all-MiniLM-L6-v2")
-    with pytest.raises(ValueError, match=r"sobgnn\[text\]"):
-        load_text_model(tmp_path)

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from sobgnn.command.terminal import Terminal
     from sobgnn.tables import Table
 
+
+def at_home(path: Path | None) -> Path | None:
+    """The path with ~ as the home folder, which a shell leaves to the program in --out=~/run."""
+    return path.expanduser() if path is not None else None
+
+
 WRONG_INPUT = 2
 INTERRUPTED = 130
 TERMINATED = 143
@@ -34,10 +40,17 @@ Text = Annotated[
 ]
 TextModel = Annotated[
     Path | None,
-    typer.Option(metavar="FOLDER", help="Local sentence-transformers or model2vec folder for text; never downloaded."),
+    typer.Option(
+        metavar="FOLDER", callback=at_home, help="Local sentence-transformers or model2vec folder for text columns."
+    ),
 ]
 ImageModel = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="TorchScript (.pt) or exported (.pt2) encoder for pictures.")
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        callback=at_home,
+        help="Local folder of a vision model for pictures, as transformers saves it.",
+    ),
 ]
 TextEncoding = Annotated[
     str | None,
@@ -116,8 +129,3 @@ def check_neighbors(k: int | None, table: Table) -> None:
         raise ValueError(
             f"--k must be smaller than the number of rows, but got {k} for {rows} rows. Pass {rows - 1} or fewer."
         )
-
-
-def at_home(path: Path | None) -> Path | None:
-    """The path with ~ as the home folder, which a shell leaves to the program in --out=~/run."""
-    return path.expanduser() if path is not None else None

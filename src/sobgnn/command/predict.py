@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sobgnn.command.options import Sheet, TextEncoding, at_home
+from sobgnn.command.options import ImageModel, Sheet, TextEncoding, TextModel, at_home
 
 # Formats that predictions are not written in.
 _OTHER_FORMATS = (
@@ -31,6 +31,8 @@ def predict(
             metavar="FILE", callback=at_home, help="CSV file to write; default: DATA's name with .predictions.csv."
         ),
     ] = None,
+    text_model: TextModel = None,
+    image_model: ImageModel = None,
     characters: TextEncoding = None,
     sheet: Sheet = None,
     formats: Annotated[
@@ -42,7 +44,9 @@ def predict(
         ),
     ] = None,
 ) -> None:
-    """Labels for new points from a fitted run. Trains nothing; RUN is not changed.
+    """Labels for new points from a fitted run. Trains nothing; RUN is not changed, and nothing outside it is opened.
+
+    A run that was fitted with --text-model or --image-model needs the same model again: it names none by its path.
 
     Writes DATA's name with .predictions.csv beside it. Points far from all training points are marked and,
     if the run was fitted with --accept, predictions are marked accept or review. Exit: 0 done, 2 wrong input (one line
@@ -80,7 +84,7 @@ def predict(
             raise ValueError(
                 f"{each} exists but does not hold predictions. Name another file with --out, or remove it."
             )
-    classifier, encoding = run_folder.open_run(run)
+    classifier, encoding = run_folder.open_run(run, text_model, image_model)
     checks = Checks.read(run)
     notes: list[str] = []
     with atomic_file(target) as file, console.counting() as count:

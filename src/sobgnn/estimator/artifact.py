@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import json
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.runtime.files import atomic_folder, read_json
+from sobgnn.runtime.files import atomic_folder, check_inside, file_digest, json_digest, read_json
 
 FORMAT = "sobgnn.SobolevClassifier"
 FORMAT_VERSION = 6
@@ -47,9 +46,9 @@ def write_folder(folder: str | Path, config: dict[str, Any], arrays: Arrays) -> 
             "format_version": FORMAT_VERSION,
             "versions": _versions(),
             **config,
-            "weights_sha256": _digest(temporary / WEIGHTS),
+            "weights_sha256": file_digest(temporary / WEIGHTS),
         }
-        full["config_sha256"] = _config_digest(full)
+        full["config_sha256"] = json_digest(full)
         (temporary / CONFIG).write_text(json.dumps(full, indent=1, allow_nan=True) + "\n", encoding="utf-8")
         # safetensors makes its file readable only by the owner.
         (temporary / WEIGHTS).chmod((temporary / CONFIG).stat().st_mode)
@@ -64,6 +63,7 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
     for name in (CONFIG, WEIGHTS):
         if not (folder / name).is_file():
             raise ArtifactError(f"{folder} is not a saved model: it has no {name}.")
+        check_inside(folder / name, folder)
     before = _identity(folder / WEIGHTS)
     try:
         config = read_json(folder / CONFIG)
@@ -77,9 +77,9 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
             f"{folder} has format version {version!r:.40}, but this version of sobgnn reads {FORMAT_VERSION}. "
             "Load it with the version that wrote it (config.json names it), or save it again."
         )
-    if config.pop("config_sha256", None) != _config_digest(config):
+    if config.pop("config_sha256", None) != json_digest(config):
         raise ArtifactError(f"{folder / CONFIG} was changed after it was written: its digest does not match.")
-    if not _has_its_length(folder / WEIGHTS) or config.get("weights_sha256") != _digest(folder / WEIGHTS):
+    if not _has_its_length(folder / WEIGHTS) or config.get("weights_sha256") != file_digest(folder / WEIGHTS):
         raise ArtifactError(f"{folder / WEIGHTS} is truncated or was changed: its length or digest does not match.")
     try:
         arrays = load_file(folder / WEIGHTS)
@@ -112,10 +112,6 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _config_digest(config: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
-
-
 def _has_its_length(path: Path) -> bool:
     """Whether a safetensors file is exactly as long as its header declares, so that reading stays in bounds."""
     size = path.stat().st_size
@@ -138,14 +134,6 @@ def _identity(path: Path) -> tuple[int, ...]:
     except FileNotFoundError:  # between two renames
         return ()
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 22):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _one_line(error: BaseException) -> str:

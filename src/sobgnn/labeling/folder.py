@@ -6,6 +6,7 @@ import contextlib
 import glob
 import json
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from sobgnn.labeling.events import check_events
 from sobgnn.labeling.journal import read_events
 from sobgnn.labeling.session import JOURNAL
 from sobgnn.labeling.state import replay
+from sobgnn.tables.meaning import MODELS, ModelRecord
 
 SETTINGS = "labeling.json"
 # The copy of a frame that a notebook labels.
@@ -64,6 +66,16 @@ def remembered(path: Path) -> tuple[str, str | None, str | None, list[str], dict
         raise ValueError(f"{path} is damaged. Give the data again: sobgnn label DATA --out {path.parent}.") from None
 
 
+def check_models(folder: Path, known: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Raise unless the models that a folder was labeled with are given again."""
+    for name in MODELS:
+        option, record = f"--{name.replace('_', '-')}", known.get(name)
+        if record != given[name]:
+            which = "no such model" if record is None else f"the model {ModelRecord.restore(record)}"
+            way = f"Leave {option} out" if record is None else f"Pass its folder: {option} FOLDER"
+            raise ValueError(f"{folder} was begun with {which}. {way}.")
+
+
 def as_before(
     folder: Path, label: str | None, identity: str | None, drop: list[str], reading: dict[str, Any]
 ) -> tuple[str | None, str | None, list[str], dict[str, Any], bool]:
@@ -83,10 +95,14 @@ def as_before(
                 return label, identity, drop, reading, True
             option = f"--{name.replace('_', '-')}"
             raise ValueError(
-                f"{folder} was labeled with another {option}: {known.get(name) or 'none'}. Leave {option} out to "
+                f"{folder} was labeled with another {option}: {_shown(known.get(name))}. Leave {option} out to "
                 "resume, or name another folder with --out."
             )
     return known_label, known_identity, known_drop, known_reading, False
+
+
+def _shown(value: Any) -> str:
+    return str(value.get("name")) if isinstance(value, dict) else str(value or "none")
 
 
 def _holds_labels(folder: Path) -> bool:

@@ -26,6 +26,7 @@ from sobgnn.labeling.folder import (
     SETTINGS,
     absolute,
     as_before,
+    check_models,
     check_own,
     default_folder,
     remembered,
@@ -41,6 +42,7 @@ from sobgnn.labeling.source import check_new_label, open_source
 from sobgnn.runtime.files import atomic_file, write_text
 from sobgnn.tables import file_stem, is_file_name
 from sobgnn.tables.conversion import as_frame
+from sobgnn.tables.meaning import MODELS, open_models
 
 # The pages that :func:`label` has opened, by folder, with their arguments.
 _shown: dict[Path, tuple[Page, tuple[str, str | None]]] = {}
@@ -190,6 +192,10 @@ def open_page(
     given = Path(data)
     # Absolute paths, for the model's process and for resuming from another folder.
     reading = {name: absolute(value) for name, value in (reading or {}).items()}
+    # A folder remembers what models are recognized by, and not their paths: nothing in it is opened by its name.
+    paths = {name: reading.pop(name, None) for name in MODELS}
+    records = {name: model and model.record.to_json() for name, model in open_models(paths).items()}
+    reading |= records
     anew = False
     if (given / SETTINGS).is_file():
         folder = folder or given
@@ -204,13 +210,15 @@ def open_page(
     folder = folder or default_folder(file_stem(given) if is_file_name(data) else data)
     if folder != given:
         label, identity, drop, reading, anew = as_before(folder, label, identity, list(drop), reading)
-    source = open_source(data, label, identity, drop, **reading)
+    check_models(folder, reading, records)
+    source = open_source(data, label, identity, drop, **{**reading, **paths})
     check_own(folder)
     if label is not None and not new and (anew or not (folder / SETTINGS).exists()):
         check_new_label(source, label)
     asked: dict[str, Any] = {"label": label, "identity": identity, "drop": list(drop), "reading": reading}
     asked["data"] = str(Path(data).absolute()) if is_file_name(data) else data
     opening = {**asked, "fingerprint": source.fingerprint, "settings": settings or {}}
+    opening["reading"] = {**reading, **paths}
     with contextlib.ExitStack() as stack:  # closes what was opened where the rest fails
         listening = _listen(port)
         stack.callback(listening.close)

@@ -241,7 +241,7 @@ def _fingerprint(content: bytes, table: Table) -> str:
     if pictures is not None and table.frame is not None:
         for name in table.frame[pictures.name].to_list():
             digest.update(f"\0{name}\0".encode())
-            path = pictures.path(str(name or "").strip())
+            path = pictures.open_path(str(name or "").strip())
             with contextlib.suppress(OSError, ValueError):  # a name that is not valid for a file
-                digest.update(path.read_bytes() if path.is_file() else b"")
+                digest.update(path.read_bytes() if path is not None and path.is_file() else b"")
     return digest.hexdigest()[:16]

@@ -21,7 +21,7 @@ from sobgnn.runs.importance import column_importance
 from sobgnn.runs.predict import formula_notes
 from sobgnn.runs.result import Result, measure
 from sobgnn.runs.run import Fitted
-from sobgnn.runtime.files import flush, flush_folder, lock_file
+from sobgnn.runtime.files import check_inside, flush, flush_folder, lock_file
 from sobgnn.tables import Encoding, write_predictions
 
 # What a run folder holds. The table marks it as a run; the last three are for people.
@@ -239,8 +239,11 @@ def fill_run(
     return result
 
 
-def open_run(folder: Path) -> tuple[Any, Encoding]:
-    """The fitted estimator and the encoding of its table."""
+def open_run(folder: Path, text_model: Path | None = None, image_model: Path | None = None) -> tuple[Any, Encoding]:
+    """The fitted estimator and the encoding of its table.
+
+    Nothing outside the folder is opened but the models, which a run names only by their digests.
+    """
     if not folder.is_dir():
         raise ValueError(f"There is no run folder {str(folder)!r}. Create one with `sobgnn fit`.")
     if not os.path.lexists(folder / TABLE) and any((folder / name).exists() for name in _LABELING):
@@ -248,7 +251,8 @@ def open_run(folder: Path) -> tuple[Any, Encoding]:
             f"{folder} holds labels, but no model yet: open its page with `sobgnn label {folder}`, label rows of at "
             "least two classes, and press Finish."
         )
-    encoding = Encoding.load(folder)
+    check_inside(folder / "model", folder)
+    encoding = Encoding.load(folder, text_model=text_model, image_model=image_model)
 
     from sobgnn.estimator.classifier import SobolevClassifier
 

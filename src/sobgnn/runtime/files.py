@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -65,6 +66,17 @@ def check_regular(path: str | Path) -> None:
         raise ValueError(f"{path} is not a regular file, but a folder, pipe or device.")
 
 
+def check_inside(path: str | Path, folder: str | Path) -> None:
+    """Raise a ValueError if a path leads out of a folder, by a link."""
+    if not is_inside(path, folder):
+        raise ValueError(f"{path} is a link to something outside its folder, which is not opened.")
+
+
+def is_inside(path: str | Path, folder: str | Path) -> bool:
+    """Whether a path, with all links followed, is in a folder."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+
+
 def read_json(path: str | Path) -> Any:
     """The value of a JSON file, UTF-8; raises a one-line ValueError if it is damaged or too large to be one of ours."""
     check_regular(path)
@@ -75,6 +87,42 @@ def read_json(path: str | Path) -> Any:
         return json.loads(Path(path).read_bytes())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: {' '.join(str(error).split())[:160]}.") from None
+
+
+def file_digest(path: str | Path) -> str:
+    """SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def json_digest(content: Any) -> str:
+    """SHA-256 of a JSON value, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def write_signed(path: str | Path, content: dict[str, Any], arrays: str | Path) -> None:
+    """Write a JSON object with its own digest and that of the npz file beside it."""
+    full = {**content, "arrays_sha256": file_digest(arrays)}
+    write_text(path, json.dumps({**full, "sha256": json_digest(full)}))
+
+
+def read_signed(path: str | Path, arrays: str | Path, form: int) -> dict[str, Any]:
+    """Read what :func:`write_signed` wrote; raises ValueError if it has another format or was changed since."""
+    content = read_json(path)
+    if not isinstance(content, dict) or not isinstance(content.get("format"), int):
+        raise ValueError(f"{path} is damaged: it names no format.")
+    if content["format"] != form:
+        which = "newer than this version reads. Upgrade sobgnn" if content["format"] > form else "of an older version"
+        raise ValueError(f"{path} has format {content['format']}, {which}.")
+    if content.pop("sha256", None) != json_digest(content):
+        raise ValueError(f"{path} was changed after it was written: its digest does not match.")
+    check_regular(arrays)
+    if content.pop("arrays_sha256", None) != file_digest(arrays):
+        raise ValueError(f"{arrays} is truncated or was changed: its digest does not match.")
+    return content
 
 
 def write_text(path: str | Path, text: str) -> Path:

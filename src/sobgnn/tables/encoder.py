@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -16,7 +15,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from sobgnn.runtime.arrays import load_arrays, save_arrays
-from sobgnn.runtime.files import read_json, write_text
+from sobgnn.runtime.files import read_signed, write_signed
 from sobgnn.tables.columns.base import Arrays, Cells, Column, is_text, text_values
 from sobgnn.tables.columns.category import CategoryColumn, SetColumn
 from sobgnn.tables.columns.date import DateColumn
@@ -25,6 +24,7 @@ from sobgnn.tables.columns.number import NumberColumn, find_format
 from sobgnn.tables.columns.vector import VectorColumn
 from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.kinds import Rules, choose_column
+from sobgnn.tables.meaning import ImageModel, TextModel
 from sobgnn.tables.notes import column_notes
 from sobgnn.tables.pictures import PictureColumn
 from sobgnn.tables.text import ModelColumn, TextColumn
@@ -32,7 +32,7 @@ from sobgnn.tables.text import ModelColumn, TextColumn
 if TYPE_CHECKING:
     import polars as pl
 
-FORMAT = 3
+FORMAT = 4
 _KINDS: dict[str, type[Column]] = {
     kind.kind: kind
     for kind in (
@@ -42,6 +42,10 @@ _KINDS: dict[str, type[Column]] = {
 # Outcomes whose directions matter more than their single features.
 _HEAVY = ("text", "text model", "vectors", "pictures")
 _ROWS_AT_ONCE = 32_768
+# Columns that a model or a folder must be given to again.
+_OPENED = (ModelColumn, PictureColumn)
+# Settings that are never saved: what is read from a file opens no other.
+_PATHS = ("text_model", "image_folder", "image_model")
 # Number of features from which the result is sparse, if most of them are one-hot.
 _WIDE = 1000
 # Number of rows on which the variance of a column's features is computed.
@@ -67,10 +71,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         text: Columns that are text, whatever they look like.
         drop: Columns to leave out.
         text_model: Folder of a sentence-transformers or model2vec model on this disk, used for text columns instead of
-            TF-IDF; needs one of these packages (extra ``text``). Nothing is ever downloaded.
+            TF-IDF; needs the extra ``text``. Read are its JSON and safetensors; nothing is ever downloaded.
         image_folder: Folder that names of pictures are relative to; a column that names pictures in it is encoded by
             their content. With ``None``, such names are text.
-        image_model: File of a TorchScript or exported model for pictures, instead of pixels and oriented gradients.
+        image_model: Folder of a vision model as transformers writes it (config.json, model.safetensors), for pictures
+            instead of pixels and oriented gradients.
         n_components: Maximum number of coordinates of a text column; ``None`` for 16 to 192, by the number of rows.
         sparse: ``True`` for scipy CSR, ``False`` for a dense array, ``"auto"`` for CSR if there are at least 1,000
             features and at most a quarter of them come from dense columns.
@@ -193,8 +198,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return {
             "format": FORMAT,
             "settings": {
-                name: str(value) if isinstance(value, Path) else list(value) if name in ("text", "drop") else value
+                name: list(value) if name in ("text", "drop") else value
                 for name, value in self.get_params().items()
+                if name not in _PATHS
             },
             "names": self.feature_names_in_.tolist(),
             "outcomes": self.outcomes_,
@@ -215,12 +221,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         import polars as pl
 
         try:
-            if content["format"] != FORMAT:
-                which = "a newer" if content["format"] > FORMAT else "an older"
-                raise ValueError(f"format {content['format']}, which {which} version wrote")
             if not all(np.isfinite(part).all() for part in arrays.values() if part.dtype.kind == "f"):
                 raise ValueError("a value is not finite")
-            made = cls(**content["settings"])
+            made = cls(**{name: value for name, value in content["settings"].items() if name not in _PATHS})
             made.outcomes_ = {str(k): str(v) for k, v in content["outcomes"].items()}
             made.notes_ = [str(note) for note in content["notes"]]
             names = [str(name) for name in content["names"]]
@@ -228,10 +231,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             made._keep([_restored(entry, i, arrays) for i, entry in enumerate(content["columns"])])
             # Encoding blank cells uses every column, and so everything that a damaged file could break.
             for column in made.columns_:
-                if column.kind != "text model" and not getattr(column, "model", None):
-                    cells = column.parse(pl.Series(column.name, [None, "x1"], dtype=pl.String))
-                    if not np.isfinite(_dense(column.encode(cells.values)) * column.factor).all():
-                        raise ValueError("a value is not finite")
+                filled = None if isinstance(column, _OPENED) else "x1"
+                cells = column.parse(pl.Series(column.name, [None, filled], dtype=pl.String))
+                if not np.isfinite(_dense(column.encode(cells.values)) * column.factor).all():
+                    raise ValueError("a value is not finite")
         except (
             KeyError,
             TypeError,
@@ -250,17 +253,48 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         save_arrays(folder / "encoder.npz", self.arrays())
-        write_text(folder / "encoder.json", json.dumps(self.to_json()))
+        write_signed(folder / "encoder.json", self.to_json(), folder / "encoder.npz")
 
     @classmethod
-    def load(cls, folder: str | Path) -> TableEncoder:
-        """Read an encoder that :meth:`save` wrote. Nothing is unpickled."""
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        text_model: str | Path | None = None,
+        image_folder: str | Path | None = None,
+        image_model: str | Path | None = None,
+    ) -> TableEncoder:
+        """Read an encoder that :meth:`save` wrote, and give it the models and the folder of pictures that it needs.
+
+        A saved encoder names no path: only encoder.json and encoder.npz are opened, and nothing is unpickled. A model
+        that is not the one that it was fitted with is refused.
+        """
         folder = Path(folder)
         try:
-            content = read_json(folder / "encoder.json")
+            content = read_signed(folder / "encoder.json", folder / "encoder.npz", FORMAT)
         except FileNotFoundError:
             raise ValueError(f"There is no encoder in {str(folder)!r}: encoder.json is missing.") from None
-        return cls.from_parts(content, load_arrays(folder / "encoder.npz", ()))
+        made = cls.from_parts(content, load_arrays(folder / "encoder.npz", ()))
+        made = made.with_models(text_model, image_model)
+        return made if image_folder is None else made.with_picture_folder(Path(image_folder))
+
+    def with_models(self, text_model: str | Path | None = None, image_model: str | Path | None = None) -> TableEncoder:
+        """The same encoder with the models that it was fitted with; raises ValueError if one is missing or another."""
+        texts = None if text_model is None else TextModel(text_model)
+        images = None if image_model is None else ImageModel(image_model)
+        for option, model, kind in (("text", texts, ModelColumn), ("image", images, PictureColumn)):
+            if model is not None and not any(isinstance(column, kind) for column in self.columns_):
+                raise ValueError(f"--{option}-model is given, but there is no such column. Leave it out.")
+        columns: list[Column] = []
+        for column in self.columns_:
+            if isinstance(column, ModelColumn):
+                column = column.with_model(texts)
+            elif isinstance(column, PictureColumn):
+                column = column.with_model(images)
+            columns.append(column)
+        made = self._with(columns)
+        made.text_model, made.image_model = text_model, image_model
+        return made
 
     def with_picture_folder(self, folder: Path) -> TableEncoder:
         """The same encoder for pictures whose names are relative to another folder."""
@@ -275,7 +309,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Fit all columns; returns the features of each if asked to."""
         self._check_settings(frame)
         rules = Rules(
-            tuple(self.text), self.text_model, self.image_folder, self.image_model, _decimal_sign(frame),
+            tuple(self.text), None if self.text_model is None else TextModel(self.text_model), self.image_folder,
+            None if self.image_model is None else ImageModel(self.image_model), _decimal_sign(frame),
             self.n_components, int(self.random_state), max_categories=self.max_categories,
         )  # fmt: skip
         used = [name for name in frame.columns if name not in self.drop]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sobgnn.runtime.arrays import load_arrays, save_arrays
-from sobgnn.runtime.files import read_json, write_text
+from sobgnn.runtime.files import check_inside, read_signed, write_signed
 from sobgnn.tables.columns.base import Arrays, Cells, Column, empty_rows
 from sobgnn.tables.columns.category import CategoryColumn
 from sobgnn.tables.columns.date import DateColumn
@@ -30,7 +29,7 @@ from sobgnn.tables.reading.formats import Layout
 if TYPE_CHECKING:
     import polars as pl
 
-FORMAT = 4
+FORMAT = 5
 _FILE, _ARRAYS = "table.json", "table.npz"
 
 
@@ -358,29 +357,39 @@ class Encoding:
     def save(self, folder: Path) -> None:
         """Write table.json and table.npz into a folder."""
         save_arrays(folder / _ARRAYS, self.arrays())
-        write_text(folder / _FILE, json.dumps({"format": FORMAT, "encoding": self.to_json()}))
+        write_signed(folder / _FILE, {"format": FORMAT, "encoding": self.to_json()}, folder / _ARRAYS)
 
     @classmethod
-    def load(cls, folder: Path) -> Encoding:
-        """Read an encoding that :meth:`save` wrote; raises ValueError if something is missing or damaged."""
-        file = folder / _FILE
+    def load(
+        cls, folder: Path, *, text_model: str | Path | None = None, image_model: str | Path | None = None
+    ) -> Encoding:
+        """Read an encoding that :meth:`save` wrote, and give it the models that it needs.
+
+        No other file is opened: an encoding names no path. Raises ValueError if something is missing or damaged.
+        """
+        for name in (_FILE, _ARRAYS):
+            check_inside(folder / name, folder)
         try:
-            content = read_json(file)
-        except FileNotFoundError:
-            raise ValueError(f"{folder} is not a run folder: it has no {_FILE}.") from None
+            content = read_signed(folder / _FILE, folder / _ARRAYS, FORMAT)
+        except FileNotFoundError as error:
+            name = Path(error.filename).name
+            what = "is not a run folder" if name == _FILE else "is damaged"
+            raise ValueError(f"{folder} {what}: it has no {name}.") from None
         except ValueError as error:
             raise ValueError(f"{error} Fit the run again.") from None
-        if not isinstance(content, dict) or not isinstance(content.get("format"), int):
-            raise ValueError(f"{file} is damaged. Fit the run again.")
-        if content["format"] > FORMAT:
-            raise ValueError(f"{folder} has format {content['format']}, newer than this version reads. Upgrade sobgnn.")
-        if content["format"] < FORMAT:
-            raise ValueError(f"{folder} was written by an older version of sobgnn. Fit the run again.")
+        made = cls.from_parts(content.get("encoding"), load_arrays(folder / _ARRAYS, ()))
         try:
-            arrays = load_arrays(folder / _ARRAYS, ())
-        except FileNotFoundError:
-            raise ValueError(f"{folder} is damaged: it has no {_ARRAYS}. Fit the run again.") from None
-        return cls.from_parts(content.get("encoding"), arrays)
+            return made.with_models(text_model, image_model)
+        except ValueError as error:
+            raise ValueError(f"{folder} cannot be used: {error}") from None
+
+    def with_models(self, text_model: str | Path | None = None, image_model: str | Path | None = None) -> Encoding:
+        """The same encoding with the models that it was fitted with; raises ValueError if one is missing or another."""
+        if isinstance(self.encoder, TableEncoder):
+            return dataclasses.replace(self, encoder=self.encoder.with_models(text_model, image_model))
+        if text_model is not None or image_model is not None:
+            raise ValueError("It was fitted on arrays, which need no model. Leave --text-model and --image-model out.")
+        return self
 
 
 def _check_width(X: Any, width: int) -> None:

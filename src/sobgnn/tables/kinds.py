@@ -15,6 +15,7 @@ from sobgnn.tables.columns.category import CategoryColumn, SetColumn, find_sets
 from sobgnn.tables.columns.date import DateColumn, looks_like_dates
 from sobgnn.tables.columns.number import NumberColumn, NumberFormat, find_format
 from sobgnn.tables.columns.vector import VectorColumn, as_lists
+from sobgnn.tables.meaning import ImageModel, TextModel
 from sobgnn.tables.pictures import PictureColumn, names_pictures
 from sobgnn.tables.text import ModelColumn, TextColumn, choose_analyzer
 
@@ -44,9 +45,9 @@ class Rules:
 
     Args:
         text: Columns that are text, whatever they look like.
-        text_model: Folder of a text model, for columns of words.
+        text_model: A model for columns of words.
         image_folder: Folder that names of pictures are relative to, or ``None``.
-        image_model: File of a model for pictures.
+        image_model: A model for pictures.
         decimal: The decimal sign for columns that do not determine their own.
         components: Maximum number of coordinates of a text column; ``None`` for the usual number.
         seed: Seed of the SVD.
@@ -55,9 +56,9 @@ class Rules:
     """
 
     text: tuple[str, ...] = ()
-    text_model: str | Path | None = None
+    text_model: TextModel | None = None
     image_folder: str | Path | None = None
-    image_model: str | Path | None = None
+    image_model: ImageModel | None = None
     decimal: str | None = None
     components: int | None = None
     seed: int = 0

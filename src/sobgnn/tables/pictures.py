@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from sobgnn.runtime.files import is_inside
 from sobgnn.tables.columns import Arrays, Column, is_text, listed, shortened, text_values
+from sobgnn.tables.meaning import ImageModel, ModelRecord, check_same
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,8 +30,7 @@ UNREAD = (
 )  # fmt: skip
 UNLABELED = ("unlabelled", "unlabeled", "unknown", "unsorted")
 SIDE, CELL, BINS = 32, 4, 9
-_MODEL_SIDE, _MODEL_BATCH = 224, 32
-_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_MODEL_BATCH = 32
 
 
 @dataclass(frozen=True)
@@ -40,26 +41,25 @@ class PictureColumn(Column):
 
     Args:
         name: The column.
-        root: Folder that names are relative to.
-        model: File of a TorchScript or exported model, or ``None``. The model maps float32 [B, 3, 224, 224], normalized
-            as usual for ImageNet, to [B, ...].
+        root: Folder that names are relative to; ``None`` after loading, since a saved column names no path.
+        model: What a vision model is recognized by, or ``None``.
         center: Mean of the features, [width].
         factors: What features are multiplied by, [width].
     """
 
     kind: ClassVar[str] = "pictures"
     name: str
-    root: str
-    model: str | None
+    root: str | None
+    model: ModelRecord | None
     center: npt.NDArray[np.float32]
     factors: npt.NDArray[np.float32]
-    _loaded: list[Any] = field(default_factory=list, compare=False, repr=False)
+    _opened: ImageModel | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     @classmethod
-    def fit(cls, series: pl.Series, root: Path, model: str | Path | None = None) -> tuple[PictureColumn, list[str]]:
+    def fit(cls, series: pl.Series, root: Path, model: ImageModel | None = None) -> tuple[PictureColumn, list[str]]:
         """Fit the column, with features centered on these pictures; also returns what users may not expect."""
         empty = np.zeros(0, np.float32)
-        bare = cls(series.name, str(root), None if model is None else str(model), empty, empty)
+        bare = cls(series.name, str(root), None if model is None else model.record, empty, empty, _opened=model)
         sample = series[np.linspace(0, series.len() - 1, min(series.len(), 5000)).astype(np.int64)]
         features, broken = bare._features(text_values(sample).to_list())
         good = features[~broken]
@@ -89,32 +89,49 @@ class PictureColumn(Column):
         out[~broken] = (features[~broken] - self.center) * self.factors
         return out
 
+    def with_model(self, model: ImageModel | None) -> PictureColumn:
+        """The same column with its model; raises ValueError if it is another one or none."""
+        if self.model is None:
+            return self
+        check_same(self.model, model, "--image-model FOLDER (in Python, image_model=FOLDER)")
+        return replace(self, _opened=model)
+
     def path(self, name: str) -> Path:
         """Path of the picture with that name."""
+        if self.root is None:
+            raise ValueError("The folder of the pictures is not saved with an encoder. Pass it: image_folder=FOLDER.")
         return Path(self.root) / name
+
+    def open_path(self, name: str | None) -> Path | None:
+        """Path of the picture with that name; ``None`` for no name, and for a link that leads out of the folder."""
+        return None if name is None or leads_out(self.root or "", self.path(name)) else self.path(name)
 
     def reason(self, name: Any) -> str:
         """The end of a sentence about pictures that cannot be read, such as that one: why, and the way out."""
         such = f", such as {shortened(name, 100)}"
+        if isinstance(name, str) and leads_out(self.root or "", self.path(name.strip())):
+            return f"{such}: it is a link to a file outside {self.root}, which is not opened. Copy the file there."
         if isinstance(name, str) and _is_file(self.path(name.strip())):
             return f"{such}: the file is damaged or holds no picture. Replace it, or leave it out."
         return f"{such}. Names are relative to {self.root}."
 
     def _features(self, names: Sequence[str | None]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-        paths = [None if name is None else self.path(name) for name in names]
+        paths = [self.open_path(name) for name in names]
         if self.model is None:
             return see(paths)
-        if not self._loaded:
-            self._loaded.append(load_image_model(self.model))
-        return _by_model(paths, self._loaded[0])
+        if not any(paths):
+            return np.zeros((len(paths), len(self.center)), np.float32), np.ones(len(paths), np.bool_)
+        opened = self._opened or self.with_model(None)._opened
+        assert opened is not None
+        return _by_model(paths, opened)
 
     def feature_names(self) -> list[str]:
         """The column's name with the feature's number."""
         return [f"{self.name} [{i}]" for i in range(len(self.center))]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"name": self.name, "root": self.root, "model": self.model}
+        """Plain values: neither the folder nor the model's."""
+        return {"name": self.name, "model": None if self.model is None else self.model.to_json()}
 
     def arrays(self) -> Arrays:
         """Mean and factors."""
@@ -122,13 +139,13 @@ class PictureColumn(Column):
 
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> PictureColumn:
-        """Rebuild a column from :meth:`to_json` and :meth:`arrays`."""
+        """Rebuild a column from :meth:`to_json` and :meth:`arrays`, without its folder and its model."""
         center, factors = (np.ascontiguousarray(arrays[key], dtype=np.float32) for key in ("center", "factors"))
-        model = None if content["model"] is None else str(content["model"])
+        model = None if content["model"] is None else ModelRecord.restore(content["model"])
         width = 3 * SIDE * SIDE + (SIDE // CELL) ** 2 * BINS
         if center.ndim != 1 or center.shape != factors.shape or (model is None and len(center) != width):
             raise ValueError("shapes of the arrays")
-        return cls(str(content["name"]), str(content["root"]), model, center, factors)
+        return cls(str(content["name"]), None, model, center, factors)
 
 
 def see(paths: Sequence[Path | None]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
@@ -184,6 +201,10 @@ def left_out(folder: Path) -> list[str]:
         kinds = [kind for kind, _ in Counter(Path(name).suffix.lower() for name in names).most_common()]
         files = f"{len(names):,} files of kinds that are" if names[1:] else "1 file of a kind that is"
         notes.append(f"Left out, {files} not read: {listed(kinds)}. Convert them to PNG or JPEG.")
+    outside = _links_out(folder)
+    if outside:
+        which, them = (f"{len(outside):,} links", "they lead") if outside[1:] else ("1 link", "it leads")
+        notes.append(f"Left out, {which} to outside the folder ({shortened(outside[0])}): copy what {them} to into it.")
     return notes
 
 
@@ -207,16 +228,31 @@ def _is_unicode(name: str) -> bool:
 
 
 def _walk(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
-    """Names of files under a folder, relative to it, sorted; hidden ones are left out, and so is __MACOSX."""
-    found, seen = [], set()
+    """Names of files under a folder, relative to it, sorted, without those behind links that lead out of it."""
+    found = [path for path in _entries(folder) if path.name.lower().endswith(suffixes) and path.is_file()]
+    return sorted(path.relative_to(folder).as_posix() for path in found if not leads_out(folder, path))
+
+
+def _links_out(folder: Path) -> list[str]:
+    """Names of links that lead out of a folder to folders or to pictures."""
+    found = [path for path in _entries(folder) if path.is_symlink() and leads_out(folder, path)]
+    kept = [path for path in found if path.is_dir() or path.name.lower().endswith(SUFFIXES)]
+    return sorted(os.fsencode(path.relative_to(folder)).decode(errors="replace") for path in kept)
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """Files under a folder, each folder once, and links that lead out of it; hidden ones and __MACOSX are left out."""
+    seen = set()
     for place, folders, names in os.walk(folder, followlinks=True):
         own = os.path.realpath(place)
-        folders[:] = [] if own in seen else [n for n in folders if not n.startswith(".") and n != "__MACOSX"]
-        if own not in seen:  # a link may form a loop
-            pictures = [Path(place) / n for n in names if not n.startswith(".") and n.lower().endswith(suffixes)]
-            found += [path.relative_to(folder).as_posix() for path in pictures if path.is_file()]
+        if own in seen:  # a link may form a loop
+            folders.clear()
+            continue
         seen.add(own)
-    return sorted(found)
+        inner = [name for name in folders if not name.startswith(".") and name != "__MACOSX"]
+        outside = [name for name in inner if leads_out(folder, Path(place) / name)]
+        folders[:] = [name for name in inner if name not in outside]
+        yield from (Path(place) / name for name in (*outside, *names) if not name.startswith("."))
 
 
 def folder_labels(names: Sequence[str]) -> list[str | None]:
@@ -241,45 +277,16 @@ def names_pictures(series: pl.Series, root: Path) -> bool:
     return True
 
 
-def load_image_model(file: str | Path) -> Any:
-    """A function from float32 [B, 3, 224, 224] to vectors, from a TorchScript (.pt) or exported (.pt2) file."""
-    import warnings
-
-    import torch
-
-    path = Path(file)
-    if not path.is_file():
-        raise ValueError(f"There is no file {str(path)!r} with an image model. Nothing is downloaded: copy one there.")
-    try:
-        if path.suffix == ".pt2":
-            return torch.export.load(path).module()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            return torch.jit.load(str(path), map_location="cpu").eval()  # type: ignore[no-untyped-call]
-    except Exception as error:  # torch can raise anything, from RuntimeError to IndexError
-        reason = " ".join(str(error).split())[:120]
-        raise ValueError(f"{path} is not a TorchScript or exported model: {reason}") from None
-
-
-def _by_model(paths: Sequence[Path | None], model: Any) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-    import torch
-
+def _by_model(paths: Sequence[Path | None], model: ImageModel) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
     parts, broken = [], np.zeros(len(paths), np.bool_)
-    mean, deviation = np.array(_MEAN, np.float32), np.array(_DEVIATION, np.float32)
     for start in range(0, len(paths), _MODEL_BATCH):
-        pixels = np.zeros((len(paths[start : start + _MODEL_BATCH]), _MODEL_SIDE, _MODEL_SIDE, 3), np.float32)
+        pixels = np.zeros((len(paths[start : start + _MODEL_BATCH]), model.side, model.side, 3), np.float32)
         for number, path in enumerate(paths[start : start + _MODEL_BATCH]):
-            held = _read(path, _MODEL_SIDE)
+            held = _read(path, model.side)
             broken[start + number] = held is None
             if held is not None:
-                pixels[number] = (held - mean) / deviation
-        try:
-            with torch.no_grad():
-                found = model(torch.from_numpy(np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))))
-        except RuntimeError as error:
-            reason = " ".join(str(error).split())[-160:]
-            raise ValueError(f"The image model does not accept [B, 3, 224, 224]: {reason}") from None
-        parts.append(torch.nan_to_num(found).reshape(len(pixels), -1).float().numpy())
+                pixels[number] = held
+        parts.append(model.encode(pixels))
     return np.concatenate(parts), broken
 
 
@@ -330,6 +337,16 @@ def _read(path: Path | None, side: int) -> npt.NDArray[np.float32] | None:
         return None
     pixels = np.asarray(opened.resize((side, side), Resampling.BOX), np.float32)
     return np.asarray(pixels / 255, dtype=np.float32)
+
+
+def leads_out(folder: str | Path, path: Path) -> bool:
+    """Whether a path into a folder is, or passes, a link that leads out of it."""
+    if not Path(os.path.normpath(path)).is_relative_to(os.path.normpath(folder)):
+        return False  # the table itself names a file elsewhere
+    try:
+        return not is_inside(path, folder)
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 def _is_file(path: Path) -> bool:

@@ -69,7 +69,9 @@ class Table:
             if name == self.encoding.label or value is None or (isinstance(value, str) and not value.strip()):
                 continue
             if pictures is not None and name == pictures.name:
-                value = pictures.path(str(value).strip())
+                value = pictures.open_path(str(value).strip())
+                if value is None:
+                    continue
             shown[name] = _shown(value)
         return shown
 

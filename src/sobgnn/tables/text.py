@@ -1,20 +1,17 @@
-"""Columns of text: TF-IDF of n-grams, reduced by a truncated SVD; or a model on disk."""
+"""Columns of text: TF-IDF of n-grams, reduced by a truncated SVD; or a model's vectors."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sobgnn.runtime.packages import installed
 from sobgnn.tables.columns import Arrays, Column, text_values
 from sobgnn.tables.grams import CharacterGrams, WordGrams, chunks
+from sobgnn.tables.meaning import ModelRecord, TextModel, check_same
 
 if TYPE_CHECKING:
     import polars as pl
@@ -150,52 +147,50 @@ class TextColumn(Column):
 
 @dataclass(frozen=True)
 class ModelColumn(Column):
-    """Text as the vectors of a sentence-transformers or model2vec folder, each divided by its length.
+    """Text as the vectors of a model, each divided by its length.
 
     Args:
         name: As in the table.
-        folder: Folder of the model; nothing is downloaded.
-        width: Length of its vectors.
-        center: Their mean, [width].
+        model: What the model is recognized by.
+        center: Mean of its vectors, [width].
     """
 
     kind: ClassVar[str] = "text model"
     name: str
-    folder: str
-    width: int
+    model: ModelRecord
     center: npt.NDArray[np.float32]
-    _model: list[Any] = field(default_factory=list, compare=False, repr=False)
+    _opened: TextModel | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     @classmethod
-    def fit(cls, series: pl.Series, folder: str | Path) -> ModelColumn:
+    def fit(cls, series: pl.Series, model: TextModel) -> ModelColumn:
         """Fit the column: vectors are centered on the mean of these texts."""
-        bare = cls(series.name, str(folder), 0, np.zeros(0, np.float32), [load_text_model(folder)])
         known = text_values(series).drop_nulls().head(_SAMPLE)
-        z = bare._vectors(known.to_list() or [""])
-        return cls(series.name, str(folder), z.shape[1], z.mean(axis=0), bare._model)
+        z = _model_vectors(model, known.to_list() or [""])
+        return cls(series.name, model.record, z.mean(axis=0), _opened=model)
+
+    def with_model(self, model: TextModel | None) -> ModelColumn:
+        """The same column with its model; raises ValueError if it is another one or none."""
+        check_same(self.model, model, "--text-model FOLDER (in Python, text_model=FOLDER)")
+        return replace(self, _opened=model)
 
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
         """Features float32 [rows, width], centered."""
         texts = text_values(series).to_list()
-        out = np.zeros((len(texts), self.width), np.float32)
+        out = np.zeros((len(texts), len(self.center)), np.float32)
         held = [i for i, text in enumerate(texts) if text is not None]
         if held:
-            out[held] = self._vectors([texts[i] for i in held])
+            opened = self._opened or self.with_model(None)._opened
+            assert opened is not None
+            out[held] = _model_vectors(opened, [texts[i] for i in held])
         return _blank_rows_away(out, self.center) - self.center
-
-    def _vectors(self, texts: list[str]) -> npt.NDArray[np.float32]:
-        if not self._model:
-            self._model.append(load_text_model(self.folder))
-        found = np.asarray(self._model[0](texts), dtype=np.float32)
-        return _unit(np.nan_to_num(found.reshape(len(texts), -1)))
 
     def feature_names(self) -> list[str]:
         """The column's name with the coordinate's number."""
-        return [f"{self.name} [{i}]" for i in range(self.width)]
+        return [f"{self.name} [{i}]" for i in range(len(self.center))]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values: the folder, not the model."""
-        return {"name": self.name, "folder": self.folder, "width": self.width}
+        """Plain values: what the model is recognized by, not where it is."""
+        return {"name": self.name, "model": self.model.to_json()}
 
     def arrays(self) -> Arrays:
         """The mean."""
@@ -203,35 +198,15 @@ class ModelColumn(Column):
 
     @classmethod
     def restore(cls, content: dict[str, Any], arrays: Arrays) -> ModelColumn:
-        """Rebuild a column from :meth:`to_json` and :meth:`arrays`."""
+        """Rebuild a column from :meth:`to_json` and :meth:`arrays`, without its model."""
         center = np.ascontiguousarray(arrays["center"], dtype=np.float32)
-        if center.shape != (int(content["width"]),):
+        if center.ndim != 1 or not len(center):
             raise ValueError("shapes of the arrays")
-        return cls(str(content["name"]), str(content["folder"]), int(content["width"]), center)
+        return cls(str(content["name"]), ModelRecord.restore(content["model"]), center)
 
 
-def load_text_model(folder: str | Path) -> Callable[[list[str]], Any]:
-    """A function from texts to vectors [texts, width], from a local folder; never from the network."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise ValueError(
-            f"There is no folder {str(folder)!r} with a text model. Nothing is downloaded: copy one there."
-        )
-    static = (folder / "config.json").is_file() and not (folder / "modules.json").is_file()
-    names = ("model2vec", "sentence_transformers") if static else ("sentence_transformers", "model2vec")
-    for name in names:
-        if not installed(name):
-            continue
-        module = importlib.import_module(name)
-        if name == "model2vec":
-            model = module.StaticModel.from_pretrained(str(folder))
-            return lambda texts: model.encode(texts)
-        model = module.SentenceTransformer(str(folder), local_files_only=True)
-        return lambda texts: model.encode(texts, show_progress_bar=False)
-    raise ValueError(
-        "A text model needs the package sentence-transformers or model2vec, and neither is installed. "
-        'Install one with `pip install "sobgnn[text]"`, or leave the text model out.'
-    )
+def _model_vectors(model: TextModel, texts: list[str]) -> npt.NDArray[np.float32]:
+    return _unit(np.nan_to_num(model.encode(texts)))
 
 
 def choose_analyzer(text: pl.Series) -> Analyzer:

@@ -71,7 +71,7 @@ def read_table(
         drop: Columns to leave out.
         text: Columns that are text, whatever they look like.
         text_model: Folder of a text model, see :class:`~sobgnn.tables.TableEncoder`.
-        image_model: File of an image model.
+        image_model: Folder of an image model.
         encoding: Character encoding of a text file, such as ``"shift_jis"``; ``None`` detects it.
         sheet: Name of the sheet of an Excel file; ``None`` for the only one.
         need_labels: Whether a table without a label column is an error. Otherwise all codes are -1.

@@ -1,0 +1,457 @@
+"""Encoders of texts and pictures by meaning, from folders of JSON and safetensors.
+
+Every file of such a folder is opened here, by a fixed name or one without a slash. JSON is parsed, weights are read as
+safetensors, and the libraries get the content: no path, nothing to import by a name, nothing to unpickle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+
+from sobgnn.runtime.files import check_regular, file_digest, read_json
+from sobgnn.runtime.packages import installed
+
+# Architectures whose code in transformers opens no file, whatever the configuration says.
+_TEXT_KINDS = (
+    "albert", "bert", "camembert", "deberta", "deberta-v2", "distilbert", "electra", "modernbert", "mpnet", "roberta",
+    "xlm-roberta",
+)  # fmt: skip
+_IMAGE_KINDS = (
+    "beit", "clip_vision_model", "convnext", "convnextv2", "deit", "dinov2", "dinov2_with_registers", "dinov3_vit",
+    "resnet", "siglip_vision_model", "swin", "swinv2", "vit",
+)  # fmt: skip
+# Models of texts and pictures, of which the part for pictures is used.
+_IMAGE_PARTS = {"clip": "clip_vision_model", "siglip": "siglip_vision_model"}
+# What a configuration may say that is about how to load, and not about the network.
+_LOADING = ("attn_implementation", "auto_map", "dtype", "quantization_config", "torch_dtype", "use_kernels")
+_PLAIN = re.compile(r"(?!\.)[\w.-]+\Z")
+_MOST_TOKENS, _STATIC_TOKENS = 512, 2048
+# Numbers of tokens and of texts in one batch.
+_BATCH_TOKENS, _BATCH = 8192, 256
+_CHARACTERS_A_TOKEN = 20
+
+Vectors = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class ModelRecord:
+    """What is saved of an encoder: what to call it, and what it is recognized by. It holds no path.
+
+    Args:
+        name: What it was called when it was used.
+        digest: SHA-256 over the names and digests of all files that it was read from.
+    """
+
+    name: str
+    digest: str
+
+    def to_json(self) -> dict[str, str]:
+        """Plain values."""
+        return asdict(self)
+
+    @classmethod
+    def restore(cls, content: Any) -> ModelRecord:
+        """Rebuild a record from :meth:`to_json`; raises ValueError if it is none."""
+        name, digest = content["name"], content["digest"]
+        if not (isinstance(name, str) and isinstance(digest, str) and re.fullmatch(r"[0-9a-f]{64}", digest)):
+            raise ValueError("the record of a model")
+        return cls(" ".join(name.split())[:100], digest)
+
+    def __str__(self) -> str:
+        return f"{self.name!r} (digest {self.digest[:12]})"
+
+
+def check_same(record: ModelRecord, model: TextModel | ImageModel | None, option: str) -> None:
+    """Raise a ValueError unless a model is the recorded one; ``option`` is how it is passed."""
+    if model is None:
+        raise ValueError(
+            f"It was fitted with the model {record}, which is not saved with it. Pass the model's folder: {option}."
+        )
+    if model.record.digest != record.digest:
+        raise ValueError(f"It was fitted with the model {record}, but {option} gives {model.record}. Pass the former.")
+
+
+MODELS = ("text_model", "image_model")
+
+
+def open_models(options: Mapping[str, Any]) -> dict[str, TextModel | ImageModel | None]:
+    """The models that options of reading name by their folders."""
+    text, image = (options.get(name) for name in MODELS)
+    return {
+        "text_model": None if text is None else TextModel(text),
+        "image_model": None if image is None else ImageModel(image),
+    }
+
+
+class _Files:
+    """The files of a model's folder, with the digest of each one that was read."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        if self.folder.is_file() and self.folder.suffix in (".pt", ".pt2", ".pth", ".onnx", ".bin", ".pkl"):
+            raise ValueError(
+                f"{self.folder} may hold code that runs when it is opened, so it is not. Pass a folder with "
+                "config.json and model.safetensors, as save_pretrained of transformers writes it."
+            )
+        if not self.folder.is_dir():
+            raise ValueError(f"There is no folder {str(folder)!r} with a model.")
+        self._digests: dict[str, str] = {}
+
+    def json(self, name: str, optional: bool = False) -> Any:
+        """The value of a JSON file; {} if it is missing and may be."""
+        path = self._path(name)
+        if optional and not path.exists():
+            return {}
+        self._note(name)
+        return read_json(path)
+
+    def object(self, name: str, optional: bool = False) -> dict[str, Any]:
+        """The value of a JSON file, which must be an object."""
+        content = self.json(name, optional)
+        if not isinstance(content, dict):
+            raise ValueError(f"{self._path(name)} is damaged: it holds no object.")
+        return content
+
+    def bytes(self, name: str) -> bytes:
+        """The content of a file."""
+        self._note(name)
+        return self._path(name).read_bytes()
+
+    def note_weights(self, place: str = "") -> list[str]:
+        """Names of the safetensors files of a module."""
+        names = [f"{place}model.safetensors"]
+        index = f"{place}model.safetensors.index.json"
+        if self._path(index).exists():
+            parts = sorted({str(part) for part in dict(self.object(index).get("weight_map", {})).values()})
+            if not parts or not all(_PLAIN.match(part) and part.endswith(".safetensors") for part in parts):
+                raise ValueError(f"{self._path(index)} is damaged: it names no safetensors files beside it.")
+            names = [place + part for part in parts]
+        for name in names:
+            if not self._path(name).exists():
+                raise ValueError(
+                    f"{self.folder} has no {name}, and weights in another form are not read. Get that file too, or "
+                    "save the model with save_pretrained of transformers."
+                )
+            self._note(name)
+        return names
+
+    def weights(self, names: Sequence[str]) -> dict[str, Any]:
+        """Tensors by name."""
+        from safetensors.torch import load_file
+
+        tensors: dict[str, Any] = {}
+        for name in names:
+            tensors |= load_file(self._path(name))
+        return tensors
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the names and digests of all files that were read."""
+        lines = [f"{name} {self._digests[name]}\n" for name in sorted(self._digests)]
+        return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+    def _note(self, name: str) -> None:
+        path = self._path(name)
+        if not path.exists():
+            raise ValueError(f"{self.folder} is not a model's folder, or only half of one: it has no {name}.")
+        check_regular(path)
+        self._digests[name] = file_digest(path)
+
+    def _path(self, name: str) -> Path:
+        if not all(_PLAIN.match(part) for part in name.split("/")):
+            raise ValueError(f"{self.folder} names {name!r:.80}, which is no file in it.")
+        return self.folder / name
+
+
+class TextModel:
+    """Texts to vectors: a sentence-transformers folder, or a static one as model2vec writes it.
+
+    Read are the transformer, its pooling (mean, first token or maximum), dense layers, and the prompt and length that
+    the folder names. Nothing is loaded before the first call of :meth:`encode`.
+
+    Args:
+        folder: The model's folder.
+        name: What to call it; ``None`` for the folder's name.
+    """
+
+    def __init__(self, folder: str | Path, name: str | None = None) -> None:
+        files = self._files = _Files(folder)
+        modules = files.json("modules.json", optional=True) or []
+        kinds = [_module(files, module) for module in modules]
+        first = kinds[0] if kinds else ("Transformer", "")
+        self._config = files.object("config.json", optional=first[0] == "StaticEmbedding")
+        self._static = first[0] == "StaticEmbedding" or self._config.get("model_type") == "model2vec"
+        place = first[1] if files._path(f"{first[1]}tokenizer.json").exists() else ""
+        self._tokenizing = f"{place}tokenizer.json"
+        files.bytes(self._tokenizing)
+        self._names = files.note_weights(first[1] if first[0] == "StaticEmbedding" and place else "")
+        self._settings = files.object("sentence_bert_config.json", optional=True)
+        own = files.object("config_sentence_transformers.json", optional=True)
+        self._prompt = str(dict(own.get("prompts") or {}).get(own.get("default_prompt_name"), ""))
+        pooling = [files.object(f"{at}config.json") for kind, at in kinds if kind == "Pooling"]
+        self._pooling = _pooling_of(pooling[0]) if pooling else "mean"
+        self._dense = [
+            (str(files.object(f"{at}config.json").get("activation_function", "")), files.note_weights(at))
+            for kind, at in kinds
+            if kind == "Dense"
+        ]
+        if not self._static:
+            _check_kind(files, self._config, _TEXT_KINDS)
+        self.record = ModelRecord(name or files.folder.resolve().name, files.digest)
+
+    def encode(self, texts: Sequence[str]) -> Vectors:
+        """Vectors float32 [texts, width]."""
+        with _one_line(self._files.folder):
+            return self._static_vectors(texts) if self._static else self._network_vectors(texts)
+
+    def _tokens(self, texts: Sequence[str], most: int, special: bool) -> list[list[int]]:
+        self._tokenizer.enable_truncation(most)
+        cut = [self._prompt + text[: most * _CHARACTERS_A_TOKEN] for text in texts]
+        if self._settings.get("do_lower_case"):
+            cut = [text.lower() for text in cut]
+        return [part.ids for part in self._tokenizer.encode_batch(cut, add_special_tokens=special)]
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        if not installed("tokenizers"):
+            raise ValueError('A text model needs the package tokenizers: pip install "sobgnn[text]".')
+        from tokenizers import Tokenizer
+
+        made = Tokenizer.from_buffer(self._files.bytes(self._tokenizing))
+        made.no_padding()
+        return made
+
+    @cached_property
+    def _embeddings(self) -> tuple[Vectors, Vectors, npt.NDArray[np.int64]]:
+        """Of a static model: vectors, and for each token its weight and its vector's row."""
+        held = self._files.weights(self._names)
+        table = np.asarray(held["embeddings" if "embeddings" in held else "embedding.weight"].float(), dtype=np.float32)
+        rows = np.asarray(held["mapping"], dtype=np.int64) if "mapping" in held else np.arange(len(table))
+        weight = (
+            np.asarray(held["weights"].float(), np.float32) if "weights" in held else np.ones(len(rows), np.float32)
+        )
+        if (
+            table.ndim != 2
+            or rows.shape != weight.shape
+            or rows.ndim != 1
+            or rows.min() < 0
+            or rows.max() >= len(table)
+        ):
+            raise ValueError("its arrays contradict each other")
+        return table, weight, rows
+
+    def _static_vectors(self, texts: Sequence[str]) -> Vectors:
+        table, weight, rows = self._embeddings
+        unknown = self._tokenizer.token_to_id("[UNK]")
+        tokens = self._tokens(texts, _STATIC_TOKENS, special=False)
+        kept = [[token for token in part if token != unknown] for part in tokens]
+        sizes = np.array([len(part) for part in kept])
+        ids = np.array([token for part in kept for token in part], dtype=np.int64)
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        counts = sp.csr_array((weight[ids], rows[ids], starts), shape=(len(texts), len(table)))
+        return np.asarray(counts @ table / np.maximum(sizes, 1)[:, None], dtype=np.float32)
+
+    @cached_property
+    def _network(self) -> tuple[Any, list[tuple[Any, Any, bool]], str]:
+        """The transformer, its dense layers, and the device they are on."""
+        device = _device()
+        network = _pretrained(self._config, self._files.weights(self._names), self._files.folder)
+        dense = []
+        for activation, names in self._dense:
+            held = self._files.weights(names)
+            bias = held.get("linear.bias")
+            dense.append((held["linear.weight"].float().to(device), bias, activation.endswith("Tanh")))
+        return (network.half() if device == "cuda" else network).to(device), dense, device
+
+    def _network_vectors(self, texts: Sequence[str]) -> Vectors:
+        import torch
+
+        network, dense, device = self._network
+        limit = min(int(self._config.get("max_position_embeddings", _MOST_TOKENS)), _MOST_TOKENS)
+        most = min(int(self._settings.get("max_seq_length") or limit), limit)
+        tokens = self._tokens(texts, most, special=True)
+        pad = int(self._config.get("pad_token_id") or 0)
+        out: Vectors | None = None
+        for batch in _by_length([len(part) for part in tokens]):
+            longest = max(1, *(len(tokens[i]) for i in batch))
+            ids = torch.full((len(batch), longest), pad)
+            mask = torch.zeros((len(batch), longest), dtype=torch.int64)
+            for place, i in enumerate(batch):
+                ids[place, : len(tokens[i])] = torch.tensor(tokens[i])
+                mask[place, : len(tokens[i])] = 1
+            with torch.inference_mode():
+                hidden = network(input_ids=ids.to(device), attention_mask=mask.to(device)).last_hidden_state
+                vectors = _pooled(hidden.float(), mask.to(device), self._pooling)
+                for weight, bias, tanh in dense:
+                    vectors = torch.nn.functional.linear(vectors, weight, None if bias is None else bias.to(weight))
+                    vectors = vectors.tanh() if tanh else vectors
+            if out is None:
+                out = np.zeros((len(texts), vectors.shape[1]), np.float32)
+            out[batch] = vectors.cpu().numpy()
+        return np.zeros((0, 0), np.float32) if out is None else out
+
+
+class ImageModel:
+    """Pictures to vectors: a folder of a vision network as transformers writes it.
+
+    Args:
+        folder: The model's folder.
+        name: What to call it; ``None`` for the folder's name.
+    """
+
+    def __init__(self, folder: str | Path, name: str | None = None) -> None:
+        files = self._files = _Files(folder)
+        config = files.object("config.json")
+        if config.get("model_type") in _IMAGE_PARTS:
+            config = {**dict(config.get("vision_config") or {}), "model_type": _IMAGE_PARTS[config["model_type"]]}
+        self._config = config
+        _check_kind(files, config, _IMAGE_KINDS)
+        self._names = files.note_weights()
+        seen = files.object("preprocessor_config.json", optional=True)
+        with _one_line(files.folder):
+            side = config.get("image_size", 224)
+            self.side = int(side[0] if isinstance(side, list) else side)
+            self._mean = np.array(seen.get("image_mean", (0.485, 0.456, 0.406)), np.float32)
+            self._deviation = np.array(seen.get("image_std", (0.229, 0.224, 0.225)), np.float32)
+            if not 1 <= self.side <= 2048 or not self._mean.shape == self._deviation.shape == (3,):
+                raise ValueError("the size or the normalization of its pictures")
+        self.record = ModelRecord(name or files.folder.resolve().name, files.digest)
+
+    def encode(self, pixels: Vectors) -> Vectors:
+        """Vectors float32 [B, width] of RGB in [0, 1], [B, side, side, 3]."""
+        import torch
+
+        with _one_line(self._files.folder), torch.inference_mode():
+            network, pooled, device = self._network
+            normal = (pixels - self._mean) / self._deviation
+            seen = torch.from_numpy(np.ascontiguousarray(normal.transpose(0, 3, 1, 2)))
+            out = network(pixel_values=seen.to(device))
+            found = out.pooler_output if pooled else out.last_hidden_state[:, 0]
+            return np.asarray(torch.nan_to_num(found).reshape(len(pixels), -1).float().cpu().numpy())
+
+    @cached_property
+    def _network(self) -> tuple[Any, bool, str]:
+        """The network, whether its own pooling is used, and the device it is on."""
+        weights = self._files.weights(self._names)
+        network = _pretrained(self._config, weights, self._files.folder)
+        # The pooling of these two is a layer that was trained for something else, or not at all.
+        return network.to(_device()), self._config["model_type"] not in ("vit", "deit"), _device()
+
+
+def _pretrained(config: dict[str, Any], weights: dict[str, Any], folder: Path) -> Any:
+    """The network of a configuration with these weights, in float32, evaluating."""
+    if not installed("transformers"):
+        raise ValueError('This model needs the package transformers: pip install "sobgnn[text]".')
+    from transformers import CONFIG_MAPPING, MODEL_MAPPING
+
+    made = CONFIG_MAPPING[config["model_type"]].from_dict(_of_network(config))
+    with _silent():
+        network, said = MODEL_MAPPING[type(made)].from_pretrained(
+            None, config=made, state_dict={k: v.float() for k, v in weights.items()}, output_loading_info=True
+        )
+    missing = [name for name in said["missing_keys"] if "pool" not in name]
+    if missing or said["mismatched_keys"]:
+        raise ValueError(f"{folder} is only half a model: its weights lack {len(missing) or 'some'} arrays that fit.")
+    return network.eval()
+
+
+def _of_network(config: Any) -> Any:
+    """A configuration without what is about how to load it."""
+    if isinstance(config, dict):
+        kept = {k: v for k, v in config.items() if not k.startswith("_") and k not in _LOADING}
+        return {name: _of_network(value) for name, value in kept.items()}
+    return config
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Without transformers' own progress bar and warnings, which a run's own lines would be mixed with."""
+    from transformers.utils import logging
+
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()
+
+
+@contextlib.contextmanager
+def _one_line(folder: Path) -> Iterator[None]:
+    """Turn what libraries raise about a damaged model, which is nearly anything, into a ValueError of one line."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, ValueError) and str(error).startswith((str(folder), "A text model", "This model")):
+            raise
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
+        raise ValueError(f"{folder} holds a model that cannot be used: {reason}") from None
+
+
+def _module(files: _Files, module: Any) -> tuple[str, str]:
+    """Kind and place (with a slash) of an entry of modules.json."""
+    kind = str(module["type"]).rsplit(".", 1)[-1] if isinstance(module, dict) and "type" in module else "?"
+    if kind not in ("Transformer", "Pooling", "Normalize", "Dense", "StaticEmbedding"):
+        raise ValueError(f"{files.folder} has a module {kind!r:.40}, and such are not read. Pass another model.")
+    place = str(module.get("path", ""))
+    return kind, "" if place in ("", ".") else f"{place}/"
+
+
+def _pooling_of(config: dict[str, Any]) -> str:
+    """``mean``, ``cls`` or ``max``."""
+    modes = {"mean": "mean_tokens", "cls": "cls_token", "max": "max_tokens"}
+    said = config.get("pooling_mode")
+    chosen = (
+        [said] if said is not None else [mode for mode, name in modes.items() if config.get(f"pooling_mode_{name}")]
+    )
+    if len(chosen) != 1 or chosen[0] not in modes:
+        raise ValueError(f"Pooling must be one of {', '.join(modes)}, but the text model has {chosen!r:.60}.")
+    return str(chosen[0])
+
+
+def _pooled(hidden: Any, mask: Any, how: str) -> Any:
+    """Vectors [B, width] of states [B, tokens, width]."""
+    if how == "cls":
+        return hidden[:, 0]
+    there = mask[:, :, None].to(hidden.dtype)
+    if how == "max":
+        return hidden.masked_fill(there == 0, float("-inf")).amax(dim=1)
+    return (hidden * there).sum(dim=1) / there.sum(dim=1).clamp(min=1e-9)
+
+
+def _by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Batches of texts of about the same length, the longest first: memory is known from the start."""
+    order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable").tolist()
+    start = 0
+    while start < len(order):
+        size = max(1, min(_BATCH, _BATCH_TOKENS // max(1, lengths[order[start]])))
+        yield order[start : start + size]
+        start += size
+
+
+def _check_kind(files: _Files, config: dict[str, Any], kinds: Sequence[str]) -> None:
+    if config.get("model_type") not in kinds:
+        raise ValueError(
+            f"{files.folder} holds a model of type {config.get('model_type')!r:.40}. Those that are read: "
+            f"{', '.join(kinds)}."
+        )
+
+
+def _device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
