@@ -25,10 +25,10 @@ from sobgnn.tables.leaks import filled_with_labels, telling_notes
 from sobgnn.tables.notes import empty_notes
 from sobgnn.tables.predictions import Sheet, is_formula
 from sobgnn.tables.reading.formats import find_layout
-from sobgnn.tables.reading.npz import one_per_row, read_arrays, row_blocks, row_ids
+from sobgnn.tables.reading.npz import point_batches, read_points
 from sobgnn.tables.reading.readers import SUFFIXES, file_kind, open_reader
 from sobgnn.tables.reading.roles import check_columns, check_id, find_id, find_label, id_notes
-from sobgnn.tables.table import Table, from_arrays, graph_of
+from sobgnn.tables.table import Table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -84,7 +84,7 @@ def read_table(
                 raise ValueError(f"No such file: {str(model)!r}, given by {option}.")
         _check_options(path, kind, {"--drop": drop, "--text": text, "--label": label, "--id": identity})
         if kind == "npz":
-            return _read_npz(path, label, identity, need_labels)
+            return read_points(path, label, identity, need_labels)
         reader = open_reader(path, label, encoding=encoding, sheet=sheet)
         found: list[str] = []
         own: str | None
@@ -160,7 +160,7 @@ def batches(path: Path, encoding: Encoding, characters: str | None = None, sheet
     with _one_line_errors(path):
         kind = file_kind(path, characters, sheet)
         if kind == "npz":
-            yield from _npz_batches(path, encoding)
+            yield from point_batches(path, encoding)
             return
         reader = open_reader(path, expected=encoding.names, encoding=characters, sheet=sheet)
         encoding.check_repeats(reader.layout)
@@ -262,35 +262,3 @@ def _column_notes(renamed: Mapping[str, str], ignored: Sequence[str]) -> Iterato
         yield f"Columns whose names differ from the model's only in capitals were matched: {listed(pairs)}."
     if ignored:
         yield f"Columns that the model was not fitted with, ignored: {listed(ignored)}."
-
-
-def _read_npz(path: Path, label: str | None, identity: str | None, need_labels: bool) -> Table:
-    held = read_arrays(path, label or "y", identity, need_labels)
-    graph = graph_of(held.edge_index, held.X.shape[0])
-    return from_arrays(
-        held.X,
-        held.y,
-        label=label or "y",
-        ids=held.ids,
-        id_name=identity,
-        class_names=held.class_names,
-        graph=graph,
-        need_labels=need_labels,
-    )
-
-
-def _npz_batches(path: Path, encoding: Encoding) -> Iterator[Batch]:
-    if any(column.kind != "number" for column in encoding.columns):
-        raise ValueError(
-            "The model was fitted on columns that are not all numbers, which an array does not have. "
-            "Give a CSV or Parquet file."
-        )
-    ids = None if encoding.id is None else row_ids(path, encoding.id)
-    row, name = 0, str(encoding.id)
-    for block in row_blocks(path):
-        rows = block.shape[0]
-        own = None if ids is None else one_per_row(ids[row : row + rows], name, rows)
-        yield replace(encoding.array_batch(block, row), ids=own)
-        row += rows
-    if ids is not None:
-        one_per_row(ids, name, row)
