@@ -49,6 +49,13 @@ def test_a_vector_of_another_length_or_with_a_hole_is_blank():
     assert odd[4].any()
 
 
+def test_a_cell_that_is_no_vector_is_blank_and_its_neighbors_are_read():
+    column = fit(pl.Series("v", LISTS)).column
+    cells = column.parse(pl.Series("v", ["[1, 2]", "soon", None, "[4, 31]"]))
+    assert cells.read.tolist() == [True, False, False, True]
+    assert column.encode(cells.values).any(axis=1).tolist() == [True, False, False, True]
+
+
 def test_vectors_that_are_all_the_same_or_of_many_lengths_are_no_column():
     assert fit(pl.Series("v", [[1.0, 2.0]] * 10)).outcome == "constant"
     choice = fit(pl.Series("v", [[1.0], [1.0, 2.0], [1.0, 2.0, 3.0]] * 5))

@@ -129,18 +129,22 @@ class SetColumn(Column):
         import polars as pl
 
         most = _MOST_FEATURES * most_categories
-        counts = _item_table(_item_lists(series, sign))["item"].value_counts()
+        lists = _item_lists(series, sign)
+        counts = _item_table(lists)["item"].value_counts()
         if not counts.height:
             return Choice(None, "constant")
         counts = counts.sort(["count", "item"], descending=[True, False])
         kept = counts.filter(pl.col("count") >= rare_below).head(most)
         kept = kept if kept.height else counts.head(most)
         values = tuple(kept["item"].sort().to_list())
-        return Choice(cls(series.name, sign, values, kept.height + 1 < counts.height), "set")
+        column = cls(series.name, sign, values, kept.height + 1 < counts.height)
+        return Choice(column, "set", cells=column._cells(lists))
 
     def parse(self, series: pl.Series) -> Cells:
         """Lists of values."""
-        lists = _item_lists(series, self.sign)
+        return self._cells(_item_lists(series, self.sign))
+
+    def _cells(self, lists: pl.Series) -> Cells:
         filled = lists.is_not_null().to_numpy()
         return Cells(lists, filled, filled)
 

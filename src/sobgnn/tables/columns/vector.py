@@ -41,16 +41,14 @@ class VectorColumn(Column):
         if not len(known) or not np.ptp(known, axis=0).any():
             return Choice(None, "constant")
         notes = [f"{int(hole.sum()):,} blank or of another length, set to the mean"] if hole.any() else []
-        return Choice(cls(series.name, known.mean(axis=0)), "vectors", notes)
+        return Choice(cls(series.name, known.mean(axis=0)), "vectors", notes, _cells(lists))
 
     def parse(self, series: pl.Series) -> Cells:
         """Lists of numbers."""
         import polars as pl
 
-        lists = as_lists(series)
-        lists = pl.Series([None] * series.len(), dtype=pl.List(pl.Float64)) if lists is None else lists
-        filled = lists.is_not_null().to_numpy()
-        return Cells(lists, filled, filled)
+        lists = as_lists(series, all_cells=False)
+        return _cells(pl.Series([None] * series.len(), dtype=pl.List(pl.Float64)) if lists is None else lists)
 
     def encode(self, values: pl.Series) -> npt.NDArray[np.float32]:
         """Features float32 [rows, width]."""
@@ -70,17 +68,21 @@ class VectorColumn(Column):
         return cls(str(content["name"]), center)
 
 
-def as_lists(series: pl.Series) -> pl.Series | None:
-    """Lists of numbers, null for cells without one; ``None`` if the column holds something else."""
+def as_lists(series: pl.Series, *, all_cells: bool = True) -> pl.Series | None:
+    """Lists of numbers, null for cells without one; ``None`` if the column holds something else.
+
+    Text that is no list is something else, or counts as blank unless it must be ``all_cells``.
+    """
     import polars as pl
 
     target = pl.List(pl.Float64)
     if is_text(series):
         text = text_values(series)
-        known = text.drop_nulls()
-        if not known.len() or not known.str.contains(r"^\[[-+\d.eE,;\s]*\]$").all():
+        fits = text.str.contains(r"^\[[-+\d.eE,;\s]*\]$")
+        if all_cells and not (fits.any() and fits.all()):
             return None
-        parts = text.str.strip_chars("[] \n").str.replace_all(r"[,;\s]+", " ").str.split(" ")
+        listed = text.set(~fits.fill_null(False), None).str.strip_chars("[] \n")
+        parts = listed.str.replace_all(r"[,;\s]+", " ").str.split(" ")
         return parts.list.eval(pl.element().cast(pl.Float64, strict=False))
     if isinstance(series.dtype, pl.Array):
         while isinstance(series.dtype, pl.Array) and len(series.dtype.shape) > 1:
@@ -90,6 +92,11 @@ def as_lists(series: pl.Series) -> pl.Series | None:
         lists: pl.Series = series.cast(target)
         return lists
     return None
+
+
+def _cells(lists: pl.Series) -> Cells:
+    filled = lists.is_not_null().to_numpy()
+    return Cells(lists, filled, filled)
 
 
 def _matrix(lists: pl.Series, width: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
