@@ -153,7 +153,7 @@ def test_predict_labels_new_rows_as_the_model_does(here, trees, capsys):
     found = pl.read_csv(here / "new.predictions.csv")
     assert found["id"].to_list() == new["id"].to_list()
     classifier = SobolevClassifier.load(here / "run/model")
-    X = Encoding.load(here / "run").features(new)
+    X = Encoding.load(here / "run").batch(new).X
     assert found["label"].to_list() == classifier.predict(X).tolist()
 
 

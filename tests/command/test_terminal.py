@@ -21,6 +21,8 @@ def test_a_fit_says_every_few_seconds_where_it_is_if_stderr_is_no_terminal(monke
         assert read_lines(capsys, 1)[0].startswith("Fitting (0 s)")
         hook(FitProgress("networks", 3, 1200, validation_accuracy=0.913))
         assert "Networks 3 of 1,200, held-out 91.3% (0 s)" in read_lines(capsys, 3)
+        assert hook.trained()
+        read_lines(capsys, 0)
     with terminal.Terminal().working("Writing"):
         assert read_lines(capsys, 2)[:2] == ["Writing (0 s)"] * 2
     with terminal.Terminal().counting() as count:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 
-from sobgnn import SobolevClassifier
-from sobgnn.command.tune import JOURNAL, tune
+from sobgnn import SobolevClassifier, cli
+from sobgnn.command.tune import tune
 from sobgnn.tuning.space import SPACE
 from tests.tuning.tuning_cases import clusters
 
@@ -33,6 +32,10 @@ def table_file(folder: Path) -> Path:
     return file
 
 
+def journals(run: Path) -> list[str]:
+    return [path.name for path in run.glob("*.journal")]
+
+
 @pytest.mark.usefixtures("quick")
 def test_the_command_writes_a_run_with_its_search_and_goes_on_with_more_trials(tmp_path: Path) -> None:
     file, run = table_file(tmp_path), tmp_path / "run"
@@ -47,9 +50,10 @@ def test_the_command_writes_a_run_with_its_search_and_goes_on_with_more_trials(t
                 "table.json",
                 "table.npz",
                 "checks.json",
-                JOURNAL,
+                *journals(run),
             ]
         )
+        assert len(journals(run)) == 1
         measured = json.loads((run / "metrics.json").read_text())
         search = measured["search"]
         assert len(search["trials"]) == trials
@@ -94,7 +98,8 @@ def test_the_same_command_goes_on_in_the_folder_of_a_search_that_wrote_no_run(
         patch.setattr("sobgnn.runs.folder.fill_run", killed)
         with pytest.raises(KeyboardInterrupt):
             tune(str(file), trials=1)
-    assert [path.name for path in (tmp_path / "runs/points-1").iterdir()] == [JOURNAL]
+    run = tmp_path / "runs/points-1"
+    assert [path.name for path in run.iterdir()] == journals(run)
     tune(str(file), trials=1)
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["points-1"]
     assert (tmp_path / "runs/points-1/table.json").exists()
@@ -108,7 +113,7 @@ def test_a_worker_takes_part_in_the_search_and_writes_no_run(tmp_path: Path, mon
     assert sorted(path.name for path in tmp_path.iterdir()) == ["points.csv", "trials.db"]
     tune(str(file), trials=1, storage=storage, out=tmp_path / "run")
     assert len(json.loads((tmp_path / "run/metrics.json").read_text())["search"]["trials"]) == 1
-    assert not (tmp_path / "run" / JOURNAL).exists()
+    assert not journals(tmp_path / "run")
 
 
 def test_a_request_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
@@ -125,11 +130,16 @@ def test_a_request_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
         tune(str(file), out=tmp_path / "taken")
 
 
-def test_the_command_reads_its_options_from_words() -> None:
-    app = typer.Typer()
-    app.command()(tune)
-    with pytest.raises(ValueError, match="sampler"):
-        typer.main.get_command(app)(["digits", "--sampler", "grid", "--trials", "2"], standalone_mode=False)
+def test_the_command_reads_its_options_from_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, said in (
+        (["digits", "--sampler", "grid"], "sampler"),
+        (["digits", "--accept", "2"], "--accept must be between 0 and 1, but got 2"),
+        (["digits", "--class-weight", "even"], "--class-weight must be balanced"),
+        (["digits", "--device", "abacus"], "There is no device 'abacus' here"),
+    ):
+        assert cli.main(["tune", *words, "--out", str(tmp_path / "run")]) == 2
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_columns_are_read_as_the_options_say(tmp_path: Path) -> None:
@@ -148,5 +158,3 @@ def test_a_tuned_run_marks_predictions_to_accept_and_weighs_classes(tmp_path: Pa
     assert (
         json.loads((tmp_path / "run" / "model" / "config.json").read_text())["settings"]["class_weight"] == "balanced"
     )
-    with pytest.raises(ValueError, match="--accept must be between 0 and 1"):
-        tune(str(table_file(tmp_path)), trials=1, out=tmp_path / "other", drop=[], accept=2.0)

@@ -26,9 +26,6 @@ from sobgnn.command.options import (
     TextEncoding,
     TextModel,
     at_home,
-    check_accept,
-    check_class_weight,
-    check_neighbors,
     load,
     reading_options,
 )
@@ -67,43 +64,40 @@ def fit(
     Prints the estimated accuracy, what was not used, and what to do next.
     Ctrl-C during training keeps the best model so far. Exit: 0 done, 2 wrong input, 130 interrupted.
     """
-    from sobgnn.command import terminal
+    from sobgnn.command.terminal import Terminal
     from sobgnn.runs import folder as run_folder
-    from sobgnn.runs.exports import check_formats, spreadsheet_notes
+    from sobgnn.runs.exports import spreadsheet_notes
     from sobgnn.runs.run import Fitted, hide_labels
     from sobgnn.runs.source import picture_side
-    from sobgnn.runtime.process import check_device
 
     if data is None:
         raise ValueError("DATA is missing. Name a file: sobgnn fit FILE. For a first try: sobgnn fit digits.")
-    check_accept(accept)
-    check_class_weight(class_weight)
-    check_formats(formats or [])
-    console = terminal.Terminal()
-    options = reading_options(text, text_model, image_model, encoding, sheet)
-    name, table, spent = load(data, label, identity, drop or [], console, **options)
-    check_device(device)
-    check_neighbors(k, table)
+    console, formats = Terminal(), formats or []
+    reading = reading_options(text, text_model, image_model, encoding, sheet)
+    name, table, seconds = load(data, label, identity, drop or [], console, **reading)
+    rows = table.X.shape[0]
+    if k is not None and table.graph is None and k >= rows:  # the estimator would use fewer
+        raise ValueError(
+            f"--k must be smaller than the number of rows, but got {k} for {rows} rows. Pass {rows - 1} or fewer."
+        )
     given = hide_labels(table.codes, labels, seed)
     settings = {
         "k": k, "alpha": alpha, "epsilon": epsilon, "device": device, "random_state": seed,
         "class_weight": class_weight,
     }  # fmt: skip
-    with console.keeping() as kept, run_folder.reserved(out, name) as run:
+    with run_folder.reserved(out, name) as run, console.training() as training:
         console.data(name, table, given)
-        with console.training() as progress:
-            started = time.perf_counter()
-            classifier = _estimator(paper, settings)
-            classifier.fit(table.X, table.labels(given), graph=table.graph, progress=progress)
-            spent["fitting"] = time.perf_counter() - started
-        kept.pressed |= progress.stopped
+        started = time.perf_counter()
+        classifier = _estimator(paper, settings)
+        classifier.fit(table.X, table.labels(given), graph=table.graph, progress=training)
+        seconds["fitting"] = time.perf_counter() - started
         fitted = Fitted(
-            name, classifier, table, given, spent, not progress.stopped, accept=accept, side=picture_side(data, table)
+            name, classifier, table, given, seconds, training.trained(), accept=accept, side=picture_side(data, table)
         )
-        result = run_folder.fill_run(run.place, fitted, formats or [], importance, console.working)
+        result = run_folder.fill_run(run.place, fitted, formats, importance, console.working)
     console.summary(result, run.folder)
-    console.notes(spreadsheet_notes(table.encoding.sheet(table.separator), formats or []))
-    if kept.pressed:
+    console.notes(spreadsheet_notes(table.encoding.sheet(table.separator), formats))
+    if training.pressed:
         raise typer.Exit(INTERRUPTED)
 
 

@@ -14,14 +14,42 @@ if TYPE_CHECKING:
     from sobgnn.tables import Table
 
 
+WRONG_INPUT = 2
+INTERRUPTED = 130
+TERMINATED = 143
+
+
 def at_home(path: Path | None) -> Path | None:
     """The path with ~ as the home folder, which a shell leaves to the program in --out=~/run."""
     return path.expanduser() if path is not None else None
 
 
-WRONG_INPUT = 2
-INTERRUPTED = 130
-TERMINATED = 143
+def _accept(share: float | None) -> float | None:
+    if share is not None and not 0 < share < 1:
+        raise ValueError(f"--accept must be between 0 and 1, but got {share:g}. Try --accept 0.95.")
+    return share
+
+
+def _class_weight(name: str | None) -> str | None:
+    if name not in (None, "balanced"):
+        raise ValueError(f"--class-weight must be balanced, but got {name!r}.")
+    return name
+
+
+def _formats(names: list[str] | None) -> list[str]:
+    from sobgnn.runs.exports import check_formats
+
+    check_formats(names or [])
+    return names or []
+
+
+def _device(name: str | None) -> str | None:
+    if name is not None:
+        from sobgnn.runtime.process import check_device
+
+        check_device(name)
+    return name
+
 
 DATA: Any = typer.Argument(
     metavar="DATA", help="CSV, Parquet, Excel, JSON or NPZ file, a folder of pictures, or a data set's name."
@@ -68,21 +96,26 @@ Accept = Annotated[
     float | None,
     typer.Option(
         metavar="SHARE",
+        callback=_accept,
         help="Mark predictions accept, so that this share of them (0.95) is right, and the others review.",
     ),
 ]
 ClassWeight = Annotated[
-    str | None, typer.Option(metavar="balanced", help="balanced: rare classes get the same weight as common ones.")
+    str | None,
+    typer.Option(
+        metavar="balanced", callback=_class_weight, help="balanced: rare classes get the same weight as common ones."
+    ),
 ]
 Export = Annotated[
     list[str] | None,
     typer.Option(
         "--export",
         metavar="FORMAT",
+        callback=_formats,
         help="Also write predictions as parquet, jsonl, label-studio or spreadsheet; may be repeated.",
     ),
 ]
-Device = Annotated[str | None, typer.Option(help="cpu or cuda; default: chosen automatically.")]
+Device = Annotated[str | None, typer.Option(callback=_device, help="cpu or cuda; default: chosen automatically.")]
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same predictions.")]
 
 
@@ -108,24 +141,3 @@ def load(
     with console.working(f"Reading {data}"):
         name, table = load_table(data, label, identity, drop, **options)
     return name, table, {"reading": time.perf_counter() - started}
-
-
-def check_accept(accept: float | None) -> None:
-    """Raise if ``--accept`` is not a share between 0 and 1."""
-    if accept is not None and not 0 < accept < 1:
-        raise ValueError(f"--accept must be between 0 and 1, but got {accept:g}. Try --accept 0.95.")
-
-
-def check_class_weight(class_weight: str | None) -> None:
-    """Raise if ``--class-weight`` is not known."""
-    if class_weight not in (None, "balanced"):
-        raise ValueError(f"--class-weight must be balanced, but got {class_weight!r}.")
-
-
-def check_neighbors(k: int | None, table: Table) -> None:
-    """Raise if ``--k`` is not smaller than the number of rows; the estimator would use fewer neighbors."""
-    rows = table.X.shape[0]
-    if k is not None and table.graph is None and k >= rows:
-        raise ValueError(
-            f"--k must be smaller than the number of rows, but got {k} for {rows} rows. Pass {rows - 1} or fewer."
-        )

@@ -28,7 +28,6 @@ from rich.text import Text
 from sobgnn.tables.columns import counted
 
 if TYPE_CHECKING:
-    from sobgnn.datasets import Location
     from sobgnn.estimator.fit import FitProgress
     from sobgnn.runs.result import Result
     from sobgnn.tables import Table
@@ -39,22 +38,22 @@ INTERVAL = 10.0
 
 
 class Training:
-    """The estimator's progress hook: moves the bar, and ends training after Ctrl-C.
+    """The estimator's progress hook, and what Ctrl-C does until the run is written.
 
-    Ctrl-C before training has begun interrupts at once, for there is nothing to keep; while training it asks for
-    the best so far, and a second one interrupts for good.
+    Before training has begun Ctrl-C interrupts at once, for there is nothing to keep; while training it asks for the
+    best so far, and after it for nothing, since the run is being written. The second one interrupts for good.
     """
 
-    def __init__(self, bar: Progress) -> None:
-        self.stopped = False
+    def __init__(self, bar: Progress, shown: contextlib.ExitStack) -> None:
+        self.pressed = False
         self.line = "Fitting"
-        self._bar = bar
-        self._began = False
+        self._bar, self._shown = bar, shown
+        self._begun = self._done = False
         self._tasks: dict[str, TaskID] = {}
 
     def __call__(self, seen: FitProgress) -> bool:
         """Show where the fit stands; True ends training."""
-        self._began = self._began or seen.train_loss is not None
+        self._begun = self._begun or seen.train_loss is not None
         if seen.stage not in self._tasks:
             self._tasks[seen.stage] = self._bar.add_task(seen.stage.capitalize(), total=seen.total, score="")
         score = ""
@@ -64,42 +63,23 @@ class Training:
             score = f"loss {seen.train_loss:.3f}"
         self._bar.update(self._tasks[seen.stage], completed=seen.done, score=score)
         self.line = f"{seen.stage.capitalize()} {seen.done:,} of {seen.total:,}" + (f", {score}" if score else "")
-        return self.stopped
+        return self.pressed
+
+    def trained(self) -> bool:
+        """Take the bar away; whether training was not stopped."""
+        self._done = True
+        self._shown.close()
+        return not self.pressed
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
         """Handle SIGINT."""
-        if not self._began or self.stopped:
-            raise KeyboardInterrupt
-        self.stopped = True
-        self._bar.console.print("Stopping; the best model so far is kept. Press Ctrl-C again to abort.")
-
-
-class Keeping:
-    """Handles Ctrl-C once a model is trained: after the first its run is still written, the second aborts."""
-
-    def __init__(self, console: Console) -> None:
-        self.pressed = False
-        self._console = console
-
-    def interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Handle SIGINT."""
-        if self.pressed:
+        if self.pressed or not (self._begun or self._done):
             raise KeyboardInterrupt
         self.pressed = True
-        self._console.print("The model is trained and is being written. Press Ctrl-C again to abort.")
-
-
-@contextlib.contextmanager
-def _interrupting(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle SIGINT in the block; in another thread nothing changes, since signals belong to the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+        what = (
+            "The model is trained and is being written." if self._done else "Stopping; the best model so far is kept."
+        )
+        self._bar.console.print(f"{what} Press Ctrl-C again to abort.")
 
 
 class _Console(Console):
@@ -128,6 +108,39 @@ class Terminal:
             yield
 
     @contextlib.contextmanager
+    def counting(self) -> Iterator[Callable[[int], None]]:
+        """A count of rows whose total is not known."""
+        line = "Predicting"
+        with self.err.status(line) as status, self._lines(lambda: line):
+
+            def count(done: int) -> None:
+                nonlocal line
+                line = f"Predicting, {done:,} rows done"
+                status.update(line)
+
+            yield count
+
+    @contextlib.contextmanager
+    def training(self) -> Iterator[Training]:
+        """A bar with the time left, until :meth:`Training.trained`; Ctrl-C is for :class:`Training` until the end."""
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=32),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[score]}", markup=False),
+            TimeRemainingColumn(),
+            TextColumn("left at most"),
+        )
+        with contextlib.ExitStack() as shown:
+            bar = Progress(*columns, console=self.err, transient=True, disable=not self.err.is_terminal)
+            hook = Training(bar, shown)
+            with _interrupting(hook.interrupt):
+                shown.enter_context(bar)
+                shown.enter_context(self._lines(lambda: hook.line))
+                yield hook
+
+    @contextlib.contextmanager
     def _lines(self, said: Callable[[], str]) -> Iterator[None]:
         """Where stderr is no terminal, which would show a bar: what is being done, every few seconds."""
         if self.err.is_terminal:
@@ -147,43 +160,6 @@ class Terminal:
             ended.set()
             thread.join()
 
-    @contextlib.contextmanager
-    def training(self) -> Iterator[Training]:
-        """A bar with the time left; Ctrl-C is for :class:`Training`."""
-        columns = (
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=32),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[score]}", markup=False),
-            TimeRemainingColumn(),
-            TextColumn("left at most"),
-        )
-        with Progress(*columns, console=self.err, transient=True, disable=not self.err.is_terminal) as bar:
-            hook = Training(bar)
-            with _interrupting(hook.interrupt), self._lines(lambda: hook.line):
-                yield hook
-
-    @contextlib.contextmanager
-    def keeping(self) -> Iterator[Keeping]:
-        """A trained model is not lost to Ctrl-C; around :meth:`training`, without a moment between the two."""
-        hook = Keeping(self.err)
-        with _interrupting(hook.interrupt):
-            yield hook
-
-    @contextlib.contextmanager
-    def counting(self) -> Iterator[Callable[[int], None]]:
-        """A count of rows whose total is not known."""
-        line = "Predicting"
-        with self.err.status(line) as status, self._lines(lambda: line):
-
-            def count(done: int) -> None:
-                nonlocal line
-                line = f"Predicting, {done:,} rows done"
-                status.update(line)
-
-            yield count
-
     def data(self, name: str, table: Table, given: Any = None) -> None:
         """What was read, and what the rules made of it."""
         rows, features = table.X.shape
@@ -202,36 +178,21 @@ class Terminal:
         for note in notes:
             self.out.print(Text("  " + note, style="dim"))
 
-    def found(self, trials: int, log_loss: float, accuracy: float) -> None:
-        """What a search came to."""
-        self.out.print(Text(f"{trials:,} trials; best held-out log loss {log_loss:.4f}, accuracy {accuracy:.1%}"))
-
     def summary(self, result: Result, folder: Path) -> None:
         """How good it is, what was not used, what to do next; then what was made of what, and where it is."""
         from sobgnn.runs.folder import MODEL, PREDICTIONS, REPORT
-        from sobgnn.runs.summary import details, headlines, next_steps
+        from sobgnn.runs.summary import details, facts, headlines, next_steps
 
         first, *others = headlines(result)
         self.out.print(Text("  " + first, style="bold red" if result.guessing else "bold"))
         for line in [*others, *details(result)]:
-            self.out.print(Text("  " + line))
+            self.said("  " + line)
         self.notes(result.notes)
         for step in next_steps(result):
-            self.out.print(Text("  Next: " + step.text))
-        shares = sorted(result.families.items(), key=lambda pair: -pair[1])
-        lines = [("families", ", ".join(f"{name} {share:.0%}" for name, share in shares))]
-        if result.columns:
-            top = [f"{name} {drop:.3f}" for name, drop in list(result.columns.items())[:5] if drop > 0]
-            said = ", ".join(top) + ": drop in the correct class's probability when shuffled"
-            lines.append(("columns", said if top else "none helps on held-out labels"))
-        pieces = counted(result.graph.components, "component")
-        lines.append(("graph", f"{counted(result.graph.edges, 'edge')}, {pieces}"))
-        parts = ", ".join(f"{stage} {spent:.1f}" for stage, spent in result.seconds.items())
-        lines.append(("seconds", f"{sum(result.seconds.values()):.1f} ({parts})"))
-        for name, said in lines:
-            self.out.print(Text(f"  {name:<10}{said}", style="dim"))
+            self.said(f"  Next: {step.text}")
+        self.notes([f"{name:<10}{said}" for name, said in facts(result).items()])
         for file in (REPORT, PREDICTIONS, MODEL):
-            self.out.print(Text(f"  {folder / file}"))
+            self.said(f"  {folder / file}")
 
     def said(self, line: str) -> None:
         """One line, as it is."""
@@ -239,16 +200,17 @@ class Terminal:
 
     def wrote(self, path: Path, rows: int | None = None) -> None:
         """A file that was written."""
-        self.out.print(Text(f"{path}" + (f": {counted(rows, 'row')}" if rows is not None else "")))
+        self.said(f"{path}" + (f": {counted(rows, 'row')}" if rows is not None else ""))
 
-    def datasets(self, found: Sequence[Location]) -> None:
-        """Names, where each is, and what it is."""
-        from sobgnn.datasets.catalogue import CATALOGUE
 
-        said = {"shipped": "with scikit-learn", "download": "downloadable", "missing": "not found; set SOBGNN_DATA"}
-        for place in found:
-            self.out.print(
-                Text(f"{place.name:<18}{place.path or said[place.source]}\n").append(
-                    f"{'':<18}{CATALOGUE[place.name].description}", style="dim"
-                )
-            )
+@contextlib.contextmanager
+def _interrupting(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Handle SIGINT in the block; in another thread nothing changes, since signals belong to the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

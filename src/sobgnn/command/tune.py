@@ -27,13 +27,9 @@ from sobgnn.command.options import (
     TextEncoding,
     TextModel,
     at_home,
-    check_accept,
-    check_class_weight,
     load,
     reading_options,
 )
-
-JOURNAL = "search.journal"
 
 
 def tune(
@@ -75,12 +71,11 @@ def tune(
     interrupted search; Ctrl-C fits the best setting so far. Exit: 0 done, 2 wrong input (one line on stderr), 130
     interrupted.
     """
-    from sobgnn.command import terminal
+    from sobgnn.command.terminal import Terminal
     from sobgnn.estimator.classifier import SobolevClassifier
     from sobgnn.runs import folder as run_folder
     from sobgnn.runs.run import Fitted, hide_labels
     from sobgnn.runs.source import picture_side
-    from sobgnn.runtime.process import check_device
     from sobgnn.tuning.problem import study_name
     from sobgnn.tuning.search import check_request
     from sobgnn.tuning.search import tune as search
@@ -91,58 +86,47 @@ def tune(
     if storage is not None and not is_url(storage):
         raise ValueError(f"--storage must be a URL like postgresql://user@host/name, but got {storage!r}.")
     check_request(trials, sampler)
-    check_accept(accept)
-    check_class_weight(class_weight)
-    check_device(device)
-    console = terminal.Terminal()
-    options = reading_options(text, text_model, image_model, encoding, sheet)
-    name, table, spent = load(data, label, identity, drop or [], console, **options)
+    console = Terminal()
+    reading = reading_options(text, text_model, image_model, encoding, sheet)
+    name, table, seconds = load(data, label, identity, drop or [], console, **reading)
     given = hide_labels(table.codes, labels, seed)
     console.data(name, table, given)
     X, y = table.X, table.labels(given)
     weighing: Any = {"class_weight": class_weight}
     base = SobolevClassifier(device=device, **weighing)
-    study = None if storage else study_name(X, y, graph=table.graph, base=base, seed=seed)
-    folder = None if worker else out or _folder(name, study)
-    with _journal(folder, storage, study) as place, console.training() as progress:
-        if storage is None:
-            console.out.print(f"  Search saved in {place}; the same command resumes it.", style="dim")
+    journal = None if storage else f"{study_name(X, y, graph=table.graph, base=base, seed=seed)}.journal"
+    folder = None if worker else out or _folder(name, journal)
+    with _storage(folder, journal) as kept, console.training() as searching:
+        if kept is not None:
+            console.out.print(f"  Search saved in {kept}; the same command resumes it.", style="dim")
         started = time.perf_counter()
         found = search(
-            X, y, trials, sampler=sampler, storage=place, seed=seed, graph=table.graph, base=base,  # type: ignore[arg-type]
-            progress=lambda seen: progress(_shown(seen)),
+            X, y, trials, sampler=sampler, storage=storage or kept, seed=seed, graph=table.graph, base=base,  # type: ignore[arg-type]
+            progress=lambda seen: searching(_shown(seen)),
         )  # fmt: skip
-        spent["search"] = time.perf_counter() - started
-    stopped = progress.stopped
-    console.found(len(found.trials), found.log_loss, found.accuracy)
+        seconds["search"] = time.perf_counter() - started
+        complete = searching.trained()
+    pressed = searching.pressed
+    console.said(f"{len(found.trials):,} trials; best held-out log loss {found.log_loss:.4f}, "
+                 f"accuracy {found.accuracy:.1%}")  # fmt: skip
     if folder is not None:
-        with console.keeping() as kept:
-            with console.training() as progress:
-                started = time.perf_counter()
-                classifier = SobolevClassifier(device=device, random_state=seed, **weighing, **found.setting)
-                classifier.fit(X, y, graph=table.graph, progress=progress)
-                spent["fitting"] = time.perf_counter() - started
-            kept.pressed |= progress.stopped
-            complete = not (stopped or progress.stopped)
+        with console.training() as training:
+            started = time.perf_counter()
+            classifier = SobolevClassifier(device=device, random_state=seed, **weighing, **found.setting)
+            classifier.fit(X, y, graph=table.graph, progress=training)
+            seconds["fitting"] = time.perf_counter() - started
             fitted = Fitted(
-                name,
-                classifier,
-                table,
-                given,
-                spent,
-                complete=complete,
-                search=found.to_json(),
-                accept=accept,
-                side=picture_side(data, table),
-            )
+                name, classifier, table, given, seconds, complete=training.trained() and complete,
+                search=found.to_json(), accept=accept, side=picture_side(data, table),
+            )  # fmt: skip
             if folder.exists():
                 result = run_folder.write_into(folder, fitted, console.working)
             else:
                 with run_folder.reserved(folder) as run:
                     result = run_folder.fill_run(run.place, fitted, stage=console.working)
-        stopped = stopped or kept.pressed
+        pressed |= training.pressed
         console.summary(result, folder)
-    if stopped:
+    if pressed:
         raise typer.Exit(INTERRUPTED)
 
 
@@ -153,43 +137,40 @@ def _shown(seen: Any) -> Any:
     return FitProgress("trials", seen.done, seen.total, seen.log_loss, seen.accuracy)
 
 
-def _folder(name: str, study: str | None) -> Path:
+def _folder(name: str, journal: str | None) -> Path:
     """The folder of the same search if that was interrupted before it wrote its results, else a new one."""
-    from sobgnn.runs.folder import free_folder
+    from sobgnn.runs.folder import TABLE, free_folder
 
     free = free_folder(name)
     stem, count = free.name.rsplit("-", 1)
-    for number in range(1, int(count)):
+    for number in range(1, int(count) if journal else 0):
         before = free.with_name(f"{stem}-{number}")
-        with contextlib.suppress(OSError):
-            unfinished = not (before / "table.json").exists()
-            if study and unfinished and study in (before / JOURNAL).read_text(encoding="utf-8", errors="replace"):
-                return before
+        if (before / str(journal)).exists() and not (before / TABLE).exists():
+            return before
     return free
 
 
 @contextlib.contextmanager
-def _journal(folder: Path | None, storage: str | None, study: str | None) -> Iterator[str | Path | None]:
-    """The storage of trials; a folder created for it is removed if the block fails before the first trial."""
+def _storage(folder: Path | None, journal: str | None) -> Iterator[Path | None]:
+    """The journal of trials in the run folder, which is named by the search: a folder's search may be resumed.
+
+    The run of another search is never written over. A folder made for the journal is removed if the block fails before
+    the first trial. ``None`` where trials are stored elsewhere.
+    """
     from sobgnn.runs.folder import check_free
 
-    if folder is not None:
-        # A folder's search may be resumed; the run of another one is never written over.
-        journal = folder / JOURNAL
-        kept = journal.read_text(encoding="utf-8", errors="replace") if journal.is_file() else ""
-        other = (folder / "table.json").exists() and (study is None or study not in kept)
-        if other or not journal.exists():
-            check_free(folder)
-    if folder is None or storage is not None:
-        yield storage
+    if folder is not None and (journal is None or not (folder / journal).exists()):
+        check_free(folder)
+    if folder is None or journal is None:
+        yield None
         return
     folder.mkdir(parents=True, exist_ok=True)
-    journal = folder / JOURNAL
+    kept = folder / journal
     try:
-        yield journal
+        yield kept
     except BaseException:
         with contextlib.suppress(OSError):
-            if not journal.exists() or journal.stat().st_size == 0:
-                journal.unlink(missing_ok=True)
+            if not kept.exists() or kept.stat().st_size == 0:
+                kept.unlink(missing_ok=True)
                 folder.rmdir()  # refuses where there is anything else
         raise

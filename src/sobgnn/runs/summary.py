@@ -8,6 +8,7 @@ from typing import Any
 
 from sobgnn.estimator.guessing import BETTER_LEVEL
 from sobgnn.runs.result import Accepted, HeldOut, Result
+from sobgnn.tables.columns import counted
 
 GUESSING = "Not shown to be better than guessing"
 # Least number of labels per class from which hiding most of them leaves enough to learn from.
@@ -145,6 +146,20 @@ def next_steps(result: Result) -> list[Step]:
     if held.verdict == "better" and result.acceptable:
         steps.append(Step("--accept 0.95 marks the predictions that need no review."))
     return steps
+
+
+def facts(result: Result) -> dict[str, str]:
+    """What the model was made of, a line each: families, columns, graph, seconds."""
+    shares = sorted(result.families.items(), key=lambda pair: -pair[1])
+    lines = {"families": ", ".join(f"{name} {share:.0%}" for name, share in shares)}
+    if result.columns:
+        top = [f"{name} {drop:.3f}" for name, drop in list(result.columns.items())[:5] if drop > 0]
+        said = ", ".join(top) + ": drop in the correct class's probability when shuffled"
+        lines["columns"] = said if top else "none helps on held-out labels"
+    lines["graph"] = f"{counted(result.graph.edges, 'edge')}, {counted(result.graph.components, 'component')}"
+    parts = ", ".join(f"{stage} {spent:.1f}" for stage, spent in result.seconds.items())
+    lines["seconds"] = f"{sum(result.seconds.values()):.1f} ({parts})"
+    return lines
 
 
 def _listed(names: Sequence[Any], most: int = 5) -> str:
