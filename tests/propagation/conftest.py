@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 
-from sobgnn.propagation.dispatch import _has_triton, native
+from sobgnn.propagation.backends import _has_triton, native
 
 # Triton's interpreter runs kernels line by line on the CPU: slowly, but without a GPU.
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"

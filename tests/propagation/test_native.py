@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sobgnn.propagation import dispatch, each, expand, native, portable, reduce
+from sobgnn.propagation import backends, each, expand, native, portable, reduce
 from sobgnn.propagation.stencil import transpose
 from tests.propagation.propagation_cases import random_graph, rows_of, stencil_of
 
@@ -168,10 +168,10 @@ def test_the_environment_holds_every_kernel_to_an_instruction_set():
 def test_without_the_kernel_the_portable_backend_serves_and_says_so_once(monkeypatch):
     monkeypatch.delenv("SOBGNN_BACKEND", raising=False)
     monkeypatch.setattr(native, "_library", lambda: None)
-    dispatch._warn_once.cache_clear()
+    backends._warn_once.cache_clear()
     stencil = stencil_of(random_graph(10, 3), 2)
     x = features(10, 2)
-    assert dispatch.backend(x) == "portable"
+    assert backends.backend(x) == "portable"
     with pytest.warns(UserWarning, match=r"not installed\. The portable backend serves"):
         expand(stencil, x)
     with warnings.catch_warnings():
@@ -179,4 +179,4 @@ def test_without_the_kernel_the_portable_backend_serves_and_says_so_once(monkeyp
         expand(stencil, x)
     monkeypatch.setenv("SOBGNN_BACKEND", "native")
     with pytest.raises(ValueError, match=r"SOBGNN_BACKEND=native, but: .* not installed"):
-        dispatch.backend(x)
+        backends.backend(x)

@@ -18,7 +18,7 @@ from sobgnn.graphs.adjacency import SMALLEST_WEIGHT
 from sobgnn.graphs.graph import Graph
 from sobgnn.graphs.locality import locality_order
 from sobgnn.operators import SobolevOperators
-from sobgnn.propagation import dispatch
+from sobgnn.propagation import backends
 from sobgnn.runtime.process import give_back
 
 # The iteration ends when the remaining share of its start is below this, or after this many steps.
@@ -113,7 +113,7 @@ def _iterate(spread: Spread, start: Tensor, strength: float, fixed: Tensor, from
     least = min(_MOST_STEPS, math.ceil(math.log(_REST) / math.log(strength)))
     for _ in _steps(least, buffer) if from_labels else range(least):
         # Into existing memory: the system would have to clear the memory of a large new tensor at every step.
-        dispatch.run(stencil, current, moved)
+        backends.run(stencil, current, moved)
         # One pass over memory; few entries are fixed.
         current = torch.add(base, moved[:, 0], alpha=strength, out=buffer)
         current.view(-1)[held] = known
@@ -214,7 +214,7 @@ def _conjugate_gradients(spread: Spread, right: Tensor) -> Tensor:
     size = residual.square().sum(dim=0)
     zero = torch.zeros_like(size)
     for _ in _steps(_MOST_STEPS, v):
-        dispatch.run(stencil, direction, moved)
+        backends.run(stencil, direction, moved)
         image = torch.sub(direction, moved[:, 0], alpha=1 - _LEAK)
         curve = (direction * image).sum(dim=0)
         step = torch.where(curve > 0, size / curve, zero)

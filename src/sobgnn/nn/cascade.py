@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.propagation import combine
-from sobgnn.propagation.functions import is_batched
-from sobgnn.propagation.stencil import refuse_forward_mode
+from sobgnn.propagation.ops import is_batched
 
 
 def cascade(own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, *, relu: bool) -> Tensor:
@@ -30,7 +29,6 @@ def cascade(own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, 
         mu: [A].
         relu: Whether σ is ReLU or nothing.
     """
-    refuse_forward_mode(filtered, weight, bias, mu)
     result: tuple[Tensor, ...] = _Cascade.apply(own, filtered, weight, bias, mu, relu)  # type: ignore[no-untyped-call]
     return result[0]
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from sobgnn.graphs.graph import Graph
 from sobgnn.operators import EdgeOperators, Normalize, SobolevOperators, SobolevRows
 from sobgnn.operators.contract import warn_unweighted
-from sobgnn.propagation.functions import within_transform
 
 Size = tuple[int | None, int | None]
 
@@ -174,18 +173,20 @@ def _from_edges(
 def _unweighted(edge_weight: Tensor | None) -> bool:
     """Whether all weights are known to be 1.
 
-    They are read on the CPU alone, and past the first only where that is 1: reading them would stall a GPU, and inside
-    a transform of torch there may be nothing to read.
+    They are read on the CPU alone, and past the first only where that is 1: reading them would stall a GPU.
     """
     if torch.compiler.is_compiling():
         return False
     if edge_weight is None:
         return True
     readable = type(edge_weight) in (Tensor, torch.nn.Parameter) and edge_weight.device.type == "cpu"
-    if not readable or edge_weight.numel() == 0 or within_transform():
+    if not readable or edge_weight.numel() == 0:
         return False
     weight = edge_weight.detach().reshape(-1)
-    return bool(weight[0] == 1) and bool((weight == 1).all())
+    try:
+        return bool(weight[0] == 1) and bool((weight == 1).all())
+    except RuntimeError:  # mapped over by vmap: there is no one weight to read
+        return False
 
 
 class Signals:

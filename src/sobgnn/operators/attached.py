@@ -12,7 +12,7 @@ from torch import Tensor
 from sobgnn import propagation
 from sobgnn.operators.scales import clamp_epsilon, node_scales
 from sobgnn.operators.whole import SobolevOperators
-from sobgnn.propagation import Stencil, csr_tensors, dispatch
+from sobgnn.propagation import Stencil, backends, csr_tensors
 from sobgnn.propagation.stencil import check
 
 
@@ -70,7 +70,7 @@ class Attachment:
         # Without the overhead of a torch operator, which is more than the work of a single point.
         check(stencil, x, orders=orders)
         rows, columns = stencil.scale_out.shape
-        return dispatch.run(stencil, x, x.new_empty((rows, columns - 1, x.shape[-1])))
+        return backends.run(stencil, x, x.new_empty((rows, columns - 1, x.shape[-1])))
 
 
 def attach(operators: SobolevOperators, edges: sp.csr_array) -> Attachment:

@@ -3,9 +3,8 @@
 ``expand``, ``reduce`` and ``each`` apply a :class:`Stencil`; ``backend`` names the code that serves a tensor.
 """
 
-from sobgnn.propagation.dispatch import backend
-from sobgnn.propagation.registration import each, expand, reduce
-from sobgnn.propagation.scales import scales
+from sobgnn.propagation.backends import backend
+from sobgnn.propagation.ops import each, expand, reduce, scales
 from sobgnn.propagation.sorting import sort_edges
 from sobgnn.propagation.stencil import Stencil, csr_tensors, transpose
 

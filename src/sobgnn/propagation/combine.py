@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.propagation import native
-from sobgnn.propagation.dispatch import backend
+from sobgnn.propagation.backends import backend
 
 
 @torch.library.custom_op("sobgnn::combine", mutates_args=("product", "out"))

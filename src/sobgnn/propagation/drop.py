@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.propagation import native
-from sobgnn.propagation.dispatch import backend
+from sobgnn.propagation.backends import backend
 
 # Odd multipliers of 32-bit mixing functions with low bias; as signed numbers, since torch's int32 wraps.
 _FIRST, _SECOND = 0x7FEB352D, 0x846CA68B - 2**32

@@ -16,7 +16,7 @@ TARGET void gradient_orders(const Problem<T> &p, const Gradient<T> &d, int64_t b
   const int64_t columns = p.alpha + 1, width = p.width, stride = IN ? p.alpha * width : width;
   const auto fill = p.wide ? coefficients<T, int64_t, A> : coefficients<T, int32_t, A>;
   const T *const x = p.x + (IN ? (first - 1) * width : 0);
-  const Caller<T> caller = {reinterpret_cast<const char *>(x), stride * int64_t(sizeof(T)),
+  const Prefetch<T> prefetch = {reinterpret_cast<const char *>(x), stride * int64_t(sizeof(T)),
                             std::min<int64_t>((IN ? A : 1) * width * int64_t(sizeof(T)), 1024), p.scale_in, columns};
   alignas(line) T coefficient[chunk * A];
   alignas(line) int64_t position[chunk];
@@ -43,7 +43,7 @@ TARGET void gradient_orders(const Problem<T> &p, const Gradient<T> &d, int64_t b
           for (int u = 0; u < U; ++u) {
             const int64_t at = std::min(e + u, count - 1);  // past the end the last once more, for nothing
             if constexpr (decltype(ahead)::value)
-              caller(p.index(std::min(from + at + distance, p.indptr[p.rows] - 1)));
+              prefetch(p.index(std::min(from + at + distance, p.indptr[p.rows] - 1)));
             const T *const source = x + position[at] + column;
             product[u] = vector{};
 #pragma GCC unroll 8

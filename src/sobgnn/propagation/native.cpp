@@ -6,7 +6,7 @@
 // x[j] is one row for all orders (expand) or one row per order (reduce, each). For every row
 //   1. the coefficients of its entries go to a small buffer;
 //   2. each block of columns is summed over the entries with all accumulators in registers. Where neighbors lie
-//      far apart, the rows that the entries after next read are meanwhile called into the cache.
+//      far apart, the rows needed about 64 entries later are prefetched.
 // A row is summed by one thread in the order of its entries, so the number of threads does not change a bit.
 // Sums run over at most `chunk` entries before they join the total: hubs lose no accuracy to their length.
 //
@@ -41,7 +41,7 @@ namespace {
 
 constexpr int chunk = 256;     // entries whose coefficients fit the first-level cache beside their rows
 constexpr int group = 6;       // orders that are summed at once
-constexpr int distance = 64;   // entries between calling a row into the cache and reading it: about one row ahead
+constexpr int distance = 64;   // entries between prefetching a row and reading it: about one row ahead
 constexpr int line = 64;       // bytes
 constexpr int64_t large = 16 << 20;  // bytes of a result that no reader would find in the cache of its core
 constexpr int64_t longest = 4096;  // entries that are added to an output one by one; more are summed in chunks
@@ -62,13 +62,10 @@ template <class T> struct Problem {
   bool t_wide;
   const void *t_weight;
   bool heavy;
-  bool scattered;  // entries lie far apart, so that their rows are called into the cache ahead of time
+  bool scattered;  // entries lie far apart, so that their rows are prefetched
   bool past;       // out is written past the caches
   const T *own = nullptr;  // reduce only, [rows, width]: also gives sums[i,a] = acc[a] . own[i], where it is set
   T *sums = nullptr;       // [rows, alpha]; widths are then whole cache lines
-  T *to_weight = nullptr;          // reduce by `scatter` only: the weight gradient, see gradient.h
-  double *column_sums = nullptr;   // [rows, stride], zero at first
-  int64_t stride = 0;
 
   int64_t index(int64_t e) const {
     return wide ? static_cast<const int64_t *>(indices)[e] : int64_t(static_cast<const int32_t *>(indices)[e]);
@@ -155,10 +152,10 @@ ALWAYS inline void narrow(const Problem<T> &p, int64_t begin, int64_t end, int64
   if (start < last && p.index(last - 1) >= end) last = bisect(end);
 }
 
-// Calls what coming entries read into the cache, while there is work to hide it behind.
-template <class T> struct Caller {
+// Prefetches what coming entries read, while there is work to hide it behind.
+template <class T> struct Prefetch {
   const char *x;
-  int64_t jump, bytes;  // from a row of x to the next, and how much of it is called
+  int64_t jump, bytes;  // from a row of x to the next, and how much of it is prefetched
   const T *scale;
   int64_t columns;
 
@@ -327,16 +324,6 @@ template <class T> void run_gradient(Problem<T> problem, const Gradient<T> &grad
   }
 }
 
-// The gradients of x, of the weights and of the columns' scales in one pass, where reduce goes along the transpose.
-template <class T> bool run_backward(const Problem<T> &forward, const T *grad, T *to_x, int threads, int level) {
-  Problem<T> problem = forward.transposed();
-  problem.orders_in = true, problem.orders_out = false;
-  problem.own = forward.x, problem.x = grad, problem.out = to_x;
-  if (problem.alpha < 3 || !short_rows(problem)) return false;
-  run<T>(problem, threads, level);
-  return true;
-}
-
 template <class T>
 void run_dots(const T *x, const T *y, T *out, int64_t rows, int64_t width, int threads, int level) {
   const auto dots = kernel<T>(level).row_dots;
@@ -376,21 +363,6 @@ DEFINE(sobgnn_propagate_f64, double)
 
 DEFINE_GRADIENT(sobgnn_gradient_f32, float)
 DEFINE_GRADIENT(sobgnn_gradient_f64, double)
-
-#define DEFINE_BACKWARD(NAME, T)                                                                                    \
-  extern "C" __attribute__((visibility("default"))) int NAME(                                                       \
-      int64_t rows, int64_t inputs, int64_t alpha, int64_t width, const int64_t *indptr, const void *indices,       \
-      int wide, const void *weight, const int64_t *t_indptr, const void *t_indices, int t_wide,                     \
-      const void *t_weight, int heavy, const T *scale_out, const T *scale_in, double epsilon, const T *x,           \
-      const T *grad, T *to_x, T *to_weight, double *column_sums, int64_t stride, int threads, int level) {          \
-    return run_backward<T>({rows, inputs, alpha, width, false, true, indptr, indices, wide != 0, weight, scale_out, \
-                            scale_in, T(epsilon), x, nullptr, t_indptr, t_indices, t_wide != 0, t_weight,           \
-                            heavy != 0, false, false, nullptr, nullptr, to_weight, column_sums, stride},            \
-                           grad, to_x, threads, level);                                                             \
-  }
-
-DEFINE_BACKWARD(sobgnn_backward_f32, float)
-DEFINE_BACKWARD(sobgnn_backward_f64, double)
 
 #define DEFINE_DOTS(NAME, T)                                                                                        \
   extern "C" __attribute__((visibility("default"))) void NAME(const T *x, const T *y, T *out, int64_t rows,         \
@@ -626,8 +598,8 @@ TARGET void orders(const Problem<T> &p, int64_t begin, int64_t end, int64_t firs
   const bool loop = p.epsilon != T(0), add = !OUT && first > 1;
   const auto fill = p.wide ? coefficients<T, int64_t, A> : coefficients<T, int32_t, A>;
   const T *const x = p.x + (IN ? (first - 1) * width : 0);
-  // A wide row is called as far as a kilobyte, the rest is left to the hardware.
-  const Caller<T> caller = {reinterpret_cast<const char *>(x), stride * int64_t(sizeof(T)),
+  // A wide row is prefetched as far as a kilobyte, the rest is left to the hardware.
+  const Prefetch<T> prefetch = {reinterpret_cast<const char *>(x), stride * int64_t(sizeof(T)),
                             std::min<int64_t>((IN ? A : 1) * width * int64_t(sizeof(T)), 1024), p.scale_in, columns};
   alignas(line) T coefficient[chunk * A];
   alignas(line) int64_t position[chunk];
@@ -652,7 +624,7 @@ TARGET void orders(const Problem<T> &p, int64_t begin, int64_t end, int64_t firs
           const int64_t reach = p.indptr[p.rows] - 1 - from;
           const auto ahead = [&](int64_t e) TARGET ALWAYS {
             const int64_t next = from + std::min(e + distance, reach);
-            caller(p.wide ? static_cast<const int64_t *>(p.indices)[next]
+            prefetch(p.wide ? static_cast<const int64_t *>(p.indices)[next]
                           : static_cast<const int32_t *>(p.indices)[next]);
           };
           sums<T, A, count, W, IN>(ahead, source, width, to - from, coefficient, position, total);
@@ -735,8 +707,6 @@ template <class T> TARGET void propagate(const Problem<T> &p, int64_t begin, int
   }
 }
 
-#include "entries.h"
-
 // The orders first .. first + A - 1 of all rows of x, added to the outputs [begin, end). p is the transpose: its rows
 // are those of x, its columns the outputs.
 template <class T, int A>
@@ -746,7 +716,7 @@ TARGET void scatter_orders(const Problem<T> &p, int64_t begin, int64_t end, int6
   using vector = typename Vector<T, W>::type;
   const int64_t columns = p.alpha + 1, width = p.width;
   const auto fill = p.wide ? coefficients<T, int64_t, A> : coefficients<T, int32_t, A>;
-  const Caller<T> caller = {reinterpret_cast<const char *>(p.out), width * int64_t(sizeof(T)),
+  const Prefetch<T> prefetch = {reinterpret_cast<const char *>(p.out), width * int64_t(sizeof(T)),
                             std::min<int64_t>(width * int64_t(sizeof(T)), 1024), p.scale_in, columns};
   alignas(line) T coefficient[chunk * A];
   alignas(line) int64_t position[chunk];
@@ -773,14 +743,7 @@ TARGET void scatter_orders(const Problem<T> &p, int64_t begin, int64_t end, int6
         for (int64_t e = 0; e < to - from; ++e) {
           if constexpr (decltype(ahead)::value) {
             const int64_t next = p.index(std::min(from + e + distance, p.indptr[p.rows] - 1));
-            if (begin <= next && next < end) {
-              caller(next);
-              if (p.to_weight) {
-                for (int64_t byte = 0; byte < caller.bytes; byte += line)
-                  __builtin_prefetch(reinterpret_cast<const char *>(p.own + next * width) + byte, 0, 2);
-                __builtin_prefetch(p.column_sums + next * p.stride, 1, 2);
-              }
-            }
+            if (begin <= next && next < end) prefetch(next);
           }
           vector *const target = reinterpret_cast<vector *>(p.out + position[e] + column);
           vector sum[count];
@@ -806,7 +769,6 @@ TARGET void scatter_orders(const Problem<T> &p, int64_t begin, int64_t end, int6
         if (column + 2 * W <= width) blocks(std::integral_constant<int, 2>(), column), column += 2 * W;
       if constexpr (V > 1)
         if (column < width) blocks(std::integral_constant<int, 1>(), column);
-      if (p.to_weight) entry_gradients<T, A>(p, row, from, to - from, last - from, first, coefficient, position);
     }
   }
 }
@@ -825,13 +787,6 @@ template <class T> TARGET void scatter(const Problem<T> &p, int64_t begin, int64
       default: scatter_orders<T, group>(transposed, begin, end, first);
     }
   }
-  if (!p.column_sums) return;
-  for (int64_t j = begin; j < end; ++j)  // what was summed holds the scale of the column
-    for (int64_t a = 0; a < p.alpha; ++a) {
-      const T scale = p.scale_out[j * (p.alpha + 1) + 1 + a];
-      double &sum = p.column_sums[j * p.stride + a];
-      sum = scale > T(0) ? sum / scale : 0.0;
-    }
 }
 
 #include "gradient.h"

@@ -100,20 +100,6 @@ def gradients(
     tensors = tuple(tensor.contiguous() for tensor in stencil[:8])
     to_weight, to_x = pages.empty(x, stencil.weight.shape), pages.empty(x, x.shape)
     to_scale_out = unscaled(_dots(g, y, level), stencil.scale_out[:, 1:])
-    if x.dim() == 2:
-        sums = torch.zeros((x.shape[0], _padded(g.shape[1])), dtype=torch.float64)
-        pointers = (tensor.data_ptr() for tensor in (x, g, to_x, to_weight, sums))
-        done = _typed("sobgnn_backward", dtype)(
-            *_sizes(stencil, x),
-            *_pattern(tensors),
-            stencil.epsilon,
-            *pointers,
-            sums.shape[1],
-            torch.get_num_threads(),
-            LEVELS[level],
-        )
-        if done:
-            return to_x[..., :width], to_weight, to_scale_out, sums[:, : g.shape[1]].to(dtype)
     places = (x.data_ptr(), g.data_ptr(), to_weight.data_ptr())
     _typed("sobgnn_gradient", dtype)(
         x.dim() == 3,
@@ -132,12 +118,6 @@ def gradients(
         to_scale_in = x.new_empty((x.shape[0], g.shape[1]))
         run(back, g, to_x, level=level, own=x, sums=to_scale_in)
     return to_x[..., :width], to_weight, to_scale_out, to_scale_in
-
-
-def _padded(alpha: int) -> int:
-    """Columns that hold ``alpha`` orders, in groups of six, each written in whole fours."""
-    before = (alpha - 1) // 6 * 6
-    return alpha + (before - alpha) % 4
 
 
 def _dots(x: Tensor, y: Tensor, level: str) -> Tensor:
@@ -224,7 +204,6 @@ _STENCIL = [*[_NUMBER] * 4, *_CSR, *_CSR, _FLAG, _POINTER, _POINTER, _REAL]
 _SIGNATURES = {
     "sobgnn_propagate": [_FLAG, _FLAG, *_STENCIL, *[_POINTER] * 4, _FLAG, _FLAG],
     "sobgnn_gradient": [_FLAG, *_STENCIL, *[_POINTER] * 3, _FLAG, _FLAG],
-    "sobgnn_backward": [*_STENCIL, *[_POINTER] * 5, _NUMBER, _FLAG, _FLAG],
     "sobgnn_dots": [*[_POINTER] * 3, _NUMBER, _NUMBER, _FLAG, _FLAG],
     "sobgnn_scales": [*[_POINTER] * 3, _NUMBER, _NUMBER, _REAL, _FLAG, _FLAG],
     "sobgnn_scales_backward": [*[_POINTER] * 5, _NUMBER, _NUMBER, _FLAG, _FLAG],
@@ -252,7 +231,7 @@ def _library() -> Any:
             for name, arguments in _SIGNATURES.items():
                 for kind in ("f32", "f64"):
                     function = getattr(library, f"{name}_{kind}")
-                    function.argtypes, function.restype = arguments, _FLAG if name == "sobgnn_backward" else None
+                    function.argtypes, function.restype = arguments, None
         except (OSError, AttributeError):  # built for another machine, or from older sources
             continue
         return library

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 
 class Stencil(NamedTuple):
@@ -78,7 +77,6 @@ def transpose(stencil: Stencil) -> Stencil:
 def check(stencil: Stencil, x: Tensor, *, orders: bool) -> None:
     """Raise on sizes, types or devices that do not fit; ``orders`` says whether x has a dimension of orders."""
     check_stencil(stencil)
-    refuse_forward_mode(x, stencil.weight)
     columns = stencil.t_indptr.numel() - 1
     alpha = stencil.scale_in.shape[1] - 1
     expected = f"[{columns}, {alpha}, h]" if orders else f"[{columns}, h]"
@@ -99,17 +97,6 @@ def check(stencil: Stencil, x: Tensor, *, orders: bool) -> None:
         raise ValueError(
             f"The features and the stencil must be on one device, but got {x.device} and "
             f"{stencil.weight.device}. Move one with .to()."
-        )
-
-
-def refuse_forward_mode(*tensors: Tensor) -> None:
-    """Raise where forward-mode derivatives are asked for: they would be 0."""
-    if torch.compiler.is_compiling() or forward_ad._current_level < 0:
-        return
-    if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):  # type: ignore[no-untyped-call]
-        raise NotImplementedError(
-            "Sobolev propagation has no forward-mode derivatives (torch.func.jvp). Use reverse mode: backward() or "
-            "torch.autograd.grad."
         )
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.propagation import native
-from sobgnn.propagation.dispatch import backend
+from sobgnn.propagation.backends import backend
 
 # Rows times trees that are walked at once; what a step reads and writes then stays in the cache.
 _WALKED = 1 << 16

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import warnings
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -63,22 +64,16 @@ def run(stencil: Stencil, x: Tensor, out: Tensor) -> Tensor:
 
 
 def gradients(stencil: Stencil, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of x, the weights [E], scale_out [R, α] and scale_in [C, α]."""
-    name = backend(x)
+    """Gradients of x, the weights [E], scale_out [R, α] and scale_in [C, α]; 0 for weights of 0, which are no edges."""
     if x.numel() == 0 or g.numel() == 0:
         shapes = (stencil.weight.shape, g.shape[:2], (x.shape[0], g.shape[1]))
-        return _of_type(x, torch.zeros_like(x), *(stencil.scale_in.new_zeros(shape) for shape in shapes))
-    if name == "native":
-        return _of_type(x, *native.gradients(stencil, x, y, g))
-    if name == "triton":
-        from sobgnn.propagation import triton_gradient
-
-        return _of_type(x, *triton_gradient.gradients(stencil, x, y, g))
-    return _of_type(x, *portable.gradients(stencil, x, y, g))
-
-
-def _of_type(x: Tensor, to_x: Tensor, *others: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    to_weight, to_scale_out, to_scale_in = others
+        to_weight, to_scale_out, to_scale_in = (stencil.scale_in.new_zeros(shape) for shape in shapes)
+        return torch.zeros_like(x), to_weight, to_scale_out, to_scale_in
+    kernels: Any = native if backend(x) == "native" else portable
+    if backend(x) == "triton":
+        from sobgnn.propagation import triton_gradient as kernels
+    to_x, to_weight, to_scale_out, to_scale_in = kernels.gradients(stencil, x, y, g)
+    to_weight.masked_fill_(stencil.weight == 0, 0.0)
     return to_x.to(x.dtype).contiguous(), to_weight, to_scale_out, to_scale_in
 
 
@@ -90,15 +85,13 @@ def scales(indptr: Tensor, weight: Tensor, alpha: int, epsilon: float, by_rows: 
 
 
 def scales_backward(indptr: Tensor, weight: Tensor, scale: Tensor, grad: Tensor, by_rows: bool) -> Tensor:
-    """The gradient of the weights [E]."""
-    name = backend(weight)
-    if name == "triton":
-        from sobgnn.propagation import triton_gradient
-
-        return triton_gradient.scales_backward(indptr, weight, scale, grad, by_rows)
-    if name == "native":
-        return native.scales_backward(indptr, weight, scale, grad, by_rows)
-    return portable.scales_backward(indptr, weight, scale, grad, by_rows)
+    """The gradient of the weights [E]; 0 for weights of 0."""
+    kernels: Any = native if backend(weight) == "native" else portable
+    if backend(weight) == "triton":
+        from sobgnn.propagation import triton_gradient as kernels
+    found: Tensor = kernels.scales_backward(indptr, weight, scale, grad, by_rows)
+    found.masked_fill_(weight == 0, 0.0)
+    return found
 
 
 @functools.cache
