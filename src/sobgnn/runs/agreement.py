@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sobgnn.runs.result import wilson_interval
+from sobgnn.runs.summary import interval_words, percent
 from sobgnn.tables.columns import listed
 from sobgnn.tables.labels import UNLABELED
 
@@ -79,11 +80,11 @@ class Agreement:
         """Sentences about the counts; none if no row has a class of the model as its label."""
         said = []
         if self.counted:
-            low, high = wilson_interval(self.right, self.counted)
+            interval = interval_words(wilson_interval(self.right, self.counted))
             among = f"; among accepted rows, in {self.accepted_right:,} of {self.accepted:,}" if self.accepted else ""
             said.append(
                 f"Predictions agree with the file's labels in {self.right:,} of {self.counted:,} rows "
-                f"({self.right / self.counted:.1%}, 95% interval {low:.1%} to {high:.1%}){among}."
+                f"({percent(self.right / self.counted)}, {interval}){among}."
             )
         if self.copies:
             said.append(

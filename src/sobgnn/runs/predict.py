@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import scipy.sparse as sp
 
 from sobgnn.runs.agreement import Agreement
 from sobgnn.runs.checks import Checks
+from sobgnn.runs.summary import percent
 from sobgnn.tables import Batch, Encoding, write_predictions
 from sobgnn.tables.columns import listed
 from sobgnn.tables.notes import empty_notes
@@ -18,6 +20,70 @@ from sobgnn.tables.reading.records import RowCount
 
 # Batches are joined up to this size if a model predicts many rows at once faster.
 _JOINED_BYTES = 2**28
+
+
+@dataclass
+class Found:
+    """What was found while predicting a file, summed over its batches.
+
+    Args:
+        agreement: With the file's own labels.
+        rows: Rows that were predicted.
+        taken: How many are accepted.
+        distant: How many are far from all training points.
+        formulas: Cells that were written with ' before them.
+        empty: Rows that are empty.
+        unread: Cells that count as blank though they are filled, by column.
+        gaps: Cells that the model has not learned, by column.
+        unsigned: Numbers without their unit, by column.
+        outside: Values of far rows outside the training range, by column.
+        said: Sentences about the file, each once.
+    """
+
+    agreement: Agreement
+    rows: int = 0
+    taken: int = 0
+    distant: int = 0
+    formulas: int = 0
+    empty: RowCount = field(default_factory=RowCount)
+    unread: Counter[str] = field(default_factory=Counter)
+    gaps: Counter[str] = field(default_factory=Counter)
+    unsigned: Counter[str] = field(default_factory=Counter)
+    outside: Counter[str] = field(default_factory=Counter)
+    said: dict[str, None] = field(default_factory=dict)
+
+    def notes(self, checks: Checks) -> list[str]:
+        """Sentences about it."""
+        review = "" if checks.acceptance is None else ", and these rows are marked review"
+        notes = [*self.said, *empty_notes(self.empty.count, self.empty.first)]
+        for counts, sentence in (
+            (self.unread, "Unreadable values and unseen categories, treated as blank: {}."),
+            (
+                self.gaps,
+                "Categories that are new, or blank cells in columns that had none in training: {}. The model has not "
+                f"learned what they mean, so its confidence says little{review}.",
+            ),
+            (
+                self.unsigned,
+                "Numbers without the unit that all had in training, and of another size: {}. They are read as written, "
+                f"which may be wrong{review}.",
+            ),
+        ):
+            notes += [sentence.format(_columns(counts))] if counts else []
+        notes += self.agreement.notes()
+        if checks.acceptance is not None:
+            notes.append(
+                f"Accepted at {checks.acceptance.target:.4g}: {self.taken:,} of {self.rows:,} rows "
+                f"({percent(self.taken / self.rows)}); the others are marked review."
+            )
+        if self.distant:
+            notes.append(
+                f"Far from all training points, so predictions are uncertain: {self.distant:,} of {self.rows:,} rows, "
+                "marked in the column far."
+            )
+        if self.outside:
+            notes.append(f"Far rows have values outside the training range in: {_columns(self.outside, 5)}.")
+        return [*notes, *formula_notes(self.formulas)]
 
 
 def predict_batches(
@@ -39,14 +105,8 @@ def predict_batches(
         encoding: How batches came from the file, to explain why points are far.
     """
     checks = checks or Checks()
-    done = rows = taken = distant = formulas = 0
-    empty = RowCount()
-    unread: Counter[str] = Counter()
-    gaps: Counter[str] = Counter()
-    unsigned: Counter[str] = Counter()
-    outside: Counter[str] = Counter()
-    agreement = Agreement(classifier.classes_.tolist())
-    said: dict[str, None] = {}  # in order, each once
+    classes = classifier.classes_.tolist()
+    found = Found(Agreement(classes))
     for batch in _joined(batches, classifier.predictor_.many):
         count = batch.X.shape[0]
         if not count:
@@ -57,47 +117,29 @@ def predict_batches(
             nearest[batch.beyond] = np.inf
         extra = checks.columns(probability.max(axis=1), nearest, doubtful=batch.gappy)
         label = classifier.classes_[probability.argmax(axis=1)]
-        formulas += write_predictions(
-            file,
-            classifier.classes_.tolist(),
-            batch.first_row,
-            label,
-            probability,
-            batch.ids,
-            header=done == 0,
-            extra=extra,
+        found.formulas += write_predictions(
+            file, classes, batch.first_row, label, probability, batch.ids, header=not found.rows, extra=extra
         )
         accepted = np.array(extra.get("decision", [""] * count), dtype=object) == "accept"
-        taken += int(accepted.sum())
-        if batch.labels is not None:
-            agreement.add(batch.labels.tolist(), label, nearest, accepted)
         far = np.flatnonzero(np.array(extra.get("far", []), dtype=object) == "far")
-        distant += far.size
+        found.rows += count
+        found.taken += int(accepted.sum())
+        found.distant += far.size
+        if batch.labels is not None:
+            found.agreement.add(batch.labels.tolist(), label, nearest, accepted)
         if encoding is not None and far.size:
-            outside += encoding.outside(batch.X[far])
+            found.outside += encoding.outside(batch.X[far])
         if batch.empty is not None and batch.empty.any():
-            empty.add(batch.first_row + int(batch.empty.argmax()), int(batch.empty.sum()))
-        unread += batch.unread
-        gaps += batch.gaps
-        unsigned += batch.unsigned
-        said |= dict.fromkeys(batch.said)
-        rows += count
-        done = batch.first_row + count
-        yield done
-    if not done:
+            found.empty.add(batch.first_row + int(batch.empty.argmax()), int(batch.empty.sum()))
+        found.unread += batch.unread
+        found.gaps += batch.gaps
+        found.unsigned += batch.unsigned
+        found.said |= dict.fromkeys(batch.said)
+        yield batch.first_row + count
+    if not found.rows:
         raise ValueError("The file has no rows, so there is nothing to predict.")
     if notes is not None:
-        notes += [
-            *said,
-            *empty_notes(empty.count, empty.first),
-            *_unread_notes(unread),
-            *_gap_notes(gaps, checks),
-            *_unsigned_notes(unsigned, checks),
-        ]
-        notes += agreement.notes()
-        notes += _notes(checks, rows, taken, distant)
-        notes += _outside_notes(outside)
-        notes += formula_notes(formulas)
+        notes += found.notes(checks)
 
 
 def formula_notes(count: int) -> list[str]:
@@ -107,55 +149,8 @@ def formula_notes(count: int) -> list[str]:
     return [f"Cells that a spreadsheet would run as formulas were written with ' before them: {count:,}."]
 
 
-def _unread_notes(unread: Counter[str]) -> list[str]:
-    if not unread:
-        return []
-    columns = [f"{name} ({count:,})" for name, count in unread.most_common()]
-    return [f"Unreadable values and unseen categories, treated as blank: {listed(columns)}."]
-
-
-def _gap_notes(gaps: Counter[str], checks: Checks) -> list[str]:
-    if not gaps:
-        return []
-    columns = [f"{name} ({count:,})" for name, count in gaps.most_common()]
-    outcome = "" if checks.acceptance is None else ", and these rows are marked review"
-    return [
-        f"Categories that are new, or blank cells in columns that had none in training: {listed(columns)}. The model "
-        f"has not learned what they mean, so its confidence says little{outcome}."
-    ]
-
-
-def _unsigned_notes(unsigned: Counter[str], checks: Checks) -> list[str]:
-    if not unsigned:
-        return []
-    columns = [f"{name} ({count:,})" for name, count in unsigned.most_common()]
-    outcome = "" if checks.acceptance is None else "; these rows are marked review"
-    return [
-        f"Numbers without the unit that all had in training, and of another size: {listed(columns)}. "
-        f"They are read as written, which may be wrong{outcome}."
-    ]
-
-
-def _notes(checks: Checks, rows: int, taken: int, distant: int) -> list[str]:
-    said = []
-    if checks.acceptance is not None:
-        said.append(
-            f"Accepted at {checks.acceptance.target:.4g}: {taken:,} of {rows:,} rows ({taken / rows:.1%}); the others "
-            "are marked review."
-        )
-    if distant:
-        said.append(
-            f"Far from all training points, so predictions are uncertain: {distant:,} of {rows:,} rows, marked in the "
-            "column far."
-        )
-    return said
-
-
-def _outside_notes(outside: Counter[str]) -> list[str]:
-    if not outside:
-        return []
-    columns = [f"{name} ({count:,})" for name, count in outside.most_common()]
-    return [f"Far rows have values outside the training range in: {listed(columns, 5)}."]
+def _columns(counts: Counter[str], most: int = 6) -> str:
+    return listed([f"{name} ({count:,})" for name, count in counts.most_common()], most)
 
 
 def _joined(batches: Iterator[Batch], rows: int | None) -> Iterator[Batch]:
@@ -175,16 +170,10 @@ def _as_one(parts: list[Batch]) -> Batch:
     if len(parts) == 1:
         return parts[0]
     stack: Any = sp.vstack if sp.issparse(parts[0].X) else np.concatenate
-    ids = [part.ids for part in parts if part.ids is not None]
-    unread: Counter[str] = sum((part.unread for part in parts), Counter())
-    gaps: Counter[str] = sum((part.gaps for part in parts), Counter())
-    unsigned: Counter[str] = sum((part.unsigned for part in parts), Counter())
-    beyond = [part.beyond for part in parts if part.beyond is not None]
-    gappy = [part.gappy for part in parts if part.gappy is not None]
-    labels = [part.labels for part in parts if part.labels is not None]
-    blank = [part.empty for part in parts if part.empty is not None]
-    held = (ids, beyond, gappy, labels, blank)
-    joined_ids, far, doubtful, known, empty = (np.concatenate(each) if each else None for each in held)
-    X = stack([part.X for part in parts])
-    said = tuple(dict.fromkeys(sentence for part in parts for sentence in part.said))
-    return Batch(parts[0].first_row, X, joined_ids, unread, far, gaps, doubtful, unsigned, said, known, empty)
+    fields: dict[str, Any] = {"said": tuple(dict.fromkeys(sentence for part in parts for sentence in part.said))}
+    for name in ("unread", "gaps", "unsigned"):
+        fields[name] = sum((getattr(part, name) for part in parts), Counter())
+    for name in ("ids", "beyond", "gappy", "labels", "empty"):
+        known = [getattr(part, name) for part in parts if getattr(part, name) is not None]
+        fields[name] = np.concatenate(known) if known else None
+    return Batch(parts[0].first_row, stack([part.X for part in parts]), **fields)
