@@ -492,17 +492,6 @@ def test_a_header_that_is_repeated_is_one(tmp_path):
     ).encoding.encoder.feature_names_in_.tolist() == header.split(",")
 
 
-def test_plain_numbers_are_read_at_once_as_they_are_one_by_one(tmp_path):
-    lines = ["x,y,label", *(f"{i / 3:.4f},{i},{'ab'[i % 2]}" for i in range(40))]
-    (tmp_path / "old.csv").write_text("\n".join(lines) + "\n")
-    encoding = read_table(tmp_path / "old.csv").encoding
-    frame = pl.DataFrame({"x": ["1.5", None, "-2e-1"], "y": ["3", "NA", " 4"], "z": ["1", "2", "3"]})
-    read = encoding.read_plainly(frame)
-    assert read.schema["x"] == pl.Float64
-    assert read.schema["y"] == read.schema["z"] == pl.String  # what is blank, spaced or not asked for stays
-    np.testing.assert_array_equal(encoding.batch(read).X, encoding.encoder.transform(frame))
-
-
 def test_a_mark_of_a_missing_number_is_one_in_new_files_too(tmp_path):
     lines = ["x,label", *(f"{'-' if i % 3 == 0 else i / 7:},{'ab'[i % 2]}" for i in range(90))]
     (tmp_path / "old.csv").write_text("\n".join(lines) + "\n")

@@ -222,7 +222,7 @@ class Encoding:
             own = frame.drop(self.id or (), *label_names(frame.columns), strict=False)
             X = self.encoder.from_frame(own, check=first_row == 0)
             return Batch(first_row, X, None, beyond=empty, gappy=empty_rows(own), empty=empty)
-        frame = self.encoder.with_all_columns(self.read_plainly(frame))
+        frame = self.encoder.with_all_columns(frame)
         cells = self.encoder.parse(frame)
         for column in self.columns if first_row == 0 else ():
             column.check(frame[column.name], cells[column.name])
@@ -257,23 +257,6 @@ class Encoding:
         # In a sparse array, entries that are not stored are 0.
         empty = np.zeros(block.shape[0], bool) if sp.issparse(block) else ~np.isfinite(block).any(axis=1)
         return Batch(first_row, self.encoder.from_array(block), None, beyond=empty, gappy=empty, empty=empty)
-
-    def read_plainly(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The same table with numbers instead of text, in columns of plain numbers whose filled cells are all numbers.
-
-        All columns at once: one by one takes minutes for thousands of columns.
-        """
-        import polars as pl
-
-        plain = {c.name for c in self.columns if isinstance(c, NumberColumn) and c.style.plain}
-        text = frame.select([n for n, kind in frame.schema.items() if n in plain and kind == pl.String])
-        if not text.width:
-            return frame
-        number = text.with_columns(pl.all().cast(pl.Float64, strict=False))
-        lost = (number.null_count() - text.null_count()).row(0)
-        nan = number.select(pl.all().is_nan().any()).row(0)
-        kept = [name for name, gone, odd in zip(text.columns, lost, nan, strict=True) if not gone and not odd]
-        return frame.with_columns(number.select(kept))
 
     def unread_pictures(self, X: Any) -> npt.NDArray[np.bool_]:
         """Which rows of features X have a picture that cannot be read, [rows]: it became the mean, 0 everywhere."""

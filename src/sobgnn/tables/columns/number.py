@@ -140,29 +140,27 @@ def parse_numbers(series: pl.Series, style: NumberFormat | None = None) -> Numbe
     import polars as pl
 
     style = style or NumberFormat()
-    bare = None
-    if is_text(series):
-        text = text_values(series)
-        if style.plain:
-            number = text.cast(pl.Float64, strict=False)
-        else:
-            written = Written(text)
-            number, bare = written.numbers(style), written.bare(style) if style.sign else None
-        if style.truth:
-            words = text.str.to_lowercase().replace_strict(_TRUTH, default=None, return_dtype=pl.Float64)
-            number = number.zip_with(number.is_not_null(), words)
-        filled = text.is_not_null()
-        if style.marks:
-            filled &= ~text.is_in(list(style.marks)).fill_null(False)
-    elif series.dtype == pl.Duration:
-        number = series.dt.total_microseconds().cast(pl.Float64) / 1e6
-    elif series.dtype.is_nested() or series.dtype.is_temporal() or series.dtype in (pl.Binary, pl.Object):
-        number = pl.Series([None] * series.len(), dtype=pl.Float64)
-    else:
+    bare = filled = None
+    if not is_text(series):
+        if series.dtype == pl.Duration:
+            series = series.dt.total_microseconds().cast(pl.Float64) / 1e6
+        elif series.dtype.is_nested() or series.dtype.is_temporal() or series.dtype in (pl.Binary, pl.Object):
+            series = pl.Series([None] * series.len(), dtype=pl.Float64)
         number = series.cast(pl.Float64, strict=False)
-    values = number.fill_null(float("nan")).to_numpy().astype(np.float64)
+    else:
+        number = series.cast(pl.Float64, strict=False) if style.plain else None
+        if number is None or number.null_count() > series.null_count() or number.is_nan().any():
+            text = text_values(series)
+            written = None if style.plain else Written(text)
+            number = text.cast(pl.Float64, strict=False) if written is None else written.numbers(style)
+            bare = written.bare(style) if written is not None and style.sign else None
+            if style.truth:
+                words = text.str.to_lowercase().replace_strict(_TRUTH, default=None, return_dtype=pl.Float64)
+                number = number.zip_with(number.is_not_null(), words)
+            filled = (text.is_not_null() & ~text.is_in(list(style.marks)).fill_null(False)).to_numpy()
+    values = number.fill_null(float("nan")).to_numpy().astype(np.float64, copy=False)
     read = ~np.isnan(values)
-    return Numbers(values, filled.to_numpy() if is_text(series) else read, read, read if bare is None else read & bare)
+    return Numbers(values, read if filled is None else filled, read, read if bare is None else read & bare)
 
 
 def find_format(text: pl.Series, decimal: str | None = None) -> tuple[NumberFormat, bool] | None:
@@ -315,13 +313,13 @@ class NumberColumn(Column):
 
     def known(self, cells: Cells) -> npt.NDArray[np.bool_]:
         """Which cells hold a number that is no sentinel, [rows]."""
-        return cells.read & ~np.isin(cells.values, self.sentinels)
+        return cells.read & ~self._blank(cells.values)
 
     def beyond(self, cells: Cells) -> npt.NDArray[np.bool_]:
         """Which cells are farther outside the fitted range than its width, [rows]."""
         span = self.high - self.low
         out = (cells.values < self.low - span) | (cells.values > self.high + span)
-        return np.asarray(out & ~np.isin(cells.values, self.sentinels))
+        return np.asarray(out & ~self._blank(cells.values))
 
     def unsigned(self, cells: Any) -> npt.NDArray[np.bool_]:
         """Which cells lack the unit or currency of all fitted ones, [rows]; none if they have the usual magnitude.
@@ -330,17 +328,21 @@ class NumberColumn(Column):
         """
         if self.usual is None:
             return np.zeros(len(cells.read), dtype=bool)
-        bare = np.asarray(cells.bare & ~np.isin(cells.values, self.sentinels))
+        bare = np.asarray(cells.bare & ~self._blank(cells.values))
         return bare & bool(bare.any() and not self.usual[0] <= np.median(cells.values[bare]) <= self.usual[1])
 
     def encode(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
         """Features float32 [rows, 1 or 2]."""
-        hole = ~(np.abs(values) <= LARGEST) | np.isin(values, self.sentinels)
+        hole = ~(np.abs(values) <= LARGEST) | self._blank(values)
         z = (np.where(hole, self.fill, values) - self.center) / self.scale
         parts = [np.clip(z, -self.clip, self.clip)]
         if self.flag:
             parts.append(hole.astype(np.float64))
         return np.stack(parts, axis=1).astype(np.float32)
+
+    def _blank(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Which values are sentinels, [rows]."""
+        return np.isin(values, self.sentinels) if self.sentinels else np.zeros(len(values), dtype=bool)
 
     def feature_names(self) -> list[str]:
         """The column's name, and the flag's."""
