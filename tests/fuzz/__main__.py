@@ -2,8 +2,9 @@
 
 Every case follows from its seed. A case is good where it succeeds with finite probabilities, or ends in a ValueError or
 TypeError of one line (from the command: exit code 2, one line on stderr, no file left behind). It fails on any other
-exception, a traceback, exit code 1, more than 60 seconds, or more than 1 GB over the start. Failing seeds are printed;
-`--seed S --count 1` repeats one. Exit: 0 none failed, 1 some did.
+exception, a traceback, exit code 1, more than 60 seconds, or more than 1 GB over the start. A forged run fails, too, if
+it starts a program, connects, opens a file outside it, or is refused only after it was opened. Failing seeds are
+printed; `--seed S --count 1` repeats one. Exit: 0 none failed, 1 some did.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ from typing import Any
 
 import numpy as np
 
+from sobgnn.runtime.packages import installed
+from tests.encoders import static_model
+
 SECONDS, BYTES = 60, 2**30
 KINDS = ("files", "models", "estimator")
 # Of the files, every n-th goes through the whole command too.
@@ -50,8 +54,46 @@ def small(*_: Any) -> Any:
     )
 
 
+class Audit:
+    """What Python reports of opened files, started programs and connections, while it is watching.
+
+    Args:
+        inside: Folders whose files may be opened, besides Python's own and the system's.
+    """
+
+    def __init__(self, inside: list[Path]) -> None:
+        self.watching, self.seen = False, []  # type: tuple[bool, list[str]]
+        own = [*sys.path, sys.prefix, sys.base_prefix, "/proc", "/sys", "/dev", "/lib", "/usr/lib"]
+        self._inside = tuple(os.path.realpath(path) for path in [*inside, *(path for path in own if path)])
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event: str, given: tuple[Any, ...]) -> None:
+        if not self.watching:
+            return
+        if event in (
+            "subprocess.Popen",
+            "os.system",
+            "os.exec",
+            "os.posix_spawn",
+            "socket.connect",
+            "pickle.find_class",
+        ):
+            self.seen.append(f"{event} {given!r:.120}")
+        elif event == "open" and isinstance(given[0], str | bytes | os.PathLike):
+            path = os.path.realpath(os.fsdecode(given[0]))
+            if not path.startswith(self._inside):
+                self.seen.append(f"open {path}")
+
+    def __enter__(self) -> Audit:
+        self.watching, self.seen = True, []
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.watching = False
+
+
 class Bench:
-    """Two fitted runs, one of a table and one of an array, and a place for the files of a case.
+    """Fitted runs, of a table, an array, pictures and texts by a model, and a place for the files of a case.
 
     Args:
         place: An empty folder.
@@ -66,9 +108,10 @@ class Bench:
 
         sobgnn.command.fit._estimator = small
         sobgnn.runs.page.render.render = lambda *_: ""  # the page has its own tests
-        self.made, self.work = place / "made", place / "work"
-        self.made.mkdir()
-        self.work.mkdir()
+        self.made, self.work, self.outside = place / "made", place / "work", place / "outside"
+        for folder in (self.made, self.work, self.outside):
+            folder.mkdir()
+        self.audit = Audit([self.made, self.work])
         draw = np.random.default_rng(0)
         code = draw.integers(0, 2, 40)
         values = draw.normal(size=(40, 3)) + 4 * code[:, None]
@@ -79,10 +122,22 @@ class Bench:
         )
         frame.write_csv(self.made / "table.csv")
         np.savez(self.made / "array.npz", X=values, y=code)
-        for name in ("table.csv", "array.npz"):
-            self.command(["fit", str(self.made / name), "--out", str(self.made / name.split(".")[0])])
-        self.runs = {name: self.made / name for name in ("table", "array")}
-        self.encodings = {name: open_run(run)[1] for name, run in self.runs.items()}
+        self.data = {name: self.made / name for name in ("table.csv", "array.npz")}
+        self.models = {name: [] for name in self.data}  # type: dict[Path | str, list[str]]
+        self.data["pictures"], self.models["pictures"] = _pictures(self.made / "pictures", code), []
+        _pictures(self.outside, code[:1], "secret")
+        (self.outside / "evil.pt2").write_bytes(b"PK")
+        if installed("transformers"):
+            static_model(self.outside / "model")
+            self.data["texts"] = self.made / "texts.csv"
+            frame.write_csv(self.data["texts"])
+            self.models["texts"] = ["--text-model", str(static_model(self.made / "model"))]
+        self.runs = {name.split(".")[0]: self.made / f"{name.split('.')[0]}.run" for name in self.data}
+        self.data = {name.split(".")[0]: path for name, path in self.data.items()}
+        self.models = {str(name).split(".")[0]: words for name, words in self.models.items()}
+        for name, run in self.runs.items():
+            self.command(["fit", str(self.data[name]), "--out", str(run), *self.models[name]])
+        self.encodings = {name: open_run(self.runs[name])[1] for name in ("table", "array")}
 
     def command(self, words: list[str]) -> int:
         """Run the command, check what it says, and return its exit code."""
@@ -114,6 +169,16 @@ def quietly(action: Callable[[], Any]) -> Any:
         if "\n" in str(error) or not str(error) or _of_memory(str(error)):
             raise Wrong(f"{type(error).__name__}: {str(error)[:300]!r}") from error
     return None
+
+
+def _pictures(folder: Path, codes: Any, name: str = "") -> Path:
+    from PIL import Image
+
+    for i, code in enumerate(codes[:16]):
+        path = folder / (f"{name}.png" if name else f"{'uv'[code]}/{i}.png")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (int(150 * code) + 3 * i, 40, 90)).save(path)
+    return folder
 
 
 def _left(folder: Path) -> list[str]:
@@ -149,26 +214,29 @@ def files(bench: Bench, seed: int) -> str:
 
 
 def models(bench: Bench, seed: int) -> str:
-    """A damaged or forged run, opened; where that works it predicts."""
+    """A damaged or forged run, opened; where that works it must predict, and nothing outside it may be opened."""
     from sobgnn.runs.folder import open_run
     from tests.fuzz.models import copy_run, harm
 
-    name = ("table", "array")[seed % 2]
+    name = list(bench.runs)[seed % len(bench.runs)]
     run = copy_run(bench.runs[name], bench.work / "run")
-    said = harm(run, seed)
-    before = _left(bench.work)
+    said = harm(run, seed, bench.outside)
+    before, words = _left(bench.work), bench.models[name]
     try:
-        found = quietly(lambda: open_run(run))
-        if found is not None and found[0].n_features_in_ < 1000:
-            X = np.random.default_rng(seed).normal(size=(4, found[0].n_features_in_))
-            probability = quietly(lambda: found[0].predict_proba(X))
-            if probability is not None and not np.isfinite(probability).all():
-                raise Wrong("probabilities that are not finite")
-            quietly(found[0].describe)
-        if seed % 3 == 0 or found is not None:
-            data = bench.made / ("table.csv" if name == "table" else "array.npz")
-            bench.command(["predict", str(run), str(data), "--out", str(bench.work / "out.csv")])
-            (bench.work / "out.csv").unlink(missing_ok=True)
+        with bench.audit as audit:
+            found = quietly(lambda: open_run(run, *map(Path, words[1:])))
+            if found is not None and found[0].n_features_in_ < 10_000:
+                X = np.random.default_rng(seed).normal(size=(4, found[0].n_features_in_))
+                probability = quietly(lambda: found[0].predict_proba(X))
+                if probability is None or not np.isfinite(probability).all():
+                    raise Wrong("a run that was opened does not predict, or what is not finite")
+                quietly(found[0].describe)
+            if seed % 3 == 0 or found is not None:
+                given = ["predict", str(run), str(bench.data[name]), *words, "--out", str(bench.work / "out.csv")]
+                bench.command(given)
+                (bench.work / "out.csv").unlink(missing_ok=True)
+        if audit.seen:
+            raise Wrong(f"outside the run: {audit.seen[:3]}")
         if _left(bench.work) != before:
             raise Wrong(f"left behind: {_left(bench.work)}")
     except BaseException as error:

@@ -51,10 +51,30 @@ ODD_VALUES: list[Any] = [
 ]
 
 
-def harm(folder: Path, seed: int) -> str:
+def named(outside: Path) -> list[str]:
+    """What a forged value may name: files and modules outside the run, which the fuzzer's audit watches."""
+    return [
+        str(outside / "evil.pt2"),
+        str(outside),
+        str(outside / "model"),
+        str(outside / "secret.png"),
+        "../../outside/secret.png",
+        "../../../../../../etc/passwd",
+        "/etc/passwd",
+        "~/.ssh/known_hosts",
+        "https://localhost:9/model",
+        "os.system",
+        "torch.load",
+        "__import__('os').system('true')",
+        "sentence-transformers/all-MiniLM-L6-v2",
+    ]
+
+
+def harm(folder: Path, seed: int, outside: Path | None = None) -> str:
     """Do something to the run in ``folder``, and say what."""
     draw = np.random.default_rng([seed, 2])
-    kind = int(draw.choice(6, p=[0.2, 0.1, 0.25, 0.2, 0.1, 0.15]))
+    kind = int(draw.choice(8, p=[0.15, 0.1, 0.2, 0.2, 0.1, 0.1, 0.1, 0.05]))
+    odd = [*ODD_VALUES, *(named(outside) if outside else [])]
     name = FILES[int(draw.integers(len(FILES)))]
     if kind == 0:
         (folder / name).write_bytes(damaged((folder / name).read_bytes(), draw))
@@ -62,19 +82,22 @@ def harm(folder: Path, seed: int) -> str:
     if kind == 1:
         return _replaced(folder / name, draw)
     if kind == 2:
-        return _odd_config(folder / "model", draw)
+        return _odd_config(folder / "model", draw, odd)
     if kind == 3:
         return _odd_weights(folder / "model", draw)
-    if kind == 4:
-        content = json.loads((folder / "table.json").read_text())
-        said = _odd_leaf(content, draw)
-        (folder / "table.json").write_text(json.dumps(content))
-        return f"table.json: {said}"
-    with np.load(folder / "table.npz") as held:
-        arrays = {key: held[key] for key in held.files}
-    said = _odd_array(arrays, draw)
-    np.savez(folder / "table.npz", **arrays)
-    return f"table.npz: {said}"
+    if kind == 7:
+        return _odd_header(folder / "model", draw)
+    content = json.loads((folder / "table.json").read_text())
+    if kind in (4, 6):
+        wanted = odd if kind == 4 or outside is None else named(outside)
+        said = "; ".join(_odd_leaf(content, draw, wanted) for _ in range(int(draw.integers(1, 4))))
+    else:
+        with np.load(folder / "table.npz") as held:
+            arrays = {key: held[key] for key in held.files}
+        said = _odd_array(arrays, draw)
+        np.savez(folder / "table.npz", **arrays)
+    _sign_table(folder, content)
+    return f"table: {said}"
 
 
 def _replaced(path: Path, draw: np.random.Generator) -> str:
@@ -98,10 +121,10 @@ def _replaced(path: Path, draw: np.random.Generator) -> str:
     return f"{path.name} is {kind}"
 
 
-def _odd_leaf(content: Any, draw: np.random.Generator) -> str:
+def _odd_leaf(content: Any, draw: np.random.Generator, odd: list[Any]) -> str:
     """Change, remove or add one value somewhere in nested JSON."""
     path = []
-    while True:
+    while content:
         keys = list(content) if isinstance(content, dict) else list(range(len(content)))
         key = keys[int(draw.integers(len(keys)))]
         path.append(str(key))
@@ -109,11 +132,13 @@ def _odd_leaf(content: Any, draw: np.random.Generator) -> str:
         if not (isinstance(inner, (dict, list)) and len(inner) and draw.random() < 0.9):
             break
         content = inner
+    if not content:
+        return "nothing"
     where = ".".join(path)
     if draw.random() < 0.15:
         del content[key]
         return f"without {where}"
-    content[key] = ODD_VALUES[int(draw.integers(len(ODD_VALUES)))]
+    content[key] = odd[int(draw.integers(len(odd)))]
     return f"{where} = {content[key]!r:.40}"
 
 
@@ -158,9 +183,9 @@ def _odd_array(arrays: dict[str, Any], draw: np.random.Generator) -> str:
     return f"{name} by way {kind}"
 
 
-def _odd_config(model: Path, draw: np.random.Generator) -> str:
+def _odd_config(model: Path, draw: np.random.Generator, odd: list[Any]) -> str:
     config = json.loads((model / CONFIG).read_text())
-    said = [_odd_leaf(config, draw) for _ in range(int(draw.integers(1, 3)))]
+    said = [_odd_leaf(config, draw, odd) for _ in range(int(draw.integers(1, 3)))]
     _sign(model, config)
     return "; ".join(said)
 
@@ -175,6 +200,28 @@ def _odd_weights(model: Path, draw: np.random.Generator) -> str:
     config["weights_sha256"] = file_digest(model / WEIGHTS)
     _sign(model, config)
     return said
+
+
+def _odd_header(model: Path, draw: np.random.Generator) -> str:
+    """Change a value of the safetensors header: a type, a shape or an offset."""
+    data = (model / WEIGHTS).read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    said = _odd_leaf(header, draw, [-1, 0, 7, 2**62, "F64", "I8", "BOOL", "x", [], [2**40], [0, 2**50], None])
+    made = json.dumps(header).encode()
+    (model / WEIGHTS).write_bytes(len(made).to_bytes(8, "little") + made + data[8 + length :])
+    config = json.loads((model / CONFIG).read_text())
+    config["weights_sha256"] = file_digest(model / WEIGHTS)
+    _sign(model, config)
+    return f"header: {said}"
+
+
+def _sign_table(folder: Path, content: Any) -> None:
+    if isinstance(content, dict):
+        content.pop("sha256", None)
+        content["arrays_sha256"] = file_digest(folder / "table.npz")
+        content["sha256"] = json_digest(content)
+    (folder / "table.json").write_text(json.dumps(content))
 
 
 def _sign(model: Path, config: dict[str, Any]) -> None:

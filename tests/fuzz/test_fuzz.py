@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.__main__ import Wrong, quietly
+from tests.fuzz.__main__ import Audit, Wrong, quietly
 
 CASES = {"files": 2000, "models": 500, "estimator": 300}
 ROOT = Path(__file__).parents[2]
@@ -43,3 +43,17 @@ def test_the_fuzzer_takes_only_one_line_of_a_value_or_type_error_for_an_answer(e
     assert quietly(lambda: fail(ValueError("`k` must be at least 1, but got 0."))) is None
     with pytest.raises((Wrong, type(error))):
         quietly(lambda: fail(error))
+
+
+def test_the_fuzzer_sees_files_outside_a_run_and_programs(tmp_path):
+    (tmp_path / "inside").mkdir()
+    for path in (tmp_path / "inside" / "a", tmp_path / "b"):
+        path.write_text("")
+    audit = Audit([tmp_path / "inside"])
+    with audit:
+        (tmp_path / "inside" / "a").read_text()
+    assert not audit.seen
+    with audit:
+        (tmp_path / "b").read_text()
+        subprocess.run(["true"], check=True)
+    assert [seen.split()[0] for seen in audit.seen] == ["open", "subprocess.Popen"]

@@ -10,6 +10,7 @@ import os
 import shutil
 import stat
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -120,7 +121,8 @@ def read_signed(path: str | Path, arrays: str | Path, form: int) -> dict[str, An
     if content.pop("sha256", None) != json_digest(content):
         raise ValueError(f"{path} was changed after it was written: its digest does not match.")
     check_regular(arrays)
-    if content.pop("arrays_sha256", None) != file_digest(arrays):
+    # What is no archive is refused before it is read as a whole.
+    if not zipfile.is_zipfile(arrays) or content.pop("arrays_sha256", None) != file_digest(arrays):
         raise ValueError(f"{arrays} is truncated or was changed: its digest does not match.")
     return content
 

@@ -324,7 +324,7 @@ class Encoding:
         """Rebuild an encoding from :meth:`to_json` and :meth:`arrays`; raises ValueError if something is wrong."""
         try:
             label, identity, held, dropped = (content[key] for key in ("label", "id", "encoder", "dropped"))
-            if not all(isinstance(name, str) for name in (label or "", identity or "", *dropped)):
+            if not all(name is None or isinstance(name, str) for name in (label, identity, *dropped)):
                 raise ValueError("a name is no text")
             if held is not None:
                 return cls(TableEncoder.from_parts(held, arrays), label, identity, tuple(dropped))
