@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from sobgnn import knn_graph
+from sobgnn.estimator.accuracy import wilson_interval
 from sobgnn.estimator.suspicion import suspect_labels
 from sobgnn.runs.run import Fitted, hide_labels
 from sobgnn.tables import from_arrays
@@ -15,6 +16,19 @@ from sobgnn.tables import from_arrays
 
 class KnownClassifier(SimpleNamespace):
     """The fitted attributes of a SobolevClassifier, given."""
+
+    class_weight = None
+
+    @property
+    def out_of_fold_accuracy_(self) -> float:
+        judged = np.isfinite(self.out_of_fold_probabilities_).all(axis=1)
+        predicted = self.out_of_fold_probabilities_[judged].argmax(axis=1)
+        return float((predicted == self.labelled_codes_[judged]).mean()) if judged.any() else float("nan")
+
+    @property
+    def out_of_fold_interval_(self) -> Any:
+        judged = int(np.isfinite(self.out_of_fold_probabilities_).all(axis=1).sum())
+        return np.array(wilson_interval(self.out_of_fold_accuracy_ * judged, judged))
 
     def suspects(self) -> Any:
         return suspect_labels(self.labelled_, self.labelled_codes_, self.out_of_fold_probabilities_, self.classes_)
@@ -65,7 +79,7 @@ def fitted_run(
     labelled = np.flatnonzero(given >= 0)
     held_out = probability[generator.permutation(len(X))[labelled] if noise else labelled][:, order]
     wrong = np.argsort(order)[(given[labelled[:suspects]] + 1) % count]
-    held_out[:suspects] = 0.01 + (1 - 0.01 * count) * np.eye(count)[wrong]
+    held_out[:suspects] = 1e-6 + (1 - 1e-6 * count) * np.eye(count)[wrong]
     classifier = KnownClassifier(
         folds_=np.arange(len(labelled)) % 4,
         classes_=names[order],

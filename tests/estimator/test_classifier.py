@@ -628,7 +628,7 @@ def test_flipped_labels_are_suspect():
 
 def test_the_description_says_how_good_it_is_and_what_each_family_counts(fitted):
     text = fitted[3].describe()
-    assert "Out-of-fold accuracy" in text
+    assert "Estimated accuracy" in text
     assert "Sobolev networks" in text
     assert "the largest class" in text
 

@@ -1,12 +1,9 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 
 from sobgnn import SobolevClassifier
-from sobgnn.estimator.labels import with_folds
-from sobgnn.estimator.outcome import _scores, label_points
+from sobgnn.estimator.outcome import label_points
 
 
 def quick(**options):
@@ -18,20 +15,6 @@ def clouds(count=60):
     truth = np.arange(count) % 2
     X = generator.normal(size=(count, 3)) + 8 * truth[:, None]
     return X, truth, np.where(np.arange(count) < 20, truth, -1)
-
-
-def test_a_class_counts_in_the_scores_as_much_as_it_is_common():
-    codes = np.array([0] * 12 + [1] * 12)
-    labels = with_folds(codes, np.ones(24), 2, np.random.default_rng(0))
-    right = np.eye(2)[np.where(codes == 0, 0, 0)] * 0.8 + 0.1  # class 0 always right, class 1 never
-    estimator = SimpleNamespace(
-        out_of_fold_probabilities_=right,
-        class_prior_=np.array([0.9, 0.1]),
-        predictor_=SimpleNamespace(ratio=np.ones(2)),
-    )
-    accuracy, loss = _scores(estimator, labels)
-    np.testing.assert_allclose(accuracy, 0.9)
-    np.testing.assert_allclose(loss, -0.9 * np.log(0.9) - 0.1 * np.log(0.1))
 
 
 def test_points_have_their_given_labels_and_the_others_the_most_probable_one():
@@ -77,3 +60,15 @@ def test_where_nothing_is_held_out_a_table_of_categories_gets_the_same_labels_le
     np.testing.assert_allclose(q, root / root.sum(axis=1, keepdims=True), atol=1e-5)
     # With labels enough to hold some out, these decide.
     assert quick().fit(X, np.where(np.arange(80) < 40, truth, -1)).temperature_ == 1.0
+
+
+def test_no_label_has_a_part_in_the_blend_that_predicts_it_and_classes_never_held_out_are_said():
+    X, truth, given = clouds()
+    given[truth == 1] = -1
+    given[[1, 3]] = 1
+    fitted = quick().fit(X, given)
+    assert fitted.out_of_fold_interval_[0] < fitted.out_of_fold_accuracy_ < fitted.out_of_fold_interval_[1]
+    assert fitted.out_of_fold_accuracy_ <= 1 - 0.5 * 2 / 12 + 1e-9  # two of twelve labels are never held out
+    said = fitted.describe()
+    assert f"Estimated accuracy {fitted.out_of_fold_accuracy_:.1%} on 10 labels (95% interval" in said
+    assert "2 of classes that are never held out counted as unknown" in said

@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 from scipy.stats import binomtest
 
+from sobgnn.estimator.accuracy import wilson_interval
 from sobgnn.runs.checks import checks_of
-from sobgnn.runs.result import confusion, measure, wilson_interval
+from sobgnn.runs.result import confusion, measure
 from sobgnn.runs.summary import details, headlines, next_steps
 from sobgnn.tables import read_table
 from tests.fitted_runs import fitted_run, found_search
@@ -133,6 +134,8 @@ def test_the_headline_is_how_good_it_is_with_its_interval_beside_the_largest_cla
         "Estimated accuracy 90.0% on 150 held-out labels (95% interval 85.0% to 94.0%); "
         "the largest class, 'ash', has 40.0% of them."
     ]
+    said = headlines(held(**facts, unknown=12, not_held_out=["elm"]))[0]
+    assert "94.0%), 12 more of classes with fewer than 3 labels, never held out, counted as unknown; the " in said
     said = headlines(held(majority_share=1.0, largest_class="tech", verdict="unknown"))[0]
     assert "all of them are of the class 'tech'" in said
 
@@ -159,7 +162,20 @@ def test_what_accuracy_hides_is_said():
     name = fitted.classifier.classes_[1]
     assert result.held_out.never_predicted == [name]
     assert f"Never predicted, which accuracy hides: {name!r}." in details(result)
-    said = " ".join(details(held(uneven=True, balanced_accuracy=0.55, not_held_out=["rare"], copies=40)))
+    said = " ".join(
+        details(
+            held(
+                uneven=True,
+                balanced_accuracy=0.55,
+                not_held_out=["rare"],
+                copies=40,
+                labels=90,
+                hard=9,
+                verdict="better",
+            )
+        )
+    )
+    assert "9 further labels are hard to predict: another class is at least 5 times as probable" in said
     assert "(balanced accuracy) is 55.0%" in said
     assert "which are not held out: 'rare'." in said
     assert "40 further labels are on copies" in said

@@ -104,8 +104,10 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         out_of_fold_probabilities_: [L, C], out-of-fold probabilities of the labeled rows as learned, without the
             factors of class frequencies and class weights that predictions have; NaN for rows never held out, and for
             all but one of copies that are held out together.
-        out_of_fold_accuracy_: Accuracy of these, with classes weighted by ``class_prior_``; NaN if nothing was held
-            out. A warm refit holds nothing out and keeps the earlier value.
+        out_of_fold_accuracy_: The probable accuracy on unlabeled points, from these, see
+            :func:`~sobgnn.estimator.accuracy.estimate_accuracy`; NaN if nothing was held out. A warm refit holds
+            nothing out and keeps the earlier value.
+        out_of_fold_interval_: Its 95 % interval, [2].
         out_of_fold_log_loss_: Log loss, likewise.
         class_prior_: [C], the assumed frequency of each class among all points.
         family_shares_: Each family's share in the result, by name.

@@ -48,12 +48,14 @@ def described(estimator: Any) -> str:
         current = judged == int((estimator.folds_ >= 0).sum())
         where = f"on {judged:,} labels" if current else "when labels were last held out"
         largest = np.bincount(estimator.labelled_codes_).max() / len(estimator.labelled_codes_)
-        weighted = "" if np.allclose(predictor.ratio, 1) else ", weighted by the class frequencies assumed below"
-        lines.append(
-            f"Out-of-fold accuracy {estimator.out_of_fold_accuracy_:.1%} {where}{weighted}; the largest class has "
-            f"{largest:.1%} of the labels."
-        )
         held = np.bincount(estimator.labelled_codes_[estimator.folds_ >= 0], minlength=problem.classes) > 0
+        never = int((~held[estimator.labelled_codes_]).sum()) if current else 0
+        unknown = f", {never:,} of classes that are never held out counted as unknown" if never else ""
+        low, high = estimator.out_of_fold_interval_
+        lines.append(
+            f"Estimated accuracy {estimator.out_of_fold_accuracy_:.1%} {where} (95% interval {low:.1%} to {high:.1%})"
+            f"{unknown}; the largest class has {largest:.1%} of the labels."
+        )
         copies = int(((estimator.folds_ < 0) & held[estimator.labelled_codes_]).sum())
         if current and copies:
             lines.append(f"{copies:,} further labels are of copies or near copies of these rows and count with them.")

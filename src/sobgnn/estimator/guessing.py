@@ -9,11 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 Outcome = Literal["better", "guessing", "unknown"]
-# Up to the first p-value predictions are better than guessing, and from the second they are not shown to be; in
-# between, labels are too few to decide. The first is strict: folds share labels, and shares of families are chosen on
-# the same labels, so that shuffled labels look one and a half times as far from chance, in standard deviations, as the
-# p-value assumes (results/honesty.md).
-BETTER_LEVEL, GUESSING_LEVEL = 1e-5, 5e-4
+# Predictions are better than guessing up to the first p-value, and not shown to be from the second; in between, labels
+# are too few to say.
+BETTER_LEVEL, GUESSING_LEVEL = 0.001, 0.05
 # Number of labels below which a test that does not pass is inconclusive.
 LEAST_LABELS = 20
 _PERMUTATIONS, _BLOCK = 10_000, 1_000_000
@@ -30,7 +28,7 @@ class Verdict:
         accuracy: Share of labels that are predicted correctly; NaN without labels, like the next two.
         majority: Share of the most frequent class, the accuracy of the best constant guess.
         balanced: Mean recall over the classes that have labels.
-        p_value: Chance of a score at least as good if labels were unrelated to predictions.
+        p_value: Chance of a score at least as good if labels were unrelated to the points.
     """
 
     outcome: Outcome
@@ -40,20 +38,25 @@ class Verdict:
     p_value: float
 
 
-def judge(codes: npt.NDArray[np.int64], probability: npt.NDArray[np.floating], seed: int = 0) -> Verdict:
+def compare_with_chance(codes: npt.NDArray[np.int64], probability: npt.NDArray[np.floating], seed: int = 0) -> Verdict:
     r"""Compare the score of predictions on the labels with their scores on permuted labels.
 
     .. math:: s(y) = \frac{1}{L} \sum_l \left( [\arg\max_c p_{lc} = y_l] + p_{l y_l} \right)
 
-    The p-value is the share of permutations of the labels y whose score s is at least that of the labels themselves. If
-    none of 10,000 is, and from 1,000 labels, it comes from the normal distribution with the mean and variance of s over
-    all permutations. A constant guess has the same score under every permutation, so it never passes.
+    The share of permutations of the labels y whose score s is at least that of the labels themselves would be the
+    p-value of predictions made without these labels. If none of 10,000 is, and from 1,000 labels, it comes from the
+    normal distribution with the mean and variance of s over all permutations. Out of fold, each label is predicted from
+    the others: two that agree by chance predict each other, so each such pair counts twice, and the score of unrelated
+    labels varies with twice the variance. So its distance from the mean, in standard deviations, is divided by
+    :math:`\sqrt{2}`. A constant guess has the same score under every permutation, so it never passes.
 
     Args:
         codes: int64 [L], labels.
         probability: [L, C], out-of-fold predictions.
         seed: Seed of the permutations.
     """
+    from scipy.stats import norm
+
     total = len(codes)
     if not total:
         return Verdict("unknown", float("nan"), float("nan"), float("nan"), 1.0)
@@ -63,10 +66,12 @@ def judge(codes: npt.NDArray[np.int64], probability: npt.NDArray[np.floating], s
     right = predicted == codes
     recall = np.bincount(codes, right, minlength=classes)[counts > 0] / counts[counts > 0]
     score = np.asarray(probability, dtype=np.float64) + np.eye(classes)[predicted]
-    p_value = _normal(score, codes, counts)
+    away = _normal(score, codes, counts)
     if total < _MANY_LABELS:
         permuted, reached = _permuted(score, codes, seed)
-        p_value = permuted if reached else min(permuted, p_value)
+        distance = float(norm.isf(permuted))
+        away = distance if reached else max(away, distance)
+    p_value = float(norm.sf(away / np.sqrt(2)))
     outcome: Outcome = "guessing"
     if p_value <= BETTER_LEVEL:
         outcome = "better"
@@ -89,9 +94,7 @@ def _permuted(score: npt.NDArray[np.float64], codes: npt.NDArray[np.int64], seed
 
 
 def _normal(score: npt.NDArray[np.float64], codes: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> float:
-    """The same share, from the mean and the variance of the sum under permutations (Hoeffding 1951)."""
-    from scipy.stats import norm
-
+    """The distance of the sum from its mean under permutations, in standard deviations (Hoeffding 1951)."""
     total = len(codes)
     share = counts / total
     mean_of_row = score @ share
@@ -101,5 +104,5 @@ def _normal(score: npt.NDArray[np.float64], codes: npt.NDArray[np.int64], counts
     variance = float((np.square(centered) @ counts).sum() / (total - 1))
     gain = float(score[np.arange(total), codes].sum()) - total * mean
     if variance <= 1e-12 * total:
-        return 1.0
-    return float(norm.sf(gain / np.sqrt(variance)))
+        return -np.inf
+    return gain / float(np.sqrt(variance))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse.csgraph import connected_components
 
+from sobgnn.estimator.accuracy import estimate_accuracy
 from sobgnn.estimator.blend import log_loss
 from sobgnn.estimator.describing import embedding, filter_importance
 from sobgnn.estimator.fit import Fit
@@ -67,7 +69,7 @@ def keep_outcome(estimator: Any, fit: Fit, placed: Placed, labels: Labels, befor
     estimator.folds_ = np.where(labels.judged & (before is None), labels.fold, -1)
     estimator.out_of_fold_probabilities_ = out_of_fold
     if before is None:
-        estimator.out_of_fold_accuracy_, estimator.out_of_fold_log_loss_ = _scores(estimator, labels)
+        _keep_scores(estimator, labels)
     estimator.family_accuracy_ = fit.alone
     estimator.history_ = {member.title: getattr(member.fitted, "history", {}) for member in fit.members}
     estimator.n_iter_ = max(
@@ -79,16 +81,17 @@ def keep_outcome(estimator: Any, fit: Fit, placed: Placed, labels: Labels, befor
     return frequencies
 
 
-def _scores(estimator: Any, labels: Labels) -> tuple[float, float]:
-    """Accuracy and log loss of out-of-fold labels, with classes weighted by their frequencies."""
-    if not labels.folds:
-        return float("nan"), float("nan")
-    own, codes = shown_out_of_fold(estimator)[labels.judged], labels.codes[labels.judged]
-    weight = (estimator.class_prior_ / np.bincount(codes, minlength=labels.classes).clip(min=1))[codes]
-    return (
-        float(np.average(own.argmax(axis=1) == codes, weights=weight)),
-        float(np.average(log_loss(own, codes), weights=weight)),
-    )
+def _keep_scores(estimator: Any, labels: Labels) -> None:
+    """Set the estimated accuracy, its interval and the out-of-fold log loss."""
+    own = shown_out_of_fold(estimator)[labels.judged]
+    frequencies = np.bincount(labels.codes, minlength=labels.classes) / len(labels.codes)
+    # Where labels are no sample of the points, classes count as they are assumed or known to be common.
+    if labels.chosen or isinstance(estimator.class_priors, Mapping):
+        frequencies = estimator.class_prior_
+    accuracy, interval, weight = estimate_accuracy(own, labels, frequencies)
+    estimator.out_of_fold_accuracy_, estimator.out_of_fold_interval_ = accuracy, np.array(interval)
+    losses = log_loss(own, labels.codes[labels.judged])
+    estimator.out_of_fold_log_loss_ = float(np.average(losses, weights=weight)) if len(own) else float("nan")
 
 
 def shown_out_of_fold(estimator: Any, *, weighted: bool = True) -> npt.NDArray[np.float64]:

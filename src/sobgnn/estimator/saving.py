@@ -31,7 +31,10 @@ SCALARS = (
     "neighbor_scale_", "family_accuracy_", "filter_importance_",
 )  # fmt: skip
 # Fitted arrays by their attributes' names.
-ARRAYS = ("labelled_", "labelled_codes_", "folds_", "out_of_fold_probabilities_", "embedding_", "class_prior_")
+ARRAYS = (
+    "labelled_", "labelled_codes_", "folds_", "out_of_fold_probabilities_", "out_of_fold_interval_", "embedding_",
+    "class_prior_",
+)  # fmt: skip
 # Parts that hold integers, by the last part of their name; all others but ``unit_rows`` hold floats.
 _INTEGER_PARTS = {
     "labelled_", "labelled_codes_", "folds_", "indptr", "indices", "num_features", "column", "left", "right", "root",
@@ -82,6 +85,7 @@ def put_together(estimator: Any, config: dict[str, Any], arrays: Arrays, device:
         len(known) == 1
         and known == estimator.labelled_.shape == estimator.folds_.shape
         and estimator.out_of_fold_probabilities_.shape == (*known, len(estimator.classes_))
+        and estimator.out_of_fold_interval_.shape == (2,)
         and estimator.class_prior_.shape == (len(estimator.classes_),)
         and estimator.embedding_.ndim == 2
         and len(estimator.embedding_) == count

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sobgnn.estimator.accuracy import wilson_interval
 from sobgnn.labeling.state import Label
-from sobgnn.runs.result import wilson_interval
 
 # "More labels will hardly help now": doubling the labels changed at most this share of the predictions, with at least
 # this many labels. Measured in results/labeling.md.

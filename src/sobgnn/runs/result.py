@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from sobgnn.estimator.acceptance import Acceptance
-from sobgnn.estimator.guessing import Outcome, judge
+from sobgnn.estimator.accuracy import wilson_interval
+from sobgnn.estimator.guessing import Outcome, compare_with_chance
 from sobgnn.estimator.outcome import shown_out_of_fold
+from sobgnn.estimator.suspicion import hard_labels
 from sobgnn.runs.checks import USUAL, find_threshold
 from sobgnn.runs.content import row_name
 from sobgnn.runs.run import Fitted
@@ -32,8 +34,9 @@ class HeldOut:
         labels: Number of labels that were held out.
         verdict: Whether predictions are better than guessing.
         copies: Further labels, of copies or near copies of these rows, which were held out with them and not counted.
-        accuracy: Share that is predicted correctly.
+        accuracy: The probable accuracy on rows without a label.
         interval: Its 95 % interval.
+        unknown: Labels of classes that are never held out, whose accuracy is unknown.
         majority_share: Share of the largest class.
         largest_class: That class.
         balanced_accuracy: Mean recall of the classes.
@@ -42,6 +45,7 @@ class HeldOut:
         confusion: Counts [given, predicted], by the table's classes.
         never_predicted: Classes that have labels and are never predicted.
         not_held_out: Classes of which no label was held out.
+        hard: Labels that another class is 5 times as probable as, and that are not suspect.
     """
 
     labels: int
@@ -49,6 +53,7 @@ class HeldOut:
     copies: int = 0
     accuracy: float = float("nan")
     interval: tuple[float, float] = (0.0, 1.0)
+    unknown: int = 0
     majority_share: float = float("nan")
     largest_class: Any = None
     balanced_accuracy: float = float("nan")
@@ -57,6 +62,7 @@ class HeldOut:
     confusion: Sequence[Sequence[int]] = ()
     never_predicted: Sequence[Any] = ()
     not_held_out: Sequence[Any] = ()
+    hard: int = 0
 
 
 @dataclass(frozen=True)
@@ -251,18 +257,21 @@ def _held_out(fitted: Fitted) -> HeldOut:
     shown = shown_out_of_fold(classifier)
     judged = np.isfinite(shown).all(axis=1)
     probability = shown[judged]
-    verdict = judge(classifier.labelled_codes_[judged], probability)
+    verdict = compare_with_chance(classifier.labelled_codes_[judged], probability)
     if not len(probability):
         return HeldOut(0, verdict.outcome)
     given = own[classifier.labelled_codes_]
     counts = confusion(given[judged], own[probability.argmax(axis=1)], len(classes))
     have, held = counts.sum(axis=1), classifier.folds_ >= 0
+    low, high = classifier.out_of_fold_interval_
+    hard = hard_labels(classifier.labelled_codes_[judged], shown_out_of_fold(classifier, weighted=False)[judged])
     return HeldOut(
         labels=len(probability),
         verdict=verdict.outcome,
         copies=int((~held & (have[given] > 0)).sum()) if held.any() else 0,
-        accuracy=verdict.accuracy,
-        interval=wilson_interval(int(np.trace(counts)), len(probability)),
+        accuracy=float(classifier.out_of_fold_accuracy_),
+        interval=(float(low), float(high)),
+        unknown=int((have[given] == 0).sum()),
         majority_share=verdict.majority,
         largest_class=classes[int(have.argmax())],
         balanced_accuracy=verdict.balanced,
@@ -271,6 +280,7 @@ def _held_out(fitted: Fitted) -> HeldOut:
         confusion=counts.tolist(),
         never_predicted=[classes[code] for code in np.flatnonzero((have > 0) & (counts.sum(axis=0) == 0)).tolist()],
         not_held_out=[classes[code] for code in np.unique(given).tolist() if not have[code]],
+        hard=len(set(classifier.labelled_[judged][hard].tolist()) - {each.row for each in fitted.suspects}),
     )
 
 
@@ -320,15 +330,6 @@ def confusion(true: npt.NDArray[Any], predicted: npt.NDArray[Any], classes: int)
     """Counts [true class, predicted class]."""
     flat = np.bincount(true * classes + predicted, minlength=classes * classes)
     return flat.reshape(classes, classes).astype(np.int64)
-
-
-def wilson_interval(right: int, total: int) -> tuple[float, float]:
-    """The 95 % score interval of a share, which stays within [0, 1]."""
-    z = 1.959964
-    share = right / total
-    center = (share + z * z / (2 * total)) / (1 + z * z / total)
-    half = z * np.sqrt(share * (1 - share) / total + z * z / (4 * total * total)) / (1 + z * z / total)
-    return float(center - half), float(center + half)
 
 
 def _plain(settings: dict[str, Any]) -> dict[str, Any]:

@@ -7,12 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from sobgnn.estimator.guessing import BETTER_LEVEL
+from sobgnn.estimator.suspicion import HARD
 from sobgnn.runs.result import Accepted, HeldOut, Result
 from sobgnn.tables.columns import counted
 
 GUESSING = "Not shown to be better than guessing"
 # Least number of labels per class from which hiding most of them leaves enough to learn from.
 _HIDEABLE = 10
+# Share of held-out labels that are hard to predict from which they are counted.
+_HARD = 0.05
 
 
 def percent(share: float) -> str:
@@ -43,6 +46,8 @@ def headlines(result: Result) -> list[str]:
 
 def _held_out(held: HeldOut) -> str:
     score = f"{percent(held.accuracy)} on {held.labels:,} held-out labels ({interval_words(held.interval)})"
+    if held.unknown:
+        score += f", {held.unknown:,} more of classes with fewer than 3 labels, never held out, counted as unknown"
     constant = f"the largest class, {held.largest_class!r}, has {percent(held.majority_share)} of them"
     if held.majority_share == 1:
         constant = f"all of them are of the class {held.largest_class!r}, the only one with enough labels"
@@ -68,7 +73,7 @@ def _more(held: HeldOut) -> list[str]:
     if held.verdict != "better" and held.interval[0] > held.majority_share:
         said.append(
             f"The interval is above the largest class's share, but this may still be chance: p = {held.p_value:.2g} in "
-            f"a permutation test, where {BETTER_LEVEL:g} is required because folds share labels."
+            f"a permutation test, where {BETTER_LEVEL:g} is required."
         )
     if held.copies:
         said.append(
@@ -80,6 +85,11 @@ def _more(held: HeldOut) -> list[str]:
         said.append(f"Classes are imbalanced: the mean recall of classes (balanced accuracy) is {balanced}.")
     if held.never_predicted:
         said.append(f"Never predicted, which accuracy hides: {_listed(held.never_predicted)}.")
+    if held.hard > _HARD * held.labels and held.verdict == "better":
+        said.append(
+            f"{held.hard:,} further labels are hard to predict: another class is at least {HARD:g} times as probable, "
+            "but probably few of them are wrong."
+        )
     if held.not_held_out:
         said.append(
             "No accuracy is known for classes with fewer than 3 labels, which are not held out: "
