@@ -31,7 +31,7 @@ def test_classes_that_are_never_held_out_count_as_unknown():
     accuracy, (low, high), _ = estimate_accuracy(predictions(labels, np.arange(76) % 4 > 0), labels, shares)
     # Three of four are right; half as many of the class with two labels, and none where the class has one.
     assert accuracy == pytest.approx(0.75 * (76 / 80 + 0.5 * 2 / 80))
-    inner = wilson_interval(0.75 * 76 / 1.5, 76 / 1.5)
+    inner = wilson_interval(0.75 * 76 / 2, 76 / 2)
     assert low == pytest.approx(inner[0] * 76 / 80)
     assert high == pytest.approx(inner[1] * 78 / 80 + 1 / 80)
     # The only label of a class that was chosen says nothing of classes without any.
@@ -44,6 +44,23 @@ def test_without_held_out_labels_nothing_is_known():
     accuracy, interval, _ = estimate_accuracy(np.zeros((0, 3)), labels, np.full(3, 1 / 3))
     assert np.isnan(accuracy)
     assert interval == (0, 1)
+
+
+def test_the_interval_is_wide_enough_for_labels_that_predict_each_other():
+    # By a symmetric kernel that knows little: the truth is the accuracy on many new points.
+    covered = 0
+    for seed in range(200):
+        generator = np.random.default_rng(seed)
+        y, fold = np.arange(60) % 2, np.arange(60) // 2 % 4
+        x = generator.normal(size=(60, 4)) + 0.3 * y[:, None]
+        new = generator.normal(size=(1000, 4)) + 0.3 * (np.arange(1000) % 2)[:, None]
+        signs = 2.0 * y - 1
+        kernel = np.exp(-np.square(x[:, None] - x).sum(axis=2)) * (fold[:, None] != fold)
+        truth = np.mean((np.exp(-np.square(new[:, None] - x).sum(axis=2)) @ signs > 0) == np.arange(1000) % 2)
+        labels = Labels(np.arange(60), y, np.ones(60), fold, 2)
+        _, (low, high), _ = estimate_accuracy(predictions(labels, (kernel @ signs > 0) == y), labels, np.full(2, 0.5))
+        covered += low <= truth <= high
+    assert covered >= 188
 
 
 @pytest.mark.parametrize("truth", [0.6, 0.9])
