@@ -48,7 +48,7 @@ def many(n: int, folder: Path | None) -> None:
         new = np.array(X[n:])
         name = f"{n:,} points"
         if folder is None or not folder.exists():
-            model = SobolevClassifier(k=15, method="hnsw", random_state=0, device="cpu")
+            model = SobolevClassifier(k=15, method="cells", random_state=0, device="cpu")
             report(f"{name}: fit", [timed(lambda: model.fit(X[:n], shown(truth[:n])))], None)
             if folder is not None:
                 model.save(folder)

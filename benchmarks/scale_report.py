@@ -27,7 +27,7 @@ def stages() -> list[str]:
         "    python -m benchmarks.scale_stages",
         "",
         f"{first['machine']}; {first['features']} features, k = {first['k']}, {first['members']} members per family, "
-        "HNSW at every size, 20 labels per class. Seconds; in brackets the peak of resident memory in GiB, mapped "
+        "approximate neighbors, 20 labels per class. Seconds; in brackets the peak of resident memory in GiB, mapped "
         "points included. The last column is the slope of processor time, which other work on the machine disturbs "
         "less. Load at the end of each size, this process included: "
         + ", ".join(f"{line['load']:.1f}" for line in lines)

@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=128)
     parser.add_argument("--k", type=int, default=15)
     parser.add_argument("--members", type=int, default=8)
-    parser.add_argument("--method", default="hnsw", help="one method for all sizes, so that they can be compared")
+    parser.add_argument("--method", default="cells", help="one method for all sizes, so that they can be compared")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--lines", type=Path, default=Path("results/scale.jsonl"))
     parser.add_argument("--series", help="name of a series: sizes measured under other names are measured anew")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -104,35 +103,18 @@ def test_points_that_are_copies_of_each_other_are_saved_and_loaded(tmp_path, dis
     np.testing.assert_array_equal(loaded.predict_proba(new), classifier.predict_proba(new))
 
 
-@pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="faiss is not installed")
-def test_many_new_points_are_placed_by_an_index_that_is_the_same_after_loading(saved, monkeypatch):
+def test_many_new_points_are_placed_by_cells_that_are_the_same_after_loading(saved, monkeypatch):
     X, _, folder = saved
     monkeypatch.setattr("sobgnn.neighbors.held.INDEX_COST", 0)
     monkeypatch.setattr("sobgnn.neighbors.held.INDEX_QUERIES", 100)
     loaded = SobolevClassifier.load(folder)
-    assert not loaded.predictor_._held._indexes  # what loading checks, and few points, need none
     few = loaded.predict_proba(X[:10] + 0.1)
+    assert not loaded.predictor_._held._near  # what loading checks, and few points, need none
     many = loaded.predict_proba(X + 0.1)
-    assert loaded.predictor_._held._indexes
+    assert loaded.predictor_._held._near
     np.testing.assert_array_equal(few, loaded.predict_proba(X[:10] + 0.1))
     np.testing.assert_array_equal(many, SobolevClassifier.load(folder).predict_proba(X + 0.1))
     np.testing.assert_allclose(many[:10], few, atol=0.05)
-
-
-@pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="faiss is not installed")
-def test_the_index_of_very_many_training_points_is_saved_and_serves_any_number_of_new_ones(tmp_path, monkeypatch):
-    monkeypatch.setattr("sobgnn.estimator.placing.MANY_COST", 0)
-    X, classifier = fit(method="hnsw", families=["sobolev", "diffusion"])
-    assert classifier.predictor_.many == 1
-    whole = classifier.predict_proba(X + 0.1)
-    np.testing.assert_allclose(classifier.predict_proba(X[:1] + 0.1), whole[:1], atol=1e-6)
-    classifier.save(tmp_path / "model")
-    loaded = SobolevClassifier.load(tmp_path / "model")
-    assert loaded.predictor_.many == 1
-    np.testing.assert_array_equal(loaded.predict_proba(X + 0.1), whole)
-    monkeypatch.undo()
-    _, exact = fit(method="exact", families=["sobolev", "diffusion"])
-    np.testing.assert_allclose(whole, exact.predict_proba(X + 0.1), atol=1e-4)
 
 
 def test_loading_needs_nothing_but_the_folder(saved):

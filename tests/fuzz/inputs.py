@@ -36,7 +36,7 @@ ODD_SETTINGS: dict[str, list[Any]] = {
     "metric": ["cosine", "x", None, 3],
     "bandwidth": ["local", 1e-300, 1e300, 0, -1, float("nan"), "x", None],
     "symmetrize": ["mutual", "x", None],
-    "method": ["exact", "hnsw", "x"],
+    "method": ["exact", "cells", "x"],
     "epochs": [1, 0, 10**30, 1.5],
     "lr": [1e-300, 1, 1e10, float("nan"), 0, -1, "x", None],
     "weight_decay": [0, 1, float("nan"), -1, "x"],

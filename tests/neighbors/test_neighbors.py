@@ -1,7 +1,6 @@
 """Neighbours against their definition: float64 distances of all pairs, ordered by (distance, index)."""
 
 import copy
-import importlib.util
 from decimal import Decimal
 
 import numpy as np
@@ -14,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
-from sobgnn.neighbors import check_points, exact, held, hnsw, nearest, points
+from sobgnn.neighbors import check_points, exact, held, nearest, points
+from sobgnn.neighbors.cells import Cells
 from sobgnn.neighbors.held import HeldPoints
-
-needs_faiss = pytest.mark.skipif(importlib.util.find_spec("faiss") is None, reason="faiss is not installed")
 
 
 def brute(X, k, queries=None, metric="euclidean"):
@@ -312,7 +310,7 @@ BAD = {
         ValueError,
         "both sparse or both dense",
     ),
-    "sparse hnsw": (lambda: nearest(sp.csr_array(gaussian()), 1, method="hnsw"), ValueError, "needs dense X"),
+    "sparse cells": (lambda: nearest(sp.csr_array(gaussian()), 1, method="cells"), ValueError, "needs dense X"),
 }
 
 
@@ -330,67 +328,6 @@ def test_check_points_returns_what_it_was_given_without_copying():
     assert check_points(X) is X
     tensor = torch.from_numpy(X)
     assert check_points(tensor).data_ptr() == tensor.data_ptr()
-
-
-@needs_faiss
-@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
-def test_hnsw_reaches_the_recall_it_is_asked_for_with_exact_distances(metric):
-    X = gaussian(3000, 16)
-    truth = nearest(X, 10, metric=metric, method="exact")
-    found = nearest(X, 10, metric=metric, method="hnsw", recall=0.98)
-    assert found.recall >= 0.98
-    hits = [len(set(a) & set(b)) for a, b in zip(found.indices, truth.indices, strict=True)]
-    assert np.mean(hits) / 10 >= 0.97
-    assert (found.indices != np.arange(len(X))[:, None]).all()
-    same = found.indices == truth.indices
-    assert same.mean() > 0.9
-    np.testing.assert_allclose(found.distances[same], truth.distances[same], rtol=1e-6)
-    assert (np.diff(found.distances, axis=1) >= 0).all()
-
-
-@needs_faiss
-def test_hnsw_gives_the_same_neighbors_for_the_same_seed():
-    import faiss
-
-    if tuple(map(int, faiss.__version__.split(".")[:2])) < (1, 15):
-        pytest.skip("faiss before 1.15 builds its index in thread order")
-    X = gaussian(4000, 16)
-    first, second = (nearest(X, 10, method="hnsw", recall=0.9, seed=3) for _ in range(2))
-    np.testing.assert_array_equal(first.indices, second.indices)
-    assert first.recall == second.recall
-
-
-@needs_faiss
-def test_hnsw_finds_k_neighbors_among_many_equal_points_and_for_queries():
-    X = np.repeat(gaussian(6, 4), 50, 0)
-    found = nearest(X, 40, method="hnsw", recall=0.5)
-    assert (found.indices >= 0).all()
-    assert all(len(set(row)) == 40 for row in found.indices)
-    asked = nearest(X, 3, queries=X[:7], method="hnsw", recall=0.5)
-    assert asked.indices.shape == (7, 3)
-    np.testing.assert_allclose(asked.distances, 0)
-
-
-@needs_faiss
-def test_auto_is_exact_up_to_its_cost_and_hnsw_past_it(monkeypatch):
-    X = gaussian(2000, 8)
-    assert nearest(X, 5).recall is None
-    monkeypatch.setattr("sobgnn.neighbors.AUTO_EXACT_COST", 1e6)
-    assert nearest(X, 5).recall >= 0.95
-    assert nearest(sp.csr_array(X), 5).recall is None
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert nearest(X, 5).recall is None
-
-
-@needs_faiss
-def test_many_points_of_few_features_are_searched_by_an_index(monkeypatch):
-    def chosen(*given):
-        raise InterruptedError
-
-    monkeypatch.setattr("sobgnn.neighbors.search_hnsw", chosen)
-    monkeypatch.setattr("sobgnn.neighbors.search_exact", None)  # it would take ten minutes
-    with pytest.raises(InterruptedError):
-        nearest(np.broadcast_to(np.float32(0), (250_000, 2)), 5)
 
 
 @pytest.mark.cuda
@@ -433,12 +370,11 @@ def test_few_and_many_queries_near_and_far_have_their_neighbors(count):
     assert_nearest(nearest(X, 5, queries=queries), X, 5, queries)
 
 
-@needs_faiss
-def test_kept_points_are_indexed_once_and_answer_for_a_query_whatever_was_asked_before(monkeypatch):
+def test_kept_points_are_clustered_once_and_answer_for_a_query_whatever_was_asked_before(monkeypatch):
     built = []
-    monkeypatch.setattr(held, "build", lambda *arguments: built.append(1) or hnsw.build(*arguments))
-    X = gaussian(3000, 16)
-    kept = HeldPoints(torch.from_numpy(X), recall=0.98)
+    monkeypatch.setattr(held, "Cells", lambda *given: built.append(1) or Cells(*given))
+    X = gaussian(3000, 6)
+    kept = HeldPoints(torch.from_numpy(X), recall=0.9)
     together = kept.nearest(X[:200] + 0.1, 10, approximate=True)
     kept.nearest(X[200:210], 10)
     alone = kept.nearest(X[100:200] + 0.1, 10, approximate=True)

@@ -40,7 +40,7 @@ def test_the_estimator_works_where_an_import_hook_refuses_the_optional_packages(
 import sys
 class Refusing:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("optuna", "faiss", "polars", "plotly", "matplotlib"):
+        if name.split(".")[0] in ("optuna", "polars", "plotly", "matplotlib"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Refusing())
 import numpy as np

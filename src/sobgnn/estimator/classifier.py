@@ -85,7 +85,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         metric: Distance of the neighbor search, ``"euclidean"`` or ``"cosine"``.
         bandwidth: Bandwidth of the Gaussian kernel, see :func:`~sobgnn.knn_graph`.
         symmetrize: ``"union"`` or ``"mutual"``, see :func:`~sobgnn.knn_graph`.
-        method: Neighbor search: ``"exact"``, ``"hnsw"`` or ``"auto"``.
+        method: Neighbor search: ``"exact"``, ``"cells"`` or ``"auto"``.
         epochs: Maximum number of training steps.
         lr: Adam's learning rate.
         weight_decay: L2 penalty.
@@ -154,7 +154,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         metric: Literal["euclidean", "cosine"] = "euclidean",
         bandwidth: Bandwidth = "mean",
         symmetrize: Symmetrize = "union",
-        method: Literal["auto", "exact", "hnsw"] = "auto",
+        method: Literal["auto", "exact", "cells"] = "auto",
         epochs: int = 200,
         lr: float = 0.03,
         weight_decay: float = 5e-3,

@@ -22,9 +22,6 @@ from sobgnn.graphs.graph import Graph, Symmetrize
 from sobgnn.graphs.knn import Bandwidth, graph_from_neighbors, mean_distance
 from sobgnn.graphs.reweight import reweight
 from sobgnn.neighbors import nearest
-from sobgnn.neighbors.exact import query_cost
-from sobgnn.neighbors.held import MANY_COST
-from sobgnn.neighbors.index import Index
 from sobgnn.operators import SobolevOperators
 from sobgnn.runtime.process import exactly
 
@@ -82,17 +79,14 @@ class Attaching:
         recall: Share of true neighbors that an approximate search must find.
         bandwidth: σ of the training graph's kernel; ``None`` if it is local.
         reach: Distance of each training point to its k-th neighbor [N], for a local σ.
-        index: The index that found the training points' own neighbors, if points are very many; it is then used for all
-            new points. Otherwise the search for a few new points is exact.
     """
 
     k: int
     metric: Any = "euclidean"
     method: Any = "auto"
-    recall: float = 0.95
+    recall: float = 0.99
     bandwidth: float | None = None
     reach: npt.NDArray[np.float32] | None = None
-    index: Index | None = None
 
 
 @dataclass(frozen=True)
@@ -208,7 +202,7 @@ def neighbor_graph(
     places: npt.NDArray[np.float32],
     k: int,
     metric: Literal["euclidean", "cosine"],
-    method: Literal["auto", "exact", "hnsw"],
+    method: Literal["auto", "exact", "cells"],
     bandwidth: Bandwidth,
     symmetrize: Symmetrize,
     device: torch.device,
@@ -232,7 +226,6 @@ def neighbor_graph(
         method,
         bandwidth=None if local else float(sigma),
         reach=found.distances[:, -1].copy() if local else None,
-        index=found.searched if query_cost(*places.shape) >= MANY_COST else None,
     )
 
 

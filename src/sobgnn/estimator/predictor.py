@@ -136,18 +136,18 @@ class Predictor:
         rows = np.unique(np.linspace(0, len(self.places) - 1, most).astype(np.int64))
         chosen = self.places[torch.from_numpy(rows).to(self.places.device)]
         queries = chosen if chosen.is_cuda else chosen.numpy()
-        indices, distances = self._held.nearest(queries, 2, approximate=self._held.index is not None)
+        indices, distances = self._held.nearest(queries, 2, approximate=self.many == 1)
         # Of equal points any may come first; the other one is then at distance 0.
         return np.where(indices[:, 0] == rows, distances[:, 1], distances[:, 0])
 
     @cached_property
     def _held(self) -> HeldPoints:
         how = self.attaching
-        return HeldPoints(self.places, how.metric, how.recall, how.index)
+        return HeldPoints(self.places, how.metric, how.recall)
 
     @property
     def many(self) -> int | None:
-        """Minimum number of new points at once for which an index is used; ``None``: the search is always exact."""
+        """Minimum number of new points at once for which cells are used; ``None``: the search is always exact."""
         return self._held.index_queries if self.attaching.method != "exact" else None
 
 

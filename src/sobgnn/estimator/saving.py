@@ -22,8 +22,6 @@ from sobgnn.estimator.problem import NEIGHBORS, Problem, View
 from sobgnn.estimator.settings import Networks, check_settings, check_whole
 from sobgnn.estimator.smoothing import Smoothing
 from sobgnn.graphs.graph import Graph
-from sobgnn.neighbors.hnsw import LINKS
-from sobgnn.neighbors.index import Index, check_links
 
 # Fitted values that JSON holds.
 SCALARS = (
@@ -121,8 +119,6 @@ def _pack(predictor: Predictor) -> tuple[dict[str, Any], Arrays]:
     how = predictor.attaching
     if how.reach is not None:
         arrays["reach"] = np.asarray(how.reach)
-    if how.index is not None:
-        arrays |= {f"index.{name}": part for name, part in how.index.links.items()}
     arrays |= {"points": _numpy(problem.points), "distributions": predictor.distributions, "ratio": predictor.ratio}
     config = {
         "networks": asdict(problem.networks),
@@ -231,12 +227,9 @@ def _check_distributions(classes: Any, arrays: Arrays, count: int) -> int:
 
 
 def _attaching(about: dict[str, Any], arrays: Arrays, count: int) -> Attaching:
-    links = _under("index.", arrays)
-    if links:
-        check_links(links, count, LINKS)
-    how = Attaching(**about, reach=arrays.get("reach"), index=Index(links=links) if links else None)
+    how = Attaching(**about, reach=arrays.get("reach"))
     check_whole("k", how.k, most=max(1, count - 1))
-    known = how.metric in ("euclidean", "cosine") and how.method in ("auto", "exact", "hnsw")
+    known = how.metric in ("euclidean", "cosine") and how.method in ("auto", "exact", "cells")
     if how.reach is None:
         # It is 0 if every neighbor is a copy of its point.
         known = known and isinstance(how.bandwidth, (int, float)) and 0 <= how.bandwidth < np.inf

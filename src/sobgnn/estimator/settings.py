@@ -67,7 +67,8 @@ def check_settings(settings: Mapping[str, Any], families: Sequence[str]) -> None
     if not _is(scale, "auto") and not (len(pair) == 2 and all(one is None or _is(one, *known[1:]) for one in pair)):
         raise ValueError(f"`scale` must be 'auto', one of {known} or a pair of them, but got {scale!r}.")
     for name, choices in (
-        ("metric", ("euclidean", "cosine")), ("symmetrize", ("union", "mutual")), ("method", ("auto", "exact", "hnsw")),
+        ("metric", ("euclidean", "cosine")), ("symmetrize", ("union", "mutual")),
+        ("method", ("auto", "exact", "cells")),
     ):  # fmt: skip
         if not _is(settings[name], *choices):
             raise ValueError(f"`{name}` must be one of {', '.join(choices)}, but got {settings[name]!r}.")

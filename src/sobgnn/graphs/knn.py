@@ -25,9 +25,9 @@ def knn_graph(
     metric: Literal["euclidean", "cosine"] = "euclidean",
     bandwidth: Bandwidth = "mean",
     symmetrize: Symmetrize = "union",
-    method: Literal["auto", "exact", "hnsw"] = "auto",
+    method: Literal["auto", "exact", "cells"] = "auto",
     *,
-    recall: float = 0.95,
+    recall: float = 0.99,
     device: torch.device | str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Graph:
@@ -45,7 +45,7 @@ def knn_graph(
             the units of X; ``"local"``: :math:`\sigma^2 = \sigma_i \sigma_j` with
             :math:`\sigma_i` the distance to i's k-th neighbor; or a number.
         symmetrize: ``"union"`` keeps an edge that either end chose, ``"mutual"`` one that both chose.
-        method: ``"exact"``, ``"hnsw"`` (approximate, for many points on a CPU) or ``"auto"``, by size.
+        method: ``"exact"``, ``"cells"`` (approximate, for many points) or ``"auto"``, by size.
         recall: Share of true neighbors that an approximate search has to find.
         device: Where to search and where the graph goes: X's own device by default.
         progress: Called with (points done, points in all).

@@ -1,4 +1,4 @@
-"""The k nearest neighbors of points: exact in blocks on CPU and CUDA, or approximate by HNSW."""
+"""The k nearest neighbors of points: exact in blocks on CPU and CUDA, or approximate by cells."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from sobgnn.neighbors.cells import search_cells
 from sobgnn.neighbors.exact import Progress, query_cost, search_exact
-from sobgnn.neighbors.hnsw import search_hnsw
-from sobgnn.neighbors.index import Index
 from sobgnn.neighbors.points import check_k, check_pair, check_points
 from sobgnn.neighbors.spaces import dense_spaces, distances, sparse_spaces
-from sobgnn.runtime.packages import installed
 from sobgnn.runtime.process import check_device
 
 __all__ = ["AUTO_EXACT_COST", "Neighbors", "check_points", "nearest"]
 
 Metric = Literal["euclidean", "cosine"]
-Method = Literal["auto", "exact", "hnsw"]
+Method = Literal["auto", "exact", "cells"]
 
 # Up to this cost (of all queries, by query_cost) a CPU searches exactly under method="auto": a few minutes on two
 # cores. MNIST's 70 000 × 784 costs 6.3e12; with 10 features, 200 000 points reach the limit.
@@ -38,13 +36,11 @@ class Neighbors(NamedTuple):
         indices: [M, k] int64, rows of X.
         distances: [M, k] float32, in the units of X (euclidean) or 1 - cos (cosine).
         recall: Share of the true neighbors found, measured on a sample; None for an exact search.
-        searched: The index that an approximate search asked, for a :class:`.held.HeldPoints`.
     """
 
     indices: npt.NDArray[np.int64]
     distances: npt.NDArray[np.float32]
     recall: float | None
-    searched: Index | None = None
 
 
 def nearest(
@@ -54,7 +50,7 @@ def nearest(
     queries: Any = None,
     metric: Metric = "euclidean",
     method: Method = "auto",
-    recall: float = 0.95,
+    recall: float = 0.99,
     device: torch.device | str | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -71,19 +67,18 @@ def nearest(
         queries: [M, F], of any of these kinds; sparse exactly if X is.
         metric: "euclidean", or "cosine" for 1 - cos. A row of zeros has cosine distance 0 to other rows of
             zeros and 1 to all other rows.
-        method: "exact"; "hnsw" (faiss, dense X, CPU); "auto" is exact on CUDA, for sparse X and up to
-            ``AUTO_EXACT_COST``, and HNSW past it where faiss is installed.
-        recall: What HNSW must reach on 1000 sampled rows before it is used; it warns where it cannot. Its
-            distances and order are exact; only the choice of neighbors is approximate.
+        method: "exact"; "cells" (dense X): exact search in the cells of a k-means clustering that are nearest to each
+            row; "auto" is exact on CUDA, for sparse X and up to ``AUTO_EXACT_COST``, and uses cells past it.
+        recall: What cells must reach on 1000 sampled rows: more of them are searched until they do, or all points.
+            Distances and order are exact; only the choice of neighbors is approximate.
         device: Where to compute; default: where X is. Sparse X is searched on the CPU.
-        seed: Draws HNSW's sample; exact search draws nothing. HNSW's neighbors are the same every time from
-            faiss 1.15 on; earlier versions insert points in the order in which threads happen to run.
+        seed: Of the clustering and the sample; exact search draws nothing. The number of threads changes nothing.
         progress: Called with (rows done, rows in all).
     """
     if metric not in get_args(Metric):
         raise ValueError(f"`metric` must be 'euclidean' or 'cosine', but got {metric!r}.")
     if method not in get_args(Method):
-        raise ValueError(f"`method` must be 'auto', 'exact' or 'hnsw', but got {method!r}.")
+        raise ValueError(f"`method` must be 'auto', 'exact' or 'cells', but got {method!r}.")
     if not 0 < recall <= 1:
         raise ValueError(f"`recall` must be above 0 and at most 1, but got {recall!r}.")
     check_device(device)
@@ -95,9 +90,9 @@ def nearest(
         check_pair(points, asked, device)
 
     if sp.issparse(points):
-        if method == "hnsw":
+        if method == "cells":
             raise ValueError(
-                "`method='hnsw'` needs dense X, but got a sparse matrix. Reduce it first (TruncatedSVD), or use "
+                "`method='cells'` needs dense X, but got a sparse matrix. Reduce it first (TruncatedSVD), or use "
                 "method='exact'."
             )
         sparse, sought = sparse_spaces(points, asked, cosine=cosine)
@@ -107,15 +102,11 @@ def nearest(
     place = points.device if isinstance(points, Tensor) else torch.device("cpu")
     place = place if device is None else torch.device(device)
     cost = query_cost(*points.shape) * (points if asked is None else asked).shape[0]
-    if method == "hnsw" and place.type != "cpu":
-        raise ValueError(
-            f"`method='hnsw'` runs on the CPU, but the search is on {place}. Pass device='cpu', or use method='exact'."
-        )
-    if method == "auto" and place.type == "cpu" and cost > AUTO_EXACT_COST and installed("faiss"):
-        method = "hnsw"
+    if method == "auto" and place.type == "cpu" and cost > AUTO_EXACT_COST:
+        method = "cells"
     base, query = dense_spaces(points, asked, cosine=cosine, device=place)
-    if method == "hnsw":
-        found, squared, reached, made = search_hnsw(base, query, k, recall, seed, progress)
-        return Neighbors(found, distances(squared, base), reached, Index(made))
+    if method == "cells":
+        found, squared, reached = search_cells(base, query, k, recall, seed, progress)
+        return Neighbors(found, distances(squared, base), reached)
     found, squared = search_exact(base, query, k, None, progress)
     return Neighbors(found, distances(squared, base), None)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sobgnn.neighbors.scan import Groups, Heaps, compiled, scan
 from sobgnn.neighbors.spaces import Dense, Space
 
 _TILE = 4096  # points: float32 products of a tile take 64 MiB; 8192 saves 15 % of the time and takes 256 MiB
@@ -26,8 +27,8 @@ _CUDA_TILE = 8192
 _BLOCK_BYTES = 2**27  # of float64 products held at once
 _FEW = 256  # rows searched in float64 for which no equal rows are looked for
 _GROUP = 16
-# Query rows, and entries of their products with all points, up to which the points are read once and not copied.
-_FEW_QUERIES, _FEW_PRODUCTS = 64, 2**22
+# Queries that are compared between two calls of progress, and by a thread at once.
+_SCANNED, _SCAN_PART = 1 << 15, 2048
 _FAR = 1e30  # squared distance of the rows that pad a tile; real ones are at most 4 × features
 
 # Comparing two points costs as much as this many multiplications, besides one for each feature: 8.6 ns per pair with 10
@@ -60,10 +61,8 @@ def search_exact(
         found, d2 = _search_float64(base, query, k, at, progress)
     else:
         many = min(k + max(8, k // 4), base.n - (query is base))
-        if query is not base and len(at) <= _FEW_QUERIES and len(at) * base.n <= _FEW_PRODUCTS:
-            last, candidates = _propose_few(base, query, many, at)
-        else:
-            last, candidates = _propose(base, query, many, None if which is None else at, progress)
+        propose = _propose_compiled if compiled(base.device) else _propose
+        last, candidates = propose(base, query, many, None if which is None else at, progress)
         found, d2 = _prove(base, query, k, at, last, candidates)
     return found.cpu().numpy(), d2.cpu().numpy()
 
@@ -71,13 +70,17 @@ def search_exact(
 def _prove(base: Dense, query: Dense, k: int, at: Tensor, last: Tensor, candidates: Tensor) -> Found:
     """The k nearest of each row ``at`` by float64 distances, from candidates where these are proven enough."""
     many = candidates.shape[1]
+    itself = query is base
     found = torch.empty((len(at), k), dtype=torch.int64, device=base.device)
     d2 = torch.empty((len(at), k), dtype=torch.float64, device=base.device)
     proven = torch.empty(len(at), dtype=torch.bool, device=base.device)
     for rows in torch.arange(len(at), device=base.device).split(_TILE):  # type: ignore[no-untyped-call]
-        nearest, exactly = by_distance(candidates[rows], measure(base, query, at[rows], candidates[rows]))
+        d2_of = measure(base, query, at[rows], candidates[rows])
+        if itself:
+            d2_of[candidates[rows] == at[rows].unsqueeze(1)] = torch.inf
+        nearest, exactly = by_distance(candidates[rows], d2_of)
         bound = _bound(base, query.low_sq[at[rows]], exactly[:, k - 1], torch.float32)
-        proven[rows] = (last[rows] > bound) | (many == base.n - (query is base))
+        proven[rows] = (last[rows] > bound) | (many >= base.n - itself)
         found[rows], d2[rows] = nearest[:, :k], exactly[:, :k]
     doubtful = (~proven).nonzero().flatten()
     if len(doubtful):
@@ -118,6 +121,23 @@ def _bound(base: Space, own: Tensor, farthest: Tensor, level: torch.dtype) -> Te
 # ---------------------------------------------------------------------------------- float32: candidates
 
 
+def _propose_compiled(base: Dense, query: Dense, many: int, at: Tensor | None, progress: Progress | None) -> Found:
+    """As :func:`_propose`, by the compiled kernel; a row itself is among its candidates, of which there is one more."""
+    queries = query.low if at is None else query.low[at]
+    own = query.low_sq if at is None else query.low_sq[at]
+    lasts, columns = [], []
+    for start in range(0, len(queries), _SCANNED):
+        some = queries[start : start + _SCANNED]
+        heaps = Heaps(len(some), many + (query is base), base.device)
+        parts = max(-(-len(some) // _SCAN_PART), min(4 * torch.get_num_threads(), -(-len(some) // 16)))
+        scan(base.low, base.low_sq_32, some, Groups.all_points(base.n, len(some), parts), heaps)
+        lasts.append(heaps.scores[:, 0].double() + own[start : start + _SCANNED])
+        columns.append(heaps.found.long())
+        if progress is not None:
+            progress(start + len(some), len(queries))
+    return torch.cat(lasts), torch.cat(columns)
+
+
 def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: Progress | None) -> Found:
     """The ``many`` smallest products of the query rows: the largest of them [M], and their columns [M, many].
 
@@ -155,14 +175,6 @@ def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: 
             if progress is not None:
                 progress(count * done // total, count)
     return best.amax(1).double(), index
-
-
-def _propose_few(base: Dense, query: Dense, many: int, at: Tensor) -> Found:
-    """As :func:`_propose`, for a few query rows ``at`` that are not among the points: 4 times faster."""
-    own, length = query.low[at], query.low_sq_32[at].unsqueeze(1)
-    products = torch.addmm(base.low_sq_32, own, base.low.T, alpha=-2).add_(length)
-    top = products.topk(many, dim=1, largest=False, sorted=False)
-    return top.values.amax(1).double(), top.indices
 
 
 def _augmented(space: Dense, rows: slice | Tensor, *, right: bool) -> Tensor:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.neighbors.points import blocks
+from sobgnn.neighbors.scan import measured
 
 # torch runs an elementwise operation on fewer elements than this in the calling thread.
 _GRAIN = 32768
@@ -100,8 +101,13 @@ class Dense:
 
     def squared(self, query: Dense, at: Tensor, to: Tensor) -> Tensor:
         """|x - y|² in float64 from differences, query rows ``at`` [b] against rows ``to`` [b, c]: [b, c]."""
-        out = torch.empty(to.shape, dtype=torch.float64, device=self.device)
         factor = 1.0 if self.cosine else self.scale**2
+        if self.device.type == "cpu" and not self.cosine:
+            own = query.source[at] if isinstance(query.source, Tensor) else np.asarray(query.source[at.numpy()])
+            found = measured(self.source, own, to)
+            if found is not None:
+                return found.mul_(factor)
+        out = torch.empty(to.shape, dtype=torch.float64, device=self.device)
 
         def fill(piece: tuple[slice, slice]) -> None:
             rows, columns = piece

@@ -194,6 +194,14 @@ def call(name: str, dtype: torch.dtype, tensors: Sequence[Tensor | None], *rest:
     _typed(name, dtype)(*addresses, *rest, torch.get_num_threads())
 
 
+def kernel(name: str, addresses: int, numbers: int) -> Any:
+    """A kernel that takes addresses, integers and the number of threads; None if the library does not have it."""
+    function = getattr(_library(), name, None)
+    if function is not None:
+        function.argtypes, function.restype = [*[_POINTER] * addresses, *[_NUMBER] * numbers, _FLAG], None
+    return function
+
+
 def _typed(name: str, dtype: torch.dtype) -> Any:
     return getattr(_library(), f"{name}_{'f64' if dtype == torch.float64 else 'f32'}")
 

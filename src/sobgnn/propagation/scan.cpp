@@ -1,0 +1,178 @@
+// The nearest of groups of points: products, and the selection of the smallest distances.
+//
+//   score(q, y) = |y|^2 - 2 x_q . y          for every query q and point y of a group
+//
+// Each query keeps its m smallest scores in a heap whose root is the largest. A query is in at most one group, and a
+// group is one thread's, so the number of threads does not change a bit.
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "targets.h"
+
+namespace {
+
+constexpr int lanes = 16;           // points of one vector
+constexpr int64_t packed_most = 256;  // points whose columns lie side by side in the cache
+
+typedef float Floats __attribute__((vector_size(4 * lanes), aligned(4)));
+typedef double Doubles __attribute__((vector_size(64), aligned(8)));
+typedef int32_t Flags __attribute__((vector_size(4 * lanes)));
+
+struct Groups {
+  const float *points, *squares, *queries;
+  const int64_t *point_span, *query_span;  // first and end of each group's part of a list
+  const int32_t *point_list, *query_list;
+  float *scores;
+  int32_t *found;
+  int64_t width, most;
+};
+
+SOBGNN_INLINE bool any(const Flags &flags) {
+  int64_t words[8];
+  __builtin_memcpy(words, &flags, sizeof words);
+  return ((words[0] | words[1]) | (words[2] | words[3])) | ((words[4] | words[5]) | (words[6] | words[7]));
+}
+
+// Replace the root of a heap by a smaller score.
+inline void replace(float *scores, int32_t *found, int64_t most, float score, int32_t name) {
+  int64_t at = 0;
+  for (int64_t child = 1; child < most; child = 2 * at + 1) {
+    child += child + 1 < most && scores[child + 1] > scores[child];
+    if (scores[child] <= score) break;
+    scores[at] = scores[child];
+    found[at] = found[child];
+    at = child;
+  }
+  scores[at] = score;
+  found[at] = name;
+}
+
+// `rows` queries against 16 points at a time: as many as there are registers for.
+template <int rows> struct Scan {
+  SOBGNN_INLINE static void tile(const float *const *x, const float *packed, int64_t width, const Floats &squares,
+                                 Floats *scores) {
+    Floats sums[rows] = {};
+    for (int64_t t = 0; t < width; ++t) {
+      const Floats y = *reinterpret_cast<const Floats *>(packed + t * lanes);
+      for (int i = 0; i < rows; ++i) sums[i] += y * x[i][t];
+    }
+    for (int i = 0; i < rows; ++i) scores[i] = squares - 2.0f * sums[i];
+  }
+
+  SOBGNN_INLINE static void run(const Groups *groups, int64_t group, float *packed) {
+    const Groups &own = *groups;
+    const int64_t width = own.width, most = own.most;
+    const int64_t *const span = own.point_span + 2 * group, *const asking = own.query_span + 2 * group;
+    const int32_t *const list = own.point_list + span[0], *const asked = own.query_list + asking[0];
+    const int64_t points = span[1] - span[0], queries = asking[1] - asking[0];
+    Floats squares[packed_most / lanes];
+    for (int64_t first = 0; queries && first < points; first += packed_most) {
+      const int64_t count = std::min(packed_most, points - first), blocks = (count + lanes - 1) / lanes;
+      for (int64_t b = 0; b < blocks; ++b) {
+        const float *y[lanes];
+        for (int l = 0; l < lanes; ++l) {
+          const int64_t at = first + std::min(b * lanes + l, count - 1);
+          y[l] = own.points + int64_t(list[at]) * width;
+          // What fills the last block is infinitely far.
+          squares[b][l] = b * lanes + l < count ? own.squares[list[at]] : std::numeric_limits<float>::infinity();
+        }
+        float *const out = packed + b * width * lanes;
+        for (int64_t t = 0; t < width; ++t)
+          for (int l = 0; l < lanes; ++l) out[t * lanes + l] = y[l][t];
+      }
+      for (int64_t q = 0; q < queries; q += rows) {
+        const int64_t some = std::min<int64_t>(rows, queries - q);
+        const float *x[rows];
+        for (int i = 0; i < rows; ++i) x[i] = own.queries + int64_t(asked[q + std::min<int64_t>(i, some - 1)]) * width;
+        for (int64_t b = 0; b < blocks; ++b) {
+          Floats scores[rows];
+          tile(x, packed + b * width * lanes, width, squares[b], scores);
+          for (int i = 0; i < some; ++i) {
+            float *const kept = own.scores + int64_t(asked[q + i]) * most;
+            if (!any(scores[i] < kept[0])) continue;
+            int32_t *const names = own.found + int64_t(asked[q + i]) * most;
+            for (int l = 0; l < lanes; ++l)
+              if (scores[i][l] < kept[0]) replace(kept, names, most, scores[i][l], list[first + b * lanes + l]);
+          }
+        }
+      }
+    }
+  }
+};
+
+// Squared distances of queries to the points in their rows of `list`, from differences in double.
+template <class T> struct Measure {
+  typedef T Part __attribute__((vector_size(8 * sizeof(T)), aligned(sizeof(T))));
+
+  SOBGNN_INLINE static void run(const T *points, const T *queries, const int32_t *list, double *out, int64_t width,
+                                int64_t most, int64_t begin, int64_t end) {
+    for (int64_t q = begin; q < end; ++q) {
+      const T *const x = queries + q * width;
+      for (int64_t c = 0; c < most; ++c) {
+        const T *const y = points + int64_t(list[q * most + c]) * width;
+        Doubles sums = {};
+        int64_t t = 0;
+        for (; t + 8 <= width; t += 8) {
+          const Doubles gap = __builtin_convertvector(*reinterpret_cast<const Part *>(x + t), Doubles) -
+                              __builtin_convertvector(*reinterpret_cast<const Part *>(y + t), Doubles);
+          sums += gap * gap;
+        }
+        double sum = 0;
+        for (int l = 0; l < 8; ++l) sum += sums[l];
+        for (; t < width; ++t) {
+          const double gap = double(x[t]) - double(y[t]);
+          sum += gap * gap;
+        }
+        out[q * most + c] = sum;
+      }
+    }
+  }
+};
+
+void scan_group(const Groups *groups, int64_t group, float *packed) {
+  const int level = sobgnn::level();
+  if (level == sobgnn::avx512_level) return sobgnn::dispatch<Scan<12>>(groups, group, packed);
+  if (level == sobgnn::avx2_level) return sobgnn::dispatch<Scan<6>>(groups, group, packed);
+  sobgnn::dispatch<Scan<2>>(groups, group, packed);
+}
+
+}  // namespace
+
+// points [., width], their squared lengths [.], queries [M, width]; the points and queries of each group as spans
+// [groups, 2] of lists; scores and found [M, most] are heaps, updated in place.
+SOBGNN_EXPORT void sobgnn_scan_f32(const float *points, const float *squares, const float *queries,
+                                   const int64_t *point_span, const int32_t *point_list, const int64_t *query_span,
+                                   const int32_t *query_list, float *scores, int32_t *found, int64_t groups,
+                                   int64_t width, int64_t most, int threads) {
+  const Groups all = {points,     squares, queries, point_span, query_span, point_list,
+                      query_list, scores,  found,   width,      most};
+#ifdef _OPENMP
+#pragma omp parallel num_threads(threads)
+#else
+  (void)threads;
+#endif
+  {
+    std::vector<float> packed(packed_most * width);
+#ifdef _OPENMP
+#pragma omp for schedule(dynamic, 1)
+#endif
+    for (int64_t group = 0; group < groups; ++group) scan_group(&all, group, packed.data());
+  }
+}
+
+// points [., width], queries [M, width], list [M, most]; out [M, most].
+#define DEFINE(T, NAME)                                                                                              \
+  SOBGNN_EXPORT void sobgnn_measure_##NAME(const T *points, const T *queries, const int32_t *list, double *out,      \
+                                           int64_t rows, int64_t width, int64_t most, int threads) {                 \
+    constexpr int64_t part = 1024;                                                                                   \
+    sobgnn::for_each_part((rows + part - 1) / part, threads, [&](int64_t p) {                                        \
+      sobgnn::dispatch<Measure<T>>(points, queries, list, out, width, most, p * part,                                \
+                                   std::min(rows, (p + 1) * part));                                                  \
+    });                                                                                                              \
+  }
+
+DEFINE(float, f32)
+DEFINE(double, f64)
