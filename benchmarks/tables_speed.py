@@ -3,6 +3,7 @@
 Words are drawn by Zipf's law from 50,000. Processor time is printed beside wall time, which other processes change.
 
     python -m benchmarks.tables_speed [ROWS]
+    python -m benchmarks.tables_speed columns    processor seconds of 200,000 rows, one kind of column at a time
     python -m benchmarks.tables_speed stray      streams CSV files of 20 and 40 MB with a quote that nothing closes
 """
 
@@ -17,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from sobgnn.tables import TableEncoder
+from sobgnn.tables import TableEncoder, batches, read_table
 from sobgnn.tables.reading.readers import open_reader
 
 
@@ -44,6 +45,40 @@ def stray():
         print(f"{size} MB  rows {rows:,}  processor {spent:.1f} s  memory {peak:.2f} GB")
 
 
+def columns(rows=200_000):
+    rng = np.random.default_rng(0)
+    cells = {
+        "plain": [f"{v:.4f}" for v in rng.normal(size=rows)],
+        "currency": [f"{v:,.2f} €".translate(str.maketrans(",.", ".,")) for v in rng.uniform(0, 9999, rows)],
+        "date": [
+            f"{d % 28 + 1:02}.{d % 12 + 1:02}.{2000 + d % 20} 10:{d % 60:02}" for d in rng.integers(0, 10**6, rows)
+        ],
+        "category": np.array(["red", "green", "blue"])[rng.integers(0, 3, rows)].tolist(),
+        "set": ["; ".join(f"t{i}" for i in row) for row in rng.integers(0, 20, (rows, 3))],
+        "vector": [f"[{a:.3f}, {b:.3f}]" for a, b in rng.normal(size=(rows, 2))],
+    }
+    for name, column in cells.items():
+        frame, encoder = pl.DataFrame({name: column}), TableEncoder()
+        spent = [time.process_time()]
+        for encode in (encoder.fit_transform, encoder.transform):
+            encode(frame)
+            spent.append(time.process_time())
+        print(
+            f"{name:10} fit_transform {spent[1] - spent[0]:5.2f} s  transform {spent[2] - spent[1]:5.2f} s", flush=True
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.tsv"
+        pl.DataFrame({**cells, "label": ["u", "v"] * (rows // 2)}).write_csv(path, separator="\t")
+        spent = [time.process_time()]
+        table = read_table(path)
+        spent.append(time.process_time())
+        read = sum(batch.X.shape[0] for batch in batches(path, table.encoding))
+        spent.append(time.process_time())
+    print(
+        f"all        read_table    {spent[1] - spent[0]:5.2f} s  batches   {spent[2] - spent[1]:5.2f} s  rows {read:,}"
+    )
+
+
 def main(rows):
     table = pl.DataFrame(
         {
@@ -64,5 +99,7 @@ def main(rows):
 if __name__ == "__main__":
     if sys.argv[1:] == ["stray"]:
         stray()
+    elif sys.argv[1:] == ["columns"]:
+        columns()
     else:
         main(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000)

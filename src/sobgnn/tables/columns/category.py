@@ -158,10 +158,9 @@ class SetColumn(Column):
         code = np.where(code == -1, len(self.values) if self.rare else -1, code)
         kept = code >= 0
         width = len(self.values) + self.rare
-        pairs = np.unique(np.stack([table["row"].to_numpy()[kept], code[kept]]), axis=1).astype(np.int64)
-        count = np.bincount(pairs[0], minlength=values.len()) if pairs.size else np.zeros(values.len())
-        data = (1 / np.sqrt(np.maximum(count, 1)))[pairs[0]].astype(np.float32)
-        return sp.csr_array((data, (pairs[0], pairs[1])), shape=(values.len(), width))
+        row, place = np.divmod(np.unique(table["row"].to_numpy()[kept].astype(np.int64) * width + code[kept]), width)
+        data = (1 / np.sqrt(np.bincount(row, minlength=values.len())[row])).astype(np.float32)
+        return sp.csr_array((data, (row, place)), shape=(values.len(), width))
 
     def feature_names(self) -> list[str]:
         """The column's name with each value."""
