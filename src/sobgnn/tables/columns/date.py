@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -31,24 +32,28 @@ _TIME = (
 )
 _NUMBER = r"^[+-]?(?:\d+[.,]?\d*|[.,]\d+)(?:[eE][+-]?\d+)?$"
 _WEEKDAY = r"^\p{L}{2,10}\.?,?\s+"
-_FORMS: dict[str, tuple[int, int, int | None]] = {  # which group is year, month, day
-    r"^(\d{4})[-/](\d{1,2})$": (0, 1, None),
-    r"^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$": (0, 1, 2),
-    r"^(\d{4})(\d{2})(\d{2})$": (0, 1, 2),
-    r"^(\d{1,2})\.?[\s-]*(\p{L}{3,10})\.?,?[\s-]*(\d{4}|\d{2})$": (2, 1, 0),
-    r"^(\p{L}{3,10})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})$": (2, 0, 1),
-}
 # Formats that are rewritten as year, month, day or day, month, year: web server logs, and Chinese and Japanese dates.
 _REWRITTEN = {
     r"^\[?(\d{1,2})/(\p{L}{3})/(\d{4}):([\d:]+)(\s[+-]\d{4})?\]?$": "${1}-${2}-${3} ${4}${5}",
     r"^(\d{4})\s?年\s?(\d{1,2})\s?月\s?(\d{1,2})\s?日": "${1}-${2}-${3} ",
 }
+# Dates without time, as =year-month-day.
+_FORMS = {
+    r"^(\d{4})[-/](\d{1,2})$": "=${1}-${2}-1",
+    r"^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$": "=${1}-${2}-${3}",
+    r"^(\d{4})(\d{2})(\d{2})$": "=${1}-${2}-${3}",
+    r"^(\d{1,2})\.?[\s-]*(\p{L}{3,10})\.?,?[\s-]*(\d{4}|\d{2})$": "=${3}-${2}-${1}",
+    r"^(\p{L}{3,10})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})$": "=${3}-${1}-${2}",
+}
 _PAIR = r"^(\d{1,2})([./-])(\d{1,2})[./-](\d{4}|\d{2})$"
-_MONTHS = {
-    1: "jan", 2: "feb fév fev", 3: "mar mär mrz", 4: "apr avr abr", 5: "may mai", 6: "jun", 7: "jul",
-    8: "aug aoû aou ago", 9: "sep", 10: "oct okt", 11: "nov", 12: "dec dez déc dic",
-}  # fmt: skip
-_LONGER_MONTHS = {"juin": 6.0, "juil": 7.0}  # not distinguished by three letters
+_DAY_FIRST, _MONTH_FIRST = {_PAIR: "=${4}-${3}-${1}"}, {_PAIR: "=${4}-${1}-${3}"}
+# Months by name, of which three letters tell all but two apart, and years of two digits: 1970 to 2069.
+_MONTHS = (
+    "jan", "feb|fév|fev", "mar|mär|mrz", "apr|avr|abr", "may|mai", "juin|jun", "juil|jul", "aug|aoû|aou|ago", "sep",
+    "oct|okt", "nov", "dec|dez|déc|dic",
+)  # fmt: skip
+_SPELLED = {rf"-(?i:{names})\p{{L}}*-": f"-{number}-" for number, names in enumerate(_MONTHS, start=1)}
+_YEARS = {r"^=([0-6]\d)-": "=20${1}-", r"^=([7-9]\d)-": "=19${1}-"}
 _CYCLES = {"month": 12.0, "weekday": 7.0, "hour": 24.0}
 
 
@@ -115,22 +120,15 @@ def _parse_cells(
     cells: pl.Series, day_first: bool | None, dated: bool | None, look: bool
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int8], DateFormat]:
     """The seconds and :attr:`Moments.swapped` of distinct text cells, and how they are written."""
-    for pattern, form in _REWRITTEN.items():
-        cells = cells.str.replace(pattern, form)
-    cells = cells.str.strip_chars()
+    cells = _replaced(cells, _REWRITTEN).str.strip_chars()
     clock = _clock(cells)
     day = cells.str.replace(_TIME, "").str.strip_chars()
     bare = day.str.replace(_WEEKDAY, "")
-    # "March 3, 2024" begins with a word that is not a weekday: it is also tried unchanged.
-    days = np.full(cells.len(), np.nan)
-    for candidate in (day, bare):
-        for pattern, order in _FORMS.items():
-            columns = _groups(candidate, pattern)
-            parts = [np.ones(cells.len()) if i is None else _integer(columns[i]) for i in order]
-            days = np.where(np.isnan(days), _days(*parts), days)
-    first, sign, second, last = _groups(bare, _PAIR)
-    a, b, year = (_integer(part) for part in (first, second, last))
-    slash = (sign == "/").fill_null(False).to_numpy()
+    days = _days(day, _FORMS)  # "March 3, 2024" begins with a word that is not a weekday
+    if (day != bare).any():
+        days = _first(days, _days(bare, _FORMS))
+    first, sign, second, _ = _groups(bare, _PAIR)
+    a, b, slash = _number(first), _number(second), (sign == "/").fill_null(False).to_numpy()
     ambiguous = False
     mixed = bool(((a > 12) & (b <= 12)).any() and ((b > 12) & (a <= 12)).any())
     if day_first is None and look and not np.isnan(a).all():
@@ -141,10 +139,9 @@ def _parse_cells(
             ambiguous = bool((~np.isnan(a) & (a != b)).any())
     leads = ~slash if day_first is None else np.full(len(a), day_first)
     swapped = (np.where(leads, b, a) > 12).astype(np.int8) - (np.where(leads, a, b) > 12).astype(np.int8)
-    one, other = _days(year, b, a), _days(year, a, b)
-    one, other = np.where(leads, one, other), np.where(leads, other, one)
-    for found in (one, other):
-        days = np.where(np.isnan(days), found, days)
+    if not np.isnan(a).all():
+        one, other = _days(bare, _DAY_FIRST), _days(bare, _MONTH_FIRST)
+        days = _first(days, np.where(leads, one, other), np.where(leads, other, one))
     only_time = (day == "").fill_null(False).to_numpy() & ~np.isnan(clock)
     if dated is None:
         dated = not bool(only_time.any()) or bool((~np.isnan(days)).any())
@@ -262,6 +259,36 @@ def _groups(cells: pl.Series, pattern: str) -> list[pl.Series]:
     return [parts[name] for name in parts.columns]
 
 
+def _replaced(cells: pl.Series, forms: Mapping[str, str]) -> pl.Series:
+    for pattern, form in forms.items():
+        cells = cells.str.replace(pattern, form)
+    return cells
+
+
+def _first(*values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The first of several values that is not NaN, [rows]."""
+    found = values[0]
+    for other in values[1:]:
+        found = np.where(np.isnan(found), other, found)
+    return found
+
+
+def _number(part: pl.Series) -> npt.NDArray[np.float64]:
+    import polars as pl
+
+    return np.asarray(part.cast(pl.Float64, strict=False).fill_null(float("nan")).to_numpy())
+
+
+def _days(cells: pl.Series, forms: Mapping[str, str]) -> npt.NDArray[np.float64]:
+    """Days since 1970-01-01 of dates in one of some forms; NaN for others, and for dates that do not exist."""
+    import polars as pl
+
+    dates = _replaced(_replaced(cells, forms), _YEARS)
+    if dates.str.contains(r"^=.*\p{L}").any():
+        dates = _replaced(dates, _SPELLED)
+    return _number(dates.str.to_date("=%Y-%m-%d", strict=False).cast(pl.Int32))
+
+
 def _phase(seconds: npt.NDArray[np.float64], cycle: str) -> npt.NDArray[np.float64]:
     if cycle == "hour":
         return (seconds % _DAY) / 3600
@@ -274,38 +301,12 @@ def _phase(seconds: npt.NDArray[np.float64], cycle: str) -> npt.NDArray[np.float
 
 def _clock(cells: pl.Series) -> npt.NDArray[np.float64]:
     """Seconds of the day, in UTC if a zone is given; NaN if there is no valid time."""
-    groups = _groups(cells, _TIME)
-    hour, minute = (_integer(group) for group in groups[:2])
-    second = np.nan_to_num(_integer(groups[2].str.replace(",", ".")))
-    half = groups[3].str.to_lowercase().fill_null("").to_numpy().astype(object)
-    hour = np.where((half == "p") & (hour < 12), hour + 12, np.where((half == "a") & (hour == 12), 0, hour))
-    sign, hours, minutes = _groups(groups[4], r"^([+-])(\d{2}):?(\d{2})?$")
-    offset = np.nan_to_num(_integer(hours) * 3600) + np.nan_to_num(_integer(minutes) * 60)
+    hours, minutes, seconds, half, zone = _groups(cells, _TIME)
+    hour, minute, second = _number(hours), _number(minutes), np.nan_to_num(_number(seconds.str.replace(",", ".")))
+    letter = half.str.to_lowercase().fill_null("").to_numpy().astype(object)
+    hour = np.where((letter == "p") & (hour < 12), hour + 12, np.where((letter == "a") & (hour == 12), 0, hour))
+    sign, hours, minutes = _groups(zone, r"^([+-])(\d{2}):?(\d{2})?$")
+    offset = np.nan_to_num(_number(hours) * 3600) + np.nan_to_num(_number(minutes) * 60)
     offset = np.where((sign == "-").fill_null(False).to_numpy(), -offset, offset)
     valid = (hour < 24) & (minute < 60) & (second < 61)
     return np.where(valid, hour * 3600 + minute * 60 + second - offset, np.nan)
-
-
-def _integer(part: pl.Series) -> npt.NDArray[np.float64]:
-    """A group of digits or a month's name as a number; NaN for anything else."""
-    import polars as pl
-
-    number = part.cast(pl.Float64, strict=False)
-    if number.null_count() > part.null_count():
-        word = part.str.to_lowercase()
-        longer = word.str.slice(0, 4).replace_strict(_LONGER_MONTHS, default=None, return_dtype=pl.Float64)
-        number, start = number.fill_null(longer), word.str.slice(0, 3)
-        names = {name[:3]: float(m) for m, all_names in _MONTHS.items() for name in all_names.split()}
-        number = number.fill_null(start.replace_strict(names, default=None, return_dtype=pl.Float64))
-    return np.asarray(number.fill_null(float("nan")).to_numpy(), dtype=np.float64)
-
-
-def _days(year: Any, month: Any, day: Any) -> npt.NDArray[np.float64]:
-    """Days since 1970-01-01 of a date, NaN if it does not exist; two-digit years are 1970 to 2069."""
-    year = np.where(year < 70, year + 2000, np.where(year < 100, year + 1900, year))
-    valid = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31) & (year >= 1) & (year <= 9999)
-    y, m = np.where(valid, year, 1970).astype(np.int64), np.where(valid, month, 1).astype(np.int64)
-    start = ((y - 1970) * 12 + m - 1).astype("datetime64[M]")
-    length = ((start + 1).astype("datetime64[D]") - start.astype("datetime64[D]")).astype(np.int64)
-    first = start.astype("datetime64[D]").astype(np.int64)
-    return np.where(valid & (day <= length), first + np.nan_to_num(day) - 1, np.nan)
