@@ -25,7 +25,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from sobgnn.tables.columns import counted
+from sobgnn.tables.columns.names import counted
 
 if TYPE_CHECKING:
     from sobgnn.estimator.fit import FitProgress

@@ -14,7 +14,7 @@ from sobgnn.labeling.events import check_events
 from sobgnn.labeling.journal import Event, Journal
 from sobgnn.labeling.keys import CLASS_EVENTS, replay_keys
 from sobgnn.labeling.state import Label, replay
-from sobgnn.tables.columns import BLANKS
+from sobgnn.tables.columns.base import BLANKS
 from sobgnn.tables.labels import UNLABELED
 
 JOURNAL = "labels.journal"

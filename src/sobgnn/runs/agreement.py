@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sobgnn.estimator.accuracy import wilson_interval
 from sobgnn.runs.summary import interval_words, percent
-from sobgnn.tables.columns import listed
+from sobgnn.tables.columns.names import listed
 from sobgnn.tables.labels import UNLABELED
 
 # Up to 15 digits, which a float holds exactly: longer ones are names.

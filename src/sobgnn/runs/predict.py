@@ -14,7 +14,7 @@ from sobgnn.runs.agreement import Agreement
 from sobgnn.runs.checks import Checks
 from sobgnn.runs.summary import percent
 from sobgnn.tables import Batch, Encoding, write_predictions
-from sobgnn.tables.columns import listed
+from sobgnn.tables.columns.names import listed
 from sobgnn.tables.notes import empty_notes
 from sobgnn.tables.reading.records import RowCount
 

@@ -9,7 +9,7 @@ from typing import Any
 from sobgnn.estimator.guessing import BETTER_LEVEL
 from sobgnn.estimator.suspicion import HARD
 from sobgnn.runs.result import Accepted, HeldOut, Result
-from sobgnn.tables.columns import counted
+from sobgnn.tables.columns.names import counted
 
 GUESSING = "Not shown to be better than guessing"
 # Least number of labels per class from which hiding most of them leaves enough to learn from.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sobgnn.tables.columns import distinct_names
+from sobgnn.tables.columns.names import distinct_names
 
 if TYPE_CHECKING:
     import polars as pl
@@ -21,24 +21,20 @@ def as_frame(data: Any) -> pl.DataFrame:
     """
     import polars as pl
 
-    if isinstance(data, pl.LazyFrame):
-        data = data.collect()
-    if isinstance(data, pl.Series):
+    data = data.collect() if isinstance(data, pl.LazyFrame) else data
+    pandas = type(data).__module__.split(".")[0] == "pandas"
+    if isinstance(data, pl.Series) or (pandas and hasattr(data, "to_frame")):
         data = data.to_frame()
+    names: list[Any]
     if isinstance(data, pl.DataFrame):
-        columns = [data.get_column(name) for name in data.columns]
-        names: list[Any] = list(data.columns)
-    elif type(data).__module__.split(".")[0] == "pandas" and hasattr(data, "columns"):
+        names, columns = list(data.columns), data.get_columns()
+    elif pandas and hasattr(data, "columns"):
         names = list(data.columns)
         columns = [_from_pandas(data.iloc[:, place]) for place in range(len(names))]
-    elif type(data).__module__.split(".")[0] == "pandas" and hasattr(data, "to_frame"):
-        return as_frame(data.to_frame())
     elif isinstance(data, Mapping):
-        names = list(data)
-        columns = [_from_values(values) for values in data.values()]
+        names, columns = list(data), [_from_values(values) for values in data.values()]
     elif isinstance(data, np.ndarray) and data.ndim == 2:
-        names = [str(i) for i in range(data.shape[1])]
-        columns = [_from_values(data[:, i]) for i in range(data.shape[1])]
+        names, columns = list(range(data.shape[1])), [_from_values(column) for column in data.T]
     else:
         raise TypeError(
             "A table must be a pandas or polars DataFrame, a dictionary of columns or an array [rows, columns], "
@@ -70,20 +66,13 @@ def _flat(columns: list[pl.Series]) -> pl.DataFrame:
 
 def _from_pandas(column: Any) -> pl.Series:
     """Convert without pyarrow, which polars' own conversion needs for most kinds of columns."""
-    import polars as pl
-
     kind = column.dtype
-    if isinstance(kind, np.dtype) and kind.kind in "biuf":
-        return pl.Series(column.to_numpy().astype(np.float32 if kind == np.float16 else kind))
-    if isinstance(kind, np.dtype) and kind.kind in "mM":
-        return pl.Series(column.to_numpy().astype(f"{kind.kind}8[us]"))
     if getattr(kind, "tz", None) is not None:
-        return pl.Series(column.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy().astype("M8[us]"))
-    if hasattr(column, "cat"):
-        column = column.astype(object)
-    missing = column.isna().to_numpy()
-    values = column.to_numpy(dtype=object)
-    return _from_values([None if hole else value for hole, value in zip(missing, values, strict=True)])
+        column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+    elif not isinstance(kind, np.dtype) or kind.kind not in "biufmM":
+        values = column.astype(object).to_numpy(dtype=object)
+        return _from_values([None if gap else value for gap, value in zip(column.isna(), values, strict=True)])
+    return _from_values(column.to_numpy())
 
 
 def _from_values(values: Any) -> pl.Series:
@@ -100,18 +89,12 @@ def _from_values(values: Any) -> pl.Series:
         return pl.Series(values.astype(np.float32) if values.dtype == np.float16 else values)
     items = [_plain(value) for value in values]
     kinds = {type(item) for item in items if item is not None}
-    if kinds <= {bool, int, float} and not (
-        kinds & {int} and any(isinstance(i, int) and abs(i) > 2**62 for i in items)
-    ):
+    huge = int in kinds and any(isinstance(item, int) and abs(item) > 2**62 for item in items)
+    if kinds <= {bool, int, float} and not huge:
         if bool in kinds and len(kinds) > 1:
             items = [None if item is None else float(item) for item in items]
         return pl.Series(items, dtype=pl.Float64 if float in kinds else None, strict=False)
-    if kinds == {str}:
-        try:
-            return pl.Series(items, dtype=pl.String)
-        except UnicodeError:  # a lone surrogate
-            return pl.Series([None if item is None else _text(item) for item in items], dtype=pl.String)
-    if len(kinds) == 1:
+    if len(kinds) == 1 and kinds != {str}:
         try:
             # Polars would assume that the first dict has all keys.
             made = _struct(items) if kinds == {dict} else pl.Series(items)
@@ -119,7 +102,12 @@ def _from_values(values: Any) -> pl.Series:
                 return made
         except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
             pass
-    return pl.Series([None if item is None else _text(item) for item in items], dtype=pl.String)
+    try:
+        return pl.Series(
+            [item if item is None or isinstance(item, str) else _text(item) for item in items], dtype=pl.String
+        )
+    except UnicodeError:  # a lone surrogate
+        return pl.Series([None if item is None else _text(item) for item in items], dtype=pl.String)
 
 
 def _struct(items: list[dict[str, Any] | None]) -> pl.Series:

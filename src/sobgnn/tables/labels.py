@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.tables.columns import BLANKS, is_text, text_values
+from sobgnn.tables.columns.base import BLANKS, is_text, text_values
 
 if TYPE_CHECKING:
     import polars as pl

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.tables.columns import text_values
+from sobgnn.tables.columns.base import text_values
 
 if TYPE_CHECKING:
     import polars as pl

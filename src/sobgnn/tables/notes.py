@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from sobgnn.tables.columns import Choice, listed
+from sobgnn.tables.columns.base import Choice
+from sobgnn.tables.columns.names import listed
 
 
 def empty_notes(count: int, first: int) -> list[str]:

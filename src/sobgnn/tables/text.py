@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sobgnn.tables.columns import Arrays, Column, text_values
+from sobgnn.tables.columns.base import Arrays, Column, text_values
 from sobgnn.tables.grams import CharacterGrams, WordGrams, chunks
 from sobgnn.tables.meaning import ModelRecord, TextModel, check_same
 
