@@ -102,10 +102,9 @@ def _from_values(values: Any) -> pl.Series:
                 return made
         except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
             pass
+    texts = [item if item is None or isinstance(item, str) else _text(item) for item in items]
     try:
-        return pl.Series(
-            [item if item is None or isinstance(item, str) else _text(item) for item in items], dtype=pl.String
-        )
+        return pl.Series(texts, dtype=pl.String)
     except UnicodeError:  # a lone surrogate
         return pl.Series([None if item is None else _text(item) for item in items], dtype=pl.String)
 

@@ -66,6 +66,7 @@ class Rules:
     max_categories: int = 40
 
 
+@dataclass
 class Candidate:
     """A column whose kind is looked for.
 
@@ -74,9 +75,13 @@ class Candidate:
         rules: What the user specified, and what the whole table shows.
     """
 
-    def __init__(self, series: pl.Series, rules: Rules) -> None:
-        self.series, self.rules = series, rules
-        self.is_text = is_text(series)
+    series: pl.Series
+    rules: Rules
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the cells are text."""
+        return is_text(self.series)
 
     @cached_property
     def text(self) -> pl.Series:
@@ -138,11 +143,6 @@ def _moments(column: Candidate) -> Choice | None:
 
     kind = column.series.dtype
     return DateColumn.fit(column.series) if kind.is_temporal() and kind != pl.Duration else None
-
-
-def _constant(column: Candidate) -> Choice | None:
-    same = column.is_text and column.distinct == 1 and not column.text.null_count()
-    return Choice(None, "constant") if same else None
 
 
 def _id(column: Candidate) -> Choice | None:
@@ -211,7 +211,7 @@ def _text(column: Candidate) -> Choice:
 
 # A test takes a column by returning its outcome, and leaves it to the next by returning None. The last takes all.
 TESTS: tuple[Callable[[Candidate], Choice | None], ...] = (
-    _asked_text, _pictures, _empty, _nested, _moments, _constant, _id, _dates, _numbers, _written_vectors, _few_dates,
+    _asked_text, _pictures, _empty, _nested, _moments, _id, _dates, _numbers, _written_vectors, _few_dates,
     _sets, _categories, _other_text,
 )  # fmt: skip
 
