@@ -30,6 +30,15 @@ def test_a_fit_says_every_few_seconds_where_it_is_if_stderr_is_no_terminal(monke
         assert "Predicting, 5,000 rows done (0 s)" in read_lines(capsys, 3)
 
 
+def test_the_time_left_of_a_stage_is_told():
+    with terminal.Terminal().training() as hook:
+        hook(FitProgress("networks", 1, 400))
+        assert "left" not in hook.line
+        hook._stage_began -= 30
+        hook(FitProgress("networks", 100, 400))
+        assert hook.line == "Networks 100 of 400, at most 90 s left"
+
+
 def test_what_takes_a_moment_says_nothing(capsys):
     assert terminal.INTERVAL == 10
     with terminal.Terminal().working("Writing"):

@@ -146,7 +146,7 @@ def test_the_map_holds_the_picture_of_every_point(shop, monkeypatch):
     text = page(table=shop, labels=None)
     held = page_data(text)["map"]["pictures"]
     assert (held["columns"], held["missing"]) == (7, [])
-    assert "Point at one to see it." in shown(text)
+    assert "Hover over a point to see its picture." in shown(text)
     for module in ("points", "render"):
         monkeypatch.setattr(f"sobgnn.runs.page.{module}.MOST_TOLD", 39)
     text = page(table=shop, labels=None)

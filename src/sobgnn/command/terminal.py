@@ -50,12 +50,14 @@ class Training:
         self._bar, self._shown = bar, shown
         self._begun = self._done = False
         self._tasks: dict[str, TaskID] = {}
+        self._stage_began = 0.0
 
     def __call__(self, seen: FitProgress) -> bool:
         """Show where the fit stands; True ends training."""
         self._begun = self._begun or seen.train_loss is not None
         if seen.stage not in self._tasks:
             self._tasks[seen.stage] = self._bar.add_task(seen.stage.capitalize(), total=seen.total, score="")
+            self._stage_began = time.monotonic()
         score = ""
         if seen.validation_accuracy is not None:
             score = f"held-out {seen.validation_accuracy:.1%}"
@@ -63,6 +65,9 @@ class Training:
             score = f"loss {seen.train_loss:.3f}"
         self._bar.update(self._tasks[seen.stage], completed=seen.done, score=score)
         self.line = f"{seen.stage.capitalize()} {seen.done:,} of {seen.total:,}" + (f", {score}" if score else "")
+        spent = time.monotonic() - self._stage_began
+        if seen.done and spent > 1:
+            self.line += f", at most {spent / seen.done * (seen.total - seen.done):.0f} s left"
         return self.pressed
 
     def trained(self) -> bool:
