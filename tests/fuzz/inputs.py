@@ -1,4 +1,4 @@
-"""Hostile points, labels and parameters for the estimator, each from its seed alone."""
+"""Hostile points, labels and parameters for the estimator: few points, and one kind of thing at a time is hostile."""
 
 from __future__ import annotations
 
@@ -7,6 +7,21 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from hypothesis import strategies as st
+
+ODD = (None, True, -1, 0, 0.5, 1, 1.5, 10**9, 10**30, float("nan"), float("inf"), 1e-300, 1e300, "5", "x", [], {}, [1])
+# Values that only one parameter would take for good, beside those of ODD, and parameters without any.
+SETTINGS: dict[str, tuple[Any, ...]] = {
+    "k": (5, np.int64(3), 10**5), "alpha": (7, 100), "epsilon": (), "num_layers": (4, 10**6), "dropout": (0.99,),
+    "hidden_channels": (10**12,), "n_members": (3,), "smoothing": ("auto", 0.999, np.ones(2)), "class_weight":
+    ("balanced", {0: 0.0}, {0: float("nan")}, {9: 1}, {0: 1e-300, 1: 1e300}, {"a": 1}), "class_priors": ("auto", {0:
+    1}, {0: 0.5, 1: 0.5}, {0: 1e-300, 1: 1e300}, {0: "x", 1: 1}, [0.5, 0.5]), "scale": ("range", "standard",
+    "range-unit", "unit", "rank", ("rank", None), ("x",)), "n_components": (2,), "metric": ("cosine",), "bandwidth":
+    ("local",), "symmetrize": ("mutual",), "method": ("exact", "cells"), "lr": (1e10,), "epochs": (), "weight_decay":
+    (), "random_state": (2**63, np.random.RandomState(0)), "device": ("cpu", "cuda:99"), "families": (["s-sobgnn"],
+    ["linear"], ["pagerank"], ["x"], "mlp", [["mlp"]], ["mlp", "mlp"]), "verbose": (), "warm_start": (),
+}  # fmt: skip
+CHEAP = (["mlp"], ["diffusion"], ["mlp", "diffusion"], ["sobolev"])
 
 
 @dataclass
@@ -20,175 +35,65 @@ class Case:
     graph: Any = None
 
 
-ODD_SETTINGS: dict[str, list[Any]] = {
-    "k": [1, 10**5, 10**30, 0, -1, 2.5, True, None, "5", np.int64(3), float("nan")],
-    "alpha": [1, 7, 100, 10**9, 0, 1.5, None],
-    "epsilon": [0, 1e-300, 1e300, float("nan"), float("inf"), -1, None, "1"],
-    "hidden_channels": [1, 0, 10**12, None],
-    "num_layers": [1, 4, 10**6],
-    "dropout": [0, 0.99, 1, -0.1, float("nan"), None],
-    "n_members": [1, 3, 10**9, 0],
-    "smoothing": ["auto", 0, 0.999, 1, -1, "x", None, np.ones(2)],
-    "class_weight": ["balanced", {0: 0.0}, {0: float("nan")}, {9: 1}, {}, [1], "x", {0: 1e-300, 1: 1e300}, {"a": 1}],
-    "class_priors": [None, "auto", {0: 1}, {0: 0.5, 1: 0.5}, {0: 1e-300, 1: 1e300}, {0: "x", 1: 1}, 3, [0.5, 0.5]],
-    "scale": [None, "range", "standard", "range-unit", "unit", "rank", ("rank", None), ("x",), [], "x", 1],
-    "n_components": [None, 1, 2, 10**30, 0, True],
-    "metric": ["cosine", "x", None, 3],
-    "bandwidth": ["local", 1e-300, 1e300, 0, -1, float("nan"), "x", None],
-    "symmetrize": ["mutual", "x", None],
-    "method": ["exact", "cells", "x"],
-    "epochs": [1, 0, 10**30, 1.5],
-    "lr": [1e-300, 1, 1e10, float("nan"), 0, -1, "x", None],
-    "weight_decay": [0, 1, float("nan"), -1, "x"],
-    "random_state": [None, 0, 2**63, -1, 1.5, "x", np.random.RandomState(0)],
-    "device": ["cpu", None, "cuda:99", "x", 3],
-    "families": [
-        ["s-sobgnn"],
-        ["sobolev"],
-        ["linear"],
-        ["pagerank"],
-        ["links"],
-        ["x"],
-        [],
-        "mlp",
-        [["mlp"]],
-        None,
-        ["mlp", "mlp"],
-    ],
-    "verbose": [0, None],
-    "warm_start": [True, "x"],
-}
-
-
-def estimator_case(seed: int) -> Case:
-    """Points that are few but odd, labels, new points and parameters; about half of them could be fitted."""
-    draw = np.random.default_rng([seed, 3])
-    rows, width = int(draw.choice([2, 3, 5, 12, 12, 30, 30])), int(draw.choice([1, 2, 4, 60]))
-    if draw.random() < 0.05:
-        rows, width = int(draw.choice([0, 1])), int(draw.choice([0, 1, 3]))
-    # One thing at a time is hostile in most cases: otherwise nearly all would be refused at once.
-    hostile = [{"X", "new"}, {"X"}, {"y"}, {"new"}, {"settings"}, {"graph"}][int(draw.integers(6))]
-    codes = draw.permutation(rows) % int(draw.choice([2, 2, 3, 12]))
-    if "y" in hostile:
-        codes = draw.integers(0, int(draw.choice([1, 2, 3])), rows)
-    X: Any = draw.normal(size=(rows, width)) + 3 * (codes[:, None] if rows else 0)
-    case = Case(X, _labels(codes, draw, 0.0 if "y" in hostile else 1.0), None)
-    case.X = _points(X, draw, 0.0 if "X" in hostile else 1.0)
-    case.new = _points(draw.normal(size=(3, width)), draw, 0.0 if "new" in hostile else 1.0)
-    cheap = [["mlp"], ["diffusion"], ["mlp", "diffusion"], ["sobolev"]]
-    case.settings = {
-        "k": 3,
-        "epochs": int(draw.integers(1, 3)),
-        "n_members": 1,
-        "hidden_channels": 4,
-        "random_state": 0,
-        "families": cheap[int(draw.integers(len(cheap)))],
-        "scale": "range" if draw.random() < 0.7 else "auto",
-    }
-    for _ in range(int(draw.integers(0, 3)) if "settings" in hostile else int(draw.random() < 0.3)):
-        name = list(ODD_SETTINGS)[int(draw.integers(len(ODD_SETTINGS)))]
-        case.settings[name] = ODD_SETTINGS[name][int(draw.integers(len(ODD_SETTINGS[name])))]
-    if "graph" in hostile:
-        case.graph = _graph(rows, draw)
+@st.composite
+def cases(draw: Any) -> Case:
+    """About half of them could be fitted."""
+    rows, width = draw(st.sampled_from([12, 30, 5])), draw(st.sampled_from([4, 2, 60]))
+    if draw(st.integers(0, 19)) == 0:
+        rows, width = draw(st.sampled_from([0, 1, 2, 12])), draw(st.sampled_from([0, 1, 4]))
+    generator = np.random.default_rng(draw(st.integers(0, 99)))
+    codes = np.arange(rows) % draw(st.sampled_from([2, 2, 3, 3, 12, 1]))
+    X = generator.normal(size=(rows, width)) + 3 * codes[:, None]
+    hidden = generator.random(rows) < draw(st.sampled_from([0, 0.3, 0.8]))
+    case = Case(X, np.where(hidden, -1, codes), generator.normal(size=(3, width)))
+    case.settings = {"k": 3, "epochs": 2, "n_members": 1, "hidden_channels": 4, "random_state": 0}
+    case.settings |= {"families": draw(st.sampled_from(CHEAP)), "scale": draw(st.sampled_from(["range", "auto"]))}
+    what = draw(st.sampled_from(["new", "X", "y", "settings", "graph", "nothing"]))
+    if what in ("X", "new"):
+        setattr(case, what, draw(st.sampled_from(points(getattr(case, what)))))
+    elif what == "y":
+        case.y = draw(st.sampled_from(labels(case.y, codes, hidden)))
+    elif what == "graph":
+        case.graph = draw(st.sampled_from(graphs(rows, generator)))
+    elif what == "settings":
+        for name in draw(st.lists(st.sampled_from(sorted(SETTINGS)), min_size=1, max_size=2)):
+            case.settings[name] = draw(st.sampled_from((*SETTINGS[name], *ODD)))
     return case
 
 
-def _labels(codes: Any, draw: np.random.Generator, plainly: float) -> Any:
-    hidden = draw.random(len(codes)) < draw.choice([0, 0, 0.3, 0.8])
-    plain = np.where(hidden, -1, codes)
-    texts = np.array([None if h else f"class {c}" for h, c in zip(hidden, codes, strict=True)] + [None], dtype=object)[
-        :-1
-    ]
-    choices: list[Any] = [
-        plain.tolist(),
-        texts,
-        texts.tolist(),
-        np.where(hidden, np.nan, codes),
-        codes * 2 - 1,
-        plain.astype(float) + 0.5,
-        plain.astype(bool),
-        plain.astype(np.int8),
-        plain[:, None],
-        plain[:-1],
-        np.zeros((len(codes), 2)),
-        None,
-        np.full(len(codes), -1),
-        "x",
-        plain * 10**15,
-        [{"a": 1}] * len(codes),
-        [[]] * len(codes),
-        np.array(["a\0", "a"])[codes % 2],
-        np.where(hidden, np.inf, codes),
-        [1, "a", None] * len(codes),
-        np.ma.masked_array(codes, hidden),
-        codes.astype("M8[s]"),
-        codes.astype(complex),
-        [b"a", b"b"] * len(codes),
-        ["x" * 5000, "y"] * len(codes),
-    ]
-    return plain if draw.random() < plainly else choices[int(draw.integers(len(choices)))]
+def points(X: Any) -> list[Any]:
+    """The same points in other forms, sizes and types, and with values that are none."""
+    spoiled = []
+    for value in (np.nan, np.inf, -np.inf, 1e308, 1e-320, 0):
+        spoiled += [np.where(np.arange(X.size).reshape(X.shape) % every == 0, value, X) for every in (1, 7)]
+    return [
+        *spoiled, X * 1e300, X * 1e-300, X + 1e12, X * 1e160, X * 0, np.repeat(X[:1], len(X), axis=0), X.tolist(), (X
+        * 1e38).clip(-3e38, 3e38).astype(np.float32), X.astype(object), X.astype(str), X.round().astype(np.int8), X >
+        0, X + 1j, sp.csr_matrix(X), sp.csc_array(X), sp.coo_array(X), np.ma.masked_array(X, X > 0), X.ravel(),
+        X[None], X.astype(np.float16), np.asfortranarray(X), X[:, ::-1], X[:0], X[:, :0], None, "x", 3,
+    ]  # fmt: skip
 
 
-def _points(X: Any, draw: np.random.Generator, plain: float) -> Any:
-    if draw.random() < plain or not X.size:
-        return X
-    kind = int(draw.integers(28))
-    if kind < 6:
-        X = X.copy()
-        X[draw.random(X.shape) < draw.choice([0.05, 0.5, 1])] = [np.nan, np.inf, -np.inf, 1e308, 1e-320, 0][kind]
-        return X
-    choices: list[Any] = [
-        X * 1e300,
-        X * 1e-300,
-        X + 1e12,
-        X * 1e160,
-        np.zeros_like(X),
-        np.repeat(X[:1], len(X), axis=0),
-        X.astype(np.float32) * 1e38,
-        X.tolist(),
-        X.astype(object),
-        X.astype(str),
-        X.round().astype(np.int8),
-        X > 0,
-        X + 1j,
-        sp.csr_matrix(X),
-        sp.csc_array(X),
-        sp.coo_array(X),
-        np.ma.masked_array(X, X > 0),
-        X.ravel(),
-        X[None],
-        X.astype(np.float16),
-        np.asfortranarray(X),
-        X[:, ::-1],
-    ]
-    return choices[kind - 6]
+def labels(y: Any, codes: Any, hidden: Any) -> list[Any]:
+    """The same labels in other forms, and what are none."""
+    texts = [None if h else f"class {c}" for h, c in zip(hidden, codes, strict=True)]
+    return [
+        y.tolist(), np.array([*texts, None], dtype=object)[:-1], texts, np.where(hidden, np.nan, codes), codes * 2 -
+        1, y + 0.5, y > 0, y.astype(np.int8), y[:, None], y[:-1], np.zeros((len(y), 2)), None, y * 0 - 1, "x", y *
+        10**15, [{"a": 1}] * len(y), [[]] * len(y), np.array(["a\0", "a"])[codes % 2], np.where(hidden, np.inf,
+        codes), [1, "a", None] * len(y), np.ma.masked_array(codes, hidden), codes.astype("M8[s]"), codes * 1j, [b"a",
+        b"b"] * len(y), ["x" * 5000, "y"] * len(y),
+    ]  # fmt: skip
 
 
-def _graph(rows: int, draw: np.random.Generator) -> Any:
-    pairs = draw.integers(0, max(1, rows), (2, 3 * rows))
-    weight = draw.random(3 * rows)
-    dense = (draw.random((rows, rows)) < 0.4).astype(float)
-    dense = np.triu(dense, 1) + np.triu(dense, 1).T
-    choices: list[Any] = [
-        pairs,
-        (pairs, weight),
-        (pairs, weight * 0),
-        (pairs, weight * np.nan),
-        (pairs, -weight),
-        pairs + rows,
-        pairs.astype(float),
-        pairs.T,
-        sp.csr_array(dense),
-        sp.csr_array(dense * 1e300),
-        sp.csr_array(np.triu(dense)),
-        sp.csr_array(dense[:-1]),
-        dense,
-        "x",
-        3,
+def graphs(rows: int, generator: np.random.Generator) -> list[Any]:
+    """Graphs in every form, and what are none."""
+    pairs, weight = generator.integers(0, max(1, rows), (2, 3 * rows)), generator.random(3 * rows)
+    dense = np.triu(generator.random((rows, rows)) < 0.4, 1).astype(float)
+    dense = dense + dense.T
+    return [
+        pairs, (pairs, weight), (pairs, weight * 0), (pairs, weight * np.nan), (pairs, -weight), (pairs, weight[:-1]),
+        pairs.T, pairs + rows, pairs.astype(float), pairs.tolist(), sp.csr_array(dense), sp.csr_array(dense * 1e300),
+        dense, "x", 3, [], sp.csr_array(np.triu(dense)), sp.csr_array(dense[:-1]), sp.csr_array(dense + np.eye(rows)),
         np.zeros((2, 0), int),
-        (pairs, weight[:-1]),
-        sp.csr_array(dense + np.eye(rows)),
-        pairs.tolist(),
-        [],
-    ]
-    return choices[int(draw.integers(len(choices)))]
+    ]  # fmt: skip

@@ -12,7 +12,6 @@ import numpy as np
 
 from sobgnn.estimator.artifact import CONFIG, WEIGHTS
 from sobgnn.runtime.files import file_digest, json_digest
-from tests.fuzz.files import damaged
 
 FILES = ("table.json", "table.npz", "checks.json", f"model/{CONFIG}", f"model/{WEIGHTS}")
 ODD_VALUES: list[Any] = [
@@ -77,7 +76,11 @@ def harm(folder: Path, seed: int, outside: Path | None = None) -> str:
     odd = [*ODD_VALUES, *(named(outside) if outside else [])]
     name = FILES[int(draw.integers(len(FILES)))]
     if kind == 0:
-        (folder / name).write_bytes(damaged((folder / name).read_bytes(), draw))
+        data = (folder / name).read_bytes()
+        at, length = int(draw.integers(len(data))), int(draw.integers(1, 40))
+        ways = (data[:at], draw.bytes(length), data[at:] + data[:at], data[: at + length] + data[at:])
+        put = (data[:at] + draw.bytes(length) + data[at + length :], data[:at] + data[at + length :])
+        (folder / name).write_bytes([*ways, *put][int(draw.integers(6))])
         return f"damaged {name}"
     if kind == 1:
         return _replaced(folder / name, draw)

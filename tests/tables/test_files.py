@@ -503,6 +503,12 @@ def test_rows_with_too_few_or_too_many_cells_are_counted(tmp_path):
     assert "Rows with more cells than columns: 2 (first: row 0). Their last cells were left out." in notes
 
 
+def test_a_column_without_a_name_is_named_where_none_is_left(tmp_path):
+    pl.DataFrame({"label": ["a"], "": [0.5]}).write_parquet(tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match="No column is left to learn from: label"):
+        read_table(tmp_path / "t.parquet", need_labels=False)
+
+
 def test_a_table_without_features_says_what_each_column_is(tmp_path):
     lines = [f"{i},c,{i + 1}e307,{'uv'[i % 2]}" for i in range(30)]
     reasons = r"id \(ids\), flat \(constant\), x \(too large\), label \(labels\)"

@@ -118,7 +118,8 @@ def read_table(
         X = encoder.fit_transform(rest) if rest.width else None
         if X is None or not encoder.columns_:
             why: dict[Any, str] = dict.fromkeys((*drop, *telling), "left out") | aside
-            why |= encoder.outcomes_ if rest.width else {}
+            if rest.width:  # the encoder has given names to columns without one
+                why |= dict(zip(rest.columns, encoder.outcomes_.values(), strict=True))
             raise ValueError(
                 f"No column is left to learn from: {listed([f'{name} ({why[name]})' for name in frame.columns])}. Give "
                 "at least one column of numbers, categories or text."
