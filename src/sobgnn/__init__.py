@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sobgnn.graphs.reweight import reweight
     from sobgnn.labeling.launch import label
     from sobgnn.nn.conv import SobolevConv
-    from sobgnn.nn.decoupled import SobolevFeatures
+    from sobgnn.nn.features import SobolevFeatures
     from sobgnn.nn.model import SSobGNN
     from sobgnn.operators.whole import SobolevOperators
     from sobgnn.tables.encoder import TableEncoder
@@ -45,7 +45,7 @@ _HOME = {
     "SSobGNN": "nn.model",
     "SobolevClassifier": "estimator.classifier",
     "SobolevConv": "nn.conv",
-    "SobolevFeatures": "nn.decoupled",
+    "SobolevFeatures": "nn.features",
     "SobolevOperators": "operators.whole",
     "TableEncoder": "tables.encoder",
     "graph_from_neighbors": "graphs.knn",

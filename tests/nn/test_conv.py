@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-
 import numpy as np
 import pytest
 import torch
@@ -71,6 +69,71 @@ def test_one_order_with_unit_loops_is_gcn(graph30):
         layer.mu.fill_(1)
     x = torch.randn(30, 4)
     torch.testing.assert_close(layer(x, edge_index, edge_weight), gcn(x, edge_index, edge_weight).relu())
+
+
+@pytest.mark.filterwarnings("ignore:All edge weights are 1")
+@pytest.mark.parametrize("way", ["plain", "export"])
+def test_it_is_gcn_with_self_loops_repeated_edges_and_weights_of_zero_too(graph30, way):
+    """A self-loop among the edges keeps its weight, weights of an edge listed twice are summed, one of 0 is none."""
+    edge_index, edge_weight = graph30.edges()
+    more = torch.tensor([[2, 5, 5, 1, 0], [2, 5, 0, 1, 5]])
+    edge_index = torch.cat([edge_index, edge_index[:, :7], edge_index[:, :7].flip(0), more], dim=1)
+    edge_weight = torch.cat([edge_weight, edge_weight[:7], edge_weight[:7], torch.tensor([0.3, 2.0, 0.0, 0.7, 0.0])])
+    gcn, layer = GCNConv(4, 6), SobolevConv(4, 6, alpha=1, epsilon=1.0, activation=False)
+    with torch.no_grad():
+        layer.weight[0] = gcn.lin.weight.T
+        gcn.bias.copy_(layer.bias[0])
+        layer.mu.fill_(1)
+    x, found = torch.randn(30, 4), []
+    if way == "export":
+        program = torch.export.export(layer, (x, edge_index, edge_weight))
+        torch.testing.assert_close(program.module()(x, edge_index, edge_weight), gcn(x, edge_index, edge_weight))
+        return
+    for conv in (gcn, layer):
+        weight = edge_weight.clone().requires_grad_()
+        out = conv(x, edge_index, weight)
+        (to_weight,) = torch.autograd.grad(out.square().sum(), weight)
+        found.append((out.detach(), to_weight[weight.detach() > 0]))
+    torch.testing.assert_close(found[1][0], found[0][0])
+    torch.testing.assert_close(found[1][1], found[0][1], rtol=1e-4, atol=1e-4)
+
+
+def test_every_power_is_of_the_sum_of_an_edges_weights_and_of_given_self_loops(path5):
+    edge_index, edge_weight = path5.edges()
+    loops = torch.tensor([[1, 3], [1, 3]])
+    twice = torch.cat([edge_index, edge_index, loops], dim=1)
+    weight = torch.cat([0.25 * edge_weight, 0.75 * edge_weight, torch.tensor([0.2, 3.0])])
+    layer = randomised(SobolevConv(4, 3, 3, 0.7))
+    x = torch.randn(5, 4)
+    matrix = np.asarray(path5.to_scipy().toarray(), np.float64) + np.diag([0.7, 0.2, 0.7, 3.0, 0.7])
+    expected = 0.0
+    for rho in (1, 2, 3):
+        power = torch.from_numpy(matrix**rho).float()
+        scale = power.sum(dim=1).rsqrt()
+        moved = (scale[:, None] * power * scale) @ x @ layer.weight[rho - 1] + layer.bias[rho - 1]
+        expected = expected + layer.mu[rho - 1] * moved.relu()
+    torch.testing.assert_close(layer(x, twice, weight), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", [4, (4, 6)])
+def test_targets_without_rows_are_averages_of_their_sources(sizes):
+    torch.manual_seed(0)
+    conv = SobolevConv(sizes, 3, alpha=2, normalize="row", activation=False)
+    x, edges = torch.randn(9, 4), torch.tensor([[0, 3, 8, 7, 3], [0, 0, 1, 4, 1]])
+    weight = torch.tensor([0.5, 1.0, 0.25, 2.0, 0.1])
+    adjacency = torch.zeros(5, 9).index_put((edges[1], edges[0]), weight)
+    expected = 0.0
+    for order in (1, 2):
+        power = adjacency**order
+        mean = power / power.sum(dim=1, keepdim=True).clamp_min(1e-30)
+        expected = expected + conv.mu[order - 1] * (mean @ x @ conv.weight[order - 1] + conv.bias[order - 1])
+    torch.testing.assert_close(conv((x, None), edges, weight, size=(9, 5)), expected, rtol=1e-4, atol=1e-5)
+    matrix = torch.sparse_coo_tensor(edges.flip(0), weight, (5, 9))
+    torch.testing.assert_close(conv((x, None), matrix), conv((x, None), edges, weight, size=(None, 5)))
+    signals = torch.stack([x, 2 * x])
+    torch.testing.assert_close(conv((signals, None), edges, weight, size=(9, 5))[0], expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="number of targets"):
+        conv((x, None), edges, weight)
 
 
 def test_every_input_format_gives_the_same(graph30):
@@ -205,20 +268,6 @@ def test_permuting_the_nodes_permutes_the_output(graph30):
     whole = layer(x, SobolevOperators(graph30, 3, 0.7))
     permuted = layer(x[order], SobolevOperators(graph30.permute(order), 3, 0.7))
     torch.testing.assert_close(permuted, whole[order])
-
-
-def test_the_signature_shows_the_parameters_of_the_layer_and_of_its_subclasses():
-    class Mine(SobolevConv):
-        def __init__(self, width: int = 2) -> None:
-            super().__init__(width, width)
-
-    for kind in (SobolevConv, type(SobolevConv(2, 2))):
-        parameters = inspect.signature(kind).parameters
-        assert list(parameters)[:3] == ["in_channels", "out_channels", "alpha"]
-        assert (parameters["alpha"].default, parameters["normalize"].default) == (3, "sym")
-    assert list(inspect.signature(Mine).parameters) == ["width"]
-    assert Mine(4).in_channels == 4
-    assert "in_channels" not in inspect.signature(SobolevConv(2, 2)).parameters  # a layer is called with points
 
 
 def test_rows_that_are_no_tensor_are_named(graph30):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch_geometric.nn import MessagePassing, to_hetero_with_bases
 
 from sobgnn import SobolevConv, SSobGNN
-from sobgnn.nn.message_passing import MessagePassingSobolevConv
 
 HOOKS = [name for name in dir(MessagePassing) if name.startswith("register_") and name not in dir(torch.nn.Module)]
 
@@ -24,8 +26,29 @@ def test_bases_of_messages_are_refused_with_the_reason():
         to_hetero_with_bases(SSobGNN(3, 4, 2, normalize="row"), kinds, num_bases=3)
 
 
-def test_a_layer_of_ones_own_may_be_one_of_pygs():
-    class Mine(MessagePassingSobolevConv):
-        pass
+IMPORTS = """
+import sys
+import torch
+from sobgnn import SobolevConv
+layer = SobolevConv(3, 4)
+from torch_geometric.nn import MessagePassing
+assert isinstance(layer, MessagePassing) and type(layer) is SobolevConv
+"""
 
-    assert isinstance(Mine(3, 4), MessagePassing)
+
+def test_the_layer_is_one_class_whatever_was_imported_first():
+    subprocess.run([sys.executable, "-c", IMPORTS], check=True, timeout=240)
+
+
+LIGHT = """
+import sys
+import sobgnn
+assert "torch" not in sys.modules and "numpy" not in sys.modules
+from sobgnn import SobolevClassifier, SobolevOperators, knn_graph
+print(*{"torch_geometric", "torch._dynamo", "torch._inductor", "optuna", "polars"} & set(sys.modules))
+"""
+
+
+def test_the_estimator_waits_for_neither_pyg_nor_torchs_compiler():
+    done = subprocess.run([sys.executable, "-c", LIGHT], check=True, capture_output=True, text=True, timeout=240)
+    assert not done.stdout.split()

@@ -90,6 +90,7 @@ def test_a_model_compiles_as_one_graph_from_edges_and_says_nothing(graph30, capl
     edge_index, edge_weight = graph30.edges()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     gradients = []
+    torch.testing.assert_close(compiled(x, graph30), model(x, graph30))
     for run in (model, compiled):
         leaf = edge_weight.clone().requires_grad_()
         run(x, edge_index, leaf).square().sum().backward()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
+import dataclasses
 import math
-import sys
 from typing import Any, Literal
 
 import torch
@@ -13,24 +12,15 @@ from torch.func import vmap
 
 from sobgnn.nn.cache import Cache
 from sobgnn.nn.cascade import autocast_dtype, cascade, in_its_type, row_product, shared_product
-from sobgnn.nn.inputs import Signals, Size, Wanted, as_operators, check_size, directed
+from sobgnn.nn.inputs import Size, Wanted, as_edges, as_operators, check_size, directed, number_of_targets
 from sobgnn.nn.lazy import LazyWeights
+from sobgnn.nn.without_messages import WithoutMessages
 from sobgnn.operators import EdgeOperators, Normalize, SobolevRows, check_alpha, check_epsilon
 
 Combine = Literal["linear", "concat"]
 
 
-class _OwnSignature:
-    """The signature of a class's ``__init__``, which its ``__new__`` would hide."""
-
-    def __get__(self, layer: object, kind: type) -> inspect.Signature:
-        if layer is not None:  # a layer is called as its forward says
-            raise AttributeError("__signature__")
-        signature = inspect.signature(kind.__init__)  # type: ignore[misc]
-        return signature.replace(parameters=list(signature.parameters.values())[1:])
-
-
-class SobolevConv(LazyWeights):
+class SobolevConv(LazyWeights, WithoutMessages):
     r"""The sparse Sobolev convolution of "Higher-order Sparse Convolutions in Graph Neural Networks".
 
     .. math::
@@ -41,8 +31,7 @@ class SobolevConv(LazyWeights):
     μ = 1 is ReLU of a graph convolution (GCN) of the same weights.
 
     Edge weights have gradients wherever they require them: those given as ``edge_weight``, and those of the graph of
-    operators. Where PyG was imported before the layer is made, the layer is one of its ``MessagePassing`` modules, so
-    that ``to_hetero`` and ``Explainer`` know it.
+    operators. The layer is one of PyG's ``MessagePassing`` modules, so that ``to_hetero`` and ``Explainer`` know it.
 
     Args:
         in_channels: Size of each input row; -1: taken from the first input. A pair for sources and targets of their own
@@ -60,6 +49,7 @@ class SobolevConv(LazyWeights):
         symmetrize: ``"union"`` or ``"mutual"``: make ``edge_index`` symmetric first, as in :meth:`Graph.from_edges`.
         cached: Keep the operators built from ``edge_index`` and use them again for the same edges and weights, which
             are compared entry by entry at every call.
+        flow: PyG's: ``"source_to_target"``, or ``"target_to_source"`` for edges listed the other way round.
 
     Shapes:
         x [N, in_channels], operators of N nodes or ``edge_index`` [2, E] and ``edge_weight`` [E]; gives
@@ -75,18 +65,6 @@ class SobolevConv(LazyWeights):
         torch.Size([20, 16])
     """
 
-    explain: bool | None = None  # set by PyG's Explainer, where the layer is one of PyG's
-    flow = "source_to_target"  # PyG's attribute: which row of ``edge_index`` edges start at
-    __signature__ = _OwnSignature()
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> SobolevConv:
-        """A layer; one of PyG's where PyG is in use, which is too slow to import for those who do not."""
-        if cls is SobolevConv and "torch_geometric.nn.conv.message_passing" in sys.modules:
-            from sobgnn.nn.message_passing import MessagePassingSobolevConv
-
-            cls = MessagePassingSobolevConv
-        return super().__new__(cls)
-
     def __init__(
         self,
         in_channels: int | tuple[int, int],
@@ -101,8 +79,9 @@ class SobolevConv(LazyWeights):
         normalize: Normalize = "sym",
         symmetrize: str | None = None,
         cached: bool = False,
+        flow: str = "source_to_target",
     ) -> None:
-        nn.Module.__init__(self)
+        super().__init__()
         if combine not in ("linear", "concat"):
             raise ValueError(f'`combine` must be "linear" or "concat", but got {combine!r}.')
         if normalize not in ("sym", "row"):
@@ -111,7 +90,6 @@ class SobolevConv(LazyWeights):
             raise ValueError(f'`symmetrize` must be "union", "mutual" or None, but got {symmetrize!r}.')
         if learn_epsilon and not epsilon > 0:
             raise ValueError(f"A learned epsilon must start above 0, but got epsilon={epsilon}.")
-        self.in_channels = in_channels
         self.out_channels = out_channels
         self.alpha = check_alpha(alpha)
         self.start_epsilon = check_epsilon(epsilon)
@@ -120,11 +98,12 @@ class SobolevConv(LazyWeights):
         self.activation = activation
         self.normalize: Normalize = normalize
         self.symmetrize = symmetrize
+        self.flow = flow
         self._cache = Cache() if cached else None
         self.log_epsilon = nn.Parameter(torch.empty(())) if learn_epsilon else None
         branches = self.alpha + self_branch
         # Branch 0 is the graph-free one where there is one; the orders 1..α follow.
-        self._make_weights()
+        self._make_weights(branches, in_channels, out_channels)
         self.bias = nn.Parameter(torch.empty(branches, out_channels))
         if combine == "linear":
             self.mu = nn.Parameter(torch.empty(branches))
@@ -168,24 +147,29 @@ class SobolevConv(LazyWeights):
 
         Args:
             x: Input rows [N, in_channels], dense or torch sparse; B signals [B, N, in_channels] of one graph; or
-                (sources, targets) of either form.
+                (sources, targets) of either form; targets of ``None`` have no rows, and so no self-loops.
             edge_index: Operators (or some of their rows) with this layer's α; or what operators are built from at
                 every call: PyG's ``edge_index`` or EdgeIndex, a torch sparse adjacency matrix (entry [i, j] is the edge
                 from j to i), a :class:`~sobgnn.Graph`. Where the graph stays the same, build them once, or use
                 ``cached=True``. ``None`` where ``propagated`` holds all that is needed of them.
             edge_weight: Weights of ``edge_index``.
-            size: Number of sources and of targets, each or ``None``, checked against ``x``.
+            size: Number of sources and of targets, each or ``None``, checked against ``x``; needed where targets have
+                no rows.
             propagated: ``operators.propagate(x)`` [N, α, in_channels], where x never changes and it is at hand; of B
                 signals [B, N, α, in_channels].
         """
         first = x[0] if isinstance(x, tuple) else x
         if isinstance(first, Tensor) and first.ndim == 3:
             return self._signals(x, edge_index, edge_weight, size, propagated)
-        rows, targets = self._rows(x)
+        rows, targets, wanted = self._rows(x, edge_index, size)
         self._materialize(rows, targets)
         operators = edge_index
         if operators is not None:
-            operators = self._operators(operators, edge_weight, rows, targets, size)
+            operators = self._operators(operators, edge_weight, rows, targets, wanted, size)
+        return self._one(rows, targets, operators, propagated)
+
+    def _one(self, rows: Tensor, targets: Tensor | None, operators: Any, propagated: Tensor | None) -> Tensor:
+        """The layer of one signal."""
         if propagated is not None:
             self._check_propagated(propagated, rows, operators)
         if targets is not None:
@@ -215,33 +199,36 @@ class SobolevConv(LazyWeights):
         self, x: Any, edge_index: Any, edge_weight: Tensor | None, size: Size | None, propagated: Tensor | None
     ) -> Tensor:
         """Several signals of one graph [B, N, in_channels] to [B, N, out_channels]."""
-        parts = x if isinstance(x, tuple) else (x,)
+        parts = [part for part in (x if isinstance(x, tuple) else (x,)) if part is not None]
         count = len(parts[0])
-        if not count or any(part.ndim != 3 or len(part) != count for part in parts if isinstance(part, Tensor)):
+        if not count or any(part.ndim != 3 or len(part) != count for part in parts):
             raise ValueError(
                 "Signals of one graph need at least one signal, and as many of the targets as of the sources, but got "
-                f"{[list(part.shape) for part in parts if isinstance(part, Tensor)]}."
+                f"{[list(part.shape) for part in parts]}."
             )
-        signal = tuple(part[0] if isinstance(part, Tensor) else part for part in x) if isinstance(x, tuple) else x[0]
-        rows, targets = self._rows(signal)
-        self._materialize(rows, targets)
-        operators = None if edge_index is None else self._operators(edge_index, edge_weight, rows, targets, size)
         if propagated is not None and (propagated.ndim != 4 or len(propagated) != count):
             raise ValueError(
                 "propagated must be what the operators make of each signal, "
-                f"[{count}, {rows.shape[0]}, {self.alpha}, {rows.shape[1]}], but got {list(propagated.shape)}."
+                f"[{count}, {x.shape[1]}, {self.alpha}, {x.shape[2]}], but got {list(propagated.shape)}."
             )
-        if targets is not None or propagated is not None or operators is None:
-            at = 0 if propagated is not None else None
-            out: Tensor = vmap(lambda one, known: self(one, operators, propagated=known), in_dims=(0, at))(
-                x, propagated
-            )
-            return out
-        own = x[:, operators.own] if isinstance(operators, SobolevRows) else x
-        signals = Signals(operators, count)
-        return self._dense(x.flatten(0, 1), own.flatten(0, 1), signals, None).view(
-            count, own.shape[1], self.out_channels
-        )
+
+        def signal(i: int) -> Any:
+            return tuple(None if part is None else part[i] for part in x) if isinstance(x, tuple) else x[i]
+
+        def one(signal: Any, known: Tensor | None) -> Tensor:
+            rows, targets, _ = self._rows(signal, edge_index, size)
+            return self._one(rows, targets, operators, known)
+
+        operators = edge_index
+        if operators is not None:
+            rows, targets, wanted = self._rows(signal(0), edge_index, size)
+            self._materialize(rows, targets)
+            operators = self._operators(edge_index, edge_weight, rows, targets, wanted, size)
+        if torch.compiler.is_compiling():  # which does not know vmap's rules of ours
+            return torch.stack([one(signal(i), None if propagated is None else propagated[i]) for i in range(count)])
+        given = tuple(None if part is None else 0 for part in x) if isinstance(x, tuple) else 0
+        out: Tensor = vmap(one, (given, None if propagated is None else 0))(x, propagated)
+        return out
 
     def _finish(self, filtered: Tensor) -> Tensor:
         """Bias, σ and combination of [R, branches, out_channels]."""
@@ -253,31 +240,41 @@ class SobolevConv(LazyWeights):
         mixed: Tensor = self.mix(filtered.flatten(1))
         return mixed
 
-    def _rows(self, x: Any) -> tuple[Tensor, Tensor | None]:
-        """Input rows, and the targets' own where there are two sets of nodes."""
-        if not isinstance(x, tuple):
-            # As PyG reads it: nodes that are sources and targets.
-            rows, targets = x, x if self.weight_dst is not None else None
-        else:
-            rows, targets = x
-            if targets is None:
-                raise ValueError(
-                    "x needs the rows of the targets too: pass (x_src, x_dst), one output for each of x_dst."
-                )
-        sizes = self.in_channels if isinstance(self.in_channels, tuple) else (self.in_channels, self.in_channels)
-        for name, part, channels in (("x", rows, sizes[0]), ("x of the targets", targets, sizes[1])):
+    def _rows(self, x: Any, given: Any, size: Size | None) -> tuple[Tensor, Tensor | None, Wanted]:
+        """Input rows, the targets' own where there are two sets of nodes, and the operators that they need."""
+        wanted = self.wanted
+        rows, targets = x if isinstance(x, tuple) else (x, None)
+        sources, own = self.in_channels if isinstance(self.in_channels, tuple) else (self.in_channels, self.in_channels)
+        if isinstance(x, tuple) and targets is None:  # rows of zeros, of which no average has a share
+            count, channels = number_of_targets(given, size), rows.shape[1] if own == -1 else own
+            targets = torch.zeros(count, channels, dtype=rows.dtype, device=rows.device)
+            wanted = dataclasses.replace(wanted, epsilon=0.0)
+        elif self.weight_dst is not None and not isinstance(x, tuple):  # as PyG reads it: sources that are targets too
+            targets = rows
+        for name, part, channels in (("x", rows, sources), ("x of the targets", targets, own)):
             known = channels != -1  # no `in` below: sizes may be symbols
             if part is not None and not isinstance(part, Tensor):
                 raise TypeError(f"{name} must be a torch tensor, but got {type(part).__name__}. Use torch.as_tensor.")
             if part is not None and (part.ndim != 2 or (known and channels != part.shape[1])):
                 raise ValueError(f"{name} must have shape [N, {channels}], but got {list(part.shape)}.")
-        return rows, targets
+        return rows, targets, wanted
 
     def _operators(
-        self, given: Any, edge_weight: Tensor | None, rows: Tensor, targets: Tensor | None, size: Size | None
+        self,
+        given: Any,
+        edge_weight: Tensor | None,
+        rows: Tensor,
+        targets: Tensor | None,
+        wanted: Wanted,
+        size: Size | None,
     ) -> Any:
         x = rows if targets is None else (rows, targets)
-        wanted = self.wanted
+        if self.explain and not isinstance(given, EdgeOperators):
+            if not isinstance(given, Tensor):
+                raise ValueError("An explanation needs edge_index: operators do not show their edges.")
+            given, edge_weight = as_edges(given, edge_weight)
+            carried = row_product(rows, self.weight[int(self.self_branch) :]).mean(dim=1)
+            edge_weight = self._explained(given, edge_weight, rows, rows if targets is None else targets, carried)
         given = directed(given, self.flow, two_sets=targets is not None)
         check_size(given, x, size)
         if self._cache is None or not isinstance(given, Tensor) or torch.compiler.is_compiling():
@@ -299,7 +296,7 @@ class SobolevConv(LazyWeights):
 
     def operators(self, given: Any, edge_weight: Tensor | None, x: Tensor) -> Any:
         """The operators that this layer applies to x."""
-        return self._operators(given, edge_weight, x, None, None)
+        return self._operators(given, edge_weight, x, None, self.wanted, None)
 
     def _aggregates_first(self) -> bool:
         """Per edge, aggregating first reads one row of in_channels, transforming first α rows of out_channels."""

@@ -43,6 +43,20 @@ def check_size(given: Any, x: Tensor | tuple[Tensor, Tensor], size: Any = None) 
             )
 
 
+def number_of_targets(given: Any, size: Any) -> int:
+    """How many targets there are where they have no rows, by ``size``, or by what the edges say of it."""
+    found = size[1] if isinstance(size, (tuple, list)) and len(size) == 2 else None
+    if found is None and isinstance(given, EdgeOperators):
+        found = given.num_nodes
+    if found is None and isinstance(given, Tensor):
+        found = (
+            given.shape[0] if given.layout != torch.strided else getattr(given, "sparse_size", lambda: (0, None))()[1]
+        )
+    if found is None:
+        raise ValueError("x of sources alone needs the number of targets. Pass size=(None, number of targets).")
+    return int(found)
+
+
 def as_operators(given: Any, edge_weight: Tensor | None, x: Tensor | tuple[Tensor, Tensor], wanted: Wanted) -> Any:
     """The operators given, checked, or new ones from a graph.
 
@@ -61,7 +75,7 @@ def as_operators(given: Any, edge_weight: Tensor | None, x: Tensor | tuple[Tenso
         if edge_weight is not None:
             raise ValueError("edge_weight goes with edge_index; a graph holds its own weights. Leave it out.")
         if not own:
-            return _of_graph(given, wanted.alpha, float(wanted.epsilon))
+            return SobolevOperators(given, wanted.alpha, float(wanted.epsilon))
         for part in x if isinstance(x, tuple) else (x,):
             if part.shape[0] != given.num_nodes:
                 raise ValueError(f"x must have one row per node, but got {part.shape[0]} for {given.num_nodes} nodes.")
@@ -126,12 +140,6 @@ def directed(given: Any, flow: str, *, two_sets: bool) -> Any:
     return as_edges(given, None)[0].flip(0)
 
 
-# Reads numbers off the graph: make operators outside of what is compiled.
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def _of_graph(graph: Graph, alpha: int, epsilon: float) -> SobolevOperators:
-    return SobolevOperators(graph, alpha, epsilon)
-
-
 def as_edges(given: Tensor, edge_weight: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """``edge_index`` [2, E] as a plain tensor, and its weights."""
     if given.layout in (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc):
@@ -187,29 +195,3 @@ def _unweighted(edge_weight: Tensor | None) -> bool:
         return bool(weight[0] == 1) and bool((weight == 1).all())
     except RuntimeError:  # mapped over by vmap: there is no one weight to read
         return False
-
-
-class Signals:
-    """Operators applied to B signals of one graph: rows [B · C, …] hold one signal after another.
-
-    Signals are columns to the operators, so that one pass serves all of them.
-    """
-
-    def __init__(self, operators: Any, count: int) -> None:
-        self.operators = operators
-        self.count = count
-
-    def propagate(self, H: Tensor) -> Tensor:
-        """H [B · C, h] to [B · R, α, h]."""
-        return self._apart(self.operators.propagate(self._beside(H)))
-
-    def propagate_each(self, H: Tensor) -> Tensor:
-        """H [B · C, α, h] to [B · R, α, h]."""
-        return self._apart(self.operators.propagate_each(self._beside(H)))
-
-    def _beside(self, H: Tensor) -> Tensor:
-        return H.view(self.count, H.shape[0] // self.count, *H.shape[1:]).movedim(0, -2).flatten(-2)
-
-    def _apart(self, found: Tensor) -> Tensor:
-        apart = found.view(*found.shape[:-1], self.count, found.shape[-1] // self.count)
-        return apart.movedim(-2, 0).flatten(0, 1)

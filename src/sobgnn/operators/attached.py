@@ -85,12 +85,12 @@ def attach(operators: SobolevOperators, edges: sp.csr_array) -> Attachment:
         place = place.astype(np.int32)
         edges = sp.csr_array((edges.data, place, edges.indptr), shape=(edges.shape[0], len(chosen)))
     # The scales of the new points are those they would have in a graph of these edges alone.
-    scale = node_scales(edges.indptr, edges.data, alpha, epsilon)
-    base = epsilon * scale[:, 0] ** 2
-    loop = np.stack([base**rho * scale[:, rho] ** 2 for rho in range(1, alpha + 1)], axis=1)
     forward, backward = csr_tensors(edges, device), _transposed(edges, device)
-    stencil = Stencil(*forward, *backward, torch.from_numpy(scale).float().to(device), scale_in, 0.0)
-    return Attachment(stencil, torch.from_numpy(loop).float().to(device), random_walk(*forward, backward), used)
+    scale = node_scales(forward[0], forward[2], alpha, epsilon)
+    base = epsilon * scale[:, :1] ** 2
+    loop = base ** torch.arange(1, alpha + 1, device=device) * scale[:, 1:] ** 2
+    stencil = Stencil(*forward, *backward, scale.float(), scale_in, 0.0)
+    return Attachment(stencil, loop.float(), random_walk(*forward, backward), used)
 
 
 def _transposed(edges: sp.csr_array, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,6 +12,7 @@ from sobgnn.graphs.directions import symmetrize_edges
 from sobgnn.operators.contract import check_signal
 from sobgnn.operators.scales import clamp_epsilon
 from sobgnn.propagation import Stencil
+from sobgnn.propagation.sorting import merged, sort_edges
 
 Normalize = Literal["sym", "row"]
 
@@ -29,9 +30,10 @@ class EdgeOperators:
     have the weight ε.
 
     Args:
-        edge_index: int64 [2, E], from ``edge_index[0]`` to ``edge_index[1]``, in any order; no self-loops where there
-            is one set of nodes.
-        edge_weight: [E], positive and finite; ``None``: all 1. Gradients go through it.
+        edge_index: int64 [2, E], from ``edge_index[0]`` to ``edge_index[1]``, in any order. The weights of an edge
+            listed twice are added up. A self-loop keeps its weight; the other nodes' have the weight ε.
+        edge_weight: [E], finite and not negative; ``None``: all 1. Gradients go through it. An edge of weight 0 is
+            none, and has a gradient of 0.
         num_nodes: Number of nodes, or of sources and of targets.
         alpha: Number of orders.
         epsilon: Weight of self-loops; a tensor of one number where it is learned.
@@ -66,53 +68,38 @@ class EdgeOperators:
         if two_sets and normalize != "row":
             raise ValueError('Edges between two sets of nodes need normalize="row": they have no symmetric form.')
         if symmetrize is not None:
-            (column, row), weight = symmetrize_edges(torch.stack([column, row]), weight, symmetrize)
+            (column, row), weight = symmetrize_edges(*_coalesced(torch.stack([column, row]), weight), symmetrize)
         self.num_nodes, self.num_inputs = targets, sources + targets
-        given, learned = row.shape[0], isinstance(epsilon, Tensor)
         plain = 0.0 if isinstance(epsilon, Tensor) else clamp_epsilon(epsilon)
-        if learned or (two_sets and plain > 0):  # their self-loops are entries
-            nodes = torch.arange(targets, device=self.device)
-            loop = epsilon.to(self.dtype) if isinstance(epsilon, Tensor) else torch.full((), plain, dtype=self.dtype)
-            row, column = torch.cat([row, nodes]), torch.cat([column, sources + nodes])
-            weight = torch.cat([weight, loop.to(self.device).expand(targets)])
-            plain = 0.0
-        self._stencil = self._sorted(
+        # Self-loops are entries where they differ: between two sets of nodes, learned, or some given among the edges.
+        loops = isinstance(epsilon, Tensor) or (plain > 0 and (two_sets or _has_loops(row, column)))
+        symmetric = normalize == "sym" and not directed
+        at = sort_edges(
             row,
             column,
             weight,
-            plain,
-            symmetric=normalize == "sym" and not directed,
-            edges=given,
+            (self.num_nodes, self.num_inputs),
+            symmetric=symmetric,
             sources=sources if two_sets else None,
+            loops=loops,
         )
-
-    def _sorted(
-        self,
-        row: Tensor,
-        column: Tensor,
-        weight: Tensor,
-        epsilon: float,
-        *,
-        symmetric: bool,
-        edges: int,
-        sources: int | None,
-    ) -> Stencil:
-        shape = (self.num_nodes, self.num_inputs)
-        order, indptr, t_order, t_indptr = propagation.sort_edges(
-            row, column, weight, shape, symmetric=symmetric, edges=edges, sources=sources
-        )
+        if loops:
+            loop = epsilon.to(weight) if isinstance(epsilon, Tensor) else weight.new_full((), plain)
+            nodes = torch.arange(targets, device=self.device)
+            row, column = torch.cat([row, nodes]), torch.cat([column, sources + nodes])
+            weight = torch.cat([weight, torch.where(at.own, 0.0, loop)])
         # A size that is a symbol cannot choose a type.
-        kind = torch.int64 if torch.compiler.is_compiling() or max(shape) >= 2**31 else torch.int32
-        pattern = (indptr, column[order].to(kind), weight[order])
+        kind = torch.int64 if torch.compiler.is_compiling() or self.num_inputs >= 2**31 else torch.int32
+        pattern = (at.indptr, column[at.order].to(kind), merged(weight[at.order], at.first))
         # The transpose serves the features' gradient, which is a constant to the weights.
         if symmetric:
-            back = (indptr, pattern[1], pattern[2].detach())
+            back = (at.indptr, pattern[1], pattern[2].detach())
         else:
-            back = (t_indptr, row[t_order].to(kind), weight.detach()[t_order])
-        by_rows = self.normalize == "row"
-        scale = propagation.scales(indptr, pattern[2], self.alpha, epsilon, by_rows=by_rows)
-        inputs = scale.new_ones((self.num_inputs, self.alpha + 1)) if by_rows else scale
-        return Stencil(*pattern, *back, scale, inputs, epsilon)
+            back = (at.t_indptr, row[at.t_order].to(kind), merged(weight.detach()[at.t_order], at.t_first))
+        by_rows = normalize == "row"
+        scale = propagation.scales(at.indptr, pattern[2], alpha, 0.0 if loops else plain, by_rows=by_rows)
+        inputs = scale.new_ones((self.num_inputs, alpha + 1)) if by_rows else scale
+        self._stencil = Stencil(*pattern, *back, scale, inputs, 0.0 if loops else plain)
 
     def __repr__(self) -> str:
         return (
@@ -140,6 +127,18 @@ class EdgeOperators:
         """Each order applied to a signal of its own: H [C, α, h] to [R, α, h]."""
         check_signal(H, self.num_inputs, self.device)
         return propagation.each(self.stencil(H.dtype), H)
+
+
+def _has_loops(row: Tensor, column: Tensor) -> bool:
+    """Whether some edge is a self-loop; in a compiled graph, which must not depend on numbers, always."""
+    return torch.compiler.is_compiling() or bool((row == column).any())
+
+
+def _coalesced(edge_index: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Edges of a weight other than 0, each once, with the sum of its weights."""
+    kept = weight.detach() != 0
+    found, place = torch.unique(edge_index[:, kept], dim=1, return_inverse=True)
+    return found, weight.new_zeros(found.shape[1]).index_add(0, place, weight[kept])
 
 
 def _edges(edge_index: Tensor, edge_weight: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -63,6 +63,8 @@ class SobolevRows:
     """
 
     def __init__(self, operators: WholeOperators, index: Tensor, columns: Tensor | None = None) -> None:
+        if operators.graph.weight.requires_grad:
+            raise ValueError("Rows give a graph's weights no gradients. Use the operators of the whole graph.")
         self.operators = operators
         self.alpha = operators.alpha
         self.index = self.nodes = as_rows(index, operators.num_nodes).to(operators.device)
@@ -75,7 +77,6 @@ class SobolevRows:
             position[self.columns] = torch.arange(self.num_columns, device=operators.device)
             self.own = position[self.index]
         self._stencils: dict[torch.dtype, Stencil] = {}
-        self._places: tuple[Tensor, ...] | None = None
 
     def __repr__(self) -> str:
         return f"SobolevRows({self.index.numel()} rows from {self.num_columns} nodes of {self.operators})"
@@ -88,8 +89,6 @@ class SobolevRows:
     def stencil(self, dtype: torch.dtype = torch.float32) -> Stencil:
         """The rows as :mod:`sobgnn.propagation` takes them; made when first asked for."""
         key = torch.float64 if dtype == torch.float64 else torch.float32
-        if self.operators.graph.weight.requires_grad:
-            return self._learned_stencil(key)
         if key not in self._stencils:
             with torch.inference_mode(False):  # a training may use it later
                 scale = self.operators.scale(dtype)
@@ -98,23 +97,6 @@ class SobolevRows:
                 csr = known[:6] if known else self._pattern()
                 self._stencils[key] = Stencil(*csr, scale[self.index], inputs, 0.0)
         return self._stencils[key]
-
-    def _learned_stencil(self, dtype: torch.dtype) -> Stencil:
-        """A stencil through which the graph's weights get gradients: its entries are picked from them."""
-        if self._places is None:
-            graph = self.operators.graph
-            place = np.arange(1, graph.num_edges + 1, dtype=np.float64)  # float64 counts exactly to 2^53
-            arrays = (place, graph.indices.cpu().numpy(), graph.indptr.cpu().numpy())
-            csr = sp.csr_array(arrays, shape=(graph.num_nodes, graph.num_nodes))
-            with torch.inference_mode(False):  # a training may use them later
-                self._places = self._pattern(csr, float(graph.num_edges + 1), torch.float64)
-        indptr, indices, places, t_indptr, t_indices, t_places = self._places
-        weight = self.operators.graph.weight.to(dtype)
-        known = torch.cat([weight, weight.new_full((1,), clamp_epsilon(self.operators.epsilon))])
-        scale = self.operators.scale(dtype)
-        inputs = scale if self.columns is None else scale[self.columns]
-        entries, t_entries = known[places.long() - 1], known.detach()[t_places.long() - 1]
-        return Stencil(indptr, indices, entries, t_indptr, t_indices, t_entries, scale[self.index], inputs, 0.0)
 
     def propagate(self, H: Tensor) -> Tensor:
         """H [C, h] to [R, α, h]."""
@@ -126,19 +108,13 @@ class SobolevRows:
         check_signal(H, self.num_columns, self.device)
         return propagation.each(self.stencil(H.dtype), H)
 
-    def _pattern(
-        self, matrix: Any = None, loop: float | None = None, dtype: torch.dtype = torch.float32
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """CSR of the rows and of their transpose. Self-loops are entries like any other, of weight ε.
-
-        ``matrix`` and ``loop`` take the place of the graph's weights and of ε.
-        """
+    def _pattern(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """CSR of the rows and of their transpose. Self-loops are entries like any other, of weight ε."""
         ops = self.operators
         rows = self.index.cpu().numpy()
-        block = (ops.graph.to_scipy(copy=False) if matrix is None else matrix)[rows]
+        block = ops.graph.to_scipy(copy=False)[rows]
         if ops.epsilon > 0:
-            weight = clamp_epsilon(ops.epsilon) if loop is None else loop
-            loops = (np.full(len(rows), weight, block.dtype), (np.arange(len(rows)), rows))
+            loops = (np.full(len(rows), clamp_epsilon(ops.epsilon), block.dtype), (np.arange(len(rows)), rows))
             block = (block + sp.csr_array(loops, shape=block.shape)).tocsr()
         if self.columns is not None:
             entries = block.nnz
@@ -150,6 +126,6 @@ class SobolevRows:
                 )
         block.sort_indices()
         return (
-            *csr_tensors(block, ops.device, ops.graph.indices.dtype, dtype),
-            *csr_tensors(block.T.tocsr(), ops.device, ops.graph.indices.dtype, dtype),
+            *csr_tensors(block, ops.device, ops.graph.indices.dtype),
+            *csr_tensors(block.T.tocsr(), ops.device, ops.graph.indices.dtype),
         )

@@ -56,7 +56,7 @@ class SobolevOperators:
         check_graph(graph)
         check_alpha(alpha)
         check_epsilon(epsilon)
-        if alpha > 1 and graph.num_edges and bool((graph.weight.detach() == 1).all()):
+        if alpha > 1 and not torch.compiler.is_compiling() and graph.num_edges and bool((graph.weight == 1).all()):
             warn_unweighted(epsilon)
         self.graph = graph
         self.alpha = int(alpha)
@@ -99,10 +99,8 @@ class SobolevOperators:
             weight = self.graph.weight.to(key)
             return propagation.scales(self.graph.indptr, weight, self.alpha, clamp_epsilon(self.epsilon))
         if key not in self._scale:
-            csr = (self.graph.indptr.cpu().numpy(), self.graph.weight.cpu().numpy())
-            values = node_scales(*csr, self.alpha, self.epsilon, np.float64 if key == torch.float64 else np.float32)
             with torch.inference_mode(False):  # a training may use them later
-                self._scale[key] = torch.from_numpy(values).to(self.device)
+                self._scale[key] = node_scales(self.graph.indptr, self.graph.weight, self.alpha, self.epsilon, key)
         return self._scale[key]
 
     def stencil(self, dtype: torch.dtype = torch.float32) -> Stencil:

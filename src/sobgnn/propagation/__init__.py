@@ -5,7 +5,6 @@
 
 from sobgnn.propagation.backends import backend
 from sobgnn.propagation.ops import each, expand, reduce, scales
-from sobgnn.propagation.sorting import sort_edges
 from sobgnn.propagation.stencil import Stencil, csr_tensors, transpose
 
 __all__ = [
@@ -16,6 +15,5 @@ __all__ = [
     "expand",
     "reduce",
     "scales",
-    "sort_edges",
     "transpose",
 ]

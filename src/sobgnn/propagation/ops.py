@@ -84,14 +84,17 @@ def define(
         fake: Empty results of the right shapes.
         save: As ``setup_context`` of :class:`torch.autograd.Function`.
         backward: As its ``backward``; operations that it needs it must :func:`call`.
-        vmap: As its ``vmap``.
+        vmap: As its ``vmap``; ``None``: refused.
     """
     qualified = f"sobgnn::{name}"
     torch.library.custom_op(qualified, compute, mutates_args=(), schema=schema)
     torch.library.register_fake(qualified, fake)
     torch.library.register_autograd(qualified, backward, setup_context=save)
-    if vmap is not None:
-        torch.library.register_vmap(qualified, vmap)
+
+    def refuse(info: Any, *_: Any) -> Any:
+        raise NotImplementedError("Edge weights and a learned epsilon cannot be mapped over by vmap. Use a loop.")
+
+    torch.library.register_vmap(qualified, vmap or refuse)
 
     def forward(*arguments: Any) -> Any:
         x = next(value for value in reversed(arguments) if isinstance(value, Tensor))
@@ -99,8 +102,7 @@ def define(
             return compute(*arguments)
         return getattr(torch.ops.sobgnn, name)(*arguments)  # tensors without data, and batches of gradients
 
-    rules = {"forward": forward, "setup_context": save, "backward": backward}
-    rules |= {"vmap": vmap} if vmap is not None else {}
+    rules = {"forward": forward, "setup_context": save, "backward": backward, "vmap": vmap or refuse}
     _FUNCTIONS[name] = type(name, (ReverseOnly,), {rule: staticmethod(how) for rule, how in rules.items()})
 
 

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-_SMALLEST = torch.finfo(torch.float32).tiny
 # How far the weights of an edge's two directions may be apart: normalizing them in float32 rounds each a few times.
 ROUNDING = 4 * torch.finfo(torch.float32).eps
+
+
+class Sorted(NamedTuple):
+    """Where the entries of a CSR [R, C] and of its transpose come from.
+
+    Attributes:
+        order: int64 [E], of each entry its edge; numbers past the given edges are self-loops.
+        indptr: int64 [R + 1].
+        first: int64 [E], of each entry the first one at its place, which the weights of edges listed twice add up at.
+        t_order, t_indptr, t_first: The same of the transpose; ``t_indptr`` [C + 1].
+        own: bool [R], the nodes that have a self-loop among the given edges.
+    """
+
+    order: Tensor
+    indptr: Tensor
+    first: Tensor
+    t_order: Tensor
+    t_indptr: Tensor
+    t_first: Tensor
+    own: Tensor
 
 
 def sort_edges(
@@ -17,87 +38,75 @@ def sort_edges(
     shape: tuple[int, int],
     *,
     symmetric: bool = False,
-    edges: int | None = None,
     sources: int | None = None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Where each entry of the CSR [R, C] and of its transpose comes from, and where their rows start.
+    loops: bool = False,
+) -> Sorted:
+    """Sort edges by row and by column.
 
     All checks are inside the operator that sorts, since a compiled graph drops an operator whose result nobody reads.
 
     Args:
         row: int64 [E], in [0, R).
-        column: int64 [E], in [0, C). No edge may be there twice.
-        weight: [E], positive and finite.
+        column: int64 [E], in [0, C).
+        weight: [E], finite and not negative.
         shape: R and C.
         symmetric: Whether every edge must be there in both directions, with the same weight up to rounding.
-        edges: How many of the entries, from the first, are edges that were given; the others are self-loops that
-            operators add. ``None``: all.
-        sources: Columns that edges may come from; ``None``: all C, which are then the rows' own nodes, and self-loops
-            among the edges are refused.
-
-    Returns:
-        ``order`` int64 [E], ``indptr`` int64 [R + 1], ``t_order`` int64 [E], ``t_indptr`` int64 [C + 1].
+        sources: Columns that edges may come from, where the others are the rows' own nodes; ``None``: all C are these.
+        loops: Add a self-loop for each row, numbered after the edges.
     """
-    result: tuple[Tensor, Tensor, Tensor, Tensor] = torch.ops.sobgnn.sort_edges(
-        row,
-        column,
-        weight.detach(),
-        *shape,
-        symmetric,
-        row.shape[0] if edges is None else edges,
-        shape[1] if sources is None else sources,
-        sources is None,
-    )
-    return result
+    sources = shape[1] if sources is None else sources
+    return Sorted(*torch.ops.sobgnn.sort_edges(row, column, weight.detach(), *shape, symmetric, sources, loops))
 
 
 @torch.library.custom_op("sobgnn::sort_edges", mutates_args=())
 def _sort_edges(
-    row: Tensor,
-    column: Tensor,
-    weight: Tensor,
-    rows: int,
-    columns: int,
-    symmetric: bool,
-    edges: int,
-    sources: int,
-    one_set: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    _check(row[:edges], column[:edges], weight, rows, sources)
-    if one_set:
-        _check_loops(row[:edges], column[:edges])
-    keys, order = torch.sort(row * columns + column)
-    t_keys, t_order = torch.sort(column * rows + row)
-    repeated = int((keys[1:] == keys[:-1]).sum())
-    if repeated:
-        raise ValueError(
-            f"Each edge may be listed once per direction, but {repeated} are repeated. Add them up first, for "
-            "example with torch_geometric.utils.coalesce."
-        )
+    row: Tensor, column: Tensor, weight: Tensor, rows: int, columns: int, symmetric: bool, sources: int, loops: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    _check(row, column, weight, rows, sources)
+    own = torch.zeros(rows, dtype=torch.bool, device=row.device)
+    if sources == columns:
+        own[row[row == column]] = True
+    if loops:
+        nodes = torch.arange(rows, device=row.device)
+        row, column = torch.cat([row, nodes]), torch.cat([column, columns - rows + nodes])
+        weight = torch.cat([weight, weight.new_ones(rows)])
+    keys, order = torch.sort(row * columns + column, stable=True)
+    t_keys, t_order = torch.sort(column * rows + row, stable=True)
+    first, t_first = _first(keys), _first(t_keys)
     if symmetric:
-        there, back = weight[order], weight[t_order]
-        if not (torch.equal(keys, t_keys) and bool(((there - back).abs() <= ROUNDING * there).all())):
+        there, back = (merged(weight[at], place) for at, place in ((order, first), (t_order, t_first)))
+        kept, t_kept = there > 0, back > 0
+        there, back = there[kept], back[t_kept]
+        same = torch.equal(keys[kept], t_keys[t_kept]) and bool(((there - back).abs() <= ROUNDING * there).all())
+        if not same:
             raise ValueError(
                 "A graph must be symmetric, but some edges differ between their two directions. Pass a layer or "
                 'Graph.from_edges symmetrize="union" to keep the larger weight or "mutual" the smaller; or a layer '
                 'normalize="row" for a graph that is meant to be directed.'
             )
-    return order, _starts(row, rows), t_order, _starts(column, columns)
+    return order, _starts(row, rows), first, t_order, _starts(column, columns), t_first, own
 
 
 @_sort_edges.register_fake
 def _(
-    row: Tensor, column: Tensor, weight: Tensor, rows: int, columns: int, *checks: object
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return torch.empty_like(row), row.new_empty(rows + 1), torch.empty_like(row), row.new_empty(columns + 1)
+    row: Tensor, column: Tensor, weight: Tensor, rows: int, columns: int, symmetric: bool, sources: int, loops: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    entries = row.shape[0] + rows if loops else row.shape[0]
+    order, first, t_order, t_first = (row.new_empty(entries) for _ in range(4))
+    own = row.new_empty(rows, dtype=torch.bool)
+    return order, row.new_empty(rows + 1), first, t_order, row.new_empty(columns + 1), t_first, own
 
 
-def _check_loops(row: Tensor, column: Tensor) -> None:
-    loops = int((row == column).sum())
-    if loops:
-        raise ValueError(
-            f"A graph has no self-loops, but got {loops}. Remove them: operators add their own through epsilon."
-        )
+def merged(weight: Tensor, first: Tensor) -> Tensor:
+    """Weights of entries [E] added up at the first entry of their place; 0 at the others."""
+    return torch.zeros_like(weight).index_add(0, first, weight)
+
+
+def _first(keys: Tensor) -> Tensor:
+    """The first of the equal keys that each of sorted keys belongs to."""
+    places = torch.arange(keys.shape[0], device=keys.device)
+    places[1:].masked_fill_(keys[1:] == keys[:-1], 0)
+    return places.cummax(0).values if keys.shape[0] else places
 
 
 def _check(row: Tensor, column: Tensor, weight: Tensor, rows: int, columns: int) -> None:
@@ -110,11 +119,11 @@ def _check(row: Tensor, column: Tensor, weight: Tensor, rows: int, columns: int)
                 f"edge_index must lie in [0, num_nodes), but got {name} from {low} to {high} for num_nodes={size}."
             )
     largest = torch.finfo(weight.dtype).max / 4  # beyond it the reciprocal is no normal number
-    bad = torch.nonzero(~((weight >= _SMALLEST) & (weight <= largest))).flatten()
+    bad = torch.nonzero(~((weight >= 0) & (weight <= largest))).flatten()
     if bad.numel():
         raise ValueError(
-            f"Edge weights must be finite and at least {_SMALLEST:.3g}, at most {largest:.3g}, but {bad.numel()} are "
-            f"not (first: {float(weight[bad[0]])} at entry {int(bad[0])}). Drop those edges or rescale the weights."
+            f"Edge weights must be finite and not negative, at most {largest:.3g}, but {bad.numel()} are not (first: "
+            f"{float(weight[bad[0]])} at entry {int(bad[0])}). Drop those edges or rescale the weights."
         )
 
 

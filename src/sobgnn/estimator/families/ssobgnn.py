@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -14,10 +14,11 @@ from torch.func import functional_call, vmap
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.problem import NewPoints, Problem
 from sobgnn.estimator.settings import Networks
-from sobgnn.nn.conv import SobolevConv
-from sobgnn.nn.model import SSobGNN
 from sobgnn.runtime.process import own_random_state
 from sobgnn.training import Progress, Schedule, Task, train_members
+
+if TYPE_CHECKING:  # layers are PyG's, which takes over a second to import: only where this family is fitted
+    from sobgnn.nn import SobolevConv, SSobGNN
 
 # Steps without a better validation loss after which training stops, and steps between two validations.
 _PATIENCE, _EVALUATE_EVERY = 60, 5
@@ -141,6 +142,8 @@ def _model(settings: Networks, problem: Problem) -> SSobGNN:
 
 
 def _network(settings: Networks, problem: Problem) -> SSobGNN:
+    from sobgnn.nn import SSobGNN
+
     return SSobGNN(
         problem.points.shape[1], settings.hidden_channels, problem.classes, settings.num_layers, settings.alpha,
         settings.epsilon, settings.dropout,

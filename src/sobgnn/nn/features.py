@@ -1,4 +1,4 @@
-"""The decoupled form: orders and hops of the features once, then a network without a graph."""
+"""The decoupled form: orders and hops of the features once, then any network without a graph."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import scipy.sparse as sp
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sobgnn.nn.inputs import Wanted, as_operators, check_size
 from sobgnn.operators import SobolevOperators, check_alpha, check_epsilon
@@ -86,59 +86,3 @@ def _weights(data: Any) -> Tensor | None:
     if weight is None and isinstance(attribute, Tensor) and attribute.ndim == 1:
         weight = attribute
     return weight
-
-
-class DecoupledSobolev(nn.Module):
-    r"""A network over :class:`~sobgnn.SobolevFeatures`: a linear map per block, side by side, then an MLP.
-
-    .. math:: Z = \mathrm{dropout}(\mathrm{ReLU}([X_1 W_1 + b_1, \dots, X_B W_B + b_B])), \qquad
-        \mathrm{logits} = \mathrm{MLP}(Z)
-
-    It needs no graph, so rows can be drawn in any batches.
-
-    Args:
-        in_channels: Size of each block's rows.
-        hidden_channels: Size of what each block is mapped to, and of the MLP's hidden rows.
-        out_channels: Number of classes.
-        num_blocks: Number of blocks, ``SobolevFeatures(...).num_blocks``.
-        num_layers: Linear maps of the MLP, at least 1.
-        dropout: Share of hidden entries dropped in training, in [0, 1).
-
-    Shapes:
-        blocks [N, num_blocks, in_channels]; gives [N, out_channels].
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        hidden_channels: int,
-        out_channels: int,
-        num_blocks: int = 7,
-        num_layers: int = 2,
-        dropout: float = 0.5,
-    ) -> None:
-        super().__init__()
-        if not 0 <= dropout < 1:
-            raise ValueError(f"`dropout` must be in [0, 1), but got {dropout}.")
-        num_layers = check_count("num_layers", num_layers, 1)
-        self.maps = nn.ModuleList(nn.Linear(in_channels, hidden_channels) for _ in range(num_blocks))
-        self.dropout = nn.Dropout(dropout)
-        sizes = [num_blocks * hidden_channels, *[hidden_channels] * (num_layers - 1), out_channels]
-        layers: list[nn.Module] = [nn.Linear(sizes[0], sizes[1])]
-        for i in range(1, num_layers):
-            layers += [nn.ReLU(), nn.Dropout(dropout), nn.Linear(sizes[i], sizes[i + 1])]
-        self.mlp = nn.Sequential(*layers)
-
-    def reset_parameters(self) -> None:
-        """Draw new weights."""
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                module.reset_parameters()
-
-    def forward(self, blocks: Tensor) -> Tensor:
-        """Logits [N, out_channels] of blocks [N, num_blocks, in_channels]."""
-        if blocks.ndim != 3 or blocks.shape[1] != len(self.maps):
-            raise ValueError(f"blocks must have shape [N, {len(self.maps)}, F], but got {list(blocks.shape)}.")
-        mapped = torch.cat([linear(blocks[:, i]) for i, linear in enumerate(self.maps)], dim=1)
-        logits: Tensor = self.mlp(self.dropout(mapped.relu()))
-        return logits

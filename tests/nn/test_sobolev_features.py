@@ -11,7 +11,6 @@ from torch_geometric.data import Data
 
 import sobgnn
 from sobgnn import SobolevFeatures, SobolevOperators
-from sobgnn.nn import DecoupledSobolev
 from tests.oracle import sobolev_operator
 
 
@@ -43,23 +42,6 @@ def test_every_form_of_the_graph_gives_the_same_blocks(graph30):
     torch.testing.assert_close(features(of_edges).sobolev, whole)
 
 
-def test_the_model_reads_each_block_by_its_own_map_and_learns(graph30):
-    torch.manual_seed(0)
-    blocks = SobolevFeatures(alpha=2, hops=2)(torch.randn(30, 4), graph30)
-    model = DecoupledSobolev(4, 8, 3, num_blocks=5, dropout=0.0)
-    y = blocks[:, 3].argmax(dim=1).clamp(max=2)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
-    for _ in range(150):
-        optimizer.zero_grad()
-        torch.nn.functional.cross_entropy(model(blocks), y).backward()
-        optimizer.step()
-    assert (model(blocks).argmax(dim=1) == y).float().mean() > 0.9
-    assert all(linear.weight.grad.abs().sum() > 0 for linear in model.maps)
-    model.reset_parameters()
-    with pytest.raises(ValueError, match=r"\[N, 5, F\]"):
-        model(blocks[:, :4])
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -69,7 +51,6 @@ def test_the_model_reads_each_block_by_its_own_map_and_learns(graph30):
         (lambda g: SobolevFeatures()(torch.randn(29, 2), g), "29 for 30 nodes"),
         (lambda g: SobolevFeatures(alpha=2)(torch.randn(30, 2), SobolevOperators(g, 3)), "alpha=2"),
         (lambda g: SobolevFeatures()(torch.randn(30, 2), EdgeIndex(g.edges()[0], sparse_size=(31, 31))), "sparse_size"),
-        (lambda g: DecoupledSobolev(2, 2, 2, dropout=1.0), "dropout"),
     ],
 )
 def test_what_does_not_fit_is_refused(graph30, make, message):
