@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sobgnn.tuning.study import slots
+from sobgnn.tuning.storage import retries_of
+from sobgnn.tuning.study import finished
 
 if TYPE_CHECKING:
     import optuna
@@ -38,7 +39,8 @@ class TuningResult:
         trials: Finished trials, in the order in which they finished.
         importance: The share of the differences in log loss that each parameter explains (fANOVA), largest first;
             empty if fewer than 4 trials were completed.
-        wanted: Requested number of trials; more than in ``trials`` if the search was stopped.
+        wanted: Requested number of trials: more than in ``trials`` if the search was stopped, or fewer if several
+            processes ended at once.
     """
 
     setting: dict[str, Any]
@@ -91,7 +93,7 @@ class TuningResult:
 def read_result(
     study: optuna.Study, wanted: int, names: Iterable[str], decided: dict[str, Any], seed: int
 ) -> TuningResult:
-    """The result of the first ``wanted`` slots.
+    """The result of all finished trials.
 
     Args:
         study: A study with at least one trial.
@@ -102,9 +104,9 @@ def read_result(
     """
     from optuna.trial import TrialState
 
-    standing = slots(study.get_trials(deepcopy=False), wanted)
-    finished = [t for t in standing if t.state in (TrialState.COMPLETE, TrialState.PRUNED)]
-    complete = [t for t in finished if t.state == TrialState.COMPLETE]
+    ended = finished(study)
+    default = [t for t in ended if t.number == 0 or 0 in retries_of(t)]
+    complete = [t for t in ended if t.state == TrialState.COMPLETE]
     if not complete:
         raise ValueError(
             "No trial was completed: training diverged or ran out of memory, or the search was stopped at once."
@@ -120,14 +122,13 @@ def read_result(
             if t.datetime_complete and t.datetime_start
             else math.nan,
         )
-        for t in sorted(finished, key=lambda t: (str(t.datetime_complete), t.number))
+        for t in sorted(ended, key=lambda t: (str(t.datetime_complete), t.number))
     ]
-    first = standing[0]
     return TuningResult(
         setting={name: best.params[name] for name in names} | decided,
         log_loss=float(best.value or 0.0),
         accuracy=float(best.user_attrs["accuracy"]),
-        default_log_loss=first.value if first.state == TrialState.COMPLETE else None,
+        default_log_loss=default[0].value if default and default[0] in complete else None,
         trials=trials,
         importance=_importance(study, len(complete), seed),
         wanted=wanted,

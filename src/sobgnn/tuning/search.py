@@ -16,8 +16,8 @@ from sobgnn.estimator.fit import FitProgress
 from sobgnn.tuning.problem import MEMBERS, Problem
 from sobgnn.tuning.result import TuningResult, read_result
 from sobgnn.tuning.space import SPACE, Space
-from sobgnn.tuning.storage import Pulse, is_url, open_storage
-from sobgnn.tuning.study import Sampler, StopSearch, run_search, slots
+from sobgnn.tuning.storage import Pulse, open_storage
+from sobgnn.tuning.study import Sampler, StopSearch, finished, run_search
 
 if TYPE_CHECKING:
     import optuna
@@ -102,7 +102,6 @@ def tune(
     problem = Problem(X, y, graph, base, space, seed, members)
     watch = _Watch(progress, trials)
     with open_storage(storage, pulse) as opened:
-        beat = (pulse or Pulse()) if is_url(storage) else None
         import optuna
 
         watch.study = lambda: optuna.load_study(study_name=problem.name, storage=opened)
@@ -115,8 +114,6 @@ def tune(
             seed=seed,
             first=problem.first,
             pruner=optuna.pruners.MedianPruner(STARTUP_TRIALS, WARM_UP_EPOCHS),
-            pulse=beat,
-            waiting=watch.between,
         )
         watch.between()
         return read_result(study, trials, problem.space, problem.decided, seed)
@@ -146,10 +143,10 @@ class _Watch:
 
         if self.hook is None or self.study is None:
             return False
-        done = [t for t in slots(self.study().get_trials(deepcopy=False), self.total) if t.state.is_finished()]
+        done = finished(self.study())
         complete = [t for t in done if t.state == TrialState.COMPLETE]
         best = min(complete, key=lambda t: float(t.value or 0.0), default=None)
-        count = sum(t.state != TrialState.FAIL for t in done)
+        count = min(len(done), self.total)
         self._seen = (count, None, None) if best is None else (count, best.value, best.user_attrs.get("accuracy"))
         return self.tell(None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +16,10 @@ from sobgnn.runtime.packages import installed
 if TYPE_CHECKING:
     import optuna
 
+# A setting that ends its process this often (perhaps out of memory) is dropped, and another is drawn instead.
+ATTEMPTS_PER_SETTING = 3
+# Attempts to find or make the tables of a database.
+_TABLE_ATTEMPTS = 5
 _BEGINNING = b'{"op_code":'  # of every line of a journal
 
 
@@ -29,6 +34,19 @@ class Pulse:
 
     every: int = 10
     grace: int = 60
+
+
+def retry(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
+    """Enqueue a trial's setting again, unless that was done, or the setting has ended its process too often."""
+    from optuna.storages import RetryHeartbeatStaleTrialCallback
+
+    if not any(trial.number in retries_of(other) for other in study.get_trials(deepcopy=False)):
+        RetryHeartbeatStaleTrialCallback(max_retry=ATTEMPTS_PER_SETTING - 1)(study, trial)
+
+
+def retries_of(trial: optuna.trial.FrozenTrial) -> list[int]:
+    """The numbers of the trials that this one replaces, the first attempt first."""
+    return list(trial.system_attrs.get("retry_history", ()))
 
 
 @contextlib.contextmanager
@@ -62,7 +80,7 @@ def is_url(place: str | Path | None) -> bool:
 def _database(url: str, pulse: Pulse) -> optuna.storages.RDBStorage:
     import optuna
     from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import SQLAlchemyError
+    from sqlalchemy.exc import IntegrityError, ProgrammingError, SQLAlchemyError
 
     try:
         parsed = make_url(url)
@@ -73,12 +91,20 @@ def _database(url: str, pulse: Pulse) -> optuna.storages.RDBStorage:
             parsed = parsed.set(drivername=f"postgresql+{driver}")
         if parsed.drivername.startswith("postgresql"):
             options["connect_args"] = {"connect_timeout": 10}
-        return optuna.storages.RDBStorage(
-            parsed.render_as_string(hide_password=False),
-            engine_kwargs=options,
-            heartbeat_interval=pulse.every,
-            grace_period=pulse.grace,
-        )
+        for attempt in range(_TABLE_ATTEMPTS):
+            try:
+                return optuna.storages.RDBStorage(
+                    parsed.render_as_string(hide_password=False),
+                    engine_kwargs=options,
+                    heartbeat_interval=pulse.every,
+                    grace_period=pulse.grace,
+                    heartbeat_stale_trial_callback=retry,
+                )
+            except (IntegrityError, ProgrammingError):  # another process makes the tables at the same time
+                if attempt + 1 == _TABLE_ATTEMPTS:
+                    raise
+                time.sleep(1)
+        raise AssertionError("the last attempt returns or raises")
     except ImportError as error:
         raise ValueError(
             f"The storage {_shown(url)} needs a driver that is not installed: {_line(error)} For PostgreSQL, "
@@ -112,6 +138,7 @@ def _line(error: BaseException) -> str:
 def _journal(path: Path) -> Iterator[optuna.storages.JournalStorage]:
     import fcntl
 
+    import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
     from optuna.trial import TrialState
@@ -142,9 +169,12 @@ def _journal(path: Path) -> Iterator[optuna.storages.JournalStorage]:
             storage = JournalStorage(JournalFileBackend(str(path), lock_obj=Held(str(path))))
         except (ValueError, KeyError, TypeError, AssertionError, RecursionError) as error:
             raise ValueError(other) from error
-        for study in storage.get_all_studies():
-            for trial in storage.get_all_trials(study._study_id, states=(TrialState.RUNNING,)):
-                storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+        with quiet():
+            for name in optuna.get_all_study_names(storage):
+                study = optuna.load_study(study_name=name, storage=storage)
+                for trial in study.get_trials(states=(TrialState.RUNNING,)):
+                    retry(study, trial)
+                    study.tell(trial.number, state=TrialState.FAIL)
         yield storage
 
 
