@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+import tempfile
+
 import numpy as np
 import pytest
 import torch
@@ -21,6 +24,11 @@ else:
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     )
     settings.load_profile("sobgnn")
+
+
+# Tests never use models or vectors of this account, nor the network.
+os.environ |= dict.fromkeys(("HF_HOME", "SOBGNN_CACHE"), tempfile.mkdtemp(prefix="sobgnn-tests-"))
+os.environ |= {"HF_HUB_OFFLINE": "1"}
 
 
 def pytest_configure(config: pytest.Config) -> None:

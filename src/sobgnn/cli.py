@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 import sobgnn
-from sobgnn.command import data, fit, label, predict, reproduce, tune
+from sobgnn.command import data, fit, label, models, predict, reproduce, tune
 from sobgnn.command.options import INTERRUPTED, TERMINATED, WRONG_INPUT
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ app.command()(label.label)
 app.command()(predict.predict)
 app.command()(tune.tune)
 app.add_typer(data.app, name="data")
+app.add_typer(models.app, name="models")
 app.command(context_settings=reproduce.PASSED_ON)(reproduce.reproduce)
 
 

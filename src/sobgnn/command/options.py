@@ -67,17 +67,18 @@ Text = Annotated[
     list[str] | None, typer.Option("--text", metavar="COLUMN", help="Column to read as text; may be repeated.")
 ]
 TextModel = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
-        metavar="FOLDER", callback=at_home, help="Local sentence-transformers or model2vec folder for text columns."
+        metavar="NAME|FOLDER|none",
+        help="Model that compares texts by meaning, beside their words; a name is fetched if it is not here. Default: "
+        "one that is here.",
     ),
 ]
 ImageModel = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
-        metavar="FOLDER",
-        callback=at_home,
-        help="Local folder of a vision model for pictures, as transformers saves it.",
+        metavar="NAME|FOLDER",
+        help="Vision model for pictures, beside pixels and gradients; a name is fetched if it is not here.",
     ),
 ]
 TextEncoding = Annotated[
@@ -121,13 +122,13 @@ Seed = Annotated[int, typer.Option(min=0, help="Same seed, same predictions.")]
 
 def reading_options(
     text: Sequence[str] | None,
-    text_model: Path | None,
-    image_model: Path | None,
+    text_model: str | None,
+    image_model: str | None,
     encoding: str | None = None,
     sheet: str | None = None,
 ) -> dict[str, Sequence[str] | Path | str | None]:
     """How columns are to be read: the options of ``tables.read_table`` that every command offers."""
-    options = {"text": text or [], "text_model": text_model, "image_model": image_model, "encoding": encoding}
+    options = {"text": text or [], "text_model": text_model or "auto", "image_model": image_model, "encoding": encoding}
     return {**options, "sheet": sheet}
 
 

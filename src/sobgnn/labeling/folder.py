@@ -14,7 +14,8 @@ from sobgnn.labeling.events import check_events
 from sobgnn.labeling.journal import read_events
 from sobgnn.labeling.session import JOURNAL
 from sobgnn.labeling.state import replay
-from sobgnn.tables.meaning import MODELS, ModelRecord
+from sobgnn.tables.meaning import ModelRecord, check_same
+from sobgnn.tables.models import FINDERS, same_model
 
 SETTINGS = "labeling.json"
 # The copy of a frame that a notebook labels.
@@ -66,14 +67,30 @@ def remembered(path: Path) -> tuple[str, str | None, str | None, list[str], dict
         raise ValueError(f"{path} is damaged. Give the data again: sobgnn label DATA --out {path.parent}.") from None
 
 
-def check_models(folder: Path, known: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Raise unless the models that a folder was labeled with are given again."""
-    for name in MODELS:
-        option, record = f"--{name.replace('_', '-')}", known.get(name)
-        if record != given[name]:
-            which = "no such model" if record is None else f"the model {ModelRecord.restore(record)}"
-            way = f"Leave {option} out" if record is None else f"Pass its folder: {option} FOLDER"
-            raise ValueError(f"{folder} was begun with {which}. {way}.")
+def same_models(folder: Path, known: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the models are that a folder was labeled with; raises ValueError if one is missing or another is given.
+
+    A folder remembers what models are recognized by, and not their paths. What is not given is looked for among the
+    models at hand.
+    """
+    found: dict[str, Any] = {}
+    for name, find in FINDERS.items():
+        option, model = f"--{name.replace('_', '-')}", find(None if given.get(name) == "auto" else given.get(name))
+        if known.get(name) is None:
+            if model is not None:
+                raise ValueError(f"{folder} was begun without a model. Leave {option} out.")
+            found[name] = None
+            continue
+        try:
+            record = ModelRecord.restore(known[name])
+            model = model or same_model(record, find)
+            check_same(record, model, f"{option} FOLDER")
+        except (KeyError, TypeError):
+            raise ValueError(f"{folder / SETTINGS} is damaged: it holds no record of a model.") from None
+        except ValueError as error:
+            raise ValueError(f"{folder} cannot be resumed: {error}") from None
+        found[name] = None if model is None else model.folder
+    return found
 
 
 def as_before(
@@ -95,14 +112,10 @@ def as_before(
                 return label, identity, drop, reading, True
             option = f"--{name.replace('_', '-')}"
             raise ValueError(
-                f"{folder} was labeled with another {option}: {_shown(known.get(name))}. Leave {option} out to "
+                f"{folder} was labeled with another {option}: {known.get(name) or 'none'}. Leave {option} out to "
                 "resume, or name another folder with --out."
             )
     return known_label, known_identity, known_drop, known_reading, False
-
-
-def _shown(value: Any) -> str:
-    return str(value.get("name")) if isinstance(value, dict) else str(value or "none")
 
 
 def _holds_labels(folder: Path) -> bool:

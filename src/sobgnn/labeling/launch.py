@@ -26,12 +26,12 @@ from sobgnn.labeling.folder import (
     SETTINGS,
     absolute,
     as_before,
-    check_models,
     check_own,
     default_folder,
     remembered,
     remove_left_over,
     remove_unfinished,
+    same_models,
 )
 from sobgnn.labeling.guard import Guard
 from sobgnn.labeling.learner import Learner
@@ -42,7 +42,6 @@ from sobgnn.labeling.source import check_new_label, open_source
 from sobgnn.runtime.files import atomic_file, write_text
 from sobgnn.tables import file_stem, is_file_name
 from sobgnn.tables.conversion import as_frame
-from sobgnn.tables.meaning import MODELS, open_models
 
 # The pages that :func:`label` has opened, by folder, with their arguments.
 _shown: dict[Path, tuple[Page, tuple[str, str | None]]] = {}
@@ -192,10 +191,9 @@ def open_page(
     given = Path(data)
     # Absolute paths, for the model's process and for resuming from another folder.
     reading = {name: absolute(value) for name, value in (reading or {}).items()}
-    # A folder remembers what models are recognized by, and not their paths: nothing in it is opened by its name.
-    paths = {name: reading.pop(name, None) for name in MODELS}
-    records = {name: model and model.record.to_json() for name, model in open_models(paths).items()}
-    reading |= records
+    given_models = {
+        name: reading.pop(name, default) for name, default in (("text_model", "auto"), ("image_model", None))
+    }
     anew = False
     if (given / SETTINGS).is_file():
         folder = folder or given
@@ -210,15 +208,18 @@ def open_page(
     folder = folder or default_folder(file_stem(given) if is_file_name(data) else data)
     if folder != given:
         label, identity, drop, reading, anew = as_before(folder, label, identity, list(drop), reading)
-    check_models(folder, reading, records)
-    source = open_source(data, label, identity, drop, **{**reading, **paths})
+    known = {name: reading.pop(name, None) for name in given_models}
+    models = same_models(folder, known, given_models) if (folder / SETTINGS).is_file() and not anew else given_models
+    source = open_source(data, label, identity, drop, **reading, **models)
+    used = source.table.encoding.models()
+    reading |= {name: model and model.record.to_json() for name, model in used.items()}
     check_own(folder)
     if label is not None and not new and (anew or not (folder / SETTINGS).exists()):
         check_new_label(source, label)
     asked: dict[str, Any] = {"label": label, "identity": identity, "drop": list(drop), "reading": reading}
     asked["data"] = str(Path(data).absolute()) if is_file_name(data) else data
     opening = {**asked, "fingerprint": source.fingerprint, "settings": settings or {}}
-    opening["reading"] = {**reading, **paths}
+    opening["reading"] = {**reading, **{name: model and str(model.folder.absolute()) for name, model in used.items()}}
     with contextlib.ExitStack() as stack:  # closes what was opened where the rest fails
         listening = _listen(port)
         stack.callback(listening.close)

@@ -239,10 +239,12 @@ def fill_run(
     return result
 
 
-def open_run(folder: Path, text_model: Path | None = None, image_model: Path | None = None) -> tuple[Any, Encoding]:
+def open_run(
+    folder: Path, text_model: str | Path | None = None, image_model: str | Path | None = None
+) -> tuple[Any, Encoding]:
     """The fitted estimator and the encoding of its table.
 
-    Nothing outside the folder is opened but the models, which a run names only by their digests.
+    Nothing outside the folder is opened but models, as they are given or, by their digests, among those at hand.
     """
     if not folder.is_dir():
         raise ValueError(f"There is no run folder {str(folder)!r}. Create one with `sobgnn fit`.")

@@ -155,6 +155,7 @@ class Result:
         seconds: Wall time of each stage.
         versions: Of the packages.
         search: The result of ``TuningResult.to_json``, if the setting was searched.
+        advice: What to type for texts to be compared by meaning, if they were not.
     """
 
     data: str
@@ -181,6 +182,7 @@ class Result:
     seconds: Mapping[str, float]
     versions: Mapping[str, str]
     search: Mapping[str, Any] | None
+    advice: str | None = None
 
     @property
     def guessing(self) -> bool:
@@ -228,6 +230,7 @@ def measure(fitted: Fitted, acceptance: Acceptance | None = None) -> Result:
         hidden=_hidden(fitted),
         notes=list(table.notes),
         unsaid=_large_unsaid(table),
+        advice=getattr(table.encoding.encoder, "advice_", "") or None,
         suspects=len(fitted.suspects),
         suggested=[row_name(table, row) for row in suggested],
         rows_numbered=table.ids is None or not all(table.ids[row] for row in suggested),

@@ -155,6 +155,8 @@ def next_steps(result: Result) -> list[Step]:
         steps.append(Step("Try --class-weight balanced, which gives rare classes the same weight as common ones."))
     if held.verdict == "better" and result.acceptable:
         steps.append(Step("--accept 0.95 marks the predictions that need no review."))
+    if result.advice:
+        steps.append(Step(result.advice))
     return steps
 
 

@@ -90,6 +90,12 @@ def read_json(path: str | Path) -> Any:
         raise ValueError(f"{path} is damaged: {' '.join(str(error).split())[:160]}.") from None
 
 
+def cache_folder() -> Path:
+    """Folder for what can be made again, of this account; the variable SOBGNN_CACHE names another."""
+    own = os.environ.get("SOBGNN_CACHE")
+    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sobgnn"
+
+
 def file_digest(path: str | Path) -> str:
     """SHA-256 of a file."""
     digest = hashlib.sha256()

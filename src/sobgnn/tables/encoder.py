@@ -24,10 +24,10 @@ from sobgnn.tables.columns.number import NumberColumn, find_format
 from sobgnn.tables.columns.vector import VectorColumn
 from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.kinds import Rules, choose_column
-from sobgnn.tables.meaning import ImageModel, TextModel
+from sobgnn.tables.models import AskedModel, find_image_model, find_text_model, same_model
 from sobgnn.tables.notes import column_notes
 from sobgnn.tables.pictures import PictureColumn
-from sobgnn.tables.text import ModelColumn, TextColumn
+from sobgnn.tables.text import MeaningColumn, TextColumn
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,14 +36,14 @@ FORMAT = 4
 _KINDS: dict[str, type[Column]] = {
     kind.kind: kind
     for kind in (
-        NumberColumn, DateColumn, CategoryColumn, SetColumn, VectorColumn, TextColumn, ModelColumn, PictureColumn,
+        NumberColumn, DateColumn, CategoryColumn, SetColumn, VectorColumn, TextColumn, MeaningColumn, PictureColumn,
     )
 }  # fmt: skip
 # Outcomes whose directions matter more than their single features.
 _HEAVY = ("text", "text model", "vectors", "pictures")
 _ROWS_AT_ONCE = 32_768
 # Columns that a model or a folder must be given to again.
-_OPENED = (ModelColumn, PictureColumn)
+_OPENED = (MeaningColumn, PictureColumn)
 # Settings that are never saved: what is read from a file opens no other.
 _PATHS = ("text_model", "image_folder", "image_model")
 # Number of features from which the result is sparse, if most of them are one-hot.
@@ -70,12 +70,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Args:
         text: Columns that are text, whatever they look like.
         drop: Columns to leave out.
-        text_model: Folder of a sentence-transformers or model2vec model on this disk, used for text columns instead of
-            TF-IDF; needs the extra ``text``. Read are its JSON and safetensors; nothing is ever downloaded.
+        text_model: A model that compares texts by meaning, beside their words; needs the extra ``text``. ``"auto"``
+            takes one from the hub's local cache or an installed package, if there is one; the folder of a
+            sentence-transformers or model2vec model, or its name, which is fetched if it is not here; ``"none"`` or
+            ``None`` for words alone.
         image_folder: Folder that names of pictures are relative to; a column that names pictures in it is encoded by
             their content. With ``None``, such names are text.
-        image_model: Folder of a vision model as transformers writes it (config.json, model.safetensors), for pictures
-            instead of pixels and oriented gradients.
+        image_model: Folder of a vision model as transformers writes it (config.json, model.safetensors), or its name on
+            the hub: its vectors are used beside pixels and oriented gradients.
         n_components: Maximum number of coordinates of a text column; ``None`` for 16 to 192, by the number of rows.
         sparse: ``True`` for scipy CSR, ``False`` for a dense array, ``"auto"`` for CSR if there are at least 1,000
             features and at most a quarter of them come from dense columns.
@@ -102,7 +104,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self,
         text: Sequence[str] = (),
         drop: Sequence[str] = (),
-        text_model: str | Path | None = None,
+        text_model: str | Path | None = "auto",
         image_folder: str | Path | None = None,
         image_model: str | Path | None = None,
         n_components: int | None = None,
@@ -279,18 +281,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return made if image_folder is None else made.with_picture_folder(Path(image_folder))
 
     def with_models(self, text_model: str | Path | None = None, image_model: str | Path | None = None) -> TableEncoder:
-        """The same encoder with the models that it was fitted with; raises ValueError if one is missing or another."""
-        texts = None if text_model is None else TextModel(text_model)
-        images = None if image_model is None else ImageModel(image_model)
-        for option, model, kind in (("text", texts, ModelColumn), ("image", images, PictureColumn)):
+        """The same encoder with the models that it was fitted with; raises ValueError if one is missing or another.
+
+        A model that is not given is looked for among those at hand, by its digest.
+        """
+        texts = find_text_model(None if text_model == "auto" else text_model)
+        images = find_image_model(image_model)
+        for option, model, kind in (("text", texts, MeaningColumn), ("image", images, PictureColumn)):
             if model is not None and not any(isinstance(column, kind) for column in self.columns_):
                 raise ValueError(f"--{option}-model is given, but there is no such column. Leave it out.")
         columns: list[Column] = []
         for column in self.columns_:
-            if isinstance(column, ModelColumn):
-                column = column.with_model(texts)
-            elif isinstance(column, PictureColumn):
-                column = column.with_model(images)
+            if isinstance(column, MeaningColumn):
+                column = column.with_model(texts or same_model(column.model, find_text_model))
+            elif isinstance(column, PictureColumn) and column.model is not None:
+                column = column.with_model(images or same_model(column.model, find_image_model))
             columns.append(column)
         made = self._with(columns)
         made.text_model, made.image_model = text_model, image_model
@@ -309,9 +314,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Fit all columns; returns the features of each if asked to."""
         self._check_settings(frame)
         rules = Rules(
-            tuple(self.text), None if self.text_model is None else TextModel(self.text_model), self.image_folder,
-            None if self.image_model is None else ImageModel(self.image_model), _decimal_sign(frame),
-            self.n_components, int(self.random_state), max_categories=self.max_categories,
+            tuple(self.text), AskedModel(self.text_model), self.image_folder, find_image_model(self.image_model),
+            _decimal_sign(frame), self.n_components, int(self.random_state), max_categories=self.max_categories,
         )  # fmt: skip
         used = [name for name in frame.columns if name not in self.drop]
         choices = {name: choose_column(frame[name], rules) for name in used}
@@ -329,6 +333,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = frame.width
         self.outcomes_ = {name: choice.outcome for name, choice in choices.items()}
         self.notes_ = column_notes(choices)
+        self.advice_ = rules.text_model.advice
         self._keep(columns)
         return features
 

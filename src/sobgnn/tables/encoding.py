@@ -22,9 +22,11 @@ from sobgnn.tables.columns.names import clean_names, label_names, shortened
 from sobgnn.tables.columns.number import LARGEST, NumberColumn, NumberFormat, check_numbers, parse_numbers
 from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.encoder import TableEncoder
+from sobgnn.tables.meaning import ImageModel, TextModel
 from sobgnn.tables.pictures import PictureColumn
 from sobgnn.tables.predictions import Sheet
 from sobgnn.tables.reading.formats import Layout
+from sobgnn.tables.text import MeaningColumn
 
 if TYPE_CHECKING:
     import polars as pl
@@ -365,6 +367,12 @@ class Encoding:
             return made.with_models(text_model, image_model)
         except ValueError as error:
             raise ValueError(f"{folder} cannot be used: {error}") from None
+
+    def models(self) -> dict[str, TextModel | ImageModel | None]:
+        """The models that columns are encoded by, opened: of texts, and of pictures."""
+        columns = [column.opened for column in self.columns if isinstance(column, MeaningColumn)]
+        seen = None if self.pictures is None else self.pictures.opened
+        return {"text_model": columns[0] if columns else None, "image_model": seen}
 
     def with_models(self, text_model: str | Path | None = None, image_model: str | Path | None = None) -> Encoding:
         """The same encoding with the models that it was fitted with; raises ValueError if one is missing or another."""

@@ -15,9 +15,10 @@ from sobgnn.tables.columns.category import CategoryColumn, SetColumn, find_sets
 from sobgnn.tables.columns.date import DateColumn, looks_like_dates
 from sobgnn.tables.columns.number import NumberColumn, NumberFormat, find_format
 from sobgnn.tables.columns.vector import VectorColumn, as_lists
-from sobgnn.tables.meaning import ImageModel, TextModel
+from sobgnn.tables.meaning import ImageModel
+from sobgnn.tables.models import AskedModel, characters
 from sobgnn.tables.pictures import PictureColumn, names_pictures
-from sobgnn.tables.text import ModelColumn, TextColumn, choose_analyzer
+from sobgnn.tables.text import MeaningColumn, TextColumn, choose_analyzer
 
 if TYPE_CHECKING:
     import polars as pl
@@ -45,7 +46,7 @@ class Rules:
 
     Args:
         text: Columns that are text, whatever they look like.
-        text_model: A model for columns of words.
+        text_model: Finds a model for columns of words.
         image_folder: Folder that names of pictures are relative to, or ``None``.
         image_model: A model for pictures.
         decimal: The decimal sign for columns that do not determine their own.
@@ -56,7 +57,7 @@ class Rules:
     """
 
     text: tuple[str, ...] = ()
-    text_model: TextModel | None = None
+    text_model: AskedModel = AskedModel(None)  # noqa: RUF009
     image_folder: str | Path | None = None
     image_model: ImageModel | None = None
     decimal: str | None = None
@@ -203,9 +204,11 @@ def _text(column: Candidate) -> Choice:
     if column.distinct < 2:
         return Choice(None, "constant" if column.distinct else "empty")
     analyzer = choose_analyzer(text)
-    if rules.text_model is not None and (analyzer == "words" or text.name in rules.text):
-        return Choice(ModelColumn.fit(text, rules.text_model), "text model")
     made = TextColumn.fit(text, analyzer, rules.components, rules.seed)
+    if analyzer == "words" or text.name in rules.text:
+        model = rules.text_model.of(characters(text.to_list()))
+        if model is not None:
+            return Choice(MeaningColumn.fit(text, model, made), "text model")
     return Choice(made, "text" if analyzer == "words" else "short text") if made else Choice(None, "constant")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ import scipy.sparse as sp
 
 from sobgnn.runtime.files import check_regular, file_digest, read_json
 from sobgnn.runtime.packages import installed
+from sobgnn.tables.kept import KeptVectors
 
 # Architectures whose code in transformers opens no file, whatever the configuration says.
 _TEXT_KINDS = (
@@ -82,18 +83,6 @@ def check_same(record: ModelRecord, model: TextModel | ImageModel | None, option
         raise ValueError(f"It was fitted with the model {record}, but {option} gives {model.record}. Pass the former.")
 
 
-MODELS = ("text_model", "image_model")
-
-
-def open_models(options: Mapping[str, Any]) -> dict[str, TextModel | ImageModel | None]:
-    """The models that options of reading name by their folders."""
-    text, image = (options.get(name) for name in MODELS)
-    return {
-        "text_model": None if text is None else TextModel(text),
-        "image_model": None if image is None else ImageModel(image),
-    }
-
-
 class _Files:
     """The files of a model's folder, with the digest of each one that was read."""
 
@@ -106,44 +95,39 @@ class _Files:
             )
         if not self.folder.is_dir():
             raise ValueError(f"There is no folder {str(folder)!r} with a model.")
-        self._digests: dict[str, str] = {}
+        self._names: set[str] = set()
 
     def json(self, name: str, optional: bool = False) -> Any:
         """The value of a JSON file; {} if it is missing and may be."""
-        path = self._path(name)
+        path = self.path(name)
         if optional and not path.exists():
             return {}
-        self._note(name)
+        self.note(name)
         return read_json(path)
 
     def object(self, name: str, optional: bool = False) -> dict[str, Any]:
         """The value of a JSON file, which must be an object."""
         content = self.json(name, optional)
         if not isinstance(content, dict):
-            raise ValueError(f"{self._path(name)} is damaged: it holds no object.")
+            raise ValueError(f"{self.path(name)} is damaged: it holds no object.")
         return content
-
-    def bytes(self, name: str) -> bytes:
-        """The content of a file."""
-        self._note(name)
-        return self._path(name).read_bytes()
 
     def note_weights(self, place: str = "") -> list[str]:
         """Names of the safetensors files of a module."""
         names = [f"{place}model.safetensors"]
         index = f"{place}model.safetensors.index.json"
-        if self._path(index).exists():
+        if self.path(index).exists():
             parts = sorted({str(part) for part in dict(self.object(index).get("weight_map", {})).values()})
             if not parts or not all(_PLAIN.match(part) and part.endswith(".safetensors") for part in parts):
-                raise ValueError(f"{self._path(index)} is damaged: it names no safetensors files beside it.")
+                raise ValueError(f"{self.path(index)} is damaged: it names no safetensors files beside it.")
             names = [place + part for part in parts]
         for name in names:
-            if not self._path(name).exists():
+            if not self.path(name).exists():
                 raise ValueError(
                     f"{self.folder} has no {name}, and weights in another form are not read. Get that file too, or "
                     "save the model with save_pretrained of transformers."
                 )
-            self._note(name)
+            self.note(name)
         return names
 
     def weights(self, names: Sequence[str]) -> dict[str, Any]:
@@ -152,23 +136,25 @@ class _Files:
 
         tensors: dict[str, Any] = {}
         for name in names:
-            tensors |= load_file(self._path(name))
+            tensors |= load_file(self.path(name))
         return tensors
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """SHA-256 over the names and digests of all files that were read."""
-        lines = [f"{name} {self._digests[name]}\n" for name in sorted(self._digests)]
+        lines = [f"{name} {file_digest(self.path(name))}\n" for name in sorted(self._names)]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
-    def _note(self, name: str) -> None:
-        path = self._path(name)
+    def note(self, name: str) -> None:
+        """Take a file as one of the model's; raises ValueError if it is missing."""
+        path = self.path(name)
         if not path.exists():
             raise ValueError(f"{self.folder} is not a model's folder, or only half of one: it has no {name}.")
         check_regular(path)
-        self._digests[name] = file_digest(path)
+        self._names.add(name)
 
-    def _path(self, name: str) -> Path:
+    def path(self, name: str) -> Path:
+        """Path of a file in the folder; raises ValueError if the name is no file's."""
         if not all(_PLAIN.match(part) for part in name.split("/")):
             raise ValueError(f"{self.folder} names {name!r:.80}, which is no file in it.")
         return self.folder / name
@@ -191,10 +177,11 @@ class TextModel:
         kinds = [_module(files, module) for module in modules]
         first = kinds[0] if kinds else ("Transformer", "")
         self._config = files.object("config.json", optional=first[0] == "StaticEmbedding")
-        self._static = first[0] == "StaticEmbedding" or self._config.get("model_type") == "model2vec"
-        place = first[1] if files._path(f"{first[1]}tokenizer.json").exists() else ""
+        self.static = first[0] == "StaticEmbedding" or self._config.get("model_type") == "model2vec"
+        self.of_sentences = bool(kinds)
+        place = first[1] if files.path(f"{first[1]}tokenizer.json").exists() else ""
         self._tokenizing = f"{place}tokenizer.json"
-        files.bytes(self._tokenizing)
+        files.note(self._tokenizing)
         self._names = files.note_weights(first[1] if first[0] == "StaticEmbedding" and place else "")
         self._settings = files.object("sentence_bert_config.json", optional=True)
         own = files.object("config_sentence_transformers.json", optional=True)
@@ -206,14 +193,37 @@ class TextModel:
             for kind, at in kinds
             if kind == "Dense"
         ]
-        if not self._static:
+        if not self.static:
             _check_kind(files, self._config, _TEXT_KINDS)
-        self.record = ModelRecord(name or files.folder.resolve().name, files.digest)
+        self.name = name or files.folder.resolve().name
+
+    @cached_property
+    def record(self) -> ModelRecord:
+        """What the model is recognized by."""
+        return ModelRecord(self.name, self._files.digest)
+
+    @property
+    def folder(self) -> Path:
+        """Where the model is."""
+        return self._files.folder
 
     def encode(self, texts: Sequence[str]) -> Vectors:
-        """Vectors float32 [texts, width]."""
+        """Vectors float32 [texts, width]. Those of a network are kept: the same text is never encoded twice."""
         with _one_line(self._files.folder):
-            return self._static_vectors(texts) if self._static else self._network_vectors(texts)
+            return self._static_vectors(texts) if self.static else self._kept.vectors(texts, self._network_vectors)
+
+    def word_vectors(self) -> Vectors:
+        """Vectors of all words of the vocabulary, each alone between the tokens that begin and end a text."""
+        with _one_line(self._files.folder):
+            if self.static:
+                raise ValueError("it is static already")
+            around = self._tokenizer.encode("").ids
+            before, after = around[: len(around) // 2], around[len(around) // 2 :]
+            return self._embedded([[*before, i, *after] for i in range(self._tokenizer.get_vocab_size())])
+
+    @cached_property
+    def _kept(self) -> KeptVectors:
+        return KeptVectors(self.record.digest)
 
     def _tokens(self, texts: Sequence[str], most: int, special: bool) -> list[list[int]]:
         self._tokenizer.enable_truncation(most)
@@ -228,7 +238,7 @@ class TextModel:
             raise ValueError('A text model needs the package tokenizers: pip install "sobgnn[text]".')
         from tokenizers import Tokenizer
 
-        made = Tokenizer.from_buffer(self._files.bytes(self._tokenizing))
+        made = Tokenizer.from_buffer(self._files.path(self._tokenizing).read_bytes())
         made.no_padding()
         return made
 
@@ -275,12 +285,14 @@ class TextModel:
         return (network.half() if device == "cuda" else network).to(device), dense, device
 
     def _network_vectors(self, texts: Sequence[str]) -> Vectors:
+        limit = min(int(self._config.get("max_position_embeddings", _MOST_TOKENS)), _MOST_TOKENS)
+        most = min(int(self._settings.get("max_seq_length") or limit), limit)
+        return self._embedded(self._tokens(texts, most, special=True))
+
+    def _embedded(self, tokens: Sequence[list[int]]) -> Vectors:
         import torch
 
         network, dense, device = self._network
-        limit = min(int(self._config.get("max_position_embeddings", _MOST_TOKENS)), _MOST_TOKENS)
-        most = min(int(self._settings.get("max_seq_length") or limit), limit)
-        tokens = self._tokens(texts, most, special=True)
         pad = int(self._config.get("pad_token_id") or 0)
         out: Vectors | None = None
         for batch in _by_length([len(part) for part in tokens]):
@@ -297,7 +309,7 @@ class TextModel:
                     vectors = torch.nn.functional.linear(vectors, weight, None if bias is None else bias.to(weight))
                     vectors = vectors.tanh() if tanh else vectors
             if out is None:
-                out = np.zeros((len(texts), vectors.shape[1]), np.float32)
+                out = np.zeros((len(tokens), vectors.shape[1]), np.float32)
             out[batch] = vectors.cpu().numpy()
         return np.zeros((0, 0), np.float32) if out is None else out
 
@@ -326,7 +338,17 @@ class ImageModel:
             self._deviation = np.array(seen.get("image_std", (0.229, 0.224, 0.225)), np.float32)
             if not 1 <= self.side <= 2048 or not self._mean.shape == self._deviation.shape == (3,):
                 raise ValueError("the size or the normalization of its pictures")
-        self.record = ModelRecord(name or files.folder.resolve().name, files.digest)
+        self.name = name or files.folder.resolve().name
+
+    @cached_property
+    def record(self) -> ModelRecord:
+        """What the model is recognized by."""
+        return ModelRecord(self.name, self._files.digest)
+
+    @property
+    def folder(self) -> Path:
+        """Where the model is."""
+        return self._files.folder
 
     def encode(self, pixels: Vectors) -> Vectors:
         """Vectors float32 [B, width] of RGB in [0, 1], [B, side, side, 3]."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sobgnn.tables.columns.base import Choice
 from sobgnn.tables.columns.names import listed
+from sobgnn.tables.text import MeaningColumn
 
 
 def empty_notes(count: int, first: int) -> list[str]:
@@ -22,7 +23,6 @@ def column_notes(choices: dict[str, Choice]) -> list[str]:
     for outcome, words in (
         ("text", "Text, by its words"),
         ("short text", "Short text, by its characters"),
-        ("text model", "Text, by the model"),
         ("date", "Dates"),
         ("categories", "One-hot encoded"),
         ("set", "Lists of values, one feature each"),
@@ -31,6 +31,10 @@ def column_notes(choices: dict[str, Choice]) -> list[str]:
     ):
         if outcome in by:
             notes.append(f"{words}: {listed(sized[outcome])}.")
+    for name in by.get("text model", []):
+        column = choices[name].column
+        if isinstance(column, MeaningColumn):
+            notes.append(f"Text, by words and meaning ({column.model.name}): {listed([f'{name} ({widths[name]})'])}.")
     if "id" in by:
         notes.append(f"Left out, ids: {listed(by['id'])}.")
     same = [name for outcome in ("constant", "empty") for name in by.get(outcome, [])]

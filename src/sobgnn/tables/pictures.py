@@ -31,14 +31,18 @@ UNREAD = (
 )  # fmt: skip
 UNLABELED = ("unlabelled", "unlabeled", "unknown", "unsorted")
 SIDE, CELL, BINS = 32, 4, 9
+# Number of values of the pixels, and with the gradients.
+_PIXELS = 3 * SIDE * SIDE
+_SEEN = _PIXELS + (SIDE // CELL) ** 2 * BINS
 _MODEL_BATCH = 32
 
 
 @dataclass(frozen=True)
 class PictureColumn(Column):
-    """Pictures named by a column: pixels at 32 × 32 and histograms of oriented gradients, or a model's vectors.
+    """Pictures named by a column: pixels at 32 × 32 and histograms of oriented gradients, and a model's vectors.
 
-    Both parts are centered and have the same total variance. A picture that cannot be read becomes the mean.
+    All parts are centered. Pixels and gradients have the same total variance, and a model's vectors that of both
+    together. A picture that cannot be read becomes the mean.
 
     Args:
         name: The column.
@@ -69,10 +73,10 @@ class PictureColumn(Column):
             raise ValueError(f"{int(broken.sum())} of {len(features)} pictures cannot be read{bare.reason(wrong)}")
         variance = good.var(axis=0, dtype=np.float64)
         factors = np.ones(features.shape[1])
-        pixels = features.shape[1] if model is not None else 3 * SIDE * SIDE
-        for part in (slice(0, pixels), slice(pixels, None)):
+        # A model's vectors have the variance of pixels and gradients together.
+        for part, weight in ((slice(0, _PIXELS), 1), (slice(_PIXELS, _SEEN), 1), (slice(_SEEN, None), 2)):
             total = float(variance[part].sum())
-            factors[part] = 1 / np.sqrt(total) if total > 0 else 0.0
+            factors[part] = np.sqrt(weight / total) if total > 0 else 0.0
         said = []
         if broken.any():
             first = str(sample[int(np.flatnonzero(broken)[0])])[:100]
@@ -97,6 +101,11 @@ class PictureColumn(Column):
         check_same(self.model, model, "--image-model FOLDER (in Python, image_model=FOLDER)")
         return replace(self, _opened=model)
 
+    @property
+    def opened(self) -> ImageModel | None:
+        """The model, if there is one."""
+        return self._opened
+
     def path(self, name: str) -> Path:
         """Path of the picture with that name."""
         if self.root is None:
@@ -118,13 +127,15 @@ class PictureColumn(Column):
 
     def _features(self, names: Sequence[str | None]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
         paths = [self.open_path(name) for name in names]
+        seen, broken = see(paths)
         if self.model is None:
-            return see(paths)
-        if not any(paths):
-            return np.zeros((len(paths), len(self.center)), np.float32), np.ones(len(paths), np.bool_)
-        opened = self._opened or self.with_model(None)._opened
-        assert opened is not None
-        return _by_model(paths, opened)
+            return seen, broken
+        if broken.all():  # also without the model
+            return np.zeros((len(paths), max(len(self.center), _SEEN)), np.float32), broken
+        if self._opened is None:
+            self.with_model(None)  # raises, and says what is missing
+        assert self._opened is not None
+        return np.hstack([seen, _by_model(paths, self._opened)]), broken
 
     def feature_names(self) -> list[str]:
         """The column's name with the feature's number."""
@@ -143,8 +154,8 @@ class PictureColumn(Column):
         """Rebuild a column from :meth:`to_json` and :meth:`arrays`, without its folder and its model."""
         center, factors = (np.ascontiguousarray(arrays[key], dtype=np.float32) for key in ("center", "factors"))
         model = None if content["model"] is None else ModelRecord.restore(content["model"])
-        width = 3 * SIDE * SIDE + (SIDE // CELL) ** 2 * BINS
-        if center.ndim != 1 or center.shape != factors.shape or (model is None and len(center) != width):
+        wide = len(center) == _SEEN if model is None else len(center) > _SEEN
+        if center.ndim != 1 or center.shape != factors.shape or not wide:
             raise ValueError("shapes of the arrays")
         return cls(str(content["name"]), None, model, center, factors)
 
@@ -278,17 +289,17 @@ def names_pictures(series: pl.Series, root: Path) -> bool:
     return True
 
 
-def _by_model(paths: Sequence[Path | None], model: ImageModel) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-    parts, broken = [], np.zeros(len(paths), np.bool_)
+def _by_model(paths: Sequence[Path | None], model: ImageModel) -> npt.NDArray[np.float32]:
+    """The model's vectors of pictures [pictures, width]; black for those that cannot be read."""
+    parts = []
     for start in range(0, len(paths), _MODEL_BATCH):
         pixels = np.zeros((len(paths[start : start + _MODEL_BATCH]), model.side, model.side, 3), np.float32)
         for number, path in enumerate(paths[start : start + _MODEL_BATCH]):
             held = _read(path, model.side)
-            broken[start + number] = held is None
             if held is not None:
                 pixels[number] = held
         parts.append(model.encode(pixels))
-    return np.concatenate(parts), broken
+    return np.concatenate(parts)
 
 
 def open_picture(path: str | Path | None, side: int) -> Image | None:

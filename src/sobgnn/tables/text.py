@@ -21,6 +21,8 @@ Analyzer = Literal["words", "characters"]
 _SAMPLE = 20_000
 _OVERSAMPLING, _POWER_ITERATIONS = 10, 2
 _FEWEST = 16  # coordinates
+# Share of meaning in the variance of texts that have words and meaning, see MeaningColumn.
+_MEANING = 0.7
 
 
 class _Form(NamedTuple):
@@ -146,63 +148,99 @@ class TextColumn(Column):
 
 
 @dataclass(frozen=True)
-class ModelColumn(Column):
-    """Text as the vectors of a model, each divided by its length.
+class MeaningColumn(Column):
+    r"""Text as its words and as the vectors of a model, side by side.
+
+    .. math:: \left[ \sqrt{1 - s} \; \frac{w}{\sigma_w} , \; \sqrt{s} \; \frac{m - \bar m}{\sigma_m} \right]
+
+    with w the features of :class:`TextColumn`, m the model's vector divided by its length, σ² the total variance of
+    each part, and s = 0.7. So both parts together have variance 1, and distances are 70 % meaning. The share was
+    measured (`benchmarks/tables_text.py`).
 
     Args:
         name: As in the table.
         model: What the model is recognized by.
         center: Mean of its vectors, [width].
+        factors: What words and vectors are multiplied by, [2].
+        words: The part by words; ``None`` if the texts have none.
     """
 
     kind: ClassVar[str] = "text model"
     name: str
     model: ModelRecord
     center: npt.NDArray[np.float32]
+    factors: npt.NDArray[np.float64]
+    words: TextColumn | None
     _opened: TextModel | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     @classmethod
-    def fit(cls, series: pl.Series, model: TextModel) -> ModelColumn:
+    def fit(cls, series: pl.Series, model: TextModel, words: TextColumn | None) -> MeaningColumn:
         """Fit the column: vectors are centered on the mean of these texts."""
-        known = text_values(series).drop_nulls().head(_SAMPLE)
-        z = _model_vectors(model, known.to_list() or [""])
-        return cls(series.name, model.record, z.mean(axis=0), _opened=model)
+        known = text_values(series).drop_nulls()
+        known = known.gather(np.linspace(0, known.len() - 1, min(known.len(), _SAMPLE)).astype(np.int64))
+        z = _model_vectors(model, known.to_list())
+        share = _MEANING if words is not None else 1.0
+        by_words = 0.0 if words is None else _factor(words.encode(known), 1 - share)
+        factors = np.array([by_words, _factor(z, share)])
+        return cls(series.name, model.record, z.mean(axis=0), factors, words, _opened=model)
 
-    def with_model(self, model: TextModel | None) -> ModelColumn:
+    def with_model(self, model: TextModel | None) -> MeaningColumn:
         """The same column with its model; raises ValueError if it is another one or none."""
         check_same(self.model, model, "--text-model FOLDER (in Python, text_model=FOLDER)")
         return replace(self, _opened=model)
 
+    @property
+    def opened(self) -> TextModel:
+        """The model; raises ValueError if there is none."""
+        if self._opened is None:
+            check_same(self.model, None, "--text-model FOLDER (in Python, text_model=FOLDER)")
+        assert self._opened is not None
+        return self._opened
+
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
-        """Features float32 [rows, width], centered."""
+        """Features float32 [rows, words + width], centered."""
         texts = text_values(series).to_list()
-        out = np.zeros((len(texts), len(self.center)), np.float32)
+        z = np.zeros((len(texts), len(self.center)), np.float32)
         held = [i for i, text in enumerate(texts) if text is not None]
         if held:
-            opened = self._opened or self.with_model(None)._opened
-            assert opened is not None
-            out[held] = _model_vectors(opened, [texts[i] for i in held])
-        return _blank_rows_away(out, self.center) - self.center
+            z[held] = _model_vectors(self.opened, [texts[i] for i in held])
+        meaning = (_blank_rows_away(z, self.center) - self.center) * np.float32(self.factors[1])
+        if self.words is None:
+            return np.asarray(meaning, dtype=np.float32)
+        return np.hstack([self.words.encode(series) * np.float32(self.factors[0]), meaning], dtype=np.float32)
 
     def feature_names(self) -> list[str]:
-        """The column's name with the coordinate's number."""
-        return [f"{self.name} [{i}]" for i in range(len(self.center))]
+        """The column's name with the number of the word's coordinate, then of the vector's."""
+        words = [] if self.words is None else self.words.feature_names()
+        return words + [f"{self.name} [meaning {i}]" for i in range(len(self.center))]
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: what the model is recognized by, not where it is."""
-        return {"name": self.name, "model": self.model.to_json()}
+        words = None if self.words is None else self.words.to_json()
+        return {"name": self.name, "model": self.model.to_json(), "words": words}
 
     def arrays(self) -> Arrays:
-        """The mean."""
-        return {"center": self.center}
+        """Mean, factors and the arrays of the words."""
+        words = {} if self.words is None else self.words.arrays()
+        own: Arrays = {"center": self.center, "factors": self.factors}
+        return own | {f"words.{key}": part for key, part in words.items()}
 
     @classmethod
-    def restore(cls, content: dict[str, Any], arrays: Arrays) -> ModelColumn:
+    def restore(cls, content: dict[str, Any], arrays: Arrays) -> MeaningColumn:
         """Rebuild a column from :meth:`to_json` and :meth:`arrays`, without its model."""
         center = np.ascontiguousarray(arrays["center"], dtype=np.float32)
-        if center.ndim != 1 or not len(center):
+        factors = np.asarray(arrays["factors"], dtype=np.float64)
+        if center.ndim != 1 or not len(center) or factors.shape != (2,):
             raise ValueError("shapes of the arrays")
-        return cls(str(content["name"]), ModelRecord.restore(content["model"]), center)
+        own = {key.removeprefix("words."): part for key, part in arrays.items() if key.startswith("words.")}
+        words = None if content["words"] is None else TextColumn.restore(content["words"], own)
+        return cls(str(content["name"]), ModelRecord.restore(content["model"]), center, factors, words)
+
+
+def _factor(features: npt.NDArray[np.float32], share: float) -> float:
+    """The factor that scales the total variance of features to a share."""
+    variance = float(features.astype(np.float64).var(axis=0).sum())
+    return float(np.sqrt(share / variance)) if variance > 1e-30 else 1.0
 
 
 def _model_vectors(model: TextModel, texts: list[str]) -> npt.NDArray[np.float32]:

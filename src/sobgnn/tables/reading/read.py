@@ -55,7 +55,7 @@ def read_table(
     drop: Sequence[str] = (),
     *,
     text: Sequence[str] = (),
-    text_model: str | Path | None = None,
+    text_model: str | Path | None = "auto",
     image_model: str | Path | None = None,
     encoding: str | None = None,
     sheet: str | None = None,
@@ -70,8 +70,8 @@ def read_table(
         identity: Name of the column of ids; ``None`` detects it, if there is one.
         drop: Columns to leave out.
         text: Columns that are text, whatever they look like.
-        text_model: Folder of a text model, see :class:`~sobgnn.tables.TableEncoder`.
-        image_model: Folder of an image model.
+        text_model: Name or folder of a text model, see :class:`~sobgnn.tables.TableEncoder`.
+        image_model: Name or folder of an image model.
         encoding: Character encoding of a text file, such as ``"shift_jis"``; ``None`` detects it.
         sheet: Name of the sheet of an Excel file; ``None`` for the only one.
         need_labels: Whether a table without a label column is an error. Otherwise all codes are -1.
@@ -79,9 +79,6 @@ def read_table(
     """
     with _one_line_errors(path):
         kind = file_kind(path, encoding, sheet)
-        for option, model in (("--text-model", text_model), ("--image-model", image_model)):
-            if model is not None and not Path(model).exists():
-                raise ValueError(f"No such file: {str(model)!r}, given by {option}.")
         _check_options(path, kind, {"--drop": drop, "--text": text, "--label": label, "--id": identity})
         if kind == "npz":
             return read_points(path, label, identity, need_labels)
