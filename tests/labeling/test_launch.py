@@ -14,6 +14,7 @@ import pytest
 import sobgnn
 from sobgnn.cli import main
 from sobgnn.labeling.launch import Page, open_page
+from tests.encoders import static_model
 from tests.labeling.conftest import FAKE, Client, ticket_file
 
 # As small as a fit can be: what is tested is that the run works, not how good it is.
@@ -417,3 +418,25 @@ def test_cells_of_labels_csv_that_get_a_mark_are_said(tickets, tmp_path, monkeyp
     monkeypatch.setattr(Page, "serve", serve)
     assert main(["label", str(tickets), "--no-open", "--out", str(tmp_path / "run")]) == 0
     assert "formulas were written with ' before them: 1." in capsys.readouterr().out
+
+
+def test_a_labeling_by_meaning_is_resumed_with_its_model_and_names_no_path(tickets, tmp_path):
+    pytest.importorskip("tokenizers")
+    model = static_model(tmp_path / "models" / "tiny")
+    reading = {"text": ["minutes"], "text_model": str(model)}
+    page = open_page(str(tickets), reading=reading, folder=tmp_path / "run", command=FAKE)
+    try:
+        kind = page.labeling.source.table.encoding.encoder.outcomes_["minutes"]
+        page.close()
+        assert str(model.parent) not in (tmp_path / "run" / "labeling.json").read_text()
+        resumed = open_page(str(tmp_path / "run"), reading={"text_model": str(model)}, command=FAKE)
+        resumed.close()
+        assert resumed.labeling.source.table.encoding.encoder.outcomes_["minutes"] == kind == "text model"
+        for given, said in [
+            ("auto", r"cannot be resumed: .* fitted with the model 'tiny'"),
+            (str(static_model(tmp_path / "other", seed=1)), "gives 'other'"),
+        ]:
+            with pytest.raises(ValueError, match=said):
+                open_page(str(tmp_path / "run"), reading={"text_model": given}, command=FAKE)
+    finally:
+        page.close()

@@ -260,8 +260,8 @@ def test_a_column_name_may_hold_a_quoted_line_break(tmp_path, end):
         ({"identity": "label"}, "'label' holds the labels"),
         ({"drop": ["label"]}, "'label' holds the labels"),
         ({"drop": ["height", "color", "flat", "id"]}, "No column is left"),
-        ({"text_model": "nowhere"}, "No such file: 'nowhere', given by --text-model"),
-        ({"image_model": "nowhere"}, "No such file: 'nowhere', given by --image-model"),
+        ({"text_model": "./nowhere"}, "There is no folder '.*nowhere' with a model"),
+        ({"image_model": "nowhere"}, "no model 'nowhere' on this machine, and the hub cannot be reached"),
     ],
 )
 def test_options_that_leave_nothing_or_name_nothing_are_refused(tmp_path, options, message):

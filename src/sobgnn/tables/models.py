@@ -32,7 +32,7 @@ KNOWN = {
 }
 # What is fetched: nothing that can hold code.
 _FILES = ("*.json", "model*.safetensors", "*/config.json", "*/model.safetensors")
-_NAME = re.compile(r"[\w.-]+(?:/[\w.-]+)?\Z")
+_NAME = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?\Z")
 # Number of characters, of 1,000 a text at most, up to which "auto" encodes without a GPU: some minutes on 2 cores.
 _MOST_CHARACTERS = 10_000_000
 _CUT = 1000
