@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 from sobgnn import SobolevClassifier
 from sobgnn.estimator.blend import Blend, fit_temperature
-from sobgnn.estimator.fit import Member, blend_rule
+from sobgnn.estimator.families import make_family
+from sobgnn.estimator.fit import blend_rule
 from sobgnn.estimator.frequencies import chosen_by_class
 from sobgnn.estimator.labels import Labels, class_weights
-from sobgnn.estimator.smoothing import smoothed
 
 
 def labels_of(fitted: SobolevClassifier) -> Labels:
@@ -34,28 +33,23 @@ class LeftOut:
 
     def __init__(self, fitted: SobolevClassifier) -> None:
         self.fitted, self.labels, self.predictor = fitted, labels_of(fitted), fitted.predictor_
-        self.parts = [self._part(member) for member in self.predictor.members]
-        self.names = list(dict.fromkeys(member.family.name for member in self.predictor.members))
-
-    def _part(self, member: Member) -> torch.Tensor:
-        part = member.fitted.probabilities()
-        if member.smoothing is not None and member.smoothing.strength:
-            spread = self.predictor.problem.views[member.smoothing.view].spread
-            part = smoothed(spread, part, self.labels, member.smoothing.strength)
-        return part
+        points = self.predictor.points
+        self.learned = [family.fit(points, self.labels) for member in self.predictor.members
+                        for family in [make_family(member.name, member.view)]]  # fmt: skip
+        self.names = list(dict.fromkeys(member.name for member in self.predictor.members))
 
     def predicted(self, names: Sequence[str]) -> np.ndarray:
         """Labels [N] by the families of these names."""
-        places = [place for place, member in enumerate(self.predictor.members) if member.family.name in names]
+        places = [place for place, member in enumerate(self.predictor.members) if member.name in names]
         members = [self.predictor.members[place] for place in places]
-        parts, labels = [self.parts[place] for place in places], self.labels
-        decide = blend_rule(self.predictor.problem, labels, members, parts)
-        blend, _ = decide([labels.out_of_fold(part) for part in parts], labels)
+        learned, labels = [self.learned[place] for place in places], self.labels
+        decide = blend_rule(self.predictor.points, labels, members, learned)
+        blend, _ = decide([part.out_of_fold for part in learned], labels)
         if len(members) == 1 and labels.folds:
             # As sure as it is in a blend: the class frequencies below were found for that.
-            judged, own = labels.judged, labels.out_of_fold(parts[0])
+            judged, own = labels.judged, learned[0].out_of_fold
             blend = Blend((1.0,), (fit_temperature(own, labels.codes[judged], labels.weight[judged]),))
-        finished = self.predictor.finished(blend([part[-1] for part in parts]))
+        finished = self.predictor.finished(blend([part.whole for part in learned]))
         found: np.ndarray = self.fitted.classes_[finished.argmax(axis=1)]
         return found
 

@@ -136,26 +136,25 @@ def families_of(X: np.ndarray, y: np.ndarray, given: np.ndarray, seed: int) -> d
 
     seen: list[Any] = []
 
-    def blend_rule(problem: Any, labels: Any, members: Any, parts: Any) -> Any:
-        seen[:] = [problem, labels, list(members), list(parts)]
-        return rule(problem, labels, members, parts)
+    def blend_rule(points: Any, labels: Any, members: Any, learned: Any) -> Any:
+        seen[:] = [points, labels, list(members), list(learned)]
+        return rule(points, labels, members, learned)
 
-    rule, usual = fit.blend_rule, classifier.default_families
+    rule = fit.blend_rule
     with (
         mock.patch.object(fit, "blend_rule", blend_rule),
-        mock.patch.object(classifier, "held_together", return_value=None),
-        mock.patch.object(classifier, "default_families", lambda *of: [f for f in usual(*of) if f in FAMILIES]),
+        mock.patch.object(classifier, "copies_together", return_value=None),
     ):
-        fitted = SobolevClassifier(smoothing=0.0, random_state=seed, device="cpu").fit(X, given)
-    problem, labels, members, parts = seen
+        fitted = SobolevClassifier(random_state=seed, device="cpu").fit(X, given)
+    points, labels, members, learned = seen
     hidden = np.flatnonzero(given == -1)
     rows = np.random.default_rng(0).permutation(hidden)[:HIDDEN_ROWS]
-    weights = fit.expected_of(problem, labels)
+    weights = fit.expected_of(points, labels)
     return {
         "names": np.array([member.title for member in members]),
-        "prior": np.array([weights.get(m.family.name, 1.0) * getattr(m.fitted, "trust", 1.0) for m in members]),
-        "out": np.stack([labels.out_of_fold(part) for part in parts]).astype(np.float32),
-        "whole": np.stack([coarse(part[-1][rows].double().numpy()) for part in parts]),
+        "prior": np.array([weights.get(m.name, 1.0) for m in members]) * [part.prior_factor for part in learned],
+        "out": np.stack([part.out_of_fold for part in learned]).astype(np.float32),
+        "whole": np.stack([coarse(part.whole[rows].double().numpy()) for part in learned]),
         "truth": np.searchsorted(fitted.classes_, np.where(np.isin(y[rows], fitted.classes_), y[rows], -1))
         - (~np.isin(y[rows], fitted.classes_)),
         "codes": labels.codes,
@@ -164,7 +163,7 @@ def families_of(X: np.ndarray, y: np.ndarray, given: np.ndarray, seed: int) -> d
         "fold": labels.fold,
         "judged": labels.judged,
         "chosen": np.array(labels.chosen),
-        "kind": np.array([problem.mostly_categories, problem.many_numbers]),
+        "kind": np.array([points.mostly_categories, points.many_numbers]),
         "accuracy": np.array((fitted.transduction_ == y)[hidden].mean()),
     }
 

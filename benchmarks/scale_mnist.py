@@ -82,7 +82,8 @@ def new_points(estimator: Any, X: np.ndarray, y: np.ndarray, count: int) -> dict
     new = X[copied]
     new += generator.normal(0, 8, size=new.shape).astype(np.float32)
     usual = estimator.predictor_
-    exact = replace(usual, attaching=replace(usual.attaching, method="exact"))
+    placed = usual.placed
+    exact = replace(usual, placed=replace(placed, search=replace(placed.search, method="exact")))
     result = {}
     for name, predictor in (("new", usual), ("new_again", usual), ("new_exact", exact)):
         start, cpu = time.perf_counter(), time.process_time()

@@ -70,9 +70,9 @@ def edit(folder: Path, change, *, sign: bool) -> None:
     [
         {},
         {"bandwidth": "local"},
-        {"families": ["mlp"]},
+        {"families": ["sobolev"]},
         {"families": ["diffusion"]},
-        {"families": ["forests", "boosting", "linear"]},
+        {"families": ["forests", "gaussian", "kernel", "linear"]},
         {"families": ["s-sobgnn"], "num_layers": 3},
         {"n_components": 3, "class_weight": {0: 2.0, 2: 0.5}},
         {"scale": None, "metric": "cosine"},
@@ -109,9 +109,9 @@ def test_many_new_points_are_placed_by_cells_that_are_the_same_after_loading(sav
     monkeypatch.setattr("sobgnn.neighbors.held.INDEX_QUERIES", 100)
     loaded = SobolevClassifier.load(folder)
     few = loaded.predict_proba(X[:10] + 0.1)
-    assert not loaded.predictor_._held._near  # what loading checks, and few points, need none
+    assert not loaded.predictor_.placed.search._held._near  # what loading checks, and few points, need none
     many = loaded.predict_proba(X + 0.1)
-    assert loaded.predictor_._held._near
+    assert loaded.predictor_.placed.search._held._near
     np.testing.assert_array_equal(few, loaded.predict_proba(X[:10] + 0.1))
     np.testing.assert_array_equal(many, SobolevClassifier.load(folder).predict_proba(X + 0.1))
     np.testing.assert_allclose(many[:10], few, atol=0.05)
@@ -157,7 +157,9 @@ def test_the_folder_names_its_format_versions_and_settings(saved):
     assert config["format_version"] == FORMAT_VERSION
     assert {"sobgnn", "torch", "numpy"} <= set(config["versions"])
     assert config["settings"]["epochs"] == 15
-    assert {"points", "graphs.neighbors.weight", "labelled_", "families.0.weight1"} <= set(arrays)
+    assert {"predictor.placed.points.points", "outcome.labeled", "predictor.members.0.fitted.networks.weight1"} <= set(
+        arrays
+    )
     assert sorted(path.name for path in saved[2].iterdir()) == [CONFIG, WEIGHTS]
 
 
@@ -229,6 +231,10 @@ def test_any_changed_byte_is_noticed(copy, name):
             assert json.loads(changed) == json.loads(data)
 
 
+def networks(config):
+    return config["predictor"]["placed"]["points"]["networks"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -236,16 +242,25 @@ def test_any_changed_byte_is_noticed(copy, name):
         (lambda c: c.update(format_version="4\n"), "format version"),
         (lambda c: c.update(format="other"), "not a saved"),
         (lambda c: c["classes"]["values"].pop(), "not a complete"),
-        (lambda c: c.pop("networks"), "not a complete"),
-        (lambda c: c["networks"].update(alpha=9), "not a complete"),
-        (lambda c: c["members"].pop(), "not a complete"),
-        (lambda c: c["members"][0].update(name="wizards"), "not a complete"),
-        (lambda c: c["blend"].update(temperatures=[0.0] * len(c["members"])), "not a complete"),
-        (lambda c: c.update(temperature=0.0), "not a complete"),
-        (lambda c: c.update(temperature=float("nan")), "not a complete"),
+        (lambda c: c.pop("predictor"), "not a complete"),
+        (lambda c: networks(c).update(alpha=9), "not a complete"),
+        (lambda c: c["predictor"]["members"].pop(), "not a complete"),
+        (lambda c: c["predictor"]["members"][0]["fitted"].update({"class": "wizards"}), "not a complete"),
+        (lambda c: c["predictor"]["members"][0]["fitted"].update({"class": "FittedForeign"}), "not a complete"),
+        (lambda c: c["predictor"]["blend"].update(temperatures=[0.0] * 3), "not a complete"),
+        (lambda c: c["predictor"].update(temperature=0.0), "not a complete"),
+        (lambda c: c["predictor"].update(temperature=float("nan")), "not a complete"),
+        (lambda c: c["outcome"]["family_accuracy"].update(forests=1e40), "not a complete"),
+        (lambda c: c["outcome"]["family_accuracy"].update(forests=10**400), "not a complete"),
+        (lambda c: c["settings"].update(class_weight="x"), "not a complete"),
+        (lambda c: c["settings"].update(class_weight=[["no such class", 1.0]]), "not a complete"),
+        (lambda c: c["settings"].update(class_priors=[[0, 1.0]]), "not a complete"),
+        (lambda c: c["outcome"].update(accuracy="high"), "not a complete"),
+        (lambda c: c["outcome"].update(n_iter=True), "not a complete"),
+        (lambda c: c["predictor"]["placed"]["scales"].__setitem__(0, "odd"), "not a complete"),
         (lambda c: c["settings"].update(surprise=1), "not a complete"),
         (lambda c: c.update(classes=3), "not a complete"),
-        (lambda c: c["attaching"].update(k="many"), "not a complete"),
+        (lambda c: c["predictor"]["placed"]["search"].update(k="many"), "not a complete"),
     ],
 )
 def test_foreign_newer_and_contradictory_folders_are_one_clear_error(copy, change, message):
@@ -265,23 +280,44 @@ def forge(folder: Path, change) -> None:
     edit(folder, lambda c: c.update(weights_sha256=file_digest(folder / WEIGHTS)), sign=True)
 
 
+P, PLACED, OUTCOME = "predictor.", "predictor.placed.", "outcome."
+NETWORK, MAP, GRAPH = f"{P}members.0.fitted.networks.", f"{PLACED}maps.networks.", f"{PLACED}points.views.neighbors."
+
+
+def full(name, value):
+    return lambda a: a.update({name: np.full_like(a[name], value)})
+
+
+def shorter(name):
+    return lambda a: a.update({name: a[name][:-1].copy()})
+
+
 FORGED = {
-    "NaN weights": lambda a: a.update({"families.0.weight1": np.full_like(a["families.0.weight1"], np.nan)}),
-    "floats called integers": lambda a: a.update({"points": a["points"].view(np.int32)}),
-    "integers called floats": lambda a: a.update({"labelled_": a["labelled_"].view(np.float64)}),
-    "float probabilities called integers": lambda a: a.update(distributions=a["distributions"].view(np.int32)),
-    "halves": lambda a: a.update({"families.0.bias2": a["families.0.bias2"].astype(np.float16)}),
-    "other shapes": lambda a: a.update({"families.0.weight1": a["families.0.weight1"][..., :-1].copy()}),
-    "fewer points": lambda a: a.update(points=a["points"][:-1].copy()),
-    "folds of other labels": lambda a: a.update(folds_=a["folds_"][:-1].copy()),
-    "an embedding of other points": lambda a: a.update(embedding_=a["embedding_"][:-1].copy()),
-    "priors of other classes": lambda a: a.update(class_prior_=a["class_prior_"][:-1].copy()),
-    "held-out labels of others": lambda a: a.update(out_of_fold_probabilities_=a["out_of_fold_probabilities_"][1:]),
-    "labels beyond the points": lambda a: a.update(labelled_=a["labelled_"] + 1000),
-    "edges beyond the points": lambda a: a.update({"graphs.neighbors.indices": a["graphs.neighbors.indices"] + 1000}),
-    "negative probabilities": lambda a: a.update(distributions=-a["distributions"]),
-    "a missing array": lambda a: a.pop("ratio"),
-    "very many features": lambda a: a.update({"maps.trees.num_features": np.array([10**12])}),
+    "NaN weights": full(f"{NETWORK}weight1", np.nan),
+    "weights whose products overflow": full(f"{NETWORK}weight2", 1e38),
+    "points whose products overflow": full(f"{PLACED}points.points", 1e38),
+    "probabilities above 1": full(f"{P}distributions", 1e38),
+    "out-of-fold probabilities above 1": full(f"{OUTCOME}out_of_fold", 1e38),
+    "factors of 0": full(f"{P}ratio", 0.0),
+    "NaN scales": full(f"{MAP}shift", np.nan),
+    "floats called integers": lambda a: a.update(
+        {f"{PLACED}points.points": a[f"{PLACED}points.points"].view(np.int32)}
+    ),
+    "integers called floats": lambda a: a.update({f"{OUTCOME}labeled": a[f"{OUTCOME}labeled"].view(np.float64)}),
+    "halves": lambda a: a.update({f"{NETWORK}bias2": a[f"{NETWORK}bias2"].astype(np.float16)}),
+    "other shapes": lambda a: a.update({f"{NETWORK}weight1": a[f"{NETWORK}weight1"][..., :-1].copy()}),
+    "fewer points": shorter(f"{PLACED}points.points"),
+    "folds of other labels": shorter(f"{OUTCOME}folds"),
+    "an embedding of other points": shorter(f"{OUTCOME}embedding"),
+    "priors of other classes": shorter(f"{OUTCOME}class_prior"),
+    "held-out labels of others": shorter(f"{OUTCOME}out_of_fold"),
+    "labels beyond the points": full(f"{OUTCOME}labeled", 1000),
+    "classes beyond the classes": full(f"{OUTCOME}codes", 7),
+    "edges beyond the points": full(f"{GRAPH}graph.indices", 1000),
+    "edges of weight 0": full(f"{GRAPH}graph.weight", 0.0),
+    "rows of edges that run backward": lambda a: a.update({f"{GRAPH}graph.indptr": a[f"{GRAPH}graph.indptr"][::-1]}),
+    "negative probabilities": lambda a: a.update({f"{P}distributions": -a[f"{P}distributions"]}),
+    "a missing array": lambda a: a.pop(f"{P}ratio"),
 }
 
 
@@ -296,16 +332,17 @@ def test_forged_arrays_are_refused_though_signed(copy, name):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda c: c["networks"].update(num_layers=10**6),
-        lambda c: c["networks"].update(num_layers=999),
-        lambda c: c["networks"].update(hidden_channels=99_999, alpha=99),
+        lambda c: networks(c).update(num_layers=10**6),
+        lambda c: networks(c).update(num_layers=999),
+        lambda c: networks(c).update(hidden_channels=99_999, alpha=99),
         lambda c: c["settings"].update(num_layers=10**6),
-        lambda c: c.update(classes_count=10**9),
-        lambda c: c["fitted"].update(n_features_in_=10**12),
-        lambda c: c["fitted"].update(temperature_="hot"),
-        lambda c: c["attaching"].update(k=10**9),
-        lambda c: c["attaching"].update(bandwidth=-1.0),
-        lambda c: c["attaching"].update(metric="hamming"),
+        lambda c: c["predictor"]["placed"]["points"].update(classes=10**9),
+        lambda c: c.update(n_features_in=10**12),
+        lambda c: c["predictor"]["placed"]["maps"]["networks"].update(num_features=10**12),
+        lambda c: c["predictor"].update(temperature="hot"),
+        lambda c: c["predictor"]["placed"]["search"].update(k=10**9),
+        lambda c: c["predictor"]["placed"]["search"].update(bandwidth=-1.0),
+        lambda c: c["predictor"]["placed"]["search"].update(metric="hamming"),
         lambda c: c["classes"].update(dtype="<U2000000"),
         lambda c: c["classes"].update(dtype="M8[s]"),
     ],

@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits, make_blobs, make_moons
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import RandomizedSearchCV
+from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -43,6 +44,9 @@ def unfit(estimator):
     return {
         "check_classifiers_classes": "labels [-1, 1]: -1 means unlabelled here, as in scikit-learn's own "
         "LabelSpreading, which the check excepts by its name",
+        # A point of weight 0 still shapes the graph, and one of weight 2 is still one point.
+        "check_sample_weight_equivalence_on_dense_data": "weights are of labels, not of points",
+        "check_sample_weight_equivalence_on_sparse_data": "weights are of labels, not of points",
     }
 
 
@@ -87,16 +91,6 @@ def test_labels_may_be_texts_with_holes(fitted):
     other = quick().fit(X, texts)
     assert other.classes_.tolist() == ["ash", "birch", "cedar"]
     np.testing.assert_array_equal(other.transduction_, names[classifier.transduction_])
-
-
-def test_data_frames_keep_their_column_names(fitted):
-    X, _, given, classifier = fitted
-    frame = pd.DataFrame(X, columns=list("abcde"))
-    other = quick().fit(frame, pd.Series(given))
-    assert other.feature_names_in_.tolist() == list("abcde")
-    np.testing.assert_array_equal(other.predict_proba(frame), classifier.predict_proba(X))
-    with pytest.raises(ValueError, match="feature names"):
-        other.predict(frame[list("edcba")])
 
 
 def test_the_same_seed_gives_the_same_predictions_and_the_global_state_is_left_alone(fitted):
@@ -272,10 +266,13 @@ def test_suggestions_end_when_every_point_is_labelled():
     [
         ({"k": 0}, "`k`"),
         ({"n_members": 0}, "`n_members`"),
-        ({"smoothing": "much"}, "`smoothing`"),
         ({"families": ["sobolev", "wizards"]}, "`families`"),
         ({"families": []}, "`families`"),
-        ({"families": ["mlp", "mlp"]}, "`families`"),
+        ({"families": ["linear", "linear"]}, "`families`"),
+        ({"families": ["mlp"]}, "`families`.*among sobolev"),
+        ({"families": [("linear", GaussianNB())]}, "`families`"),
+        ({"families": [("mine", GaussianNB)]}, "`families`"),
+        ({"families": [("mine", 3)]}, "`families`"),
         ({"lr": float("nan")}, "`lr`"),
         ({"lr": 1e10}, "`lr`"),
         ({"weight_decay": float("nan")}, "`weight_decay`"),
@@ -299,8 +296,7 @@ def test_suggestions_end_when_every_point_is_labelled():
         ({"n_members": 10**9}, "`n_members`"),
         ({"epochs": 10**30}, "`epochs`"),
         ({"n_components": 10**30}, "`n_components`"),
-        ({"smoothing": np.ones(2)}, "`smoothing`"),
-        ({"families": [["mlp"]]}, "`families`"),
+        ({"families": [["linear"]]}, "`families`"),
         ({"class_weight": 3}, "`class_weight`"),
         ({"random_state": 1.5}, "`random_state`"),
         ({"random_state": -1}, "`random_state`"),
@@ -330,14 +326,12 @@ def test_labels_that_cannot_be_learnt_from_are_refused():
 
 def test_what_scikit_learn_refuses_is_said_in_one_line():
     X, _, given = blobs(40, labels=5)
-    hole = np.where(np.arange(X.size).reshape(X.shape) == 7, np.nan, X)
-    masked = np.ma.masked_array(X, X > 2)
+    infinite = np.where(np.arange(X.size).reshape(X.shape) == 7, np.inf, X)
     for points, message in [
-        (hole, r"NaN in 1 row \(first: row"),
-        (pd.DataFrame({"a": pd.array([*range(39), None], dtype="Int64"), "b": X[:, 0]}), r"first: row 39"),
+        (infinite, r"infinity or values too large in 1 row \(first: row 1\)"),
+        (sp.csr_array(np.where(np.isinf(infinite), np.nan, X)), "NaN"),
         (X + 1j, "Complex"),
         (X.ravel(), "Reshape"),
-        (masked, "masked"),
     ]:
         with pytest.raises(ValueError, match=message) as error:
             quick().fit(points, given)
@@ -356,7 +350,7 @@ def test_masked_labels_are_unlabeled():
 
 def test_priors_of_next_to_nothing_leave_probabilities_finite():
     X, _, given = blobs(60, labels=20)
-    classifier = quick(families=["mlp"], class_priors={0: 1e-300, 1: 1e300, 2: 1.0}).fit(X, given)
+    classifier = quick(families=["linear"], class_priors={0: 1e-300, 1: 1e300, 2: 1.0}).fit(X, given)
     assert np.isfinite(classifier.label_distributions_).all()
     assert np.isfinite(classifier.out_of_fold_log_loss_)
     with pytest.raises(ValueError, match="`class_priors` must hold numbers"):
@@ -469,7 +463,7 @@ def test_trees_count_where_classes_are_boxes_along_single_columns():
     given = np.where(np.arange(1500) < 200, y, -1)
     classifier = quick(epochs=100).fit(X, given)
     shares = classifier.family_shares_
-    assert shares.get("forests", 0) + shares.get("boosting", 0) > 0.5
+    assert shares["forests"] > 0.5
     assert (classifier.transduction_ == y)[200:].mean() > 0.9
 
 
@@ -488,7 +482,6 @@ def test_the_papers_form_is_one_network_without_extras():
     X, _, given = blobs(100, labels=5)
     classifier = SobolevClassifier.paper(epochs=20, random_state=0).fit(X, given)
     assert classifier.family_shares_ == {"s-sobgnn": 1.0}
-    assert classifier.predictor_.members[0].smoothing.strength == 0
     np.testing.assert_allclose(classifier.predictor_.ratio, 1)
     assert classifier.predict_proba(X).shape == (100, 3)
 
@@ -503,7 +496,7 @@ def test_progress_is_told_and_can_end_training():
 
     classifier = quick(epochs=500).fit(X, given, progress=stop)
     stages = list(dict.fromkeys(p.stage for p in seen))
-    assert stages == ["neighbors", "sobolev", "mlp", "linear", "gaussian", "forests", "blending"]
+    assert stages == ["neighbors", "sobolev", "linear", "gaussian", "forests", "blending"]
     assert classifier.n_iter_ <= 10
     np.testing.assert_allclose(classifier.label_distributions_.sum(axis=1), 1, rtol=1e-5)
 
@@ -541,7 +534,7 @@ def test_a_thousand_classes_have_valid_probabilities():
     y = np.arange(3000) % 1000
     X = generator.normal(size=(1000, 8))[y] + 0.1 * generator.normal(size=(3000, 8))
     given = np.where(np.arange(3000) < 2000, y, -1)
-    classifier = quick(epochs=2, scale="range", families=["mlp", "diffusion"]).fit(X, given)
+    classifier = quick(epochs=2, scale="range", families=["sobolev", "diffusion"]).fit(X, given)
     np.testing.assert_allclose(classifier.label_distributions_.sum(axis=1), 1, rtol=1e-4)
 
 
@@ -563,7 +556,7 @@ def test_a_warm_start_keeps_the_graph_and_learns_the_new_labels():
 
 def test_a_warm_start_with_the_same_labels_keeps_what_a_family_without_chance_predicts():
     X, _, given = blobs(labels=20)
-    for name in ("gaussian", "kernel", "oblique", "logistic", "linear", "diffusion"):
+    for name in ("gaussian", "kernel", "linear", "diffusion"):
         classifier = quick(warm_start=True, families=[name]).fit(X, given)
         before = classifier.predictor_.distributions.copy()
         classifier.fit(X, given)
@@ -594,7 +587,7 @@ def test_after_labels_are_removed_accuracy_is_that_of_before():
 
 def test_a_warm_start_keeps_the_graph_where_a_class_is_new():
     X, y, given = blobs(labels=20)
-    settings = {"warm_start": True, "families": ["mlp", "diffusion"], "scale": "range"}
+    settings = {"warm_start": True, "families": ["sobolev", "diffusion"], "scale": "range"}
     classifier = quick(**settings).fit(X, np.where(given == 2, -1, given))
     graph = classifier.graph_
     classifier.fit(X, given)
@@ -673,10 +666,10 @@ def test_a_fit_that_fails_or_is_interrupted_changes_nothing(fitted):
 
 def test_a_fit_that_was_stopped_is_not_where_a_warm_start_begins():
     X, _, given = blobs()
-    model = quick(warm_start=True, families=["mlp"])
-    model.fit(X, given, progress=lambda at: at.stage == "mlp")
+    model = quick(warm_start=True, families=["sobolev"])
+    model.fit(X, given, progress=lambda at: at.stage == "sobolev")
     whole = model.fit(X, given)
-    np.testing.assert_array_equal(whole.predict_proba(X), quick(families=["mlp"]).fit(X, given).predict_proba(X))
+    np.testing.assert_array_equal(whole.predict_proba(X), quick(families=["sobolev"]).fit(X, given).predict_proba(X))
 
 
 def test_a_warm_start_decides_on_scales_anew_when_labels_have_become_many():
@@ -686,22 +679,21 @@ def test_a_warm_start_decides_on_scales_anew_when_labels_have_become_many():
     angle = np.where(y, 0.9, 0.4) + generator.normal(scale=0.08, size=240)
     X = np.stack([np.cos(angle), np.sin(angle)], axis=1) * generator.lognormal(0, 1.5, size=(240, 1))
     few, many = (np.where(np.arange(240) < count, y, -1) for count in (2, 80))
-    warm = quick(warm_start=True, families=["mlp", "diffusion"]).fit(X, few)
+    warm = quick(warm_start=True, families=["sobolev", "diffusion"]).fit(X, few)
     before = (warm.neighbor_scale_, warm.scale_)
     warm.fit(X, many)
-    cold = quick(families=["mlp", "diffusion"]).fit(X, many)
+    cold = quick(families=["sobolev", "diffusion"]).fit(X, many)
     assert (warm.neighbor_scale_, warm.scale_) == (cold.neighbor_scale_, cold.scale_) != before
     np.testing.assert_array_equal(warm.predict_proba(X), cold.predict_proba(X))
 
 
-@pytest.mark.parametrize("family", ["mlp", "sobolev", "s-sobgnn"])
+@pytest.mark.parametrize("family", ["sobolev", "s-sobgnn"])
 def test_one_member_is_the_network_that_learns_from_all_labels(family, tmp_path):
     X, _, given = blobs(120)
-    model = quick(families=[family], n_members=1, smoothing=0.0).fit(X, given)
-    fitted = model.predictor_.members[0].fitted
-    more = quick(families=[family], n_members=5, smoothing=0.0).fit(X, given).predictor_.members[0].fitted
-    np.testing.assert_array_equal(fitted.probabilities()[:-1], more.probabilities()[:-1])
-    assert not np.allclose(fitted.probabilities()[-1], more.probabilities()[-1], atol=1e-4)
+    model = quick(families=[family], n_members=1).fit(X, given)
+    more = quick(families=[family], n_members=5).fit(X, given)
+    np.testing.assert_array_equal(model.out_of_fold_probabilities_, more.out_of_fold_probabilities_)
+    assert not np.allclose(model.label_distributions_, more.label_distributions_, atol=1e-4)
     model.save(tmp_path / "one")
     again = SobolevClassifier.load(tmp_path / "one")
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
@@ -751,9 +743,7 @@ def test_unlabeled_rows_take_no_part_in_scores(fitted, unknown):
 def test_text_in_x_and_shares_in_an_array_are_one_line(fitted):
     X, _, given, _ = fitted
     frame = pd.DataFrame(X).assign(name="T-1")
-    with pytest.raises(
-        ValueError, match=r"X must hold numbers, but holds 'T-1'\. Convert tables with sobgnn\.TableEncoder"
-    ):
+    with pytest.raises(ValueError, match=r"X must hold numbers, but holds 'T-1'\. Pass it as a DataFrame"):
         quick().fit(frame.to_numpy(), given)
     with pytest.raises(ValueError, match="`class_priors` must be"):
         quick(class_priors=np.array([0.3, 0.3, 0.4])).fit(X, given)
@@ -785,8 +775,6 @@ def test_errors_about_columns_name_them(fitted):
         classifier.predict(frame[["b", "a"]])
     with pytest.raises(ValueError, match=r"unseen at fit time: z\. Feature names seen at fit time, yet now missing: a"):
         classifier.predict(frame.rename(columns={"a": "z"}))
-    with pytest.raises(TypeError, match="X must hold numbers, but holds dates or times"):
-        classifier.fit(frame.assign(when=pd.date_range("2020", periods=len(frame))), y)
 
 
 def test_edges_of_new_points_need_a_model_with_a_graph(fitted):
@@ -858,8 +846,7 @@ def test_suspects_and_first_suggestions_check_what_they_are_given(fitted):
     with pytest.raises(ValueError, match="`n` must be None or an integer of at least 0, but got -1"):
         classifier.suspects(n=-1)
     for points, message in (
-        (np.ma.masked_array(X, mask=X > 3), "masked"),
-        (np.full((30, 2), "a"), "TableEncoder"),
+        (np.full((30, 2), "a"), "DataFrame"),
         (X * 1e305, "lie within"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -879,9 +866,9 @@ def test_a_warm_start_takes_another_graph_for_another_one_in_whatever_form_it_co
     X, _, given = blobs(labels=5)
     classifier = quick(warm_start=True, families=["linear", "diffusion"]).fit(X, given)
     classifier.fit(X, given, graph=np.zeros((2, 0), int))
-    assert "given" in classifier.predictor_.problem.views
+    assert "given" in classifier.predictor_.points.views
     classifier.fit(X, given)
-    assert "given" not in classifier.predictor_.problem.views
+    assert "given" not in classifier.predictor_.points.views
     classifier.fit(X, given, graph=np.array([[0, 1, 2], [3, 4, 5]]))
     assert classifier.graph_.num_edges == 6
     weights = torch.ones(2, dtype=torch.bfloat16)

@@ -53,15 +53,6 @@ def test_sparse_rows_are_projected_have_length_one_and_mean_variance_one():
     np.testing.assert_array_equal(FeatureMap.fit(S, scale="range", n_components=10, seed=0)(S), z)
 
 
-def test_arrays_hold_the_whole_map():
-    for features in (
-        FeatureMap.fit(X, scale="range", n_components=4, seed=0),
-        FeatureMap.fit(sp.csr_array(X), scale=None, n_components=3, seed=0),
-    ):
-        again = FeatureMap.from_arrays(features.arrays())
-        np.testing.assert_array_equal(again(X[:5]), features(X[:5]))
-
-
 def test_blocks_of_rows_do_not_show(monkeypatch):
     whole = FeatureMap.fit(X, scale="range", n_components=5, seed=0)
     monkeypatch.setattr("sobgnn.estimator.features._ROWS_PER_BLOCK", 7)

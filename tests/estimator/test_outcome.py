@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 
 from sobgnn import SobolevClassifier
-from sobgnn.estimator.outcome import label_points
 
 
 def quick(**options):
-    return SobolevClassifier(families=["mlp", "diffusion"], epochs=20, k=4, scale="range", random_state=0, **options)
+    settings = {"families": ["sobolev", "diffusion"], "epochs": 20, "k": 4, "scale": "range", "random_state": 0}
+    return SobolevClassifier(**settings, **options)
 
 
 def clouds(count=60):
@@ -23,17 +23,6 @@ def test_points_have_their_given_labels_and_the_others_the_most_probable_one():
     np.testing.assert_array_equal(fitted.transduction_[:20], truth[:20])
     np.testing.assert_array_equal(fitted.label_distributions_[:20], np.eye(2)[truth[:20]])
     np.testing.assert_array_equal(fitted.transduction_, fitted.classes_[fitted.label_distributions_.argmax(axis=1)])
-
-
-def test_labels_are_found_again_from_the_predictor_alone():
-    X, _, given = clouds()
-    fitted = quick().fit(X, given)
-    names = ("graph_", "component_labelled_", "label_distributions_", "transduction_", "family_shares_")
-    before = {name: fitted.__dict__.pop(name) for name in names}
-    label_points(fitted)
-    for name in names[1:-1]:
-        np.testing.assert_array_equal(getattr(fitted, name), before[name])
-    assert fitted.family_shares_ == before["family_shares_"]
 
 
 def test_a_component_without_a_label_is_marked():

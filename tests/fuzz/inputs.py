@@ -13,15 +13,16 @@ ODD = (None, True, -1, 0, 0.5, 1, 1.5, 10**9, 10**30, float("nan"), float("inf")
 # Values that only one parameter would take for good, beside those of ODD, and parameters without any.
 SETTINGS: dict[str, tuple[Any, ...]] = {
     "k": (5, np.int64(3), 10**5), "alpha": (7, 100), "epsilon": (), "num_layers": (4, 10**6), "dropout": (0.99,),
-    "hidden_channels": (10**12,), "n_members": (3,), "smoothing": ("auto", 0.999, np.ones(2)), "class_weight":
+    "hidden_channels": (10**12,), "n_members": (3,), "class_weight":
     ("balanced", {0: 0.0}, {0: float("nan")}, {9: 1}, {0: 1e-300, 1: 1e300}, {"a": 1}), "class_priors": ("auto", {0:
     1}, {0: 0.5, 1: 0.5}, {0: 1e-300, 1: 1e300}, {0: "x", 1: 1}, [0.5, 0.5]), "scale": ("range", "standard",
     "range-unit", "unit", "rank", ("rank", None), ("x",)), "n_components": (2,), "metric": ("cosine",), "bandwidth":
     ("local",), "symmetrize": ("mutual",), "method": ("exact", "cells"), "lr": (1e10,), "epochs": (), "weight_decay":
     (), "random_state": (2**63, np.random.RandomState(0)), "device": ("cpu", "cuda:99"), "families": (["s-sobgnn"],
-    ["linear"], ["pagerank"], ["x"], "mlp", [["mlp"]], ["mlp", "mlp"]), "verbose": (), "warm_start": (),
+    ["linear"], ["pagerank"], ["x"], "linear", [["linear"]], ["linear", "linear"], [("mine", 3)]),
+    "verbose": (), "warm_start": (),
 }  # fmt: skip
-CHEAP = (["mlp"], ["diffusion"], ["mlp", "diffusion"], ["sobolev"])
+CHEAP = (["linear"], ["diffusion"], ["linear", "diffusion"], ["sobolev"])
 
 
 @dataclass

@@ -42,7 +42,7 @@ def tries(count: int) -> Callable[[Any], Any]:
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     def small(*_: Any) -> Any:
         quick = {"k": 3, "n_members": 1, "epochs": 1, "hidden_channels": 4, "scale": "range", "random_state": 0}
-        return SobolevClassifier(families=["mlp", "diffusion"], **quick)
+        return SobolevClassifier(families=["sobolev", "diffusion"], **quick)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sobgnn.command.fit._estimator", small)

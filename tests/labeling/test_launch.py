@@ -18,7 +18,7 @@ from tests.encoders import static_model
 from tests.labeling.conftest import FAKE, Client, ticket_file
 
 # As small as a fit can be: what is tested is that the run works, not how good it is.
-SMALL = {"families": ["diffusion", "mlp"], "n_members": 4, "epochs": 20, "random_state": 0}
+SMALL = {"families": ["diffusion", "sobolev"], "n_members": 4, "epochs": 20, "random_state": 0}
 
 
 def test_from_no_labels_to_a_run_that_predicts(tmp_path, capsys):

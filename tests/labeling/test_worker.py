@@ -20,7 +20,7 @@ def test_no_run_is_written_of_data_that_changed_since_it_was_read(tickets, tmp_p
 
 def test_the_map_of_a_fit_is_that_of_the_report_mirrored_so_that_points_move_less(tickets):
     source = open_source(str(tickets), "team")
-    model = Model(source, {"families": ["diffusion", "mlp"], "n_members": 2, "epochs": 20})
+    model = Model(source, {"families": ["diffusion", "sobolev"], "n_members": 2, "epochs": 20})
     message, arrays = model.map()
     assert not message["learned"]
     before = arrays["place"]

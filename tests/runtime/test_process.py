@@ -104,7 +104,7 @@ X = np.random.default_rng(0).normal(size=(40, 3)) + np.repeat([[0], [5]], 20, ax
 y = np.where(np.arange(40) % 4 == 0, np.arange(40) // 20, -1)
 states = lambda: (random.getstate(), str(np.random.get_state()), torch.get_rng_state().tolist())
 before = states()
-SobolevClassifier(families=["forests", "boosting", "logistic"], random_state=0).fit(X, y)
+SobolevClassifier(families=["forests", "kernel", "sobolev"], random_state=0).fit(X, y)
 print(states() == before)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)

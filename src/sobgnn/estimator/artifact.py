@@ -1,4 +1,4 @@
-"""A fitted classifier as a folder: safetensors and JSON, never pickle."""
+"""A saved model as a folder: safetensors and JSON, never pickle."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from sobgnn.estimator.state import Arrays
 from sobgnn.runtime.files import atomic_folder, check_inside, file_digest, json_digest, read_json
 
 FORMAT = "sobgnn.SobolevClassifier"
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 # Maximum size in bytes of a safetensors file's header, which names its arrays.
 _LARGEST_HEADER = 64 << 20
 WEIGHTS, CONFIG = "weights.safetensors", "config.json"
-
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 class ArtifactError(ValueError):

@@ -10,25 +10,32 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from sobgnn.estimator import saving
-from sobgnn.estimator.artifact import Arrays, ArtifactError, read_folder, write_folder
-from sobgnn.estimator.copies import held_together
+from sobgnn.estimator.artifact import ArtifactError, read_folder, write_folder
+from sobgnn.estimator.copies import copies_together
 from sobgnn.estimator.describing import described
-from sobgnn.estimator.families import FAMILIES, default_families
-from sobgnn.estimator.fit import Hook, Teller, fit_families, refit_families
+from sobgnn.estimator.families import FAMILIES
+from sobgnn.estimator.fit import Hook, Report, chosen_families, fit_families, refit_families
 from sobgnn.estimator.frequencies import check_class_priors, chosen_by_class
-from sobgnn.estimator.inputs import check_range, checked
-from sobgnn.estimator.labels import check_class_weight, class_weights, encode_labels, known_accuracy, with_folds
-from sobgnn.estimator.outcome import keep_outcome, label_points, shown_out_of_fold
-from sobgnn.estimator.placing import device_for, place
-from sobgnn.estimator.problem import GIVEN
+from sobgnn.estimator.inputs import Filling, check_range, checked, checked_names, is_frame
+from sobgnn.estimator.labels import (
+    check_class_weight,
+    class_weights,
+    encode_labels,
+    known_accuracy,
+    with_folds,
+    without_labels,
+)
+from sobgnn.estimator.outcome import outcome_of, set_attributes, shown_out_of_fold
+from sobgnn.estimator.points import GIVEN, make_points
 from sobgnn.estimator.scaling import ScaleOption
 from sobgnn.estimator.settings import check_settings, check_whole
-from sobgnn.estimator.smoothing import STRENGTHS
+from sobgnn.estimator.state import Arrays
 from sobgnn.estimator.suggestion import Strategy, suggest_first, suggest_points
 from sobgnn.estimator.suspicion import Suspect, suspect_labels
 from sobgnn.estimator.warm import Kept, fingerprint
@@ -50,27 +57,26 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     .. math:: P = \sum_f w_f \, P_f^{1/T_f}
 
-    Each family f predicts every point: decoupled Sobolev networks and diffused labels on the graph, MLPs, a
-    self-trained linear classifier, a Gaussian kernel regression and forests on the features, Poisson learning if labels
-    are few and points form clusters, and logistic regression, kernel regression and boosted trees if there are enough
-    labels. Four folds of the labels are held out in turn; out-of-fold labels decide how far each family's probabilities
-    are smoothed over the graph, the shares w, and how confident the result is. See :mod:`sobgnn.estimator.families` for
-    the contract, and :func:`~sobgnn.estimator.blend.fit_blend` for the rule. A class with fewer than 3 labels
-    is never held out.
+    Each family f predicts every point: decoupled Sobolev networks and diffused labels on the graph, a self-trained
+    linear classifier, kernel regressions and forests on the features, and Poisson learning if labels are few and points
+    form clusters. Four folds of the labels are held out in turn; out-of-fold labels decide the shares w, and how
+    confident each family and the result are. See :mod:`sobgnn.estimator.families` for the contract, and
+    :func:`~sobgnn.estimator.blend.fit_blend` for the rule. A class with fewer than 3 labels is never held out.
 
     Args:
         k: Number of neighbors per point; at most one less than the number of points is used.
         alpha: Number of orders, that is, Hadamard powers of the graph.
         epsilon: Weight of self-loops.
-        families: ``"auto"``, or names among ``"sobolev"``, ``"mlp"``, ``"diffusion"``, ``"poisson"``, ``"linear"``,
-            ``"logistic"``, ``"gaussian"``, ``"kernel"``, ``"oblique"``, ``"forests"``, ``"boosting"``, ``"pagerank"``,
-            ``"links"`` and ``"s-sobgnn"``, the paper's network.
+        families: ``"auto"``, or a list of it, of names among ``"sobolev"``, ``"diffusion"``, ``"poisson"``,
+            ``"linear"``, ``"gaussian"``, ``"kernel"``, ``"forests"``, ``"pagerank"``, ``"links"`` and ``"s-sobgnn"``
+            (the paper's network), and of pairs of another name and any classifier that follows scikit-learn's contract,
+            such as ``["auto", ("boosting", HistGradientBoostingClassifier())]``: it learns by the same folds, from X as
+            it is passed (or as a frame is encoded), and gets its share.
         hidden_channels: Size of hidden rows.
         num_layers: Layers of the paper's network.
         dropout: Share of hidden entries dropped in training.
         n_members: Number of networks of a family that are averaged. At least five are trained: four that hold out a
             fold each, and one that learns from all labels and is always averaged.
-        smoothing: Strength in [0, 1) of smoothing probabilities over the graph; ``"auto"`` decides for each family.
         class_weight: Factors of the class probabilities: ``None``, ``"balanced"`` (inverse to the number of labels of a
             class) or numbers by class.
         class_priors: How common classes are among all points: ``None`` uses each class's share of the labels, a dict
@@ -113,6 +119,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         family_shares_: Each family's share in the result, by name.
         family_accuracy_: Each family's own out-of-fold accuracy, by name, with equal weights of labels.
         filter_importance_: Increase of the Sobolev networks' out-of-fold log loss without each order.
+        encoder_: The :class:`~sobgnn.TableEncoder` of a DataFrame; ``None`` for arrays.
         graph_: The :class:`~sobgnn.Graph`.
         component_labelled_: bool [N], whether a point's component of the graph holds a label.
         scale_: How columns are scaled for networks.
@@ -141,12 +148,11 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         alpha: int = 2,
         epsilon: float = 0.3,
         *,
-        families: Sequence[str] | Auto = "auto",
+        families: Sequence[str | tuple[str, Any]] | Auto = "auto",
         hidden_channels: int = 64,
         num_layers: int = 2,
         dropout: float = 0.5,
         n_members: int = 5,
-        smoothing: float | Auto = "auto",
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
         class_priors: Auto | Mapping[Any, float] | None = "auto",
         scale: ScaleOption = "auto",
@@ -171,7 +177,6 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.num_layers = num_layers
         self.dropout = dropout
         self.n_members = n_members
-        self.smoothing = smoothing
         self.class_weight = class_weight
         self.class_priors = class_priors
         self.scale = scale
@@ -190,19 +195,24 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def paper(cls, **parameters: Any) -> SobolevClassifier:
-        """Make the paper's form: one S-SobGNN, linear combination, no self branch, no smoothing, k = 30."""
+        """Make the paper's form: one S-SobGNN, linear combination, no self branch, k = 30."""
         form: dict[str, Any] = {
-            "k": 30, "alpha": 3, "epsilon": 1.0, "families": ["s-sobgnn"], "n_members": 1, "smoothing": 0.0,
+            "k": 30, "alpha": 3, "epsilon": 1.0, "families": ["s-sobgnn"], "n_members": 1,
             "class_priors": None, "epochs": 300, "lr": 0.01, "weight_decay": 5e-4,
         }  # fmt: skip
         return cls(**{**form, **parameters})
 
-    def fit(self, X: Any, y: Any, *, graph: Any = None, progress: Hook | None = None) -> SobolevClassifier:
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, graph: Any = None, progress: Hook | None = None
+    ) -> SobolevClassifier:
         """Learn from the labeled points, and label the others.
 
         Args:
-            X: Points [N, F]: array, DataFrame or scipy sparse matrix.
+            X: Points [N, F]: a pandas or polars DataFrame with columns of any kind, an array, or a scipy sparse matrix.
+                A frame is encoded by a :class:`~sobgnn.TableEncoder`. In an array, NaN is a blank cell: it is filled
+                with the column's median, and marked by a further column.
             y: Labels [N]; -1, None or NaN: unlabeled.
+            sample_weight: Weight of each row's label, [N]; a label of weight 0 counts as none.
             graph: A graph of the points, used in addition to their neighbors: a :class:`~sobgnn.Graph`, a scipy sparse
                 adjacency [N, N], PyG's ``edge_index`` [2, E], or the pair ``(edge_index, edge_weight)``.
             progress: Called with :class:`~sobgnn.estimator.fit.FitProgress`; returning True stops training, and the fit
@@ -214,16 +224,19 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_device(self.device)
         as_it_was = dict(self.__dict__)
         try:
-            return self._fit_checked(X, y, graph, progress)
+            return self._fit_checked(X, y, sample_weight, graph, progress)
         except BaseException:  # an interruption also restores the earlier model
             self.__dict__.clear()
             self.__dict__.update(as_it_was)
             raise
 
-    def _fit_checked(self, X: Any, y: Any, graph: Any, progress: Hook | None) -> SobolevClassifier:
-        X = checked(self, X, ensure_min_samples=2)
-        check_range(X)
+    def _fit_checked(self, X: Any, y: Any, sample_weight: Any, graph: Any, progress: Hook | None) -> SobolevClassifier:
+        X = self._learned_features(X)
         self.classes_, codes = encode_labels(y, X.shape[0])
+        weight = None
+        if sample_weight is not None:
+            weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            self.classes_, codes = without_labels(self.classes_, codes, weight == 0)
         check_class_weight(self.class_weight, self.classes_)
         check_class_priors(self.class_priors, self.classes_)
         if len(self.classes_) < 2:
@@ -241,55 +254,97 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         available = torch.get_num_threads()
         threads = 1 if X.shape[0] * X.shape[1] <= _ONE_THREAD_ENTRIES else available
         with own_precision(), at_most(threads):
-            self._fit(X, codes, graph, Teller(progress), available)
+            self._fit(X, codes, weight, graph, Report(progress), available)
         return self
 
-    def _fit(self, X: Any, codes: npt.NDArray[np.int64], graph: Graph | None, tell: Teller, threads: int) -> None:
+    def _fit(
+        self,
+        X: Any,
+        codes: npt.NDArray[np.int64],
+        sample_weight: npt.NDArray[np.float64] | None,
+        graph: Graph | None,
+        report: Report,
+        threads: int,
+    ) -> None:
         # The seed sequence draws a seed if none is given.
-        seed = np.random.SeedSequence(_seed(self.random_state)).entropy
-        generator = np.random.default_rng(seed)
-        mark = self._fingerprint(X, graph) if self.warm_start else ""
+        generator = np.random.default_rng(np.random.SeedSequence(_seed(self.random_state)).entropy)
+        mark = self._fingerprint(X, graph, sample_weight) if self.warm_start else ""
         warm = self._warm(mark)
         before = warm if warm is not None and warm.holds(codes, self.classes_) else None
         if before is None:
             known = None if warm is None else warm.placed
-            device = torch.device(device_for(self.device, X))
-            placed = place(self.get_params(deep=False), X, codes, graph, generator, tell, device, threads, known)
-            self.scale_, self.neighbor_scale_ = placed.scales.networks, placed.scales.neighbors
+            placed = make_points(self.get_params(deep=False), X, codes, graph, generator, report, threads, known)
         else:
-            placed = replace(before.placed, problem=replace(before.placed.problem, tell=tell))
-        problem = placed.problem
-        given = codes[codes >= 0]
+            placed = replace(before.placed, points=replace(before.placed.points, report=report))
+        points, given = placed.points, codes[codes >= 0]
         chosen = chosen_by_class(given, len(self.classes_)) if before is None else before.labels.chosen
         # If labels were chosen class by class, their numbers are not informative: all classes have equal weight in
         # training.
         weight = class_weights("balanced" if chosen else None, self.classes_, given)[given]
+        if sample_weight is not None:
+            weight = weight * sample_weight[codes >= 0]
         # Equal rows are not copies in a given graph: their edges differ.
-        together = held_together(X, codes, problem.points) if graph is None else None
-        folding = np.random.default_rng([problem.seed, 1])
+        together = copies_together(X, codes) if graph is None else None
+        folding = np.random.default_rng([points.seed, 1])
         labels = with_folds(codes, weight, len(self.classes_), folding, chosen, together)
+        families = chosen_families(self.families, points, labels)
         if before is not None:
-            fit = refit_families(problem, labels, before.fit)
+            fit = refit_families(points, labels, families, before.fit)
         else:
-            strengths = STRENGTHS if self.smoothing == "auto" else (float(self.smoothing),)
-            names = default_families(problem, labels) if self.families == "auto" else self.families
-            fit = fit_families(problem, labels, names, strengths)
-        frequencies = keep_outcome(self, fit, placed, labels, before)
+            fit = fit_families(points, labels, families)
+        predictor, outcome, frequencies = outcome_of(self, fit, placed, labels, before)
+        set_attributes(self, predictor, outcome)
         self._kept = None
-        if self.warm_start and not tell.stopped:
+        if self.warm_start and not report.stopped:
             decided = labels if before is None else before.labels
             self._kept = Kept(mark, placed, fit, decided, self.classes_, frequencies)
         if self.verbose:
             print(self.describe())
+
+    def _learned_features(self, X: Any) -> Any:
+        """Validate X, learn how its cells become numbers, and convert it: [N, F'], dense or CSR."""
+        self.encoder_, self.filling_ = None, None
+        if is_frame(X):
+            from sobgnn.tables import TableEncoder
+
+            checked_names(self, X, reset=True)
+            self.encoder_ = TableEncoder()
+            found = self.encoder_.fit_transform(X)
+            if min(found.shape) < 1 or found.shape[0] < 2:
+                raise ValueError(
+                    f"X must have at least 2 rows and a column to learn from, but got {X.shape[0]} rows and columns "
+                    f"that are {', '.join(sorted(set(self.encoder_.outcomes_.values())))}."
+                )
+            return found
+        X = checked(self, X, ensure_min_samples=2)
+        self.filling_ = None if sp.issparse(X) else Filling.of(X)
+        X = X if self.filling_ is None else self.filling_(X)
+        check_range(X)
+        return X
+
+    def _features(self, X: Any) -> Any:
+        """Validate new rows, and convert them as those of the fit."""
+        if self.encoder_ is not None:
+            checked_names(self, X, reset=False)
+            return self.encoder_.transform(X if is_frame(X) else np.asarray(X))
+        X = checked(self, X, reset=False)
+        if self.filling_ is not None or (not sp.issparse(X) and np.isnan(X).any()):
+            if self.filling_ is None:
+                raise ValueError(
+                    "X contains NaN, but there was none when the model was fitted: it cannot say what a blank cell "
+                    "means. Impute it, or fit with rows that have blank cells too."
+                )
+            return self.filling_(X.toarray() if sp.issparse(X) else X)
+        return X
 
     def _warm(self, mark: str) -> Kept | None:
         """What the previous fit kept, if only labels have changed since, that is, if its fingerprint is the same."""
         kept: Kept | None = getattr(self, "_kept", None) if self.warm_start else None
         return kept if kept is not None and kept.fingerprint == mark else None
 
-    def _fingerprint(self, X: Any, graph: Graph | None) -> str:
+    def _fingerprint(self, X: Any, graph: Graph | None, weight: Any) -> str:
         own = self.get_params(deep=False)
-        return fingerprint(X, graph, {name: own[name] for name in own.keys() - {"verbose"}})
+        return fingerprint(X, graph, {name: own[name] for name in own.keys() - {"verbose"}}, weight)
 
     def predict_proba(self, X: Any, *, graph: Any = None) -> npt.NDArray[np.float32]:
         """Predict class probabilities [M, C] of new points X [M, F], columns in the order of ``classes_``.
@@ -299,8 +354,8 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         without it they are predicted from their features and neighbors.
         """
         check_is_fitted(self, "predictor_")
-        X = checked(self, X, reset=False)
-        if graph is not None and GIVEN not in self.predictor_.problem.views:
+        X = self._features(X)
+        if graph is not None and GIVEN not in self.predictor_.points.views:
             raise ValueError("`graph` needs a model that was fitted with one: pass graph= to fit too.")
         edges = None if graph is None else as_edges(graph, X.shape[0], self.graph_.num_nodes)
         with own_precision():
@@ -330,8 +385,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_whole("n", n)
         if X is not None:
-            X = checked(clone(self), X, ensure_min_samples=2)
-            check_range(X)
+            X = clone(self)._learned_features(X)
             with own_precision():
                 return suggest_first(
                     X, n, k=self.k, n_components=self.n_components, metric=self.metric, strategy=strategy
@@ -392,9 +446,10 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self = cls(**saving.settings(config["settings"]))
         check_settings(self.get_params(deep=False), list(FAMILIES))
         saving.put_together(self, config, arrays, device)
-        label_points(self)
+        check_class_weight(self.class_weight, self.classes_)
+        check_class_priors(self.class_priors, self.classes_)
         # Parts that contradict each other fail when they are used: better here than at the first prediction.
-        found = self.predictor_(np.zeros((1, self.n_features_in_)))
+        found = self.predictor_(np.zeros((1, self.predictor_.placed.sizes.features)))
         if found.shape != (1, len(self.classes_)) or not np.isfinite(found).all():
             raise ValueError("its classes and its families do not match")
         return self
@@ -402,6 +457,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = True
         return tags
 
     def __getstate__(self) -> dict[str, Any]:

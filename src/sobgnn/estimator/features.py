@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +20,7 @@ _KNOTS = 129
 # Rows and columns up to which an exact decomposition of their products is fast.
 _EXACT_ROWS, _EXACT_COLUMNS = 4000, 2048
 # Scaled values are clipped at this: a point so far away has no meaningful neighbors, and squares stay finite.
-_FARTHEST = 1e6
+FARTHEST = 1e6
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class FeatureMap:
         for rows, block in _blocks(X, keep_sparse=self.shift is None and self.basis is not None):
             with np.errstate(over="ignore", invalid="ignore"):
                 z = self._apply(block)
-            out[rows] = np.nan_to_num(z, nan=0.0).clip(-_FARTHEST, _FARTHEST)
+            out[rows] = np.nan_to_num(z, nan=0.0).clip(-FARTHEST, FARTHEST)
         return out
 
     def _ranked(self, block: Any) -> Any:
@@ -115,7 +115,7 @@ class FeatureMap:
         if self.basis is not None and sp.issparse(z):
             z = z @ self.basis
         elif self.basis is not None:  # centered, so single precision loses nothing that the result could hold
-            bounded = z.clip(-_FARTHEST, _FARTHEST).astype(np.float32)
+            bounded = z.clip(-FARTHEST, FARTHEST).astype(np.float32)
             z = (bounded @ self.basis.astype(np.float32)).astype(np.float64)
         if self.unit_rows:
             z = _unit(z, self.center)
@@ -123,34 +123,18 @@ class FeatureMap:
             z = z - self.center
         return np.asarray(z * self.gain)
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The parts of the map that are not ``None``, by name."""
-        parts = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {name: np.atleast_1d(part) for name, part in parts.items() if part is not None}
-
-    @classmethod
-    def from_arrays(cls, parts: dict[str, npt.NDArray[Any]]) -> FeatureMap:
-        """Rebuild a map from :meth:`arrays`.
-
-        Raises:
-            ValueError: The parts contradict each other.
-        """
-        get = parts.get
-        width = int(parts["num_features"].item())
-        made = cls(
-            get("shift"), get("factor"), get("basis"), get("center"), float(parts["gain"].item()),
-            bool(parts["unit_rows"].item()), width, get("knots"), get("scores"),
-        )  # fmt: skip
-        shapes = [(made.shift, (width,)), (made.factor, (width,)), (made.center, (made.num_outputs,))]
-        fits = all(part is None or part.shape == shape for part, shape in shapes)
-        fits &= made.basis is None or (made.basis.ndim == 2 and made.basis.shape[0] == width)
-        fits &= (made.knots is None) == (made.scores is None)
-        if made.knots is not None and made.scores is not None:
-            fits &= made.knots.ndim == 2 and made.knots.shape == made.scores.shape and made.knots.shape[1] == width
-        numbers = [part for name, part in parts.items() if name not in ("unit_rows", "num_features")]
-        if not fits or not all(part.dtype.kind == "f" and np.isfinite(part).all() for part in numbers):
+    def check(self) -> None:
+        """Raise ValueError if the parts, which may be those of a file, contradict each other."""
+        width, outputs = self.num_features, self.num_outputs
+        shapes = [
+            (self.shift, (width,)), (self.factor, (width,)), (self.center, (outputs,)), (self.basis, (width, outputs)),
+        ]  # fmt: skip
+        fits = width > 0 and all(part is None or part.shape == shape for part, shape in shapes)
+        fits &= (self.knots is None) == (self.scores is None)
+        if self.knots is not None and self.scores is not None:
+            fits &= self.knots.ndim == 2 and self.knots.shape == self.scores.shape and self.knots.shape[1] == width
+        if not fits:
             raise ValueError("the parts of its feature map contradict each other")
-        return made
 
 
 def _blocks(X: Any, *, keep_sparse: bool) -> Iterator[tuple[slice, Any]]:

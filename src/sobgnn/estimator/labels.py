@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -29,8 +29,7 @@ LEAST_ON_AVERAGE = 2
 class Labels:
     """The labeled points, and the fold in which each of them is held out.
 
-    A *signal* is what a family learns without one fold, or from all labels: signal f < ``folds`` does not see fold f,
-    the last one sees everything.
+    Every family is fitted ``folds + 1`` times: fit f < ``folds`` does not see fold f, the last one sees everything.
 
     Args:
         index: int64 [L], the labeled points.
@@ -63,12 +62,12 @@ class Labels:
         return held if self.counted is None else held & self.counted
 
     def known(self) -> npt.NDArray[np.bool_]:
-        """Which labels each signal sees, [folds + 1, L]."""
-        signals = np.arange(self.folds + 1)
-        return np.asarray(self.fold != np.where(signals < self.folds, signals, -2)[:, None])
+        """Which labels each fit sees, [folds + 1, L]."""
+        fits = np.arange(self.folds + 1)
+        return np.asarray(self.fold != np.where(fits < self.folds, fits, -2)[:, None])
 
     def shares(self) -> npt.NDArray[np.float64]:
-        """The weight of each label in each signal, [folds + 1, L], rows summing to 1.
+        """The weight of each label in each fit, [folds + 1, L], rows summing to 1.
 
         A class has the same weight whether or not some of its labels are held out. Otherwise a held-out label would
         belong to a class with reduced weight, and every family would be biased against it.
@@ -86,11 +85,28 @@ class Labels:
         return torch.from_numpy(self.index).to(device), torch.from_numpy(self.codes).to(device)
 
     def out_of_fold(self, probabilities: Tensor) -> npt.NDArray[np.float64]:
-        """Out-of-fold probabilities [J, C] of the judged labels, from those of every signal, [folds + 1, N, C]."""
+        """Out-of-fold probabilities [J, C] of the evaluated labels, from those of every fit, [folds + 1, N, C]."""
         rows = torch.from_numpy(self.fold[self.judged]), torch.from_numpy(self.index[self.judged])
         found = probabilities[rows[0].to(probabilities.device), rows[1].to(probabilities.device)]
         values: npt.NDArray[np.float64] = found.double().cpu().numpy()
         return values
+
+    def each_fold(
+        self, predict: Callable[[int, npt.NDArray[np.int64]], Tensor | npt.NDArray[Any]]
+    ) -> npt.NDArray[np.float64]:
+        """Out-of-fold probabilities [J, C] of the evaluated labels.
+
+        ``predict`` is called with a fold and the positions [H] of its evaluated labels in ``index``, and returns their
+        probabilities [H, C] by what was learned without this fold.
+        """
+        evaluated = np.flatnonzero(self.judged)
+        out = np.full((len(evaluated), self.classes), np.nan)
+        for fold in range(self.folds):
+            here = np.flatnonzero(self.fold[evaluated] == fold)
+            if len(here):
+                found = predict(fold, evaluated[here])
+                out[here] = found.double().cpu().numpy() if isinstance(found, Tensor) else found
+        return out
 
 
 def with_folds(
@@ -180,6 +196,18 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
     codes = np.full(values.size, UNLABELED, np.int64)
     codes[known] = inverse
     return classes, codes
+
+
+def without_labels(
+    classes: npt.NDArray[Any], codes: npt.NDArray[np.int64], rows: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """The classes [C'] and codes [N] of :func:`encode_labels` without the labels of some rows, bool [N]."""
+    left = np.where(rows, UNLABELED, codes)
+    if not (left >= 0).any():
+        raise ValueError("`sample_weight` is 0 for every labeled row. Give at least one of each class a weight.")
+    kept, inverse = np.unique(left[left >= 0], return_inverse=True)
+    left[left >= 0] = inverse
+    return classes[kept], left
 
 
 def known_accuracy(predicted: npt.NDArray[Any], classes: npt.NDArray[Any], y: Any, sample_weight: Any = None) -> float:

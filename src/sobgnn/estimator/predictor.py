@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,9 @@ from torch import Tensor
 from sobgnn.estimator.blend import Blend, sharpen
 from sobgnn.estimator.fit import Member
 from sobgnn.estimator.frequencies import shift_priors
-from sobgnn.estimator.placing import Attaching, Maps, as_tensor
-from sobgnn.estimator.problem import GIVEN, NEIGHBORS, NewPoints, Problem
-from sobgnn.graphs.knn import gaussian_weights
+from sobgnn.estimator.points import GIVEN, NEIGHBORS, NewPoints, Placed, Points
+from sobgnn.estimator.state import check_array
 from sobgnn.graphs.reweight import normalized_edges
-from sobgnn.neighbors.held import HeldPoints
 from sobgnn.operators.attached import attach
 from sobgnn.runtime.process import at_most
 
@@ -35,10 +32,7 @@ class Predictor:
     """Everything that prediction needs.
 
     Attributes:
-        maps: Maps from raw features to what families read.
-        problem: The training points and their graphs.
-        places: [N, D'], the training points as the neighbor search reads them.
-        attaching: How new points find neighbors.
+        placed: The training points, their graphs and maps, and how new points find neighbors.
         members: The families.
         blend: Their shares and temperatures.
         temperature: Divides the logits of the result.
@@ -46,19 +40,30 @@ class Predictor:
         distributions: Class probabilities of the training points, [N, C].
     """
 
-    maps: Maps
-    problem: Problem
-    places: Tensor
-    attaching: Attaching
-    members: list[Member]
+    placed: Placed
+    members: tuple[Member, ...]
     blend: Blend
     temperature: float
     ratio: npt.NDArray[np.float64]
     distributions: npt.NDArray[np.float32]
 
+    @property
+    def points(self) -> Points:
+        """The training points."""
+        return self.placed.points
+
+    @property
+    def many(self) -> int | None:
+        """Minimum number of new points at once for which cells are used; ``None``: the search is always exact."""
+        return self.placed.search.many
+
+    def spacing(self) -> npt.NDArray[np.float32] | None:
+        """Distances of training points to the nearest other one; ``None`` if there is no other point."""
+        return self.placed.search.spacing()
+
     def finished(self, probabilities: Tensor) -> npt.NDArray[np.float32]:
         """Apply the temperature and the class factors to blended probabilities [M, C]."""
-        sharpened = sharpen(probabilities.double(), self.temperature).cpu().numpy()
+        sharpened = sharpen(probabilities.double().cpu(), self.temperature).numpy()
         return shift_priors(sharpened, self.ratio).astype(np.float32)
 
     @torch.no_grad()
@@ -71,9 +76,8 @@ class Predictor:
     ) -> npt.NDArray[np.float32]:
         """Class probabilities [M, C] of new points X [M, F], raw, dense or sparse; O(k) each.
 
-        For at least :attr:`many` new points, neighbors are found by an index: that of the training points, if these are
-        very many, or one that is built at the first such call and cached. It is the same every time, so predictions
-        depend only on X.
+        For at least :attr:`many` new points, neighbors are found by cells, which are built at the first such call and
+        cached. They are the same every time, so predictions depend only on X.
 
         Args:
             X: Finite.
@@ -83,79 +87,46 @@ class Predictor:
             nearest: Receives each point's distance to the nearest training point, [M].
         """
         count = X.shape[0]
-        out = np.empty((count, self.problem.classes), np.float32)
+        out = np.empty((count, self.points.classes), np.float32)
         many = self.many is not None and count >= self.many
-        work = float(min(count, _POINTS_PER_BATCH)) * self.places.numel()
+        work = float(min(count, _POINTS_PER_BATCH)) * self.placed.search.places.numel()
         with at_most(1 if work < _THREADED_PRODUCTS else torch.get_num_threads()):
             for start in range(0, count, _POINTS_PER_BATCH):
                 rows = slice(start, min(start + _POINTS_PER_BATCH, count))
-                out[rows], distance = self._batch(X[rows], None if edges is None else edges[rows], many)
+                new, distance = self._new_points(X[rows], None if edges is None else edges[rows], many)
+                out[rows] = self.finished(self.blend([member.fitted.predict(new) for member in self.members]))
                 if nearest is not None:
                     nearest[rows] = distance
                 if progress is not None:
                     progress(rows.stop, count)
         return out
 
-    def _batch(
-        self, X: Any, edges: sp.csr_array | None, many: bool
-    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """Class probabilities [M, C], and the distance to the nearest training point [M]."""
-        problem, nodes = self.problem, self.problem.points
-        z = self.maps.networks(X)
-        place = z if self.maps.neighbors is self.maps.networks else self.maps.neighbors(X)
-        near, distance = self._edges(place, many)
-        joined = {NEIGHBORS: attach(problem.views[NEIGHBORS].operators, near)}
-        if GIVEN in problem.views:
-            own = sp.csr_array((len(z), len(nodes)), dtype=np.float32) if edges is None else edges
-            view = problem.views[GIVEN]
+    def _new_points(self, X: Any, edges: sp.csr_array | None, many: bool) -> tuple[NewPoints, npt.NDArray[np.float32]]:
+        """New points as families read them, and their distances to the nearest training point [M]."""
+        maps, points = self.placed.maps, self.points
+        z = maps.networks(X)
+        near, distance = self.placed.search.edges(maps.places(X, z), approximate=many)
+        joined = {NEIGHBORS: attach(points.views[NEIGHBORS].operators, near)}
+        if GIVEN in points.views:
+            own = sp.csr_array((len(z), points.count), dtype=np.float32) if edges is None else edges
+            view = points.views[GIVEN]
             joined[GIVEN] = attach(view.operators, normalized_edges(own, view.graph.degree) if view.reweighted else own)
-        new = NewPoints(as_tensor(z, nodes.device), self.maps.columns(X, z), joined, nodes, X)
-        return self.finished(self.blend([_drawn(member, new) for member in self.members])), distance
+        scaled = torch.from_numpy(z).to(points.device)
+        return NewPoints(scaled, maps.columns(X, z), joined, points, X), distance
 
-    def _edges(self, z: npt.NDArray[np.float32], many: bool) -> tuple[sp.csr_array, npt.NDArray[np.float32]]:
-        """Edges to the nearest training points, weighted by the training graph's kernel, and the nearest's distance."""
-        how, shape = self.attaching, (len(z), len(self.places))
-        device = self._held.points.device
-        queries = torch.from_numpy(z).to(device) if device.type == "cuda" else z
-        indices, distances = self._held.nearest(queries, how.k, approximate=many)
-        bandwidth: Any = how.bandwidth
-        if how.reach is not None:
-            bandwidth = (distances[:, -1].astype(np.float64), how.reach.astype(np.float64))
-        weight = gaussian_weights(indices, distances, bandwidth)
-        indptr = np.arange(0, weight.size + 1, how.k, dtype=np.int32)
-        edges = sp.csr_array((weight.ravel(), indices.astype(np.int32).ravel(), indptr), shape=shape)
-        return edges, distances[:, 0]
-
-    def spacing(self, most: int = 5000) -> npt.NDArray[np.float32] | None:
-        """Distances of up to ``most`` training points, evenly spread over the rows, to the nearest other one.
-
-        ``None`` if there is no other point.
-        """
-        if len(self.places) < 2:
-            return None
-        rows = np.unique(np.linspace(0, len(self.places) - 1, most).astype(np.int64))
-        chosen = self.places[torch.from_numpy(rows).to(self.places.device)]
-        queries = chosen if chosen.is_cuda else chosen.numpy()
-        indices, distances = self._held.nearest(queries, 2, approximate=self.many == 1)
-        # Of equal points any may come first; the other one is then at distance 0.
-        return np.where(indices[:, 0] == rows, distances[:, 1], distances[:, 0])
-
-    @cached_property
-    def _held(self) -> HeldPoints:
-        how = self.attaching
-        return HeldPoints(self.places, how.metric, how.recall)
-
-    @property
-    def many(self) -> int | None:
-        """Minimum number of new points at once for which cells are used; ``None``: the search is always exact."""
-        return self._held.index_queries if self.attaching.method != "exact" else None
-
-
-def _drawn(member: Member, new: NewPoints) -> Tensor:
-    """A family's probabilities of new points, moved toward the smoothed ones of their neighbors: [M, C]."""
-    own = member.fitted.predict(new)
-    if member.smoothing is None or member.around is None:
-        return own
-    around = new.joined[member.smoothing.view].average(member.around)
-    # Without neighbors there is nothing to move toward.
-    return own + member.smoothing.strength * torch.where(around.sum(dim=1, keepdim=True) > 0, around - own, 0.0)
+    def check(self) -> None:
+        """Raise ValueError if the parts, which may be those of a file, contradict each other."""
+        self.placed.check()
+        sizes = self.placed.sizes
+        for member in self.members:
+            member.fitted.check(sizes)
+        check_array(self.ratio, (sizes.classes,), "class factors", most=1e30)
+        check_array(self.distributions, (sizes.points, sizes.classes), "probabilities", most=1.0 + 1e-3)
+        if not (self.ratio > 0).all() or not (self.distributions >= 0).all():
+            raise ValueError("its probabilities are negative")
+        shares = np.array(self.blend.shares)
+        temperatures = np.array([*self.blend.temperatures, self.temperature])
+        good = len(shares) == len(self.blend.temperatures) == len(self.members) > 0
+        good = good and bool((shares >= 0).all()) and abs(shares.sum() - 1) < 1e-3
+        if not good or not ((temperatures > 1e-3) & (temperatures < 1e3)).all():
+            raise ValueError("its shares or temperatures are invalid")

@@ -13,7 +13,7 @@ import torch
 from sobgnn.estimator.blend import fit_temperature, log_loss, sharpen
 from sobgnn.estimator.features import FeatureMap, Scale
 from sobgnn.estimator.labels import Labels, stratified_folds
-from sobgnn.estimator.smoothing import Spread, diffuse
+from sobgnn.estimator.spreading import Smoother, diffuse
 from sobgnn.graphs.knn import graph_from_neighbors
 from sobgnn.neighbors import nearest
 from sobgnn.runtime.process import eigen
@@ -153,7 +153,7 @@ def _diffusion_losses(z: npt.NDArray[np.float32], labels: Labels, k: int) -> npt
     graph = graph_from_neighbors(found.indices, found.distances)
     index, codes = labels.tensors(torch.device("cpu"))
     known = torch.from_numpy(labels.known()[:-1])
-    spread = diffuse(Spread(graph), _STRENGTH, index, torch.where(known, codes, -1), labels.classes)
+    spread = diffuse(Smoother(graph), _STRENGTH, index, torch.where(known, codes, -1), labels.classes)
     own = labels.out_of_fold(spread.transpose(0, 1))
     return log_loss(sharpen(torch.from_numpy(own), fit_temperature(own, labels.codes)).numpy(), labels.codes)
 

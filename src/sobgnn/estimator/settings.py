@@ -18,15 +18,15 @@ from sobgnn.operators import check_alpha, check_epsilon
 class Networks:
     """Settings that the families of networks share, as in :class:`~sobgnn.SobolevClassifier`."""
 
-    alpha: int = 3
-    epsilon: float = 1.0
+    alpha: int = 2
+    epsilon: float = 0.3
     hidden_channels: int = 64
     num_layers: int = 2
     dropout: float = 0.5
-    members: int = 8
+    members: int = 5
     epochs: int = 200
-    lr: float = 0.01
-    weight_decay: float = 5e-4
+    lr: float = 0.03
+    weight_decay: float = 5e-3
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Networks:
@@ -34,6 +34,11 @@ class Networks:
         named = {field.name: settings["n_members" if field.name == "members" else field.name] for field in fields(cls)}
         # NumPy numbers are accepted, but JSON cannot hold them.
         return cls(**{name: value.item() if isinstance(value, np.generic) else value for name, value in named.items()})
+
+    def check(self) -> None:
+        """Raise ValueError if a setting, which may be one of a file, is invalid."""
+        values = {"n_members" if name == "members" else name: value for name, value in vars(self).items()}
+        _check_networks(values)
 
 
 # Largest values: anything above is a mistake or a forged file, and would exhaust memory.
@@ -48,17 +53,9 @@ def check_settings(settings: Mapping[str, Any], families: Sequence[str]) -> None
         settings: Parameters by name.
         families: The names allowed in ``families``.
     """
-    for name, most in _MOST.items():
-        check_whole(name, settings[name], most=most)
-    check_alpha(settings["alpha"])
-    check_whole("alpha", settings["alpha"], most=_MOST_ORDERS)
-    check_epsilon(settings["epsilon"])
+    check_whole("k", settings["k"], most=_MOST["k"])
+    _check_networks(settings)
     check_bandwidth(settings["bandwidth"])
-    _check_number("lr", settings["lr"], 0, 1, above=True)
-    _check_number("weight_decay", settings["weight_decay"], 0, 1)
-    _check_number("dropout", settings["dropout"], 0, 0.99)
-    if not _is(settings["smoothing"], "auto"):
-        _check_number("smoothing", settings["smoothing"], 0, 0.999, otherwise='"auto" or ')
     if settings["n_components"] is not None:
         check_whole("n_components", settings["n_components"], most=_MOST["k"], otherwise="None or ")
     scale = settings["scale"]
@@ -86,6 +83,18 @@ def check_settings(settings: Mapping[str, Any], families: Sequence[str]) -> None
         check_whole("random_state", state, 0, otherwise="None, a RandomState or ")
 
 
+def _check_networks(settings: Mapping[str, Any]) -> None:
+    for name, most in _MOST.items():
+        if name in settings:
+            check_whole(name, settings[name], most=most)
+    check_alpha(settings["alpha"])
+    check_whole("alpha", settings["alpha"], most=_MOST_ORDERS)
+    check_epsilon(settings["epsilon"])
+    _check_number("lr", settings["lr"], 0, 1, above=True)
+    _check_number("weight_decay", settings["weight_decay"], 0, 1)
+    _check_number("dropout", settings["dropout"], 0, 0.99)
+
+
 def _is(value: Any, *choices: str) -> bool:
     """Whether a value is one of some strings; an array never is."""
     return isinstance(value, str) and value in choices
@@ -109,8 +118,20 @@ def _check_number(name: str, value: Any, low: float, high: float, *, above: bool
 def _check_families(families: Any, known: Sequence[str]) -> None:
     if _is(families, "auto"):
         return
-    listed = isinstance(families, (list, tuple)) and len(families) > 0 and all(_is(name, *known) for name in families)
-    if not listed or len(set(families)) != len(families):
+    listed = families if isinstance(families, (list, tuple)) else []
+    names = [entry[0] if _is_pair(entry, known) else entry for entry in listed]
+    good = all(_is_pair(entry, known) or _is(entry, "auto", *known) for entry in listed)
+    if not listed or not good or len(set(names)) != len(names):
         raise ValueError(
-            f'`families` must be "auto" or a list of different names among {", ".join(known)}, but got {families!r}.'
+            f'`families` must be "auto" or a list of it, of different names among {", ".join(known)}, and of pairs of '
+            f"another name and a classifier, but got {families!r:.200}."
         )
+
+
+def _is_pair(entry: Any, known: Sequence[str]) -> bool:
+    """Whether an entry is a pair of a new name and a classifier that follows scikit-learn's contract."""
+    if not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str) and entry[0].strip()):
+        return False
+    predicts = any(hasattr(entry[1], method) for method in ("predict_proba", "decision_function", "predict"))
+    fits = predicts and hasattr(entry[1], "fit") and hasattr(entry[1], "get_params")
+    return fits and not isinstance(entry[1], type) and entry[0] not in ("auto", *known) and "(" not in entry[0]

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sobgnn.estimator.fit import Fit
 from sobgnn.estimator.frequencies import Frequencies
 from sobgnn.estimator.labels import UNLABELED, Labels
-from sobgnn.estimator.placing import Placed
+from sobgnn.estimator.points import Placed
 from sobgnn.graphs.graph import Graph
 
 # Share of the labels that may change before the blend is decided again.
@@ -64,12 +64,14 @@ def out_of_fold_before(estimator: Any, labels: Labels) -> npt.NDArray[np.float64
     return np.array([known.get(key, unknown) for key in keys])
 
 
-def fingerprint(X: Any, graph: Graph | None, settings: Mapping[str, Any]) -> str:
-    """A hash of points, graph and parameters."""
+def fingerprint(X: Any, graph: Graph | None, settings: Mapping[str, Any], weight: Any = None) -> str:
+    """A hash of points, graph, parameters and the weights of rows."""
     digest = hashlib.blake2b(digest_size=16)
     parts = [X.data, X.indices, X.indptr] if sp.issparse(X) else [X]
     if graph is not None:
         parts += [part.numpy() for part in (graph.indptr, graph.indices, graph.weight)]
+    if weight is not None:
+        parts.append(weight)
     shapes = [(part.shape, str(part.dtype)) for part in parts]
     digest.update(repr((X.shape, shapes, sorted(settings.items()))).encode())
     for part in parts:

@@ -3,13 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.sparse as sp
-import torch
 
 from sobgnn import Graph, SobolevClassifier
 from sobgnn.estimator.families.links import LinkedLinear, unit_pattern
-from sobgnn.estimator.labels import with_folds
-from sobgnn.estimator.placing import view_of
-from sobgnn.estimator.problem import Problem
+from tests.estimator.cases import labels_of, points_of
 
 
 def bipartite(count=160, hubs=8, seed=0):
@@ -37,19 +34,18 @@ def test_probabilities_are_those_of_the_columns_written_out():
     from sklearn.linear_model import LogisticRegression
 
     X, truth, adjacency = bipartite()
-    codes = np.where(np.arange(len(truth)) < 60, truth, -1)
-    labels = with_folds(codes, np.ones(60), 2, np.random.default_rng(0))
-    graph = Graph.from_scipy(adjacency)
-    points = torch.from_numpy(X).float()
-    problem = Problem(points, points.numpy(), {"given": view_of(graph, 2, 0.5, torch.device("cpu"))}, 2, rows=X)
-    found = LinkedLinear("given").fit(problem, labels).probabilities()
+    labels = labels_of(truth, 60)
+    learned = LinkedLinear("given").fit(points_of(X, Graph.from_scipy(adjacency), 2, "given"), labels)
     unit = X / np.linalg.norm(X, axis=1, keepdims=True)
     pattern = adjacency.toarray() / np.sqrt(np.maximum(adjacency.sum(axis=1), 1))[:, None]
     Z = np.hstack([unit, pattern @ unit, pattern])
-    for signal, share in enumerate(labels.shares()):
+    out_of_fold = np.full((60, 2), np.nan)
+    for fold, share in enumerate(labels.shares()):
         rows, weight = labels.index[share > 0], share[share > 0]
         model = LogisticRegression(C=6.0, tol=1e-8, max_iter=2000).fit(Z[rows], truth[rows], weight * len(rows))
-        np.testing.assert_allclose(found[signal], model.predict_proba(Z), atol=1e-4)
+        out_of_fold[labels.fold == fold] = model.predict_proba(Z[labels.index])[labels.fold == fold]
+    np.testing.assert_allclose(learned.whole, model.predict_proba(Z), atol=1e-4)
+    np.testing.assert_allclose(learned.out_of_fold, out_of_fold, atol=1e-4)
 
 
 @pytest.mark.parametrize("dense", [True, False])

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-import torch
-from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-from sobgnn.estimator.families.nodes import Trees, joined, of_boosting, of_forest
+from sobgnn.estimator.families.nodes import joined, of_forest
 
 
 def table(classes, rows=200, seed=0):
@@ -23,18 +24,6 @@ def test_forests_predict_as_scikit_learn_does(grow, classes):
     np.testing.assert_allclose(trees.predict(X), forest.predict_proba(X), atol=1e-6)
 
 
-@pytest.mark.parametrize("classes", [2, 5])
-@pytest.mark.parametrize("rounds", [3, 30])
-def test_boosted_trees_predict_as_scikit_learn_does_after_any_number_of_rounds(classes, rounds):
-    X, y = table(classes)
-    grown = {
-        n: GradientBoostingClassifier(n_estimators=n, subsample=0.8, init="zero", random_state=0).fit(X[:100], y[:100])
-        for n in (rounds, 30)
-    }
-    trees = of_boosting(grown[30], classes).first_rounds(rounds)
-    np.testing.assert_allclose(trees.predict(X), grown[rounds].predict_proba(X), atol=1e-6)
-
-
 def test_a_value_at_the_threshold_goes_left_as_in_scikit_learn():
     generator = np.random.default_rng(0)
     X = (2 * generator.integers(0, 3, (80, 4))).astype(np.float32)  # even numbers: thresholds are odd ones
@@ -47,8 +36,6 @@ def test_a_class_that_was_not_there_has_no_share():
     X, y = table(3)
     forest = RandomForestClassifier(5, random_state=0).fit(X, np.where(y == 1, 2, y))
     assert (of_forest(forest, 3).predict(X)[:, 1] == 0).all()
-    boosting = GradientBoostingClassifier(n_estimators=3, init="zero").fit(X, np.where(y == 1, 2, y))
-    assert (of_boosting(boosting, 3).predict(X)[:, 1] < 1e-6).all()
 
 
 def test_a_part_of_the_trees_predicts_as_those_trees_do():
@@ -60,45 +47,34 @@ def test_a_part_of_the_trees_predicts_as_those_trees_do():
     np.testing.assert_array_equal(joined([trees.part(0, 2), trees.part(2, 9)]).predict(X), trees.predict(X))
 
 
-def test_arrays_come_back_and_predict_the_same():
-    X, y = table(4)
-    trees = of_forest(RandomForestClassifier(7, random_state=0).fit(X, y), 4)
-    again = Trees.of_arrays(trees.arrays(), 6, 4)
-    np.testing.assert_array_equal(again.predict(X), trees.predict(X))
-
-
-def turned(name, change):
-    def apply(arrays):
-        arrays[name] = change(arrays[name].clone())
-
-    return apply
+def changed(trees, name, change):
+    return replace(trees, **{name: change(getattr(trees, name).copy())})
 
 
 def first(value):
     def change(part):
-        part.view(-1)[0] = value
+        part.flat[0] = value
         return part
 
     return change
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("name", "change"),
     [
-        turned("column", first(99)),
-        turned("left", first(0)),  # a walk that would never end
-        turned("right", first(10**6)),
-        turned("root", first(-1)),
-        turned("value", first(float("nan"))),
-        turned("value", lambda part: part[:, :2]),
-        turned("threshold", lambda part: part[:-1]),
-        turned("left", lambda part: part.double()),
+        ("column", first(99)),
+        ("left", first(0)),  # a walk that would never end
+        ("right", first(10**6)),
+        ("root", first(-1)),
+        ("root", lambda part: part[:0]),
+        ("value", first(1e38)),
+        ("value", lambda part: part[:, :2]),
+        ("threshold", lambda part: part[:-1]),
     ],
 )
-def test_arrays_that_would_be_read_out_of_bounds_are_refused(change):
+def test_arrays_that_would_be_read_out_of_bounds_are_refused(name, change):
     X, y = table(4)
-    arrays = of_forest(RandomForestClassifier(3, random_state=0).fit(X, y), 4).arrays()
-    change(arrays)
+    trees = of_forest(RandomForestClassifier(3, random_state=0).fit(X, y), 4)
+    trees.check(6, 4)
     with pytest.raises(ValueError, match="contradict"):
-        Trees.of_arrays(arrays, 6, 4)
-    assert isinstance(arrays["column"], torch.Tensor)
+        changed(trees, name, change).check(6, 4)

@@ -11,17 +11,13 @@ import torch
 from sobgnn import Graph, SobolevClassifier
 from sobgnn.estimator.families import default_families, make_family
 from sobgnn.estimator.families.poisson import PoissonLabels, sized
-from sobgnn.estimator.fit import fit_families
+from sobgnn.estimator.fit import chosen_families, fit_families
 from sobgnn.estimator.labels import with_folds
-from sobgnn.estimator.placing import neighbor_graph, view_of
-from sobgnn.estimator.problem import Problem
+from tests.estimator.cases import neighbors, points_of
 
 
 def problem_of(X, graph=None):
-    X = np.asarray(X, np.float32)
-    if graph is None:
-        graph, _ = neighbor_graph(X, 8, "euclidean", "exact", "mean", "union", torch.device("cpu"))
-    return Problem(torch.from_numpy(X), X, {"neighbors": view_of(graph, 2, 0.5, torch.device("cpu"))}, 2, seed=1)
+    return points_of(X, neighbors(X) if graph is None else graph)
 
 
 def labels_at(index, codes, count, chosen=True):
@@ -43,8 +39,8 @@ def test_a_label_reaches_the_end_of_its_cluster_where_diffused_labels_fade():
     graph = Graph.from_edges(edges, np.where(edges[0] == 39, 0.2, 1.0), num_nodes=80, symmetrize="union")
     problem = problem_of(np.arange(80.0)[:, None], graph)
     labels, truth = labels_at([0, 40], [0, 1], 80), np.repeat([0, 1], 40)
-    found = make_family("poisson", "neighbors").fit(problem, labels).probabilities()[-1].argmax(dim=1).numpy()
-    faded = make_family("diffusion", "neighbors").fit(problem, labels).probabilities()[-1].argmax(dim=1).numpy()
+    found = make_family("poisson", "neighbors").fit(problem, labels).whole.argmax(dim=1).numpy()
+    faded = make_family("diffusion", "neighbors").fit(problem, labels).whole.argmax(dim=1).numpy()
     assert (found == truth).mean() > 0.95
     assert (faded == truth).mean() < 0.85
 
@@ -76,8 +72,9 @@ def test_it_takes_part_where_labels_are_few_and_columns_of_numbers_many():
 @pytest.mark.parametrize(("apart", "trusted"), [(1.5, True), (0.0, False)])
 def test_it_has_a_share_where_points_form_clusters(apart, trusted):
     X, truth = clouds(apart=apart)
-    fit = fit_families(problem_of(X), labels_at([0, 1], truth[:2], 300), ["diffusion", "poisson", "forests"], (0.6,))
-    shares = dict(zip([member.family.name for member in fit.members], fit.blend.shares, strict=True))
+    points, labels = problem_of(X), labels_at([0, 1], truth[:2], 300)
+    fit = fit_families(points, labels, chosen_families(["diffusion", "poisson", "forests"], points, labels))
+    shares = dict(zip([member.name for member in fit.members], fit.blend.shares, strict=True))
     assert (shares.get("poisson", 0) > 0.4) is trusted
     if trusted:
         assert (fit.distributions.argmax(dim=1).numpy() == truth).mean() > 0.95
@@ -86,7 +83,7 @@ def test_it_has_a_share_where_points_form_clusters(apart, trusted):
 def test_an_isolated_point_and_a_part_without_labels_are_even():
     graph = Graph.from_edges(np.array([[0, 1, 3], [1, 2, 4]]), np.full(3, 0.5), num_nodes=6, symmetrize="union")
     found = make_family("poisson", "neighbors").fit(problem_of(np.zeros((6, 1)), graph), labels_at([0, 2], [0, 1], 6))
-    probabilities = found.probabilities()[-1].numpy()
+    probabilities = found.whole.numpy()
     assert np.isfinite(probabilities).all()
     np.testing.assert_array_equal(probabilities[[0, 2]].argmax(axis=1), [0, 1])
     np.testing.assert_allclose(probabilities[3:], 0.5, atol=1e-3)
@@ -101,7 +98,7 @@ def test_a_class_with_many_labels_by_chance_reaches_no_farther(monkeypatch):
 
     def size(labels):
         family = make_family("poisson", "neighbors")
-        found = family.fit(problem_of(np.arange(90.0)[:, None], graph), labels).probabilities()[-1].argmax(dim=1)
+        found = family.fit(problem_of(np.arange(90.0)[:, None], graph), labels).whole.argmax(dim=1)
         return int((found == 0).sum())
 
     alike = replace(labels, weight=np.array([1, 1, 1, 3, 3.0]), chosen=True)
@@ -125,10 +122,8 @@ def test_a_gpu_gives_what_the_cpu_gives_and_the_same_bits_every_time():
 @pytest.mark.parametrize("unit", [1e-30, 1e13, 1e37])
 def test_the_unit_of_the_weights_does_not_matter(unit):
     X, truth = clouds()
-    graph, _ = neighbor_graph(X.astype(np.float32), 8, "euclidean", "exact", "mean", "union", torch.device("cpu"))
+    graph = neighbors(X)
     labels = labels_at([0, 1], truth[:2], 300)
     scaled = graph.with_weight((graph.weight.double() * unit).float())
-    found, expected = (
-        PoissonLabels("neighbors").fit(problem_of(X, each), labels).probabilities() for each in (scaled, graph)
-    )
+    found, expected = (PoissonLabels("neighbors").fit(problem_of(X, each), labels).whole for each in (scaled, graph))
     np.testing.assert_allclose(found, expected, atol=1e-3)

@@ -2,12 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from sobgnn.estimator.families import trees
 from sobgnn.estimator.families.trees import PER_FOLD, WHOLE, Forests
 from sobgnn.estimator.labels import with_folds
-from sobgnn.estimator.problem import Problem
+from tests.estimator.cases import points_of
 
 
 @pytest.mark.parametrize(("columns", "per_fold"), [(8, WHOLE), (400, PER_FOLD)])
@@ -22,6 +21,6 @@ def test_folds_grow_as_many_trees_as_the_whole_where_that_is_quick(columns, per_
         return grown(kind, size, *rest)
 
     monkeypatch.setattr(trees, "grown", counted)
-    fitted = Forests().fit(Problem(torch.from_numpy(X), X, {}, 2, seed=1), labels)
+    fitted = Forests().fit(points_of(X), labels).fitted
     assert sizes == [per_fold] * 2 * labels.folds + [WHOLE] * 2
     assert len(fitted.trees.root) == 2 * WHOLE

@@ -6,43 +6,42 @@ class here.
 
 from __future__ import annotations
 
-from sobgnn.estimator.families.contract import Family, FittedFamily, Sometimes
-from sobgnn.estimator.families.diffusion import DiffusedLabels
-from sobgnn.estimator.families.gaussian import GaussianRegression
-from sobgnn.estimator.families.kernel import KernelRegression, ObliqueKernelRegression
-from sobgnn.estimator.families.linear import SelfTrainedLinear
-from sobgnn.estimator.families.links import LinkedLinear
-from sobgnn.estimator.families.logistic import LogisticColumns
-from sobgnn.estimator.families.networks import MLPs, SobolevNetworks
-from sobgnn.estimator.families.pagerank import PageRankLinear
+from sobgnn.estimator.families.contract import Family, FittedFamily, Learned, Sometimes
+from sobgnn.estimator.families.diffusion import DiffusedLabels, SpreadLabels
+from sobgnn.estimator.families.kernel import FittedKernel, GaussianRegression, KernelRegression
+from sobgnn.estimator.families.linear import FittedLinear, SelfTrainedLinear
+from sobgnn.estimator.families.links import FittedLinks, LinkedLinear
+from sobgnn.estimator.families.networks import FittedNetworks, SobolevNetworks
+from sobgnn.estimator.families.pagerank import FittedPageRank, PageRankLinear
 from sobgnn.estimator.families.poisson import PoissonLabels
-from sobgnn.estimator.families.ssobgnn import SSobGNNs
-from sobgnn.estimator.families.trees import BoostedTrees, Forests
+from sobgnn.estimator.families.ssobgnn import FittedSSobGNNs, SSobGNNs
+from sobgnn.estimator.families.trees import FittedTrees, Forests
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.problem import Problem
+from sobgnn.estimator.points import Points
 
-__all__ = ["FAMILIES", "Family", "FittedFamily", "default_families", "make_family"]
+__all__ = ["FAMILIES", "FITTED", "Family", "FittedFamily", "Learned", "default_families", "make_family"]
 
 # By the name that users type in ``families=``.
 FAMILIES: dict[str, type[Family]] = {
     family.name: family
     for family in (
         SobolevNetworks,
-        MLPs,
         DiffusedLabels,
         PoissonLabels,
         SelfTrainedLinear,
-        LogisticColumns,
         GaussianRegression,
         KernelRegression,
-        ObliqueKernelRegression,
         Forests,
-        BoostedTrees,
         PageRankLinear,
         LinkedLinear,
         SSobGNNs,
     )
 }
+
+# What a saved model may hold.
+FITTED = (
+    SpreadLabels, FittedNetworks, FittedLinear, FittedKernel, FittedTrees, FittedPageRank, FittedLinks, FittedSSobGNNs,
+)  # fmt: skip
 
 
 def make_family(name: str, view: str | None = None) -> Family:
@@ -50,11 +49,11 @@ def make_family(name: str, view: str | None = None) -> Family:
     return FAMILIES[name](view) if FAMILIES[name].on_graph else FAMILIES[name]()  # type: ignore[call-arg]
 
 
-def default_families(problem: Problem, labels: Labels) -> list[str]:
+def default_families(points: Points, labels: Labels) -> list[str]:
     """The families that are used by default.
 
-    A family that helps only under some conditions implements ``worth_it(problem, labels)``. Families for given graphs
+    A family that helps only under some conditions implements ``worth_it(points, labels)``. Families for given graphs
     are listed too; without a given graph they have nothing to learn on, and are skipped.
     """
     kinds: dict[str, object] = {**FAMILIES}
-    return [name for name, kind in kinds.items() if not isinstance(kind, Sometimes) or kind.worth_it(problem, labels)]
+    return [name for name, kind in kinds.items() if not isinstance(kind, Sometimes) or kind.worth_it(points, labels)]

@@ -2,82 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.problem import NewPoints, Problem
+from sobgnn.estimator.points import NewPoints, Points, Sizes
+
+# Larger weights of a saved model are refused: their products overflow single precision.
+LARGEST_WEIGHT = 1e9
 
 
 class FittedFamily(Protocol):
-    """A fitted family.
-
-    A family that assumes more about the data than others has a number ``trust`` in (0, 1], which multiplies its prior
-    in the blend.
-    """
-
-    def probabilities(self) -> Tensor:
-        """Class probabilities of every point, without each fold's labels and last with all: [folds + 1, N, C]."""
+    """A fitted family: a frozen dataclass whose fields are what a saved model holds of it."""
 
     def predict(self, new: NewPoints) -> Tensor:
         """Class probabilities of new points, learned from all labels: [M, C]."""
 
-    def arrays(self) -> dict[str, Tensor]:
-        """Everything that :meth:`predict` needs, by name; :meth:`Family.restore` takes it back."""
+    def check(self, sizes: Sizes) -> None:
+        """Raise ValueError if the fields, which may be those of a file, are impossible or do not fit the points."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class KeptSignals:
-    """A fitted family that keeps the training points' probabilities after a fit, but not in a saved model.
+@dataclass(frozen=True)
+class Learned:
+    """The result of a fit.
 
-    Args:
-        signals: What :meth:`probabilities` returns; ``None`` for a family that was restored.
+    Attributes:
+        fitted: Predicts new points.
+        out_of_fold: Class probabilities of the evaluated labels, each learned without its fold: float64 [J, C].
+        whole: Class probabilities of all points, learned from all labels: [N, C].
+        prior_factor: In (0, 1], multiplies the family's prior in the blend; below 1 if the data do not look as the
+            family assumes.
     """
 
-    signals: Tensor | None = None
-
-    def probabilities(self) -> Tensor:
-        """[folds + 1, N, C]."""
-        if self.signals is None:
-            raise ValueError("A restored family predicts only new points: training probabilities are not saved.")
-        return self.signals
+    fitted: FittedFamily
+    out_of_fold: npt.NDArray[np.float64]
+    whole: Tensor
+    prior_factor: float = 1.0
 
 
 class Family(Protocol):
     """One way to learn from the labels.
 
     Attributes:
-        name: Its name in ``families=`` and in the report; ``describe()`` prints a longer title.
+        name: Its name in ``families=``.
         on_graph: Whether it learns on a graph, and so on each of several graphs separately.
         given_only: Whether it learns only on a given graph, not on the neighbor graph.
-        smooths: Whether its probabilities may be smoothed over a graph; diffused labels are smooth already.
     """
 
     name: ClassVar[str]
     on_graph: ClassVar[bool]
     given_only: ClassVar[bool]
-    smooths: ClassVar[bool]
 
-    def fit(self, problem: Problem, labels: Labels) -> FittedFamily:
+    def fit(self, points: Points, labels: Labels) -> Learned:
         """Learn without each fold in turn, and from all labels."""
-
-    def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedFamily:
-        """Rebuild a fitted family from :meth:`FittedFamily.arrays`; it predicts new points, and has no probabilities.
-
-        Raises:
-            ValueError: The arrays contradict each other or the problem.
-        """
 
 
 @runtime_checkable
 class Refits(Protocol):
     """A family that can learn from a few more or changed labels in much less time than a fit."""
 
-    def refit(self, problem: Problem, labels: Labels, before: Any) -> FittedFamily:
-        """Learn from all labels, none held out, starting from ``before``, the result of a fit or an earlier refit."""
+    def refit(self, points: Points, labels: Labels, before: Any) -> Learned:
+        """Learn from all labels, none held out, starting from ``before``, fitted by a fit or an earlier refit."""
 
 
 @runtime_checkable
@@ -85,5 +74,5 @@ class Sometimes(Protocol):
     """A family that is used by default only under some conditions."""
 
     @staticmethod
-    def worth_it(problem: Problem, labels: Labels) -> bool:
-        """Whether the family is worth its cost for this problem."""
+    def worth_it(points: Points, labels: Labels) -> bool:
+        """Whether the family is worth its cost for these points and labels."""

@@ -1,46 +1,87 @@
-"""Kernel regression on the classes in a learned metric: columns that separate the classes count more."""
+"""Kernel regressions on the classes: with a Gaussian kernel over all columns, and in a learned metric."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sobgnn.estimator.families.contract import KeptSignals
-from sobgnn.estimator.families.ridge import SURENESS, Scaling, distances, restored, solved
+from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Learned
+from sobgnn.estimator.families.ridge import SURENESS, Scaling, distances, solved
 from sobgnn.estimator.families.trees import grown
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.problem import NewPoints, Problem
+from sobgnn.estimator.points import NewPoints, Points, Sizes
+from sobgnn.estimator.state import NOT_SAVED, check_array
 from sobgnn.runtime.process import at_most
 
-# Maximum number of points whose gradients the metric is learned from, and the least weight of a column.
-_GRADIENTS, _LEAST = 200, 1e-3
-# The bandwidth, in units of the median distance, and the penalty.
-_BANDWIDTH, _PENALTY = 2.0, 0.03
+# Maximum number of points whose gradients the metric is learned from, the number of times it is updated, and the least
+# weight of a column.
+_GRADIENTS, ROUNDS, _LEAST = 200, 2, 1e-3
+# The bandwidth, in units of the median distance, and the penalties in a learned metric and over all columns.
+_BANDWIDTH, _PENALTY, _GAUSSIAN_PENALTY = 2.0, 0.03, 0.1
 # Trees whose importances initialize the metric, and the least importance of a column (1 on average).
 _TREES, _LEAST_IMPORTANCE = 32, 0.02
-# Least number of labels: with fewer, some column separates the classes by chance.
+# Least number of labels for a metric: with fewer, some column separates the classes by chance.
 _LABELS = 40
-# Maximum number of multiplications, the cost of a distance and its exponential in these, columns up to which a full
-# matrix is learned, rows predicted at once.
-_MOST_WORK, _EXPONENTIAL, _MOST_COLUMNS, _ROWS_PER_BLOCK = 10_000_000_000, 20, 150, 4096
+# Maximum number of multiplications with a learned metric and without, the cost of a distance and its exponential in
+# these, rows predicted at once.
+_MOST_WORK, _MOST_GAUSSIAN_WORK, _EXPONENTIAL, _ROWS_PER_BLOCK = 10_000_000_000, 1_000_000_000, 20, 4096
 # Scaled rows that are closer than this are equal: rounding of products can make a distance of 0 this large.
 _TINY = 1e-5
+
+
+class GaussianRegression:
+    r"""Kernel ridge regression on the classes, one output each, with a Gaussian kernel and an unpenalized constant.
+
+    .. math:: f(x) = b + \sum_l a_l \exp(-\|x - x_l\|^2 / F)
+
+    with standardized columns and F the number of columns that vary: the default bandwidth of scikit-learn's support
+    vector machines. Far from all labels f is b, so a class that surrounds another is recognized by its distance. Ten
+    labels are enough for that; neighbors, trees and learned metrics need many more.
+    """
+
+    name: ClassVar[str] = "gaussian"
+    on_graph: ClassVar[bool] = False
+    given_only: ClassVar[bool] = False
+
+    @staticmethod
+    def worth_it(points: Points, labels: Labels) -> bool:
+        """Whether labels are held out and this is fast compared with the other families."""
+        count, width = len(labels.index), points.columns.shape[1]
+        work = points.count * count * (width + _EXPONENTIAL) + (labels.folds + 1) * count**3
+        return labels.folds > 0 and work <= _MOST_GAUSSIAN_WORK
+
+    def fit(self, points: Points, labels: Labels) -> Learned:
+        """Solve one regression without each fold, and one with all labels."""
+        scaling = Scaling.of(points.columns)
+        rows = scaling(points.columns[labels.index])
+        varying = max(1, int((scaling.deviation > 0).sum()))
+        stretch, bandwidth = torch.ones(rows.shape[1], dtype=torch.float64), torch.tensor([float(varying)]).double()
+        with at_most(1):  # bitwise the same for any number of threads
+            kernel = torch.exp(-distances(rows, rows).square() / varying)
+            found = []
+            for share in labels.shares():
+                used = torch.from_numpy(share > 0)
+                weight = torch.from_numpy(share)[used] * used.sum()
+                target = torch.from_numpy(np.eye(labels.classes)[labels.codes])[used]
+                dual, constant, _ = solved(kernel[used][:, used], target, weight, _GAUSSIAN_PENALTY)
+                found.append(Regression.of(rows[used], stretch, bandwidth, dual, constant, squared=True))
+        points.report(self.name, 1, 1)
+        return _learned(found, scaling, points, labels)
 
 
 class KernelRegression:
     r"""Kernel ridge regression on the classes, one output each, in a metric that weights columns.
 
     .. math:: f(x) = b + \sum_l a_l \, k(x, x_l), \qquad k(x, z) = \exp(-\|M^{1/2} (x - z)\| / h), \qquad
-        M \propto \sum_l \sum_c \nabla f_c(x_l) \, \nabla f_c(x_l)^\top
+        M \propto \mathrm{diag} \sum_l \sum_c \nabla f_c(x_l) \, \nabla f_c(x_l)^\top
 
-    Only the diagonal of M is kept, scaled to a mean of 1, with no column below 1/1000. The constant b has no penalty:
-    far from all labels f is b, so a class that surrounds another is recognized by its distance. M starts as the squared
+    M is scaled to a mean of 1, with no column below 1/1000. The constant b has no penalty. M starts as the squared
     importances of columns in extremely randomized trees, and is then updated from the gradients of the previous f at up
     to 200 labeled rows (recursive feature machines; Radhakrishnan and others, 2024). The round with the smallest
     leave-one-out error is used, or the first if it is clearly better out of fold. If few of many columns separate the
@@ -52,124 +93,86 @@ class KernelRegression:
     name: ClassVar[str] = "kernel"
     on_graph: ClassVar[bool] = False
     given_only: ClassVar[bool] = False
-    smooths: ClassVar[bool] = True
-    oblique: ClassVar[bool] = False
-    # Number of updates of the metric.
-    rounds: ClassVar[int] = 2
 
-    @classmethod
-    def worth_it(cls, problem: Problem, labels: Labels) -> bool:
+    @staticmethod
+    def worth_it(points: Points, labels: Labels) -> bool:
         """Whether there are at least 40 labels to learn a metric, and this is fast compared with other families."""
-        count, width = len(labels.index), problem.columns.shape[1]
-        learning = cls.rounds * min(count, _GRADIENTS) * labels.classes * count * width
-        predicting = problem.count * count * (width + _EXPONENTIAL)
-        work = (labels.folds + 1) * (learning + (cls.rounds + 1) * count**3 + predicting)
-        narrow = not cls.oblique or width <= _MOST_COLUMNS
-        return labels.folds > 0 and count >= _LABELS and work <= _MOST_WORK and narrow
+        count, width = len(labels.index), points.columns.shape[1]
+        learning = ROUNDS * min(count, _GRADIENTS) * labels.classes * count * width
+        predicting = points.count * count * (width + _EXPONENTIAL)
+        work = (labels.folds + 1) * (learning + (ROUNDS + 1) * count**3 + predicting)
+        return labels.folds > 0 and count >= _LABELS and work <= _MOST_WORK
 
-    def fit(self, problem: Problem, labels: Labels) -> FittedKernel:
+    def fit(self, points: Points, labels: Labels) -> Learned:
         """Learn metric and regression without each fold, and from all labels."""
-        return self._fit(problem, labels, self.rounds)
+        return self._fit(points, labels, ROUNDS)
 
-    def refit(self, problem: Problem, labels: Labels, before: FittedKernel) -> FittedKernel:
+    def refit(self, points: Points, labels: Labels, before: FittedKernel) -> Learned:
         """Learn from all labels, starting from the earlier first metric, and update it only if the fit did."""
-        return self._fit(problem, labels, before.rounds, before.metric)
+        return self._fit(points, labels, before.rounds, before.metric)
 
-    def _fit(self, problem: Problem, labels: Labels, rounds: int, known: Tensor | None = None) -> FittedKernel:
-        scaling = Scaling.of(problem.columns)
-        rows = scaling(problem.columns[labels.index])
-        generator = problem.generator(self.name)
+    def _fit(self, points: Points, labels: Labels, rounds: int, known: Tensor | None = None) -> Learned:
+        scaling = Scaling.of(points.columns)
+        rows = scaling(points.columns[labels.index])
+        generator = points.generator(self.name)
         chosen = generator.permutation(len(labels.index))
         first: list[Regression] = []
         best: list[Regression] = []
         with at_most(1):  # bitwise the same for any number of threads
-            for signal, share in enumerate(labels.shares()):
+            for number, share in enumerate(labels.shares()):
                 used = share > 0
                 some = torch.from_numpy(np.cumsum(used)[chosen[used[chosen]][:_GRADIENTS]] - 1)
                 weight = torch.from_numpy(share[used] * used.sum())
                 target = torch.from_numpy(np.eye(labels.classes)[labels.codes[used]])
-                metric = self._first_metric(problem, labels, share, generator) if known is None else known
-                points = merged(rows[torch.from_numpy(used)], target, weight, some)
-                pair = learned(*points, metric, rounds)
+                metric = first_metric(points, labels, share, generator) if known is None else known
+                pair = learned(*merged(rows[torch.from_numpy(used)], target, weight, some), metric, rounds)
                 first.append(pair[0])
                 best.append(pair[1])
-                problem.tell(self.name, signal + 1, labels.folds + 1)
+                points.report(self.name, number + 1, labels.folds + 1)
             if clearly_better(first, best, rows, labels):
                 best, rounds = first, 0
-            signals = torch.stack([_probabilities(each, scaling, problem.columns) for each in best])
-        return FittedKernel(scaling, best[-1], rounds, metric, signals=signals.to(problem.device))
-
-    def _first_metric(
-        self, problem: Problem, labels: Labels, share: npt.NDArray[np.float64], generator: np.random.Generator
-    ) -> Tensor:
-        """The metric of the first round, [F], or [F, F] for a matrix; ``share`` [L] is the weight of each label.
-
-        It holds the squared importances, 1 on average; all are equal if no split separates the classes.
-        """
-        used = share > 0
-        columns = problem.columns[labels.index[used]]
-        trees = grown("extra", _TREES, columns, labels.codes[used], share[used], generator)
-        importance = np.mean([tree.feature_importances_ for tree in trees.estimators_], axis=0)
-        if importance.sum() > 0:  # trees that split but gain nothing have importances of 0
-            importance /= importance.sum()
-        relative = (1 - _LEAST_IMPORTANCE) * len(importance) * importance + _LEAST_IMPORTANCE
-        return torch.from_numpy(np.square(relative) / np.square(relative).mean())
-
-    def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedKernel:
-        """Restore from the regression on all labels."""
-        count, width, classes = len(arrays["rows"]), problem.columns.shape[1], problem.classes
-        shapes = {
-            "rows": (count, width), "stretch": (width, width) if self.oblique else (width,), "bandwidth": (1,),
-            "dual": (count, classes), "constant": (classes,),
-        }  # fmt: skip
-        scaling, parts = restored(arrays, width, shapes, "kernel regression")
-        if not (parts["bandwidth"] > 0).all():
-            raise ValueError("its kernel regression has no bandwidth")
-        return FittedKernel(scaling, Regression(*(parts[name] for name in shapes)))
-
-
-class ObliqueKernelRegression(KernelRegression):
-    """The same with a full matrix M, which starts as the identity: it weights directions instead of columns.
-
-    This helps if classes depend on sums and differences of columns, and no single column separates them.
-    """
-
-    name: ClassVar[str] = "oblique"
-    oblique: ClassVar[bool] = True
-    rounds: ClassVar[int] = 3
-
-    def _first_metric(
-        self, problem: Problem, labels: Labels, share: npt.NDArray[np.float64], generator: np.random.Generator
-    ) -> Tensor:
-        return torch.eye(problem.columns.shape[1], dtype=torch.float64)
+        return _learned(best, scaling, points, labels, rounds, metric)
 
 
 @dataclass(frozen=True)
 class Regression:
-    """What one signal learned; all float64.
+    """A kernel regression; all float64.
 
     Args:
         rows: The labeled rows, scaled, times the root of the metric, [L, F].
-        stretch: :math:`M^{1/2}`, [F], or [F, F] for a matrix.
-        bandwidth: h, [1].
+        stretch: :math:`M^{1/2}`, [F].
+        bandwidth: h, or F, what distances or squared distances are divided by, [1].
         dual: a, [L, C].
         constant: b, [C].
+        squared: Whether distances are squared, as in a Gaussian kernel.
     """
 
-    rows: Tensor
-    stretch: Tensor
-    bandwidth: Tensor
-    dual: Tensor
-    constant: Tensor
+    rows: npt.NDArray[np.float64]
+    stretch: npt.NDArray[np.float64]
+    bandwidth: npt.NDArray[np.float64]
+    dual: npt.NDArray[np.float64]
+    constant: npt.NDArray[np.float64]
+    squared: bool = False
+
+    @classmethod
+    def of(cls, *parts: Tensor, squared: bool = False) -> Regression:
+        """The regression of these tensors, in the order of the fields."""
+        # Contiguous, as they are saved: products of other layouts differ in the last digits.
+        rows, stretch, bandwidth, dual, constant = (part.contiguous().numpy() for part in parts)
+        return cls(rows, stretch, bandwidth, dual, constant, squared)
 
     def __call__(self, z: Tensor) -> Tensor:
         """f of scaled rows z [M, F], [M, C]."""
-        kernel = torch.exp(-distances(_times(z, self.stretch), self.rows) / self.bandwidth)
-        return kernel @ self.dual + self.constant
+        rows, stretch, bandwidth, dual, constant = (
+            torch.from_numpy(part) for part in (self.rows, self.stretch, self.bandwidth, self.dual, self.constant)
+        )
+        distance = distances(z * stretch, rows)
+        kernel = torch.exp(-(distance.square() if self.squared else distance) / bandwidth)
+        return kernel @ dual + constant
 
 
 @dataclass(frozen=True)
-class FittedKernel(KeptSignals):
+class FittedKernel:
     """The regression from all labels.
 
     Args:
@@ -181,21 +184,62 @@ class FittedKernel(KeptSignals):
 
     scaling: Scaling
     regression: Regression
-    rounds: int = 0
-    metric: Tensor | None = None
+    rounds: int = field(default=0, metadata=NOT_SAVED)
+    metric: Tensor | None = field(default=None, metadata=NOT_SAVED)
 
     def predict(self, new: NewPoints) -> Tensor:
         """[M, C]."""
         with at_most(1):
-            return _probabilities(self.regression, self.scaling, new.columns).to(new.points.device)
+            return probabilities(self.regression, self.scaling, new.columns).to(new.points.device)
 
-    def arrays(self) -> dict[str, Tensor]:
-        """The labeled rows, their dual weights, the metric's root, and how columns are scaled."""
-        own = self.regression
-        return {
-            "rows": own.rows, "stretch": own.stretch, "bandwidth": own.bandwidth, "dual": own.dual,
-            "constant": own.constant, **self.scaling.arrays(),
-        }  # fmt: skip
+    def check(self, sizes: Sizes) -> None:
+        """Check shapes and ranges."""
+        own, count = self.regression, len(self.regression.rows)
+        check_array(self.scaling.center, (sizes.columns,), "kernel regression")
+        check_array(self.scaling.deviation, (sizes.columns,), "kernel regression")
+        check_array(own.rows, (count, sizes.columns), "kernel regression", most=LARGEST_WEIGHT)
+        check_array(own.stretch, (sizes.columns,), "kernel regression", most=LARGEST_WEIGHT)
+        check_array(own.bandwidth, (1,), "kernel regression", most=LARGEST_WEIGHT)
+        check_array(own.dual, (count, sizes.classes), "kernel regression", most=LARGEST_WEIGHT)
+        check_array(own.constant, (sizes.classes,), "kernel regression", most=LARGEST_WEIGHT)
+        if not (own.bandwidth > 0).all():
+            raise ValueError("its kernel regression has no bandwidth")
+
+
+def _learned(found: Sequence[Regression], scaling: Scaling, points: Points, labels: Labels, *kept: Any) -> Learned:
+    """What regressions without each fold, and last with all labels, predict."""
+    with at_most(1):
+        out_of_fold = labels.each_fold(
+            lambda fold, held: probabilities(found[fold], scaling, points.columns[labels.index[held]])
+        )
+        whole = probabilities(found[-1], scaling, points.columns).to(points.device)
+    return Learned(FittedKernel(scaling, found[-1], *kept), out_of_fold, whole)
+
+
+def probabilities(regression: Regression, scaling: Scaling, columns: npt.NDArray[np.float32]) -> Tensor:
+    """Class probabilities of rows, float32 [M, C]."""
+    out = torch.empty(len(columns), len(regression.constant), dtype=torch.float32)
+    for start in range(0, len(columns), _ROWS_PER_BLOCK):
+        rows = slice(start, start + _ROWS_PER_BLOCK)
+        out[rows] = (SURENESS * regression(scaling(columns[rows]))).softmax(dim=1)
+    return out
+
+
+def first_metric(
+    points: Points, labels: Labels, share: npt.NDArray[np.float64], generator: np.random.Generator
+) -> Tensor:
+    """The metric of the first round, [F], from the weight of each label ``share`` [L].
+
+    It holds the squared importances, 1 on average; all are equal if no split separates the classes.
+    """
+    used = share > 0
+    columns = points.columns[labels.index[used]]
+    trees = grown("extra", _TREES, columns, labels.codes[used], share[used], generator)
+    importance = np.mean([tree.feature_importances_ for tree in trees.estimators_], axis=0)
+    if importance.sum() > 0:  # trees that split but gain nothing have importances of 0
+        importance /= importance.sum()
+    relative = (1 - _LEAST_IMPORTANCE) * len(importance) * importance + _LEAST_IMPORTANCE
+    return torch.from_numpy(np.square(relative) / np.square(relative).mean())
 
 
 def merged(rows: Tensor, target: Tensor, weight: Tensor, some: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -221,34 +265,29 @@ def learned(
         target: Indicators of their classes, [L, C].
         weight: Weight of each row, [L], 1 on average over the labels.
         some: int64, rows whose gradients the metric is learned from.
-        metric: The metric to start from: [F], or [F, F] for a matrix.
+        metric: The metric to start from, [F].
         rounds: Number of updates of the metric.
     """
     width = rows.shape[1]
-    oblique = metric.ndim == 2
-    least = _LEAST * (torch.eye(width, dtype=rows.dtype) if oblique else torch.ones(width, dtype=rows.dtype))
     found: list[Regression] = []
     errors: list[float] = []
     while True:
-        stretch = _root(metric)
-        moved = _times(rows, stretch)
+        stretch = metric.sqrt()
+        moved = rows * stretch
         distance = distances(moved, moved)
-        bandwidth = _BANDWIDTH * _typical(distance)
+        bandwidth = _BANDWIDTH * typical(distance)
         kernel = torch.exp(-distance / bandwidth)
         dual, constant, error = solved(kernel, target, weight, _PENALTY)
-        # Contiguous, as they are saved: products of other layouts differ in the last digits.
-        parts = (part.contiguous() for part in (moved, stretch, bandwidth.reshape(1), dual, constant))
-        found.append(Regression(*parts))
+        found.append(Regression.of(moved, stretch, bandwidth.reshape(1), dual, constant))
         errors.append(error)
         if len(found) > rounds:
             break
         pull = kernel / (bandwidth * distance.masked_fill(distance < _TINY, float("inf")))
-        slopes = gradients(rows, pull[some], dual, some, metric).flatten(0, 1)
-        metric = slopes.t() @ slopes if oblique else slopes.square().sum(dim=0)
-        total = metric.trace() if oblique else metric.sum()
+        metric = gradients(rows, pull[some], dual, some, metric).flatten(0, 1).square().sum(dim=0)
+        total = metric.sum()
         if not total > 0:
             break
-        metric = metric * (width / total) + least
+        metric = metric * (width / total) + _LEAST
     return found[0], found[errors.index(min(errors))]
 
 
@@ -259,10 +298,10 @@ def clearly_better(first: Sequence[Regression], best: Sequence[Regression], rows
     rounds is too small. Out-of-fold errors show this if labels are few and all columns matter.
 
     Args:
-        first: The regression of every signal's first round.
+        first: The regression of the first round of every fit.
         best: Those of the rounds with the smallest leave-one-out error.
         rows: The labeled rows, scaled, [L, F].
-        labels: Which of them each signal does not see.
+        labels: Which of them each fit does not see.
     """
     target, gain = torch.from_numpy(np.eye(labels.classes)[labels.codes]), np.zeros(len(rows))
     for fold in range(labels.folds):
@@ -280,23 +319,10 @@ def gradients(rows: Tensor, pull: Tensor, dual: Tensor, some: Tensor, metric: Te
     with 0 for equal rows. ``pull`` [S, L] is the fraction.
     """
     weighted = pull * dual.t().unsqueeze(1)
-    return _times(weighted @ rows - weighted.sum(dim=2, keepdim=True) * rows[some], metric)
+    return (weighted @ rows - weighted.sum(dim=2, keepdim=True) * rows[some]) * metric
 
 
-def _times(z: Tensor, metric: Tensor) -> Tensor:
-    return z * metric if metric.ndim == 1 else z @ metric
-
-
-def _root(metric: Tensor) -> Tensor:
-    """:math:`M^{1/2}`, by which rows are multiplied; for a matrix up to a rotation, which changes no distance."""
-    if metric.ndim == 1:
-        return metric.sqrt()
-    values, vectors = torch.linalg.eigh(metric)
-    root: Tensor = vectors * values.clamp(min=0).sqrt()
-    return root
-
-
-def _typical(distance: Tensor) -> Tensor:
+def typical(distance: Tensor) -> Tensor:
     """The median distance of rows or, if that is 0, the mean distance of distinct rows; 1 if all are equal."""
     apart = distance[~torch.eye(len(distance), dtype=torch.bool)]
     different = apart[apart > _TINY]
@@ -304,12 +330,3 @@ def _typical(distance: Tensor) -> Tensor:
         return torch.ones((), dtype=distance.dtype)
     median = apart.median()
     return median if median > _TINY else different.mean()
-
-
-def _probabilities(regression: Regression, scaling: Scaling, columns: npt.NDArray[np.float32]) -> Tensor:
-    """Class probabilities of rows, float32 [M, C]."""
-    out = torch.empty(len(columns), len(regression.constant), dtype=torch.float32)
-    for start in range(0, len(columns), _ROWS_PER_BLOCK):
-        rows = slice(start, start + _ROWS_PER_BLOCK)
-        out[rows] = (SURENESS * regression(scaling(columns[rows]))).softmax(dim=1)
-    return out

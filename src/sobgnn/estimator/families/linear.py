@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Learned
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.problem import NewPoints, Problem
+from sobgnn.estimator.points import NewPoints, Points, Sizes
+from sobgnn.estimator.state import check_array
 from sobgnn.runtime.process import at_most
 
 # Shares of the pool used in each round. The first is small: later rounds build on what a few labels predict with
@@ -43,45 +45,46 @@ class SelfTrainedLinear:
     name: ClassVar[str] = "linear"
     on_graph: ClassVar[bool] = False
     given_only: ClassVar[bool] = False
-    smooths: ClassVar[bool] = True
 
-    def fit(self, problem: Problem, labels: Labels) -> FittedLinear:
-        """Fit with one thread, so that the result is bitwise the same for any number of threads."""
+    def fit(self, points: Points, labels: Labels) -> Learned:
+        """Train one classifier for each fit, all at once, with one thread: the bits then depend on nothing else."""
+        X = points.points
         with at_most(1):
-            return self._fit(problem, labels)
+            weight, bias = self._trained(points, labels)
+            rows = torch.from_numpy(labels.index).to(X.device)
 
-    def _fit(self, problem: Problem, labels: Labels) -> FittedLinear:
-        """Train one classifier for each signal, all at once."""
-        X = problem.points
+            def without(fold: int, held: npt.NDArray[np.int64]) -> Tensor:
+                place = rows[torch.from_numpy(held).to(X.device)]
+                return _probabilities(X[place], weight[:, fold : fold + 1], bias[fold : fold + 1])[0]
+
+            fitted = FittedLinear(weight[:, -1].contiguous(), bias[-1].contiguous())
+            return Learned(fitted, labels.each_fold(without), fitted.probabilities(X))
+
+    def _trained(self, points: Points, labels: Labels) -> tuple[Tensor, Tensor]:
+        """W [D, folds + 1, C] and b [folds + 1, C]."""
+        X = points.points
         free = np.ones(len(X), dtype=bool)
         free[labels.index] = False
         most = pool_size(len(X), len(labels.index) / labels.classes)
-        pool = np.sort(problem.generator(self.name).permutation(np.flatnonzero(free))[:most])
+        pool = np.sort(points.generator(self.name).permutation(np.flatnonzero(free))[:most])
         some = slice(None, None, 1 + (len(labels.index) - 1) // POOL)
         index, codes = (part[some] for part in labels.tensors(X.device))
         rows = torch.cat([X[index], X[torch.from_numpy(pool).to(X.device)]])
         shares = torch.from_numpy(labels.shares()[:, some]).float().to(X.device)
-        signals = len(shares)
-        target = torch.cat([codes, codes.new_zeros(len(pool))]).repeat(signals, 1)
+        fits = len(shares)
+        target = torch.cat([codes, codes.new_zeros(len(pool))]).repeat(fits, 1)
         weight = torch.zeros(target.shape, dtype=X.dtype, device=X.device)
         weight[:, : len(codes)] = shares * (len(codes) / shares.sum(dim=1, keepdim=True))
-        fitting = _Fitting(rows, signals, labels.classes)
+        fitting = _Fitting(rows, fits, labels.classes)
         fitting.train(target, weight)
-        problem.tell(self.name, 1, 1 + len(SHARES))
+        points.report(self.name, 1, 1 + len(SHARES))
         for number, share in enumerate(SHARES if len(pool) else ()):
             sure, target[:, len(codes) :] = fitting.probabilities(len(codes)).max(dim=2)
             surest = sure.argsort(dim=1, descending=True, stable=True)[:, : max(1, int(share * len(pool)))]
             weight[:, len(codes) :] = torch.zeros_like(sure).scatter_(1, surest, 1.0)
             fitting.train(target, weight)
-            problem.tell(self.name, 2 + number, 1 + len(SHARES))
-        return FittedLinear(fitting.weight, fitting.bias, X)
-
-    def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedLinear:
-        """Restore from the weights learned from all labels."""
-        weight, bias = arrays["weight"], arrays["bias"]
-        if weight.shape != (problem.points.shape[1], problem.classes) or bias.shape != (problem.classes,):
-            raise ValueError("its linear classifier does not fit its points")
-        return FittedLinear(weight.unsqueeze(1), bias.unsqueeze(0), problem.points)
+            points.report(self.name, 2 + number, 1 + len(SHARES))
+        return fitting.weight, fitting.bias
 
 
 def pool_size(points: int, labels_per_class: float) -> int:
@@ -91,33 +94,30 @@ def pool_size(points: int, labels_per_class: float) -> int:
 
 @dataclass(frozen=True)
 class FittedLinear:
-    r""":math:`\mathrm{softmax}(x W + b)` of every signal.
+    r""":math:`\mathrm{softmax}(x W + b)`, from all labels.
 
     Args:
-        weight: W, [D, folds + 1, C].
-        bias: b, [folds + 1, C].
-        points: The training points [N, D].
+        weight: W, [D, C].
+        bias: b, [C].
     """
 
     weight: Tensor
     bias: Tensor
-    points: Tensor
 
-    def probabilities(self) -> Tensor:
-        """[folds + 1, N, C]."""
-        out = self.points.new_empty((len(self.bias), len(self.points), self.bias.shape[1]))
-        for start in range(0, len(self.points), _ROWS_PER_BLOCK):
-            rows = slice(start, start + _ROWS_PER_BLOCK)
-            out[:, rows] = _probabilities(self.points[rows], self.weight, self.bias)
-        return out
+    def probabilities(self, X: Tensor) -> Tensor:
+        """[M, C] of rows X [M, D]."""
+        weight, bias = self.weight.unsqueeze(1), self.bias.unsqueeze(0)
+        starts = range(0, max(1, len(X)), _ROWS_PER_BLOCK)
+        return torch.cat([_probabilities(X[start : start + _ROWS_PER_BLOCK], weight, bias)[0] for start in starts])
 
     def predict(self, new: NewPoints) -> Tensor:
         """[M, C]."""
-        return _probabilities(new.points, self.weight[:, -1:], self.bias[-1:])[0]
+        return self.probabilities(new.points)
 
-    def arrays(self) -> dict[str, Tensor]:
-        """``weight`` [D, C] and ``bias`` [C], of all labels."""
-        return {"weight": self.weight[:, -1].contiguous(), "bias": self.bias[-1].contiguous()}
+    def check(self, sizes: Sizes) -> None:
+        """Check shapes and ranges."""
+        check_array(self.weight, (sizes.width, sizes.classes), "linear classifier", most=LARGEST_WEIGHT)
+        check_array(self.bias, (sizes.classes,), "linear classifier", most=LARGEST_WEIGHT)
 
 
 def _probabilities(X: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.estimator.families.contract import KeptSignals
+from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Learned
 from sobgnn.estimator.families.pagerank import unit_rows
-from sobgnn.estimator.families.regressions import logistic_regressions
+from sobgnn.estimator.families.regressions import logistic_regressions, softmax
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.problem import NewPoints, Problem
+from sobgnn.estimator.points import NewPoints, Points, Sizes
+from sobgnn.estimator.state import check_array
 from sobgnn.graphs.graph import Graph
 
 # Weight of the labels relative to |W|²/2.
@@ -35,43 +36,31 @@ class LinkedLinear:
     name: ClassVar[str] = "links"
     on_graph: ClassVar[bool] = True
     given_only: ClassVar[bool] = True
-    smooths: ClassVar[bool] = False
 
     def __init__(self, view: str) -> None:
         self.view = view
 
-    def fit(self, problem: Problem, labels: Labels) -> FittedLinks:
-        """Train one classifier for each signal."""
-        R, X = unit_pattern(problem.views[self.view].graph), unit_rows(problem.rows)
+    def fit(self, points: Points, labels: Labels) -> Learned:
+        """Train one classifier for each fit."""
+        R, X = unit_pattern(points.views[self.view].graph), unit_rows(points.rows)
         edges = R[labels.index]
         # Only neighbors of labeled nodes have a weight.
         joined = np.unique(edges.indices)
         own, around = sp.csr_array(X[labels.index]), sp.csr_array(edges @ X)
         Z = sp.csr_array(sp.hstack([own, around, edges[:, joined]]))
         weight, bias = logistic_regressions(Z, labels, _STRENGTH)
-        own_weight, around_weight, node_weight = np.split(weight.reshape(len(weight), -1), [X.shape[1], 2 * X.shape[1]])
-        told = np.asarray(X @ around_weight)
-        told[joined] += node_weight
-        shape = (problem.count, *bias.shape)
-        logits = np.asarray(X @ own_weight + R @ told).reshape(shape) + bias
-        signals = torch.from_numpy(logits).softmax(dim=2).float().transpose(0, 1).to(problem.device)
-        problem.tell(self.name, 1, 1)
-        return FittedLinks(
-            self.view, torch.from_numpy(weight[: X.shape[1], -1].copy()), torch.from_numpy(bias[-1]),
-            torch.from_numpy(told.reshape(shape)[:, -1]).float().contiguous(), signals=signals,
-        )  # fmt: skip
-
-    def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedLinks:
-        """Restore from the weights learned from all labels."""
-        weight, bias, told = arrays["weight"], arrays["bias"], arrays["told"]
-        fits = weight.shape == (problem.rows.shape[1], problem.classes) and bias.shape == (problem.classes,)
-        if not fits or told.shape != (problem.count, problem.classes):
-            raise ValueError("its classifier of links does not fit its points")
-        return FittedLinks(self.view, weight.cpu(), bias.cpu(), told.cpu().float())
+        out_of_fold = labels.each_fold(lambda fold, held: softmax(Z[held] @ weight[:, fold] + bias[fold]))
+        own_weight, around_weight, node_weight = np.split(weight[:, -1], [X.shape[1], 2 * X.shape[1]])
+        sent = np.asarray(X @ around_weight)
+        sent[joined] += node_weight
+        whole = softmax(np.asarray(X @ own_weight + R @ sent) + bias[-1])
+        points.report(self.name, 1, 1)
+        fitted = FittedLinks(self.view, own_weight.copy(), bias[-1].copy(), sent.astype(np.float32))
+        return Learned(fitted, out_of_fold, torch.from_numpy(whole).float().to(points.device))
 
 
 @dataclass(frozen=True)
-class FittedLinks(KeptSignals):
+class FittedLinks:
     r"""The classifier learned from all labels.
 
     .. math:: z_i = x_i W + \frac{1}{\sqrt{d_i}} \sum_j t_j + b,
@@ -79,27 +68,31 @@ class FittedLinks(KeptSignals):
     with d the number of edges, for training points and new ones alike.
 
     Attributes:
+        view: The name of the graph.
         weight, bias: W and b, [F, C] and [C].
-        told: t [N, C], what each training point adds to its neighbors' logits: its features' logits and its own
+        sent: t [N, C], what each training point adds to its neighbors' logits: its features' logits and its own
             weights.
     """
 
     view: str
-    weight: Tensor
-    bias: Tensor
-    told: Tensor
+    weight: npt.NDArray[np.float64]
+    bias: npt.NDArray[np.float64]
+    sent: npt.NDArray[np.float32]
 
     def predict(self, new: NewPoints) -> Tensor:
         """[M, C]; a new point without edges is predicted from its features."""
-        own = torch.from_numpy(np.asarray(unit_rows(new.rows) @ self.weight.numpy())).float()
+        own = torch.from_numpy(np.asarray(unit_rows(new.rows) @ self.weight)).float()
         joined = new.joined[self.view]
         degree = joined.degree.cpu().clamp(min=1).float().unsqueeze(1)
-        around = joined.total(self.told.to(new.points.device)).cpu() / degree.sqrt()
-        return (own + around + self.bias.float()).softmax(dim=1).to(new.points.device)
+        around = joined.total(torch.from_numpy(self.sent).to(new.points.device)).cpu() / degree.sqrt()
+        return (own + around + torch.from_numpy(self.bias).float()).softmax(dim=1).to(new.points.device)
 
-    def arrays(self) -> dict[str, Tensor]:
-        """``weight``, ``bias`` and ``told``."""
-        return {"weight": self.weight, "bias": self.bias, "told": self.told}
+    def check(self, sizes: Sizes) -> None:
+        """Check shapes and ranges."""
+        sizes.check_view(self.view)
+        check_array(self.weight, (sizes.features, sizes.classes), "classifier of links", most=LARGEST_WEIGHT)
+        check_array(self.bias, (sizes.classes,), "classifier of links", most=LARGEST_WEIGHT)
+        check_array(self.sent, (sizes.points, sizes.classes), "classifier of links", most=LARGEST_WEIGHT)
 
 
 def unit_pattern(graph: Graph) -> sp.csr_array:

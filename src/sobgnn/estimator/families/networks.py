@@ -1,20 +1,23 @@
-"""Networks with one hidden layer, many members trained at once: MLPs, and decoupled Sobolev networks."""
+"""Decoupled Sobolev networks with one hidden layer, many members trained at once."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from sobgnn.estimator.families.blocks import BlockNetworks, BlockProgress, BlockSchedule, train_blocks
+from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Learned
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.problem import NewPoints, Problem
+from sobgnn.estimator.points import NewPoints, Points, Sizes, View
+from sobgnn.estimator.state import NAN_ALLOWED, check_array
 from sobgnn.runtime.process import at_most
 
 # Hops of the decoupled networks, and the bytes of propagated features up to which more than one hop is used.
@@ -26,38 +29,6 @@ _FURTHER_STEPS, _FURTHER_RATE = 0.2, 0.3
 _EXACT_ROWS = 1024
 # Rows that are predicted at once: on a GPU, enough to keep it busy.
 _ROWS_PER_BLOCK = {"cpu": 1 << 13, "cuda": 1 << 17}
-
-
-class Blocks(Protocol):
-    """Blocks of features that networks read."""
-
-    def training(self, rows: Tensor) -> Tensor:
-        """Blocks of some training points: [B, R, D]."""
-
-    def new(self, points: NewPoints) -> Tensor:
-        """Blocks of new points: [B, M, D]."""
-
-
-class MLPs:
-    r"""Multilayer perceptrons on the points' own features: :math:`\mathrm{ReLU}(x W_1 + b_1) W_2 + b_2`."""
-
-    name: ClassVar[str] = "mlp"
-    on_graph: ClassVar[bool] = False
-    given_only: ClassVar[bool] = False
-    smooths: ClassVar[bool] = True
-
-    def fit(self, problem: Problem, labels: Labels) -> FittedNetworks:
-        """Train members without each fold and from all labels, as one batch."""
-        return _fit(self.name, PointBlocks(problem.points), problem.networks.hidden_channels, problem, labels)
-
-    def refit(self, problem: Problem, labels: Labels, before: FittedNetworks) -> FittedNetworks:
-        """Continue training all members, from all labels."""
-        blocks, width = PointBlocks(problem.points), problem.networks.hidden_channels
-        return _fit(self.name, blocks, width, problem, labels, before=before)
-
-    def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedNetworks:
-        """Restore from the members' weights."""
-        return _restored(arrays, PointBlocks(problem.points), 1, problem)
 
 
 class SobolevNetworks:
@@ -73,79 +44,43 @@ class SobolevNetworks:
     name: ClassVar[str] = "sobolev"
     on_graph: ClassVar[bool] = True
     given_only: ClassVar[bool] = False
-    smooths: ClassVar[bool] = True
 
     def __init__(self, view: str) -> None:
         self.view = view
 
-    def _blocks(self, problem: Problem) -> SobolevBlocks:
-        operators = problem.views[self.view].operators
-        size = 4 * problem.points.numel() * operators.alpha * HOPS
-        return SobolevBlocks(problem, self.view, HOPS if size <= _PROPAGATED_BYTES else 1)
-
-    def fit(self, problem: Problem, labels: Labels) -> FittedNetworks:
+    def fit(self, points: Points, labels: Labels) -> Learned:
         """Propagate once; train members without each fold and from all labels, as one batch."""
-        return self._fit(problem, labels)
+        return self._fit(points, labels)
 
-    def refit(self, problem: Problem, labels: Labels, before: FittedNetworks) -> FittedNetworks:
+    def refit(self, points: Points, labels: Labels, before: FittedNetworks) -> Learned:
         """Continue training all members, from all labels."""
-        return self._fit(problem, labels, before)
+        return self._fit(points, labels, before)
 
-    def _fit(self, problem: Problem, labels: Labels, before: FittedNetworks | None = None) -> FittedNetworks:
-        width = max(8, problem.networks.hidden_channels // 2)
-        name, blocks = f"{self.name} {self.view}", self._blocks(problem)
-        return _fit(name, blocks, width, problem, labels, stage=self.name, before=before)
+    def _fit(self, points: Points, labels: Labels, before: FittedNetworks | None = None) -> Learned:
+        view, device = points.views[self.view], points.device
+        size = 4 * points.points.numel() * view.alpha * HOPS
+        hops = HOPS if size <= _PROPAGATED_BYTES else 1
+        index, _ = labels.tensors(device)
+        rows = training_blocks(points, view, hops, index)
+        networks, history = _trained(self.name, f"{self.name} {self.view}", rows, points, labels, before)
+        used = min(points.networks.members, len(networks.bias2))
+        fitted = FittedNetworks(self.view, hops, used, networks, history)
 
-    def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedNetworks:
-        """Restore from the members' weights."""
-        blocks = self._blocks(problem)
-        return _restored(arrays, blocks, blocks.number, problem)
+        def without(fold: int, held: npt.NDArray[np.int64]) -> Tensor:
+            own = networks.logits(rows[:, torch.from_numpy(held).to(device)])
+            return own[fold].softmax(dim=1)
 
-
-@dataclass(frozen=True)
-class PointBlocks:
-    """One block: the points themselves."""
-
-    points: Tensor
-
-    def training(self, rows: Tensor) -> Tensor:
-        """[1, R, D]."""
-        return self.points[rows].unsqueeze(0)
-
-    def new(self, points: NewPoints) -> Tensor:
-        """[1, M, D]."""
-        return points.points.unsqueeze(0)
+        return Learned(fitted, labels.each_fold(without), fitted.probabilities(points))
 
 
-@dataclass(frozen=True)
-class SobolevBlocks:
-    """The points, and every order of them after each hop."""
-
-    problem: Problem
-    view: str
-    hops: int
-
-    @property
-    def number(self) -> int:
-        """Number of blocks B."""
-        return 1 + self.hops * self.problem.views[self.view].operators.alpha
-
-    def training(self, rows: Tensor) -> Tensor:
-        """[B, R, D]."""
-        points, view = self.problem.points, self.problem.views[self.view]
-        if self.hops == 1 and len(rows) < len(points):  # no copy of all orders of all points
-            own = [view.operators.rows(rows).propagate(points)]
-        else:
-            own = [hop[rows] for hop in view.propagated(points, self.hops)[1:]]
-        return torch.cat([points[rows].unsqueeze(0), *(hop.transpose(0, 1) for hop in own)])
-
-    def new(self, points: NewPoints) -> Tensor:
-        """[B, M, D]: new points read their neighbors, which are unchanged."""
-        joined = points.joined[self.view]
-        own = [joined.propagate(points.nodes, points.points)]
-        for nodes in self.problem.views[self.view].propagated(self.problem.points, self.hops - 1)[1:]:
-            own.append(joined.propagate_each(nodes, own[-1]))
-        return torch.cat([points.points.unsqueeze(0), *(hop.transpose(0, 1) for hop in own)])
+def training_blocks(points: Points, view: View, hops: int, rows: Tensor) -> Tensor:
+    """The features of some training points, and every order of them after each hop: [B, R, D]."""
+    X = points.points
+    if hops == 1 and len(rows) < len(X):  # no copy of all orders of all points
+        own = [view.operators.rows(rows).propagate(X)]
+    else:
+        own = [hop[rows] for hop in view.propagated(X, hops)[1:]]
+    return torch.cat([X[rows].unsqueeze(0), *(hop.transpose(0, 1) for hop in own)])
 
 
 @dataclass(frozen=True)
@@ -153,115 +88,115 @@ class FittedNetworks:
     """Members of one kind of network.
 
     Attributes:
-        networks: Their weights; the first ``folds`` members hold out one fold each, the others learn from all labels.
-            The last ``n_members`` of them (all, if that is more than the folds) are used for predictions.
-        blocks: Their input.
-        folds: Number of members that hold out a fold.
-        problem: The problem that they learned from.
+        view: The name of the graph.
+        hops: Number of hops.
+        used: Number of members, the last ones, that are averaged for predictions: they learn from all labels, unless
+            there are more of them than members of that kind. The first ones hold out one fold each.
+        networks: Their weights.
         history: Training curves, [T] each, by name.
     """
 
+    view: str
+    hops: int
+    used: int
     networks: BlockNetworks
-    blocks: Blocks
-    folds: int
-    problem: Problem
-    history: dict[str, list[float]] = field(default_factory=dict)
+    history: dict[str, list[float]] = field(default_factory=dict, metadata=NAN_ALLOWED)
 
-    def probabilities(self) -> Tensor:
-        """Each fold's member, and last the mean of those for predictions: [folds + 1, N, C]."""
-        problem = self.problem
-        out = problem.points.new_empty((problem.count, self.folds + 1, problem.classes))
-        for rows in _row_blocks(problem):
-            own = self.networks.logits(self.blocks.training(rows)).softmax(dim=2)
-            mean = own[-problem.networks.members :].mean(dim=0, keepdim=True)
-            out[rows] = torch.cat([own[: self.folds], mean]).transpose(0, 1)
-        return out.transpose(0, 1)
+    def probabilities(self, points: Points) -> Tensor:
+        """The mean of the members used for predictions, at the training points: [N, C]."""
+        out = points.points.new_empty((points.count, points.classes))
+        for rows in row_blocks(points):
+            own = self.networks.logits(training_blocks(points, points.views[self.view], self.hops, rows))
+            out[rows] = own[-self.used :].softmax(dim=2).mean(dim=0)
+        return out
 
     def predict(self, new: NewPoints) -> Tensor:
-        """The mean of the members used for predictions, [M, C].
+        """The mean of the members used for predictions, [M, C]; new points read neighbors, which stay unchanged.
 
         Few points are predicted in float64: the position of a row in a product decides in which order a processor adds
         it up, and a point's probabilities must not depend on that.
         """
-        x = self.blocks.new(new)
+        joined, X = new.joined[self.view], new.training.points
+        own = [joined.propagate(X, new.points)]
+        for nodes in new.training.views[self.view].propagated(X, self.hops - 1)[1:]:
+            own.append(joined.propagate_each(nodes, own[-1]))
+        x = torch.cat([new.points.unsqueeze(0), *(hop.transpose(0, 1) for hop in own)])
         exact = x.shape[1] <= _EXACT_ROWS
-        own = (self._exact.logits(x.double()) if exact else self.networks.logits(x)).softmax(dim=2)
-        return own[-self.problem.networks.members :].mean(dim=0).to(x.dtype)
+        logits = self._exact.logits(x.double()) if exact else self.networks.logits(x)
+        return logits[-self.used :].softmax(dim=2).mean(dim=0).to(x.dtype)
 
     @cached_property
     def _exact(self) -> BlockNetworks:
         return self.networks.double()
 
-    def hidden(self) -> Tensor:
-        """The last member's hidden rows at every point, [N, B · h]."""
-        networks, rows = self.networks, []
-        for index in _row_blocks(self.problem):
-            x = self.blocks.training(index)
+    def hidden(self, points: Points) -> Tensor:
+        """The last member's hidden rows at every training point, [N, B · h]."""
+        networks, found = self.networks, []
+        for rows in row_blocks(points):
+            x = training_blocks(points, points.views[self.view], self.hops, rows)
             own = torch.baddbmm(networks.bias1[:, -1], x, networks.weight1[:, -1]).relu_()
-            rows.append(own.transpose(0, 1).flatten(1))
-        return torch.cat(rows)
+            found.append(own.transpose(0, 1).flatten(1))
+        return torch.cat(found)
 
-    def arrays(self) -> dict[str, Tensor]:
-        """The members' weights."""
-        networks = self.networks
-        return {name: getattr(networks, name).contiguous() for name in ("weight1", "bias1", "weight2", "bias2")}
+    def check(self, sizes: Sizes) -> None:
+        """Check shapes and ranges."""
+        sizes.check_view(self.view)
+        own, what = self.networks, "networks"
+        blocks, members, hidden = 1 + self.hops * sizes.networks.alpha, len(own.bias2), own.weight1.shape[-1]
+        if not (self.hops in (1, HOPS) and 1 <= self.used <= members):
+            raise ValueError("its networks contradict each other")
+        check_array(own.weight1, (blocks, members, sizes.width, hidden), what, most=LARGEST_WEIGHT)
+        check_array(own.bias1, (blocks, members, 1, hidden), what, most=LARGEST_WEIGHT)
+        check_array(own.weight2, (blocks, members, hidden, sizes.classes), what, most=LARGEST_WEIGHT)
+        check_array(own.bias2, (members, 1, sizes.classes), what, most=LARGEST_WEIGHT)
 
 
-def _row_blocks(problem: Problem) -> Iterator[Tensor]:
+def row_blocks(points: Points) -> Iterator[Tensor]:
     """Blocks of consecutive rows."""
-    size = _ROWS_PER_BLOCK.get(problem.device.type, 1 << 14)
-    for start in range(0, problem.count, size):
-        yield torch.arange(start, min(start + size, problem.count), device=problem.device)
+    size = _ROWS_PER_BLOCK.get(points.device.type, 1 << 14)
+    for start in range(0, points.count, size):
+        yield torch.arange(start, min(start + size, points.count), device=points.device)
 
 
-def _fit(
-    name: str,
-    blocks: Blocks,
-    hidden: int,
-    problem: Problem,
-    labels: Labels,
-    stage: str | None = None,
-    before: FittedNetworks | None = None,
-) -> FittedNetworks:
-    """Train members without each fold and from all labels; continue with those of ``before``, if given."""
-    settings, device = problem.networks, problem.device
+def _trained(
+    stage: str, name: str, rows: Tensor, points: Points, labels: Labels, before: FittedNetworks | None
+) -> tuple[BlockNetworks, dict[str, list[float]]]:
+    """Train members without each fold and from all labels; continue with those of ``before``, if given.
+
+    Args:
+        stage: What progress is reported as.
+        name: Seeds are derived from it.
+        rows: Blocks of the labeled points [B, L, D].
+        points: For settings and progress.
+        labels: Labels and folds.
+        before: Earlier networks.
+    """
+    settings, device = points.networks, points.device
     start = None if before is None else before.networks
     members = labels.folds + max(1, settings.members - labels.folds) if start is None else len(start.bias2)
-    seeds = [int(seed) for seed in problem.generator(name).integers(2**31, size=members)]
-    index, codes = labels.tensors(device)
-    shares = labels.shares()[np.minimum(np.arange(members), labels.folds)]
+    seeds = [int(seed) for seed in points.generator(name).integers(2**31, size=members)]
+    _, codes = labels.tensors(device)
+    which = np.minimum(np.arange(members), labels.folds)
+    shares = labels.shares()[which]
     schedule = BlockSchedule(steps=settings.epochs, lr=settings.lr, weight_decay=settings.weight_decay)
     if start is not None:
         steps, passes = (math.ceil(_FURTHER_STEPS * part) for part in (schedule.steps, schedule.passes))
         schedule = replace(schedule, steps=steps, passes=passes, lr=_FURTHER_RATE * schedule.lr)
     history: dict[str, list[float]] = {"epoch": [], "train_loss": [], "validation_loss": [], "validation_accuracy": []}
-    held_out = (~labels.known() * labels.weight)[np.minimum(np.arange(members), labels.folds)]
+    held_out = (~labels.known() * labels.weight)[which]
 
     def seen(at: BlockProgress) -> bool:
         values = (at.step, at.train_loss, at.validation_loss, at.validation_accuracy)
         for curve, value in zip(history.values(), values, strict=True):
             curve.append(float(value))
-        return problem.tell(stage or name, at.step, at.steps, *values[1:])
+        return points.report(stage, at.step, at.steps, *values[1:])
 
+    hidden = max(8, settings.hidden_channels // 2)
     # One thread: a product that is split over threads is rounded differently.
     with at_most(1):
         networks = train_blocks(
-            blocks.training(index), codes, torch.from_numpy(shares).float().to(device), seeds, hidden, labels.classes,
-            schedule, dropout=settings.dropout, progress=seen, start=start,
+            rows, codes, torch.from_numpy(shares).float().to(device), seeds, hidden, labels.classes, schedule,
+            dropout=settings.dropout, progress=seen, start=start,
             held_out=torch.from_numpy(held_out).float().to(device) if labels.folds else None,
         )  # fmt: skip
-    return FittedNetworks(networks, blocks, labels.folds, problem, history)
-
-
-def _restored(arrays: Mapping[str, Tensor], blocks: Blocks, number: int, problem: Problem) -> FittedNetworks:
-    weight1, bias1, weight2, bias2 = (arrays[name] for name in ("weight1", "bias1", "weight2", "bias2"))
-    members, hidden = weight1.shape[1], weight1.shape[-1]
-    fits = (
-        weight1.shape == (number, members, problem.points.shape[1], hidden)
-        and bias1.shape == (number, members, 1, hidden)
-        and weight2.shape == (number, members, hidden, problem.classes)
-        and bias2.shape == (members, 1, problem.classes)
-    )
-    if not fits:
-        raise ValueError("its networks do not fit its points")
-    return FittedNetworks(BlockNetworks(weight1, bias1, weight2, bias2), blocks, 0, problem)
+    return networks, history

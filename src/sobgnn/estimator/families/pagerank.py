@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -12,10 +11,11 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.estimator.families.contract import KeptSignals
-from sobgnn.estimator.families.regressions import logistic_regressions
+from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Learned
+from sobgnn.estimator.families.regressions import logistic_regressions, softmax
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.problem import NewPoints, Problem
+from sobgnn.estimator.points import NewPoints, Points, Sizes
+from sobgnn.estimator.state import check_array
 from sobgnn.graphs.graph import Graph
 from sobgnn.graphs.reweight import scaled_rows
 
@@ -39,22 +39,21 @@ class PageRankLinear:
     name: ClassVar[str] = "pagerank"
     on_graph: ClassVar[bool] = True
     given_only: ClassVar[bool] = True
-    smooths: ClassVar[bool] = False
 
     def __init__(self, view: str) -> None:
         self.view = view
 
-    def fit(self, problem: Problem, labels: Labels) -> FittedPageRank:
-        """Train one classifier for each signal."""
-        step = transition(problem.views[self.view].graph)
-        X = unit_rows(problem.rows)
+    def fit(self, points: Points, labels: Labels) -> Learned:
+        """Train one classifier for each fit."""
+        step = transition(points.views[self.view].graph)
+        X = unit_rows(points.rows)
         whole = spread(step, _dense(X)) if X.shape[1] <= len(labels.index) else None
         if whole is not None:
             Z, center = whole[labels.index], whole.mean(axis=0)
         else:
-            marks = np.zeros((problem.count, len(labels.index) + 1))
+            marks = np.zeros((points.count, len(labels.index) + 1))
             marks[labels.index, np.arange(len(labels.index))] = 1
-            marks[:, -1] = 1 / problem.count
+            marks[:, -1] = 1 / points.count
             Z = np.asarray(spread(step, marks).T @ X)
             Z, center = Z[:-1], Z[-1]
         Z = Z - center
@@ -65,28 +64,17 @@ class PageRankLinear:
         weight, bias = logistic_regressions(Z / size, labels, _C)
         weight /= size
         bias -= np.tensordot(center, weight, axes=1)
-        flat = weight.reshape(len(weight), -1)
-        spread_logits = (spread(step, np.asarray(X @ flat)) if whole is None else whole @ flat).reshape(-1, *bias.shape)
-        logits = spread_logits + bias
-        signals = torch.from_numpy(logits).softmax(dim=2).float().transpose(0, 1).to(problem.device)
-        problem.tell(self.name, 1, 1)
-        return FittedPageRank(
-            self.view, problem.views[self.view].graph.degree, torch.from_numpy(weight[:, -1].copy()),
-            torch.from_numpy(bias[-1]), torch.from_numpy(spread_logits[:, -1]).float().contiguous(), signals=signals,
-        )  # fmt: skip
-
-    def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedPageRank:
-        """Restore from the weights learned from all labels."""
-        weight, bias, spread_logits = arrays["weight"], arrays["bias"], arrays["spread"]
-        fits = weight.ndim == 2 and weight.shape[1] == len(bias) == problem.classes
-        if not fits or spread_logits.shape != (problem.count, problem.classes) or len(weight) != problem.rows.shape[1]:
-            raise ValueError("its PageRank classifier does not fit its points")
-        degree = problem.views[self.view].graph.degree
-        return FittedPageRank(self.view, degree, weight.cpu(), bias.cpu(), spread_logits.cpu().float())
+        out_of_fold = labels.each_fold(lambda fold, held: softmax((Z[held] + center) @ weight[:, fold] + bias[fold]))
+        own = weight[:, -1]
+        logits = spread(step, np.asarray(X @ own)) if whole is None else whole @ own
+        probabilities = torch.from_numpy(softmax(logits + bias[-1])).float().to(points.device)
+        points.report(self.name, 1, 1)
+        fitted = FittedPageRank(self.view, own.copy(), bias[-1].copy(), logits.astype(np.float32))
+        return Learned(fitted, out_of_fold, probabilities)
 
 
 @dataclass(frozen=True)
-class FittedPageRank(KeptSignals):
+class FittedPageRank:
     r"""The classifier learned from all labels.
 
     A new point's logits are what they would be in training, given its neighbors' logits. With d the number of edges,
@@ -94,30 +82,32 @@ class FittedPageRank(KeptSignals):
     .. math:: z_i = (1 - a) x_i W + a \Big(\frac{z_i}{d_i + 1} + \sum_j \frac{z_j}{\sqrt{(d_i + 1)(d_j + 1)}}\Big).
 
     Attributes:
-        degree: Number of edges of each training point [N].
+        view: The name of the graph.
         weight, bias: Weights and biases of the logits, [F, C] and [C].
         spread: XW spread over the training graph, [N, C].
     """
 
     view: str
-    degree: Tensor
-    weight: Tensor
-    bias: Tensor
-    spread: Tensor
+    weight: npt.NDArray[np.float64]
+    bias: npt.NDArray[np.float64]
+    spread: npt.NDArray[np.float32]
 
     def predict(self, new: NewPoints) -> Tensor:
         """Probabilities from a new point's own features and its neighbors' spread logits: [M, C]."""
-        own = torch.from_numpy(np.asarray(unit_rows(new.rows) @ self.weight.numpy())).float()
-        joined = new.joined[self.view]
+        own = torch.from_numpy(np.asarray(unit_rows(new.rows) @ self.weight)).float()
+        joined, degree = new.joined[self.view], new.training.views[self.view].graph.degree.cpu()
         looped = (joined.degree.cpu() + 1).float().unsqueeze(1)
-        shares = self.spread / (self.degree.cpu() + 1).float().sqrt().unsqueeze(1)
+        shares = torch.from_numpy(self.spread) / (degree + 1).float().sqrt().unsqueeze(1)
         around = joined.total(shares.to(new.points.device)).cpu() / looped.sqrt()
-        logits = ((1 - STRENGTH) * own + STRENGTH * around) / (1 - STRENGTH / looped) + self.bias.float()
-        return logits.softmax(dim=1).to(new.points.device)
+        logits = ((1 - STRENGTH) * own + STRENGTH * around) / (1 - STRENGTH / looped)
+        return (logits + torch.from_numpy(self.bias).float()).softmax(dim=1).to(new.points.device)
 
-    def arrays(self) -> dict[str, Tensor]:
-        """``weight``, ``bias`` and ``spread``."""
-        return {"weight": self.weight, "bias": self.bias, "spread": self.spread}
+    def check(self, sizes: Sizes) -> None:
+        """Check shapes and ranges."""
+        sizes.check_view(self.view)
+        check_array(self.weight, (sizes.features, sizes.classes), "PageRank classifier", most=LARGEST_WEIGHT)
+        check_array(self.bias, (sizes.classes,), "PageRank classifier", most=LARGEST_WEIGHT)
+        check_array(self.spread, (sizes.points, sizes.classes), "PageRank classifier", most=LARGEST_WEIGHT)
 
 
 def transition(graph: Graph) -> sp.csr_array:

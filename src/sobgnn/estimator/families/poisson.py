@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sobgnn.estimator.families.diffusion import FittedDiffusion, restore_spread
+from sobgnn.estimator.families.contract import Learned
+from sobgnn.estimator.families.diffusion import SpreadLabels
 from sobgnn.estimator.frequencies import evenness
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.problem import GIVEN, Problem
-from sobgnn.estimator.smoothing import Spread, poisson_potential
+from sobgnn.estimator.points import GIVEN, Points
+from sobgnn.estimator.spreading import poisson_potential
 from sobgnn.graphs.assortativity import assortativity
 
 # The Hadamard power of the graph, and the factor of relative potentials before the softmax.
 POWER, SHARPNESS = 3, 8.0
-# Assortativity of the predicted classes at which trust begins and at which it is full, and the least trust.
-_CLUSTERED, _LEAST_TRUST = (0.77, 0.82), 1e-3
+# Assortativity of the predicted classes at which the prior begins to grow and at which it is full, and the least
+# factor.
+_CLUSTERED, _LEAST_FACTOR = (0.77, 0.82), 1e-3
 # Average labels per class from which other families learn at least as much.
 _FEW_LABELS = 10
-# Maximum size of the solution: points times classes times signals.
+# Maximum size of all solutions: points times classes times fits.
 _MOST_ENTRIES = 100_000_000
 # For class sizes: the number of points they are computed on, steps, and the softness of the border between classes.
 _POINTS, _STEPS, _SOFT = 5000, 100, 0.1
@@ -47,59 +48,46 @@ class PoissonLabels:
     name: ClassVar[str] = "poisson"
     on_graph: ClassVar[bool] = True
     given_only: ClassVar[bool] = False
-    smooths: ClassVar[bool] = False
 
     def __init__(self, view: str) -> None:
         self.view = view
 
     @staticmethod
-    def worth_it(problem: Problem, labels: Labels) -> bool:
+    def worth_it(points: Points, labels: Labels) -> bool:
         """Whether labels are few, columns of numbers many, no graph was given, and the solution fits in memory.
 
         Otherwise clusters often have little to do with classes.
         """
         few = len(labels.index) < _FEW_LABELS * labels.classes
-        small = problem.count * labels.classes * (labels.folds + 1) <= _MOST_ENTRIES
-        return few and small and GIVEN not in problem.views and problem.many_numbers
+        small = points.count * labels.classes * (labels.folds + 1) <= _MOST_ENTRIES
+        return few and small and GIVEN not in points.views and points.many_numbers
 
-    def fit(self, problem: Problem, labels: Labels) -> FittedPoisson:
-        """Solve the equation for every signal."""
-        spread: Spread = problem.views[self.view].spread.powered(POWER)
+    def fit(self, points: Points, labels: Labels) -> Learned:
+        """Solve the equation for every fit."""
+        smoother = points.views[self.view].smoother.powered(POWER)
         of_class = np.eye(labels.classes)[labels.codes]
         power = 0.0 if labels.chosen else evenness(labels.codes, labels.classes)
-        signals = []
-        for share in labels.shares():
+        index = torch.from_numpy(labels.index).to(points.device)
+
+        def potentials(share: npt.NDArray[np.float64]) -> Tensor:
             # Among classes that may be equally common, one that has more labels by chance must not reach farther.
             weight = share * (of_class @ (share @ of_class)).clip(min=1e-12) ** -power
             weight /= weight.sum()
             mean = weight @ of_class
-            sources = torch.from_numpy(weight[:, None] * (of_class - mean)).to(problem.device)
-            index = torch.from_numpy(labels.index).to(problem.device)
-            u = poisson_potential(spread, index, sources)
-            sizes = torch.from_numpy(mean).float().to(problem.device)
+            sources = torch.from_numpy(weight[:, None] * (of_class - mean)).to(points.device)
+            u = poisson_potential(smoother, index, sources)
+            sizes = torch.from_numpy(mean).float().to(points.device)
             u = sized(u, sizes, _ADDED if labels.folds else _ADDED_BLINDLY)
             largest = u.abs().amax(dim=1, keepdim=True)
-            signals.append((SHARPNESS * u / largest.clamp(min=torch.finfo(u.dtype).tiny)).softmax(dim=1))
-        problem.tell(self.name, 1, 1)
-        found = signals[-1].argmax(dim=1).cpu().numpy()
-        clustered = assortativity(problem.views[self.view].graph, found)
-        trust = float(np.clip((clustered - _CLUSTERED[0]) / (_CLUSTERED[1] - _CLUSTERED[0]), _LEAST_TRUST, 1.0))
-        return FittedPoisson(self.view, torch.stack(signals), trust)
+            return (SHARPNESS * u / largest.clamp(min=torch.finfo(u.dtype).tiny)).softmax(dim=1)
 
-    def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedDiffusion:
-        """Restore from the probabilities of the training points."""
-        return restore_spread(self.view, arrays, problem)
-
-
-@dataclass(frozen=True)
-class FittedPoisson(FittedDiffusion):
-    """Potentials as probabilities, [folds + 1, N, C].
-
-    Attributes:
-        trust: How clearly the predicted classes form clusters, in (0, 1].
-    """
-
-    trust: float = 1.0
+        shares = labels.shares()
+        out_of_fold = labels.each_fold(lambda fold, rows: potentials(shares[fold])[index[torch.from_numpy(rows)]])
+        whole = potentials(shares[-1])
+        points.report(self.name, 1, 1)
+        clustered = assortativity(points.views[self.view].graph, whole.argmax(dim=1).cpu().numpy())
+        factor = float(np.clip((clustered - _CLUSTERED[0]) / (_CLUSTERED[1] - _CLUSTERED[0]), _LEAST_FACTOR, 1.0))
+        return Learned(SpreadLabels(self.view, whole), out_of_fold, whole, factor)
 
 
 def sized(u: Tensor, sizes: Tensor, most: float) -> Tensor:
@@ -111,7 +99,7 @@ def sized(u: Tensor, sizes: Tensor, most: float) -> Tensor:
     some = u[reached[:, 0]]
     if not len(some):
         return u
-    some = some[:: 1 + len(some) // _POINTS]
+    some = some[:: -(-len(some) // _POINTS)]
     unit = some.abs().amax(dim=1).median()
     logits, added = some / unit / _SOFT, torch.zeros_like(sizes)
     for _ in range(_STEPS):

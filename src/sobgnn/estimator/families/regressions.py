@@ -1,4 +1,4 @@
-"""Logistic regressions of the classes, one for each signal: without each fold's labels, and with all of them."""
+"""Logistic regressions of the classes, one for each fit: without each fold's labels, and with all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
 from sobgnn.runtime.process import eigen, importing, one_blas_thread
 
-# The logit of a class without labels in a signal: practically impossible.
+# The logit of a class without labels in a fit: practically impossible.
 _IMPOSSIBLE = -30.0
 # The largest entry of the gradient at which a regression has converged.
 _TOLERANCE = 1e-6
@@ -45,7 +45,7 @@ def logistic_regressions(
     shares = labels.shares()
     weight = np.zeros((Z.shape[1], len(shares), labels.classes))
     bias = np.full((len(shares), labels.classes), _IMPOSSIBLE)
-    for signal, share in enumerate(shares):
+    for number, share in enumerate(shares):
         used = share > 0
         # For two classes scikit-learn fits the difference v of their logits. With W = [-v, v] / 2 the penalty on W is
         # half of that on v.
@@ -53,10 +53,10 @@ def logistic_regressions(
         model = LogisticRegression(C=2 * strength if binary else strength, max_iter=500, tol=_TOLERANCE)
         with one_label_per_class_allowed(), one_blas_thread():
             model.fit(Z[used], labels.codes[used], share[used] * used.sum())
-        weight[:, signal, model.classes_] = (
+        weight[:, number, model.classes_] = (
             np.stack([-model.coef_[0], model.coef_[0]]) / 2 if binary else model.coef_
         ).T
-        bias[signal, model.classes_] = (
+        bias[number, model.classes_] = (
             [-model.intercept_[0] / 2, model.intercept_[0] / 2] if binary else model.intercept_
         )
     return weight, bias
@@ -70,3 +70,9 @@ def _rotation(Z: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
     kept[-1] = True  # even if all rows are zero
     root, vectors = np.sqrt(values[kept].clip(min=np.finfo(float).tiny)), vectors[:, kept]
     return vectors * root, np.asarray(Z.T @ (vectors / root))
+
+
+def softmax(logits: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float64]:
+    """Probabilities of logits [M, C]."""
+    powers = np.exp(np.asarray(logits, np.float64) - np.max(logits, axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,32 +44,10 @@ class Scaling:
             center[far], deviation[far] = cut.mean(axis=0), np.maximum(cut.std(axis=0), least[far])
         return cls(center, deviation)
 
-    def arrays(self) -> dict[str, Tensor]:
-        """``center`` and ``deviation``, for saving."""
-        return {"center": torch.from_numpy(self.center), "deviation": torch.from_numpy(self.deviation)}
-
     def __call__(self, columns: npt.NDArray[np.float32]) -> Tensor:
         """Float64 [M, F]."""
         inverse = np.divide(1.0, self.deviation, out=np.zeros_like(self.deviation), where=self.deviation > 0)
         return torch.from_numpy(((columns - self.center) * inverse).clip(-_REACH, _REACH))
-
-
-def restored(
-    arrays: Mapping[str, Tensor], width: int, shapes: Mapping[str, tuple[int, ...]], what: str
-) -> tuple[Scaling, dict[str, Tensor]]:
-    """The scaling of ``width`` columns and the other arrays of a fitted family, all float64.
-
-    Args:
-        arrays: As they were saved.
-        width: F.
-        shapes: Expected shapes of the arrays other than those of the scaling.
-        what: What an error calls the family.
-    """
-    parts = {name: value.double().cpu() for name, value in arrays.items()}
-    expected = {**shapes, "center": (width,), "deviation": (width,)}
-    if any(parts[name].shape != shape for name, shape in expected.items()):
-        raise ValueError(f"its {what} does not fit its columns")
-    return Scaling(parts["center"].numpy(), parts["deviation"].numpy()), parts
 
 
 def solved(kernel: Tensor, target: Tensor, weight: Tensor, penalty: float) -> tuple[Tensor, Tensor, float]:

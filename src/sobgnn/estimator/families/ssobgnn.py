@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, vmap
 
+from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Learned
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.problem import NewPoints, Problem
+from sobgnn.estimator.points import NewPoints, Points, Sizes
 from sobgnn.estimator.settings import Networks
+from sobgnn.estimator.state import NAN_ALLOWED, check_array
 from sobgnn.runtime.process import own_random_state
 from sobgnn.training import Progress, Schedule, Task, train_members
 
@@ -36,60 +38,51 @@ class SSobGNNs:
     name: ClassVar[str] = "s-sobgnn"
     on_graph: ClassVar[bool] = True
     given_only: ClassVar[bool] = False
-    smooths: ClassVar[bool] = True
 
     def __init__(self, view: str) -> None:
         self.view = view
 
     @staticmethod
-    def worth_it(problem: Problem, labels: Labels) -> bool:
+    def worth_it(points: Points, labels: Labels) -> bool:
         """Never by default: this family is used only by name, as in ``SobolevClassifier.paper()``."""
         return False
 
-    def fit(self, problem: Problem, labels: Labels) -> FittedSSobGNNs:
+    def fit(self, points: Points, labels: Labels) -> Learned:
         """Train members without each fold and from all labels, as one batch."""
-        settings, operators = problem.networks, problem.views[self.view].operators
+        settings, operators = points.networks, points.views[self.view].operators
         members = labels.folds + max(1, settings.members - labels.folds)
         signal = np.minimum(np.arange(members), labels.folds)
         held = (~labels.known() * labels.weight)[signal]
         task = Task(
-            torch.from_numpy(labels.codes).to(problem.device),
-            torch.from_numpy(labels.shares()[signal]).float().to(problem.device),
-            torch.from_numpy(held).float().to(problem.device) if labels.folds else None,
+            torch.from_numpy(labels.codes).to(points.device),
+            torch.from_numpy(labels.shares()[signal]).float().to(points.device),
+            torch.from_numpy(held).float().to(points.device) if labels.folds else None,
         )
         schedule = Schedule(
             settings.epochs, settings.lr, settings.weight_decay, _PATIENCE, _EVALUATE_EVERY, together=True
         )
         field = operators.receptive_field(torch.from_numpy(labels.index), settings.num_layers)
-        x = problem.points[field[0].columns]
+        x = points.points[field[0].columns]
 
         def seen(at: Progress) -> bool:
-            return problem.tell(
+            return points.report(
                 self.name, at.epoch, at.epochs, at.train_loss, at.validation_loss, at.validation_accuracy
             )
 
-        seeds = [int(seed) for seed in problem.generator(self.name).integers(2**31, size=members)]
+        seeds = [int(seed) for seed in points.generator(self.name).integers(2**31, size=members)]
         trained = train_members(
-            _model(settings, problem), (x, operators), task, seeds, schedule,
+            _model(settings, points), (x, operators), task, seeds, schedule,
             keywords={"propagated": field[0].propagate(x), "rows": field}, progress=seen, cuda_graph=True,
         )  # fmt: skip
         history = {name: curve.double().flatten(1).mean(1).tolist() if curve.ndim > 1 else curve.tolist()
                    for name, curve in trained.history.items()}  # fmt: skip
-        return _propagated(trained.parameters, problem, self.view, labels.folds, history)
-
-    def restore(self, arrays: Mapping[str, Tensor], problem: Problem) -> FittedSSobGNNs:
-        """Restore from the members' weights; their hidden rows are recomputed."""
-        settings = problem.networks
-        layers = {name.split(".")[1] for name in arrays if name.startswith("convs.")}
-        # Layers are counted first, and shapes compared without allocating the parameters: a file may claim anything.
-        fits = len(layers) == settings.num_layers
-        if fits:
-            with torch.device("meta"):
-                expected = {name: tuple(v.shape) for name, v in _network(settings, problem).named_parameters()}
-            fits = {name: tuple(value.shape[1:]) for name, value in arrays.items()} == expected
-        if not fits:
-            raise ValueError("its networks do not have the shape given in its config.json")
-        return _propagated(dict(arrays), problem, self.view, 0, {})
+        fitted = FittedSSobGNNs(self.view, min(settings.members, members), trained.parameters, history)
+        logits = fitted.states(points)[-1]
+        rows = torch.from_numpy(labels.index).to(points.device)
+        out_of_fold = labels.each_fold(
+            lambda fold, held: logits[rows[torch.from_numpy(held).to(points.device)], fold].softmax(dim=1)
+        )
+        return Learned(fitted, out_of_fold, logits[:, -fitted.used :].softmax(dim=2).mean(dim=1))
 
 
 @dataclass(frozen=True)
@@ -97,71 +90,75 @@ class FittedSSobGNNs:
     """Trained members.
 
     Attributes:
-        parameters: Stacked, [S, ...]; the last ``n_members`` members, or all if there are fewer, are used for
-            predictions.
-        states: Output of each layer of every member at every node: [N, S, h]; the last, [N, S, C], holds the logits.
-        folds: Number of members that hold out a fold; they come first.
-        problem: The problem that they learned from.
         view: The name of their graph.
+        used: Number of members, the last ones, that are averaged for predictions. The first ones hold out a fold each.
+        parameters: Stacked, [S, ...].
         history: Training curves by name.
     """
 
-    parameters: dict[str, Tensor]
-    states: list[Tensor]
-    folds: int
-    problem: Problem
     view: str
-    history: dict[str, list[float]] = field(default_factory=dict)
+    used: int
+    parameters: dict[str, Tensor]
+    history: dict[str, list[float]] = field(default_factory=dict, metadata=NAN_ALLOWED)
 
-    def probabilities(self) -> Tensor:
-        """Each fold's member, and last the mean of the members used for predictions: [folds + 1, N, C]."""
-        own = self.states[-1].transpose(0, 1).softmax(dim=2)
-        return torch.cat([own[: self.folds], own[-self.problem.networks.members :].mean(dim=0, keepdim=True)])
+    @torch.no_grad()
+    def states(self, points: Points) -> list[Tensor]:
+        """Output of each layer of every member at every node: [N, S, h]; the last, [N, S, C], holds the logits."""
+        if not self._states:
+            operators, x = points.views[self.view].operators, points.points
+            for number, layer in enumerate(_model(points.networks, points).eval().layers):
+                out = _apply_layer(layer, _of_layer(self.parameters, number), x, operators.propagate(x))
+                self._states.append(out)
+                x = out.flatten(1)
+        return self._states
+
+    @cached_property
+    def _states(self) -> list[Tensor]:
+        return []
 
     def predict(self, new: NewPoints) -> Tensor:
         """The mean of the members used for predictions, [M, C]; new points read neighbors, which stay unchanged."""
-        nodes, own, joined = new.nodes, new.points, new.joined[self.view]
-        for number, layer in enumerate(_model(self.problem.networks, self.problem).eval().layers):
+        training = new.training
+        nodes, own, joined = training.points, new.points, new.joined[self.view]
+        states = self.states(training)
+        for number, layer in enumerate(_model(training.networks, training).eval().layers):
             out = _apply_layer(layer, _of_layer(self.parameters, number), own, joined.propagate(nodes, own))
-            nodes, own = self.states[number].flatten(1), out.flatten(1)
-        return out.softmax(dim=2)[:, -self.problem.networks.members :].mean(dim=1)
+            nodes, own = states[number].flatten(1), out.flatten(1)
+        return out.softmax(dim=2)[:, -self.used :].mean(dim=1)
 
-    def hidden(self) -> Tensor:
+    def hidden(self, points: Points) -> Tensor:
         """The members' last hidden rows, [N, S · h]."""
-        return self.states[-2].flatten(1) if len(self.states) > 1 else self.problem.points
+        states = self.states(points)
+        return states[-2].flatten(1) if len(states) > 1 else points.points
 
-    def arrays(self) -> dict[str, Tensor]:
-        """The members' weights."""
-        return {name: value.contiguous() for name, value in self.parameters.items()}
+    def check(self, sizes: Sizes) -> None:
+        """Check shapes and ranges; layers are counted first, and nothing of a declared size is made."""
+        sizes.check_view(self.view)
+        settings = sizes.networks
+        if len({name.split(".")[1] for name in self.parameters if name.startswith("convs.")}) != settings.num_layers:
+            raise ValueError("its networks do not have the layers that its settings say")
+        members = len(next(iter(self.parameters.values())))
+        with torch.device("meta"):
+            expected = dict(_network(settings, sizes.width, sizes.classes).named_parameters())
+        if set(self.parameters) != set(expected) or not 1 <= self.used <= members:
+            raise ValueError("its networks contradict its settings")
+        for name, value in expected.items():
+            check_array(self.parameters[name], (members, *value.shape), "networks", most=LARGEST_WEIGHT)
 
 
-def _model(settings: Networks, problem: Problem) -> SSobGNN:
+def _model(settings: Networks, points: Points) -> SSobGNN:
     """A network with these settings on the points' device; torch's random state is not changed."""
     with own_random_state():
-        return _network(settings, problem).to(problem.device)
+        return _network(settings, points.points.shape[1], points.classes).to(points.device)
 
 
-def _network(settings: Networks, problem: Problem) -> SSobGNN:
+def _network(settings: Networks, width: int, classes: int) -> SSobGNN:
     from sobgnn.nn import SSobGNN
 
     return SSobGNN(
-        problem.points.shape[1], settings.hidden_channels, problem.classes, settings.num_layers, settings.alpha,
-        settings.epsilon, settings.dropout,
+        width, settings.hidden_channels, classes, settings.num_layers, settings.alpha, settings.epsilon,
+        settings.dropout,
     )  # fmt: skip
-
-
-@torch.no_grad()
-def _propagated(
-    parameters: dict[str, Tensor], problem: Problem, view: str, folds: int, history: dict[str, list[float]]
-) -> FittedSSobGNNs:
-    operators = problem.views[view].operators
-    states: list[Tensor] = []
-    signal = problem.points
-    for number, layer in enumerate(_model(problem.networks, problem).eval().layers):
-        out = _apply_layer(layer, _of_layer(parameters, number), signal, operators.propagate(signal))
-        states.append(out)
-        signal = out.flatten(1)
-    return FittedSSobGNNs(parameters, states, folds, problem, view, history)
 
 
 def _apply_layer(layer: SobolevConv, parameters: dict[str, Tensor], own: Tensor, propagated: Tensor) -> Tensor:

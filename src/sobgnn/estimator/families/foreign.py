@@ -1,0 +1,128 @@
+"""Classifiers of others as families: any scikit-learn classifier learns by folds and gets a share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
+from torch import Tensor
+
+from sobgnn.estimator.families.contract import Learned
+from sobgnn.estimator.families.regressions import softmax
+from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
+from sobgnn.estimator.points import NewPoints, Points, Sizes
+from sobgnn.estimator.state import NOT_SAVED
+
+# The probability that a classifier which predicts only classes is taken to give them.
+_SURE = 0.9
+
+
+class ForeignClassifier:
+    """A classifier that follows scikit-learn's contract, as a family.
+
+    Clones of it learn from the labeled rows of X without each fold, and from all labels. ``sample_weight`` is passed if
+    its ``fit`` takes it. A ``random_state`` of None is set, so that the same seed gives the same predictions. Instead
+    of ``predict_proba`` it may have ``decision_function``, or ``predict`` alone.
+
+    Args:
+        name: Its name among the families.
+        estimator: Not fitted, and not changed.
+    """
+
+    on_graph = False
+    given_only = False
+
+    def __init__(self, name: str, estimator: Any) -> None:
+        self.name, self.estimator = name, estimator
+
+    def fit(self, points: Points, labels: Labels) -> Learned:
+        """Fit one clone without each fold, and one with all labels."""
+        generator, X = points.generator(self.name), points.rows
+        fitted = []
+        for number, share in enumerate(labels.shares()):
+            fitted.append(self._fitted(X, labels, share, generator))
+            points.report(self.name, number + 1, labels.folds + 1)
+        out_of_fold = labels.each_fold(lambda fold, held: fitted[fold].probabilities(X[labels.index[held]]))
+        whole = torch.from_numpy(fitted[-1].probabilities(X)).float().to(points.device)
+        return Learned(fitted[-1], out_of_fold, whole)
+
+    def _fitted(
+        self, X: Any, labels: Labels, share: npt.NDArray[np.float64], generator: np.random.Generator
+    ) -> FittedForeign:
+        used = share > 0
+        made = clone(self.estimator)
+        settings = made.get_params()
+        unset = [key for key in sorted(settings) if key.endswith("random_state") and settings[key] is None]
+        made.set_params(**{key: int(generator.integers(2**31)) for key in unset})
+        # Some classifiers want the numbers 0, 1, … without a gap, and a fold may lack a class.
+        present, codes = np.unique(labels.codes[used], return_inverse=True)
+        weight = {"sample_weight": share[used] * used.sum()} if has_fit_parameter(made, "sample_weight") else {}
+        with _named(self.name, made, "fit"), one_label_per_class_allowed():
+            made.fit(X[labels.index[used]], codes, **weight)
+        return FittedForeign(self.name, labels.classes, made, present)
+
+
+@dataclass(frozen=True)
+class FittedForeign:
+    """A fitted classifier of others; it cannot be saved.
+
+    Args:
+        name: Its name among the families.
+        classes: C.
+        estimator: The classifier, fitted to the numbers 0, 1, ….
+        present: The classes that these numbers mean.
+    """
+
+    name: str
+    classes: int
+    estimator: Any = field(metadata=NOT_SAVED)
+    present: npt.NDArray[np.int64]
+
+    def probabilities(self, X: Any) -> npt.NDArray[np.float64]:
+        """Class probabilities [M, C] of rows X [M, F]; 0 for classes that it has not seen."""
+        out = np.zeros((X.shape[0], self.classes))
+        with _named(self.name, self.estimator, "predict"):
+            own = self._own(X)
+            seen = self.present[np.asarray(self.estimator.classes_, dtype=np.int64)]
+            good = own.shape == (X.shape[0], len(seen)) and np.isfinite(own).all() and (own >= 0).all()
+            if not good:
+                raise ValueError("its probabilities are not finite, or of another shape")
+        total = own.sum(axis=1, keepdims=True)
+        out[:, seen] = np.where(total > 0, own / np.where(total > 0, total, 1.0), 1 / len(seen))
+        return out
+
+    def _own(self, X: Any) -> npt.NDArray[np.float64]:
+        """Probabilities of its own classes."""
+        if hasattr(self.estimator, "predict_proba"):
+            return np.asarray(self.estimator.predict_proba(X), dtype=np.float64)
+        if hasattr(self.estimator, "decision_function"):
+            scores = np.asarray(self.estimator.decision_function(X), dtype=np.float64)
+            return softmax(np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores)
+        classes = np.asarray(self.estimator.classes_)
+        hit = np.asarray(self.estimator.predict(X))[:, None] == classes
+        return np.where(hit, _SURE, (1 - _SURE) / max(1, len(classes) - 1))
+
+    def predict(self, new: NewPoints) -> Tensor:
+        """[M, C]."""
+        return torch.from_numpy(self.probabilities(new.rows)).float().to(new.points.device)
+
+    def check(self, sizes: Sizes) -> None:
+        """A file never holds one."""
+        raise ValueError("its family is a classifier of others")
+
+
+@contextmanager
+def _named(name: str, estimator: Any, did: str) -> Iterator[None]:
+    """Errors of a classifier of others in one line, with its name."""
+    try:
+        yield
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ValueError(f"The family {name!r} ({type(estimator).__name__}) could not {did}: {reason}") from error

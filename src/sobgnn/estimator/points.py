@@ -1,0 +1,398 @@
+"""Points as families read them: scaled columns, original columns, and graphs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from sobgnn.estimator.features import FARTHEST, FeatureMap
+from sobgnn.estimator.scaling import Scales, decide_scales
+from sobgnn.estimator.search import NeighborSearch, neighbor_graph
+from sobgnn.estimator.settings import Networks
+from sobgnn.estimator.spreading import Smoother, strongest
+from sobgnn.estimator.state import NOT_SAVED
+from sobgnn.graphs.graph import Graph
+from sobgnn.graphs.reweight import reweight
+from sobgnn.operators import SobolevOperators
+from sobgnn.operators.attached import Attachment
+
+# The names of the graphs: the nearest-neighbor graph, and the given graph.
+NEIGHBORS, GIVEN = "neighbors", "given"
+# There are many numeric columns if at least this number, and this share of the columns that vary, have more than two
+# values. Otherwise, unless this share of them has more than this number of values, columns are mostly categories.
+_COLUMNS, _SHARE, _VALUES = 32, 0.75, 10
+# Number of rows on which values are counted.
+_ROWS = 1000
+# Number of entries of X from which a GPU pays off, if ``device="auto"``.
+_GPU_ENTRIES = 2_000_000
+# Scales are decided again when there are this many times as many labels as at the last decision.
+_MANY_MORE = 2
+# Number of columns up to which trees and kernels read the original columns; for more, they read the networks' input.
+_TREE_COLUMNS = 1024
+
+
+@dataclass(frozen=True)
+class View:
+    """A graph of the points as families use it.
+
+    Args:
+        graph: N nodes.
+        alpha, epsilon: Orders and self-loops of its operators.
+        strongest: Number of edges that each point keeps for diffusing labels; ``None``: all.
+        reweighted: Whether the graph's weights were all 1 and have been replaced by those of its normalized adjacency;
+            new points' weights then are too.
+    """
+
+    graph: Graph
+    alpha: int
+    epsilon: float
+    strongest: int | None = None
+    reweighted: bool = False
+
+    @cached_property
+    def operators(self) -> SobolevOperators:
+        """Its sparse Sobolev operators."""
+        with warnings.catch_warnings():
+            # Points with few distinct positions, such as integers in one column, have edges of equal weight: no user
+            # can change that.
+            warnings.filterwarnings("ignore", message="All edge weights are 1")
+            return SobolevOperators(self.graph, self.alpha, self.epsilon)
+
+    @cached_property
+    def smoother(self) -> Smoother:
+        """The operator that spreads over all edges."""
+        return Smoother(self.operators.graph)
+
+    @cached_property
+    def strong_smoother(self) -> Smoother:
+        """The operator that diffuses labels, over the strongest edges."""
+        if self.strongest is None:
+            return self.smoother
+        return Smoother(strongest(self.graph, self.strongest).to(self.graph.device))
+
+    def propagated(self, points: Tensor, hops: int) -> list[Tensor]:
+        """The points [N, D] and every order of them after each hop, [N, α, D] each; cached for the same points."""
+        cache = self._cache
+        if not cache or cache[0] is not points:
+            cache[:] = [points]
+        for hop in range(len(cache) - 1, hops):
+            propagate = self.operators.propagate_each if hop else self.operators.propagate
+            cache.append(propagate(cache[-1]))
+        return cache[: hops + 1]
+
+    @cached_property
+    def _cache(self) -> list[Tensor]:
+        return []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    def check(self, count: int) -> None:
+        """Raise ValueError unless the graph, which may be that of a file, has ``count`` nodes and stays in bounds."""
+        indptr, indices, weight = self.graph.indptr, self.graph.indices, self.graph.weight
+        good = (
+            indptr.dtype == torch.int64
+            and indices.dtype in (torch.int32, torch.int64)
+            and weight.dtype == torch.float32
+            and indptr.shape == (count + 1,)
+            and indices.shape == weight.shape == (indices.numel(),)
+            and int(indptr[0]) == 0
+            and int(indptr[-1]) == indices.numel()
+            and bool((indptr.diff() >= 0).all())
+            and (not indices.numel() or (int(indices.min()) >= 0 and int(indices.max()) < count))
+            and bool((weight > 0).all())
+            and (self.strongest is None or self.strongest > 0)
+        )
+        if not good:
+            raise ValueError("the graph's arrays contradict each other")
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points and their graphs.
+
+    Args:
+        points: float32 [N, D], the networks' input.
+        views: Graphs by name: ``"neighbors"``, ``"given"``.
+        classes: C.
+        networks: Settings of the networks.
+        columns: float32 [N, F'], for trees and kernels: the original columns, or the points if there are too many
+            columns. Like the rows, it is not saved: new points need only their own.
+        rows: Raw X [N, F], dense or sparse, for the families on a given graph and for classifiers of others.
+        seed: Seed from which each family derives its own.
+        report: Called with the stage, steps done, maximum steps and scores; returns True to request a stop.
+    """
+
+    points: Tensor
+    views: dict[str, View]
+    classes: int
+    networks: Networks = field(default_factory=Networks)
+    columns: Any = field(default=None, metadata=NOT_SAVED)
+    rows: Any = field(default=None, metadata=NOT_SAVED)
+    seed: int = field(default=0, metadata=NOT_SAVED)
+    report: Callable[..., bool] = field(default=lambda *_, **__: False, metadata=NOT_SAVED)
+
+    @property
+    def count(self) -> int:
+        """Number of points N."""
+        return len(self.points)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the points."""
+        return self.points.device
+
+    @cached_property
+    def many_numbers(self) -> bool:
+        """Whether there are many numeric columns, as in pictures, sounds, sensor data and embeddings."""
+        values = self._values
+        return int((values > 2).sum()) >= max(_COLUMNS, _SHARE * int((values > 1).sum()))
+
+    @cached_property
+    def mostly_categories(self) -> bool:
+        """Whether too few columns are measurements for distances to be informative.
+
+        Distances then mix columns that separate the classes with others that do not, so neighbors share a class less
+        often.
+        """
+        values = self._values
+        # With few rows, no column has many values.
+        least = min(_VALUES, self.count // 2)
+        return not self.many_numbers and int((values > least).sum()) < _SHARE * int((values > 1).sum())
+
+    @cached_property
+    def _values(self) -> npt.NDArray[np.int64]:
+        """Number of distinct values of each column, [F']."""
+        # Random rows: every n-th row could have only a few of the hours or weekdays.
+        some = self.columns[np.random.default_rng(0).permutation(self.count)[:_ROWS]]
+        return np.asarray(1 + (np.diff(np.sort(some, axis=0), axis=0) > 0).sum(axis=0))
+
+    def generator(self, name: str) -> np.random.Generator:
+        """A family's own random numbers: they do not depend on which other families take part."""
+        return np.random.default_rng([self.seed, *name.encode()])
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A hook, often a local function, is of no use to a copy.
+        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "report"}
+
+
+@dataclass(frozen=True)
+class NewPoints:
+    """New points, in the forms that families read.
+
+    Args:
+        points: float32 [M, D], scaled like the training points.
+        columns: float32 [M, F'], for trees and kernels.
+        joined: Their edges to the training points, by graph.
+        training: The training points.
+        rows: Raw X [M, F].
+    """
+
+    points: Tensor
+    columns: npt.NDArray[np.float32]
+    joined: dict[str, Attachment]
+    training: Points
+    rows: Any = None
+
+
+@dataclass(frozen=True)
+class Maps:
+    """Maps from raw X [N, F] to what families read.
+
+    Attributes:
+        networks: To the networks' input.
+        neighbors: To what the neighbor search reads; ``None``: the networks' input.
+        trees: To what trees and kernels read, each column separately; ``None``: the networks' input.
+    """
+
+    networks: FeatureMap
+    neighbors: FeatureMap | None
+    trees: FeatureMap | None
+
+    @classmethod
+    def fit(cls, X: Any, scales: Scales, n_components: int | None, seed: int) -> Maps:
+        """Fit the maps to X, dense or sparse, with the given scalings."""
+        networks = FeatureMap.fit(X, scale=scales.networks, n_components=n_components, seed=seed)
+        neighbors, trees = None, None
+        if scales.neighbors != scales.networks:
+            neighbors = FeatureMap.fit(X, scale=scales.neighbors, n_components=n_components, seed=seed)
+        wide = sp.issparse(X) and n_components is not None and X.shape[1] > n_components
+        if not wide and X.shape[1] <= _TREE_COLUMNS:
+            # Scale does not matter to trees, but it does to single precision.
+            trees = FeatureMap.fit(X, scale="range", n_components=None, seed=seed)
+        return cls(networks, neighbors, trees)
+
+    def places(self, X: Any, points: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """What the neighbor search reads of X; ``points`` are the networks' input."""
+        return points if self.neighbors is None else self.neighbors(X)
+
+    def columns(self, X: Any, points: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """What trees and kernels read of X; ``points`` are the networks' input."""
+        return points if self.trees is None else self.trees(X)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes that the arrays of a fitted family must have.
+
+    Attributes:
+        points, width: N and D of the networks' input.
+        columns: F', the number of columns of trees and kernels.
+        features: F, the number of columns of X.
+        classes: C.
+        views: The graphs.
+        networks: Settings of the networks.
+    """
+
+    points: int
+    width: int
+    columns: int
+    features: int
+    classes: int
+    views: Mapping[str, View]
+    networks: Networks
+
+    def check_view(self, name: str) -> None:
+        """Raise ValueError unless there is a graph of this name."""
+        if name not in self.views:
+            raise ValueError("its family learns on a graph that is missing")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Points and what was computed from them; only the choice of scales depends on the labels.
+
+    Attributes:
+        scales: How X is scaled.
+        maps: Maps from raw features to what families read.
+        points: What families learn from.
+        search: How new points find neighbors.
+        labels: Number of labels when the scales were decided.
+    """
+
+    scales: Scales
+    maps: Maps
+    points: Points
+    search: NeighborSearch
+    labels: int = field(default=0, metadata=NOT_SAVED)
+
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes that follow from the points and the maps."""
+        points, maps = self.points, self.maps
+        columns = points.points.shape[1] if maps.trees is None else maps.trees.num_outputs
+        return Sizes(
+            points.count, points.points.shape[1], columns, maps.networks.num_features, points.classes, points.views,
+            points.networks,
+        )  # fmt: skip
+
+    def check(self) -> None:
+        """Raise ValueError if the parts, which may be those of a file, contradict each other."""
+        points, maps = self.points, self.maps
+        for part in (maps.networks, maps.neighbors, maps.trees):
+            if part is not None:
+                part.check()
+                if part.num_features != maps.networks.num_features:
+                    raise ValueError("its maps contradict each other")
+        neighbors = maps.networks if maps.neighbors is None else maps.neighbors
+        for rows, own in ((points.points, maps.networks), (self.search.places, neighbors)):
+            if rows.dtype != torch.float32 or rows.shape != (points.count, own.num_outputs) or not points.count:
+                raise ValueError("its points and their maps contradict each other")
+            if not float(rows.abs().max() if rows.numel() else 0) <= FARTHEST:
+                raise ValueError("its points are too large")
+        points.networks.check()
+        if NEIGHBORS not in points.views or not set(points.views) <= {NEIGHBORS, GIVEN} or points.classes < 2:
+            raise ValueError("its neighbors are missing")
+        for view in points.views.values():
+            if (view.alpha, view.epsilon) != (points.networks.alpha, points.networks.epsilon):
+                raise ValueError("its graphs and its networks have other orders")
+            view.check(points.count)
+        self.search.check(points.count)
+
+
+def make_points(
+    settings: Mapping[str, Any],
+    X: Any,
+    codes: npt.NDArray[np.int64],
+    graph: Graph | None,
+    generator: np.random.Generator,
+    report: Callable[..., bool],
+    threads: int,
+    known: Placed | None = None,
+) -> Placed:
+    """Compute points, columns and graphs from X [N, F].
+
+    Args:
+        settings: The estimator's parameters by name.
+        X: Raw points, dense or sparse.
+        codes: int64 [N], classes as numbers from 0; -1: unlabeled.
+        graph: A graph of the points, or ``None``.
+        generator: Random numbers for scales, projections and the families' seed.
+        report: Called when neighbors are found; families report their steps to it.
+        threads: Number of threads that the neighbor search may use.
+        known: The result for the same X and graph with other labels. It is reused unless the labels decide on other
+            scales, which is checked when their number has doubled since the last check.
+    """
+    k, alpha, epsilon = settings["k"], settings["alpha"], settings["epsilon"]
+    count, classes = int((codes >= 0).sum()), int(codes.max()) + 1
+    if known is not None and count < _MANY_MORE * known.labels:
+        return replace(known, points=replace(known.points, classes=classes, report=report))
+    device = device_for(settings["device"], X)
+    views: dict[str, View] = {}
+    if graph is not None:
+        given, reweighted = given_graph(graph, alpha)
+        views[GIVEN] = View(given.to(device), alpha, epsilon, reweighted=reweighted)
+    scales = decide_scales(settings["scale"], X, codes, k, settings["n_components"], generator)
+    if known is not None and scales == known.scales:
+        return replace(known, labels=count, points=replace(known.points, classes=classes, report=report))
+    maps = Maps.fit(X, scales, settings["n_components"], int(generator.integers(2**31)))
+    scaled = maps.networks(X)
+    near, search = neighbor_graph(
+        maps.places(X, scaled), k, settings["metric"], settings["method"], settings["bandwidth"],
+        settings["symmetrize"], device, threads,
+    )  # fmt: skip
+    views[NEIGHBORS] = View(near.to(device), alpha, epsilon, (k + 1) // 2)
+    report("neighbors", 1, 1)
+    points = Points(
+        points=search.places if maps.neighbors is None else torch.from_numpy(scaled).to(device),
+        views=views,
+        classes=classes,
+        networks=Networks.of(settings),
+        columns=maps.columns(X, scaled),
+        rows=X if graph is not None or has_foreign(settings["families"]) else None,
+        seed=int(generator.integers(2**31)),
+        report=report,
+    )
+    return Placed(scales, maps, points, search, count)
+
+
+def device_for(device: str | torch.device | None, X: Any) -> torch.device:
+    """The device to compute on: the one given, or, for "auto", a GPU if there is one and X is large enough."""
+    if device is None or device == "auto":
+        large = X.shape[0] * min(X.shape[1], 256) >= _GPU_ENTRIES
+        return torch.device("cuda" if device == "auto" and large and torch.cuda.is_available() else "cpu")
+    return torch.device(device)
+
+
+def given_graph(graph: Graph, alpha: int) -> tuple[Graph, bool]:
+    """The given graph, and whether it was reweighted.
+
+    If α > 1, weights that are all 1 become those of the normalized adjacency: otherwise all powers would be equal.
+    """
+    if alpha > 1 and graph.num_edges and bool((graph.weight == 1).all()):
+        return reweight(graph), True
+    return graph, False
+
+
+def has_foreign(families: Any) -> bool:
+    """Whether ``families`` names classifiers of others, which read X itself."""
+    return not isinstance(families, str) and any(isinstance(entry, tuple) for entry in families)

@@ -1,0 +1,197 @@
+"""Spreading over a graph: of labels, by diffusion, and of sources, by the Poisson equation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from sobgnn.graphs.adjacency import SMALLEST_WEIGHT
+from sobgnn.graphs.graph import Graph
+from sobgnn.graphs.locality import locality_order
+from sobgnn.operators import SobolevOperators
+from sobgnn.propagation import backends
+from sobgnn.runtime.process import give_back
+
+# The iteration ends when the remaining share of its start is below this, or after this many steps.
+_REST, _MOST_STEPS = 1e-3, 100
+# Maximum number of steps if labels need more than that to reach the points around them.
+_MOST_ON_LONG_WAYS = 2000
+# Share of a potential that is lost over an edge.
+_LEAK = 1e-4
+# Number of nodes from which what is spread does not fit in the cache.
+_MANY_NODES = 20_000
+_SORTED_ROWS = 1024
+
+
+class Smoother(SobolevOperators):
+    r"""The operator of :func:`diffuse`: :math:`D^{-1/2} A D^{-1/2}`, no self-loops.
+
+    Attributes:
+        order: int64 [N], if nodes have been reordered to keep neighbors close in memory: position p holds node
+            ``order[p]``. On a CPU, scattered reads dominate the cost of a step, and there are many steps.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.order: Tensor | None = None
+        if graph.num_nodes >= _MANY_NODES and graph.device.type == "cpu":
+            order = locality_order(graph)
+            graph, self.order = graph.permute(order), torch.from_numpy(order)
+        super().__init__(graph, alpha=1, epsilon=0.0)
+
+    def powered(self, power: int) -> Smoother:
+        """The operator of the graph's Hadamard power, with nodes in the same order."""
+        # Weights are scaled by a power of two, which is exact, so that powers of the largest neither overflow nor
+        # vanish.
+        unit = torch.frexp(self.graph.weight.max()).exponent if self.graph.num_edges else torch.tensor(0)
+        weight = torch.ldexp(self.graph.weight, -unit).pow(power).clamp(min=SMALLEST_WEIGHT)
+        other = object.__new__(Smoother)
+        other.order = self.order
+        SobolevOperators.__init__(other, Graph(self.graph.indptr, self.graph.indices, weight), alpha=1, epsilon=0.0)
+        return other
+
+    def to(self, device: torch.device | str) -> Smoother:
+        """The same on another device, in the same order."""
+        moved = object.__new__(Smoother)
+        moved.__dict__.update(super().to(device).__dict__)
+        moved.order = None if self.order is None else self.order.to(device)
+        return moved
+
+    def in_order(self, rows: Tensor) -> Tensor:
+        """Rows [N, ...] of the nodes, in the operator's order."""
+        return rows if self.order is None else rows[self.order]
+
+    def of_nodes(self, rows: Tensor) -> Tensor:
+        """Rows in the operator's order [N, ...], as rows of the nodes."""
+        return rows if self.order is None else torch.empty_like(rows).index_copy_(0, self.order, rows)
+
+
+@torch.no_grad()
+def diffuse(smoother: Smoother, strength: float, index: Tensor, codes: Tensor, classes: int) -> Tensor:
+    r"""Spread labels over the graph.
+
+    .. math:: P \leftarrow (1 - a) Y + a D^{-1/2} A D^{-1/2} P, \qquad P_i = Y_i \text{ at labeled nodes}
+
+    with a one-hot row of Y for each labeled node and zeros elsewhere, until labels have reached all nodes that they can
+    reach. At the end each row is divided by its sum; at a node that no label reaches, all classes are equally probable.
+
+    Args:
+        smoother: :class:`Smoother` of a graph of N nodes.
+        strength: a, in (0, 1).
+        index: Labeled nodes [L].
+        codes: Their classes [L], or [B, L] with -1 for an unknown label, for B sets of labels at once.
+        classes: C.
+
+    Returns:
+        [N, C], or [N, B, C].
+    """
+    many = codes if codes.ndim == 2 else codes.unsqueeze(0)
+    start = torch.zeros(smoother.graph.num_nodes, len(many), classes, dtype=torch.float32, device=index.device)
+    known = many >= 0
+    part, label = known.nonzero(as_tuple=True)
+    start[index[label], part, many[known]] = 1
+    fixed = torch.zeros(start.shape[:2], dtype=torch.bool, device=index.device)
+    fixed[index[label], part] = True
+    start, fixed = smoother.in_order(start), smoother.in_order(fixed)
+    fixed |= (smoother.graph.degree == 0).unsqueeze(1)
+    current = _iterate(smoother, start, strength, fixed)
+    total = current.sum(dim=-1, keepdim=True)
+    tiny = torch.finfo(current.dtype).tiny
+    current = current.div_(total.clamp(min=tiny)).masked_fill_(total < tiny, 1 / classes)
+    out = smoother.of_nodes(current)
+    if smoother.order is not None:
+        del start, fixed, current
+        give_back()
+    return out if codes.ndim == 2 else out[:, 0]
+
+
+def _iterate(smoother: Smoother, start: Tensor, strength: float, fixed: Tensor) -> Tensor:
+    """Iterate from start [N, B, C]; rows where ``fixed`` [N, B] is True are reset in each step."""
+    flat = start.flatten(1)
+    held = fixed.unsqueeze(2).expand_as(start).reshape(-1).nonzero().flatten()
+    known, base = flat.reshape(-1)[held], flat * (1 - strength)
+    current, buffer, moved = flat, torch.empty_like(flat), torch.empty_like(flat).unsqueeze(1)
+    stencil = smoother.stencil(flat.dtype)
+    least = min(_MOST_STEPS, math.ceil(math.log(_REST) / math.log(strength)))
+    for _ in _steps(least, buffer):
+        # Into existing memory: the system would have to clear the memory of a large new tensor at every step.
+        backends.run(stencil, current, moved)
+        # One pass over memory; few entries are fixed.
+        current = torch.add(base, moved[:, 0], alpha=strength, out=buffer)
+        current.view(-1)[held] = known
+    return current.view_as(start)
+
+
+def _steps(least: int, result: Tensor) -> Iterator[int]:
+    """Steps of an iteration from zeros that advances by one edge per step: ``least``, or more for longer paths.
+
+    Whenever an entry of the result, which every step fills, is nonzero for the first time, the iteration continues to
+    four times the steps made so far: an entry that was just reached is far from the solution.
+    """
+    unreached, last, step = 0, least, 0
+    while step < last:
+        yield step
+        step += 1
+        if step >= least - 1 and (unreached or step < least):
+            before, unreached = unreached, int((result == 0).sum())
+            if step >= least and unreached < before:
+                last = min(_MOST_ON_LONG_WAYS, 4 * step)
+
+
+def strongest(graph: Graph, most: int) -> Graph:
+    """The graph of edges that are among the ``most`` heaviest of at least one of their ends."""
+    csr = graph.to("cpu").to_scipy(copy=False)
+    count, indptr = csr.shape[0], csr.indptr
+    keep = np.zeros(csr.nnz, dtype=bool)
+    for start in range(0, count, _SORTED_ROWS):  # as many rows as can be sorted within the cache
+        ends = indptr[start : start + _SORTED_ROWS + 1]
+        rows, first = np.repeat(np.arange(len(ends) - 1), np.diff(ends)), ends[0]
+        order = np.lexsort((-csr.data[first : ends[-1]], rows))  # row by row, the heaviest first
+        keep[first + order[np.arange(len(rows)) - (ends[rows] - first) < most]] = True
+    heads = np.concatenate([[0], np.cumsum(np.minimum(np.diff(indptr), most))]).astype(indptr.dtype)
+    part = sp.csr_array((csr.data[keep], csr.indices[keep], heads), shape=csr.shape)
+    return Graph.from_scipy(part.maximum(part.T.tocsr()).tocsr())
+
+
+@torch.no_grad()
+def poisson_potential(smoother: Smoother, index: Tensor, sources: Tensor) -> Tensor:
+    r"""The potential u, [N, C], of sources [L, C] at the nodes ``index`` [L], whose columns sum to 0.
+
+    .. math:: (D - a A) \, u = s, \qquad a = 1 - 10^{-4},
+
+    where a < 1 gives a solution also in components whose sources do not sum to 0. It is solved as
+    :math:`(I - a D^{-1/2} A D^{-1/2}) \, D^{1/2} u = D^{-1/2} s` by conjugate gradients, each column separately, in
+    float64: single precision would leave differences of a thousandth between processors.
+    """
+    root = smoother.scale(torch.float64).prod(dim=1, keepdim=True)  # D^{-1/2}; 0 at isolated nodes
+    place = index
+    if smoother.order is not None:
+        where = torch.empty_like(smoother.order)
+        where[smoother.order] = torch.arange(len(where), device=where.device)
+        place = where[index]
+    right = torch.zeros(smoother.num_nodes, sources.shape[1], dtype=torch.float64, device=sources.device)
+    right[place] = sources * root[place]
+    return smoother.of_nodes((root * _conjugate_gradients(smoother, right)).float())
+
+
+def _conjugate_gradients(smoother: Smoother, right: Tensor) -> Tensor:
+    """Solve (I - a D^{-1/2} A D^{-1/2}) v = right, [N, h], with step sizes that do not depend on other columns."""
+    stencil, moved = smoother.stencil(right.dtype), torch.empty_like(right).unsqueeze(1)
+    v, residual, direction = torch.zeros_like(right), right.clone(), right.clone()
+    size = residual.square().sum(dim=0)
+    zero = torch.zeros_like(size)
+    for _ in _steps(_MOST_STEPS, v):
+        backends.run(stencil, direction, moved)
+        image = torch.sub(direction, moved[:, 0], alpha=1 - _LEAK)
+        curve = (direction * image).sum(dim=0)
+        step = torch.where(curve > 0, size / curve, zero)
+        v.addcmul_(direction, step)
+        residual.addcmul_(image, step, value=-1)
+        after = residual.square().sum(dim=0)
+        direction = torch.addcmul(residual, direction, torch.where(size > 0, after / size, zero))
+        size = after
+    return v

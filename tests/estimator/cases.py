@@ -1,0 +1,47 @@
+"""Points and labels on which families are tried."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from sobgnn.estimator.labels import with_folds
+from sobgnn.estimator.points import NewPoints, Points, View
+from sobgnn.estimator.search import neighbor_graph
+from sobgnn.estimator.settings import Networks
+from sobgnn.operators.attached import attach
+
+
+def points_of(X, graph=None, classes=2, view="neighbors", **more):
+    """Points X [N, F] that families read as they are, with a graph if one is given."""
+    own = np.asarray(X.toarray() if hasattr(X, "toarray") else X, np.float32)
+    views = {} if graph is None else {view: View(graph, 2, 0.5)}
+    return Points(torch.from_numpy(own), views, classes, **{"columns": own, "rows": X, "seed": 1, **more})
+
+
+def neighbors(X, k=8):
+    """The graph of the k nearest neighbors of X [N, F]."""
+    return neighbor_graph(np.asarray(X, np.float32), k, "euclidean", "exact", "mean", "union")[0]
+
+
+def labels_of(y, labeled, weight=None, seed=0):
+    """The first labels of y [N], in folds."""
+    codes = np.where(np.arange(len(y)) < labeled, y, -1)
+    weight = np.ones(labeled) if weight is None else weight
+    return with_folds(codes, weight, int(np.max(y)) + 1, np.random.default_rng(seed))
+
+
+def clouds(seed=0):
+    """120 points of three classes, 45 of them labeled; points, labels, truth."""
+    generator = np.random.default_rng(seed)
+    y = generator.integers(0, 3, 120)
+    X = (generator.normal(size=(3, 5))[y] * 2 + generator.normal(size=(120, 5))).astype(np.float32)
+    networks = Networks(alpha=2, epsilon=0.5, hidden_channels=16, members=5, epochs=40, lr=0.02)
+    return points_of(X, neighbors(X, 6), 3, networks=networks), labels_of(y, 45), y
+
+
+def new_points(points, rows):
+    """Some training points again, as new ones with the same edges."""
+    joined = {name: attach(view.operators, view.graph.to_scipy()[rows]) for name, view in points.views.items()}
+    own = None if points.rows is None else points.rows[rows]
+    return NewPoints(points.points[rows], points.columns[rows], joined, points, own)
