@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, eigsh
+from scipy.sparse.linalg import eigsh
 
 from sobgnn.graphs.given import check_graph
 from sobgnn.graphs.graph import Graph
@@ -17,10 +17,8 @@ from sobgnn.sobolev import check_order, matrix_of
 
 Array = npt.NDArray[np.float64]
 
-# Up to here a dense spectrum is quicker than Lanczos, and it cannot fail to converge.
-_DENSE_NODES = 300
-# A whole spectrum is dense by nature: curves of more points than this are asked for by their number.
-_SPECTRUM_NODES = 5_000
+# A spectrum is computed densely, up to here: more points would take hours and tens of gigabytes.
+_MOST_NODES = 5_000
 
 
 def hadamard_square_from_spectrum(L: Any) -> Array:
@@ -85,8 +83,7 @@ def condition_number(M: Any) -> float:
     L + εI it is :math:`(\lambda_{\max} + \epsilon) / \epsilon`.
 
     Args:
-        M: Dense or scipy sparse [N, N]. Sparse ones of more than a few hundred nodes stay sparse: Lanczos gives
-            both ends of the spectrum. An indefinite one is factorized, which costs memory past some 10⁴ nodes.
+        M: Dense or scipy sparse [N, N], N at most 5 000.
 
     Examples:
         >>> import numpy as np
@@ -101,12 +98,8 @@ def condition_number(M: Any) -> float:
     # Entries of at most 1, by a power of two that changes no digit: no sum overflows and no product vanishes.
     scaled = np.ldexp(matrix.data, -np.frexp(most)[1])
     matrix = sp.csr_array((scaled, matrix.indices, matrix.indptr), shape=matrix.shape)
-    if n <= _DENSE_NODES:
-        magnitudes = np.abs(np.linalg.eigvalsh(_dense(matrix)))
-        largest, smallest = float(magnitudes.max()), float(magnitudes.min())
-    else:
-        largest = abs(float(_lanczos(matrix, 1, "LM")[0]))
-        smallest = _smallest_magnitude(matrix, largest)
+    magnitudes = np.abs(_eigenvalues(matrix))
+    largest, smallest = float(magnitudes.max()), float(magnitudes.min())
     return float("inf") if smallest <= n * np.finfo(np.float64).eps * largest else largest / smallest
 
 
@@ -114,8 +107,8 @@ def is_positive_definite(M: Any) -> bool:
     r"""Whether :math:`x^\top M x > 0` for every x ≠ 0, of a symmetric dense or scipy sparse matrix [N, N].
 
     Strict diagonal dominance, which every :math:`(L + \epsilon I)^{(\rho)}` with ε > 0 has, answers in one
-    pass over the entries; else the smallest eigenvalue does, by Lanczos past a few hundred nodes. One that
-    rounding cannot tell from 0 counts as 0.
+    pass over the entries; else the smallest eigenvalue does, for N of at most 5 000. One that rounding cannot tell
+    from 0 counts as 0.
 
     Examples:
         >>> import numpy as np
@@ -132,13 +125,8 @@ def is_positive_definite(M: Any) -> bool:
     rounding = 4 * eps * (np.diff(matrix.indptr) + 1) * diagonal
     if np.all(diagonal - others > rounding):
         return True
-    if n <= _DENSE_NODES:
-        eigenvalues = np.linalg.eigvalsh(_dense(matrix))
-        smallest, largest = float(eigenvalues[0]), float(np.abs(eigenvalues).max())
-    else:
-        largest = float(np.abs(matrix).sum(axis=1).max())
-        smallest = _smallest(matrix, float((diagonal - others).min()), largest)
-    return bool(smallest > n * eps * largest)
+    eigenvalues = _eigenvalues(matrix)
+    return bool(eigenvalues[0] > n * eps * np.abs(eigenvalues).max())
 
 
 @dataclass(frozen=True)
@@ -164,7 +152,7 @@ def eigenvalue_penalization(
     Args:
         graph: At most 5 000 nodes, unless ``n_eigenvalues`` is given.
         rhos: Powers, integers of at least 1.
-        n_eigenvalues: Only the largest ones, by Lanczos; all if left out.
+        n_eigenvalues: Only the largest ones, past 5 000 nodes by Lanczos; all if left out.
 
     Examples:
         >>> from sobgnn import knn_graph, spectrum
@@ -174,9 +162,9 @@ def eigenvalue_penalization(
     """
     rhos = tuple(check_order(rho) for rho in rhos)
     n = check_graph(graph).num_nodes
-    if n_eigenvalues is None and n > _SPECTRUM_NODES:
+    if n_eigenvalues is None and n > _MOST_NODES:
         raise ValueError(
-            f"All eigenvalues are for graphs of at most {_SPECTRUM_NODES} nodes, but got {n}. Pass n_eigenvalues=100 "
+            f"All eigenvalues are for graphs of at most {_MOST_NODES} nodes, but got {n}. Pass n_eigenvalues=100 "
             "for the largest ones."
         )
     if n_eigenvalues is not None and not 1 <= n_eigenvalues <= n:
@@ -207,67 +195,25 @@ def _product_from_spectra(sigma: Array, V: Array, eigenvalues: Array, U: Array) 
     return np.asarray(result + result.T) / 2  # symmetric to the last bit, as the next decomposition expects
 
 
-def _smallest(matrix: sp.csr_array, bound: float, largest: float) -> float:
-    """The smallest eigenvalue, which is nowhere below ``bound``."""
+def _eigenvalues(matrix: sp.csr_array) -> Array:
+    """All eigenvalues, ascending."""
     n = matrix.shape[0]
-    try:
-        return float(_lanczos(matrix, 1, "SA", ncv=min(n, 60), maxiter=200)[0])
-    except ArpackNoConvergence:
-        # Eigenvalues crowd at the end of the spectrum; seen from just below it, by an inverse, they are far apart.
-        below = bound - n * np.finfo(np.float64).eps * largest
-        return float(_lanczos(matrix.tocsc(), 1, "LM", sigma=below)[0])
-
-
-def _smallest_magnitude(matrix: sp.csr_array, largest: float) -> float:
-    """min |λ|. Of a positive matrix it ends the spectrum, where Lanczos finds it without factorizing anything."""
-    n = matrix.shape[0]
-    try:
-        lowest = float(_lanczos(matrix, 1, "SA", ncv=min(n, 60), maxiter=200)[0])
-        if lowest > -n * np.finfo(np.float64).eps * largest:
-            return max(lowest, 0.0)
-    except ArpackNoConvergence:
-        pass  # eigenvalues crowd at 0, as on long paths: there the factors are thin
-    # An indefinite matrix has its smallest magnitude inside the spectrum, where only an inverse looks: not at 0 but a
-    # rounding beside it, since a singular matrix has no inverse there and SuperLU cannot be trusted to say so.
-    try:
-        return abs(float(_lanczos(matrix.tocsc(), 1, "LM", sigma=np.finfo(np.float64).eps * largest)[0]))
-    except ArpackError:
-        raise
-    except RuntimeError:  # not to be factorized even so
-        return 0.0
-
-
-def _lanczos(matrix: Any, k: int, which: str, **options: Any) -> Array:
-    """k eigenvalues of a sparse symmetric matrix, ascending; the same bits every time."""
-    if which == "SA":
-        # The first step multiplies with the matrix, which would wipe out a null vector: isolated nodes have some.
-        shift = float(np.abs(matrix).sum(axis=1).max()) / 16
-        shifted = matrix + shift * sp.eye_array(matrix.shape[0], format="csr")
-        return _lanczos_ends(shifted, k, which, **options) - shift
-    return _lanczos_ends(matrix, k, which, **options)
-
-
-def _lanczos_ends(matrix: Any, k: int, which: str, **options: Any) -> Array:
-    n = matrix.shape[0]
-    v0 = np.random.default_rng(0).standard_normal(n)
-    arguments = {"k": k, "which": which, "v0": v0, "return_eigenvectors": False}
-    try:
-        values = eigsh(matrix, **{"ncv": min(n, max(2 * k + 1, 40)), **arguments, **options})
-    except ArpackNoConvergence:
-        if "maxiter" in options:
-            raise
-        # Crowded ends of a spectrum need a larger subspace.
-        values = eigsh(matrix, **{"ncv": min(n, max(4 * k, 200)), "maxiter": 100 * n, **arguments, **options})
-    return np.sort(values)
+    if n > _MOST_NODES:
+        raise ValueError(
+            f"A spectrum is computed for at most {_MOST_NODES} rows, but got {n}. Take a part of the graph."
+        )
+    return np.asarray(np.linalg.eigvalsh(_dense(matrix)))
 
 
 def _top_eigenvalues(matrix: sp.csr_array, count: int | None) -> Array:
     """The largest eigenvalues (all if ``count`` is None) of a positive semi-definite matrix, ascending."""
     n = matrix.shape[0]
-    if count is None or n <= _DENSE_NODES or count > n // 2:
-        values = np.linalg.eigvalsh(_dense(matrix))[-(count or n) :]
+    if count is None or n <= _MOST_NODES:
+        values = _eigenvalues(matrix)[-(count or n) :]
     elif matrix.nnz:
-        values = _lanczos(matrix, count, "LA")
+        # From the same start every time.
+        start = np.random.default_rng(0).standard_normal(n)
+        values = np.sort(eigsh(matrix, count, which="LA", v0=start, return_eigenvectors=False))
     else:
         values = np.zeros(count)
     return np.asarray(np.maximum(values, 0.0))  # below 0 by rounding alone
