@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from sobgnn.tables.labels import begun_labels, parse_labels
+from sobgnn.tables.labels import parse_labels
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,7 @@ from sobgnn.tables.labels import begun_labels, parse_labels
         (["a", "-1", "b", "-1"], [0, -1, 1, -1], ["a", "b"]),
         (["a", "-1", "2"], [2, 0, 1], ["-1", "2", "a"]),
         (["a\0", "a", "b"], [1, 0, 2], ["a", "a\0", "b"]),
+        ([f"n{i:02}" for i in range(30)] + [None] * 40, [*range(30)] + [-1] * 40, [f"n{i:02}" for i in range(30)]),
     ],
 )
 def test_labels_are_whole_numbers_or_text_and_blanks_are_unlabelled(values, codes, classes):
@@ -36,38 +37,54 @@ def test_labels_are_whole_numbers_or_text_and_blanks_are_unlabelled(values, code
     assert (found.tolist(), list(names)) == (codes, classes)
 
 
-def test_columns_that_are_no_classes_are_refused():
-    with pytest.raises(ValueError, match="look like measurements"):
-        parse_labels(pl.Series(np.linspace(0, 1, 100)), "y")
-    with pytest.raises(ValueError, match="look like ids"):
-        parse_labels(pl.Series([f"n{i}" for i in range(100)]), "y")
-    with pytest.raises(ValueError, match="single class"):
-        parse_labels(pl.Series(["a", None, "a"]), "y")
-    with pytest.raises(ValueError, match="is empty"):
-        parse_labels(pl.Series([None, ""]), "y")
-    with pytest.raises(ValueError, match=r"is empty.* count as blank, .*: 'n\.a\.' \(2\)"):
-        parse_labels(pl.Series(["n.a.", "n.a."]), "y")
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.linspace(0, 1, 100), "look like measurements"),
+        ([f"n{i}" for i in range(100)], "look like ids"),
+        (["a", None, "a"], "single class"),
+        (["-1", "", "-1"], "holds a single class, '-1'"),
+        (["NA", "EU"], r"holds a single class, 'EU'.*'NA' \(1\)"),
+        ([None, ""], "is empty"),
+        (["n.a.", "n.a."], r"is empty.* count as blank, .*: 'n\.a\.' \(2\)"),
+    ],
+)
+def test_columns_that_are_no_classes_are_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        parse_labels(pl.Series(values), "y")
 
 
-def test_minus_one_beside_blank_cells_alone_is_a_single_class():
-    with pytest.raises(ValueError, match="holds a single class, '-1'"):
-        parse_labels(pl.Series(["-1", "", "-1"]), "y")
+BLANK = "Labels that count as blank, so that their rows are unlabeled: {}. If one is a class, give it another name."
+CLASS = "Treated as a class: {}. If it means unlabeled, leave the cell empty."
+MINUS = "Rows with label -1 count as unlabeled: {}. If -1 is a class, give it a name."
 
 
-def test_minus_one_among_other_negative_numbers_is_a_class():
-    codes, classes, notes = parse_labels(pl.Series("label", ["-2", "-1", "0", "3", None]), "label")
-    assert classes == ["-2", "-1", "0", "3"]
-    assert codes.tolist() == [0, 1, 2, 3, -1]
-    assert not notes
-
-
-def test_minus_one_beside_blank_cells_is_a_class_and_without_them_unlabelled():
-    _, classes, notes = parse_labels(pl.Series(["-1", "0", "1", None]), "label")
-    assert classes == ["-1", "0", "1"]
-    assert notes == ["-1 is a class, since blank cells mark the unlabeled rows."]
-    _, classes, notes = parse_labels(pl.Series(["-1", "0", "1", "1"]), "label")
-    assert classes == [0, 1]
-    assert notes == ["Rows with label -1 count as unlabeled: 1. If -1 is a class, give it a name."]
+@pytest.mark.parametrize(
+    ("values", "codes", "classes", "notes"),
+    [
+        (["-2", "-1", "0", "3", None], [0, 1, 2, 3, -1], ["-2", "-1", "0", "3"], []),
+        (["-1", "0", "1", None], [0, 1, 2, -1], ["-1", "0", "1"],
+         ["-1 is a class, since blank cells mark the unlabeled rows."]),
+        (["-1", "0", "1", "1"], [-1, 0, 1, 1], [0, 1], [MINUS.format(1)]),
+        (["+", "-", "+", None], [0, 1, 0, -1], ["+", "-"], []),
+        (["a", "None", "b", None], [1, 0, 2, -1], ["None", "a", "b"], [CLASS.format("'None' (1 row)")]),
+        (["a", "unknown", "-", "unknown"], [1, 2, 0, 2], ["-", "a", "unknown"],
+         [CLASS.format("'-' (1 row)"), CLASS.format("'unknown' (2 rows)")]),
+        (["NA", "EU", "APAC", "", "NA", None], [-1, 1, 0, -1, -1, -1], ["APAC", "EU"], [BLANK.format("'NA' (2)")]),
+        (["a", "b", "Unlabeled", "unlabelled", "a", "not labeled"], [0, 1, -1, -1, 0, -1], ["a", "b"],
+         [BLANK.format("'Unlabeled' (1), 'unlabelled' (1), 'not labeled' (1)")]),
+        (["todo", None, "Done", "tbd"], [1, -1, 0, -1], ["Done", "todo"], [BLANK.format("'tbd' (1)")]),
+        *((["a", none, "b"], [0, -1, 1], ["a", "b"], [BLANK.format(f"{none!r} (1)")])
+          for none in ("n.a.", "k.A.", "k. A.", "TBD", "tba", "TBC", "todo", "??", "???")),
+        (["grade A"] * 9 + ["grade B"] * 9, [0] * 9 + [1] * 9, ["grade A", "grade B"], []),
+        (["spam", "Spam", "ham", "spam"], [2, 0, 1, 2], ["Spam", "ham", "spam"],
+         ["Classes that differ only in capitals, such as 'Spam' and 'spam', are different classes. Spell them the same "
+          "to merge them."]),
+    ],
+)  # fmt: skip
+def test_what_labels_were_taken_for_is_said(values, codes, classes, notes):
+    found, names, said = parse_labels(pl.Series("y", values), "y")
+    assert (found.tolist(), names, said) == (codes, classes, notes)
 
 
 @pytest.mark.parametrize(
@@ -94,16 +111,6 @@ def test_a_rare_class_one_letter_from_a_common_one_is_mentioned(rare, common, al
     )
 
 
-def test_two_common_classes_one_letter_apart_are_no_misspelling():
-    assert not parse_labels(pl.Series(["grade A"] * 9 + ["grade B"] * 9), "y")[2]
-
-
-def test_a_class_whose_name_may_mean_no_label_is_mentioned():
-    _, classes, notes = parse_labels(pl.Series(["a", "None", "b", None]), "label")
-    assert classes == ["None", "a", "b"]
-    assert any("Treated as a class: 'None'" in note for note in notes)
-
-
 @pytest.mark.parametrize(
     ("values", "codes", "classes"),
     [
@@ -117,65 +124,8 @@ def test_a_class_whose_name_may_mean_no_label_is_mentioned():
     ],
 )
 def test_labels_that_are_only_begun(values, codes, classes):
-    found, names, _ = begun_labels(pl.Series("y", values, strict=False), "y")
+    found, names, _ = parse_labels(pl.Series("y", values, strict=False), "y", begun=True)
     assert (found.tolist(), list(names)) == (codes, classes)
-
-
-def test_minus_beside_plus_is_plainly_a_class():
-    assert not parse_labels(pl.Series(["+", "-", "+", None]), "label")[2]
-
-
-def test_one_label_of_each_class_among_many_rows_is_no_column_of_ids():
-    codes, classes, _ = parse_labels(pl.Series([f"n{i:02}" for i in range(30)] + [None] * 40), "y")
-    assert len(classes) == 30
-    assert (codes >= 0).sum() == 30
-
-
-def test_classes_that_differ_in_capitals_alone_are_mentioned():
-    _, classes, notes = parse_labels(pl.Series(["spam", "Spam", "ham", "spam"]), "y")
-    assert len(classes) == 3
-    assert any("'Spam' and 'spam', are different classes" in note for note in notes)
-
-
-def test_classes_whose_name_counts_as_blank_are_mentioned():
-    series = pl.Series("region", ["NA", "EU", "APAC", "", "NA", None])
-    codes, classes, notes = parse_labels(series, "region")
-    assert classes == ["APAC", "EU"]
-    assert codes.tolist() == [-1, 1, 0, -1, -1, -1]
-    assert notes == [
-        "Labels that count as blank, so that their rows are unlabeled: 'NA' (2). If one is a class, give it another "
-        "name."
-    ]
-    with pytest.raises(ValueError, match=r"holds a single class, 'EU'.*'NA' \(1\)"):
-        parse_labels(pl.Series(["NA", "EU"]), "region")
-
-
-def test_rows_called_unlabeled_are_unlabeled():
-    series = pl.Series("y", ["a", "b", "Unlabeled", "unlabelled", "a", "not labeled"])
-    for parse in (parse_labels, begun_labels):
-        codes, classes, notes = parse(series, "y")
-        assert classes == ["a", "b"]
-        assert codes.tolist() == [0, 1, -1, -1, 0, -1]
-        assert "'Unlabeled' (1), 'unlabelled' (1), 'not labeled' (1)" in notes[0]
-
-
-def test_each_label_that_may_mean_none_is_named_with_its_rows():
-    series = pl.Series("y", ["a", "b", "a"] * 20 + ["unknown"] * 12 + ["nil"] + ["-"] * 2)
-    _, classes, notes = parse_labels(series, "y")
-    assert classes == ["-", "a", "b", "nil", "unknown"]
-    for said in ("'unknown' (12 rows)", "'nil' (1 row)", "'-' (2 rows)"):
-        assert any(said in note and "leave the cell empty" in note for note in notes), said
-
-
-@pytest.mark.parametrize("none", ["n.a.", "k.A.", "k. A.", "TBD", "tba", "TBC", "todo", "??", "???"])
-def test_abbreviations_for_nothing_are_unlabelled_and_said_so(none):
-    codes, classes, notes = parse_labels(pl.Series("y", ["a", none, "b", none]), "y")
-    assert (codes.tolist(), classes) == ([0, -1, 1, -1], ["a", "b"])
-    assert f"their rows are unlabeled: {none!r} (2)" in notes[0]
-
-
-def test_todo_beside_done_is_a_class():
-    assert parse_labels(pl.Series("y", ["todo", None, "Done", "tbd"]), "y")[1] == ["Done", "todo"]
 
 
 def test_whole_numbers_nearly_all_of_which_differ_are_measurements():
@@ -200,4 +150,4 @@ def test_whole_numbers_nearly_all_of_which_differ_are_measurements():
     ],
 )
 def test_labels_of_a_column_to_be_filled_that_count_as_none_are_said(values, notes):
-    assert begun_labels(pl.Series("y", values), "y")[2] == notes
+    assert parse_labels(pl.Series("y", values), "y", begun=True)[2] == notes

@@ -152,7 +152,7 @@ def _id(column: Candidate) -> Choice | None:
 
 
 def _dates(column: Candidate) -> Choice | None:
-    possible = column.distinct > 2 if column.is_text else column.series.dtype.is_integer()
+    possible = column.is_text or column.series.dtype.is_integer()
     return DateColumn.fit(column.series) if possible and looks_like_dates(column.text) else None
 
 
@@ -168,10 +168,6 @@ def _numbers(column: Candidate) -> Choice | None:
 def _written_vectors(column: Candidate) -> Choice | None:
     lists = as_lists(column.series)
     return None if lists is None else VectorColumn.fit(column.series, lists)
-
-
-def _few_dates(column: Candidate) -> Choice | None:
-    return DateColumn.fit(column.series) if looks_like_dates(column.text) else None
 
 
 def _sets(column: Candidate) -> Choice | None:
@@ -214,7 +210,7 @@ def _text(column: Candidate) -> Choice:
 
 # A test takes a column by returning its outcome, and leaves it to the next by returning None. The last takes all.
 TESTS: tuple[Callable[[Candidate], Choice | None], ...] = (
-    _asked_text, _pictures, _empty, _nested, _moments, _id, _dates, _numbers, _written_vectors, _few_dates,
+    _asked_text, _pictures, _empty, _nested, _moments, _id, _dates, _numbers, _written_vectors,
     _sets, _categories, _other_text,
 )  # fmt: skip
 

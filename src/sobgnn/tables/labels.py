@@ -38,27 +38,6 @@ _TYPOS, _TIMES, _LETTERS, _COMPARED = 3, 3, 5, 200
 _FRACTION = r"^[+-]?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?$"
 
 
-def begun_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], list[str] | list[int], list[str]]:
-    """:func:`parse_labels` for a column that a person is still filling: it may be empty or hold one class.
-
-    -1 is unlabeled, unless a cell is blank or 1 is the only other class.
-    """
-    import polars as pl
-
-    text, notes = label_texts(series)
-    minus = text.str.contains(r"^-1(?:\.0*)?$").fill_null(False)
-    others = text.filter(~minus).drop_nulls().unique().to_list()
-    numbers = bool(pl.Series(others, dtype=pl.String).str.contains(_WHOLE).all())
-    if not others or not numbers or (not text.null_count() and set(others) - {"1", "1.0"}):
-        text = text.zip_with(~minus, pl.Series([None], dtype=pl.String))
-        if minus.any():
-            notes.append(f"Rows with label -1 count as unlabeled: {minus.sum():,}. If -1 is a class, give it a name.")
-    if text.drop_nulls().n_unique() < 2:
-        return np.where(text.is_null().to_numpy(), -1, 0), text.drop_nulls().unique().to_list(), notes
-    codes, classes, found = parse_labels(text.rename(series.name), name)
-    return codes, classes, notes + found
-
-
 def label_texts(series: pl.Series) -> tuple[pl.Series, list[str]]:
     """Labels as text, null for unlabeled rows.
 
@@ -87,18 +66,26 @@ def label_texts(series: pl.Series) -> tuple[pl.Series, list[str]]:
     return text.zip_with(~unlabeled, pl.Series([None], dtype=pl.String)), [note]
 
 
-def parse_labels(series: pl.Series, name: str) -> tuple[npt.NDArray[np.int64], list[str] | list[int], list[str]]:
+def parse_labels(
+    series: pl.Series, name: str, begun: bool = False
+) -> tuple[npt.NDArray[np.int64], list[str] | list[int], list[str]]:
     """Codes [N] with -1 for unlabeled rows, the classes they stand for, and notes.
 
     Integers stay numbers, anything else is text: if one label is written 007, all are text. Blank cells are
     unlabeled. In a column without any, -1 among integers means unlabeled too, unless only one other class would be
     left (-1 and 1 are then the two classes) or there are other negative numbers (-2, -1, 0, ... are then all classes).
+    A column that a person is still filling, ``begun``, may be empty or hold one class.
     """
     import polars as pl
 
     if series.dtype.is_nested() or series.dtype in (pl.Binary, pl.Object):
         raise ValueError(f"The label column {name!r} must hold text or numbers, but holds {series.dtype}.")
     text, notes = label_texts(series)
+    if begun:
+        text, said = _without_minus(text)
+        notes += said
+        if text.drop_nulls().n_unique() < 2:
+            return np.where(text.is_null().to_numpy(), -1, 0), text.drop_nulls().unique().to_list(), notes
     known = text.drop_nulls()
     if not known.len():
         empty = (
@@ -156,6 +143,19 @@ def _check_classes(text: pl.Series, number: pl.Series, name: str, *, whole: bool
             f"The label column {name!r} holds {distinct:,} distinct values in {labeled:,} labeled rows, "
             "which look like ids. Name a column of classes with --label."
         )
+
+
+def _without_minus(text: pl.Series) -> tuple[pl.Series, list[str]]:
+    """Labels without -1, which is unlabeled in a begun column unless a cell is blank or 1 is the only other class."""
+    import polars as pl
+
+    minus = text.str.contains(r"^-1(?:\.0*)?$").fill_null(False)
+    others = text.filter(~minus).drop_nulls().unique()
+    numbers = bool(others.str.contains(_WHOLE).all())
+    if others.len() and numbers and (text.null_count() or not set(others.to_list()) - {"1", "1.0"}):
+        return text, []
+    note = f"Rows with label -1 count as unlabeled: {minus.sum():,}. If -1 is a class, give it a name."
+    return text.zip_with(~minus, pl.Series([None], dtype=pl.String)), [note] if minus.any() else []
 
 
 def _integer_classes(text: pl.Series) -> tuple[pl.Series, list[Any], list[str]]:

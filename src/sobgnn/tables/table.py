@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from sobgnn.runtime.unknown import BLANK_TEXTS
 from sobgnn.tables.encoding import ArrayEncoder, Encoding
-from sobgnn.tables.labels import begun_labels, parse_labels
+from sobgnn.tables.labels import parse_labels
 
 if TYPE_CHECKING:
     import polars as pl
@@ -96,8 +96,8 @@ def from_arrays(
 
     codes, classes, notes = np.full(X.shape[0], -1), [], []  # type: tuple[Any, Any, list[str]]
     if y is not None:
-        parse = parse_labels if need_labels else begun_labels
-        codes, classes, notes = parse(pl.Series(label, y.tolist(), strict=False), label)
+        series = pl.Series(label, y.tolist(), strict=False)
+        codes, classes, notes = parse_labels(series, label, begun=not need_labels)
     if classes and class_names is not None and not isinstance(classes[0], str) and int(classes[-1]) < len(class_names):
         named = [str(class_names[int(code)]) for code in classes]
         if any(name in BLANK_TEXTS for name in named):

@@ -162,7 +162,7 @@ def looks_like_dates(text: pl.Series) -> bool:
     good = ~np.isnan(seconds)
     if digits.all():  # integers, unless all of them are days from 1900 to 2100
         years = seconds[good] / (365.2425 * _DAY) + 1970
-        return bool(good.all() and sample.len() > 1 and years.min() > 1900 and years.max() < 2101)
+        return bool(good.all() and sample.len() > 2 and years.min() > 1900 and years.max() < 2101)
     return bool(good.mean() >= _SHARE)
 
 

@@ -20,7 +20,7 @@ from sobgnn.tables.columns.names import clean_names, listed
 from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.encoding import Batch, Encoding
-from sobgnn.tables.labels import begun_labels, parse_labels
+from sobgnn.tables.labels import parse_labels
 from sobgnn.tables.leaks import filled_with_labels, telling_notes
 from sobgnn.tables.notes import empty_notes
 from sobgnn.tables.predictions import Sheet, is_formula
@@ -102,7 +102,7 @@ def read_table(
             found += [] if own is None else id_notes(frame[own])
         codes, classes, said = np.full(frame.height, -1), [], []  # type: tuple[Any, Any, list[str]]
         if label is not None:
-            codes, classes, said = (parse_labels if need_labels else begun_labels)(frame[label], label)
+            codes, classes, said = parse_labels(frame[label], label, begun=not need_labels)
         aside = {label: "labels"} if kind == "pictures" else {label: "labels", own: "ids"}
         rest = frame.drop([name for name in frame.columns if name in aside or name in drop])
         telling = filled_with_labels(rest, codes >= 0)
