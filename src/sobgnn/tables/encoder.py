@@ -202,7 +202,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             "settings": {
                 name: list(value) if name in ("text", "drop") else value
                 for name, value in self.get_params().items()
-                if name not in _PATHS
+                if name not in _PATHS or value in (None, "auto")
             },
             "names": self.feature_names_in_.tolist(),
             "outcomes": self.outcomes_,
@@ -225,7 +225,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         try:
             if not all(np.isfinite(part).all() for part in arrays.values() if part.dtype.kind == "f"):
                 raise ValueError("a value is not finite")
-            made = cls(**{name: value for name, value in content["settings"].items() if name not in _PATHS})
+            settings = content["settings"].items()
+            made = cls(**{name: value for name, value in settings if name not in _PATHS or value in (None, "auto")})
             made.outcomes_ = {str(k): str(v) for k, v in content["outcomes"].items()}
             made.notes_ = [str(note) for note in content["notes"]]
             names = [str(name) for name in content["names"]]
@@ -298,7 +299,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 column = column.with_model(images or same_model(column.model, find_image_model))
             columns.append(column)
         made = self._with(columns)
-        made.text_model, made.image_model = text_model, image_model
+        made.text_model = made.text_model if text_model is None else text_model
+        made.image_model = made.image_model if image_model is None else image_model
         return made
 
     def with_picture_folder(self, folder: Path) -> TableEncoder:
