@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
-import sys
 import time
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from sobgnn.labeling.launch import open_page
+from tests.labeling.fake_model import Fake
 
 NASTY = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">'
-FAKE = [sys.executable, str(Path(__file__).with_name("fake_worker.py"))]
 
 
 class Client:
@@ -45,15 +45,45 @@ class Client:
         status, _, answer = self.raw("POST", f"/{self.token}/api/{what}", json.dumps(body or {}), sent)
         return status, json.loads(answer) if answer[:1] == b"{" else answer.decode()
 
+    @contextlib.contextmanager
+    def events(self, tab=""):
+        """What the server tells a window: pairs of a name and its data."""
+        connection = http.client.HTTPConnection(self.host, timeout=60)
+        try:
+            connection.request("GET", f"/{self.token}/api/events?tab={tab}")
+            answer = connection.getresponse()
+            assert answer.headers["content-type"].startswith("text/event-stream")
+
+            def told():
+                while line := answer.readline():
+                    name = line.decode().removeprefix("event: ").strip()
+                    yield name, json.loads(answer.readline().decode().removeprefix("data: "))
+                    answer.readline()
+
+            yield told()
+        finally:
+            connection.close()
+
     def until(self, true, seconds=400):
         """The first state that fulfills a condition."""
-        end = time.monotonic() + seconds
-        while True:
-            found = self.json("api/next")
-            if true(found["state"]):
-                return found
-            assert time.monotonic() < end, found["state"]["model"]
-            time.sleep(0.05)
+        end, state = time.monotonic() + seconds, None
+        with self.events() as told:
+            for name, state in told:
+                if name == "state" and true(state):
+                    return state
+                assert time.monotonic() < end, state
+        raise AssertionError("the server has ended")
+
+    def state(self):
+        return self.until(lambda state: True)
+
+    def progress(self):
+        with self.events() as told:
+            return next(data for name, data in told if name == "progress")
+
+    def next(self, **body):
+        """The next points."""
+        return self.post("next", body)[1]["upcoming"]
 
 
 def ticket_file(folder: Path, rows: int = 120) -> Path:
@@ -76,7 +106,7 @@ def tickets(tmp_path):
 
 @pytest.fixture
 def page(tickets, tmp_path):
-    made = open_page(str(tickets), "team", folder=tmp_path / "run", command=FAKE).start()
+    made = open_page(str(tickets), "team", folder=tmp_path / "run", trainer=Fake).start()
     yield made
     made.close()
 

@@ -3,110 +3,99 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sobgnn.labeling import picking
-from sobgnn.labeling.learner import Guesses
-from sobgnn.labeling.picking import Offers, Picker
-from sobgnn.labeling.state import Label
+from sobgnn.labeling.picking import Picker, Windows
 
 
-def guesses(suggested, rows=30, guessing=True):
-    codes = np.zeros((rows, 3), dtype=np.int32) if guessing else None
-    return Guesses(1, 1, 1, codes, None, list(suggested), [])
-
-
-def labels(count):
-    return {row: Label(0, "", "person") for row in range(count)}
+def after(picker, suggested, labels=0, without=(), count=1, rows=30, guessing=True, **more):
+    """What a picker chooses after labels of the first rows, or of those that are given."""
+    codes = np.full(rows, -1)
+    codes[list(range(labels) if isinstance(labels, int) else labels)] = 0
+    return picker.next(suggested, guessing, codes, without, count, **more)
 
 
 def test_suggestions_come_in_their_order_without_what_is_done():
-    chosen = Picker(30).next(guesses([9, 8, 7, 6, 5], guessing=False), {8: Label(0, "", "person")}, {7}, 3)
+    chosen = after(Picker(30), [9, 8, 7, 6, 5], [8], {7}, 3, guessing=False)
     assert chosen == [(9, "suggested"), (6, "suggested"), (5, "suggested")]
 
 
 def test_one_point_in_eight_is_drawn_at_random_once_the_model_guesses():
-    picker = Picker(200)
-    order = list(range(100, 200))
-    reasons = []
-    done = {}
+    picker, done, reasons = Picker(200), [], []
     for _ in range(80):
-        row, why = picker.next(guesses(order, 200), done, (), 1)[0]
-        done[row] = Label(0, "", "person")
+        row, why = after(picker, range(100, 200), done, rows=200)[0]
+        done.append(row)
         reasons.append(why)
     assert reasons.count("audit") == 10
-    assert "audit" not in [why for _, why in Picker(200).next(guesses(order, 200, guessing=False), {}, (), 40)]
+    unguessed = after(Picker(200), range(100, 200), count=40, rows=200, guessing=False)
+    assert "audit" not in [why for _, why in unguessed]
 
 
-def test_the_same_point_is_drawn_until_it_is_labeled():
+def test_the_same_point_is_drawn_until_it_is_labeled_or_suggested():
     picker = Picker(30)
-    first = picker.next(guesses([1, 2]), labels(7), (), 1)
+    first = after(picker, [1, 2], 7)
     assert first[0][1] == "audit"
-    assert picker.next(guesses([1, 2]), labels(7), (), 1) == first
-    assert first[0][0] in picker.audits
-
-
-def test_a_row_that_is_suggested_after_it_was_drawn_is_no_audit():
-    picker = Picker(30)
-    row = picker.next(guesses([1, 2]), labels(7), (), 1)[0][0]
-    assert picker.next(guesses([row]), labels(6), (), 1) == [(row, "suggested")]
+    assert after(picker, [1, 2], 7) == first
+    row = first[0][0]
+    assert row in picker.audits
+    assert after(picker, [row], 6) == [(row, "suggested")]
     assert row not in picker.audits
 
 
 def test_rows_whose_guess_was_seen_are_no_audit_but_do_not_get_lost():
     picker = Picker(30)
-    first = picker.next(guesses([]), labels(7), (), 1)[0][0]
+    first = after(picker, [], 7)[0][0]
     picker.show([first])
     assert picker.audits == set()
-    assert picker.next(guesses([]), labels(7), (), 1)[0] != (first, "audit")
-    rest = picker.next(guesses([]), labels(7), (), 30)
+    assert after(picker, [], 7)[0] != (first, "audit")
+    rest = after(picker, [], 7, count=30)
     assert (first, "random") in rest
     assert len(rest) == 23
 
 
 @pytest.mark.parametrize("given", range(17))
 def test_what_comes_after_the_row_that_is_shown_is_the_same_after_a_reload(given):
-    found = guesses([29, 28, 27, 26, 25, 24])
-    picker = Picker(30)
-    (shown, _), *others = picker.next(found, labels(given), (), 5)
+    found, picker = [29, 28, 27, 26, 25, 24], Picker(30)
+    (shown, _), *others = after(picker, found, given, count=5)
     for _ in range(2):
-        assert picker.next(found, labels(given), (), 4, shown=shown) == others
-        assert picker.next(found, labels(given), (), 5)[0][0] == shown
+        assert after(picker, found, given, count=4, shown=shown) == others
+        assert after(picker, found, given, count=5)[0][0] == shown
 
 
 def test_a_row_of_the_audit_stays_one_while_it_is_shown():
     picker = Picker(30)
-    row = picker.next(guesses([]), labels(7), (), 1)[0][0]
-    assert picker.next(guesses([row, 1, 2]), labels(7), (1, 2), 1, shown=row) != [(row, "suggested")]
+    row = after(picker, [], 7)[0][0]
+    assert after(picker, [row, 1, 2], 7, (1, 2), shown=row) != [(row, "suggested")]
     assert row in picker.audits
 
 
 def test_a_row_that_is_shown_with_its_guess_is_no_audit_later():
     picker = Picker(30)
-    row = Picker(30).next(guesses([]), labels(7), (), 1)[0][0]
-    picker.next(guesses([]), labels(6), (), 4, shown=row)
-    assert picker.next(guesses([]), labels(7), (), 1)[0] != (row, "audit")
+    row = after(Picker(30), [], 7)[0][0]
+    after(picker, [], 6, count=4, shown=row)
+    assert after(picker, [], 7)[0] != (row, "audit")
 
 
 def test_an_audit_that_is_due_comes_after_a_row_that_was_opened():
     picker = Picker(30)
-    drawn = picker.next(guesses([20, 21]), labels(7), (), 1)
+    drawn = after(picker, [20, 21], 7)
     assert drawn[0][1] == "audit"
-    assert picker.next(guesses([20, 21]), labels(7), (), 1, shown=22) == drawn
+    assert after(picker, [20, 21], 7, shown=22) == drawn
 
 
 def test_points_run_out_in_the_end():
     picker = Picker(5)
-    assert len(picker.next(guesses([3], 5), {}, (), 40)) == 5
-    assert picker.next(None, labels(5), (), 4) == []
-    assert picker.next(None, labels(3), {3}, 4) == [(4, "random")]
+    assert len(after(picker, [3], rows=5, count=40)) == 5
+    assert after(picker, [], 5, rows=5, guessing=False, count=4) == []
+    assert after(picker, [], 3, {3}, rows=5, guessing=False, count=4) == [(4, "random")]
 
 
-def test_a_tab_whose_browser_was_killed_is_forgotten_after_about_a_minute(monkeypatch):
-    now, offers = [1000.0], Offers()
-    monkeypatch.setattr(picking.time, "monotonic", lambda: now[0])
-    offers.note("one", [1, 2])
-    now[0] += 62  # in the background, some browsers let a tab ask once a minute
-    assert offers.others("two") == {"one"}
-    assert offers.of_others("two") == {1, 2}
-    now[0] += 13
-    assert offers.others("two") == set()
-    assert offers.of_others("two") == set()
+def test_a_window_that_is_reloaded_stays_open_and_one_that_is_closed_is_forgotten():
+    windows = Windows()
+    windows.open("one")
+    windows.open("one")
+    windows.show("one", [1, 2])
+    windows.close("one")
+    assert windows.others("two") == {"one"}
+    assert windows.shown_by_others("two") == {1, 2}
+    assert windows.shown_by_others("one") == windows.others("") == set()
+    windows.close("one")
+    assert windows.others("two") == windows.shown_by_others("two") == set()

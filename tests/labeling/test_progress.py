@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sobgnn.labeling.progress import Measurement, advice, audit, changed_since_half, count_chosen, curve
-from sobgnn.labeling.state import Label
+from sobgnn.labeling.progress import Fit, advice, audit, changed_since_half, curve, sample
+from sobgnn.labeling.store import Label
 
 
 def fit(labels, predicted, accuracy=0.8, judged=10, chosen=None):
-    return Measurement(labels, accuracy, 0.1, np.asarray(predicted), judged, chosen=chosen)
+    return Fit(labels, accuracy, 0.1, np.asarray(predicted), judged, 0, labels if chosen is None else chosen)
 
 
 def test_the_change_is_that_since_the_last_fit_with_half_the_labels():
@@ -38,9 +38,6 @@ def test_labels_that_a_lasso_gave_at_once_count_as_one():
     assert "given at once, on the map, count as one" in lasso.sentence
     assert not advice([fit(40, same, chosen=40), fit(90, same, chosen=60)]).enough  # no fit with half of them
     assert advice([fit(30, same, chosen=30), fit(150, same, chosen=60)]).enough
-    labels = {row: Label(0, "", "person", event=7 if row < 40 else row) for row in range(50)}
-    assert count_chosen(labels) == 11
-    assert count_chosen({row: Label(0, "", "file", event=3) for row in range(50)}) == 50
 
 
 def test_the_audit_counts_rows_drawn_at_random_alone():
@@ -51,7 +48,7 @@ def test_the_audit_counts_rows_drawn_at_random_alone():
         4: Label(1, "", "model", guess=1),
     }
     found = audit(labels, {})
-    assert (found["drawn"], found["judged"], found["right"], found["accuracy"]) == (3, 2, 1, 0.5)
+    assert (found["drawn"], found["judged"], found["right"]) == (3, 2, 1)
     low, high = found["interval"]
     assert 0 < low < 0.5 < high < 1
     assert audit({}, {})["interval"] is None
@@ -63,3 +60,8 @@ def test_the_curve_has_an_interval_where_accuracy_is_known():
     points = curve([fit(5, [0], None), fit(7, [0], 1.0, judged=0), fit(15, [0], 0.7, judged=10)])
     assert [point["labels"] for point in points] == [15]
     assert points[0]["interval"][0] == pytest.approx(0.397, abs=1e-3)  # Wilson's interval of 7 in 10
+
+
+def test_predictions_of_the_same_rows_are_compared():
+    assert (sample(np.arange(20_000)) == sample(np.arange(20_000))).all()
+    assert len(set(sample(np.arange(20_000)).tolist())) == 5000

@@ -116,11 +116,11 @@ def test_what_is_left_of_a_folder_without_its_run_is_what_was_not_its_own(tmp_pa
     X = np.random.default_rng(0).normal(size=(30, 2)) + np.repeat([[0], [5]], 15, axis=0)
     table = from_arrays(X, np.repeat([0, 1], 15))
     classifier = SobolevClassifier(n_members=1, epochs=1, random_state=0).fit(X, table.codes)
-    (tmp_path / "labels.journal").touch()
+    (tmp_path / "labels.db").touch()
     write_into(tmp_path, Fitted("data", classifier, table, table.codes))
     open_run(tmp_path)
     remove_run(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["labels.journal"]
+    assert [path.name for path in tmp_path.iterdir()] == ["labels.db"]
 
 
 @pytest.mark.timeout(60)
@@ -149,7 +149,7 @@ def test_files_of_a_run_are_regular_and_not_too_large(tmp_path, name, kind):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["labeling.json", "labels.journal", "labels.csv"])
+@pytest.mark.parametrize("name", ["labels.db", "labels.csv"])
 def test_a_labeling_that_was_not_finished_says_what_to_press(tmp_path, name):
     (tmp_path / name).touch()
     with pytest.raises(ValueError, match=r"no model yet: open its page with `sobgnn label .*`, .* and press Finish"):

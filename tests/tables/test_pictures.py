@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sobgnn.labeling.source import open_source
+from sobgnn.labeling.rows import open_source
 from sobgnn.runs import predict as run_predict
 from sobgnn.tables import Encoding, batches, read_table
 from sobgnn.tables.pictures import folder_labels, list_pictures, open_picture, oriented_gradients, see
@@ -194,7 +194,7 @@ def test_a_table_does_not_open_pictures_behind_links_out_of_its_folder(folder, t
     reason = table.encoding.pictures.reason("link.png")
     assert "link to a file outside" in reason
     link = open_source(str(folder / "t.csv"))
-    with pytest.raises(ValueError, match="names no picture"):
+    with pytest.raises(ValueError, match="link to something outside"):
         link.read_picture(12)
     assert link.read_picture(0)[1] == "image/png"
 

@@ -66,7 +66,7 @@ def label(
     from sobgnn.command import terminal
     from sobgnn.labeling import open_page
     from sobgnn.labeling.export import count_formulas
-    from sobgnn.labeling.source import lacks_label
+    from sobgnn.labeling.rows import lacks_label
     from sobgnn.runs.predict import formula_notes
     from sobgnn.runtime.process import check_device
 
@@ -86,8 +86,9 @@ def label(
             settings=settings,
         )
     try:
-        table, labels = page.labeling.source.table, len(page.labeling.session.state.labels)
-        if page.labeling.session.resumed and labels:
+        table, store = page.labeling.source.table, page.labeling.store
+        labels = store.labels
+        if store.saved and labels:
             console.said(f"Resuming {page.folder}: {labels:,} label{'' if labels == 1 else 's'}.")
         elif label is not None and lacks_label(page.labeling.source, label):
             own = table.encoding.label
@@ -96,8 +97,6 @@ def label(
         elif label is None and table.frame is not None and table.encoding.label is None:
             console.said("Starting without labels; --label COLUMN continues with those of a column.")
         console.notes(table.notes)
-        if page.labeling.session.notice:
-            console.said(page.labeling.session.notice)
         console.said(f"Labeling page: {page.url}")
         console.said("Press Ctrl-C to stop and write the run.")
         with contextlib.nullcontext() if no_open else page.in_browser():
@@ -109,9 +108,8 @@ def label(
                 console.said(page.problem)
     finally:
         page.close()
-    console.wrote(page.folder / "labels.csv", sum(name is not None for name in page.labels()))
-    _, classes, labels, _ = page.labeling.session.snapshot()
-    console.notes(formula_notes(count_formulas(page.labeling.source, classes, labels)))
+    console.wrote(page.folder / "labels.csv", store.labels)
+    console.notes(formula_notes(count_formulas(page.labeling.source, store)))
     if (page.folder / "report.html").exists():
         console.wrote(page.folder / "report.html")
     elif not page.problem:

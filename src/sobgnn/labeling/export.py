@@ -8,9 +8,10 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sobgnn.labeling.source import Source
-from sobgnn.labeling.state import Label
+from sobgnn.labeling.rows import Source
+from sobgnn.labeling.store import Store
 from sobgnn.runs.content import picture_path
+from sobgnn.runs.exports import label_studio_task
 from sobgnn.tables.predictions import is_formula, neutral
 
 if TYPE_CHECKING:
@@ -23,73 +24,50 @@ KINDS = {
 }
 
 
-def labels_frame(source: Source, classes: Mapping[int, str], labels: Mapping[int, Label]) -> pl.DataFrame:
+def labels_frame(source: Source, store: Store) -> pl.DataFrame:
     """A table of the labels: id (the row's number without ids), label, when, by."""
     import polars as pl
 
-    rows = sorted(labels)
-    columns = {
-        "id": [source.id_of(row) for row in rows],
-        "label": [classes[labels[row].code] for row in rows],
-        "when": [labels[row].when for row in rows],
-        "by": [labels[row].by for row in rows],
-    }
-    return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
+    names = ("id", "label", "when", "by")
+    cells = [(source.id_of(row), store.classes[own.code], own.when, own.by) for row, own in store.labeled()]
+    return pl.DataFrame(cells, schema=dict.fromkeys(names, pl.String), orient="row")
 
 
-def labels_csv(source: Source, classes: Mapping[int, str], labels: Mapping[int, Label]) -> bytes:
+def labels_csv(source: Source, store: Store) -> bytes:
     """The table as CSV; text that a spreadsheet would run as a formula is prefixed with '."""
     import polars as pl
 
-    frame = labels_frame(source, classes, labels)
+    frame = labels_frame(source, store)
     safe = [pl.Series(name, [neutral(text) for text in frame[name]], dtype=pl.String) for name in ("id", "label")]
     return frame.with_columns(safe).write_csv().encode()
 
 
-def count_formulas(source: Source, classes: Mapping[int, str], labels: Mapping[int, Label]) -> int:
+def count_formulas(source: Source, store: Store) -> int:
     """Number of cells that :func:`labels_csv` writes with ' before them."""
-    frame = labels_frame(source, classes, labels)
+    frame = labels_frame(source, store)
     return sum(is_formula(text) for name in ("id", "label") for text in frame[name])
 
 
-def export(kind: str, source: Source, classes: Mapping[int, str], labels: Mapping[int, Label]) -> bytes:
+def export(kind: str, source: Source, store: Store) -> bytes:
     """The labels as one of ``KINDS``."""
     if kind == "label-studio":
-        return _label_studio(source, classes, labels)
+        return _label_studio(source, store)
     if kind == "csv":
-        return labels_csv(source, classes, labels)
-    if kind != "parquet":
-        raise ValueError(f"Labels are exported as {', '.join(KINDS)}, but got {kind!r}.")
+        return labels_csv(source, store)
     file = io.BytesIO()
-    labels_frame(source, classes, labels).write_parquet(file)
+    labels_frame(source, store).write_parquet(file)
     return file.getvalue()
 
 
-def _label_studio(source: Source, classes: Mapping[int, str], labels: Mapping[int, Label]) -> bytes:
-    """Tasks with one annotation each, for ``<Choices name="label" toName="text">``, or ``toName="image"`` for pictures.
-
-    A task's data are the row's ``id``, its ``text`` or the path of its ``image``, and its columns; a column of one of
-    these names is called "id (column)" and so on.
-    """
+def _label_studio(source: Source, store: Store) -> bytes:
+    """Tasks with one annotation each: the row's ``id``, its ``text`` or the path of its ``image``, and its columns."""
     pictures = bool(source.pictured or source.side)
     shown = "image" if pictures else "text"
     tasks = []
-    for row in sorted(labels):
-        label = labels[row]
-        texts = {part["name"]: part["value"] for part in source.content(row, None) if part["kind"] == "text"}
-        data = {"id": source.id_of(row), shown: _picture(source, row) if pictures else _text(source, row, texts)}
-        for name, value in texts.items():
-            while name in data:
-                name += " (column)"
-            data[name] = value
-        result = {
-            "from_name": "label",
-            "to_name": shown,
-            "type": "choices",
-            "value": {"choices": [classes[label.code]]},
-        }
-        annotation = {"result": [result], "created_at": label.when, "was_cancelled": False}
-        tasks.append({"data": data, "annotations": [annotation]})
+    for row, label in store.labeled():
+        cells = {part["name"]: part["value"] for part in source.content(row, None) if part["kind"] == "text"}
+        fields = {"id": source.id_of(row), shown: _picture(source, row) if pictures else _text(source, row, cells)}
+        tasks.append(label_studio_task(shown, fields, cells, store.classes[label.code], when=label.when))
     return json.dumps(tasks, ensure_ascii=False, indent=1).encode()
 
 

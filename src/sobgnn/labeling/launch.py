@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import secrets
 import shutil
 import socket
@@ -12,37 +11,29 @@ import tempfile
 import threading
 import time
 import webbrowser
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 
-from sobgnn.labeling.connection import Connection
-from sobgnn.labeling.folder import (
-    COPY,
-    OPEN,
-    REDIRECTING,
-    SETTINGS,
-    absolute,
-    as_before,
-    check_own,
-    default_folder,
-    remembered,
-    remove_left_over,
-    remove_unfinished,
-    same_models,
-)
-from sobgnn.labeling.guard import Guard
-from sobgnn.labeling.learner import Learner
-from sobgnn.labeling.routes import routes
-from sobgnn.labeling.server import Labeling
-from sobgnn.labeling.session import JOURNAL, Session
-from sobgnn.labeling.source import check_new_label, open_source
-from sobgnn.runtime.files import atomic_file, write_text
+from sobgnn.labeling.app import Labeling, application
+from sobgnn.labeling.model import Model, Trainer
+from sobgnn.labeling.rows import check_new_label, open_source
+from sobgnn.labeling.security import Connection, Guard
+from sobgnn.labeling.store import STORE, Store
+from sobgnn.runtime.files import atomic_file
 from sobgnn.tables import file_stem, is_file_name
 from sobgnn.tables.conversion import as_frame
+from sobgnn.tables.meaning import ModelRecord, check_same
+from sobgnn.tables.models import FINDERS, same_model
 
+# The copy of a frame that a notebook labels.
+COPY = "data.parquet"
+# The prefix of the folder of the file that the browser opens, followed by eight letters, and the name of the file.
+OPEN, REDIRECTING = "open-", "label.html"
+# What a finished run holds.
+RUN = ("table.json", "predictions.csv", "report.html", "model")
 # The pages that :func:`label` has opened, by folder, with their arguments.
 _shown: dict[Path, tuple[Page, tuple[str, str | None]]] = {}
 _REDIRECT = """<!doctype html>
@@ -66,11 +57,11 @@ class Page:
         port = listening.getsockname()[1]
         token = secrets.token_urlsafe(24)
         self.labeling = labeling
-        self.folder = labeling.session.folder
+        self.folder = labeling.store.folder
         self.url = f"http://127.0.0.1:{port}/{token}/"
         self._listening = listening
         config = uvicorn.Config(
-            Guard(routes(labeling), token, port, framed),
+            Guard(application(labeling), token, port, framed),
             log_level="warning",
             access_log=False,  # it would log the token
             server_header=False,
@@ -81,6 +72,7 @@ class Page:
             timeout_graceful_shutdown=2,
         )
         self._server = uvicorn.Server(config)
+        labeling.ending = lambda: self._server.should_exit
         self._thread: threading.Thread | None = None
         self._closed = False
 
@@ -99,16 +91,13 @@ class Page:
 
     def labels(self) -> list[str | None]:
         """The label of each row; ``None``: unlabeled."""
-        _, classes, labels, _ = self.labeling.session.snapshot()
-        names: list[str | None] = [None] * self.labeling.source.rows
-        for row, label in labels.items():
-            names[row] = classes[label.code]
-        return names
+        store = self.labeling.store
+        return [store.classes.get(code) for code in store.codes.tolist()]
 
     def finish(self, seconds: float = 3600) -> Path | None:
         """Fit with all labels and write the run into the folder; ``None`` if that failed (see ``problem``)."""
-        self.labeling.learner.finish()
-        return self.folder if self.labeling.learner.wait_finished(seconds) else None
+        self.labeling.model.finish()
+        return self.folder if self.labeling.model.wait_finished(seconds) else None
 
     @contextlib.contextmanager
     def in_browser(self) -> Iterator[None]:
@@ -119,7 +108,7 @@ class Page:
         browsers cannot read the system's folder of temporary files.
         """
         with contextlib.ExitStack() as stack:
-            remove_left_over(self.folder)
+            _remove_left_over(self.folder)
             with contextlib.suppress(OSError):  # a full disk: the address is printed too
                 folder = Path(tempfile.mkdtemp(prefix=OPEN, dir=self.folder.absolute()))  # for this account alone
                 stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -132,14 +121,13 @@ class Page:
     @property
     def unwritten(self) -> bool:
         """Whether there are labels of at least two classes that are not in a written run."""
-        session = self.labeling.session
-        written = (self.labeling.learner.finished or {}).get("knows")
-        return len(session.used()) >= 2 and written != session.saved
+        store = self.labeling.store
+        return len(store.used()) >= 2 and self.labeling.model.finished != store.saved
 
     @property
     def problem(self) -> str:
         """The last error of the model's process."""
-        return self.labeling.learner.problem
+        return self.labeling.model.problem
 
     def close(self) -> None:
         """Stop serving, end the model's process, write labels.csv. Labels are safe even without this call."""
@@ -171,7 +159,7 @@ def open_page(
     port: int = 0,
     settings: dict[str, Any] | None = None,
     framed: bool = False,
-    command: list[str] | None = None,
+    trainer: Callable[..., Any] = Trainer,
 ) -> Page:
     """Read DATA, or resume an earlier labeling run, and listen at 127.0.0.1.
 
@@ -186,58 +174,134 @@ def open_page(
         port: 0 for any free port.
         settings: Parameters of the final fit.
         framed: Whether a notebook on this machine may show the page.
-        command: What to start instead of the model's process, for tests.
+        trainer: What learns in the model's process; another one for tests.
     """
     given = Path(data)
-    # Absolute paths, for the model's process and for resuming from another folder.
-    reading = {name: absolute(value) for name, value in (reading or {}).items()}
-    given_models = {
-        name: reading.pop(name, default) for name, default in (("text_model", "auto"), ("image_model", None))
-    }
-    anew = False
-    if (given / SETTINGS).is_file():
-        folder = folder or given
-        data = remembered(given / SETTINGS)[0]
-        label, identity, drop, reading, anew = as_before(given, label, identity, list(drop), reading)
-    elif given.is_dir() and (given / "table.json").is_file():
+    is_run = (given / STORE).is_file()
+    if not is_run and given.is_dir() and (given / "table.json").is_file():
         raise ValueError(
             f"{data} is a run of `sobgnn fit`, which does not hold its data. Label the data: sobgnn label DATA."
         )
     if folder is not None and folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file. Name a folder for the run.")
-    folder = folder or default_folder(file_stem(given) if is_file_name(data) else data)
-    if folder != given:
-        label, identity, drop, reading, anew = as_before(folder, label, identity, list(drop), reading)
-    known = {name: reading.pop(name, None) for name in given_models}
-    models = same_models(folder, known, given_models) if (folder / SETTINGS).is_file() and not anew else given_models
-    source = open_source(data, label, identity, drop, **reading, **models)
-    used = source.table.encoding.models()
-    reading |= {name: model and model.record.to_json() for name, model in used.items()}
-    check_own(folder)
-    if label is not None and not new and (anew or not (folder / SETTINGS).exists()):
-        check_new_label(source, label)
-    asked: dict[str, Any] = {"label": label, "identity": identity, "drop": list(drop), "reading": reading}
-    asked["data"] = str(Path(data).absolute()) if is_file_name(data) else data
-    opening = {**asked, "fingerprint": source.fingerprint, "settings": settings or {}}
-    opening["reading"] = {**reading, **{name: model and str(model.folder.absolute()) for name, model in used.items()}}
+    # Absolute paths, for resuming from another folder.
+    paths = {
+        name: str(value.absolute()) if isinstance(value, Path) else value for name, value in (reading or {}).items()
+    }
+    models = {"text_model": paths.pop("text_model", "auto"), "image_model": paths.pop("image_model", None)}
+    asked: dict[str, Any] = {"label": label, "identity": identity, "drop": list(drop), "reading": paths}
     with contextlib.ExitStack() as stack:  # closes what was opened where the rest fails
-        listening = _listen(port)
-        stack.callback(listening.close)
+        if is_run:
+            folder = folder or given
+            known = Store(given)
+            stack.callback(known.close)
+            asked, data = _as_before(known, asked), known.meta.get("data", data)
+            if folder != given:
+                known.close()
+        folder = folder or default_folder(file_stem(given) if is_file_name(data) else data)
+        store = known if is_run and folder == given else None
+        if store is None and (folder / STORE).exists():
+            store = Store(folder)
+            stack.callback(store.close)
+            asked = _as_before(store, asked)
+        anew = store is None or any(store.meta.get(name) != asked[name] for name in asked)
+        if store is not None and not anew:
+            models = _same_models(store, models)
+        options = {**asked["reading"], **models}
+        source = open_source(data, asked["label"], asked["identity"], asked["drop"], **options)
+        if asked["label"] is not None and not new and anew:
+            check_new_label(source, asked["label"])
         try:
+            _check_own(folder)
+            if store is None:
+                store = Store(folder)
+                stack.callback(store.close)
+            listening = _listen(port)
+            stack.callback(listening.close)
+            used = source.table.encoding.models()
+            records = {name: model and model.record.to_json() for name, model in used.items()}
+            meta = {"data": str(Path(data).absolute()) if is_file_name(data) else data, "models": records, **asked}
             table = source.table
-            session = Session(folder, source.rows, source.fingerprint, table.classes, table.codes.tolist(), anew)
-            stack.callback(session.close)
-            write_text(folder / SETTINGS, json.dumps(asked, indent=1))
-            learner = Learner(session, opening, folder / "model.log", command)
+            store.begin({**meta, "fingerprint": source.fingerprint}, table.classes, table.codes, anew)
         except OSError as error:
-            reason = error.strerror or type(error).__name__
+            reason = error.strerror or error
             raise ValueError(
                 f"{folder} cannot be written to: {reason}. Mend that, or name another folder with --out."
             ) from None
         stack.pop_all()
-    remove_unfinished(folder)
-    learner.start()
-    return Page(Labeling(source, session, learner), listening, framed)
+    model = Model(source, store, settings or {}, trainer)
+    page = Page(Labeling(source, store, model), listening, framed)
+    model.start()
+    return page
+
+
+def _as_before(store: Store, asked: dict[str, Any]) -> dict[str, Any]:
+    """The options that a folder was labeled with; others would change the features, or turn labels into features.
+
+    A folder without labels takes other options, and starts anew with them.
+    """
+    if not store.meta:  # killed before it began
+        return asked
+    known = {name: store.meta[name] for name in asked}
+    for name, value in {**asked, **asked["reading"]}.items():
+        had = {**known, **known["reading"]}.get(name)
+        if name == "reading" or not value or value == had:
+            continue
+        if not store.touched and not any((store.folder / part).exists() for part in RUN):
+            return asked
+        option = "--id" if name == "identity" else f"--{name.replace('_', '-')}"
+        raise ValueError(
+            f"{store.folder} was labeled with another {option}: {had or 'none'}. Leave {option} out to resume, or name "
+            "another folder with --out."
+        )
+    return known
+
+
+def _same_models(store: Store, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Where the models are that a folder was labeled with; raises ValueError if one is missing or another is given.
+
+    A folder remembers what models are recognized by, and not their paths: nothing in it is opened by its name. What is
+    not given is looked for among the models at hand.
+    """
+    found: dict[str, Any] = {}
+    for name, find in FINDERS.items():
+        option, model = f"--{name.replace('_', '-')}", find(None if given[name] == "auto" else given[name])
+        if store.meta["models"].get(name) is None:
+            if model is not None:
+                raise ValueError(f"{store.folder} was begun without a model. Leave {option} out.")
+            found[name] = None
+            continue
+        try:
+            record = ModelRecord.restore(store.meta["models"][name])
+            model = model or same_model(record, find)
+            check_same(record, model, f"{option} FOLDER")
+        except (KeyError, TypeError):
+            raise ValueError(f"{store.path} is damaged: it holds no record of a model.") from None
+        except ValueError as error:
+            raise ValueError(f"{store.folder} cannot be resumed: {error}") from None
+        found[name] = None if model is None else model.folder
+    return found
+
+
+def _check_own(folder: Path) -> None:
+    """Raise if a folder holds anything but a labeling run that can be resumed, even one that has just begun."""
+    held = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if held - {COPY} and not held & {STORE, "labels.csv"}:
+        raise ValueError(f"{folder} already exists and holds other files. Name another folder with --out.")
+
+
+def _remove_left_over(folder: Path) -> None:
+    """Remove browser files left by killed processes: only one process at a time uses a run folder."""
+    for left in folder.glob(OPEN + "?" * 8):
+        with contextlib.suppress(OSError):
+            if [path.name for path in left.iterdir()] == [REDIRECTING]:  # else it is not ours
+                shutil.rmtree(left)
+
+
+def default_folder(name: str) -> Path:
+    """runs/<name>-labeled, of letters that every system takes."""
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".") or "data"
+    return Path("runs") / f"{safe}-labeled"
 
 
 def label(data: Any, column: str | None = None, *, folder: str | Path = "runs/labeled", port: int = 0) -> Page:
@@ -247,7 +311,8 @@ def label(data: Any, column: str | None = None, *, folder: str | Path = "runs/la
     resumes, or returns the page that is still open. ``page.labels()`` returns the labels, ``page.close()`` ends it.
 
     Args:
-        data: A polars or pandas DataFrame, or anything that :func:`open_page` accepts.
+        data: A polars or pandas DataFrame, or anything that :func:`open_page` accepts. The model's process is spawned:
+            in a script, call this below ``if __name__ == "__main__":``.
         column: Column of labels; blank cells, or a missing column, are to be labeled.
         folder: The run folder.
         port: 0 for any free port.
@@ -258,16 +323,16 @@ def label(data: Any, column: str | None = None, *, folder: str | Path = "runs/la
     as_frame(data).write_parquet(held)
     copy = folder / COPY
     same = copy.exists() and copy.read_bytes() == held.getvalue()
-    if not same and ((folder / SETTINGS).exists() or copy.exists()):
+    if not same and ((folder / STORE).exists() or copy.exists()):
         raise ValueError(f"{folder} holds another table or its labels. Name another folder: sobgnn.label(…, folder=…).")
-    check_own(folder)
+    _check_own(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(copy) as file:
         file.write(held.getvalue())
     try:
         return _show(str(copy), column, folder, port)
     except BaseException:
-        if not same and not (folder / JOURNAL).exists():  # a frame that cannot be read keeps the folder from no other
+        if not same and not (folder / STORE).exists():  # a frame that cannot be read keeps the folder from no other
             copy.unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 folder.rmdir()

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from sobgnn.labeling.progress import AUDIT_EVERY
-from sobgnn.labeling.state import Label
-
-if TYPE_CHECKING:
-    from sobgnn.labeling.learner import Guesses
-
-# Open tabs ask every few seconds; those in the background, once a minute in some browsers. One that is closed says so,
-# but not one whose browser was killed.
-TAB_SECONDS = 70.0
+# One in this many points is drawn at random and shown without the guess.
+AUDIT_EVERY = 8
 
 
 class Picker:
@@ -50,79 +44,90 @@ class Picker:
 
     def next(
         self,
-        guesses: Guesses | None,
-        labels: Mapping[int, Label],
-        skipped: Collection[int],
+        suggested: Iterable[int],
+        guessing: bool,
+        codes: npt.NDArray[np.integer],
+        without: Collection[int],
         count: int,
-        without: Collection[int] = (),
         shown: int | None = None,
     ) -> list[tuple[int, str]]:
         """Up to ``count`` rows without a label, each with the reason it is shown: suggested, audit or random.
 
-        If a row is already ``shown``, the result comes after it, and its guess has been seen unless it is in
-        ``audits``.
+        Args:
+            suggested: The model's suggestions, best first.
+            guessing: Whether the model predicts classes.
+            codes: [N], the class of each row; -1: no label.
+            without: Rows to leave out.
+            count: How many.
+            shown: The row that is shown already: the result comes after it, and its guess has been seen unless it is in
+                ``audits``.
         """
         with self._guard:
-            taken = {*labels, *skipped, *without}
-            guessing = guesses is not None and guesses.codes is not None
-            begin = 0
+            taken, labels, begin = set(without), int(np.count_nonzero(codes >= 0)), 0
             if shown is not None:
                 taken.add(shown)
                 if shown not in self.audits:
                     self._seen.add(shown)
                 # It takes the first position, but not that of a due audit.
-                due = guessing and len(labels) % AUDIT_EVERY == AUDIT_EVERY - 1
-                begin = int(shown not in labels and (shown in self.audits or not due))
-            suggested = iter([] if guesses is None else guesses.suggested)
-            drawn = iter(self._order)
+                due = guessing and labels % AUDIT_EVERY == AUDIT_EVERY - 1
+                begin = int(codes[shown] < 0 and (shown in self.audits or not due))
+
+            def first(rows: Iterable[int], unseen: bool = False) -> int | None:
+                free = (row for row in rows if codes[row] < 0 and row not in taken)
+                return next((row for row in free if not (unseen and row in self._seen)), None)
+
+            ranked, drawn = iter(list(suggested)), iter(self._order)
             chosen: list[tuple[int, str]] = []
             for place in range(begin, begin + count):
-                at_random = guessing and (len(labels) + place) % AUDIT_EVERY == AUDIT_EVERY - 1
-                row = None if at_random else _first(suggested, taken)
-                why = "suggested"
+                at_random = guessing and (labels + place) % AUDIT_EVERY == AUDIT_EVERY - 1
+                row, why = None if at_random else first(ranked), "suggested"
                 if row is None:
-                    row = _first(drawn, taken | self._seen if guessing else taken)
-                    why = "audit" if guessing else "random"
+                    row, why = first(drawn, unseen=guessing), "audit" if guessing else "random"
                 if row is None:
-                    row, why = _first(suggested, taken), "suggested"
+                    row, why = first(ranked), "suggested"
                 if row is None:
-                    row, why = _first(self._order, taken), "random"
+                    row, why = first(self._order), "random"
                 if row is None:
                     break
                 taken.add(row)
-                if why == "audit":
-                    self.audits.add(row)
-                else:
-                    self.audits.discard(row)  # its guess is shown
+                (self.audits.add if why == "audit" else self.audits.discard)(row)
                 chosen.append((row, why))
             return chosen
 
 
-class Offers:
-    """The rows that each open tab shows now and next, so that others are offered different ones."""
+class Windows:
+    """The open windows, and the rows that each shows now and next, so that others are offered different ones."""
 
     def __init__(self) -> None:
-        self._held: dict[str, tuple[float, set[int]]] = {}
+        self._guard = threading.Lock()
+        self._open: Counter[str] = Counter()
+        self._shown: dict[str, set[int]] = {}
 
-    def note(self, tab: str, rows: Collection[int]) -> None:
-        """Record what a tab shows; tabs without recent requests are forgotten."""
-        now = time.monotonic()
-        self._held = {name: held for name, held in self._held.items() if held[0] > now - TAB_SECONDS}
-        self._held[tab] = now, set(rows)
+    def open(self, tab: str) -> None:
+        """Note that a window listens; after a reload, for a moment, twice."""
+        with self._guard:
+            self._open[tab] += 1
 
-    def forget(self, tab: str) -> None:
-        """Note that a tab was closed."""
-        self._held.pop(tab, None)
+    def close(self, tab: str) -> None:
+        """Note that a window no longer listens."""
+        with self._guard:
+            self._open[tab] -= 1
+            if not self._open[tab]:
+                del self._open[tab]
+                self._shown.pop(tab, None)
+
+    def show(self, tab: str, rows: Iterable[Any]) -> None:
+        """Record what a window shows."""
+        with self._guard:
+            if tab in self._open:
+                self._shown[tab] = set(rows)
 
     def others(self, tab: str) -> set[str]:
-        """Other tabs that are open."""
-        now = time.monotonic()
-        return {name for name, (when, _) in self._held.items() if name != tab and when > now - TAB_SECONDS}
+        """Other windows that are open; none for whoever asks without being one."""
+        with self._guard:
+            return set(self._open) - {tab} if tab else set()
 
-    def of_others(self, tab: str) -> set[int]:
-        """Rows that other tabs show."""
-        return set().union(*(self._held[name][1] for name in self.others(tab)))
-
-
-def _first(rows: object, taken: Collection[int]) -> int | None:
-    return next((row for row in rows if row not in taken), None)  # type: ignore[attr-defined]
+    def shown_by_others(self, tab: str) -> set[int]:
+        """Rows that other windows show."""
+        with self._guard:
+            return set().union(*(rows for name, rows in self._shown.items() if name != tab)) if tab else set()

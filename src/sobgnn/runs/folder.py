@@ -34,7 +34,7 @@ FILES = (TABLE, ARRAYS, METRICS, run_checks.FILE, MODEL, PREDICTIONS, REPORT, *F
 _UNFINISHED = ".unfinished"
 
 # Files of a labeling, which becomes a run when it is finished.
-_LABELING = ("labeling.json", "labels.journal", "labels.csv")
+_LABELING = ("labels.db", "labels.csv")
 
 
 def free_folder(name: str, under: Path = Path("runs")) -> Path:

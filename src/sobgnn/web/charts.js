@@ -56,7 +56,7 @@ function makeGrid(place, across, up, title) {
   svg.append(svgPart("text", { x: (left + width - right) / 2, y: height - 5, "text-anchor": "middle" }, title));
   svg.setAttribute("font-size", "13");
   svg.setAttribute("fill", "var(--soft)");
-  svg.setAttribute("style", "display: block; width: 100%; height: auto");
+  Object.assign(svg.style, { display: "block", width: "100%", height: "auto" }); // a policy may forbid style attributes
   place.replaceChildren(svg);
   return { svg, x, y, base };
 }
@@ -64,7 +64,7 @@ function makeGrid(place, across, up, title) {
 /** At most 12 of the numbers, for those who do not see the drawing. */
 function tellNumbers(place, heads, rows) {
   const table = document.createElement("table"), step = Math.max(1, Math.ceil(rows.length / 12));
-  table.setAttribute("style", "position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)");
+  Object.assign(table.style, { position: "absolute", width: "1px", height: "1px", overflow: "hidden", clipPath: "inset(50%)" });
   for (const cells of [heads, ...rows.filter((_, i) => i % step === 0 || i === rows.length - 1)]) {
     const row = table.insertRow();
     for (const cell of cells) row.insertCell().textContent = cell;

@@ -1,28 +1,21 @@
 "use strict";
-// The page: one point at a time. Keys never wait: the next point is shown at once, and "saved" when the server says so.
+// What a person does: one point at a time. Keys never wait: the next point is shown at once, and "Saved" when the server says so.
 const $ = (id) => document.getElementById(id);
-const REASONS = {
-  suggested: "Suggested: its label would teach the model most.",
-  audit: "Audit: drawn at random, without the model's guess, to measure how good it is.",
-  random: "Drawn at random.",
-  "asked for": "Opened by you.",
-};
 const TAB = tabName(); // two tabs are offered different rows, and each undoes its own changes
-const HIDDEN_MS = 20000; // from one question to the next while the page is in the background
 let state = null;
+let progress = null;
 let upcoming = [];
 let current = null;
 let selection = [];
+let saved = 0; // number of the newest change that this page knows of
 let chain = Promise.resolve();
-let waiting = 0;
-const alerts = { notice: "", change: "", model: "", server: "" };
-let heard = 0; // when the server was asked last
+let waiting = 0; // changes on their way
 let opening = 0; // rows on their way: keys wait for them
 let kept = []; // keys that came meanwhile
-let seen = { marks: "", map: 0, suspects: "", classes: "" };
+let refilling = false;
 const away = new Set(); // rows labeled or skipped here that the server may still list as upcoming
-
-const map = new PointMap($("map"), select, (row) => act(() => openRow(row)));
+const map = new PointMap($("map"), { lasso: select, click: (row) => act(() => openRow(row)) });
+map.message = "Placing points…";
 
 /** The same after a reload, so that the rows that were shown are not kept for another tab. */
 function tabName() {
@@ -36,6 +29,8 @@ function tabName() {
   }
   return name;
 }
+
+// ---------------------------------------------------------------------------------------------- the server
 
 async function get(path) {
   const answer = await fetch(path);
@@ -67,12 +62,14 @@ function change(what, body, restore) {
   chain = chain.then(() => post(what, body)).then((content) => {
     waiting -= 1;
     alertText("change", "");
-    take(content);
+    saved = Math.max(saved, content.saved);
+    if (!waiting) offer(content.upcoming);
+    showSaved();
     return content;
   }, (error) => {
     waiting -= 1;
     const lost = error instanceof TypeError;
-    alertText("change", lost ? "Not saved: the server does not answer. Is `sobgnn label` still running?" : error.message);
+    alertText("change", lost ? "Not saved: the server does not answer. Is sobgnn label still running?" : error.message);
     if (restore && !error.conflict) restore();
     showSaved();
     return null;
@@ -80,49 +77,55 @@ function change(what, body, restore) {
   return chain;
 }
 
-/** What went wrong, by its source: "change", "model" or "server"; an empty text takes it back. */
-function alertText(source, text) {
-  if (alerts[source] === text) return;
-  alerts[source] = text;
-  const lines = Object.values(alerts).filter(Boolean);
-  $("alert").textContent = lines.join(" ");
-  $("alert").hidden = !lines.length;
-  showSaved();
+/** Take the points that the server offers now; it knows of all that was done here. */
+function offer(points) {
+  away.clear();
+  upcoming = points.filter((point) => !current || point.row !== current.row);
+  if (!current) advance();
+  else hideAudits();
 }
 
-function take(content) {
-  if (state && content.state.saved < state.saved) return; // asked for before the last change
-  state = content.state;
-  if (!waiting) {
-    away.clear(); // the server knows of all of them
-    upcoming = content.upcoming.filter((point) => !current || point.row !== current.row);
+async function refill() {
+  if (refilling || waiting) return;
+  refilling = true;
+  try {
+    const content = await post("next");
+    if (!waiting && content.saved >= saved) offer(content.upcoming);
+  } catch {
+    // the stream of events says that the server does not answer
   }
-  if (!current) advance();
-  hideAudits();
-  show();
+  refilling = false;
+  if (!current && state.labels + state.skipped < state.rows) setTimeout(refill, 1000);
 }
+
+const events = new EventSource("api/events?tab=" + TAB);
+events.addEventListener("state", (event) => {
+  const now = JSON.parse(event.data);
+  if (now.saved < saved) return; // from before the last change
+  const stale = !state || now.saved > saved || now.model.version !== state.model.version || !current;
+  state = now;
+  saved = now.saved;
+  show();
+  if (stale) refill();
+});
+events.addEventListener("progress", (event) => {
+  progress = JSON.parse(event.data);
+  showProgress();
+});
+events.addEventListener("open", () => alertText("server", ""));
+events.addEventListener("error", () => alertText("server", "The server does not answer. Saved labels are safe; start sobgnn label again."));
+addEventListener("beforeunload", (event) => {
+  if (waiting) event.preventDefault();
+});
+
+// ---------------------------------------------------------------------------------------------- rows
 
 function advance() {
   do current = upcoming.shift() || null;
   while (current && away.has(current.row));
-  if (current) prepare(upcoming);
-  map.current = current ? current.row : -1;
+  for (const point of upcoming) if (point.content.some((part) => part.kind === "picture")) new Image().src = "picture/" + point.row;
   hideAudits();
   showPoint();
-}
-
-/** Rows drawn for the audit are gray on the map too. */
-function hideAudits() {
-  const rows = [current, ...upcoming].filter((point) => point && point.why === "audit").map((point) => point.row);
-  if (rows.join() === [...map.blind].join()) return;
-  map.blind = new Set(rows);
-  map.draw();
-}
-
-function prepare(points) {
-  for (const point of points) {
-    if (point.content.some((part) => part.kind === "picture")) new Image().src = "picture/" + point.row;
-  }
 }
 
 /** Act on the row that is shown, or on the one that is being opened as soon as it is shown. */
@@ -131,26 +134,31 @@ function act(action) {
   else action();
 }
 
-/** Keep keys back during some work, and drop them where it fails: they were meant for a row that is not shown. */
-async function holdingKeys(work) {
+/** Keep keys back until a change brings its row, and drop them where it fails: they were meant for that row. */
+async function opened(work) {
   let done = false;
   opening += 1;
   try {
-    done = await work();
+    const content = await work;
+    done = Boolean(content);
+    if (done && content.point) show1(content.point);
+    return content;
   } finally {
     opening -= 1;
     if (!done) kept = [];
+    while (!opening && kept.length) kept.shift()();
   }
-  while (!opening && kept.length) kept.shift()();
-  return done;
 }
 
-/** Do something when a button is clicked; after the mouse, unlike the keyboard, Enter is not the button's again. */
-function onClick(button, action) {
-  button.addEventListener("click", (event) => {
-    if (event.detail) $("point").focus({ preventScroll: true }); // the next click is at the same place
-    act(action);
-  });
+function show1(point) {
+  if (current && current.row !== point.row && current.label === null && !away.has(current.row)) upcoming.unshift(current);
+  current = point;
+  hideAudits();
+  showPoint();
+}
+
+function openRow(row) {
+  return opened(change("open", { row }));
 }
 
 function give(code, how = "key") {
@@ -159,7 +167,8 @@ function give(code, how = "key") {
     select([]);
     rows.forEach((row) => away.add(row));
     if (current && away.has(current.row)) advance();
-    change("label", { rows, class: code, how: "lasso", was: null }, () => rows.forEach((row) => away.delete(row)));
+    change("label", { rows, class: code, how: "lasso", was: null }, () => rows.forEach((row) => away.delete(row)))
+      .then((content) => content && say(`Labeled ${many(rows.length, "row")} “${nameOf(code)}”. U takes it back.`));
     return;
   }
   if (!current) return;
@@ -182,48 +191,14 @@ function skip() {
   change("skip", { rows: [point.row] }, () => { away.delete(point.row); upcoming.unshift(point); });
 }
 
-function undo() {
-  return holdingKeys(async () => {
-    const content = await change("undo");
-    if (!content) return false;
-    if (!content.undone) {
-      say("Nothing to undo.");
-      return true;
-    }
-    content.undone.rows.forEach((row) => away.delete(row));
-    const opened = !content.undone.rows.length || await openRow(content.undone.rows[0]);
-    say(`Undone: ${content.undone.said}`);
-    return opened;
-  });
-}
-
-function openRow(row) {
-  return holdingKeys(() => fetchRow(row));
-}
-
-async function fetchRow(row) {
-  try {
-    const point = await (await get("api/point/" + row)).json();
-    if (current && current.row !== point.row && current.label === null && !away.has(current.row)) upcoming.unshift(current);
-    current = point;
-    map.current = row;
-    hideAudits();
-    showPoint();
-    return true;
-  } catch (error) {
-    alertText("change", error.message);
-    return false;
-  }
+async function undo() {
+  const content = await opened(change("undo"));
+  if (content) say(content.undone ? `Undone: ${content.undone.message}.` : "Nothing to undo.");
 }
 
 function select(rows) {
-  selection = map.given ? rows.filter((row) => map.given[row] < 0) : rows;
-  map.selected = new Set(selection);
-  map.draw();
-  $("selection").hidden = !selection.length;
-  $("selection-text").textContent = `${many(selection.length, "row")} without a label ${selection.length === 1 ? "is" : "are"} selected. Choose the class.`;
-  document.documentElement.dataset.selected = selection.length;
-  if (selection.length) $("selection").scrollIntoView({ block: "nearest" }); // in a narrow window the map is far below
+  selection = marks ? rows.filter((row) => marks.given[row] < 0) : rows;
+  showSelection();
 }
 
 async function addClass(event) {
@@ -231,38 +206,21 @@ async function addClass(event) {
   const name = $("new-name").value;
   if (!name.trim()) return;
   $("new-name").value = "";
-  const known = state && classNamed(name);
-  if (known) say(`"${known.name}" is already a class: ${howToGive(known)}.`);
+  const plain = (text) => text.replace(/[\u200c\u200d]/g, "").trim().replace(/\s+/g, " ");
+  const known = state && state.classes.find((entry) => plain(entry.name) === plain(name)); // as the server compares them
+  if (known) say(`“${known.name}” is already a class: ${howToGive(known)}.`);
   else {
     const content = await change("class", { name }, () => { $("new-name").value = name; });
-    const added = content && content.state.classes.find((entry) => entry.code === content.added);
-    if (added) say(`Added "${added.name}": ${howToGive(added)}.`);
+    if (content) afterState(() => state.classes.find((entry) => entry.code === content.added), (added) => say(`Added “${added.name}”: ${howToGive(added)}.`));
   }
   $("new-name").blur();
-}
-
-/** The class that the server would take for the same name. */
-function classNamed(name) {
-  const plain = (text) => text.replace(/[\u200c\u200d]/g, "").trim().replace(/\s+/g, " ");
-  return state.classes.find((entry) => plain(entry.name) === plain(name));
 }
 
 function howToGive(entry) {
   return entry.key ? `press ${entry.key.toUpperCase()} to give it` : "click it to give it";
 }
 
-$("new-class").addEventListener("submit", addClass);
-onClick($("accept"), accept);
-onClick($("skip"), skip);
-onClick($("undo"), undo);
-$("finish").addEventListener("click", () => change("finish"));
-$("lay-out").addEventListener("click", () => change("layout"));
-$("retry").addEventListener("click", () => change("retry"));
-$("selection-cancel").addEventListener("click", () => select([]));
-$("zoom-in").addEventListener("click", () => map.zoom(1.5));
-$("zoom-out").addEventListener("click", () => map.zoom(1 / 1.5));
-$("zoom-all").addEventListener("click", () => map.fit());
-$("search").addEventListener("submit", async (event) => {
+async function search(event) {
   event.preventDefault();
   try {
     const { found, rows } = await (await get("api/search?q=" + encodeURIComponent($("words").value))).json();
@@ -270,37 +228,104 @@ $("search").addEventListener("submit", async (event) => {
     const first = $("found").querySelector("button");
     if (first) first.focus();
     const listed = found > rows.length ? ` The first ${rows.length} are listed.` : "";
-    say(found ? `${many(found, "row")} found.${listed} Enter opens the one in focus.` : "Nothing found");
+    say(found ? `${many(found, "row")} found.${listed} Enter opens the one in focus.` : "Nothing found.");
   } catch (error) {
     alertText("change", error.message);
   }
-});
-
-window.addEventListener("pagehide", () => { // what this window did may be undone in another from here on
-  fetch("api/leave", {
-    method: "POST", keepalive: true, headers: { "content-type": "application/json" }, body: JSON.stringify({ tab: TAB }),
-  }).catch(() => {});
-});
-
-window.addEventListener("beforeunload", (event) => {
-  if (waiting) event.preventDefault();
-});
-
-async function poll() {
-  try {
-    if (!waiting && (!document.hidden || Date.now() - heard > HIDDEN_MS)) {
-      heard = Date.now();
-      const content = await (await get(`api/next?tab=${TAB}&at=${current ? current.row : ""}`)).json();
-      if (!waiting) {
-        alertText("server", "");
-        take(content);
-      }
-    }
-  } catch {
-    if (!waiting) alertText("server", "The server does not answer. Saved labels are safe; start `sobgnn label` again.");
-  }
-  const busy = !state || state.model.busy || state.model.starting || !state.model.map || !current;
-  setTimeout(poll, busy ? 700 : 2500);
 }
 
-poll();
+// ---------------------------------------------------------------------------------------------- renaming
+
+let asked = ""; // the merge that the question in the dialog is about
+
+function startRename() {
+  if (!state.classes.length) return;
+  $("rename-class").replaceChildren(...state.classes.map((entry) => new Option(entry.name, entry.code)));
+  $("rename-name").value = "";
+  ask("");
+  $("rename-dialog").showModal();
+}
+
+/** Say something in the dialog; its button does what is asked. */
+function ask(text, merge = "") {
+  asked = merge;
+  $("rename-message").textContent = text;
+  $("rename-do").textContent = merge ? "Merge" : "Rename";
+}
+
+/** Rename a class, or merge it into the class that has the name already. */
+async function rename(event) {
+  event.preventDefault();
+  const code = Number($("rename-class").value), name = $("rename-name").value.trim().replace(/\s+/g, " ");
+  const own = state.classes.find((entry) => entry.code === code);
+  const other = state.classes.find((entry) => entry.name === name && entry.code !== code);
+  const merge = other ? `${code} ${other.code}` : "";
+  if (own && other && asked !== merge) {
+    ask(`Merge “${own.name}” (${count(own.count)}) into “${other.name}” (${count(other.count)})?`, merge);
+    return;
+  }
+  $("rename-do").disabled = true; // Enter again is no second change
+  const content = await (other ? change("merge", { class: code, into: other.code }) : change("rename", { class: code, name }));
+  $("rename-do").disabled = false;
+  if (content) $("rename-dialog").close();
+  else ask(alerts.change);
+}
+
+// ---------------------------------------------------------------------------------------------- keys and buttons
+
+/** The key that was pressed; by its place on the keyboard where the layout has other letters, or digits with Shift. */
+function keyName(event) {
+  const key = event.key.toLowerCase();
+  const [, letter, digit] = /^(?:Key([A-Z])|Digit(\d))$/.exec(event.code) || [];
+  if (letter && key.length === 1 && key > "~") return letter.toLowerCase();
+  if (digit && !event.shiftKey && !/^[a-z/]$/.test(key)) return digit;
+  return key;
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") {
+    select([]);
+    if (event.target.closest("#found, #search")) $("point").focus();
+    else if (event.target.matches("input")) event.target.blur();
+    $("found").replaceChildren();
+    return;
+  }
+  if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || !state) return;
+  if (event.target.closest("input, select, textarea, dialog")) return;
+  const key = keyName(event);
+  const keys = { u: () => act(undo), n: () => $("new-name").focus(), r: startRename, "/": () => $("words").focus() };
+  if (key === "enter") {
+    if (event.target.closest("button, a")) return; // Enter on a button is that button's
+    act(accept);
+  } else if (keys[key]) keys[key]();
+  else {
+    const found = state.classes.find((entry) => entry.key === key);
+    if (key !== "s" && !found) return;
+    // The row of a list that has the focus is not the one that is shown.
+    if (event.target.closest(".list")) say("Press Enter to open that row first.");
+    else act(key === "s" ? skip : () => give(found.code));
+  }
+  event.preventDefault();
+});
+
+/** Do something when a button is clicked; after the mouse, unlike the keyboard, Enter is not the button's again. */
+function onClick(button, action) {
+  button.addEventListener("click", (event) => {
+    if (event.detail) $("point").focus({ preventScroll: true }); // the next click is at the same place
+    act(action);
+  });
+}
+
+for (const [id, action] of Object.entries({ accept, skip, undo })) onClick($(id), action);
+for (const [id, action] of Object.entries({
+  finish: () => change("finish"), "lay-out": () => change("layout"), retry: () => change("retry"), rename: startRename,
+  "selection-cancel": () => select([]), "rename-cancel": () => $("rename-dialog").close(),
+  "zoom-in": () => map.zoom(1.5), "zoom-out": () => map.zoom(1 / 1.5), "zoom-all": () => map.reset(),
+  draw: () => $("draw").setAttribute("aria-pressed", (map.drawing = !map.drawing)),
+})) $(id).addEventListener("click", action);
+$("new-class").addEventListener("submit", addClass);
+$("search").addEventListener("submit", search);
+$("rename-form").addEventListener("submit", rename);
+$("rename-form").addEventListener("input", () => ask(""));
+$("content").addEventListener("scroll", fade);
+new ResizeObserver(fade).observe($("content"));

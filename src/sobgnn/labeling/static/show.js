@@ -1,9 +1,18 @@
 "use strict";
 // What the page shows of its state; label.js holds the state and the ways to change it.
+const REASONS = {
+  suggested: "Suggested: its label would teach the model most.",
+  audit: "Audit: drawn at random, without the model's guess, to measure how good it is.",
+  random: "Drawn at random.",
+  "asked for": "Opened by you.",
+};
 const SPOKEN = 200; // characters of a row that are read out when it comes
-const SAID_MS = 10000; // how long the status line says what was done
-let said = ""; // what it says now
-let silence = 0; // the timer that ends it
+const LOG_MS = 10000; // how long the log says what was done
+const alerts = { change: "", model: "", server: "" };
+const drawn = { marks: "", map: 0, suspects: "", classes: "" }; // what is on the screen
+let marks = null; // labels and guesses of all points
+let silence = 0; // the timer that ends what the log says
+let later = []; // what waits for a state that has it
 
 function nameOf(code) {
   const found = state.classes.find((entry) => entry.code === code);
@@ -23,78 +32,95 @@ function percent(share) {
   return Math.round(100 * share) + " %";
 }
 
-/** Say something in the status line, where it stays until it is read or something is changed. */
+/** Change a text only if it is another: a screen reader would say it again. */
+function write(id, text) {
+  if ($(id).textContent !== text) $(id).textContent = text;
+}
+
+/** Say what was done, until it is read or something else is done. */
 function say(text) {
-  said = text;
   clearTimeout(silence);
-  if (text) silence = setTimeout(() => say(""), SAID_MS);
+  if (text) silence = setTimeout(() => say(""), LOG_MS);
+  write("log", text);
+}
+
+/** What went wrong, by its source: "change", "model" or "server"; an empty text takes it back. */
+function alertText(source, text) {
+  alerts[source] = text;
+  const lines = Object.values(alerts).filter(Boolean);
+  write("alert", lines.join(" "));
+  $("alert").hidden = !lines.length;
   showSaved();
 }
 
 function showSaved() {
   const wrong = alerts.change || alerts.server;
-  const text = waiting ? "Saving…" : said || (state && state.saved && !wrong ? "All saved" : "");
-  if ($("saved").textContent !== text) $("saved").textContent = text; // or a screen reader says it again
+  write("saved", waiting ? "Saving…" : saved && !wrong ? "Saved" : "");
   $("saved").className = waiting ? "waiting" : "";
   document.documentElement.dataset.waiting = waiting;
 }
 
+/** Do something with what a state will have, once there is one. */
+function afterState(find, action) {
+  later.push([find, action]);
+  settle();
+}
+
+function settle() {
+  later = later.filter(([find, action]) => {
+    const found = find();
+    if (found) action(found);
+    return !found;
+  });
+}
+
 function show() {
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  document.title = `Label ${state.name}`;
-  $("name").textContent = state.name;
   const skips = state.skipped ? `, ${count(state.skipped)} skipped` : "";
-  $("counts").textContent = `${count(state.labels)} of ${count(state.rows)} rows labeled${skips}`;
-  $("folder").textContent = state.folder;
+  document.title = `Label ${state.name}`;
+  write("name", state.name);
+  write("counts", `${count(state.labels)} of ${count(state.rows)} rows labeled${skips}`);
+  write("folder", state.folder);
   document.documentElement.dataset.labels = state.labels;
   document.documentElement.dataset.version = state.model.version;
+  const windows = state.windows === 1 ? "another window" : `${state.windows} other windows`;
+  write("windows", state.windows ? `This run is open in ${windows} too. Undo takes back changes of this window alone.` : "");
+  $("undo").disabled = !state.undo;
+  $("rename").disabled = !state.classes.length;
+  $("lay-out").disabled = !state.model.layout;
   showSaved();
   showModel();
-  map.colors = new Map(state.classes.map((entry) => [entry.code, dark ? entry.dark : entry.light]));
-  showClasses(dark);
-  showProgress();
+  showClasses();
   refreshMap();
   refreshSuspects();
-  $("undo").disabled = !state.undo;
-  $("lay-out").disabled = !state.model.layout;
-  const windows = state.windows ? `This run is open in ${state.windows === 1 ? "another window" : `${state.windows} other windows`} too. ` +
-    "Undo takes back changes of this window alone." : "";
-  if ($("windows").textContent !== windows) $("windows").textContent = windows;
   if (!current) showPoint();
-  else showGuess(); // a class may have another name
+  else showHint(); // a class may have another name
+  settle();
 }
 
 function showModel() {
-  const model = state.model;
-  let text = model.starting ? "Reading the data…" : "";
-  if (model.version) {
-    const known = model.guessing ? `The model knows ${count(model.known)} of ${many(state.labels, "label")}${model.dated ? ", and some that were taken back" : ""}.` :
-      "The model starts once two classes have labels.";
-    text = known + (model.busy === "fit" ? " Learning…" : "");
-  }
-  $("model").textContent = text;
+  const model = state.model, known = `The model knows ${count(model.known)} of ${many(state.labels, "label")}`;
+  const says = model.guessing ? `${known}${model.dated ? ", and some that were taken back" : ""}.` : "The model starts once two classes have labels.";
+  write("model", model.starting ? "Reading the data…" : says + (model.busy === "learn" ? " Learning…" : ""));
   $("retry").hidden = !model.stopped;
   $("finish").disabled = model.busy === "finish";
   alertText("model", model.problem);
-  alertText("notice", state.notice);
-  const older = model.finished && model.finished.knows !== state.saved ?
-    " There have been changes since, which it does not know. Finish again to include them." : "";
-  $("finished").textContent = model.busy === "finish" ? "Fitting and writing the run…" :
-    model.finished ? `Written to ${model.finished.folder}. \`sobgnn predict\` works on it.${older}` : "";
+  const older = model.finished === state.saved ? "" : " It does not know the changes since; Finish again includes them.";
+  const written = `Written to ${state.folder}.${older} sobgnn predict works on it.`;
+  write("finished", model.busy === "finish" ? "Fitting and writing the run…" : model.finished === null ? "" : written);
+  $("report").hidden = model.finished === null;
 }
 
-function showClasses(dark) {
+function showClasses() {
   const guess = current && current.guesses.length ? current.guesses[0].code : -1;
-  const now = JSON.stringify([state.classes, guess, dark]);
-  if (now === seen.classes) return;
-  seen.classes = now;
+  const now = JSON.stringify([state.classes, guess]);
+  if (now === drawn.classes) return;
+  drawn.classes = now;
   renew($("classes"), state.classes.map((entry) => {
-    const button = document.createElement("button");
+    const button = document.createElement("button"), key = entry.key;
     button.type = "button";
     button.dataset.key = entry.code;
     button.className = "class" + (entry.code === guess ? " guessed" : "");
-    button.style.setProperty("--class", dark ? entry.dark : entry.light);
-    const key = entry.key;
+    button.style.setProperty("--class", entry.color);
     const [kbd, label, number] = ["kbd", "span", "span"].map((tag) => document.createElement(tag));
     kbd.textContent = key.toUpperCase();
     kbd.hidden = !key;
@@ -113,64 +139,77 @@ function showClasses(dark) {
 }
 
 function showPoint() {
+  $("content").replaceChildren();
+  $("accept").disabled = !current || !current.guesses.length;
+  if (current) {
+    write("point-title", current.title);
+    write("why", REASONS[current.why] || "");
+    const list = document.createElement("dl");
+    for (const part of current.content) list.append(...field(part));
+    $("content").append(list);
+    $("content").scrollTop = 0;
+    // A row in one line for screen readers, which read all of it in the card.
+    const parts = current.content.map((part) => part.kind === "picture" ? "picture" : `${part.name}: ${part.value.slice(0, SPOKEN)}`);
+    const text = `${current.title}. ${parts.join(". ")}`.replace(/\s+/g, " ");
+    write("spoken", text.length > SPOKEN ? text.slice(0, SPOKEN) + "…" : text);
+    document.documentElement.dataset.row = current.row;
+  } else {
+    const done = state && state.labels + state.skipped >= state.rows;
+    write("point-title", done ? "Every row is done" : "Choosing the first rows");
+    write("why", "");
+  }
+  fade();
+  showHint();
+  if (state) showClasses();
+  showRings();
+}
+
+function field(part) {
+  const [name, value] = [document.createElement("dt"), document.createElement("dd")];
+  name.textContent = part.name;
+  if (part.kind === "picture") {
+    const image = document.createElement("img");
+    image.src = "picture/" + current.row;
+    image.alt = `Picture of ${current.title}`;
+    image.addEventListener("load", () => {
+      image.className = Math.max(image.naturalWidth, image.naturalHeight) < 200 ? "tiny" : "";
+      fade();
+    });
+    image.addEventListener("error", () => explainPicture(image.src, value));
+    value.append(image);
+    return [value];
+  }
+  value.textContent = part.value;
+  value.dir = "auto";
+  if (part.value.length > 60) value.className = "long";
+  if (part.more) {
+    const cut = document.createElement("p");
+    cut.className = "small";
+    cut.dir = "ltr";
+    cut.textContent = `… ${count(part.more)} more ${part.more === 1 ? "character" : "characters"}`;
+    value.append(cut);
+  }
+  return [name, value];
+}
+
+/** A card that holds more than it shows fades out. */
+function fade() {
   const card = $("content");
-  card.replaceChildren();
-  if (!current) {
-    $("point-title").textContent = state && state.labels + state.skipped >= state.rows ? "Every row is done" : "One moment";
-    $("why").textContent = "";
-    $("guess").textContent = "";
-    $("accept").disabled = true;
-    return;
-  }
-  $("point-title").textContent = `Row ${current.id}`;
-  $("why").textContent = REASONS[current.why] || "";
-  const list = document.createElement("dl");
-  for (const part of current.content) {
-    const [name, value] = [document.createElement("dt"), document.createElement("dd")];
-    name.textContent = part.name;
-    if (part.kind === "picture") {
-      const image = document.createElement("img");
-      image.src = "picture/" + current.row;
-      image.alt = `Picture of row ${current.id}`;
-      image.addEventListener("error", () => explainPicture(image.src, value));
-      value.append(image);
-    } else {
-      value.textContent = part.value;
-      value.dir = "auto";
-      if (part.more) {
-        const cut = document.createElement("p");
-        cut.className = "hint";
-        cut.dir = "ltr";
-        cut.textContent = `… ${count(part.more)} more ${part.more === 1 ? "character" : "characters"}`;
-        value.append(cut);
-      }
-      if (part.value.length > 60) value.className = "long";
-    }
-    list.append(name, value);
-  }
-  card.append(list);
-  $("point").scrollTop = 0;
-  $("accept").disabled = !current.guesses.length;
-  showGuess();
-  $("spoken").textContent = spoken(current);
-  document.documentElement.dataset.row = current.row;
-  if (state) showClasses(matchMedia("(prefers-color-scheme: dark)").matches);
-  map.draw(false);
+  card.classList.toggle("more", card.scrollHeight - card.scrollTop > card.clientHeight + 2);
 }
 
-function showGuess() {
-  if (!current || !state) return;
-  const guesses = current.guesses.filter((guess, place) => place === 0 || guess.sure >= 0.05);
-  let text = guesses.length ? "Guess: " + guesses.map((g) => `${nameOf(g.code)} ${percent(g.sure)}`).join(", ") : "";
-  if (current.label !== null) text = `Labeled ${nameOf(current.label)}. ` + text;
-  if ($("guess").textContent !== text) $("guess").textContent = text; // or a screen reader says it again
-}
-
-/** A row in one line for screen readers, which read all of it in the card. */
-function spoken(point) {
-  const parts = point.content.map((part) => part.kind === "picture" ? "picture" : `${part.name}: ${part.value.slice(0, SPOKEN)}`);
-  const text = `Row ${point.id}. ${parts.join(". ")}`.replace(/\s+/g, " ");
-  return text.length > SPOKEN ? text.slice(0, SPOKEN) + "…" : text;
+/** The guess, or what to press. */
+function showHint() {
+  if (!state) return;
+  const classes = state.classes, label = current && current.label !== null ? `Labeled ${nameOf(current.label)}. ` : "";
+  const guesses = current ? current.guesses.filter((guess, place) => place === 0 || guess.sure >= 0.05) : [];
+  const first = classes.find((entry) => entry.key);
+  let text = "Press the key of its class, or click it. S skips the row.";
+  if (!classes.length) text = "Press N and type the first class, then Enter. Each class gets a key.";
+  else if (classes.length === 1 && first) text = `Press ${first.key.toUpperCase()} for ${first.name}, or N for another class.`;
+  else if (!current) text = state.labels + state.skipped >= state.rows ? "Finish writes the model, the predictions and the report." : "";
+  else if (guesses.length) text = "Guess: " + guesses.map((g) => `${nameOf(g.code)} ${percent(g.sure)}`).join(", ");
+  write("hint", label + text);
 }
 
 /** Say in place of a picture why it is not shown. */
@@ -182,59 +221,103 @@ async function explainPicture(address, place) {
   } catch {
     reason = "The server does not answer.";
   }
-  place.className = "hint";
+  place.className = "small";
   place.textContent = `This picture is not shown. ${reason}`;
 }
 
 function showProgress() {
-  $("advice").textContent = state.advice.sentence;
-  $("advice").className = state.advice.enough ? "enough" : "";
-  drawCurve($("curve"), state.curve);
-  const last = state.curve[state.curve.length - 1];
-  $("accuracy").textContent = last ? `Out-of-fold accuracy on your labels: ${percent(last.accuracy)} ` +
-    `(95 % interval ${percent(last.interval[0])} to ${percent(last.interval[1])}). Suggested rows are harder than most.` : "";
-  $("curve").setAttribute("aria-label", last ? `Estimated accuracy over ${state.curve.length} fits, ` +
-    `now ${percent(last.accuracy)} with ${last.labels} labels` : "Estimated accuracy: not known yet");
-  const audit = state.audit;
-  $("audit").textContent = audit.judged ? `Random audit: the model is right for ${audit.right} of ${audit.judged} rows ` +
-    `drawn at random (95 % interval ${percent(audit.interval[0])} to ${percent(audit.interval[1])}).` :
-    "Random audit: one row in eight is drawn at random, once the model guesses.";
+  const { advice, curve, audit } = progress, last = curve[curve.length - 1];
+  write("advice", advice.sentence);
+  $("advice").className = advice.enough ? "enough" : "";
+  const between = ([low, high]) => `95 % interval ${percent(low)} to ${percent(high)}`;
+  if (curve.length >= 3) { // fewer say little about where it goes
+    const series = { name: "accuracy", x: curve.map((p) => p.labels), y: curve.map((p) => p.accuracy), band: curve.map((p) => p.interval) };
+    drawLines($("curve"), { series: [series], across: "labels", percent: true, whole: true });
+  } else $("curve").replaceChildren();
+  write("accuracy", last ? `Out-of-fold accuracy on your labels: ${percent(last.accuracy)} (${between(last.interval)}). Suggested rows are harder than most.` : "");
+  const found = `Random audit: the model is right for ${audit.right} of ${audit.judged} rows drawn at random`;
+  write("audit", audit.judged ? `${found} (${between(audit.interval)}).` : "Random audit: one row in eight is drawn at random, once the model guesses.");
 }
 
+// ---------------------------------------------------------------------------------------------- the map
+
 async function refreshMap() {
-  if (!state.model.map) return;
-  const now = `${state.saved} ${state.model.version}`;
+  const now = `${state.saved} ${state.model.version}`, before = { ...drawn };
   try {
-    if (seen.map !== state.model.map && !map.start) { // points do not move while a lasso is drawn
-      const before = seen.map;
-      seen.map = state.model.map;
-      try {
-        map.setPlace(await (await get("api/map")).arrayBuffer());
-      } catch (error) {
-        seen.map = before; // the next answer asks again
-        throw error;
-      }
-      if (before && !said) say("The map was laid out again, by what the model has learned.");
+    if (drawn.map !== state.model.map && !map.start) { // points do not move while a lasso is drawn
+      drawn.map = state.model.map;
+      const place = new Float32Array(await (await get("api/map")).arrayBuffer());
+      map.setPlace(place.subarray(0, place.length / 2), place.subarray(place.length / 2));
+      if (before.map) say("The map was laid out again, by what the model has learned.");
     }
-    if (now !== seen.marks) {
-      seen.marks = now;
-      map.setMarks(await (await get("api/marks")).arrayBuffer());
-    } else map.draw(false);
+    if (now !== drawn.marks) {
+      drawn.marks = now;
+      const buffer = await (await get("api/marks")).arrayBuffer(), rows = buffer.byteLength / 5;
+      marks = { given: new Int16Array(buffer, 0, rows), guess: new Int16Array(buffer, 2 * rows, rows), sure: new Uint8Array(buffer, 4 * rows, rows) };
+      showMarks();
+    }
   } catch {
-    seen.marks = "";
+    Object.assign(drawn, { map: before.map, marks: "" }); // the next state asks again
   }
 }
 
+/** Rows drawn for the audit: their guess is not to be seen. */
+function blindRows() {
+  return new Set([current, ...upcoming].filter((point) => point && point.why === "audit").map((point) => point.row));
+}
+
+/** Labels are full, sure guesses half, others faint; what has no guess is gray. */
+function showMarks() {
+  if (!marks) return;
+  const place = new Map(state.classes.map((entry, k) => [entry.code, k])), size = state.classes.length, blind = blindRows();
+  const styles = [{ color: "var(--faint)", alpha: 0.45 }];
+  for (const look of [{ alpha: 0.35 }, { alpha: 0.65 }, { alpha: 1, radius: map.radius() + 1.2 }])
+    for (const entry of state.classes) styles.push({ ...look, color: entry.color });
+  const group = new Uint16Array(marks.given.length);
+  for (let row = 0; row < group.length; row++) {
+    const labeled = marks.given[row] >= 0, k = place.get(labeled ? marks.given[row] : marks.guess[row]);
+    if (k !== undefined && (labeled || !blind.has(row))) group[row] = 1 + k + size * (labeled ? 2 : marks.sure[row] > 200 ? 1 : 0);
+  }
+  map.setStyles(group, styles);
+  showRings();
+}
+
+/** The row that is shown, but not one of the audit: the colors of its neighbors would give the guess away. */
+function showRings() {
+  const shown = current && !blindRows().has(current.row) ? [current.row] : [];
+  map.rings = [{ rows: shown, apart: 4, width: 2 }, { rows: selection, apart: 1.5, width: 1.5 }];
+  map.draw(false);
+}
+
+let hiddenAudits = "";
+/** Rows drawn for the audit are gray on the map too. */
+function hideAudits() {
+  const now = [...blindRows()].join();
+  if (now !== hiddenAudits) showMarks();
+  hiddenAudits = now;
+}
+
+function showSelection() {
+  const are = selection.length === 1 ? "is" : "are";
+  write("selection-text", `${many(selection.length, "row")} without a label ${are} selected. Choose the class.`);
+  $("selection").hidden = !selection.length;
+  document.documentElement.dataset.selected = selection.length;
+  if (selection.length) $("answer").scrollIntoView({ block: "nearest" }); // in a narrow window the map is far below
+  showRings();
+}
+
+// ---------------------------------------------------------------------------------------------- lists
+
 async function refreshSuspects() {
   const now = `${state.saved} ${state.model.version}`;
-  if (now === seen.suspects) return;
-  seen.suspects = now;
+  if (now === drawn.suspects) return;
+  drawn.suspects = now;
   try {
     const rows = await (await get("api/suspects")).json();
-    $("no-suspects").hidden = rows.length > 0;
+    $("doubts").hidden = !rows.length;
     fill($("suspects"), rows);
   } catch {
-    seen.suspects = "";
+    drawn.suspects = "";
   }
 }
 
@@ -248,8 +331,7 @@ function renew(place, elements) {
 
 function fill(list, rows) {
   renew(list, rows.map((entry) => {
-    const item = document.createElement("li"), button = document.createElement("button");
-    const label = document.createElement("span");
+    const item = document.createElement("li"), button = document.createElement("button"), label = document.createElement("span");
     button.type = "button";
     button.dataset.key = entry.row;
     button.dir = "auto";
@@ -258,6 +340,7 @@ function fill(list, rows) {
     button.append(entry.excerpt, label);
     button.addEventListener("click", () => {
       $("point").focus(); // Enter accepts the guess
+      $("found").replaceChildren();
       act(() => openRow(entry.row));
     });
     item.append(button);

@@ -10,17 +10,16 @@ import numpy as np
 import psutil
 import pytest
 
-from sobgnn.labeling import connection as connections
-from sobgnn.labeling import guard
-from sobgnn.labeling.guard import LARGEST_BODY
+from sobgnn.labeling import security
 from sobgnn.labeling.launch import open_page
-from tests.labeling.conftest import FAKE, NASTY, Client, ticket_file
+from tests.labeling.conftest import NASTY, Client, ticket_file
+from tests.labeling.fake_model import Fake
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     folder = tmp_path_factory.mktemp("guard")
-    made = open_page(str(ticket_file(folder)), "team", folder=folder / "run", command=FAKE).start()
+    made = open_page(str(ticket_file(folder)), "team", folder=folder / "run", trainer=Fake).start()
     yield made
     made.close()
 
@@ -49,14 +48,14 @@ def test_the_page_is_served_at_its_address_alone(client):
 @pytest.mark.parametrize("token", ["", "x", "x" * 32, "%C3%A9", "%2e%2e"])
 def test_a_wrong_token_finds_nothing(client, token):
     assert client.raw("GET", f"/{token}/")[0] in (400, 404)
-    assert client.raw("GET", f"/{token}/api/next")[0] in (400, 404)
+    assert client.raw("GET", f"/{token}/api/marks")[0] in (400, 404)
     sent = {"Content-Type": "application/json", "Origin": f"http://{client.host}"}
     assert client.raw("POST", f"/{token}/api/skip", '{"rows":[0]}', sent)[0] in (400, 404)
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example", ""])
 def test_another_host_is_refused(client, host):
-    status, _, _ = client.raw("GET", f"/{client.token}/api/next", headers={"Host": host})
+    status, _, _ = client.raw("GET", f"/{client.token}/api/marks", headers={"Host": host})
     assert status in (400, 421)
 
 
@@ -73,10 +72,10 @@ def test_another_host_is_refused(client, host):
     ],
 )
 def test_a_post_from_elsewhere_changes_nothing(client, page, headers):
-    saved = page.labeling.session.saved
+    saved = page.labeling.store.saved
     status, _ = client.post("skip", {"rows": [0]}, **headers)
     assert status in (403, 415)
-    assert page.labeling.session.saved == saved
+    assert page.labeling.store.saved == saved
     assert client.post("skip", {"rows": [0]})[0] == 200
 
 
@@ -87,7 +86,7 @@ def test_a_post_without_an_origin_is_refused(client):
 
 def test_reading_from_another_site_is_refused(client):
     for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}):
-        assert client.raw("GET", f"/{client.token}/api/next", headers=headers)[0] == 403
+        assert client.raw("GET", f"/{client.token}/api/marks", headers=headers)[0] == 403
 
 
 def test_a_link_from_another_site_opens_the_page_and_nothing_else(client):
@@ -118,32 +117,32 @@ def wait_until(true, seconds=60):
 
 def test_idle_connections_keep_nobody_out(client):
     with contextlib.ExitStack() as idle:
-        for _ in range(connections.MOST + 50):
+        for _ in range(security.MOST_CONNECTIONS + 50):
             idle.enter_context(connected(client))
         assert client.get("")[0] == 200
         assert client.post("skip", {"rows": [0]})[0] == 200
 
 
 def test_connections_that_all_come_at_once_are_too_many_for_a_moment_alone(client, page, monkeypatch):
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 600.0)
+    monkeypatch.setattr(security, "HEAD_SECONDS", 600.0)
     held = page._server.server_state.connections
     with contextlib.ExitStack() as idle:
         idle.enter_context(connected(client))
         wait_until(lambda: held)
         next(iter(held)).loop.call_soon_threadsafe(time.sleep, 1.0)  # meanwhile the others queue up
-        for _ in range(connections.MOST + 100):
+        for _ in range(security.MOST_CONNECTIONS + 100):
             idle.enter_context(connected(client))
         assert client.get("")[0] == 200  # after all of them
-        wait_until(lambda: len(held) <= connections.MOST)
+        wait_until(lambda: len(held) <= security.MOST_CONNECTIONS)
 
 
 def test_idle_connections_cut_off_no_answer_that_is_still_being_read(client, page, monkeypatch):
     large = np.zeros((4_000_000, 2), dtype="<f4")  # more than the system holds for a reader that is slow
-    monkeypatch.setattr(page.labeling.learner.places, "now", large)
+    monkeypatch.setattr(page.labeling.model, "place", large)
     with contextlib.ExitStack() as idle, connected(client) as connection:
         connection.sendall(f"GET /{client.token}/api/map HTTP/1.1\r\nHost: {client.host}\r\n\r\n".encode())
         answer = connection.recv(2**16)
-        for _ in range(connections.MOST + 50):
+        for _ in range(security.MOST_CONNECTIONS + 50):
             idle.enter_context(connected(client))
         assert client.get("")[0] == 200
         begin = answer.index(b"\r\n\r\n") + 4
@@ -156,14 +155,14 @@ def test_idle_connections_cut_off_no_answer_that_is_still_being_read(client, pag
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: "])
 def test_a_connection_without_a_whole_request_is_closed(client, monkeypatch, sent):
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(security, "HEAD_SECONDS", 0.05)
     with connected(client) as connection:
         connection.sendall(sent)
         assert connection.recv(100) == b""
 
 
 def test_a_body_that_does_not_come_is_given_up(client, monkeypatch):
-    monkeypatch.setattr(guard, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(security, "BODY_SECONDS", 0.05)
     head = f"POST /{client.token}/api/skip HTTP/1.1\r\nHost: {client.host}\r\nOrigin: http://{client.host}\r\n"
     with connected(client) as connection:
         connection.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{".encode())
@@ -171,7 +170,7 @@ def test_a_body_that_does_not_come_is_given_up(client, monkeypatch):
 
 
 def test_a_stranger_is_refused_before_the_body_is_read(client, monkeypatch):
-    monkeypatch.setattr(guard, "REFUSED_SECONDS", 600.0)
+    monkeypatch.setattr(security, "REFUSED_SECONDS", 600.0)
     with connected(client) as connection:
         head = f"POST /wrong/api/skip HTTP/1.1\r\nHost: {client.host}\r\nOrigin: http://{client.host}\r\n"
         connection.sendall(f"{head}Content-Length: 100\r\n\r\n".encode())
@@ -184,7 +183,7 @@ def test_other_methods_are_refused(client, method):
 
 
 def test_a_body_of_10_megabytes_is_refused_with_and_without_its_length(client, page):
-    saved = page.labeling.session.saved
+    saved = page.labeling.store.saved
     body = b'{"name": "' + b"x" * 10_000_000 + b'"}'
     sent = {"Content-Type": "application/json", "Origin": f"http://{client.host}"}
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # refused before it was all sent
@@ -196,13 +195,13 @@ def test_a_body_of_10_megabytes_is_refused_with_and_without_its_length(client, p
         connection.sendall(head.encode())
         chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
         try:
-            for _ in range(2 * LARGEST_BODY // 0x10000):
+            for _ in range(2 * security.LARGEST_BODY // 0x10000):
                 connection.sendall(chunk)
             answer = connection.recv(100)
         except (BrokenPipeError, ConnectionResetError):
             answer = b"closed"  # refused before it was all sent
     assert answer == b"closed" or b" 413 " in answer
-    assert page.labeling.session.saved == saved
+    assert page.labeling.store.saved == saved
 
 
 @pytest.mark.parametrize(
@@ -220,9 +219,11 @@ def test_a_body_of_10_megabytes_is_refused_with_and_without_its_length(client, p
         "api/point/-1",
         "api/point/120",
         "api/point/%C2%B2",
-        "export/..%2flabels.journal",
+        "export/..%2flabels.db",
         "server.py",
-        "labels.journal",
+        "labels.db",
+        "__init__.py",
+        "api/nothing",
         "//etc/passwd",
     ],
 )
@@ -249,22 +250,21 @@ def test_no_path_leads_out_of_the_page(client, path):
     ],
 )
 def test_a_body_that_makes_no_sense_is_one_line_and_changes_nothing(client, page, body):
-    saved = page.labeling.session.saved
+    saved = page.labeling.store.saved
     sent = {"Content-Type": "application/json", "Origin": f"http://{client.host}"}
     status, _, answer = client.raw("POST", f"/{client.token}/api/label", body, sent)
     assert status == 400
     assert "\n" not in json.loads(answer)["error"]
-    assert page.labeling.session.saved == saved
+    assert page.labeling.store.saved == saved
 
 
 def test_script_in_every_field_stays_text(client):
     assert client.post("class", {"name": NASTY})[0] == 200
-    for path in ("api/next", "api/point/5", "api/search?q=script", "api/suspects"):
-        status, headers, body = client.get(path)
+    for path in ("api/search?q=script", "api/suspects"):
+        status, headers, _ = client.get(path)
         assert status == 200
         assert headers["content-type"] == "application/json"
-        if path == "api/point/5":
-            assert json.loads(body)["content"][0]["value"] == NASTY
+    assert client.post("open", {"row": 5})[1]["point"]["content"][0]["value"] == NASTY
     status, headers, _ = client.get("export/csv")
     assert headers["content-disposition"].startswith("attachment")
 
@@ -274,7 +274,11 @@ def test_ten_thousand_requests_leave_memory_flat(client, page):
 
     def ask(times):
         for number in range(times):
-            for path in (f"/{client.token}/api/next", f"/{client.token}/api/point/{number % 100}", "/wrong/api/next"):
+            for path in (
+                f"/{client.token}/api/marks",
+                f"/{client.token}/api/search?q={number % 100}",
+                "/wrong/api/marks",
+            ):
                 connection.request("GET", path)
                 connection.getresponse().read()
         return psutil.Process().memory_info().rss
@@ -290,7 +294,7 @@ def test_ten_thousand_requests_leave_memory_flat(client, page):
 def test_the_usual_port_may_be_left_out_of_host_and_origin(port, passes, name):
     headers = [(b"host", name), (b"origin", b"http://" + name), (b"content-type", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": "/token/api/skip", "headers": headers}
-    refusal = guard.Guard(None, "token", port)._refusal(scope)
+    refusal = security.Guard(None, "token", port)._refusal(scope)
     assert (refusal is None) == passes
     with_port = [(key, value + f":{port}".encode() if key != b"content-type" else value) for key, value in headers]
-    assert guard.Guard(None, "token", port)._refusal({**scope, "headers": with_port}) is None
+    assert security.Guard(None, "token", port)._refusal({**scope, "headers": with_port}) is None

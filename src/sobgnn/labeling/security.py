@@ -1,4 +1,4 @@
-"""Access to the page's server: from this machine, at the right address, with the token, and in limited size."""
+"""Access to the page's server: from this machine, at the right address, with the token, in limited size and time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 LARGEST_BODY = 2 * 2**20
-# Seconds for a body to arrive, and for that of a refused request, which is discarded.
+# Seconds for a request's head to arrive, for its body, and for that of a refused request, which is discarded.
+HEAD_SECONDS = 20.0
 BODY_SECONDS = 60.0
 REFUSED_SECONDS = 1.0
+# Maximum number of connections, below the limit of open files per process; for one more, the oldest idle one is closed.
+MOST_CONNECTIONS = 200
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors "
@@ -28,7 +33,7 @@ class Guard:
     These are refused before the body is read: a Host other than this server's (DNS rebinding), an Origin or
     Sec-Fetch-Site of another site, a POST without an Origin or not of JSON, and a path that does not begin with the
     token. A body over ``LARGEST_BODY`` or slower than ``BODY_SECONDS``, and websockets are refused too. A link to the
-    page itself may be followed from anywhere. Every response gets headers that isolate the page.
+    page itself may be followed from anywhere. Every response gets headers that isolate the page, unless it has its own.
 
     Args:
         app: The routes, without the token in their paths.
@@ -44,31 +49,27 @@ class Guard:
         self._hosts = {f"{name}{end}".encode() for name in ("127.0.0.1", "localhost") for end in ports}
         self._origins = {b"http://" + host for host in self._hosts}
         ancestors = "http://127.0.0.1:* http://localhost:*" if framed else "'none'"
-        self._headers = [
-            (b"content-security-policy", (_POLICY + ancestors).encode()),
-            (b"x-content-type-options", b"nosniff"),
-            (b"referrer-policy", b"no-referrer"),
-            (b"cross-origin-resource-policy", b"same-origin"),
-            (b"cross-origin-opener-policy", b"same-origin"),
-            (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
-            (b"cache-control", b"no-store"),
-        ]
-        if not framed:
-            self._headers.append((b"x-frame-options", b"DENY"))
+        self._headers = {
+            b"content-security-policy": (_POLICY + ancestors).encode(),
+            b"x-content-type-options": b"nosniff",
+            b"referrer-policy": b"no-referrer",
+            b"cross-origin-resource-policy": b"same-origin",
+            b"cross-origin-opener-policy": b"same-origin",
+            b"permissions-policy": b"camera=(), microphone=(), geolocation=()",
+            b"cache-control": b"no-store",
+            **({} if framed else {b"x-frame-options": b"DENY"}),
+        }
         self._framed = framed
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Serve one request, or refuse it in one line."""
-        if scope["type"] == "lifespan":
-            await self.app(scope, receive, send)
-            return
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), *self._headers]
+                message["headers"] = list({**self._headers, **dict(message.get("headers", []))}.items())
             await send(message)
 
         refusal, body = self._refusal(scope), b""
@@ -82,17 +83,17 @@ class Guard:
         if refusal is not None:
             await _refuse(receive, answer, *refusal)
             return
-        if len(scope["path"]) == 1 + len(self._token):  # relative addresses need the last slash
-            headers = [(b"location", b"/" + self._token + b"/"), (b"content-length", b"0")]
-            await answer({"type": "http.response.start", "status": 308, "headers": headers})
-            await answer({"type": "http.response.body"})
-            return
         given = [{"type": "http.request", "body": body, "more_body": False}]
 
         async def replayed() -> Message:
             return given.pop() if given else await receive()
 
         rest = scope["path"][1 + len(self._token) :]
+        if not rest:  # relative addresses need the last slash
+            headers = [(b"location", b"/" + self._token + b"/"), (b"content-length", b"0")]
+            await answer({"type": "http.response.start", "status": 308, "headers": headers})
+            await answer({"type": "http.response.body"})
+            return
         await self.app({**scope, "path": rest, "raw_path": rest.encode()}, replayed, answer)
 
     def _refusal(self, scope: MutableMapping[str, Any]) -> tuple[int, str] | None:
@@ -106,8 +107,7 @@ class Guard:
         if any(origin not in self._origins for origin in origins):
             return 403, "Requests from other sites are refused."
         site = headers.get(b"sec-fetch-site", [b"none"])[0]
-        path = scope["path"].encode()
-        begin, _, rest = path[1:].partition(b"/")
+        begin, _, rest = scope["path"].encode()[1:].partition(b"/")
         followed = headers.get(b"sec-fetch-mode", [b""])[0] == b"navigate" and scope["method"] == "GET" and not rest
         shown = headers.get(b"sec-fetch-dest", [b""])[0] == b"document" or self._framed
         if site not in (b"same-origin", b"none") and not (followed and shown):
@@ -115,7 +115,7 @@ class Guard:
         if scope["method"] not in ("GET", "HEAD", "POST"):
             return 405, "Only GET, HEAD and POST are supported."
         if not secrets.compare_digest(begin, self._token):
-            return 404, "Not found. Open the address that `sobgnn label` printed."
+            return 404, "Not found. Open the address that sobgnn label printed."
         if scope["method"] == "POST":
             if not origins:
                 return 403, "A change must come from the page: the request has no Origin."
@@ -131,30 +131,75 @@ class Guard:
 async def _body(receive: Receive) -> bytes:
     """The request's body; raises ValueError as soon as it is too large."""
     parts: list[bytes] = []
-    size = 0
-    while True:
+    size, more = 0, True
+    while more:
         message = await receive()
         if message["type"] == "http.disconnect":
             return b""
-        part = message.get("body", b"")
-        size += len(part)
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
         if size > LARGEST_BODY:
             raise ValueError(f"The body is larger than {LARGEST_BODY} bytes.")
-        parts.append(part)
-        if not message.get("more_body"):
-            return b"".join(parts)
+        more = message.get("more_body", False)
+    return b"".join(parts)
 
 
 async def _refuse(receive: Receive, send: Send, status: int, reason: str) -> None:
     """Answer at once, then read what still arrives: an unread body would reset the connection before the answer."""
     body = (reason + "\n").encode()
-    headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", str(len(body)).encode()),
-        (b"connection", b"close"),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
     await send({"type": "http.response.body", "body": body, "more_body": True})
     with contextlib.suppress(ValueError, asyncio.TimeoutError):
         await asyncio.wait_for(_body(receive), REFUSED_SECONDS)
     await send({"type": "http.response.body"})
+
+
+class Connection(H11Protocol):
+    """Uvicorn's connection, with a time limit for idle ones.
+
+    Browsers open connections in advance and leave them idle, and a page of another site can make them do so. So idle
+    connections neither count against those in use, as ``limit_concurrency`` would have it, nor stay open.
+    """
+
+    _late: asyncio.TimerHandle | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Open, and close idle connections if there are too many."""
+        super().connection_made(transport)
+        self._began = self.loop.time()
+        self._watch()
+        others = [one for one in self.connections if isinstance(one, Connection) and one.idle and one is not self]
+        # Those with an unsent answer last. Not only the oldest: many may come before it is gone. Abort, since closing
+        # would wait for clients that do not read.
+        others.sort(key=lambda one: (one.transport.get_write_buffer_size() > 0, one._began))
+        for one in others[: max(0, len(self.connections) - MOST_CONNECTIONS)]:
+            one.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        """Read data; a head that arrives byte by byte gets no more time than one that arrives at once."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        super().connection_lost(exc)
+        self._watch()
+
+    def _watch(self) -> None:
+        waiting = self.idle and not self.transport.is_closing()
+        if waiting and self._late is None:
+            self._late = self.loop.call_later(HEAD_SECONDS, self._end)
+        elif self._late is not None and not waiting:
+            self._late.cancel()
+            self._late = None
+
+    def _end(self) -> None:
+        self._late = None
+        if self.idle:
+            self.transport.close()
