@@ -130,7 +130,51 @@ def command() -> Callable[[], Any]:
     return train
 
 
-WALKS = {walk.__name__: walk for walk in (layer, prebuilt, neighbors, epoch, cell, fit, command)}
+def label() -> Callable[[], Any]:
+    """A label click: the request with its answer, and what the open window is told: with a model of two classes."""
+    import asyncio
+    import json
+    import time
+
+    from tests.labeling.conftest import ticket_file
+    from tests.labeling.fake_model import Fake
+
+    from sobgnn.labeling.app import application
+    from sobgnn.labeling.launch import open_page
+    from sobgnn.labeling.security import Guard
+
+    folder = Path(tempfile.mkdtemp())
+    page = open_page(str(ticket_file(folder)), folder=folder / "run", trainer=Fake)
+    labeling, guard = page.labeling, Guard(application(page.labeling), "token", 1)
+    for code in range(2):
+        labeling.store.label([code, code + 2], labeling.store.add_class(f"class {code}"))
+    while not (labeling.model.predictions and labeling.model.predictions.codes is not None):
+        time.sleep(0.05)
+    labeling.model._due = lambda: None  # a fit is another walk
+    sent = [(b"host", b"localhost:1"), (b"origin", b"http://localhost:1"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/token/api/label", "headers": sent, "query_string": b""}
+
+    async def click() -> None:
+        row = labeling.upcoming()[0]["row"]
+        body = json.dumps({"rows": [row], "class": row % 2}).encode()
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: Any) -> None:
+            assert message.get("status", 200) == 200
+
+        await guard(dict(scope), receive, send)
+
+    def walk() -> None:
+        asyncio.run(click())
+        labeling.state("window")
+        labeling.progress()
+
+    return walk
+
+
+WALKS = {walk.__name__: walk for walk in (layer, prebuilt, neighbors, epoch, cell, fit, command, label)}
 
 
 def lines(folder: Path) -> int:

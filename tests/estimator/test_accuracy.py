@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sobgnn.estimator.accuracy import estimate_accuracy, wilson_interval
+from sobgnn.estimator.accuracy import estimate_accuracy
+from sobgnn.estimator.interval import wilson_interval
 from sobgnn.estimator.labels import Labels, with_folds
 
 

@@ -84,7 +84,7 @@ def test_reading_changes_nothing(client, page):
             client.get(path)
     client.state()
     for what in app.CHANGES:
-        assert client.get(f"api/{what}")[0] == 405
+        assert client.get(f"api/{what}")[0] == 404
     assert everything() == before
 
 
@@ -497,7 +497,7 @@ def test_after_a_merge_predictions_have_not_changed_audits_are_still_right_and_c
 
     def fit():
         predicted = np.where((truth == 0) & (0 not in store.classes), 1, truth)
-        store.add_fit(Fit(store.labels, 0.99, 0.1, predicted, 50, store.saved, store.labels))
+        store.add_fit(Fit(store.labels, 0.99, (0.9, 1.0), 0.1, predicted, store.saved, store.labels))
 
     for row in range(120):
         store.label([row], int(truth[row]), audit=row < 2, guesses={row: int(truth[row])})

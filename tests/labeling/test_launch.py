@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -13,9 +14,12 @@ import pytest
 
 import sobgnn
 from sobgnn.cli import main
+from sobgnn.labeling import launch
 from sobgnn.labeling.launch import Page, open_page
+from sobgnn.labeling.store import Store
 from tests.encoders import static_model
-from tests.labeling.conftest import FAKE, Client, ticket_file
+from tests.labeling.conftest import Client, ticket_file
+from tests.labeling.fake_model import Fake
 
 # As small as a fit can be: what is tested is that the run works, not how good it is.
 SMALL = {"families": ["diffusion", "sobolev"], "n_members": 4, "epochs": 20, "random_state": 0}
@@ -27,15 +31,16 @@ def test_from_no_labels_to_a_run_that_predicts(tmp_path, capsys):
     try:
         client = Client(page.url)
         client.until(lambda state: state["model"]["version"], seconds=300)
-        assert client.json("api/next")["upcoming"][0]["why"] == "suggested"
+        assert client.next()[0]["why"] == "suggested"
         for name in ("billing", "access", "shipping"):
             client.post("class", {"name": name})
         for row in range(24):
             assert client.post("label", {"rows": [row], "class": row % 3})[0] == 200
-        found = client.until(lambda state: state["model"]["labels"] == 24, seconds=300)
+        client.until(lambda state: state["model"]["labels"] == 24, seconds=300)
         # A refit after a label more keeps what was decided, so the curve may end a few labels before.
-        assert 16 <= found["state"]["curve"][-1]["labels"] <= 24
-        right = [client.json(f"api/point/{row}")["guesses"][0]["code"] == row % 3 for row in range(24, 60)]
+        assert 16 <= client.progress()["curve"][-1]["labels"] <= 24
+        points = [client.post("open", {"row": row})[1]["point"] for row in range(24, 60)]
+        right = [point["guesses"][0]["code"] == point["row"] % 3 for point in points]
         assert np.mean(right) > 0.9
         assert page.finish(300) == page.folder, page.problem
         assert not page.unwritten
@@ -43,7 +48,7 @@ def test_from_no_labels_to_a_run_that_predicts(tmp_path, capsys):
         assert page.labels()[59] is None
     finally:
         page.close()
-    for name in ("labels.csv", "predictions.csv", "metrics.json", "report.html", "table.json", "labels.journal"):
+    for name in ("labels.csv", "predictions.csv", "metrics.json", "report.html", "table.json", "labels.db"):
         assert (page.folder / name).is_file()
     assert json.loads((page.folder / "metrics.json").read_text())["labels_given"] == 24
     new = tmp_path / "new.csv"
@@ -51,18 +56,16 @@ def test_from_no_labels_to_a_run_that_predicts(tmp_path, capsys):
     assert main(["predict", str(page.folder), str(new)]) == 0
     assert pl.read_csv(tmp_path / "new.predictions.csv")["label"].to_list() == ["billing", "shipping"]
 
-    resumed = open_page(str(page.folder), command=FAKE)  # a run folder is enough to go on
+    resumed = open_page(str(page.folder), trainer=Fake)  # a run folder is enough to go on
     try:
-        assert len(resumed.labeling.session.state.labels) == 24
+        assert resumed.labeling.store.labels == 24
         assert resumed.labeling.source.name == "tickets"
     finally:
         resumed.close()
 
 
 def test_a_frame_is_labeled_in_a_notebook(tmp_path, monkeypatch):
-    from sobgnn.labeling import learner
-
-    monkeypatch.setattr(learner, "WORKER", FAKE)
+    monkeypatch.setattr(launch, "open_page", partial(open_page, trainer=Fake))
     frame = pl.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": [4.0, 1.0, 3.0, 2.0], "kind": ["x", None, None, "y"]})
     page = sobgnn.label(frame, "kind", folder=tmp_path / "run")
     try:
@@ -82,9 +85,7 @@ def test_a_frame_is_labeled_in_a_notebook(tmp_path, monkeypatch):
 
 
 def test_a_second_call_in_a_notebook_gives_the_page_that_is_open(tmp_path, monkeypatch):
-    from sobgnn.labeling import learner
-
-    monkeypatch.setattr(learner, "WORKER", FAKE)
+    monkeypatch.setattr(launch, "open_page", partial(open_page, trainer=Fake))
     frame = pl.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": [4.0, 1.0, 3.0, 2.0], "kind": ["x", None, None, "y"]})
     first = sobgnn.label(frame, "kind", folder=tmp_path / "run")
     try:
@@ -106,9 +107,7 @@ def test_a_second_call_in_a_notebook_gives_the_page_that_is_open(tmp_path, monke
 
 
 def test_another_frame_for_a_folder_is_refused_and_leaves_what_is_there(tmp_path, monkeypatch):
-    from sobgnn.labeling import learner
-
-    monkeypatch.setattr(learner, "WORKER", FAKE)
+    monkeypatch.setattr(launch, "open_page", partial(open_page, trainer=Fake))
     frame = pl.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": [4.0, 1.0, 3.0, 2.0], "kind": ["x", None, None, "y"]})
     sobgnn.label(frame, "kind", folder=tmp_path / "run").close()
     for other in (frame.head(3), frame.with_columns(a=pl.col("b"))):
@@ -136,76 +135,65 @@ def test_a_misspelled_label_column_is_refused_with_the_column_that_may_be_meant(
 
 @pytest.mark.parametrize("name", ["section", "tag", "t", "minute marks"])
 def test_a_label_column_that_differs_by_more_than_two_letters_is_new(tickets, tmp_path, name):
-    page = open_page(str(tickets), name, folder=tmp_path / "run", command=FAKE).start()
+    page = open_page(str(tickets), name, folder=tmp_path / "run", trainer=Fake).start()
     try:
-        assert Client(page.url).until(lambda state: state["model"]["version"])["state"]["labels"] == 0
+        assert Client(page.url).until(lambda state: state["model"]["version"])["labels"] == 0
     finally:
         page.close()
 
 
 @pytest.mark.parametrize("asked", [["--label", "other"], ["--drop", "words"], ["--id", "minutes"], ["--text", "words"]])
 def test_other_options_for_a_run_are_refused_and_none_is_ignored(tickets, tmp_path, capsys, asked):
-    page = open_page(str(tickets), "team", folder=tmp_path / "run", command=FAKE)
-    page.labeling.session.label([0], page.labeling.session.add_class("a"))
+    page = open_page(str(tickets), "team", folder=tmp_path / "run", trainer=Fake)
+    page.labeling.store.label([0], page.labeling.store.add_class("a"))
     page.close()
     assert main(["label", str(page.folder), "--no-open", *asked]) == 2
     error = capsys.readouterr().err
     assert f"was labeled with another {asked[0]}: " in error
     assert error.count("\n") == 1
-    open_page(str(page.folder), "team", command=FAKE).close()  # the same option again is none
+    open_page(str(page.folder), "team", trainer=Fake).close()  # the same option again is none
 
 
-def test_a_resumed_run_is_not_asked_which_column_was_meant(tmp_path):
-    tickets = ticket_file(tmp_path)
-    open_page(str(tickets), "queue", folder=tmp_path / "run", command=FAKE).close()
-    settings = tmp_path / "run" / "labeling.json"
-    settings.write_text(settings.read_text().replace('"queue"', '"taem"'))  # as earlier versions accepted
-    open_page(str(tickets), "taem", folder=tmp_path / "run", command=FAKE).close()
-    open_page(str(tmp_path / "run"), command=FAKE).close()
+def test_a_resumed_run_is_not_asked_which_column_was_meant(tickets, tmp_path):
+    for new in (True, False):
+        open_page(str(tickets), "taem", new=new, folder=tmp_path / "run", trainer=Fake).close()
+    open_page(str(tmp_path / "run"), trainer=Fake).close()
 
 
 def test_a_folder_without_labels_starts_anew_with_other_options(tmp_path):
     file = tmp_path / "rows.csv"
     file.write_text("a,b,status\n" + "".join(f"{i},{i % 7},{'xy'[i % 2]}\n" for i in range(40)))
-    page = open_page(str(file), "topic", folder=tmp_path / "run", command=FAKE)
-    page.labeling.session.label([0], page.labeling.session.add_class("z"))
-    page.labeling.session.undo()
-    page.labeling.session.skip([1])
+    page = open_page(str(file), "topic", folder=tmp_path / "run", trainer=Fake)
+    page.labeling.store.label([0], page.labeling.store.add_class("z"))
+    page.labeling.store.undo()
+    page.labeling.store.skip([1])
     page.close()
-    page = open_page(str(file), "status", folder=tmp_path / "run", command=FAKE)
+    page = open_page(str(file), "status", folder=tmp_path / "run", trainer=Fake)
     try:
-        assert not page.labeling.session.resumed
         assert page.labels() == [*"xy"] * 20
-        assert page.labeling.session.state.skipped == set()
+        assert (page.labeling.store.saved, page.labeling.store.skipped) == (0, set())
         assert "status" not in page.labeling.source.table.encoding.encoder.feature_names_in_
+        page.labeling.store.label([0], 1)
     finally:
         page.close()
     with pytest.raises(ValueError, match="labeled with another --label: status"):  # it has labels now
-        open_page(str(file), "topic", folder=tmp_path / "run", command=FAKE)
+        open_page(str(file), "topic", folder=tmp_path / "run", trainer=Fake)
 
 
-@pytest.mark.parametrize("harm", ["unlink", "damage", "run"])
-def test_a_folder_that_may_hold_labels_does_not_start_anew(tickets, tmp_path, harm):
-    open_page(str(tickets), folder=tmp_path / "run", command=FAKE).close()
-    journal = tmp_path / "run" / "labels.journal"
-    if harm == "unlink":
-        journal.unlink()
-    elif harm == "damage":
-        journal.write_bytes(journal.read_bytes() + b'{"n":2,"what":"lab\n')
-    else:
-        (tmp_path / "run" / "report.html").touch()
-    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+def test_a_folder_with_a_run_does_not_start_anew(tickets, tmp_path):
+    open_page(str(tickets), folder=tmp_path / "run", trainer=Fake).close()
+    (tmp_path / "run" / "report.html").touch()
     with pytest.raises(ValueError, match="labeled with another --label: none"):
-        open_page(str(tickets), "team", folder=tmp_path / "run", command=FAKE)
-    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+        open_page(str(tickets), "team", folder=tmp_path / "run", trainer=Fake)
+    open_page(str(tickets), folder=tmp_path / "run", trainer=Fake).close()  # the refusal let go of the store
 
 
 @pytest.mark.parametrize("label", [["--label", "queue"], []])
 @pytest.mark.parametrize("count", [1, 3])
 def test_resuming_is_one_line_with_the_number_of_labels(tickets, tmp_path, monkeypatch, capsys, label, count):
     def serve(page):
-        if not page.labeling.session.resumed:
-            page.labeling.session.label(list(range(count)), page.labeling.session.add_class("one"))
+        if not page.labeling.store.saved:
+            page.labeling.store.label(list(range(count)), page.labeling.store.add_class("one"))
 
     monkeypatch.setattr(Page, "serve", serve)
     run = tmp_path / "run"
@@ -221,7 +209,7 @@ def test_resuming_is_one_line_with_the_number_of_labels(tickets, tmp_path, monke
 
 
 def test_a_taken_port_a_file_and_a_run_of_unknown_data_are_one_line(tickets, tmp_path, capsys):
-    page = open_page(str(tickets), folder=tmp_path / "run", command=FAKE).start()
+    page = open_page(str(tickets), folder=tmp_path / "run", trainer=Fake).start()
     port = page.url.split(":")[2].split("/")[0]
     assert main(["label", str(tickets), "--port", port, "--no-open", "--out", str(tmp_path / "b")]) == 2
     assert "is in use" in capsys.readouterr().err
@@ -245,13 +233,13 @@ def test_a_taken_port_a_file_and_a_run_of_unknown_data_are_one_line(tickets, tmp
 
 def test_options_of_reading_reach_both_processes_and_are_remembered(tmp_path, capsys):
     tickets = ticket_file(tmp_path)
-    page = open_page(str(tickets), "team", reading={"text": ["minutes"]}, folder=tmp_path / "run", command=FAKE).start()
+    page = open_page(str(tickets), "team", reading={"text": ["minutes"]}, folder=tmp_path / "run", trainer=Fake).start()
     try:
         Client(page.url).until(lambda state: state["model"]["version"])
         assert page.labeling.source.table.encoding.encoder.outcomes_["minutes"].endswith("text")
     finally:
         page.close()
-    resumed = open_page(str(tmp_path / "run"), command=FAKE)
+    resumed = open_page(str(tmp_path / "run"), trainer=Fake)
     try:
         assert resumed.labeling.source.table.encoding.encoder.outcomes_["minutes"].endswith("text")
     finally:
@@ -306,6 +294,11 @@ def test_nothing_of_the_server_is_imported_before_a_page_is_opened():
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
+def test_the_page_itself_loads_no_torch():
+    script = "import sys, sobgnn.labeling.launch; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
 def test_a_missing_extra_is_one_line(missing):
     script = (
@@ -329,11 +322,10 @@ def test_all_public_names_can_be_imported_without_the_extra(missing):
     assert "pip install 'sobgnn[label]'" in ended.stdout, ended.stderr
 
 
-def test_a_start_that_was_killed_before_it_wrote_its_settings_is_resumed(tickets, tmp_path):
-    open_page(str(tickets), folder=tmp_path / "run", command=FAKE).close()
-    (tmp_path / "run" / "labeling.json").unlink()
-    open_page(str(tickets), folder=tmp_path / "run", command=FAKE).close()
-    assert (tmp_path / "run" / "labeling.json").exists()
+def test_a_start_that_was_killed_before_it_began_is_resumed(tickets, tmp_path):
+    Store(tmp_path / "run").close()
+    open_page(str(tickets), "team", folder=tmp_path / "run", trainer=Fake).close()
+    open_page(str(tmp_path / "run"), trainer=Fake).close()
 
 
 def test_a_folder_with_a_table_of_ones_own_is_left_alone(tmp_path):
@@ -347,8 +339,8 @@ def test_a_folder_with_a_table_of_ones_own_is_left_alone(tmp_path):
 def test_a_labeling_goes_on_with_the_options_that_it_began_with(tmp_path):
     file = tmp_path / "rows.csv"
     file.write_text("a,b,team\n" + "".join(f"{i},{i % 7},{'x' if i % 2 else 'y'}\n" for i in range(40)))
-    open_page(str(file), "team", drop=["b"], folder=tmp_path / "run", command=FAKE).close()
-    page = open_page(str(file), folder=tmp_path / "run", command=FAKE)
+    open_page(str(file), "team", drop=["b"], folder=tmp_path / "run", trainer=Fake).close()
+    page = open_page(str(file), folder=tmp_path / "run", trainer=Fake)
     try:
         assert page.labeling.source.table.encoding.encoder.feature_names_in_.tolist() == [
             "a"
@@ -356,20 +348,20 @@ def test_a_labeling_goes_on_with_the_options_that_it_began_with(tmp_path):
     finally:
         page.close()
     with pytest.raises(ValueError, match="labeled with another --label: team"):
-        open_page(str(file), "b", folder=tmp_path / "run", command=FAKE)
+        open_page(str(file), "b", folder=tmp_path / "run", trainer=Fake)
 
 
-def test_a_run_whose_journal_is_gone_is_refused_and_keeps_what_it_has(tickets, tmp_path, capsys):
-    page = open_page(str(tickets), folder=tmp_path / "run", command=FAKE)
-    code = page.labeling.session.add_class("a")
-    page.labeling.session.label([0, 1], code)
+def test_a_run_whose_store_is_gone_is_refused_and_keeps_what_it_has(tickets, tmp_path, capsys):
+    page = open_page(str(tickets), folder=tmp_path / "run", trainer=Fake)
+    code = page.labeling.store.add_class("a")
+    page.labeling.store.label([0, 1], code)
     page.close()
-    (page.folder / "labels.journal").unlink()
+    (page.folder / "labels.db").unlink()
     (page.folder / "report.html").write_text("a finished run")
     before = {path.name: path.read_bytes() for path in page.folder.iterdir()}
     assert main(["label", str(tickets), "--no-open", "--out", str(page.folder)]) == 2
     error = capsys.readouterr().err
-    assert "labels.journal is missing, but labels were given before: labeling.json, labels.csv" in error
+    assert "labels.db is missing, but labels were given before: labels.csv, report.html" in error
     assert error.count("\n") == 1
     assert {path.name: path.read_bytes() for path in page.folder.iterdir()} == before
 
@@ -385,9 +377,7 @@ def test_labels_of_the_data_that_count_as_none_are_said(tmp_path, monkeypatch, c
 
 
 def test_a_frame_that_cannot_be_read_leaves_no_folder_behind(tmp_path, monkeypatch):
-    from sobgnn.labeling import learner
-
-    monkeypatch.setattr(learner, "WORKER", FAKE)
+    monkeypatch.setattr(launch, "open_page", partial(open_page, trainer=Fake))
     with pytest.raises(ValueError, match="No column is left"):
         sobgnn.label(pl.DataFrame({"a": [1.0, 1.0, 1.0]}), folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -399,21 +389,20 @@ def test_a_frame_that_cannot_be_read_leaves_no_folder_behind(tmp_path, monkeypat
     assert (tmp_path / "run" / "data.parquet").read_bytes() == before
 
 
-@pytest.mark.parametrize("where", ["session.Journal.append", "launch.write_text", "learner.History"])
-def test_a_full_disk_at_opening_names_the_folder_and_lets_go_of_it(tickets, tmp_path, monkeypatch, capsys, where):
+def test_a_disk_that_refuses_at_opening_names_the_folder_and_lets_go_of_it(tickets, tmp_path, monkeypatch, capsys):
     def full(*given):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(f"sobgnn.labeling.{where}", full)
+        patched.setattr(Store, "begin", full)
         assert main(["label", str(tickets), "--no-open", "--out", str(tmp_path / "run")]) == 2
     assert f"{tmp_path / 'run'} cannot be written to: No space left on device. " in capsys.readouterr().err
-    open_page(str(tickets), folder=tmp_path / "run", command=FAKE).close()
+    open_page(str(tickets), folder=tmp_path / "run", trainer=Fake).close()
 
 
 def test_cells_of_labels_csv_that_get_a_mark_are_said(tickets, tmp_path, monkeypatch, capsys):
     def serve(page):
-        page.labeling.session.label([0], page.labeling.session.add_class("@home"))
+        page.labeling.store.label([0], page.labeling.store.add_class("@home"))
 
     monkeypatch.setattr(Page, "serve", serve)
     assert main(["label", str(tickets), "--no-open", "--out", str(tmp_path / "run")]) == 0
@@ -424,12 +413,13 @@ def test_a_labeling_by_meaning_is_resumed_with_its_model_and_names_no_path(ticke
     pytest.importorskip("tokenizers")
     model = static_model(tmp_path / "models" / "tiny")
     reading = {"text": ["minutes"], "text_model": str(model)}
-    page = open_page(str(tickets), reading=reading, folder=tmp_path / "run", command=FAKE)
+    page = open_page(str(tickets), reading=reading, folder=tmp_path / "run", trainer=Fake).start()
     try:
+        Client(page.url).until(lambda state: state["model"]["version"])  # the process has got the model too
         kind = page.labeling.source.table.encoding.encoder.outcomes_["minutes"]
         page.close()
-        assert str(model.parent) not in (tmp_path / "run" / "labeling.json").read_text()
-        resumed = open_page(str(tmp_path / "run"), reading={"text_model": str(model)}, command=FAKE)
+        assert str(model.parent).encode() not in (tmp_path / "run" / "labels.db").read_bytes()
+        resumed = open_page(str(tmp_path / "run"), reading={"text_model": str(model)}, trainer=Fake)
         resumed.close()
         assert resumed.labeling.source.table.encoding.encoder.outcomes_["minutes"] == kind == "text model"
         for given, said in [
@@ -437,6 +427,6 @@ def test_a_labeling_by_meaning_is_resumed_with_its_model_and_names_no_path(ticke
             (str(static_model(tmp_path / "other", seed=1)), "gives 'other'"),
         ]:
             with pytest.raises(ValueError, match=said):
-                open_page(str(tmp_path / "run"), reading={"text_model": given}, command=FAKE)
+                open_page(str(tmp_path / "run"), reading={"text_model": given}, trainer=Fake)
     finally:
         page.close()

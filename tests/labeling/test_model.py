@@ -17,7 +17,7 @@ from tests.labeling.fake_model import Fake
 
 def test_the_map_of_a_fit_is_that_of_the_report_mirrored_so_that_points_move_less(tickets):
     source = open_source(str(tickets), "team")
-    trainer = Trainer("tickets", source.table, {"families": ["diffusion", "mlp"], "n_members": 2, "epochs": 20})
+    trainer = Trainer("tickets", source.table, {"families": ["diffusion", "sobolev"], "n_members": 2, "epochs": 20})
     before = trainer.layout(learned=False)
     codes = np.where(np.arange(120) < 60, np.arange(120) % 3, -1).astype(np.int32)
     trainer.fit(codes, [])

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from sobgnn.labeling.progress import Fit, advice, audit, changed_since_half, curve, sample
 from sobgnn.labeling.store import Label
 
 
-def fit(labels, predicted, accuracy=0.8, judged=10, chosen=None):
-    return Fit(labels, accuracy, 0.1, np.asarray(predicted), judged, 0, labels if chosen is None else chosen)
+def fit(labels, predicted, accuracy=0.8, chosen=None):
+    return Fit(labels, accuracy, (0.4, 0.9), 0.1, np.asarray(predicted), 0, labels if chosen is None else chosen)
 
 
 def test_the_change_is_that_since_the_last_fit_with_half_the_labels():
@@ -57,9 +56,7 @@ def test_the_audit_counts_rows_drawn_at_random_alone():
 
 
 def test_the_curve_has_an_interval_where_accuracy_is_known():
-    points = curve([fit(5, [0], None), fit(7, [0], 1.0, judged=0), fit(15, [0], 0.7, judged=10)])
-    assert [point["labels"] for point in points] == [15]
-    assert points[0]["interval"][0] == pytest.approx(0.397, abs=1e-3)  # Wilson's interval of 7 in 10
+    assert curve([fit(5, [0], None), fit(15, [0], 0.7)]) == [{"labels": 15, "accuracy": 0.7, "interval": (0.4, 0.9)}]
 
 
 def test_predictions_of_the_same_rows_are_compared():

@@ -219,7 +219,7 @@ def test_a_class_keeps_its_key_while_others_come_and_go_and_after_a_restart(tmp_
 
 
 def fit_of(store, labels=3):
-    return Fit(labels, 0.5, 0.1, np.zeros(4, np.int32), 2, store.saved, labels)
+    return Fit(labels, 0.5, (0.2, 0.8), 0.1, np.zeros(4, np.int32), store.saved, labels)
 
 
 def test_fits_whose_labels_were_undone_do_not_count_but_those_below_changes_that_stay_do(store):
@@ -240,10 +240,10 @@ def test_of_fits_with_one_number_of_labels_the_last_counts_and_it_comes_back_aft
     with closing(opened(tmp_path)) as store:
         store.label([2], 0)
         for accuracy in (0.4, None):
-            store.add_fit(Fit(3, accuracy, 0.1, np.arange(4), 2, store.saved, 3))
+            store.add_fit(Fit(3, accuracy, (0.2, 0.8), 0.1, np.arange(4), store.saved, 3))
     with closing(opened(tmp_path)) as store:
         (found,) = store.fits()
-        assert (found.accuracy, found.predicted.tolist()) == (None, [0, 1, 2, 3])
+        assert (found.accuracy, found.interval, found.predicted.tolist()) == (None, (0.2, 0.8), [0, 1, 2, 3])
 
 
 def test_labels_of_one_change_count_as_one_and_those_of_the_data_each(store):

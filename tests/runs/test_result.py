@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from scipy.stats import binomtest
 
-from sobgnn.estimator.accuracy import wilson_interval
+from sobgnn.estimator.interval import wilson_interval
 from sobgnn.runs.checks import checks_of
 from sobgnn.runs.result import confusion, measure
 from sobgnn.runs.summary import details, headlines, next_steps

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from sobgnn.estimator.interval import wilson_interval
 from sobgnn.estimator.labels import Labels
 
 _Array = npt.NDArray[np.float64]
@@ -47,12 +48,3 @@ def estimate_accuracy(
     low, high = wilson_interval(right * total, total)
     bounds = known * low, min(1.0, (known + half) * high + unseen / 2)
     return right * (known + half / 2), bounds, weight
-
-
-def wilson_interval(right: float, total: float) -> tuple[float, float]:
-    """The 95 % score interval of a share, which stays within [0, 1]."""
-    z = 1.959964
-    share = right / total
-    center = (share + z * z / (2 * total)) / (1 + z * z / total)
-    half = z * np.sqrt(share * (1 - share) / total + z * z / (4 * total * total)) / (1 + z * z / total)
-    return float(center - half), float(center + half)

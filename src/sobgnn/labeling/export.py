@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from sobgnn.labeling.rows import Source
 from sobgnn.labeling.store import Store
 from sobgnn.runs.content import picture_path
-from sobgnn.runs.exports import label_studio_task
 from sobgnn.tables.predictions import is_formula, neutral
 
 if TYPE_CHECKING:
@@ -61,6 +60,8 @@ def export(kind: str, source: Source, store: Store) -> bytes:
 
 def _label_studio(source: Source, store: Store) -> bytes:
     """Tasks with one annotation each: the row's ``id``, its ``text`` or the path of its ``image``, and its columns."""
+    from sobgnn.runs.exports import label_studio_task  # here, since it loads torch
+
     pictures = bool(source.pictured or source.side)
     shown = "image" if pictures else "text"
     tasks = []

@@ -49,7 +49,8 @@ class Predictions:
         probabilities: float32 [N, 3], their probabilities.
         suspects: Labeled rows that may be wrong, worst first.
         held_out: The out-of-fold prediction for labeled rows.
-        accuracy: Out-of-fold accuracy, or ``None`` if no labels were held out.
+        accuracy: Estimated accuracy, or ``None`` if no labels were held out.
+        interval: Its 95 % interval.
         seconds: How long the fit took.
         version: Number of the fit, from 1.
         knows: Number of the last change that the fit has seen.
@@ -62,6 +63,7 @@ class Predictions:
     suspects: list[int] = field(default_factory=list)
     held_out: dict[int, int] = field(default_factory=dict)
     accuracy: float | None = None
+    interval: tuple[float, float] = (0.0, 1.0)
     seconds: float = 0.0
     version: int = 0
     knows: int = 0
@@ -127,6 +129,7 @@ class Trainer:
                 [int(one.row) for one in classifier.suspects(SUSPECTS)],
                 {int(row): int(code) for row, code in zip(classifier.labelled_[judged], best, strict=True)},
                 accuracy if np.isfinite(accuracy) else None,
+                (float(classifier.out_of_fold_interval_[0]), float(classifier.out_of_fold_interval_[1])),
             )
         rows = suggest_points(self.graph, probabilities, labeled, SUGGESTED, exclude=skipped, walks=self.walks)
         seconds = round(time.perf_counter() - started, 2)
@@ -324,9 +327,9 @@ class Model:
         self.predictions = replace(found, version=version, knows=self._asked, given=codes)
         self._ends, self.problem = 0, ""
         if found.codes is not None:
-            labels, judged = int(np.count_nonzero(codes >= 0)), len(found.held_out)
-            predicted = sample(found.codes[:, 0])
-            store.add_fit(Fit(labels, found.accuracy, found.seconds, predicted, judged, self._asked, chosen))
+            labels, predicted = int(np.count_nonzero(codes >= 0)), sample(found.codes[:, 0])
+            fit = Fit(labels, found.accuracy, found.interval, found.seconds, predicted, self._asked, chosen)
+            store.add_fit(fit)
             if labels >= ENOUGH and not self._mapped:
                 self._wanted["layout"] = True
         try:

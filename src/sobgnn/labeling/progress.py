@@ -28,19 +28,19 @@ class Fit:
 
     Args:
         labels: Number of labels it was trained on.
-        accuracy: Out-of-fold accuracy, or ``None`` if no labels were held out.
+        accuracy: Estimated accuracy, or ``None`` if no labels were held out.
+        interval: Its 95 % interval.
         seconds: How long it took.
         predicted: Predicted class of a fixed sample of rows.
-        judged: Number of labels that were held out.
         knows: Number of the last change that the fit has seen.
         chosen: Number of labels where those that were given at once, by a lasso, count as one: they are alike.
     """
 
     labels: int
     accuracy: float | None
+    interval: tuple[float, float]
     seconds: float
     predicted: npt.NDArray[np.integer]
-    judged: int
     knows: int
     chosen: int
 
@@ -107,13 +107,6 @@ def audit(labels: Mapping[int, Label], held_out: Mapping[int, int]) -> dict[str,
 
 
 def curve(fits: Iterable[Fit]) -> list[dict[str, Any]]:
-    """Out-of-fold accuracy with its 95 % interval, by the number of labels."""
-    return [
-        {
-            "labels": fit.labels,
-            "accuracy": fit.accuracy,
-            "interval": wilson_interval(round(fit.accuracy * fit.judged), fit.judged),
-        }
-        for fit in fits
-        if fit.accuracy is not None and fit.judged
-    ]
+    """Estimated accuracy with its 95 % interval, by the number of labels."""
+    known = [fit for fit in fits if fit.accuracy is not None]
+    return [{"labels": fit.labels, "accuracy": fit.accuracy, "interval": fit.interval} for fit in known]

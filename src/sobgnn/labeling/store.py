@@ -45,8 +45,8 @@ create table mark (                        -- the rows of a change; `guess` is w
 create index mark_of_row on mark (row);
 create table key (code integer primary key, key text not null);
 create table fit (
-  change integer not null, labels integer not null, chosen integer not null, accuracy real, judged integer not null,
-  seconds real not null, predicted blob not null
+  change integer not null, labels integer not null, chosen integer not null, accuracy real, low real not null,
+  high real not null, seconds real not null, predicted blob not null
 );
 """
 # In their order: an undone change, and the one that took it back, unless later changes of labels stay that were made
@@ -319,9 +319,9 @@ class Store:
     def add_fit(self, fit: Fit) -> None:
         """Record a fit; labels do not depend on it, so that a full disk is no failure."""
         predicted = fit.predicted.astype("<i4").tobytes()
-        values = (fit.knows, fit.labels, fit.chosen, fit.accuracy, fit.judged, fit.seconds, predicted)
+        values = (fit.knows, fit.labels, fit.chosen, fit.accuracy, *fit.interval, fit.seconds, predicted)
         with self._guard, contextlib.suppress(sqlite3.Error):
-            self._db.execute("insert into fit values (?, ?, ?, ?, ?, ?, ?)", values)
+            self._db.execute("insert into fit values (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     # ------------------------------------------------------------------------------------------ what there is
 
@@ -332,9 +332,10 @@ class Store:
             labels = self.labels
             found = self._db.execute("select * from fit where labels <= ? order by rowid", (labels,)).fetchall()
         last = {}
-        for knows, number, chosen, accuracy, judged, seconds, predicted in found:
+        for knows, number, chosen, accuracy, low, high, seconds, blob in found:
             if not any(change <= knows < undone for change, undone in taken_back):
-                last[number] = Fit(number, accuracy, seconds, np.frombuffer(predicted, "<i4"), judged, knows, chosen)
+                predicted = np.frombuffer(blob, "<i4")
+                last[number] = Fit(number, accuracy, (low, high), seconds, predicted, knows, chosen)
         return [last[number] for number in sorted(last)]
 
     def withdrawn(self) -> set[int]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.estimator.accuracy import wilson_interval
+from sobgnn.estimator.interval import wilson_interval
 from sobgnn.runs.summary import interval_words, percent
 from sobgnn.tables.columns.names import listed
 from sobgnn.tables.labels import UNLABELED

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from sobgnn.estimator.acceptance import Acceptance
-from sobgnn.estimator.accuracy import wilson_interval
 from sobgnn.estimator.guessing import Outcome, compare_with_chance
+from sobgnn.estimator.interval import wilson_interval
 from sobgnn.estimator.outcome import shown_out_of_fold
 from sobgnn.estimator.suspicion import hard_labels
 from sobgnn.runs.checks import USUAL, find_threshold

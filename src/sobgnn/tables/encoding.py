@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -148,7 +149,7 @@ class Encoding:
         """Number of features."""
         return self.encoder.n_features_out_
 
-    @property
+    @cached_property
     def pictures(self) -> PictureColumn | None:
         """The column that names pictures, if there is one."""
         return next((column for column in self.columns if isinstance(column, PictureColumn)), None)

@@ -20,6 +20,7 @@ def read(name: str) -> str:
     return (resources.files("sobgnn.web") / name).read_text(encoding="utf-8")
 
 
+@cache
 def class_color(code: int) -> str:
     """The color of a class as CSS, for light and dark pages; it does not depend on the number of classes."""
     if code < _CHOSEN:
