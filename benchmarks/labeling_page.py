@@ -1,20 +1,26 @@
-"""A person's first minute with `sobgnn label`, in a headless Chromium: the screenshots of docs/label.md.
+"""The labeling page: a person's first minute with its screenshots, and how long it takes with many rows.
 
-    python -m benchmarks.labeling_minute docs
+    python -m benchmarks.labeling_page minute docs     # the screenshots of docs/labeling.md, by a headless Chromium
+    python -m benchmarks.labeling_page scale 100000    # start, refit, undo and reopen, in seconds
 
-A file of 600 support tickets is made up; the person knows the team of each and presses its key.
+The minute labels a made-up file of 600 support tickets; the person knows the team of each and presses its key. The
+scale labels rows of 16 numbers in four classes: 1,000 given by DATA, then 60 by clicks and 10,000 by a lasso.
 """
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from tests.labeling.browser import Browser, find_chromium
+from tests.labeling.conftest import Client
 
 from sobgnn.labeling.launch import open_page
 
@@ -91,8 +97,7 @@ def small(browser: Browser, path: Path) -> None:
     image.save(path, optimize=True)
 
 
-def main() -> None:
-    out = Path(sys.argv[1])
+def minute(out: Path) -> None:
     program = find_chromium()
     if program is None:
         raise SystemExit("There is no Chromium here: apt-get install chromium.")
@@ -101,9 +106,8 @@ def main() -> None:
         truth = tickets(folder / "tickets.csv")
         page = open_page(str(folder / "tickets.csv"), "team", folder=folder / "runs" / "tickets-labeled").start()
         browser = Browser(program, folder, 1180, 860)
-        started = time.monotonic()
         try:
-            label(browser, page.url, truth, out, started)
+            label(browser, page.url, truth, out, time.monotonic())
         finally:
             browser.close()
             page.close()
@@ -113,9 +117,8 @@ def label(browser: Browser, url: str, truth: list[int], out: Path, started: floa
     data = "document.documentElement.dataset"
     browser.scheme("light")
     browser.open(url)
-    browser.until(f"{data}.row !== undefined", 300)
-    print(f"first point after {time.monotonic() - started:.0f} s")
-    browser.until("map.given && map.view.scale !== 1", 300)
+    browser.until(f"{data}.row !== undefined && map.x.length", 300)
+    print(f"first point and map after {time.monotonic() - started:.0f} s")
     small(browser, out / "label-1-start.png")
     for team in TEAMS:
         browser.key("n")
@@ -127,16 +130,12 @@ def label(browser: Browser, url: str, truth: list[int], out: Path, started: floa
         row = browser.js(f"{data}.row")
         browser.key(str(truth[int(row)] + 1))
         browser.until(f"{data}.row !== '{row}' && {data}.waiting === '0'")
-        if number in (12, 24, 36, 48, 60):
+        if number % 12 == 0:
             browser.until("document.getElementById('model').textContent.includes(`knows ${state.labels} of`)", 300)
-            print(
-                f"{number} labels after {time.monotonic() - started:.0f} s:",
-                browser.js("JSON.stringify(state.curve.at(-1))"),
-            )
-        if number == 12:
-            browser.key(str(truth[int(browser.js(f"{data}.row"))] + 1))  # the next one was chosen with the model's help
-            browser.until(f"current && current.guesses.length && {data}.waiting === '0'", 300)
-            small(browser, out / "label-2-guess.png")
+            found = browser.js("JSON.stringify(progress.curve.at(-1))")
+            print(f"{number} labels after {time.monotonic() - started:.0f} s: {found}")
+    browser.key(str(truth[int(browser.js(f"{data}.row"))] + 1))  # the next one was chosen with the model's help
+    browser.until(f"current && current.guesses.length && {data}.waiting === '0'", 300)
     time.sleep(3)
     small(browser, out / "label-3-sixty.png")
     browser.call("Emulation.setDeviceMetricsOverride", width=400, height=860, deviceScaleFactor=1, mobile=False)
@@ -146,5 +145,58 @@ def label(browser: Browser, url: str, truth: list[int], out: Path, started: floa
     print("problems:", browser.problems)
 
 
+@contextlib.contextmanager
+def timed(what: str) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    print(f"{what:<44} {time.perf_counter() - started:7.2f} s", flush=True)
+
+
+def scale(rows: int) -> None:
+    generator = np.random.default_rng(0)
+    truth = generator.integers(0, 4, rows)
+    X = generator.normal(size=(rows, 16)) + 2.5 * generator.normal(size=(4, 16))[truth]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        file = folder / "rows.csv"
+        given = np.where(np.arange(rows) % (rows // 1000) == 0, [f"class {code}" for code in truth], "")
+        with file.open("w") as out:
+            out.write(",".join(f"x{column}" for column in range(16)) + ",kind\n")
+            for x, own in zip(X, given, strict=True):
+                out.write(",".join(f"{value:.4f}" for value in x) + f",{own}\n")
+        for turn in ("start", "reopen"):
+            with timed(f"{turn}: the page can be opened"):
+                page = open_page(str(file), "kind", folder=folder / "run").start()
+            client = Client(page.url)
+            with timed(f"{turn}: the first fit"):
+                client.until(lambda state: state["model"]["version"])
+            with timed(f"{turn}: then the map"):
+                client.until(lambda state: state["model"]["map"])
+            if turn == "start":
+                use(client, truth)
+            page.close()
+
+
+def use(client: Client, truth: np.ndarray) -> None:
+    spent = []
+    for _ in range(60):
+        row = client.next()[0]["row"]
+        started = time.perf_counter()
+        assert client.post("label", {"rows": [row], "class": int(truth[row])})[0] == 200
+        spent.append(time.perf_counter() - started)
+    print(f"{'a label, median (longest) of 60':<44} {np.median(spent):7.3f} s ({max(spent):.3f} s)")
+    with timed("refit after the last of them"):
+        client.until(lambda state: state["model"]["knows"] == state["saved"] and not state["model"]["busy"])
+    rows = [int(row) for row in np.flatnonzero(truth == 0)[:10_000]]
+    for what, body in (("label", {"rows": rows, "class": 0, "how": "lasso"}), ("undo", {}), ("undo", {})):
+        with timed(f"{what} {'of 10,000 rows' if what == 'label' else ''}"):
+            assert client.post(what, body)[0] == 200
+    with timed("labels and guesses of all points for the map"):
+        assert len(client.get("api/marks")[2]) == 5 * len(truth)
+    with timed("search"):
+        print(json.dumps(client.json("api/search?q=1.23")["found"]), "rows hold 1.23")
+
+
 if __name__ == "__main__":
-    main()
+    what, value = sys.argv[1:]
+    minute(Path(value)) if what == "minute" else scale(int(value))
