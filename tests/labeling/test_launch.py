@@ -342,9 +342,9 @@ def test_a_labeling_goes_on_with_the_options_that_it_began_with(tmp_path):
     open_page(str(file), "team", drop=["b"], folder=tmp_path / "run", trainer=Fake).close()
     page = open_page(str(file), folder=tmp_path / "run", trainer=Fake)
     try:
-        assert page.labeling.source.table.encoding.encoder.feature_names_in_.tolist() == [
-            "a"
-        ]  # no label, nothing dropped
+        # No label, nothing dropped.
+        assert page.labeling.source.table.encoding.encoder.feature_names_in_.tolist() == ["a"]
+        page.labeling.store.label([0], 0)
     finally:
         page.close()
     with pytest.raises(ValueError, match="labeled with another --label: team"):

@@ -206,7 +206,7 @@ class Model:
             self._wake.notify_all()
         self._kill()
         if self._thread.is_alive():
-            self._thread.join(10)
+            self._thread.join(60)  # a process that is just starting is ended when it has started
 
     def changed(self) -> None:
         """Report that labels have changed."""

@@ -207,7 +207,7 @@ function showHint() {
   let text = "Press the key of its class, or click it. S skips the row.";
   if (!classes.length) text = "Press N and type the first class, then Enter. Each class gets a key.";
   else if (classes.length === 1 && first) text = `Press ${first.key.toUpperCase()} for ${first.name}, or N for another class.`;
-  else if (!current) text = state.labels + state.skipped >= state.rows ? "Finish writes the model, the predictions and the report." : "";
+  else if (!current) text = state.labels + state.skipped >= state.rows ? "Finish writes the model, the predictions and the report." : "One moment: the first rows are being chosen.";
   else if (guesses.length) text = "Guess: " + guesses.map((g) => `${nameOf(g.code)} ${percent(g.sure)}`).join(", ");
   write("hint", label + text);
 }
