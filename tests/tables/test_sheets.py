@@ -107,6 +107,13 @@ def test_a_damaged_excel_file_is_one_line(tmp_path, content):
         read_table(tmp_path / "t.xlsx")
 
 
+def test_without_the_package_that_reads_excel_the_way_out_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("sobgnn.tables.reading.readers.installed", lambda name: False)
+    path = workbook(tmp_path / "t.xlsx", data=[HEADER, *ROWS])
+    with pytest.raises(ValueError, match=r'install it with `pip install "sobgnn\[excel\]"`, or save the sheet as CSV'):
+        read_table(path)
+
+
 def test_json_records_are_read_as_json_lines(tmp_path):
     rows = [{"size": i / 7, "of": {"kind": "ab"[i % 2]}, "label": "uv"[i % 2]} for i in range(20)]
     del rows[3]["size"]

@@ -7,7 +7,7 @@ import io
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,40 +32,6 @@ class RowCount:
         if not self.count:
             self.first = row
         self.count += count
-
-
-@dataclass
-class Repairs:
-    """Counts of what was repaired while reading.
-
-    Args:
-        stray: Unclosed quotes, read literally.
-        long: Rows with more cells than there are columns.
-        short: Rows with fewer cells than columns, but not empty.
-        rows: Rows read.
-    """
-
-    stray: int = 0
-    long: RowCount = field(default_factory=RowCount)
-    short: RowCount = field(default_factory=RowCount)
-    rows: int = 0
-
-    def notes(self) -> list[str]:
-        """One sentence each."""
-        notes = []
-        if self.stray:
-            notes.append(f"Unclosed quotes were read literally: {self.stray:,}.")
-        if self.long.count:
-            notes.append(
-                f"Rows with more cells than columns: {self.long.count:,} (first: row {self.long.first}). "
-                "Their last cells were left out."
-            )
-        if self.short.count:
-            notes.append(
-                f"Rows with fewer cells than columns: {self.short.count:,} (first: row {self.short.first}). Their last "
-                "cells are treated as blank."
-            )
-        return notes
 
 
 class _Runaway(Exception):  # noqa: N818 - a signal, not an error
@@ -148,7 +114,8 @@ class CsvReader(Reader):
 
     def __init__(self, path: Path, layout: Layout) -> None:
         super().__init__(path, layout)
-        self.repairs = Repairs()
+        self._stray = self._rows = 0  # unclosed quotes, and rows read
+        self._long, self._short = RowCount(), RowCount()  # rows with more cells than columns, and with fewer
         self._skip = layout.skip
         self._blank = 0  # blank lines that are rows only if another row follows
         self._patience = _LONGEST_RECORD  # characters that may still be read in vain before a quote is given up
@@ -156,7 +123,15 @@ class CsvReader(Reader):
     @property
     def notes(self) -> list[str]:
         """What users may not expect, once all rows are read."""
-        return [*self.layout.notes, *self.repairs.notes()]
+        notes = [f"Unclosed quotes were read literally: {self._stray:,}."] if self._stray else []
+        for rows, which, cells in (
+            (self._long, "more", "were left out"),
+            (self._short, "fewer", "are treated as blank"),
+        ):
+            if rows.count:
+                number = f"{rows.count:,} (first: row {rows.first})"
+                notes.append(f"Rows with {which} cells than columns: {number}. Their last cells {cells}.")
+        return [*self.layout.notes, *notes]
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Consecutive rows, in tables of a few million characters."""
@@ -203,22 +178,22 @@ class CsvReader(Reader):
         for number, row in enumerate(rows):
             if len(row) > width:
                 if any(cell.strip() for cell in row[width:]):
-                    self.repairs.long.add(self.repairs.rows + number)
+                    self._long.add(self._rows + number)
                 rows[number] = row[:width]
             elif len(row) < width:
                 if any(cell.strip() for cell in row):
-                    self.repairs.short.add(self.repairs.rows + number)
+                    self._short.add(self._rows + number)
                 rows[number] = [*row, *[""] * (width - len(row))]
         cells = zip(*rows, strict=True)
         columns = [pl.Series(n, c, dtype=pl.String) for n, c in zip(self.layout.columns, cells, strict=True)]
         return pl.DataFrame(columns)
 
     def _count(self, frame: pl.DataFrame) -> pl.DataFrame:
-        self.repairs.rows += frame.height
-        if self.repairs.long.count > max(10, 0.1 * self.repairs.rows):
+        self._rows += frame.height
+        if self._long.count > max(10, 0.1 * self._rows):
             raise ValueError(
                 f"{self.path.name} has rows of more than {frame.width} cells, the number of its columns "
-                f"(first: row {self.repairs.long.first}). Put text with separators into quotes."
+                f"(first: row {self._long.first}). Put text with separators into quotes."
             )
         return frame
 
@@ -250,7 +225,7 @@ class CsvReader(Reader):
                 elif row is not None and len(rows) >= self._skip and self._is_joined(row, source.fed):
                     row = None
                 if row is None:
-                    self.repairs.stray += 1
+                    self._stray += 1
                     row = source.fed[0].rstrip("\n").split(layout.separator)
                     # Rereading is limited to a few times the size of the text: time must not grow quadratically.
                     self._patience += 4 * len(source.fed[0]) - source.size
