@@ -129,6 +129,12 @@ def test_labels_at_random_are_evened_as_far_as_their_numbers_support_it():
     assert np.abs(found.assumed - 0.1).max() < 0.3 * np.abs(shares - 0.1).max()
     left = shift_priors(p, found.factor).mean(axis=0) - 0.1
     assert np.abs(left).max() < 0.5 * np.abs(p.mean(axis=0) - 0.1).max()
+    # Out-of-fold labels that equal frequencies would lose hold them back.
+    sample = labels_of(*counts, chosen=False)
+    own = np.where(np.eye(10)[sample.codes] > 0, 0.11, 0.89 / 9 * (1 + 0.01 * (sample.codes[:, None] % 2)))
+    held = decided(p, sample, own)
+    assert 0 < np.abs(np.log(held.factor)).max() < 0.8 * np.abs(np.log(found.factor)).max()
+    assert np.abs(held.assumed - 0.1).max() > np.abs(found.assumed - 0.1).max()
     uneven = np.array([40, 5, 3]) / 48
     found = decided(points(uneven, uneven)[1], labels_of(40, 5, 3, chosen=False))
     np.testing.assert_allclose(found.assumed, uneven, atol=1e-3)

