@@ -188,6 +188,9 @@ def test_a_matrix_has_no_rows_for_classes_that_were_never_held_out_and_whole_nam
     fitted.classifier.out_of_fold_probabilities_[rare] = np.nan
     fitted.classifier.out_of_fold_probabilities_[~rare, 2] = 0
     text = render(fitted, measure(fitted))
+    assert (
+        f"held-out labels, {rare.sum()} more of classes with fewer than 3 labels" in shown(text).split("The points")[1]
+    )
     matrix = section(text, "accuracy").split("</table>")[0]
     assert [name for name in names if f'<th scope="row" title="{name}">{name}</th>' in matrix] == list(names[:2])
     assert matrix.count('<th scope="col"') == 2

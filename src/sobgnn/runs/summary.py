@@ -46,16 +46,26 @@ def headlines(result: Result) -> list[str]:
 
 def _held_out(held: HeldOut) -> str:
     score = f"{percent(held.accuracy)} on {held.labels:,} held-out labels ({interval_words(held.interval)})"
-    if held.unknown:
-        score += f", {held.unknown:,} more of classes with fewer than 3 labels, never held out, counted as unknown"
-    constant = f"the largest class, {held.largest_class!r}, has {percent(held.majority_share)} of them"
-    if held.majority_share == 1:
-        constant = f"all of them are of the class {held.largest_class!r}, the only one with enough labels"
+    said = f"{score}{never_held_out(held)}; {largest_class(held)}."
     if held.verdict == "guessing":
-        return f"{GUESSING}: accuracy {score}; {constant}. Do not rely on these predictions."
+        return f"{GUESSING}: accuracy {said} Do not rely on these predictions."
     if held.verdict == "unknown":
-        return f"Too few labels to say whether this is better than guessing: accuracy {score}; {constant}."
-    return f"Estimated accuracy {score}; {constant}."
+        return f"Too few labels to say whether this is better than guessing: accuracy {said}"
+    return f"Estimated accuracy {said}"
+
+
+def never_held_out(held: HeldOut) -> str:
+    """What the estimated accuracy knows nothing of, after the number of held-out labels."""
+    if not held.unknown:
+        return ""
+    return f", {held.unknown:,} more of classes with fewer than 3 labels, never held out, counted as unknown"
+
+
+def largest_class(held: HeldOut) -> str:
+    """What the best constant guess would reach."""
+    if held.majority_share == 1:
+        return f"all of them are of the class {held.largest_class!r}, the only one with enough labels"
+    return f"the largest class, {held.largest_class!r}, has {percent(held.majority_share)} of them"
 
 
 def details(result: Result) -> list[str]:

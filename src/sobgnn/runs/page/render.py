@@ -15,7 +15,16 @@ from sobgnn.runs.page import rows
 from sobgnn.runs.page.pictures import pictured
 from sobgnn.runs.page.points import MOST_POINTS, MOST_TOLD, map_points
 from sobgnn.runs.result import Result
-from sobgnn.runs.summary import GUESSING, details, headlines, interval_words, next_steps, percent
+from sobgnn.runs.summary import (
+    GUESSING,
+    details,
+    headlines,
+    interval_words,
+    largest_class,
+    never_held_out,
+    next_steps,
+    percent,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -100,9 +109,8 @@ def _measures(result: Result) -> list[tuple[str, str, str]]:
     """The headline as large numbers, what each is, and on what; empty if the sentence says it better."""
     held, hidden, found = result.held_out, result.hidden, []
     if held.labels and held.verdict == "better":
-        on = f"{interval_words(held.interval)}, on {held.labels:,} held-out labels; "
-        constant = f"the largest class, {held.largest_class!r}, has {percent(held.majority_share)} of them"
-        found.append((percent(held.accuracy), "estimated accuracy", on + constant))
+        on = f"{interval_words(held.interval)}, on {held.labels:,} held-out labels{never_held_out(held)}"
+        found.append((percent(held.accuracy), "estimated accuracy", f"{on}; {largest_class(held)}"))
     if hidden is not None and (found or not held.labels):
         on = f"{interval_words(hidden.accuracy_interval)}, on {result.labels_hidden:,} labels that were hidden"
         found.append((percent(hidden.accuracy), "accuracy on hidden labels", on))
