@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from sobgnn.estimator.classifier import SobolevClassifier
 from sobgnn.runs.checks import Checks
-from sobgnn.runs.folder import check_free, free_folder, open_run, remove_run, reserved, write_into
+from sobgnn.runs.folder import check_free, fill_run, free_folder, open_run, remove_run, reserved, write_into
 from sobgnn.runs.run import Fitted
 from sobgnn.tables import from_arrays
 
@@ -110,6 +112,32 @@ def test_a_run_replaces_a_link_and_not_what_it_leads_to(tmp_path, monkeypatch):
         assert not (folder / "model").is_symlink()
         assert (elsewhere / "weights").read_text() == "old"
     assert not list(folder.iterdir())
+
+
+def test_what_matters_is_a_stage_of_its_own_which_is_left_out_where_it_would_say_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("sobgnn.runs.folder.column_importance", lambda fitted: {"a": 0.5})
+    monkeypatch.setattr(SobolevClassifier, "save", lambda self, folder: None)
+    X = np.random.default_rng(0).normal(size=(40, 2)) + np.repeat([[0], [9]], 20, axis=0)
+    classifier = SobolevClassifier(families=["linear"], scale="range", random_state=0).fit(X, np.repeat([0, 1], 20))
+    run = Fitted("data", classifier, from_arrays(X, np.repeat([0, 1], 20)), np.repeat([0, 1], 20))
+    said = []
+
+    def stage(what):
+        said.append(what)
+        return contextlib.nullcontext()
+
+    def filled(fitted, **options):
+        said.clear()
+        (tmp_path / str(len(list(tmp_path.iterdir())))).mkdir()
+        return fill_run(max(tmp_path.iterdir()), fitted, stage=stage, **options)
+
+    assert filled(run).columns == {"a": 0.5}
+    assert said == ["Measuring which columns matter", "Writing"]
+    for fitted, options in ((run, {"importance": False}), (replace(run, complete=False), {})):
+        assert filled(fitted, **options).columns is None
+        assert said == ["Writing"]
+    classifier.out_of_fold_probabilities_ = classifier.out_of_fold_probabilities_[::-1]  # no better than guessing
+    assert filled(run).columns is None
 
 
 def test_what_is_left_of_a_folder_without_its_run_is_what_was_not_its_own(tmp_path):

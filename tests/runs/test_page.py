@@ -126,6 +126,15 @@ def test_lists_show_rows_with_the_columns_that_matter_first_at_full_height(table
     assert len(copied) == 1 + rows.count("<td data-head=\"row\">") == 21  # fmt: skip
 
 
+def test_mistakes_are_listed_from_the_most_confident_and_counted():
+    text = section(page(points=600, labels=0.1), "mistakes")
+    found = [float(value) for value in re.findall(r'data-head="probability">.*?</span> ([\d.]+)', text)]
+    assert len(found) == 30
+    assert found == sorted(found, reverse=True)
+    assert found[0] > found[-1]
+    assert re.search(r"The first 30 of \d+\.", text)
+
+
 def test_rows_of_pictures_are_shown_as_pictures(shop):
     text = page(table=shop, labels=None)
     assert section(text, "next").count('<img alt="" src="data:image/jpeg;base64,') == 20

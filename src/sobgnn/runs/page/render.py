@@ -127,8 +127,9 @@ def _hint(fitted: Fitted, result: Result) -> str:
     said = f"{MOST_POINTS:,} of {count:,} points, drawn at random. " if count > MOST_POINTS else ""
     said += "" if result.guessing else "Click a class to hide it. "
     if pictured(fitted):
+        many = count > MOST_TOLD
         said += (
-            f"Pictures are shown for up to {MOST_TOLD:,} points." if count > MOST_TOLD else "Point at one to see it."
+            f"Pictures are shown for up to {MOST_TOLD:,} points." if many else "Hover over a point to see its picture."
         )
     return said
 
