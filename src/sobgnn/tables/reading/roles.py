@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sobgnn.tables.columns.base import empty_rows, is_text, text_values
 from sobgnn.tables.columns.names import label_names, shortened
-from sobgnn.tables.kinds import identifies_rows, looks_like_id
+from sobgnn.tables.ids import identifies_rows, looks_like_id
 from sobgnn.tables.reading.formats import Layout
 
 if TYPE_CHECKING:
