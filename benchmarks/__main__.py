@@ -16,11 +16,7 @@ import torch
 
 # Each with the arguments that make it fit.
 CPU = {
-    "propagation_mkl": [],
-    "propagation_orders": [],
-    "propagation_pyg": [],
-    "propagation_epoch": [],
-    "propagation_ordering": [],
+    "propagation": [],
     "operators_memory": ["--nodes", "200000"],
     "neighbors": ["12000x64", "100000x16"],
 }

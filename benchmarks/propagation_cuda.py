@@ -15,7 +15,7 @@ import warnings
 import torch
 from torch import Tensor
 
-from benchmarks.propagation_graphs import matrices, pattern, stencil
+from benchmarks.propagation import matrices, pattern, stencil
 from benchmarks.timing import copy_bandwidth, line, machine, medians
 from sobgnn.propagation import Stencil, backend, each, expand, portable, reduce
 

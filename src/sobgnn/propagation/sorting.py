@@ -70,15 +70,17 @@ def _sort_edges(
         nodes = torch.arange(rows, device=row.device)
         row, column = torch.cat([row, nodes]), torch.cat([column, columns - rows + nodes])
         weight = torch.cat([weight, weight.new_ones(rows)])
-    keys, order = torch.sort(row * columns + column, stable=True)
-    t_keys, t_order = torch.sort(column * rows + row, stable=True)
+    keys, order = torch.sort(row * columns + column)
+    t_keys, t_order = torch.sort(column * rows + row)
     first, t_first = _first(keys), _first(t_keys)
     if symmetric:
-        there, back = (merged(weight[at], place) for at, place in ((order, first), (t_order, t_first)))
-        kept, t_kept = there > 0, back > 0
-        there, back = there[kept], back[t_kept]
-        same = torch.equal(keys[kept], t_keys[t_kept]) and bool(((there - back).abs() <= ROUNDING * there).all())
-        if not same:
+        there, back = weight[order], weight[t_order]
+        if bool((keys[1:] == keys[:-1]).any()):
+            there, back = merged(there, first), merged(back, t_first)
+        if not torch.equal(keys, t_keys):  # other numbers of edges of weight 0, or of one edge in its two directions
+            kept, t_kept = there > 0, back > 0
+            keys, t_keys, there, back = keys[kept], t_keys[t_kept], there[kept], back[t_kept]
+        if not (torch.equal(keys, t_keys) and bool(((there - back).abs() <= ROUNDING * there).all())):
             raise ValueError(
                 "A graph must be symmetric, but some edges differ between their two directions. Pass a layer or "
                 'Graph.from_edges symmetrize="union" to keep the larger weight or "mutual" the smaller; or a layer '
@@ -104,9 +106,11 @@ def merged(weight: Tensor, first: Tensor) -> Tensor:
 
 def _first(keys: Tensor) -> Tensor:
     """The first of the equal keys that each of sorted keys belongs to."""
-    places = torch.arange(keys.shape[0], device=keys.device)
-    places[1:].masked_fill_(keys[1:] == keys[:-1], 0)
-    return places.cummax(0).values if keys.shape[0] else places
+    places, again = torch.arange(keys.shape[0], device=keys.device), keys[1:] == keys[:-1]
+    if bool(again.any()):
+        places[1:].masked_fill_(again, 0)
+        places = places.cummax(0).values
+    return places
 
 
 def _check(row: Tensor, column: Tensor, weight: Tensor, rows: int, columns: int) -> None:
