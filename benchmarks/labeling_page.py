@@ -138,10 +138,6 @@ def label(browser: Browser, url: str, truth: list[int], out: Path, started: floa
     browser.until(f"current && current.guesses.length && {data}.waiting === '0'", 300)
     time.sleep(3)
     small(browser, out / "label-3-sixty.png")
-    browser.call("Emulation.setDeviceMetricsOverride", width=400, height=860, deviceScaleFactor=1, mobile=False)
-    browser.scheme("dark")
-    time.sleep(2)
-    small(browser, out / "label-4-narrow.png")
     print("problems:", browser.problems)
 
 
