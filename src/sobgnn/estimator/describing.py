@@ -60,7 +60,7 @@ def described(estimator: Any) -> str:
         largest = np.bincount(estimator.labelled_codes_).max() / len(estimator.labelled_codes_)
         held = np.bincount(estimator.labelled_codes_[estimator.folds_ >= 0], minlength=points.classes) > 0
         never = int((~held[estimator.labelled_codes_]).sum()) if current else 0
-        unknown = f", {never:,} of classes that are never held out counted as unknown" if never else ""
+        unknown = f", {never:,} more of classes that are never held out counted as unknown" if never else ""
         low, high = estimator.out_of_fold_interval_
         lines.append(
             f"Estimated accuracy {estimator.out_of_fold_accuracy_:.1%} {where} (95% interval {low:.1%} to {high:.1%})"
