@@ -140,6 +140,7 @@ class Trainer:
         from sobgnn.estimator.classifier import SobolevClassifier
         from sobgnn.runs.folder import write_into
         from sobgnn.runs.run import Fitted
+        from sobgnn.runs.source import picture_side
 
         started = time.perf_counter()
         used = np.unique(codes[codes >= 0])
@@ -148,7 +149,8 @@ class Trainer:
         classifier = SobolevClassifier(**{"random_state": 0, **self.settings})
         classifier.fit(table.X, table.labels(given), graph=table.graph)
         seconds = {"fitting": time.perf_counter() - started}
-        write_into(folder, Fitted(self.name, classifier, table, given, seconds))
+        side = picture_side(self.name, table)
+        write_into(folder, Fitted(self.name, classifier, table, given, seconds, side=side))
 
 
 class Model:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sobgnn.runs.source import dataset_table
+from sobgnn.runs.source import dataset_table, picture_side
 from sobgnn.tables import Table
 from sobgnn.tables.pictures import FORMATS, open_picture
 
@@ -27,8 +27,6 @@ SAMPLED, TEXT = 200, 60
 LARGEST_SIDE, LARGEST_FILE = 1600, 32 * 2**20
 # Maximum number of pixels decoded per picture: 4 bytes each, and up to 12 for 16-bit pictures.
 MOST_PIXELS = 64_000_000
-# Data sets whose features are the gray values of square pictures.
-_PICTURES = ("digits", "mnist")
 
 Shown = tuple[bytes, str]
 
@@ -219,7 +217,7 @@ def open_source(
 
     if not tables.is_file_name(data):
         table = dataset_table(data)
-        side = math.isqrt(table.X.shape[1]) if data in _PICTURES else 0
+        side = picture_side(data, table)
         unlabeled = replace(table, codes=np.full_like(table.codes, -1))
         return Source(data, unlabeled, _fingerprint(data.encode(), unlabeled), side)
     path = Path(data)

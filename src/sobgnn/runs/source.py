@@ -34,4 +34,5 @@ def dataset_table(name: str) -> Table:
 
 def picture_side(data: str, table: Table) -> int:
     """Width and height of the pictures whose gray values are the features of a data set; 0 for other data."""
-    return math.isqrt(table.X.shape[1]) if data in _PICTURES else 0
+    side = math.isqrt(table.X.shape[1])
+    return side if data in _PICTURES and table.frame is None and side**2 == table.X.shape[1] else 0
