@@ -14,12 +14,20 @@
 
 namespace {
 
-constexpr int lanes = 16;           // points of one vector
+constexpr int rows = 12;              // queries against one vector of points: as many as there are registers for
 constexpr int64_t packed_most = 256;  // points whose columns lie side by side in the cache
 
-typedef float Floats __attribute__((vector_size(4 * lanes), aligned(4)));
-typedef double Doubles __attribute__((vector_size(64), aligned(8)));
-typedef int32_t Flags __attribute__((vector_size(4 * lanes)));
+// Vectors by their number of entries; written out, since compilers lose attributes that depend on a template's argument.
+template <int lanes> struct Vectors;
+#define VECTORS(LANES)                                              \
+  template <> struct Vectors<LANES> {                               \
+    typedef float Floats __attribute__((vector_size(4 * LANES)));   \
+    typedef int32_t Flags __attribute__((vector_size(4 * LANES)));  \
+  };
+VECTORS(4)
+VECTORS(8)
+VECTORS(16)
+typedef double Doubles __attribute__((vector_size(64)));
 
 struct Groups {
   const float *points, *squares, *queries;
@@ -29,12 +37,6 @@ struct Groups {
   int32_t *found;
   int64_t width, most;
 };
-
-SOBGNN_INLINE bool any(const Flags &flags) {
-  int64_t words[8];
-  __builtin_memcpy(words, &flags, sizeof words);
-  return ((words[0] | words[1]) | (words[2] | words[3])) | ((words[4] | words[5]) | (words[6] | words[7]));
-}
 
 // Replace the root of a heap by a smaller score.
 inline void replace(float *scores, int32_t *found, int64_t most, float score, int32_t name) {
@@ -50,13 +52,24 @@ inline void replace(float *scores, int32_t *found, int64_t most, float score, in
   found[at] = name;
 }
 
-// `rows` queries against 16 points at a time: as many as there are registers for.
-template <int rows> struct Scan {
+// `lanes` points to a vector: the processor's own width, since wider ones would be kept in memory.
+template <int lanes> struct Scan {
+  using Floats = typename Vectors<lanes>::Floats;
+  using Flags = typename Vectors<lanes>::Flags;
+
+  SOBGNN_INLINE static bool any(const Flags &flags) {
+    int64_t words[lanes / 2], all = 0;
+    __builtin_memcpy(words, &flags, sizeof words);
+    for (int w = 0; w < lanes / 2; ++w) all |= words[w];
+    return all;
+  }
+
   SOBGNN_INLINE static void tile(const float *const *x, const float *packed, int64_t width, const Floats &squares,
                                  Floats *scores) {
     Floats sums[rows] = {};
     for (int64_t t = 0; t < width; ++t) {
-      const Floats y = *reinterpret_cast<const Floats *>(packed + t * lanes);
+      Floats y;
+      __builtin_memcpy(&y, packed + t * lanes, sizeof y);
       for (int i = 0; i < rows; ++i) sums[i] += y * x[i][t];
     }
     for (int i = 0; i < rows; ++i) scores[i] = squares - 2.0f * sums[i];
@@ -105,7 +118,9 @@ template <int rows> struct Scan {
 
 // Squared distances of queries to the points in their rows of `list`, from differences in double.
 template <class T> struct Measure {
-  typedef T Part __attribute__((vector_size(8 * sizeof(T)), aligned(sizeof(T))));
+  SOBGNN_INLINE static void load(const T *x, Doubles &out) {
+    for (int l = 0; l < 8; ++l) out[l] = double(x[l]);
+  }
 
   SOBGNN_INLINE static void run(const T *points, const T *queries, const int32_t *list, double *out, int64_t width,
                                 int64_t most, int64_t begin, int64_t end) {
@@ -116,8 +131,10 @@ template <class T> struct Measure {
         Doubles sums = {};
         int64_t t = 0;
         for (; t + 8 <= width; t += 8) {
-          const Doubles gap = __builtin_convertvector(*reinterpret_cast<const Part *>(x + t), Doubles) -
-                              __builtin_convertvector(*reinterpret_cast<const Part *>(y + t), Doubles);
+          Doubles gap, other;
+          load(x + t, gap);
+          load(y + t, other);
+          gap -= other;
           sums += gap * gap;
         }
         double sum = 0;
@@ -134,9 +151,9 @@ template <class T> struct Measure {
 
 void scan_group(const Groups *groups, int64_t group, float *packed) {
   const int level = sobgnn::level();
-  if (level == sobgnn::avx512_level) return sobgnn::dispatch<Scan<12>>(groups, group, packed);
-  if (level == sobgnn::avx2_level) return sobgnn::dispatch<Scan<6>>(groups, group, packed);
-  sobgnn::dispatch<Scan<2>>(groups, group, packed);
+  if (level == sobgnn::avx512_level) return sobgnn::dispatch<Scan<16>>(groups, group, packed);
+  if (level == sobgnn::avx2_level) return sobgnn::dispatch<Scan<8>>(groups, group, packed);
+  sobgnn::dispatch<Scan<4>>(groups, group, packed);
 }
 
 }  // namespace
