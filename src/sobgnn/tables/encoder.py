@@ -46,6 +46,7 @@ _ROWS_AT_ONCE = 32_768
 _OPENED = (MeaningColumn, PictureColumn)
 # Settings that are never saved: what is read from a file opens no other.
 _PATHS = ("text_model", "image_folder", "image_model")
+_NO_PATH = (None, "none", "auto")
 # Number of features from which the result is sparse, if most of them are one-hot.
 _WIDE = 1000
 # Number of rows on which the variance of a column's features is computed.
@@ -202,7 +203,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             "settings": {
                 name: list(value) if name in ("text", "drop") else value
                 for name, value in self.get_params().items()
-                if name not in _PATHS or value in (None, "auto")
+                if name not in _PATHS or value in _NO_PATH
             },
             "names": self.feature_names_in_.tolist(),
             "outcomes": self.outcomes_,
@@ -226,7 +227,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             if not all(np.isfinite(part).all() for part in arrays.values() if part.dtype.kind == "f"):
                 raise ValueError("a value is not finite")
             settings = content["settings"].items()
-            made = cls(**{name: value for name, value in settings if name not in _PATHS or value in (None, "auto")})
+            made = cls(**{name: value for name, value in settings if name not in _PATHS or value in _NO_PATH})
             made.outcomes_ = {str(k): str(v) for k, v in content["outcomes"].items()}
             made.notes_ = [str(note) for note in content["notes"]]
             names = [str(name) for name in content["names"]]
