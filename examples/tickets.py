@@ -1,6 +1,8 @@
 """Make tickets.csv: 3,000 support tickets of six teams, 150 of them labeled; then `sobgnn fit tickets.csv`.
 
 Texts are newsgroup posts without headers and quotes; channel, date and priority are invented and say nothing.
+
+    python examples/tickets.py [FILE [TICKETS LABELED]]
 """
 
 import csv
@@ -35,5 +37,6 @@ def tickets(count=3000, labeled=150, seed=0):
 
 
 if __name__ == "__main__":
-    with open(sys.argv[1] if len(sys.argv) > 1 else "tickets.csv", "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([COLUMNS, *tickets()[0]])
+    path, *counts = sys.argv[1:] or ["tickets.csv"]
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([COLUMNS, *tickets(*map(int, counts))[0]])

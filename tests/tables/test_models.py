@@ -84,6 +84,8 @@ def test_names_are_looked_for_here_and_fetched_only_where_they_are_typed(place, 
     folder = in_hub(place)
     assert find("all-MiniLM-L6-v2").folder == find(HUB_NAME).folder == folder
     monkeypatch.setattr(models, "fetch", lambda name: pytest.fail("the network"))
+    package = text_model(place / "site-packages" / "our_bge_small" / "model")
+    assert find("BGE-small").folder == find("BAAI/bge-small").folder == package
     TableEncoder().fit(table())
     assert same_model(TextModel(folder).record, find_text_model).folder == folder
 

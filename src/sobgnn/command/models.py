@@ -13,7 +13,7 @@ app = typer.Typer(help="Models that compare texts and pictures by meaning, and w
 def models_list() -> None:
     """Models on this machine, with their folders, and names that can be fetched. The network is not used. Exit: 0."""
     from sobgnn.command.terminal import Terminal
-    from sobgnn.tables.models import KNOWN, at_hand, find_text_model
+    from sobgnn.tables.models import KNOWN, at_hand, find_text_model, is_called
 
     console = Terminal()
     found, chosen = at_hand(), find_text_model("auto")
@@ -21,9 +21,8 @@ def models_list() -> None:
         default = " (used for texts by default)" if chosen is not None and chosen.folder == each.folder else ""
         console.said(f"{each.name:<42}{each.place}{default}")
         console.said(f"{'':<4}{each.folder}")
-    here = {each.name for each in found}
-    for short, name in KNOWN.items():
-        if name not in here:
+    for short in KNOWN:
+        if not any(is_called(each, short) for each in found):
             console.said(f"{short:<42}not here; `sobgnn models fetch {short}`")
 
 

@@ -167,11 +167,17 @@ def find(asked: str | Path) -> Found:
     path = Path(asked).expanduser()
     if path.exists() or isinstance(asked, Path) or not _NAME.match(asked):
         return Found(path.resolve().name, path, "folder")
-    names = (asked, KNOWN.get(asked, asked))
     for each in at_hand():
-        if each.name in names or each.name.split("/")[-1] in names:
+        if is_called(each, asked):
             return each
     return fetch(asked)
+
+
+def is_called(found: Found, name: str) -> bool:
+    """Whether a model has a name, or a short one; a package's name may begin with another word."""
+    if "/" in name and not found.place.startswith("package"):
+        return found.name.casefold() == name.casefold()
+    return f"-{found.name}".casefold().replace("/", "-").endswith(f"-{name.split('/')[-1]}".casefold())
 
 
 def fetch(name: str) -> Found:
