@@ -122,8 +122,11 @@ def test_texts_are_encoded_once(place, monkeypatch):
     monkeypatch.setattr(again, "_network_vectors", lambda new: calls.append(list(new)) or first[:1])
     np.testing.assert_array_equal(again.encode(texts), first)
     assert not calls
+    said = []
+    again.progress = said.append
     again.encode(["new", "the cat"])
     assert calls == [["new"]]
+    assert said == ["meaning of 1 of 1 texts, 0 s left"]
     other = TextModel(text_model(place / "o", seed=1))
     assert np.abs(other.encode(texts) - first).max() > 1e-3
 

@@ -139,6 +139,6 @@ def load(
     from sobgnn.runs.source import load_table
 
     started = time.perf_counter()
-    with console.working(f"Reading {data}"):
-        name, table = load_table(data, label, identity, drop, **options)
+    with console.working(f"Reading {data}") as progress:
+        name, table = load_table(data, label, identity, drop, progress=progress, **options)
     return name, table, {"reading": time.perf_counter() - started}

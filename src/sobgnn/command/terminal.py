@@ -107,10 +107,17 @@ class Terminal:
         self.err = _Console(stderr=True, highlight=False)
 
     @contextlib.contextmanager
-    def working(self, what: str) -> Iterator[None]:
-        """Something that takes a moment."""
-        with self.err.status(Text(what)), self._lines(lambda: what):
-            yield
+    def working(self, what: str) -> Iterator[Callable[[str], None]]:
+        """Something that takes a moment; what is yielded takes how far it is."""
+        line = what
+        with self.err.status(Text(what)) as status, self._lines(lambda: line):
+
+            def said(how_far: str) -> None:
+                nonlocal line
+                line = f"{what}: {how_far}"
+                status.update(Text(line))
+
+            yield said
 
     @contextlib.contextmanager
     def counting(self) -> Iterator[Callable[[int], None]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from itertools import pairwise
@@ -100,6 +100,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         >>> X.shape, encoder.outcomes_
         ((3, 3), {'size': 'number', 'color': 'categories'})
     """
+
+    # Takes a few words about how far a slow model of texts is.
+    _progress: Callable[[str], None] | None = None
 
     def __init__(
         self,
@@ -317,8 +320,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Fit all columns; returns the features of each if asked to."""
         self._check_settings(frame)
         rules = Rules(
-            tuple(self.text), AskedModel(self.text_model), self.image_folder, find_image_model(self.image_model),
-            _decimal_sign(frame), self.n_components, int(self.random_state), max_categories=self.max_categories,
+            tuple(self.text), AskedModel(self.text_model, self._progress), self.image_folder,
+            find_image_model(self.image_model), _decimal_sign(frame), self.n_components, int(self.random_state),
+            max_categories=self.max_categories,
         )  # fmt: skip
         used = [name for name in frame.columns if name not in self.drop]
         choices = {name: choose_column(frame[name], rules) for name in used}
@@ -337,6 +341,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.outcomes_ = {name: choice.outcome for name, choice in choices.items()}
         self.notes_ = column_notes(choices)
         self.advice_ = rules.text_model.advice
+        rules.text_model.finish()
         self._keep(columns)
         return features
 

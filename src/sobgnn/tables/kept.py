@@ -17,7 +17,7 @@ from sobgnn.runtime.files import atomic_file, cache_folder
 # Size of a model's vectors on disk, and number of models whose vectors are kept.
 _MOST_BYTES, _MOST_MODELS = 2**29, 4
 # Number of texts encoded at once, and seconds after which they are written.
-_AT_ONCE, _SECONDS = 1024, 60.0
+_AT_ONCE, _SECONDS = 128, 60.0
 
 Vectors = npt.NDArray[np.float32]
 
@@ -35,15 +35,29 @@ class KeptVectors:
         self._file = cache_folder() / "vectors" / f"{model}.safetensors"
         self._rows: dict[bytes, Vectors] = {}
 
-    def vectors(self, texts: Sequence[str], encode: Callable[[Sequence[str]], Vectors]) -> Vectors:
-        """Vectors [texts, width], of which only those that are not kept are encoded."""
+    def vectors(
+        self,
+        texts: Sequence[str],
+        encode: Callable[[Sequence[str]], Vectors],
+        progress: Callable[[str], None] | None = None,
+    ) -> Vectors:
+        """Vectors [texts, width], of which only those that are not kept are encoded, the longest texts first.
+
+        ``progress`` takes a few words about how many are encoded and the time left.
+        """
         keys = [hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest() for text in texts]
         known = self._known
         new = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
-        last, left = time.monotonic(), list(new)
+        begun = last = time.monotonic()
+        left = sorted(new, key=lambda key: -len(new[key]))
+        done, total = 0, sum(map(len, new.values()))
         for start in range(0, len(left), _AT_ONCE):
             part = left[start : start + _AT_ONCE]
             known.update(zip(part, encode([new[key] for key in part]), strict=True))
+            done += sum(len(new[key]) for key in part)
+            if progress is not None:
+                seconds = (time.monotonic() - begun) * (total - done) / max(done, 1)
+                progress(f"meaning of {start + len(part):,} of {len(left):,} texts, {_duration(seconds)} left")
             if time.monotonic() - last > _SECONDS:
                 self._write()
                 last = time.monotonic()
@@ -82,3 +96,7 @@ class KeptVectors:
             others = sorted(self._file.parent.glob("*.safetensors"), key=lambda path: path.stat().st_mtime)
             for path in others[:-_MOST_MODELS]:
                 path.unlink(missing_ok=True)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -196,6 +196,7 @@ class TextModel:
         if not self.static:
             _check_kind(files, self._config, _TEXT_KINDS)
         self.name = name or files.folder.resolve().name
+        self.progress: Callable[[str], None] | None = None
 
     @cached_property
     def record(self) -> ModelRecord:
@@ -210,7 +211,9 @@ class TextModel:
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Vectors float32 [texts, width]. Those of a network are kept: the same text is never encoded twice."""
         with _one_line(self._files.folder):
-            return self._static_vectors(texts) if self.static else self._kept.vectors(texts, self._network_vectors)
+            if self.static:
+                return self._static_vectors(texts)
+            return self._kept.vectors(texts, self._network_vectors, self.progress)
 
     def word_vectors(self) -> Vectors:
         """Vectors of all words of the vocabulary, each alone between the tokens that begin and end a text."""

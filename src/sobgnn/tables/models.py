@@ -75,10 +75,11 @@ class AskedModel:
 
     Args:
         asked: A folder, a name, ``"auto"``, or ``None`` or ``"none"`` for words alone.
+        progress: Takes a few words about how far it is with encoding.
     """
 
-    def __init__(self, asked: str | Path | None) -> None:
-        self._asked, self.advice = asked, ""
+    def __init__(self, asked: str | Path | None, progress: Callable[[str], None] | None = None) -> None:
+        self._asked, self._progress, self.advice = asked, progress, ""
         self._fast = self._slow = None  # type: TextModel | None
         self._sought = False
         if asked not in (None, "none", "auto"):  # a wrong name is said before anything is read
@@ -91,9 +92,17 @@ class AskedModel:
             self._slow, self._fast = find_text_model("auto"), find_text_model("auto", _MOST_CHARACTERS + 1)
             self._sought = True
         chosen = self._fast if count > _MOST_CHARACTERS else self._slow
-        if chosen is None and self._asked == "auto":
+        if chosen is not None:
+            chosen.progress = self._progress
+        elif self._asked == "auto":
             self.advice = _advice(self._slow)
         return chosen
+
+    def finish(self) -> None:
+        """Report no more."""
+        for model in (self._slow, self._fast):
+            if model is not None:
+                model.progress = None
 
 
 def _advice(slow: TextModel | None) -> str:

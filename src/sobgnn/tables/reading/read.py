@@ -7,7 +7,7 @@ import csv
 import gzip
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,6 +61,7 @@ def read_table(
     sheet: str | None = None,
     need_labels: bool = True,
     seed: int = 0,
+    progress: Callable[[str], None] | None = None,
 ) -> Table:
     """The whole file or folder of pictures, encoded.
 
@@ -76,6 +77,7 @@ def read_table(
         sheet: Name of the sheet of an Excel file; ``None`` for the only one.
         need_labels: Whether a table without a label column is an error. Otherwise all codes are -1.
         seed: Seed of the encoder.
+        progress: Takes a few words about how far a slow model of texts is.
     """
     with _one_line_errors(path):
         kind = file_kind(path, encoding, sheet)
@@ -112,7 +114,9 @@ def read_table(
         found += telling_notes(rest, codes)
         root = path if kind == "pictures" else path.parent
         encoder = TableEncoder(tuple(text), (), text_model, root, image_model, random_state=seed)
+        encoder._progress = progress
         X = encoder.fit_transform(rest) if rest.width else None
+        encoder._progress = None
         if X is None or not encoder.columns_:
             why: dict[Any, str] = dict.fromkeys((*drop, *telling), "left out") | aside
             if rest.width:  # the encoder has given names to columns without one
