@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -877,3 +880,10 @@ def test_a_warm_start_takes_another_graph_for_another_one_in_whatever_form_it_co
     with pytest.raises(ValueError, match="rows differ in length"):
         classifier.fit(X, given, graph=[[0, 1], [2]])
     assert classifier.graph_.num_edges == 4
+
+
+def test_importing_the_classifier_leaves_what_only_some_fits_need_alone():
+    late = ["torch._dynamo", "torch_geometric", "polars", "sklearn.ensemble", "sklearn.linear_model", "optuna", "PIL"]
+    code = f"import sys; from sobgnn import SobolevClassifier; print([m for m in {late} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240)
+    assert done.stdout.strip() == "[]"
