@@ -51,6 +51,17 @@ def test_the_recall_asked_for_is_reached_with_exact_distances_in_order(metric, b
         assert (np.diff(found.distances, axis=1) >= 0).all()
 
 
+def test_more_cells_are_searched_where_the_nearest_ones_miss_neighbors():
+    X = np.random.default_rng(0).normal(size=(6000, 16)).astype(np.float32)
+    truth, few, found = (
+        nearest(X, 10, **how) for how in ({}, {"method": "cells", "recall": 0.5}, {"method": "cells", "recall": 0.99})
+    )
+    assert 0.5 <= few.recall < 0.9
+    assert abs(hits(few, truth) - few.recall) < 0.03
+    assert found.recall >= 0.99
+    assert hits(found, truth) > 0.98
+
+
 def test_queries_are_searched_in_their_own_nearest_cells(backend):
     X, Q = mixture(), mixture(300, seed=1)
     truth, found = (nearest(X, 10, queries=Q, method=method) for method in ("exact", "cells"))

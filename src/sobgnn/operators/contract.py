@@ -1,4 +1,4 @@
-"""What every operator offers to layers: whole graphs, some rows, a rank's rows."""
+"""What every operator offers to layers: whole graphs, some rows."""
 
 from __future__ import annotations
 
