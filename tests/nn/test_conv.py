@@ -96,6 +96,7 @@ def test_it_is_gcn_with_self_loops_repeated_edges_and_weights_of_zero_too(graph3
         found.append((out.detach(), to_weight[weight.detach() > 0]))
     torch.testing.assert_close(found[1][0], found[0][0])
     torch.testing.assert_close(found[1][1], found[0][1], rtol=1e-4, atol=1e-4)
+    assert to_weight[edge_weight == 0].tolist() == [0.0, 0.0]  # of the layer
 
 
 def test_every_power_is_of_the_sum_of_an_edges_weights_and_of_given_self_loops(path5):
