@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from sobgnn import SobolevClassifier
+from sobgnn.estimator.families.foreign import FittedForeign
 from sobgnn.tables import read_table
 
 CHEAP = {"families": ["linear", "forests"], "random_state": 0, "k": 5}
@@ -180,3 +181,11 @@ def test_a_classifier_of_others_gets_the_weights_of_labels():
         np.nan_to_num(X), given, sample_weight=np.where(given == 0, 5.0, 1.0)
     )
     assert all(weight is not None and weight.max() > 2 * weight.min() for weight in seen)
+
+
+def test_classes_that_a_classifier_of_others_has_not_seen_have_probability_0():
+    X = np.array([[0.0], [0.1], [5.0], [5.1]])
+    fitted = FittedForeign("mine", 4, GaussianNB().fit(X, [0, 0, 1, 1]), np.array([1, 3]))
+    found = fitted.probabilities(X)
+    np.testing.assert_array_equal(found.argmax(axis=1), [1, 1, 3, 3])
+    np.testing.assert_array_equal(found[:, [0, 2]], 0)
