@@ -48,7 +48,7 @@ class Client:
     @contextlib.contextmanager
     def events(self, tab=""):
         """What the server tells a window: pairs of a name and its data."""
-        connection = http.client.HTTPConnection(self.host, timeout=60)
+        connection = http.client.HTTPConnection(self.host, timeout=600)
         try:
             connection.request("GET", f"/{self.token}/api/events?tab={tab}")
             answer = connection.getresponse()
