@@ -145,7 +145,7 @@ def test_one_seed_per_member_is_demanded():
 def test_members_that_stop_together_keep_the_step_that_is_best_on_average():
     x, task = problem(4)
     task.validation[2:] = False  # two members without held-out rows
-    schedule = Schedule(epochs=60, lr=0.3, weight_decay=0.0, patience=None, monitor="loss", together=True)
+    schedule = Schedule(epochs=60, lr=0.3, weight_decay=0.0, patience=None, monitor="loss", shared_early_stopping=True)
     got = train_members(Linear(), (x,), task, [1, 2, 3, 4], schedule)
     curve = got.history["validation_loss"][:, 0]
     assert set(got.best_epoch.tolist()) == {int(curve.argmin()) + 1}
@@ -198,22 +198,6 @@ def test_training_on_the_receptive_field_is_training_on_the_whole_graph(graph30)
     assert moved(partly.parameters, model, [1, 2]) > 0.05
     for name, value in partly.parameters.items():
         assert_same(value, whole.parameters[name])
-
-
-def test_a_model_that_computes_all_members_at_once_is_asked_to():
-    class AtOnce(Linear):
-        def members(self, stacked: dict[str, Tensor], keys: Tensor | None, x: Tensor) -> Tensor:
-            calls.append(len(stacked["weight"]))
-            return x @ stacked["weight"]
-
-    calls: list[int] = []
-    x, task = problem(3)
-    schedule = Schedule(epochs=2, lr=0.05)
-    at_once = train_members(AtOnce(), (x,), task, [1, 2, 3], schedule)
-    assert calls == [3] * 4  # two steps, two validations
-    assert_same(
-        at_once.parameters["weight"], train_members(Linear(), (x,), task, [1, 2, 3], schedule).parameters["weight"]
-    )
 
 
 def test_a_model_that_can_is_trained_on_each_members_own_rows_alone() -> None:

@@ -30,8 +30,7 @@ def forward_members(
     """Logits of every member [S, R, C], and the loss that a model adds to cross-entropy in training [S], if any.
 
     Args:
-        model: Written for one member; its forward returns logits, or logits and such a loss. If the model has
-            ``members``, it is tried first, and ``own_rows`` for the inputs of training (see ``AttentionNet``).
+        model: Written for one member; its forward returns logits, or logits and such a loss.
         parameters: Stacked, [S, ...].
         buffers: Buffers that differ between members, stacked.
         call: Positional and keyword arguments of the model's forward.
@@ -47,10 +46,6 @@ def forward_members(
         return functional_call(model, (member, shared), inputs, own)
 
     mapped = {**parameters, **buffers}
-    if hasattr(model, "members") and not keywords:
-        at_once = model.members(mapped, keys, *inputs)  # type: ignore[operator]
-        if at_once is not None:
-            return at_once if isinstance(at_once, tuple) else (at_once, None)
     if len(next(iter(mapped.values()))) == 1:  # no batch to map over: half the overhead
         single = {name: value[0] for name, value in mapped.items()}
         alone = one(single, None if keys is None else keys[0])
@@ -80,7 +75,6 @@ class Run:
         self.model = copy.deepcopy(model)  # its mode is switched below
         self.keys = keys if getattr(model, "keyed_dropout", False) else None
         self.buffers, self.call, self.task, self.schedule = buffers, call, task, schedule
-        self.train_call, self.train_task = _own_rows(model, call, task)
         self.shapes = {name: value.shape[1:] for name, value in parameters.items()}
         self.initial = torch.cat([value.flatten(1) for value in parameters.values()], dim=1)
         self.flat = self.initial.clone().requires_grad_()
@@ -122,9 +116,9 @@ class Run:
     def _step(self) -> None:
         keys = None if self.keys is None else (self.keys + self.epoch * _STEP) % 2**31
         logits, own = forward_members(
-            self.model, self.unflatten(self.flat), self.buffers, self.train_call, training=True, keys=keys
+            self.model, self.unflatten(self.flat), self.buffers, self.call, training=True, keys=keys
         )
-        losses = _losses(logits, self.train_task.target, self.train_task.train_weight)
+        losses = _losses(logits, self.task.target, self.task.train_weight)
         if own is not None:
             losses = losses + own
         # Each member's gradient comes only from its own loss, so the sum trains each as if it were alone.
@@ -139,7 +133,7 @@ class Run:
     def _validate(self) -> None:
         logits, _ = forward_members(self.model, self.unflatten(self.flat), self.buffers, self.call, training=False)
         scores = _scores(logits, self.task)
-        if self.schedule.together:
+        if self.schedule.shared_early_stopping:
             scores = scores.sum(dim=1, keepdim=True).expand_as(scores)
         loss, accuracy = scores[0] / scores[2].clamp_min(1), scores[1] / scores[2].clamp_min(1)
         self.loss.copy_(loss)
@@ -174,17 +168,6 @@ class Run:
             self.flat.copy_(self.initial)
             for state in (*self.moments, self.epoch, self.best_epoch, self.done):
                 state.zero_()
-
-
-def _own_rows(model: nn.Module, call: tuple[Any, Any], task: Task) -> tuple[tuple[Any, Any], Task]:
-    """The inputs of a step: only each member's own rows, if the model can compute logits only at these."""
-    inputs, keywords = call
-    if hasattr(model, "own_rows") and not keywords:
-        rows = task.trained_rows()
-        own = model.own_rows(rows, *inputs)  # type: ignore[operator]
-        if own is not None:
-            return (own, keywords), task.at(rows)
-    return call, task
 
 
 def _column(values: float | Sequence[float], size: int, device: torch.device, name: str) -> Tensor:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 Monitor = Literal["accuracy", "loss"]
@@ -24,8 +23,8 @@ class Schedule:
             training ends when all members are done. ``None``: all epochs.
         evaluate_every: Steps between two validations.
         monitor: What "better" means: higher validation accuracy (ties by lower loss), or lower loss.
-        together: Whether all members keep the weights of one step, the best over all their validation rows. A member
-            without validation rows can then train on every label and still stop in time.
+        shared_early_stopping: Whether all members keep the weights of one step, the best over all their validation
+            rows. A member without validation rows can then train on every label and still stop in time.
     """
 
     epochs: int = 500
@@ -34,7 +33,7 @@ class Schedule:
     patience: int | None = 100
     evaluate_every: int = 1
     monitor: Monitor = "accuracy"
-    together: bool = False
+    shared_early_stopping: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,15 +49,3 @@ class Task:
     target: Tensor
     train_weight: Tensor
     validation: Tensor | None = None
-
-    def trained_rows(self) -> Tensor:
-        """int64 [S, T], the rows that each member trains on, padded with rows of weight 0."""
-        weighed = self.train_weight != 0
-        count = int(weighed.sum(dim=1).max())
-        order: Tensor = (~weighed).to(torch.int8).argsort(dim=1, stable=True)
-        return order[:, :count]
-
-    def at(self, rows: Tensor) -> Task:
-        """The same training on each member's own rows, int64 [S, T], without validation."""
-        target = self.target.expand(self.train_weight.shape).gather(1, rows)
-        return Task(target, self.train_weight.gather(1, rows))

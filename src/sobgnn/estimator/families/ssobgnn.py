@@ -59,7 +59,7 @@ class SSobGNNs:
             torch.from_numpy(held).float().to(points.device) if labels.folds else None,
         )
         schedule = Schedule(
-            settings.epochs, settings.lr, settings.weight_decay, _PATIENCE, _EVALUATE_EVERY, together=True
+            settings.epochs, settings.lr, settings.weight_decay, _PATIENCE, _EVALUATE_EVERY, shared_early_stopping=True
         )
         field = operators.receptive_field(torch.from_numpy(labels.index), settings.num_layers)
         x = points.points[field[0].columns]
