@@ -11,7 +11,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 # Pages whose Python blocks run one after another, as a reader would run them. Others show parts of longer programs.
-RUNNABLE = [ROOT / "docs/start.md", ROOT / "docs/protocol.md", *sorted((ROOT / "docs/howto").glob("*.md"))]
+RUNNABLE = [
+    *(ROOT / "docs" / f"{page}.md" for page in ("start", "protocol", "scaling")),
+    *sorted((ROOT / "docs/howto").glob("*.md")),
+]
 
 
 def name(page: Path) -> str:

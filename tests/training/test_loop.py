@@ -198,25 +198,3 @@ def test_training_on_the_receptive_field_is_training_on_the_whole_graph(graph30)
     assert moved(partly.parameters, model, [1, 2]) > 0.05
     for name, value in partly.parameters.items():
         assert_same(value, whole.parameters[name])
-
-
-def test_a_model_that_can_is_trained_on_each_members_own_rows_alone() -> None:
-    computed = set()
-
-    class OwnRows(Linear):
-        def members(self, stacked: dict[str, Tensor], keys: Tensor | None, x: Tensor) -> Tensor:
-            computed.add(x.shape[-2])
-            return x @ stacked["weight"]
-
-        def own_rows(self, rows: Tensor, x: Tensor) -> tuple[Tensor]:
-            return (x[rows],)
-
-    x, task = problem(members=2)
-    weight = task.train_weight.clone()
-    weight[0, :10] = 0  # fewer rows than the other
-    task = Task(task.target, weight / weight.sum(dim=1, keepdim=True), task.validation)
-    schedule = Schedule(epochs=20, evaluate_every=5)
-    whole, apart = (train_members(model, (x,), task, [1, 2], schedule) for model in (Linear(), OwnRows()))
-    assert_same(apart.parameters["weight"], whole.parameters["weight"])
-    assert_same(apart.history["train_loss"], whole.history["train_loss"])
-    assert computed == {30, 40}  # rows of a step, and of a validation
