@@ -20,6 +20,8 @@ __all__ = ["BlockNetworks", "BlockProgress", "BlockSchedule", "train_blocks"]
 _OFFSETS = 256
 # Number of rows predicted at once.
 _ROWS = 4096
+# Steps between two reports of progress.
+_REPORT_EVERY = 5
 
 Parameters = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -32,10 +34,8 @@ class BlockSchedule:
         steps: Maximum number of steps of Adam.
         passes: Minimum number of passes over all rows, which for many rows takes more steps than ``steps``.
         batch: Maximum number of rows per step.
-        lr: Adam's learning rate. Without ``patience`` it decays linearly to 0; with ``patience`` it is constant.
+        lr: Adam's learning rate at the first step; it decays linearly to 0.
         weight_decay: L2 penalty, as in torch's Adam.
-        patience: Steps without a better validation score after which training ends; ``None``: all steps, no validation.
-        evaluate_every: Steps between two validations, or two reports of progress.
     """
 
     steps: int = 150
@@ -43,15 +43,13 @@ class BlockSchedule:
     batch: int = 256
     lr: float = 0.03
     weight_decay: float = 5e-3
-    patience: int | None = None
-    evaluate_every: int = 5
 
     def batches(self, rows: int) -> int:
         """Number of batches in a pass over the rows."""
         return max(1, math.ceil(rows / self.batch))
 
     def total(self, rows: int) -> int:
-        """Total number of steps, if training does not end early."""
+        """Total number of steps, unless progress ends training."""
         return max(self.steps, self.passes * self.batches(rows))
 
 
@@ -79,16 +77,12 @@ class BlockNetworks:
         bias1: [B, S, 1, h].
         weight2: [B, S, h, C].
         bias2: [S, 1, C].
-        steps: Steps made.
-        best_step: The step of the kept weights.
     """
 
     weight1: Tensor
     bias1: Tensor
     weight2: Tensor
     bias2: Tensor
-    steps: int = 0
-    best_step: int = 0
 
     def part(self, blocks: Sequence[int]) -> BlockNetworks:
         """The networks without the other blocks."""
@@ -97,13 +91,7 @@ class BlockNetworks:
 
     def double(self) -> BlockNetworks:
         """The same in float64."""
-        return replace(
-            self,
-            weight1=self.weight1.double(),
-            bias1=self.bias1.double(),
-            weight2=self.weight2.double(),
-            bias2=self.bias2.double(),
-        )
+        return BlockNetworks(self.weight1.double(), self.bias1.double(), self.weight2.double(), self.bias2.double())
 
     @torch.no_grad()
     def logits(self, X: Tensor) -> Tensor:
@@ -122,7 +110,7 @@ def train_blocks(
     seeds: Sequence[int],
     hidden: int,
     classes: int,
-    schedule: BlockSchedule | None = None,
+    schedule: BlockSchedule,
     *,
     dropout: float = 0.5,
     held_out: Tensor | None = None,
@@ -131,8 +119,6 @@ def train_blocks(
 ) -> BlockNetworks:
     """Train one network per seed, all in one batch, by cross-entropy on each member's own rows.
 
-    With ``patience`` all members keep the weights of one step: the one with the highest accuracy over all held-out
-    rows, ties broken by lower loss. So a member that holds out nothing learns from every label and still stops in time.
     The result is a function of the arguments; torch's random state is neither read nor changed.
 
     Args:
@@ -145,42 +131,28 @@ def train_blocks(
         classes: C.
         schedule: How long and how fast.
         dropout: Share of hidden units dropped in training, in [0, 1).
-        held_out: [S, L], the weight of row l in member s's validation, or 0. Members that hold out rows come first.
+        held_out: [S, L], the weight of row l in the scores of member s that progress reports, or 0. Members that hold
+            out rows come first.
         start: Networks whose weights to start from, instead of random ones.
-        progress: Called every ``evaluate_every`` steps; returning True stops training.
+        progress: Called after every few steps; returning True stops training.
     """
-    schedule = schedule or BlockSchedule()
     if weight.shape != (len(seeds), X.shape[1]):
         raise ValueError(
             f"`weight` must be [members, rows] = {[len(seeds), X.shape[1]]}, but got {list(weight.shape)}."
         )
-    if schedule.patience is not None and (held_out is None or not bool((held_out > 0).any())):
-        raise ValueError("`patience` needs rows to validate on. Give `held_out`, or train with patience=None.")
     state = _State(X, target, weight, seeds, hidden, classes, schedule, dropout)
     if start is not None:
         for own, given in zip(state.parameters, (start.weight1, start.bias1, start.weight2, start.bias2), strict=True):
             own.copy_(given)
     validation = None if held_out is None else _Validation(X, target, held_out)
-    best, best_step, best_score = state.flat, 0, (-math.inf, -math.inf)
-    step, steps = 0, state.steps
-    while step < steps:
-        state.step(step)
-        step += 1
-        if step % schedule.evaluate_every and step != steps:
+    for step in range(1, state.steps + 1):
+        state.step(step - 1)
+        if progress is None or (step % _REPORT_EVERY and step != state.steps):
             continue
-        loss = accuracy = math.nan
-        if validation is not None and (schedule.patience is not None or progress is not None):
-            loss, accuracy = validation(state.parameters)
-        if schedule.patience is not None and (accuracy, -loss) > best_score:
-            best, best_step, best_score = state.flat.clone(), step, (accuracy, -loss)
-        ended = schedule.patience is not None and step - best_step >= schedule.patience
-        if progress is not None:
-            ended = bool(progress(BlockProgress(step, steps, state.train_loss(step - 1), loss, accuracy))) or ended
-        if ended:
+        loss, accuracy = (math.nan, math.nan) if validation is None else validation(state.parameters)
+        if progress(BlockProgress(step, state.steps, state.train_loss(step - 1), loss, accuracy)):
             break
-    if best_step == 0:
-        best, best_step = state.flat, step
-    return BlockNetworks(*state.views(best), step, best_step)
+    return BlockNetworks(*state.parameters)
 
 
 class _State:
@@ -266,7 +238,7 @@ class _State:
 
     def _adam(self, number: int) -> None:
         schedule, t = self.schedule, number + 1
-        lr = schedule.lr * (1 - number / self.steps) if schedule.patience is None else schedule.lr
+        lr = schedule.lr * (1 - number / self.steps)
         self.gradient.add_(self.flat, alpha=schedule.weight_decay)
         self.mean.lerp_(self.gradient, 1 - BETA1)
         self.square.mul_(BETA2).addcmul_(self.gradient, self.gradient, value=1 - BETA2)
@@ -298,7 +270,7 @@ class _Validation:
         logits = _forward(self.X, (weight1[:, :m], bias1[:, :m], weight2[:, :m], bias2[:m]))
         losses = logits.log_softmax(2).gather(2, self.target.unsqueeze(2)).squeeze(2)
         right = (logits.argmax(2) == self.target).to(self.share)
-        # In float64, and rounded: equal accuracies must compare as equal whatever the order of the sum.
+        # Rounded: shares are float32, but if every row is right, the accuracy is 1.
         accuracy = round(float((right * self.share).sum(dtype=torch.float64)), 7)
         return -float((losses * self.share).sum()), accuracy
 
