@@ -3,7 +3,7 @@
     python -m benchmarks.rules --sets FOLDER[,FOLDER] --keep CELLS [--cells suite,seeds] [--draws 5] [--rows 1500]
     python -m benchmarks.rules --keep CELLS [--left-out]
 
-FOLDER holds one npz per data set (``benchmarks.suite_sets``, ``suite_more``, ``suite_keel``). Each cell is one fit; it
+FOLDER holds one npz per data set (``benchmarks.suite_sets``). Each cell is one fit; it
 keeps what every family predicts for the labeled rows out of fold and for at most 800 hidden rows, so that shares,
 temperatures, class frequencies and scores can be decided again in seconds: the second command does so with the rules as
 they are now, and prints the tables of results/honesty.md. A stopped run resumes. Cells:

@@ -3,10 +3,10 @@
     python -m benchmarks.suite --sets FOLDER --lines results/suite.jsonl    # measures; resumes where it was stopped
     python -m benchmarks.suite --lines results/suite.jsonl --report results/suite.md
 
-FOLDER holds one npz per data set, X [N, F] and y [N]; ``python -m benchmarks.suite_sets`` makes them from the 20 tables
-(through the table encoding) and from the data sets of `sobgnn data list`, ``python -m benchmarks.suite_more`` from 58
-other tables, of which 30 (results/suite_unseen.jsonl) had no part in any choice. Every method gets the same labels and
-predicts all other points; the peers choose their parameters by cross-validation on the labels they are given.
+FOLDER holds one npz per data set, X [N, F] and y [N], made by ``python -m benchmarks.suite_sets``: the 26 development
+sets, classic tables (results/suite_classic.jsonl), or surveys that had no part in any choice
+(results/suite_unseen.jsonl). Every method gets the same labels and predicts all other points; the peers choose their
+parameters by cross-validation on the labels they are given.
 """
 
 from __future__ import annotations
