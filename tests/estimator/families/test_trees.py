@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
 from sobgnn.estimator.families import trees
 from sobgnn.estimator.families.trees import PER_FOLD, WHOLE, Forests
@@ -24,3 +25,16 @@ def test_folds_grow_as_many_trees_as_the_whole_where_that_is_quick(columns, per_
     fitted = Forests().fit(points_of(X), labels).fitted
     assert sizes == [per_fold] * 2 * labels.folds + [WHOLE] * 2
     assert len(fitted.trees.root) == 2 * WHOLE
+
+
+@pytest.mark.parametrize(("kind", "forest"), [("random", RandomForestClassifier), ("extra", ExtraTreesClassifier)])
+def test_trees_are_those_of_scikit_learn(kind, forest):
+    draw = np.random.default_rng(0)
+    X, y, weight = draw.normal(size=(60, 8)).astype(np.float32), draw.integers(3, size=60), draw.random(60)
+    found = trees.grown(kind, 6, X, y, weight, np.random.default_rng(5))
+    seed = int(np.random.default_rng(5).integers(2**31))
+    expected = forest(6, max_features=4, random_state=seed).fit(X, y, sample_weight=weight * 60)
+    assert len({tree.random_state for tree in expected.estimators_}) == 6
+    for own, other in zip(found.estimators_, expected.estimators_, strict=True):
+        np.testing.assert_array_equal(own.tree_.threshold, other.tree_.threshold)
+        np.testing.assert_array_equal(own.tree_.value, other.tree_.value)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -111,8 +113,28 @@ def grown(
     width = X.shape[1]
     tried = max(1, int(np.sqrt(width)), min(width // 2, _MOST_TRIED))
     forest = grow(size, max_features=tried, random_state=int(generator.integers(2**31)), n_jobs=threads)
+    forest._make_estimator = _copying(forest._make_estimator)
     with one_label_per_class_allowed():
         return forest.fit(X, codes, sample_weight=weight * len(weight))
+
+
+def _copying(make: Callable[..., Any]) -> Callable[..., Any]:
+    """How a scikit-learn forest makes its trees, ``make``: the same, but every tree after the first by copying it.
+
+    Before a tree grows, it differs from the others only in its seed. scikit-learn reads the parameters of each from
+    signatures several times, which takes as long as growing a small tree.
+    """
+    made: list[Any] = []
+
+    def copied(append: bool = True, random_state: Any = None) -> Any:
+        if append or not made:
+            made.append(make(append=append, random_state=random_state))
+            return made[-1]
+        tree = copy.copy(made[0])
+        tree.random_state = random_state.randint(np.iinfo(np.int32).max)
+        return tree
+
+    return copied
 
 
 def _threads() -> int:
