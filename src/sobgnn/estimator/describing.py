@@ -13,6 +13,7 @@ import torch
 from sobgnn.estimator.families.foreign import FittedForeign
 from sobgnn.estimator.families.networks import FittedNetworks, training_blocks
 from sobgnn.estimator.families.ssobgnn import FittedSSobGNNs
+from sobgnn.estimator.families.trees import KINDS, WHOLE, FittedTrees
 from sobgnn.estimator.fit import Member
 from sobgnn.estimator.frequencies import much_fewer
 from sobgnn.estimator.labels import Labels
@@ -77,6 +78,8 @@ def described(estimator: Any) -> str:
         name, how = TITLES.get(member.name, member.name), EXPLAINED.get(member.name, "")
         if isinstance(member.fitted, FittedForeign):
             how = f"{type(member.fitted.estimator).__name__}, learned by the same folds"
+        if isinstance(member.fitted, FittedTrees) and len(member.fitted.trees.root) < len(KINDS) * WHOLE:
+            how += f"; only {len(member.fitted.trees.root)} trees, as points or classes are many"
         where = f" on the {member.view} graph" if member.view and len(points.views) > 1 else ""
         alone = estimator.family_accuracy_.get(member.title, float("nan"))
         own = f"; alone {alone:.1%} right" if np.isfinite(alone) else ""

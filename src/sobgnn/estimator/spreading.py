@@ -26,6 +26,8 @@ _LEAK = 1e-4
 # Number of nodes from which what is spread does not fit in the cache.
 _MANY_NODES = 20_000
 _SORTED_ROWS = 1024
+# Columns of a potential that are solved at once: those of a thousand classes would not fit in the cache.
+_COLUMNS = 32
 
 
 class Smoother(SobolevOperators):
@@ -173,9 +175,13 @@ def poisson_potential(smoother: Smoother, index: Tensor, sources: Tensor) -> Ten
         where = torch.empty_like(smoother.order)
         where[smoother.order] = torch.arange(len(where), device=where.device)
         place = where[index]
-    right = torch.zeros(smoother.num_nodes, sources.shape[1], dtype=torch.float64, device=sources.device)
-    right[place] = sources * root[place]
-    return smoother.of_nodes((root * _conjugate_gradients(smoother, right)).float())
+    out = torch.empty(smoother.num_nodes, sources.shape[1], dtype=torch.float32, device=sources.device)
+    for start in range(0, sources.shape[1], _COLUMNS):
+        some = slice(start, start + _COLUMNS)
+        right = torch.zeros(len(out), len(out[0, some]), dtype=torch.float64, device=out.device)
+        right[place] = sources[:, some] * root[place]
+        out[:, some] = root * _conjugate_gradients(smoother, right)
+    return smoother.of_nodes(out)
 
 
 def _conjugate_gradients(smoother: Smoother, right: Tensor) -> Tensor:

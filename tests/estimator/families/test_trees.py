@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
+from sobgnn import SobolevClassifier
 from sobgnn.estimator.families import trees
 from sobgnn.estimator.families.trees import PER_FOLD, WHOLE, Forests
 from sobgnn.estimator.labels import with_folds
@@ -38,3 +39,12 @@ def test_trees_are_those_of_scikit_learn(kind, forest):
     for own, other in zip(found.estimators_, expected.estimators_, strict=True):
         np.testing.assert_array_equal(own.tree_.threshold, other.tree_.threshold)
         np.testing.assert_array_equal(own.tree_.value, other.tree_.value)
+
+
+def test_many_classes_have_fewer_trees_and_the_description_says_so(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32)
+    y = np.where(np.arange(60) < 40, np.arange(60) % 20, -1)
+    monkeypatch.setattr(trees, "_MOST_SHARES", 40 * 20 * 10)
+    model = SobolevClassifier(families=["forests"], random_state=0).fit(X, y)
+    assert len(model.predictor_.members[0].fitted.trees.root) == 2 * 10
+    assert "only 20 trees, as points or classes are many" in model.describe()

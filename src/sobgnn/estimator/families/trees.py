@@ -29,6 +29,9 @@ _ANEW = 0.25
 KINDS = ("random", "extra")
 # Maximum of rows times trees that are predicted; with very many points, fewer trees are grown.
 _MOST_WORK = 40_000_000
+# Maximum of classes times leaves of the trees of one kind: leaves hold a share of every class. A tree has at most as
+# many leaves as labels, and rarely more than ``_USUAL_LEAVES``, so fewer trees are grown only from 38 classes on.
+_MOST_SHARES, _USUAL_LEAVES = 24_000_000, 10_000
 # Columns tried at each split: half of them, but at most this many, or their square root if that is more.
 _MOST_TRIED = 24
 # Labels times columns from which more threads pay off in growing a forest, and the maximum number of threads.
@@ -50,7 +53,8 @@ class Forests:
         X, generator = points.columns, points.generator(self.name)
         fits = labels.folds + 1
         per_fold = PER_FOLD if len(labels.index) * X.shape[1] > _FEWER_FROM else WHOLE
-        fewer = min(1.0, _MOST_WORK / (points.count * 2 * WHOLE))
+        shares_per_tree = labels.classes * min(len(labels.index), _USUAL_LEAVES)
+        fewer = min(1.0, _MOST_WORK / (points.count * 2 * WHOLE), _MOST_SHARES / (shares_per_tree * WHOLE))
         forests = []
         for number, share in enumerate(labels.shares()):
             size = max(4, round(fewer * (WHOLE if number == labels.folds else per_fold)))
