@@ -32,7 +32,9 @@ def test_diffused_labels_are_the_fixed_point_from_zeros(islands, graph30):
         np.testing.assert_allclose(got, np.where(np.isnan(expected), 1 / 3, expected), atol=5e-3)
 
 
-def test_several_sets_of_labels_diffuse_at_once(graph30):
+@pytest.mark.parametrize("most", [spreading._MOST_AT_ONCE, 100])
+def test_several_sets_of_labels_diffuse_at_once_or_in_turn(graph30, most, monkeypatch):
+    monkeypatch.setattr(spreading, "_MOST_AT_ONCE", most)
     spread, index = Smoother(graph30), torch.tensor([0, 4, 7])
     both = diffuse(spread, 0.9, index, torch.tensor([[2, 1, -1], [2, 1, 0]]), 3)
     torch.testing.assert_close(both[:, 0], diffuse(spread, 0.9, index[:2], torch.tensor([2, 1]), 3))

@@ -28,6 +28,8 @@ _MANY_NODES = 20_000
 _SORTED_ROWS = 1024
 # Columns of a potential that are solved at once: those of a thousand classes would not fit in the cache.
 _COLUMNS = 32
+# Maximum of nodes times sets of labels times classes that are spread at once; the iteration holds several copies.
+_MOST_AT_ONCE = 50_000_000
 
 
 class Smoother(SobolevOperators):
@@ -92,6 +94,11 @@ def diffuse(smoother: Smoother, strength: float, index: Tensor, codes: Tensor, c
         [N, C], or [N, B, C].
     """
     many = codes if codes.ndim == 2 else codes.unsqueeze(0)
+    if len(many) > 1 and smoother.num_nodes * len(many) * classes > _MOST_AT_ONCE:
+        each = torch.empty(smoother.num_nodes, len(many), classes, dtype=torch.float32, device=index.device)
+        for place, own in enumerate(many):
+            each[:, place] = diffuse(smoother, strength, index, own, classes)
+        return each
     start = torch.zeros(smoother.graph.num_nodes, len(many), classes, dtype=torch.float32, device=index.device)
     known = many >= 0
     part, label = known.nonzero(as_tuple=True)
