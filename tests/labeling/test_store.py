@@ -353,3 +353,51 @@ def test_a_label_of_a_class_that_never_was_is_damage(tmp_path):
         db.commit()
     with pytest.raises(ValueError, match="is damaged"):
         opened(tmp_path)
+
+
+FORGED = {
+    "a trigger": "create trigger t after insert on mark begin delete from mark; end",
+    "a view instead of a table": "drop table key; create view key as select 1 as code, 'a' as key",
+    "another table": "create table more (x)",
+    "another column": "alter table fit add column more",
+    "a gap in the changes": "update change set n = 9223372036854775807 where n = 1",
+    "a label of no class": "update change set code = 2000000000 where n = 1",
+    "a time that is no text": "update change set at = x'00' where n = 1",
+    "a class merged into itself": "update change set what = 'merge', code = 0, target = 0 where n = 2",
+    "a class that is no text": "update change set what = 'rename', code = 0, name = x'00' where n = 2",
+    "no fingerprint": "delete from meta where name = 'fingerprint'",
+    "classes that are no list": "update meta set value = '3' where name = 'classes'",
+    "a value that is no JSON": "update meta set value = '{' where name = 'began'",
+    "a value too deep to read": "update meta set value = replace(hex(zeroblob(200000)), '0', '[') where name = 'began'",
+}
+
+
+@pytest.mark.parametrize("statement", FORGED.values(), ids=FORGED)
+def test_a_forged_store_is_refused_in_one_line(tmp_path, statement):
+    made = opened(tmp_path)
+    made.label([2], 0)
+    made.skip([3])
+    made.close()
+    with closing(sqlite3.connect(tmp_path / "labels.db")) as db:
+        db.executescript(statement)
+        db.commit()
+    with pytest.raises(ValueError, match=r"^.*labels\.db is damaged: .*\. Put a copy back, or name another folder"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["labels.db", "labels.db-wal", "labels.db-shm"])
+def test_a_link_out_of_the_folder_is_not_opened(tmp_path, name):
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(outside)
+    with pytest.raises(ValueError, match="is a link to something outside its folder, which is not opened"):
+        opened(tmp_path / "run")
+    assert outside.read_bytes() == b""
+
+
+def test_a_journal_of_others_which_may_name_files_to_delete_is_refused(tmp_path):
+    opened(tmp_path).close()
+    (tmp_path / "labels.db-journal").write_bytes(b"\xd9\xd5\x05\xf9 \xa1c\xd7")
+    with pytest.raises(ValueError, match=r"labels\.db-journal is no file of a labeling"):
+        opened(tmp_path)

@@ -386,7 +386,10 @@ def test_a_spreadsheet_that_is_called_text_is_refused_with_the_way_out(tmp_path,
 
 def test_an_id_column_with_repeats_is_said_to_be_what_it_is(tmp_path):
     for ids, said in (
-        (range(100), "Rows are named by column 'id'. 2 rows share theirs with others, such as '0'."),
+        (
+            range(100),
+            "Rows are named by column 'id', which is no feature then. 2 rows share theirs with others, such as '0'.",
+        ),
         ([i % 7 for i in range(100)], "'id' repeats values"),
     ):
         ids = [*list(ids)[:-1], 0]

@@ -138,7 +138,10 @@ def _has_fetcher(name: str) -> bool:
 def _advice(entry: Entry, folder: str | Path | None) -> str:
     place = _folder(folder)
     looked = f"{entry.file} is not in {place}" if place else "SOBGNN_DATA is not set and no folder was given"
-    return f"{looked}. Set SOBGNN_DATA to the folder that holds {entry.file} (sha256 {entry.sha256[:12]}…)."
+    return (
+        f"{looked}. Set SOBGNN_DATA to the folder that holds {entry.file} (sha256 {entry.sha256}). docs/protocol.md "
+        "says what it holds."
+    )
 
 
 def _check_hash(content: bytes, expected: str, what: object) -> None:

@@ -121,6 +121,11 @@ def _check_families(families: Any, known: Sequence[str]) -> None:
     listed = families if isinstance(families, (list, tuple)) else []
     names = [entry[0] if _is_pair(entry, known) else entry for entry in listed]
     good = all(_is_pair(entry, known) or _is(entry, "auto", *known) for entry in listed)
+    for entry in listed:
+        if isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[1], type):
+            raise ValueError(
+                f"`families` must hold classifiers, but {entry[0]!r} is a class. Pass {entry[1].__name__}()."
+            )
     if not listed or not good or len(set(names)) != len(names):
         raise ValueError(
             f'`families` must be "auto" or a list of it, of different names among {", ".join(known)}, and of pairs of '

@@ -482,7 +482,7 @@ def download(request: Request) -> Response:
 def report(request: Request) -> Response:
     """The report of the run that was written last."""
     path = request.app.state.labeling.store.folder / "report.html"
-    if not path.is_file():
+    if not path.is_file() or path.is_symlink():
         return PlainTextResponse("There is no report yet.", status_code=404)
     return FileResponse(path, headers={"content-security-policy": REPORT_POLICY})
 

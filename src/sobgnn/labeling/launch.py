@@ -13,6 +13,7 @@ import time
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import uvicorn
@@ -22,7 +23,7 @@ from sobgnn.labeling.model import Model, Trainer
 from sobgnn.labeling.rows import check_new_label, open_source
 from sobgnn.labeling.security import Connection, Guard
 from sobgnn.labeling.store import STORE, Store
-from sobgnn.runtime.files import atomic_file
+from sobgnn.runtime.files import atomic_file, check_inside
 from sobgnn.tables import file_stem, is_file_name
 from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.meaning import ModelRecord, check_same
@@ -43,6 +44,11 @@ _REDIRECT = """<!doctype html>
 <title>Label</title>
 <a href="{url}">Label</a>
 """
+# What a store's ``meta`` says of DATA, as JSON.
+META: dict[str, tuple[type, ...]] = {
+    "data": (str,), "label": (str, NoneType), "identity": (str, NoneType), "drop": (list,), "reading": (dict,),
+    "models": (dict,),
+}  # fmt: skip
 
 
 class Page:
@@ -178,6 +184,10 @@ def open_page(
     """
     given = Path(data)
     is_run = (given / STORE).is_file()
+    for place in {given, folder} if is_run else {folder}:
+        if place is not None and place.is_dir():
+            for path in place.iterdir():
+                check_inside(path, place)
     if not is_run and given.is_dir() and (given / "table.json").is_file():
         raise ValueError(
             f"{data} is a run of `sobgnn fit`, which does not hold its data. Label the data: sobgnn label DATA."
@@ -242,6 +252,8 @@ def _as_before(store: Store, asked: dict[str, Any]) -> dict[str, Any]:
     """
     if not store.meta:  # killed before it began
         return asked
+    if not all(isinstance(store.meta.get(name, ...), kinds) for name, kinds in META.items()):
+        raise ValueError(f"{store.path} does not say how DATA was read. Name another folder with --out.")
     known = {name: store.meta[name] for name in asked}
     for name, value in {**asked, **asked["reading"]}.items():
         had = {**known, **known["reading"]}.get(name)

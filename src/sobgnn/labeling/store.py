@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from sobgnn.labeling.names import free_name, short
 from sobgnn.labeling.progress import Fit
+from sobgnn.runtime.files import check_inside, check_regular
 
 STORE = "labels.db"
 # What is written only after the store has begun.
@@ -49,6 +50,8 @@ create table fit (
   high real not null, seconds real not null, predicted blob not null
 );
 """
+# What the entries of ``meta`` are that a store needs, as JSON.
+META = {"fingerprint": str, "began": str, "classes": list}
 # In their order: an undone change, and the one that took it back, unless later changes of labels stay that were made
 # between the two.
 TAKEN_BACK = """
@@ -56,6 +59,13 @@ select c.n, c.undone from change c where c.undone is not null and c.what in ('la
   select 1 from change s where s.what in ('label', 'clear', 'merge') and s.n > c.n and s.n < c.undone
   and (s.undone is null or s.undone > c.undone))
 """
+
+
+# What reading a damaged file can raise.
+_DAMAGES = (
+    sqlite3.Error, json.JSONDecodeError, KeyError, IndexError, TypeError, AttributeError, UnicodeError, OverflowError,
+    RecursionError,
+)  # fmt: skip
 
 
 class ConflictError(ValueError):
@@ -134,21 +144,29 @@ class Store:
                 "or name another folder with --out."
             )
         folder.mkdir(parents=True, exist_ok=True)
+        _check_files(folder)
         # Nothing in this process may open the file but SQLite: closing it would let go of SQLite's lock.
         self._db = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
         try:
             with self._damage():
-                for pragma in ("locking_mode=exclusive", "journal_mode=wal", "synchronous=full"):
+                for pragma in ("trusted_schema=off", "locking_mode=exclusive"):
+                    self._db.execute(f"pragma {pragma}")
+                # Before anything reads the tables: a view or a trigger of others could be endless.
+                if (found := _schema(self._db)) not in (set(), _own_schema()):
+                    raise sqlite3.DatabaseError("its tables are not those of a labeling")
+                for pragma in ("journal_mode=wal", "synchronous=full"):
                     self._db.execute(f"pragma {pragma}")
                 if self._db.execute("pragma quick_check(1)").fetchone()[0] != "ok":
                     raise sqlite3.DatabaseError("its pages do not fit together")
                 with self._transaction():
-                    if not self._db.execute("select count(*) from sqlite_master").fetchone()[0]:
+                    if not found:
                         for statement in SCHEMA.split(";\n"):
                             self._db.execute(statement)
                 self.meta: dict[str, Any] = {
                     name: json.loads(value) for name, value in self._db.execute("select name, value from meta")
                 }
+                if self.meta and not all(isinstance(self.meta.get(name, ...), kinds) for name, kinds in META.items()):
+                    raise KeyError("it does not say what it is a labeling of")
             self._files = {path: os.stat(path) for path in (self.path, Path(f"{self.path}-wal"))}
         except BaseException:
             self._db.close()
@@ -382,7 +400,7 @@ class Store:
         """Say in one line why the file cannot be read."""
         try:
             yield
-        except (sqlite3.Error, KeyError, IndexError, TypeError, UnicodeError, OverflowError) as error:
+        except _DAMAGES as error:
             if "locked" in str(error):
                 raise ValueError(
                     f"{self.folder} is being labeled in another window or process. Close that one, or name another "
@@ -437,15 +455,23 @@ class Store:
 
     def _load(self) -> None:
         """Everything from the file."""
-        self.saved = self._db.execute("select coalesce(max(n), 0) from change").fetchone()[0]
+        self.saved, count = self._db.execute("select coalesce(max(n), 0), count(*) from change").fetchone()
+        if self.saved != count:
+            raise KeyError("a change is missing")
         self.classes = dict(enumerate(self.meta["classes"]))
+        known = range(len(self.classes) + self.saved)
         self.merges: list[tuple[int, int, int]] = []
         of_classes = """
             select n, what, code, name, target from change
             where what in ('class', 'rename', 'merge') and undone is null order by n
         """
         for n, what, code, name, target in self._db.execute(of_classes):
+            other = target if what == "merge" else code
+            if code not in known or other not in known or not isinstance(name or "", str):
+                raise KeyError("a class was never added")
             if what == "merge":
+                if code == target:
+                    raise KeyError("a class is merged into itself")
                 self.classes.pop(code, None)
                 self.merges.append((n, code, target))
             elif what == "class" or code in self.classes:
@@ -457,7 +483,7 @@ class Store:
         self.details: dict[int, Label] = {}
         self.skipped: set[int] = set()
         self._fold()
-        if not self.used() <= set(range(len(self.meta["classes"]) + self.saved)):
+        if self.codes.max(initial=-1) >= len(known):
             raise KeyError("a label is of a class that was never added")
 
     def _fold(self, which: str = "") -> None:
@@ -480,6 +506,8 @@ class Store:
                     label = label and _merged(label, code, more[0])
                     continue
                 at, guessed, audit, guess, undone = more
+                if not isinstance(at, str):
+                    raise KeyError("a time is no text")
                 if undone:
                     continue
                 if what == "label":
@@ -539,6 +567,29 @@ def _merged(label: Label, gone: int, into: int) -> Label:
     return replace(
         label, code=into if label.code == gone else label.code, guess=into if label.guess == gone else label.guess
     )
+
+
+def _check_files(folder: Path) -> None:
+    """Refuse files that SQLite would follow out of the folder: links, and journals, which may name further files."""
+    for suffix in ("", "-wal", "-shm"):
+        path = folder / f"{STORE}{suffix}"
+        if os.path.lexists(path):
+            check_inside(path, folder)
+            check_regular(path)
+    journal = folder / f"{STORE}-journal"
+    if os.path.lexists(journal):
+        raise ValueError(f"{journal} is no file of a labeling, which keeps none. Remove it, or name another folder.")
+
+
+def _schema(db: sqlite3.Connection) -> set[tuple[str, ...]]:
+    """Everything that a database defines, but for what SQLite makes itself."""
+    return set(db.execute("select type, name, tbl_name, sql from sqlite_master where substr(name, 1, 7) <> 'sqlite_'"))
+
+
+def _own_schema() -> set[tuple[str, ...]]:
+    with contextlib.closing(sqlite3.connect(":memory:")) as db:
+        db.executescript(SCHEMA)
+        return _schema(db)
 
 
 def _now() -> str:

@@ -229,7 +229,9 @@ def _keeps_float32(device: torch.device) -> bool:
 @functools.cache
 def _probe(device: torch.device) -> tuple[Tensor, Tensor]:
     """Entries that have fewer digits in other types, [32, 256], and the unit matrix: a product that takes no time."""
-    return torch.full((32, 256), 1 + 2.0**-20, device=device), torch.eye(256, device=device)
+    return torch.full((32, 256), 1 + 2.0**-20, dtype=torch.float32, device=device), torch.eye(
+        256, dtype=torch.float32, device=device
+    )
 
 
 # ------------------------------------------------------------------------------- float64: the last word

@@ -48,7 +48,7 @@ class Heaps:
     """
 
     def __init__(self, queries: int, most: int, device: torch.device) -> None:
-        self.scores = torch.full((queries, most), torch.inf, device=device)
+        self.scores = torch.full((queries, most), torch.inf, dtype=torch.float32, device=device)
         self.found = torch.full((queries, most), -1, dtype=torch.int32, device=device)
 
 

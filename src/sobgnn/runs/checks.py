@@ -14,7 +14,7 @@ import numpy.typing as npt
 from sobgnn.estimator.acceptance import Acceptance, find_acceptance
 from sobgnn.estimator.outcome import shown_out_of_fold
 from sobgnn.runs.run import Fitted
-from sobgnn.runtime.files import read_json, write_text
+from sobgnn.runtime.files import check_inside, read_json, write_text
 
 FILE = "checks.json"
 # A new point is far if its nearest training point is farther than this many times the 99 % quantile of the training
@@ -91,6 +91,7 @@ class Checks:
         file = folder / FILE
         if not os.path.lexists(file):
             return cls()
+        check_inside(file, folder)
         try:
             content = read_json(file)
             acceptance = None if content["accept"] is None else Acceptance(**content["accept"])

@@ -96,7 +96,7 @@ def id_notes(series: pl.Series) -> list[str]:
     known = text_values(series).drop_nulls()
     repeated = known.filter(known.is_duplicated())
     such = f" {repeated.len():,} rows share theirs with others, such as {shortened(repeated.first())}."
-    return [f"Rows are named by column {series.name!r}.{such if repeated.len() else ''}"]
+    return [f"Rows are named by column {series.name!r}, which is no feature then.{such if repeated.len() else ''}"]
 
 
 def _no_column(name: str, columns: Sequence[str], file: str) -> str:
