@@ -102,7 +102,12 @@ class Browser:
     def until(self, expression: str, seconds: float = 400) -> Any:
         end = time.monotonic() + seconds
         while True:
-            answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+            try:
+                answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+            except RuntimeError as error:
+                if "navigated" not in str(error) and "context" not in str(error):
+                    raise
+                answer = {"result": {}}  # the page went while it was asked
             value = answer["result"].get("value")  # an exception, while a page loads, is not yet true
             if value and "exceptionDetails" not in answer:
                 return value
