@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cases import append_cases, load_set, read_lines
-from sobgnn.labeling.progress import CHANGED, FEWEST
+from sobgnn.app.labeling.progress import CHANGED, FEWEST
 
 NAMES = (
     "digits", "isolet", "har", "cancer", "mnist", "20news",
@@ -217,7 +217,7 @@ def efficiency(curves: Curves, names: list[str], strategies: list[str]) -> None:
 
 
 def stopping(lines: list[dict]) -> None:
-    """Compare the rule of sobgnn.labeling.progress with what doubling the labels once more did."""
+    """Compare the rule of sobgnn.app.labeling.progress with what doubling the labels once more did."""
     print("| changed by the last doubling | times | mean gain of the next, points | over 1 point | over 2 points |")
     print("|---|---|---|---|---|")
     pairs = []

@@ -19,10 +19,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from tests.labeling.browser import Browser, find_chromium
-from tests.labeling.conftest import Client
+from tests.app.labeling.browser import Browser, find_chromium
+from tests.app.labeling.conftest import Client
 
-from sobgnn.labeling.launch import open_page
+from sobgnn.app.labeling.launch import open_page
 
 TEAMS = {
     "Billing": (

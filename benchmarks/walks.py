@@ -136,12 +136,12 @@ def label() -> Callable[[], Any]:
     import json
     import time
 
-    from tests.labeling.conftest import ticket_file
-    from tests.labeling.fake_model import Fake
+    from tests.app.labeling.conftest import ticket_file
+    from tests.app.labeling.fake_model import Fake
 
-    from sobgnn.labeling.app import application
-    from sobgnn.labeling.launch import open_page
-    from sobgnn.labeling.security import Guard
+    from sobgnn.app.labeling.app import application
+    from sobgnn.app.labeling.launch import open_page
+    from sobgnn.app.labeling.security import Guard
 
     folder = Path(tempfile.mkdtemp())
     page = open_page(str(ticket_file(folder)), folder=folder / "run", trainer=Fake)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from sobgnn import knn_graph
+from sobgnn.app.runs.run import Fitted, hide_labels
 from sobgnn.estimator.interval import wilson_interval
 from sobgnn.estimator.suspicion import suspect_labels
-from sobgnn.runs.run import Fitted, hide_labels
 from sobgnn.tables import from_arrays
 
 

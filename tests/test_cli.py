@@ -45,7 +45,7 @@ class Interrupted(SobolevClassifier):
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sobgnn.command.fit._estimator", small)
+    monkeypatch.setattr("sobgnn.app.command.fit._estimator", small)
     return tmp_path
 
 
@@ -119,7 +119,7 @@ def test_predictions_are_exported_and_the_columns_that_matter_are_measured(here,
 
 def test_a_reader_that_leaves_early_still_gets_its_run(here, trees):
     script = (
-        "import sys; from sobgnn import SobolevClassifier, cli; from sobgnn.command import fit;"
+        "import sys; from sobgnn import SobolevClassifier, cli; from sobgnn.app.command import fit;"
         "fit._estimator = lambda paper, settings: SobolevClassifier(families=['linear'], random_state=0);"
         "sys.exit(cli.main(['fit', 'trees.csv', '--out', 'run']))"
     )
@@ -299,7 +299,7 @@ def press(monkeypatch, stage, times=1):
         Interrupted.stage, Interrupted.times = stage, times
         return Interrupted(n_members=2, epochs=200, random_state=settings["random_state"])
 
-    monkeypatch.setattr("sobgnn.command.fit._estimator", make)
+    monkeypatch.setattr("sobgnn.app.command.fit._estimator", make)
 
 
 def test_ctrl_c_while_training_keeps_the_best_so_far(here, trees, monkeypatch, capsys):
@@ -322,7 +322,7 @@ def test_ctrl_c_before_training_or_twice_leaves_nothing(here, trees, monkeypatch
 
 def pressed_while_writing(monkeypatch, number, times=1):
     """Signals that come when the report is made."""
-    import sobgnn.runs.page.render as page
+    import sobgnn.app.runs.page.render as page
 
     draw = page.render
 
@@ -377,7 +377,7 @@ def test_a_failure_while_writing_leaves_nothing(here, trees, monkeypatch, capsys
     def fail(*_):
         raise ValueError("the disk is full")
 
-    monkeypatch.setattr("sobgnn.runs.page.render.render", fail)
+    monkeypatch.setattr("sobgnn.app.runs.page.render.render", fail)
     assert cli.main(["fit", "trees.csv", "--out", "deep/run"]) == 2
     assert not (here / "deep").exists()
     assert files(here) == ["trees.csv"]

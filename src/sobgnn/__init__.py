@@ -11,11 +11,11 @@ from typing import Any as _Any
 
 if TYPE_CHECKING:
     from sobgnn import sobolev, spectrum
+    from sobgnn.app.labeling.launch import label
     from sobgnn.estimator.classifier import SobolevClassifier
     from sobgnn.graphs.graph import Graph
     from sobgnn.graphs.knn import graph_from_neighbors, knn_graph
     from sobgnn.graphs.reweight import reweight
-    from sobgnn.labeling.launch import label
     from sobgnn.nn.conv import SobolevConv
     from sobgnn.nn.features import SobolevFeatures
     from sobgnn.nn.model import SSobGNN
@@ -50,7 +50,7 @@ _HOME = {
     "TableEncoder": "tables.encoder",
     "graph_from_neighbors": "graphs.knn",
     "knn_graph": "graphs.knn",
-    "label": "labeling",
+    "label": "app.labeling",
     "reweight": "graphs.reweight",
 }
 

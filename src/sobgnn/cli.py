@@ -16,8 +16,8 @@ from typing import Annotated
 import typer
 
 import sobgnn
-from sobgnn.command import data, fit, label, models, predict, reproduce, tune
-from sobgnn.command.options import INTERRUPTED, TERMINATED, WRONG_INPUT
+from sobgnn.app.command import data, fit, label, models, predict, reproduce, tune
+from sobgnn.app.command.options import INTERRUPTED, TERMINATED, WRONG_INPUT
 
 app = typer.Typer(
     name="sobgnn",

@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 from sklearn.datasets import make_blobs
 
 from sobgnn import SobolevClassifier
+from sobgnn._system.files import file_digest, json_digest
 from sobgnn.estimator.artifact import (
     CONFIG,
     FORMAT_VERSION,
@@ -22,7 +23,6 @@ from sobgnn.estimator.artifact import (
     ArtifactError,
     read_folder,
 )
-from sobgnn.runtime.files import file_digest, json_digest
 
 
 def fit(**settings):
@@ -105,8 +105,8 @@ def test_points_that_are_copies_of_each_other_are_saved_and_loaded(tmp_path, dis
 
 def test_many_new_points_are_placed_by_cells_that_are_the_same_after_loading(saved, monkeypatch):
     X, _, folder = saved
-    monkeypatch.setattr("sobgnn.neighbors.held.INDEX_COST", 0)
-    monkeypatch.setattr("sobgnn.neighbors.held.INDEX_QUERIES", 100)
+    monkeypatch.setattr("sobgnn.graphs.neighbors.held.INDEX_COST", 0)
+    monkeypatch.setattr("sobgnn.graphs.neighbors.held.INDEX_QUERIES", 100)
     loaded = SobolevClassifier.load(folder)
     few = loaded.predict_proba(X[:10] + 0.1)
     assert not loaded.predictor_.placed.search._held._near  # what loading checks, and few points, need none
@@ -185,7 +185,7 @@ def test_a_save_that_fails_leaves_what_was_there(saved, tmp_path, monkeypatch):
     def fail(*arguments, **keywords):
         raise OSError("disk full")
 
-    monkeypatch.setattr("sobgnn.runtime.files.os.fsync", fail)
+    monkeypatch.setattr("sobgnn._system.files.os.fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         classifier.save(tmp_path / "model")
     assert os.listdir(tmp_path) == ["model"]

@@ -20,8 +20,8 @@ import pytest
 from PIL import Image
 
 from sobgnn import cli
-from sobgnn.runs.folder import open_run
-from sobgnn.runtime.packages import installed
+from sobgnn._system.packages import installed
+from sobgnn.app.runs.folder import open_run
 from tests.encoders import static_model
 
 BYTES = 2**30

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from sobgnn._system.files import file_digest, json_digest
 from sobgnn.estimator.artifact import CONFIG, WEIGHTS
-from sobgnn.runtime.files import file_digest, json_digest
 
 FILES = ("table.json", "table.npz", "checks.json", f"model/{CONFIG}", f"model/{WEIGHTS}")
 ODD_VALUES: list[Any] = [

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from sobgnn import SobolevClassifier
-from sobgnn.runs.folder import open_run
+from sobgnn.app.runs.folder import open_run
 from sobgnn.tables import batches, read_table
 from tests.fuzz.bench import Audit, Bench, command, quietly
 from tests.fuzz.files import data_files
@@ -45,8 +45,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         return SobolevClassifier(families=["sobolev", "diffusion"], **quick)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sobgnn.command.fit._estimator", small)
-        patch.setattr("sobgnn.runs.page.render.render", lambda *_: "")  # the page has its own tests
+        patch.setattr("sobgnn.app.command.fit._estimator", small)
+        patch.setattr("sobgnn.app.runs.page.render.render", lambda *_: "")  # the page has its own tests
         yield Bench(tmp_path_factory.mktemp("fuzz"))
 
 

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image
 
 from sobgnn import TableEncoder
+from sobgnn._system.files import json_digest
 from sobgnn.cli import main
-from sobgnn.runtime.files import json_digest
 from sobgnn.tables import Encoding, batches, read_table
 from sobgnn.tables.meaning import ImageModel, TextModel, _by_length
 from tests.encoders import WORDS, image_model, static_model, text_model

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sobgnn.labeling.rows import open_source
-from sobgnn.runs import predict as run_predict
+from sobgnn.app.labeling.rows import open_source
+from sobgnn.app.runs import predict as run_predict
 from sobgnn.tables import Encoding, batches, read_table
 from sobgnn.tables.pictures import folder_labels, list_pictures, open_picture, oriented_gradients, see
 

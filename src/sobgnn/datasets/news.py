@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.runtime.arrays import save_arrays
+from sobgnn._system.arrays import save_arrays
 
 # Listed explicitly, because the paper's features are unknown and every choice here affects accuracy.
 TFIDF: dict[str, Any] = {"sublinear_tf": True, "min_df": 3, "max_df": 0.5, "stop_words": "english"}

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from sobgnn._system.files import atomic_folder, check_inside, file_digest, json_digest, read_json
 from sobgnn.estimator.state import Arrays
-from sobgnn.runtime.files import atomic_folder, check_inside, file_digest, json_digest, read_json
 
 FORMAT = "sobgnn.SobolevClassifier"
 FORMAT_VERSION = 7

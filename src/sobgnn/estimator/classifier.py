@@ -15,6 +15,7 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from sobgnn._system.process import at_most, check_device, own_precision
 from sobgnn.estimator import saving
 from sobgnn.estimator.artifact import ArtifactError, read_folder, write_folder
 from sobgnn.estimator.copies import copies_together
@@ -42,7 +43,6 @@ from sobgnn.estimator.warm import Kept, fingerprint
 from sobgnn.graphs.given import as_edges, as_graph
 from sobgnn.graphs.graph import Graph, Symmetrize
 from sobgnn.graphs.knn import Bandwidth
-from sobgnn.runtime.process import at_most, check_device, own_precision
 
 Auto = Literal["auto"]
 # Number of entries of X up to which one thread is as fast as many; it leaves cores to other work, and makes results

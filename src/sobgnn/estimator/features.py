@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sobgnn.runtime.process import eigen
+from sobgnn._system.process import eigen
 
 Scale = Literal["range", "standard", "range-unit", "unit", "rank"]
 

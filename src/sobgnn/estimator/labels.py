@@ -14,7 +14,7 @@ import torch
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
-from sobgnn.runtime.unknown import label_values, unknown_labels
+from sobgnn._system.unknown import label_values, unknown_labels
 
 UNLABELED = -1
 # Number of parts of the labels that are held out in turn.

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from sobgnn._system.process import at_most
 from sobgnn.estimator.blend import Blend, sharpen
 from sobgnn.estimator.fit import Member
 from sobgnn.estimator.frequencies import shift_priors
@@ -19,7 +20,6 @@ from sobgnn.estimator.points import GIVEN, NEIGHBORS, NewPoints, Placed, Points
 from sobgnn.estimator.state import check_array
 from sobgnn.graphs.reweight import normalized_edges
 from sobgnn.operators.attached import attach
-from sobgnn.runtime.process import at_most
 
 _POINTS_PER_BATCH = 16384
 # Multiplications in a batch's neighbor search from which several threads pay off. A smaller batch takes a few hundred

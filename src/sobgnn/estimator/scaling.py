@@ -10,13 +10,13 @@ import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 
+from sobgnn._system.process import eigen
 from sobgnn.estimator.blend import fit_temperature, log_loss, sharpen
 from sobgnn.estimator.features import FeatureMap, Scale
 from sobgnn.estimator.labels import Labels, stratified_folds
 from sobgnn.estimator.spreading import Smoother, diffuse
 from sobgnn.graphs.knn import graph_from_neighbors
-from sobgnn.neighbors import nearest
-from sobgnn.runtime.process import eigen
+from sobgnn.graphs.neighbors import nearest
 
 CANDIDATES: tuple[Scale, ...] = ("range", "range-unit", "unit", "rank")
 # Numbers of points and labels to choose by, folds of the labels that are held out in turn, and strength of the

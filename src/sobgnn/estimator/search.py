@@ -13,12 +13,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from sobgnn._system.process import exactly
 from sobgnn.estimator.settings import check_whole
 from sobgnn.graphs.graph import Graph, Symmetrize
 from sobgnn.graphs.knn import Bandwidth, gaussian_weights, graph_from_neighbors, mean_distance
-from sobgnn.neighbors import nearest
-from sobgnn.neighbors.held import HeldPoints
-from sobgnn.runtime.process import exactly
+from sobgnn.graphs.neighbors import nearest
+from sobgnn.graphs.neighbors.held import HeldPoints
 
 Metric = Literal["euclidean", "cosine"]
 Method = Literal["auto", "exact", "cells"]

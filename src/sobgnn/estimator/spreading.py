@@ -10,12 +10,12 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from sobgnn._system.process import give_back
 from sobgnn.graphs.adjacency import SMALLEST_WEIGHT
 from sobgnn.graphs.graph import Graph
 from sobgnn.graphs.locality import locality_order
 from sobgnn.operators import SobolevOperators
 from sobgnn.propagation import backends
-from sobgnn.runtime.process import give_back
 
 # The iteration ends when the remaining share of its start is below this, or after this many steps.
 _REST, _MOST_STEPS = 1e-3, 100

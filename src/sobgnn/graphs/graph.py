@@ -12,6 +12,8 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from sobgnn._system.files import atomic_file, check_regular
+from sobgnn._system.unknown import label_values
 from sobgnn.graphs.adjacency import (
     LARGEST_WEIGHT,
     SMALLEST_WEIGHT,
@@ -23,8 +25,6 @@ from sobgnn.graphs.adjacency import (
 )
 from sobgnn.graphs.directions import symmetrize_edges
 from sobgnn.graphs.summary import GraphReport, report_adjacency
-from sobgnn.runtime.files import atomic_file, check_regular
-from sobgnn.runtime.unknown import label_values
 
 Symmetrize = Literal["union", "mutual"]
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sobgnn.graphs.adjacency import SMALLEST_WEIGHT, symmetrize_csr
 from sobgnn.graphs.graph import Graph, Symmetrize, as_numpy, graph_from_csr
-from sobgnn.neighbors import nearest
+from sobgnn.graphs.neighbors import nearest
 
 Bandwidth = Literal["mean", "local"] | float
 

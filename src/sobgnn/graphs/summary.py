@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from sobgnn.runtime.unknown import unknown_labels
+from sobgnn._system.unknown import unknown_labels
 
 _QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 

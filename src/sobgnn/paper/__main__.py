@@ -190,7 +190,7 @@ def _wrote(paths: Sequence[Path]) -> int:
 @contextmanager
 def _progress() -> Iterator[tuple[Callable[[str], None], Callable[[float, float, str], None] | None]]:
     """How to print a line, and a bar over the whole study: on a terminal where rich is installed, else lines alone."""
-    from sobgnn.runtime.packages import installed
+    from sobgnn._system.packages import installed
 
     if not sys.stdout.isatty() or not installed("rich"):
         yield lambda line: print(line, flush=True), None

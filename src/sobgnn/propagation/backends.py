@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sobgnn._system.packages import installed
 from sobgnn.propagation import native, portable
 from sobgnn.propagation.stencil import Stencil
-from sobgnn.runtime.packages import installed
 
 
 def backend(tensor: Tensor | None = None) -> str:

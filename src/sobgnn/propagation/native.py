@@ -18,9 +18,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sobgnn._system import pages
 from sobgnn.propagation.portable import unscaled
 from sobgnn.propagation.stencil import Stencil, transpose
-from sobgnn.runtime import pages
 
 # Instruction sets by the number that targets.h gives them. A kernel takes the best one that the processor has, up to
 # the one it is held to. Off x86 there is only "plain", whose vectors are the processor's own.

@@ -34,9 +34,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sobgnn._system import pages
 from sobgnn.propagation import backends
 from sobgnn.propagation.stencil import Stencil, check, transpose
-from sobgnn.runtime import pages
 
 _FUNCTIONS: dict[str, Any] = {}
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from sobgnn.runtime.arrays import load_arrays, save_arrays
-from sobgnn.runtime.files import read_signed, write_signed
+from sobgnn._system.arrays import load_arrays, save_arrays
+from sobgnn._system.files import read_signed, write_signed
 from sobgnn.tables.columns.base import Arrays, Cells, Column, is_text, text_values
 from sobgnn.tables.columns.category import CategoryColumn, SetColumn
 from sobgnn.tables.columns.date import DateColumn

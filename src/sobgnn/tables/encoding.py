@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sobgnn.runtime.arrays import load_arrays, save_arrays
-from sobgnn.runtime.files import check_inside, read_signed, write_signed
+from sobgnn._system.arrays import load_arrays, save_arrays
+from sobgnn._system.files import check_inside, read_signed, write_signed
 from sobgnn.tables.columns.base import Arrays, Cells, Column, empty_rows
 from sobgnn.tables.columns.category import CategoryColumn
 from sobgnn.tables.columns.date import DateColumn

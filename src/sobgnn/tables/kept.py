@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.runtime.files import atomic_file, cache_folder
+from sobgnn._system.files import atomic_file, cache_folder
 
 # Size of a model's vectors on disk, and number of models whose vectors are kept.
 _MOST_BYTES, _MOST_MODELS = 2**29, 4

@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sobgnn.runtime.files import check_regular, file_digest, read_json
-from sobgnn.runtime.packages import installed
+from sobgnn._system.files import check_regular, file_digest, read_json
+from sobgnn._system.packages import installed
 from sobgnn.tables.kept import KeptVectors
 
 # Architectures whose code in transformers opens no file, whatever the configuration says.

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from sobgnn.runtime.files import atomic_folder, cache_folder
-from sobgnn.runtime.packages import installed
+from sobgnn._system.files import atomic_folder, cache_folder
+from sobgnn._system.packages import installed
 from sobgnn.tables.meaning import ImageModel, ModelRecord, TextModel
 
 # Short names of models of texts; the first ones are preferred where several are at hand.

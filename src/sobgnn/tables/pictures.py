@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.runtime.files import is_inside
+from sobgnn._system.files import is_inside
 from sobgnn.tables.columns.base import Arrays, Column, is_text, text_values
 from sobgnn.tables.columns.names import listed, shortened
 from sobgnn.tables.meaning import ImageModel, ModelRecord, check_same

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sobgnn.runtime.unknown import BLANK_TEXTS
+from sobgnn._system.unknown import BLANK_TEXTS
 from sobgnn.tables.encoding import ArrayEncoder, Encoding
 from sobgnn.tables.labels import parse_labels
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sobgnn.runtime.process import own_random_state
+from sobgnn._system.process import own_random_state
 from sobgnn.training.state import Run, forward_members
 from sobgnn.training.tasks import Schedule, Task
 

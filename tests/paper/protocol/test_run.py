@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from sobgnn import datasets
+from sobgnn._system.process import at_most
 from sobgnn.paper.__main__ import main
 from sobgnn.paper.protocol import data as datafiles
 from sobgnn.paper.protocol import workers
@@ -20,7 +21,6 @@ from sobgnn.paper.protocol.evaluate import DatasetRunner, Limits
 from sobgnn.paper.protocol.plan import Batch, Cell, search_batches
 from sobgnn.paper.protocol.plan import test_batches as final_batches
 from sobgnn.paper.protocol.results import Record, read
-from sobgnn.runtime.process import at_most
 
 SMALL = ["table1", "--datasets", "toy", "--trials", "2", "--seeds", "2", "--epochs", "10", "--device", "cpu"]
 

@@ -11,13 +11,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sobgnn._system.process import at_most
 from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Learned
 from sobgnn.estimator.families.ridge import SURENESS, Scaling, distances, solved
 from sobgnn.estimator.families.trees import grown
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.points import NewPoints, Points, Sizes
 from sobgnn.estimator.state import NOT_SAVED, check_array
-from sobgnn.runtime.process import at_most
 
 # Maximum number of points whose gradients the metric is learned from, the number of times it is updated, and the least
 # weight of a column.

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from sobgnn._system.process import at_most
 from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Learned
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.points import NewPoints, Points, Sizes
 from sobgnn.estimator.state import check_array
-from sobgnn.runtime.process import at_most
 
 # Shares of the pool used in each round. The first is small: later rounds build on what a few labels predict with
 # confidence.

@@ -13,12 +13,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sobgnn._system.process import at_most
 from sobgnn.estimator.families.blocks import BlockNetworks, BlockProgress, BlockSchedule, train_blocks
 from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Learned
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.points import NewPoints, Points, Sizes, View
 from sobgnn.estimator.state import NAN_ALLOWED, check_array
-from sobgnn.runtime.process import at_most
 
 # Hops of the decoupled networks, and the bytes of propagated features up to which more than one hop is used.
 HOPS = 2

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from sobgnn._system.process import eigen, importing, one_blas_thread
 from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
-from sobgnn.runtime.process import eigen, importing, one_blas_thread
 
 # The logit of a class without labels in a fit: practically impossible.
 _IMPOSSIBLE = -30.0

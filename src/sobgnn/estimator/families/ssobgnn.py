@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, vmap
 
+from sobgnn._system.process import own_random_state
 from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Learned
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.points import NewPoints, Points, Sizes
 from sobgnn.estimator.settings import Networks
 from sobgnn.estimator.state import NAN_ALLOWED, check_array
-from sobgnn.runtime.process import own_random_state
 from sobgnn.training import Progress, Schedule, Task, train_members
 
 if TYPE_CHECKING:  # layers are PyG's, which takes over a second to import: only where this family is fitted

@@ -14,12 +14,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sobgnn._system.process import importing
 from sobgnn.estimator.families.contract import Learned
 from sobgnn.estimator.families.nodes import Trees, joined, of_forest
 from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
 from sobgnn.estimator.points import NewPoints, Points, Sizes
 from sobgnn.estimator.state import NOT_SAVED
-from sobgnn.runtime.process import importing
 
 # Trees of each kind that are grown from all labels, the fewer trees that are grown without each fold to save time, and
 # labels times columns above which this is done.

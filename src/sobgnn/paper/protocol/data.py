@@ -11,9 +11,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 
+from sobgnn._system.arrays import load_arrays
+from sobgnn._system.files import atomic_file
 from sobgnn.graphs.graph import Graph, graph_from_csr
-from sobgnn.runtime.arrays import load_arrays
-from sobgnn.runtime.files import atomic_file
 
 K = 30
 # Name of the entry that says whether the graph is given, and which version of the format a file has.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sobgnn._system.files import write_text
+from sobgnn._system.packages import installed
 from sobgnn.paper.protocol.results import read
 from sobgnn.paper.report import plots, studies, tables
 from sobgnn.paper.report.summary import summarize
-from sobgnn.runtime.files import write_text
-from sobgnn.runtime.packages import installed
 
 
 def write(lines: Path, out: Path) -> list[Path]:

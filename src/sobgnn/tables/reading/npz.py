@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sobgnn.runtime.arrays import entry_names, entry_size, read_entry, read_header
+from sobgnn._system.arrays import entry_names, entry_size, read_entry, read_header
 from sobgnn.tables.encoding import Batch, Encoding
 from sobgnn.tables.table import Table, from_arrays, graph_of
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sobgnn.runtime.files import check_regular
-from sobgnn.runtime.packages import installed
+from sobgnn._system.files import check_regular
+from sobgnn._system.packages import installed
 from sobgnn.tables.columns.names import shortened
 from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.pictures import SUFFIXES as PICTURE_SUFFIXES

@@ -1,0 +1,1 @@
+"""The application: run folders, reports, the labeling page and the `sobgnn` command."""

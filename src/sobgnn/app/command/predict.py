@@ -1,0 +1,108 @@
+"""`sobgnn predict`: labels for new points from a run."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sobgnn.app.command.options import ImageModel, Sheet, TextEncoding, TextModel, at_home
+
+# Formats that predictions are not written in.
+_OTHER_FORMATS = (
+    ".parquet", ".tsv", ".xlsx", ".xls", ".json", ".jsonl", ".ndjson", ".npz", ".npy", ".arrow", ".feather",
+)  # fmt: skip
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder written by `sobgnn fit`.")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA",
+            help="CSV, Parquet, Excel, JSON or NPZ file with the same columns, or pictures; may be larger than memory.",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", callback=at_home, help="CSV file to write; default: DATA's name with .predictions.csv."
+        ),
+    ] = None,
+    text_model: TextModel = None,
+    image_model: ImageModel = None,
+    characters: TextEncoding = None,
+    sheet: Sheet = None,
+    formats: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--export",
+            metavar="spreadsheet",
+            help="Also write FILE for a spreadsheet, with the separator and decimal sign of DATA.",
+        ),
+    ] = None,
+) -> None:
+    """Labels for new points from a fitted run. Trains nothing; RUN is not changed, and nothing outside it is opened.
+
+    A run that was fitted with --text-model or --image-model needs the same model again: it names none by its path.
+
+    Writes DATA's name with .predictions.csv beside it. Points far from all training points are marked and,
+    if the run was fitted with --accept, predictions are marked accept or review. Exit: 0 done, 2 wrong input (one line
+    on stderr).
+    """
+    from sobgnn import tables
+    from sobgnn._system.files import atomic_file
+    from sobgnn.app.command import terminal
+    from sobgnn.app.runs import folder as run_folder
+    from sobgnn.app.runs.checks import Checks
+    from sobgnn.app.runs.exports import spreadsheet_notes
+    from sobgnn.app.runs.predict import predict_batches
+    from sobgnn.tables.predictions import spreadsheet_name, write_spreadsheet
+
+    wrong = [name for name in formats or [] if name != "spreadsheet"]
+    if wrong:
+        raise ValueError(f"--export must be spreadsheet, but got {wrong[0]!r}.")
+    console = terminal.Terminal()
+    if not (run / "table.json").is_file() and (data / "table.json").is_file():
+        raise ValueError(f"The run comes first: sobgnn predict {shlex.quote(str(data))} {shlex.quote(str(run))}.")
+    tables.check_readable(data)
+    place = data if data.name.strip(".") else data.resolve()  # . and .. name no file
+    target = _written_to(out or place.with_name(tables.file_stem(place) + ".predictions.csv"))
+    if not target.parent.is_dir():
+        raise ValueError(f"--out names a file in {str(target.parent)!r}, but there is no such folder.")
+    copy = _written_to(spreadsheet_name(target)) if formats else None
+    targets = [target] if copy is None else [target, copy]
+    for each in targets:
+        if each.exists() and each.samefile(data):
+            raise ValueError(
+                f"{each} would be written, but is DATA itself, which is never changed: name another --out."
+            )
+        run_folder.check_not_of_run(each, run)
+        if each.exists() and not tables.are_predictions(each):
+            raise ValueError(
+                f"{each} exists but does not hold predictions. Name another file with --out, or remove it."
+            )
+    classifier, encoding = run_folder.open_run(run, text_model, image_model)
+    checks = Checks.read(run)
+    notes: list[str] = []
+    with atomic_file(target) as file, console.counting() as count:
+        rows = tables.batches(data, encoding, characters, sheet)
+        for done in predict_batches(classifier, rows, file, notes, checks, encoding):
+            count(done)
+    if copy is not None:
+        with atomic_file(copy) as file:
+            write_spreadsheet(target, file, tables.file_sheet(data, encoding, characters))
+    for each in targets:
+        console.wrote(each, done)
+    console.notes([*notes, *spreadsheet_notes(encoding.sheet(","), formats or [])])
+
+
+def _written_to(target: Path) -> Path:
+    """The file itself that a name or a link stands for; an error where it cannot be replaced by a CSV file."""
+    if target.suffix.lower() in _OTHER_FORMATS:
+        raise ValueError(f"--out names {target.name}, but predictions are written as CSV. Use a name ending in .csv.")
+    if target.name == "-" or (target.exists() and not target.is_file()) or target.is_relative_to("/dev"):
+        raise ValueError(f"--out must name a regular file, but got {target}: predictions are written all at once.")
+    return target.resolve() if target.is_symlink() else target

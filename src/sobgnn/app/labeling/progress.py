@@ -1,0 +1,112 @@
+"""Progress of labeling: estimated accuracy, the random audit, and whether more labels would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sobgnn.estimator.interval import wilson_interval
+
+if TYPE_CHECKING:
+    from sobgnn.app.labeling.store import Label
+
+# "More labels will hardly help now": doubling the labels changed at most this share of the predictions, with at least
+# this many labels. Measured in results/labeling.md.
+CHANGED = 0.03
+FEWEST = 50
+# Number of rows whose predictions are compared from fit to fit.
+SAMPLE = 5000
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One fit, for the curve over time.
+
+    Args:
+        labels: Number of labels it was trained on.
+        accuracy: Estimated accuracy, or ``None`` if no labels were held out.
+        interval: Its 95 % interval.
+        seconds: How long it took.
+        predicted: Predicted class of a fixed sample of rows.
+        knows: Number of the last change that the fit has seen.
+        chosen: Number of labels where those that were given at once, by a lasso, count as one: they are alike.
+    """
+
+    labels: int
+    accuracy: float | None
+    interval: tuple[float, float]
+    seconds: float
+    predicted: npt.NDArray[np.integer]
+    knows: int
+    chosen: int
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Whether more labels would help: ``enough`` and a sentence with the evidence."""
+
+    enough: bool
+    sentence: str
+
+
+def sample(predicted: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
+    """Up to ``SAMPLE`` of the predictions [N], always of the same rows."""
+    return predicted[np.random.default_rng(0).permutation(len(predicted))[:SAMPLE]]
+
+
+def changed_since_half(fits: Sequence[Fit]) -> tuple[int, float] | None:
+    """The labels of the last fit that had at most half as many as the newest, and the share of predictions that differ.
+
+    ``None`` where there is no such fit; labels of one lasso count as one. The share bounds the change of accuracy that
+    doubling the labels brought: where two predictions agree, they are both right or both wrong.
+    """
+    # A sample of another size was drawn by another version of this program.
+    earlier = [
+        one for one in fits if 2 * one.chosen <= fits[-1].chosen and one.predicted.shape == fits[-1].predicted.shape
+    ]
+    if not earlier:
+        return None
+    return earlier[-1].labels, float((earlier[-1].predicted != fits[-1].predicted).mean())
+
+
+def advice(fits: Sequence[Fit]) -> Advice:
+    """Whether more labels would help, by how many predictions the last doubling of the labels changed."""
+    now, chosen = (fits[-1].labels, fits[-1].chosen) if fits else (0, 0)
+    found = changed_since_half(fits)
+    if chosen < FEWEST or found is None:
+        why = " Labels that were given at once, on the map, count as one." if now >= FEWEST > chosen else ""
+        return Advice(False, f"Too early to say whether more labels would help.{why}")
+    before, share = found
+    evidence = f"going from {before} to {now} labels changed {share:.1%} of the predictions."
+    if share <= CHANGED:
+        return Advice(True, f"More labels will hardly help now: {evidence}")
+    return Advice(False, f"More labels still help: {evidence}")
+
+
+def audit(labels: Mapping[int, Label], held_out: Mapping[int, int]) -> dict[str, Any]:
+    """Result of the rows drawn at random: how many, how often the model is right on them, and the 95 % interval.
+
+    Only rows that were labeled without seeing the guess count; rows that the model suggested are harder than most and
+    not representative.
+
+    Args:
+        labels: By row.
+        held_out: The current model's out-of-fold prediction for each row; without one, the guess at labeling time
+            counts.
+    """
+    drawn = {row: label for row, label in labels.items() if label.audit}
+    guesses = {row: held_out.get(row, label.guess) for row, label in drawn.items()}
+    judged = [row for row, guess in guesses.items() if guess is not None]
+    right = sum(guesses[row] == drawn[row].code for row in judged)
+    interval = wilson_interval(right, len(judged)) if judged else None
+    return {"drawn": len(drawn), "judged": len(judged), "right": right, "interval": interval}
+
+
+def curve(fits: Iterable[Fit]) -> list[dict[str, Any]]:
+    """Estimated accuracy with its 95 % interval, by the number of labels."""
+    known = [fit for fit in fits if fit.accuracy is not None]
+    return [{"labels": fit.labels, "accuracy": fit.accuracy, "interval": fit.interval} for fit in known]

@@ -1,0 +1,278 @@
+"""A run folder: what `sobgnn fit` writes and `sobgnn predict` reads."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+from sobgnn._system.files import check_inside, flush, flush_folder, lock_file
+from sobgnn.app.runs import checks as run_checks
+from sobgnn.app.runs.exports import FORMATS, export
+from sobgnn.app.runs.importance import column_importance
+from sobgnn.app.runs.predict import formula_notes
+from sobgnn.app.runs.result import Result, measure
+from sobgnn.app.runs.run import Fitted
+from sobgnn.tables import Encoding, write_predictions
+
+# What a run folder holds. The table marks it as a run; the last three are for people.
+TABLE, ARRAYS, METRICS, MODEL, PREDICTIONS, REPORT = (
+    "table.json", "table.npz", "metrics.json", "model", "predictions.csv", "report.html",
+)  # fmt: skip
+FILES = (TABLE, ARRAYS, METRICS, run_checks.FILE, MODEL, PREDICTIONS, REPORT, *FORMATS.values())
+
+# What the name of a folder ends in that holds a run being written.
+_UNFINISHED = ".unfinished"
+
+# Files of a labeling, which becomes a run when it is finished.
+_LABELING = ("labels.db", "labels.csv")
+
+
+def free_folder(name: str, under: Path = Path("runs")) -> Path:
+    """runs/<name>-<n> with the smallest unused n."""
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".") or "run"
+    number = 1
+    while (under / f"{safe}-{number}").exists() or _is_reserved(under / f"{safe}-{number}"):
+        number += 1
+    return under / f"{safe}-{number}"
+
+
+@dataclass
+class Reserved:
+    """A run folder that is being made: its name, and the hidden folder beside it that is to be filled."""
+
+    folder: Path
+    place: Path
+
+
+@contextlib.contextmanager
+def reserved(out: Path | None, name: str = "run") -> Iterator[Reserved]:
+    """Reserve a run folder, which appears as a whole if the block succeeds, and leaves nothing behind if it fails.
+
+    Hidden folders beside it whose process was killed are removed.
+
+    Args:
+        out: The folder, which must not exist; ``None`` for the first free runs/<name>-<n>.
+        name: Name of the data.
+
+    Raises:
+        ValueError: The folder exists, cannot be created, or another process is making it.
+    """
+    while True:
+        folder = out or free_folder(name)
+        check_free(folder)
+        made = [parent for parent in folder.absolute().parents if not parent.exists()]
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        held = _reserve(folder)
+        if held is not None:
+            break
+        if out is not None:
+            raise ValueError(f"{folder} is being written by another process. Name another folder with --out.")
+    run = Reserved(folder, _hidden(folder))
+    with held:
+        try:
+            _remove_left_over(folder.parent, run.place)
+            yield run
+            flush_folder(run.place)
+            _appear(run, name if out is None else None)
+            flush(folder.parent)
+        finally:
+            _remove(run.place)
+            _lock_of(run.place).unlink(missing_ok=True)
+            for parent in made:
+                with contextlib.suppress(OSError):  # it is empty unless the block succeeded
+                    parent.rmdir()
+
+
+def _appear(run: Reserved, name: str | None) -> None:
+    """Rename the hidden folder to its own name or, if that was taken meanwhile, to the next number of ``name``."""
+    while True:
+        try:
+            run.place.rename(run.folder)
+            return
+        except OSError:
+            if not run.folder.exists():
+                raise
+            if name is None:
+                raise ValueError(f"{run.folder} was made by another process. Name another with --out.") from None
+            run.folder = free_folder(name)
+
+
+def _hidden(folder: Path) -> Path:
+    name = folder.name if len(os.fsencode(folder.name)) <= 200 else hashlib.sha256(os.fsencode(folder.name)).hexdigest()
+    return folder.with_name(f".{name}{_UNFINISHED}")
+
+
+def _lock_of(place: Path) -> Path:
+    return place.with_name(f"{place.name}.lock")
+
+
+def _is_reserved(folder: Path) -> bool:
+    """Whether another process makes the folder."""
+    lock = _lock_of(_hidden(folder))
+    if not lock.exists():
+        return False
+    held = lock_file(lock)
+    if held is not None:
+        held.close()
+    return held is None
+
+
+def _remove_left_over(parent: Path, own: Path) -> None:
+    """Remove what processes that were killed have left in a folder of runs."""
+    for lock in parent.glob(_lock_of(Path(f".*{_UNFINISHED}")).name):
+        if lock != _lock_of(own) and (held := lock_file(lock)) is not None:
+            with held:
+                _remove(lock.with_suffix(""))
+                lock.unlink(missing_ok=True)
+
+
+def _reserve(folder: Path) -> IO[bytes] | None:
+    """Lock the name of a folder and make its hidden folder, empty; ``None`` if another process has it."""
+    place = _hidden(folder)
+    held = lock_file(_lock_of(place))
+    if held is not None:
+        _remove(place)
+        place.mkdir()
+    return held
+
+
+def write_into(
+    folder: Path, fitted: Fitted, stage: Callable[[str], AbstractContextManager[object]] = nullcontext
+) -> Result:
+    """:func:`fill_run`, and move the files into a folder that holds others, such as labels or a search.
+
+    Each file is replaced as a whole. The table, which marks a folder as a run, is removed first and written last: a
+    folder with a half-moved run is not mistaken for one.
+    """
+    made = folder / _UNFINISHED  # what a killed process has left here is written over
+    _remove(made)
+    made.mkdir()
+    try:
+        result = fill_run(made, fitted, stage=stage)
+        flush_folder(made)
+        (folder / TABLE).unlink(missing_ok=True)
+        for part in sorted(made.iterdir(), key=lambda part: part.name == TABLE):
+            target = folder / part.name
+            if target.is_dir():
+                _remove(target)
+            os.replace(part, target)
+    finally:
+        _remove(made)
+    return result
+
+
+def remove_run(folder: Path) -> None:
+    """Remove the files of a run from a folder that holds others."""
+    for name in FILES:
+        _remove(folder / name)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder, if there is one; of a link, only the link."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def check_not_of_run(path: Path, folder: Path) -> None:
+    """Raise if a file to be written belongs to a run."""
+    own = [os.path.realpath(folder / name) for name in FILES]  # unlike resolve, it accepts circular links
+    place = Path(os.path.realpath(path))
+    if any(str(part) in own for part in (place, *place.parents)):
+        raise ValueError(f"{path} belongs to the run, which is never changed. Name another file with --out.")
+
+
+def fill_run(
+    place: Path,
+    fitted: Fitted,
+    formats: Sequence[str] = (),
+    importance: bool = True,
+    stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
+) -> Result:
+    """Measure a run and write its files into an empty folder.
+
+    Args:
+        place: The folder.
+        fitted: The run.
+        formats: Formats in which predictions are exported, names of :data:`~sobgnn.app.runs.exports.FORMATS`.
+        importance: Whether to measure which columns matter.
+        stage: Shows what takes a moment.
+    """
+    from sobgnn.app.runs.page.render import render
+
+    started = time.perf_counter()
+    checks = run_checks.checks_of(fitted)
+    result = measure(fitted, checks.acceptance)
+    seconds = dict(result.seconds)
+    if importance and fitted.complete and not result.guessing:
+        with stage("Measuring which columns matter"):
+            result = replace(result, columns=column_importance(fitted))
+        seconds["columns"] = round(time.perf_counter() - started, 3)
+        started = time.perf_counter()
+    with stage("Writing"):
+        classifier, extra = fitted.classifier, checks.of_run(fitted)
+        classifier.save(place / MODEL)
+        checks.write(place)
+        fitted.encoding.save(place)
+        labels, probability = classifier.transduction_, classifier.label_distributions_
+        with open(place / PREDICTIONS, "wb") as file:
+            formulas = write_predictions(
+                file, classifier.classes_.tolist(), 0, labels, probability, fitted.table.ids, header=True, extra=extra
+            )
+        result = replace(result, notes=[*result.notes, *formula_notes(formulas)])
+        export(place, fitted, place / PREDICTIONS, extra.get("decision"), formats)
+        (place / REPORT).write_text(render(fitted, result), encoding="utf-8")
+        seconds["writing"] = round(time.perf_counter() - started, 3)
+        result = replace(result, seconds=seconds)
+        (place / METRICS).write_text(json.dumps(result.to_json(), indent=1), encoding="utf-8")
+    return result
+
+
+def open_run(
+    folder: Path, text_model: str | Path | None = None, image_model: str | Path | None = None
+) -> tuple[Any, Encoding]:
+    """The fitted estimator and the encoding of its table.
+
+    Nothing outside the folder is opened but models, as they are given or, by their digests, among those at hand.
+    """
+    if not folder.is_dir():
+        raise ValueError(f"There is no run folder {str(folder)!r}. Create one with `sobgnn fit`.")
+    if not os.path.lexists(folder / TABLE) and any((folder / name).exists() for name in _LABELING):
+        raise ValueError(
+            f"{folder} holds labels, but no model yet: open its page with `sobgnn label {folder}`, label rows of at "
+            "least two classes, and press Finish."
+        )
+    check_inside(folder / "model", folder)
+    encoding = Encoding.load(folder, text_model=text_model, image_model=image_model)
+
+    from sobgnn.estimator.classifier import SobolevClassifier
+
+    classifier = SobolevClassifier.load(folder / MODEL)
+    if classifier.n_features_in_ != encoding.width:
+        raise ValueError(
+            f"{folder} is damaged: its model expects {classifier.n_features_in_} features, but its table gives "
+            f"{encoding.width}. Fit the run again."
+        )
+    return classifier, encoding
+
+
+def check_free(folder: Path) -> None:
+    """Raise early if a run could not be written later."""
+    if folder.exists():
+        raise ValueError(f"{folder} already exists. Name another folder with --out.")
+    nearest = next(parent for parent in folder.absolute().parents if parent.exists())
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".sobgnn-", dir=nearest))  # permissions are not enough to know
+    except OSError:
+        raise ValueError(f"{folder} cannot be created: {nearest} is not a writable folder.") from None

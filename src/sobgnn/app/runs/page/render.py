@@ -1,0 +1,291 @@
+"""report.html: how far to trust a run, what to do next and what was fitted, on one self-contained page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sobgnn.app import web
+from sobgnn.app.runs.page import rows
+from sobgnn.app.runs.page.pictures import pictured
+from sobgnn.app.runs.page.points import MOST_POINTS, MOST_TOLD, map_points
+from sobgnn.app.runs.result import Result
+from sobgnn.app.runs.summary import (
+    GUESSING,
+    details,
+    headlines,
+    interval_words,
+    largest_class,
+    never_held_out,
+    next_steps,
+    percent,
+)
+from sobgnn.estimator.describing import TITLES, decisions
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+    from sobgnn.app.runs.run import Fitted
+
+_MOST_BARS, _BINS = 20, 40
+# Number of classes up to which a confusion matrix shows counts, and up to which it is shown at all.
+_COUNTED, MOST_CONFUSED = 15, 40
+
+
+def render(fitted: Fitted, result: Result) -> str:
+    """The page as HTML: it loads nothing and sends nothing."""
+    importance = result.columns or {}
+    sections = {
+        "points": "The points",
+        "accuracy": "Accuracy",
+        "columns": "Which columns matter" if importance else "",
+        "next": "What to label next",
+        "suspects": "Labels that look wrong",
+        "mistakes": "Mistakes",
+        "blend": "The blend",
+        "search": "The search" if result.search else "",
+        "training": "Training",
+        "graph": "The graph",
+    }
+    lists = {
+        "next": rows.suggestions(fitted, importance),
+        "suspects": None if result.guessing else rows.suspects(fitted, importance),
+        "mistakes": rows.mistakes(fitted, importance),
+    }
+    charts: dict[str, Any] = {"training": _training(fitted), "graph": _graph(fitted, result)}
+    absent = [name for name, content in (lists | charts).items() if not content and name != "graph"]
+    shown = {name: title for name, title in sections.items() if title and name not in absent}
+    search = _search(result.search) if result.search else None
+    charts["search"] = search["charts"] if search else []
+    return _template().render(
+        result=result,
+        sections=shown,
+        headlines=headlines(result),
+        details=details(result),
+        steps=[(step.text, step.section if step.section in shown else "") for step in next_steps(result)],
+        measures=_measures(result),
+        views=[] if result.guessing else _views(fitted),
+        over=GUESSING if result.guessing else "",
+        hint=_hint(fitted, result),
+        accuracy=_accuracy(fitted, result),
+        columns=_bars(dict(list(importance.items())[:_MOST_BARS]), "{:.3f}"),
+        importance_top=max(importance.values(), default=0.0),
+        more_columns=len(importance) if len(importance) > _MOST_BARS else 0,
+        lists={name: content for name, content in lists.items() if content},
+        numbered=fitted.table.ids is None,
+        families=_families(fitted, result),
+        filters=_bars(result.filter_importance, "{:.2f}") if len(result.filter_importance) > 1 else [],
+        decisions=decisions(fitted.classifier),
+        search=search,
+        charts=charts,
+        graph=_graph_words(fitted, result),
+        settings=_settings(result),
+        style="\n".join(map(web.read, ("colors.css", "report.css"))),
+        script="\n".join(map(web.read, ("map.js", "charts.js", "report.js"))),
+        data=_json({"map": map_points(fitted, result.guessing), "charts": charts}),
+    )
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, StrictUndefined
+
+    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    page.filters |= {"percent": percent, "interval": interval_words}
+    return page.from_string(web.read("report.html"))
+
+
+def _json(value: Any) -> str:
+    """JSON that cannot end the enclosing script element."""
+    written = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return written.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _measures(result: Result) -> list[tuple[str, str, str]]:
+    """The headline as large numbers, what each is, and on what; empty if the sentence says it better."""
+    held, hidden, found = result.held_out, result.hidden, []
+    if held.labels and held.verdict == "better":
+        on = f"{interval_words(held.interval)}, on {held.labels:,} held-out labels{never_held_out(held)}"
+        found.append((percent(held.accuracy), "estimated accuracy", f"{on}; {largest_class(held)}"))
+    if hidden is not None and (found or not held.labels):
+        on = f"{interval_words(hidden.accuracy_interval)}, on {result.labels_hidden:,} labels that were hidden"
+        found.append((percent(hidden.accuracy), "accuracy on hidden labels", on))
+    return found
+
+
+def _views(fitted: Fitted) -> list[tuple[str, str]]:
+    wrong = [("wrong", "Mistakes")] if fitted.hidden.any() else []
+    return [("class", "Class"), ("confidence", "Confidence"), *wrong]
+
+
+def _hint(fitted: Fitted, result: Result) -> str:
+    count = result.rows
+    said = f"{MOST_POINTS:,} of {count:,} points, drawn at random. " if count > MOST_POINTS else ""
+    said += "" if result.guessing else "Click a class to hide it. "
+    if pictured(fitted):
+        many = count > MOST_TOLD
+        said += (
+            f"Pictures are shown for up to {MOST_TOLD:,} points." if many else "Hover over a point to see its picture."
+        )
+    return said
+
+
+def _accuracy(fitted: Fitted, result: Result) -> list[dict[str, Any]]:
+    """A confusion matrix beside recall and precision of each class, for held-out and for hidden labels."""
+    held, hidden = result.held_out, result.hidden
+    parts = [("Held-out labels", "given", held.confusion)] if held.labels else []
+    parts += [("Hidden labels", "hidden", hidden.confusion)] if hidden else []
+    return [{"name": name, "kind": kind, **_judged(np.array(counts), fitted)} for name, kind, counts in parts]
+
+
+def _judged(counts: Any, fitted: Fitted) -> dict[str, Any]:
+    names = [str(name) for name in fitted.table.classes]
+    right, have, named = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
+    true, columns = np.flatnonzero(have).tolist(), np.flatnonzero(have + named).tolist()
+    table = [
+        (names[i], int(have[i]), right[i] / have[i], right[i] / named[i] if named[i] else None)
+        for i in sorted(true, key=lambda i: right[i] / have[i])
+    ]
+    if len(columns) > MOST_CONFUSED:
+        return {"table": table, "matrix": None}
+    few = len(columns) <= _COUNTED
+    cells = [
+        (names[i], [(int(counts[i, j]), counts[i, j] / have[i], names[j]) for j in columns]) for i in true
+    ]  # fmt: skip
+    upright = len(columns) > 6 and max(len(names[j]) for j in columns) > 3
+    matrix = {"columns": [names[j] for j in columns], "rows": cells, "few": few, "upright": upright}
+    return {"table": table, "matrix": matrix}
+
+
+def _bars(values: Mapping[str, float], form: str) -> list[tuple[str, str, float, float]]:
+    """Name, number, and where the bar begins and how long it is, in percent; bars below 0 go to the left."""
+    low, high = min([*values.values(), 0.0]), max([*values.values(), 0.0])
+    span = (high - low) or 1.0
+    return [
+        (name, _unsigned(form.format(value)), 100 * (min(value, 0) - low) / span, 100 * abs(value) / span)
+        for name, value in values.items()
+    ]
+
+
+def _unsigned(number: str) -> str:
+    """The number without the sign of a negative one that is 0 when rounded."""
+    return number.lstrip("-") if not number.strip("-0.") else number
+
+
+def _families(fitted: Fitted, result: Result) -> list[tuple[str, str, float, str]]:
+    """Name, share as text, length of its bar, and its own accuracy, largest share first."""
+    alone = fitted.classifier.family_accuracy_
+    found = []
+    for name, share, _, length in _bars(dict(sorted(result.families.items(), key=lambda item: -item[1])), "{:.0%}"):
+        own = alone.get(name, float("nan"))
+        found.append((TITLES.get(name, name), share, length, percent(own) if np.isfinite(own) else ""))
+    return found
+
+
+def _training(fitted: Fitted) -> list[dict[str, Any]]:
+    charts = []
+    for quantity, title, more, is_share in (
+        ("train_loss", "Training loss", "mean over the networks", False),
+        ("validation_accuracy", "Accuracy", "on labels held out for early stopping", True),
+    ):
+        series = []
+        for name, curves in fitted.classifier.history_.items():
+            values = np.asarray(curves.get(quantity, ()), dtype=float)
+            if values.size > 1 and np.isfinite(values).all():
+                series.append(
+                    {"name": TITLES.get(name, name), "x": list(map(int, curves["epoch"])), "y": values.tolist()}
+                )
+        if series:
+            options = {"percent": is_share, "zero": not is_share, "whole": True}
+            charts.append({"title": title, "more": more, "across": "epoch", "series": series, **options})
+    return charts
+
+
+def _graph(fitted: Fitted, result: Result) -> list[dict[str, Any]]:
+    graph, agreement = fitted.classifier.graph_, list(result.graph.agreement)
+    charts = [
+        _histogram(graph.degree.numpy(), "Neighbors", "of each point", whole=True),
+        _histogram(graph.weight.numpy(), "Weights", "of the edges") if graph.num_edges else None,
+    ]
+    if len(agreement) > 2:
+        series = [{"name": "agreement", "x": list(range(1, len(agreement) + 1)), "y": agreement}]
+        options = {"percent": True, "whole": True, "across": "Hadamard power ρ"}
+        charts.append({"title": "Agreement", "more": "of weight^ρ with labels", "series": series, **options})
+    return [chart for chart in charts if chart is not None]
+
+
+def _histogram(values: Any, title: str, more: str, *, whole: bool = False) -> dict[str, Any] | None:
+    """Counts in up to 40 bins; ``None`` if all values are equal, which a sentence shows better."""
+    if not len(values) or float(values.min()) == float(values.max()):
+        return None
+    edges: Any = np.linspace(0, float(values.max()), _BINS + 1)
+    if whole:
+        first, last = int(values.min()), int(values.max())
+        width = max(1, -(-(last - first + 1) // _BINS))
+        edges = np.arange(first, last + width + 1, width) - 0.5
+    counts, edges = np.histogram(values, edges)
+    bins = {"counts": counts.tolist(), "edges": edges.tolist(), "across": title.lower(), "whole": whole}
+    return {"title": title, "more": more, **bins}
+
+
+def _graph_words(fitted: Fitted, result: Result) -> list[str]:
+    facts, agreement = result.graph, result.graph.agreement
+    said = [f"{facts.nodes:,} points and {facts.edges:,} edges in {_many(facts.components, 'component')}."]
+    if facts.isolated:
+        said.append(f"{_many(facts.isolated, 'point')} without a neighbor.")
+    stranded = int((~np.asarray(fitted.classifier.component_labelled_, dtype=bool)).sum())
+    if stranded:
+        said.append(
+            f"{_many(stranded, 'point')} reach no label through the graph and are predicted from features only."
+        )
+    low, high = facts.degree_quantiles[0], facts.degree_quantiles[-1]
+    if low == high:
+        said.append(f"Every point has {int(low):,} neighbors.")
+    if agreement:
+        power = f"; of its Hadamard power ρ = {len(agreement)}, {percent(agreement[-1])}" if len(agreement) > 1 else ""
+        said.append(f"Of the edge weight between labeled points, {percent(agreement[0])} connects equal labels{power}.")
+    return said
+
+
+def _search(search: Mapping[str, Any]) -> dict[str, Any]:
+    """The trials, the best so far, what mattered, and the best setting beside the one before the search."""
+    finished, pruned, before = len(search["trials"]), search["pruned"], search["default_log_loss"]
+    early = f", {pruned:,} of them pruned early" if pruned else ""
+    said = [
+        f"{finished:,} of {search['wanted']:,} trials finished{early}.",
+        f"The best has a log loss of {search['log_loss']:.3f} and an accuracy of {percent(search['accuracy'])} on "
+        "labels held out" + (f"; the setting before the search had {before:.3f}." if before is not None else "."),
+        "The best of many looks a little better than it is; hidden labels, where there are any, tell.",
+    ]
+    places = list(range(1, finished + 1))
+    series = [
+        {"name": "best so far", "x": places, "y": search["best_so_far"]},
+        {"name": "trial", "x": places, "y": [trial["log_loss"] for trial in search["trials"]], "dots": True},
+    ]
+    chart = {"title": "Out-of-fold log loss", "more": "of each trial", "across": "trials finished", "whole": True}
+    first = min(search["trials"], key=lambda trial: trial["number"])["setting"]
+    best = search["setting"].items()
+    return {
+        "said": said,
+        "charts": [{**chart, "series": series}] if finished > 1 else [],
+        "mattered": _bars(search["importance"], "{:.0%}") if len(search["importance"]) > 1 else [],
+        "settings": [(name, _short(first.get(name, value)), _short(value)) for name, value in best],
+    }
+
+
+def _settings(result: Result) -> dict[str, str]:
+    seconds = ", ".join(f"{stage} {spent:.1f}" for stage, spent in result.seconds.items())
+    versions = {f"{name} version": version for name, version in result.versions.items()}
+    return {name: str(value) for name, value in {**result.settings, **versions, "seconds": seconds}.items()}
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -1,0 +1,179 @@
+"""Predictions of new points from a run, in batches of rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from sobgnn.app.runs.agreement import Agreement
+from sobgnn.app.runs.checks import Checks
+from sobgnn.app.runs.summary import percent
+from sobgnn.tables import Batch, Encoding, write_predictions
+from sobgnn.tables.columns.names import listed
+from sobgnn.tables.notes import empty_notes
+from sobgnn.tables.reading.records import RowCount
+
+# Batches are joined up to this size if a model predicts many rows at once faster.
+_JOINED_BYTES = 2**28
+
+
+@dataclass
+class Found:
+    """What was found while predicting a file, summed over its batches.
+
+    Args:
+        agreement: With the file's own labels.
+        rows: Rows that were predicted.
+        taken: How many are accepted.
+        distant: How many are far from all training points.
+        formulas: Cells that were written with ' before them.
+        empty: Rows that are empty.
+        unread: Cells that count as blank though they are filled, by column.
+        gaps: Cells that the model has not learned, by column.
+        unsigned: Numbers without their unit, by column.
+        outside: Values of far rows outside the training range, by column.
+        said: Sentences about the file, each once.
+    """
+
+    agreement: Agreement
+    rows: int = 0
+    taken: int = 0
+    distant: int = 0
+    formulas: int = 0
+    empty: RowCount = field(default_factory=RowCount)
+    unread: Counter[str] = field(default_factory=Counter)
+    gaps: Counter[str] = field(default_factory=Counter)
+    unsigned: Counter[str] = field(default_factory=Counter)
+    outside: Counter[str] = field(default_factory=Counter)
+    said: dict[str, None] = field(default_factory=dict)
+
+    def notes(self, checks: Checks) -> list[str]:
+        """Sentences about it."""
+        review = "" if checks.acceptance is None else ", and these rows are marked review"
+        notes = [*self.said, *empty_notes(self.empty.count, self.empty.first)]
+        for counts, sentence in (
+            (self.unread, "Unreadable values and unseen categories, treated as blank: {}."),
+            (
+                self.gaps,
+                "Categories that are new, or blank cells in columns that had none in training: {}. The model has not "
+                f"learned what they mean, so its confidence says little{review}.",
+            ),
+            (
+                self.unsigned,
+                "Numbers without the unit that all had in training, and of another size: {}. They are read as written, "
+                f"which may be wrong{review}.",
+            ),
+        ):
+            notes += [sentence.format(_columns(counts))] if counts else []
+        notes += self.agreement.notes()
+        if checks.acceptance is not None:
+            notes.append(
+                f"Accepted at {checks.acceptance.target:.4g}: {self.taken:,} of {self.rows:,} rows "
+                f"({percent(self.taken / self.rows)}); the others are marked review."
+            )
+        if self.distant:
+            notes.append(
+                f"Far from all training points, so predictions are uncertain: {self.distant:,} of {self.rows:,} rows, "
+                "marked in the column far."
+            )
+        if self.outside:
+            notes.append(f"Far rows have values outside the training range in: {_columns(self.outside, 5)}.")
+        return [*notes, *formula_notes(self.formulas)]
+
+
+def predict_batches(
+    classifier: Any,
+    batches: Iterator[Batch],
+    file: Any,
+    notes: list[str] | None = None,
+    checks: Checks | None = None,
+    encoding: Encoding | None = None,
+) -> Iterator[int]:
+    """Write predictions batch by batch, yielding the number of rows done.
+
+    Args:
+        classifier: A fitted ``SobolevClassifier``.
+        batches: Rows in order.
+        file: Binary file for CSV.
+        notes: List that receives sentences about what was found.
+        checks: Checks of each prediction.
+        encoding: How batches came from the file, to explain why points are far.
+    """
+    checks = checks or Checks()
+    classes = classifier.classes_.tolist()
+    found = Found(Agreement(classes))
+    for batch in _joined(batches, classifier.predictor_.many):
+        count = batch.X.shape[0]
+        if not count:
+            continue
+        nearest = np.full(count, np.nan, np.float32)  # unknown without a neighbor graph: neither far nor a copy
+        probability = classifier.predictor_(batch.X, nearest=nearest)
+        if batch.beyond is not None:  # the scaling may hide it from the distance: rows of unit length, ranks
+            nearest[batch.beyond] = np.inf
+        extra = checks.columns(probability.max(axis=1), nearest, doubtful=batch.gappy)
+        label = classifier.classes_[probability.argmax(axis=1)]
+        found.formulas += write_predictions(
+            file, classes, batch.first_row, label, probability, batch.ids, header=not found.rows, extra=extra
+        )
+        accepted = np.array(extra.get("decision", [""] * count), dtype=object) == "accept"
+        far = np.flatnonzero(np.array(extra.get("far", []), dtype=object) == "far")
+        found.rows += count
+        found.taken += int(accepted.sum())
+        found.distant += far.size
+        if batch.labels is not None:
+            found.agreement.add(batch.labels.tolist(), label, nearest, accepted)
+        if encoding is not None and far.size:
+            found.outside += encoding.outside(batch.X[far])
+        if batch.empty is not None and batch.empty.any():
+            found.empty.add(batch.first_row + int(batch.empty.argmax()), int(batch.empty.sum()))
+        found.unread += batch.unread
+        found.gaps += batch.gaps
+        found.unsigned += batch.unsigned
+        found.said |= dict.fromkeys(batch.said)
+        yield batch.first_row + count
+    if not found.rows:
+        raise ValueError("The file has no rows, so there is nothing to predict.")
+    if notes is not None:
+        notes += found.notes(checks)
+
+
+def formula_notes(count: int) -> list[str]:
+    """The note about cells that were made harmless, if there are any."""
+    if not count:
+        return []
+    return [f"Cells that a spreadsheet would run as formulas were written with ' before them: {count:,}."]
+
+
+def _columns(counts: Counter[str], most: int = 6) -> str:
+    return listed([f"{name} ({count:,})" for name, count in counts.most_common()], most)
+
+
+def _joined(batches: Iterator[Batch], rows: int | None) -> Iterator[Batch]:
+    """The same rows, joined to batches of at least ``rows`` within ``_JOINED_BYTES``, as long as there are rows."""
+    waiting: list[Batch] = []
+    for batch in batches:
+        waiting.append(batch)
+        held = sum(part.X.shape[0] for part in waiting)
+        if rows is None or held >= rows or 4 * held * batch.X.shape[1] >= _JOINED_BYTES:
+            yield _as_one(waiting)
+            waiting = []
+    if waiting:
+        yield _as_one(waiting)
+
+
+def _as_one(parts: list[Batch]) -> Batch:
+    if len(parts) == 1:
+        return parts[0]
+    stack: Any = sp.vstack if sp.issparse(parts[0].X) else np.concatenate
+    fields: dict[str, Any] = {"said": tuple(dict.fromkeys(sentence for part in parts for sentence in part.said))}
+    for name in ("unread", "gaps", "unsigned"):
+        fields[name] = sum((getattr(part, name) for part in parts), Counter())
+    for name in ("ids", "beyond", "gappy", "labels", "empty"):
+        known = [getattr(part, name) for part in parts if getattr(part, name) is not None]
+        fields[name] = np.concatenate(known) if known else None
+    return Batch(parts[0].first_row, stack([part.X for part in parts]), **fields)

@@ -1,0 +1,344 @@
+"""The facts of a run, measured once: metrics.json, the terminal and the report are made from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sobgnn.app.runs.checks import USUAL, find_threshold
+from sobgnn.app.runs.content import row_name
+from sobgnn.app.runs.run import Fitted
+from sobgnn.estimator.acceptance import Acceptance
+from sobgnn.estimator.guessing import Outcome, compare_with_chance
+from sobgnn.estimator.interval import wilson_interval
+from sobgnn.estimator.outcome import shown_out_of_fold
+from sobgnn.estimator.suspicion import hard_labels
+from sobgnn.tables import Table
+from sobgnn.tables.labels import unsaid_classes, unsaid_note
+
+# Classes are imbalanced if the largest is at least this many times as frequent as the mean.
+_UNEVEN = 1.5
+# Number of suggested rows named on the terminal; the report lists more.
+_NAMED = 5
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How good out-of-fold predictions of the given labels are. Without such labels all but ``verdict`` is empty.
+
+    Attributes:
+        labels: Number of labels that were held out.
+        verdict: Whether predictions are better than guessing.
+        copies: Further labels, of copies or near copies of these rows, which were held out with them and not counted.
+        accuracy: The probable accuracy on rows without a label.
+        interval: Its 95 % interval.
+        unknown: Labels of classes that are never held out, whose accuracy is unknown.
+        majority_share: Share of the largest class.
+        largest_class: That class.
+        balanced_accuracy: Mean recall of the classes.
+        uneven: Whether balanced accuracy is more informative than accuracy.
+        p_value: Chance of such predictions if labels were unrelated to them.
+        confusion: Counts [given, predicted], by the table's classes.
+        never_predicted: Classes that have labels and are never predicted.
+        not_held_out: Classes of which no label was held out.
+        hard: Labels that another class is 5 times as probable as, and that are not suspect.
+    """
+
+    labels: int
+    verdict: Outcome
+    copies: int = 0
+    accuracy: float = float("nan")
+    interval: tuple[float, float] = (0.0, 1.0)
+    unknown: int = 0
+    majority_share: float = float("nan")
+    largest_class: Any = None
+    balanced_accuracy: float = float("nan")
+    uneven: bool = False
+    p_value: float = 1.0
+    confusion: Sequence[Sequence[int]] = ()
+    never_predicted: Sequence[Any] = ()
+    not_held_out: Sequence[Any] = ()
+    hard: int = 0
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """How good predictions are of labels that ``--labels`` hid from training.
+
+    Attributes:
+        accuracy: Share that is predicted correctly.
+        accuracy_interval: Its 95 % interval.
+        majority_share: Share of the largest class.
+        confusion: Counts [true, predicted], by the table's classes.
+    """
+
+    accuracy: float
+    accuracy_interval: tuple[float, float]
+    majority_share: float
+    confusion: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The threshold of ``--accept``, the labels it is based on, and how many rows without a given label it accepts.
+
+    Attributes:
+        target: Share of accepted predictions that should be right.
+        threshold: Least confidence of an accepted prediction; ``None``: none is.
+        labels: Number of labels that the threshold is based on.
+        labels_accepted: How many of them it accepts.
+        labels_wrong: How many of these are wrong.
+        labels_needed: Least number of labels that supports a threshold.
+        rows: Rows without a given label.
+        rows_accepted: How many of them are accepted.
+        rows_doubtful: How many reach the threshold, but have a blank cell where no labeled row has one.
+        hidden_accepted: Hidden labels among the accepted rows; ``None`` if there are none, like the next.
+        hidden_error: Share of these that is predicted wrong.
+    """
+
+    target: float
+    threshold: float | None
+    labels: int
+    labels_accepted: int
+    labels_wrong: int
+    labels_needed: int
+    rows: int
+    rows_accepted: int
+    rows_doubtful: int
+    hidden_accepted: int | None = None
+    hidden_error: float | None = None
+
+
+@dataclass(frozen=True)
+class GraphFacts:
+    """The neighbor graph; ``agreement`` is the share of weight^ρ that connects equal labels, for ρ = 1, 2, …"""
+
+    nodes: int
+    edges: int
+    components: int
+    isolated: int
+    degree_quantiles: Sequence[float]
+    weight_quantiles: Sequence[float]
+    agreement: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What is known of a run.
+
+    Attributes:
+        data: Name of the data.
+        rows: Number of points.
+        features: Number of features.
+        classes: The table's classes.
+        labels_given: Labels that training saw.
+        labels_hidden: Known labels that it did not see.
+        complete: False if training was stopped by the user.
+        held_out: On given labels, out of fold.
+        hidden: On hidden labels, if there are any.
+        notes: Sentences about how the data was read.
+        unsaid: Sentences about large classes whose name may mean unlabeled.
+        suspects: Number of given labels that look wrong.
+        suggested: Names of a few rows whose labels would help most, best first.
+        rows_numbered: Whether these are numbers, counted from 0, and not ids.
+        accept: What ``--accept`` accepts, if it was requested.
+        acceptable: Number of rows that ``--accept 0.95`` would accept, if nothing was requested.
+        graph: The neighbor graph.
+        families: Share of each family in the blend.
+        filter_importance: Rise of the Sobolev networks' out-of-fold log loss without each part of their input.
+        columns: Importance of each column, largest first; ``None`` if it was not measured.
+        settings: Parameters of the estimator.
+        seconds: Wall time of each stage.
+        versions: Of the packages.
+        search: The result of ``TuningResult.to_json``, if the setting was searched.
+        advice: What to type for texts to be compared by meaning, if they were not.
+    """
+
+    data: str
+    rows: int
+    features: int
+    classes: Sequence[Any]
+    labels_given: int
+    labels_hidden: int
+    complete: bool
+    held_out: HeldOut
+    hidden: Hidden | None
+    notes: Sequence[str]
+    unsaid: Sequence[str]
+    suspects: int
+    suggested: Sequence[str]
+    rows_numbered: bool
+    accept: Accepted | None
+    acceptable: int | None
+    graph: GraphFacts
+    families: Mapping[str, float]
+    filter_importance: Mapping[str, float]
+    columns: Mapping[str, float] | None
+    settings: Mapping[str, Any]
+    seconds: Mapping[str, float]
+    versions: Mapping[str, str]
+    search: Mapping[str, Any] | None
+    advice: str | None = None
+
+    @property
+    def guessing(self) -> bool:
+        """Whether out-of-fold labels fail to show that predictions are better than guessing."""
+        return self.held_out.verdict == "guessing"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for metrics.json, without what is not known; the facts of hidden labels are on the top level."""
+        facts = asdict(self)
+        facts |= facts.pop("hidden") or {}
+        if not self.held_out.labels:
+            facts["held_out"] = {"labels": 0, "verdict": self.held_out.verdict}
+        if self.accept is not None and self.accept.hidden_error is None:
+            del facts["accept"]["hidden_accepted"], facts["accept"]["hidden_error"]
+        return {name: value for name, value in facts.items() if value is not None}
+
+
+def measure(fitted: Fitted, acceptance: Acceptance | None = None) -> Result:
+    """The facts of a run, but for the importance of columns.
+
+    Args:
+        fitted: The run.
+        acceptance: Which predictions are accepted, if requested.
+    """
+    import sobgnn
+
+    table, classifier = fitted.table, fitted.classifier
+    suggested = fitted.suggested(_NAMED).tolist()
+    count, features = table.X.shape
+    accept, acceptable = None, None
+    if acceptance is not None:
+        accept = _accepted(fitted, acceptance)
+    elif fitted.accept is None:
+        acceptable = _accepted(fitted, find_threshold(fitted, USUAL)).rows_accepted
+    graph = classifier.graph_.describe(table.codes)
+    return Result(
+        data=fitted.name,
+        rows=int(count),
+        features=int(features),
+        classes=list(table.classes),
+        labels_given=int((fitted.given != -1).sum()),
+        labels_hidden=int(fitted.hidden.sum()),
+        complete=fitted.complete,
+        held_out=_held_out(fitted),
+        hidden=_hidden(fitted),
+        notes=list(table.notes),
+        unsaid=_large_unsaid(table),
+        advice=getattr(table.encoding.encoder, "advice_", "") or None,
+        suspects=len(fitted.suspects),
+        suggested=[row_name(table, row) for row in suggested],
+        rows_numbered=table.ids is None or not all(table.ids[row] for row in suggested),
+        accept=accept,
+        acceptable=acceptable,
+        graph=GraphFacts(
+            graph.nodes,
+            graph.edges,
+            graph.components,
+            graph.isolated,
+            list(graph.degree_quantiles),
+            list(graph.weight_quantiles),
+            [share for share in graph.agreement or () if np.isfinite(share)],
+        ),
+        families={name: round(share, 6) for name, share in classifier.family_shares_.items()},
+        filter_importance={name: round(lost, 6) for name, lost in classifier.filter_importance_.items()},
+        columns=None,
+        settings=_plain(classifier.get_params()),
+        seconds={stage: round(spent, 3) for stage, spent in fitted.seconds.items()},
+        versions={"sobgnn": sobgnn.__version__, "numpy": np.__version__},
+        search=fitted.search,
+    )
+
+
+def _held_out(fitted: Fitted) -> HeldOut:
+    classifier, own, classes = fitted.classifier, fitted.own_codes, fitted.table.classes
+    shown = shown_out_of_fold(classifier)
+    judged = np.isfinite(shown).all(axis=1)
+    probability = shown[judged]
+    verdict = compare_with_chance(classifier.labelled_codes_[judged], probability)
+    if not len(probability):
+        return HeldOut(0, verdict.outcome)
+    given = own[classifier.labelled_codes_]
+    counts = confusion(given[judged], own[probability.argmax(axis=1)], len(classes))
+    have, held = counts.sum(axis=1), classifier.folds_ >= 0
+    low, high = classifier.out_of_fold_interval_
+    hard = hard_labels(classifier.labelled_codes_[judged], shown_out_of_fold(classifier, weighted=False)[judged])
+    return HeldOut(
+        labels=len(probability),
+        verdict=verdict.outcome,
+        copies=int((~held & (have[given] > 0)).sum()) if held.any() else 0,
+        accuracy=float(classifier.out_of_fold_accuracy_),
+        interval=(float(low), float(high)),
+        unknown=int((have[given] == 0).sum()),
+        majority_share=verdict.majority,
+        largest_class=classes[int(have.argmax())],
+        balanced_accuracy=verdict.balanced,
+        uneven=bool(verdict.majority * np.count_nonzero(have) >= _UNEVEN),
+        p_value=verdict.p_value,
+        confusion=counts.tolist(),
+        never_predicted=[classes[code] for code in np.flatnonzero((have > 0) & (counts.sum(axis=0) == 0)).tolist()],
+        not_held_out=[classes[code] for code in np.unique(given).tolist() if not have[code]],
+        hard=len(set(classifier.labelled_[judged][hard].tolist()) - {each.row for each in fitted.suspects}),
+    )
+
+
+def _hidden(fitted: Fitted) -> Hidden | None:
+    hidden = fitted.hidden
+    if not hidden.any():
+        return None
+    true, predicted = fitted.table.codes[hidden], fitted.predicted[hidden]
+    right = int((true == predicted).sum())
+    return Hidden(
+        accuracy=right / len(true),
+        accuracy_interval=wilson_interval(right, len(true)),
+        majority_share=float(np.bincount(true).max() / len(true)),
+        confusion=confusion(true, predicted, len(fitted.table.classes)).tolist(),
+    )
+
+
+def _accepted(fitted: Fitted, acceptance: Acceptance) -> Accepted:
+    free = fitted.given == -1
+    sure = acceptance.accepts(fitted.confidence) & free
+    taken = sure & ~fitted.doubtful
+    measured = taken & fitted.hidden
+    wrong = fitted.predicted[measured] != fitted.table.codes[measured]
+    return Accepted(
+        target=acceptance.target,
+        threshold=acceptance.threshold,
+        labels=acceptance.labels,
+        labels_accepted=acceptance.accepted,
+        labels_wrong=acceptance.wrong,
+        labels_needed=acceptance.needed,
+        rows=int(free.sum()),
+        rows_accepted=int(taken.sum()),
+        rows_doubtful=int((sure & ~taken).sum()),
+        hidden_accepted=len(wrong) or None,
+        hidden_error=float(wrong.mean()) if len(wrong) else None,
+    )
+
+
+def _large_unsaid(table: Table) -> list[str]:
+    """Sentences about classes of at least half of all rows whose name may mean unlabeled."""
+    counts = np.bincount(table.codes[table.codes >= 0], minlength=len(table.classes)).tolist()
+    large = {name: count for name, count in zip(table.classes, counts, strict=True) if 2 * count >= len(table.codes)}
+    return [unsaid_note(name, large[name]) for name in unsaid_classes(table.classes) if name in large]
+
+
+def confusion(true: npt.NDArray[Any], predicted: npt.NDArray[Any], classes: int) -> npt.NDArray[np.int64]:
+    """Counts [true class, predicted class]."""
+    flat = np.bincount(true * classes + predicted, minlength=classes * classes)
+    return flat.reshape(classes, classes).astype(np.int64)
+
+
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings that JSON can hold; anything else by its repr."""
+    return {
+        name: value if isinstance(value, str | int | float | bool | tuple | None) else repr(value)
+        for name, value in sorted(settings.items())
+        if not callable(value)
+    }

@@ -1,0 +1,94 @@
+"""Training points kept for later searches, exact or by cells: the neighbors of new points."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from sobgnn.graphs.neighbors.cells import Cells, enough_cells
+from sobgnn.graphs.neighbors.exact import query_cost, search_exact
+from sobgnn.graphs.neighbors.points import check_k
+from sobgnn.graphs.neighbors.spaces import Dense, beside, dense_spaces, distances, peak
+
+# Minimum cost of an exact query for which cells are several times faster, and minimum number of queries at once for
+# which this makes up for clustering the points. Very many points are clustered for any query, so that later calls need
+# not wait.
+INDEX_COST, INDEX_QUERIES = 16_000_000, 30_000
+MANY_COST = 80_000_000
+# New points are harder to find than sampled points, on which the number of cells is set.
+_MORE_CELLS = 2
+# Queries larger than the points by more than this are searched in a scale of their own.
+_LARGER = 2.0**20
+
+
+class HeldPoints:
+    """Points prepared once, and clustered once where that pays.
+
+    The result of a search depends only on the points and the queries, not on earlier searches.
+
+    Args:
+        points: [N, F], finite; searched on their device. They are not copied and must not change.
+        metric: As for :func:`sobgnn.graphs.neighbors.nearest`.
+        recall: Recall that cells must reach on sampled points.
+    """
+
+    def __init__(
+        self, points: Tensor, metric: Literal["euclidean", "cosine"] = "euclidean", recall: float = 0.99
+    ) -> None:
+        self.points, self.cosine, self.recall = points, metric == "cosine", recall
+        self._near: dict[int, int] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is made from the points is made again where it is needed, and is the same then.
+        return {"points": self.points, "cosine": self.cosine, "recall": self.recall, "_near": {}}
+
+    @property
+    def index_queries(self) -> int | None:
+        """Minimum number of queries at once for which cells are used; ``None``: the search is always exact."""
+        cost = query_cost(*self.points.shape)
+        if self.points.device.type != "cpu" or cost < INDEX_COST:
+            return None
+        return 1 if cost >= MANY_COST else INDEX_QUERIES
+
+    def nearest(
+        self, queries: npt.NDArray[np.float32] | Tensor, k: int, *, approximate: bool = False
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Indices and distances [M, k] of the k nearest points of finite queries [M, F], nearest first.
+
+        Args:
+            queries: On the points' device.
+            k: At most N.
+            approximate: Search cells, whose number is set on sampled points; distances and order are still exact.
+        """
+        check_k(k, len(self.points), without_itself=False)
+        if not len(queries):
+            return np.empty((0, k), np.int64), np.empty((0, k), np.float32)
+        base = self._base
+        if not self.cosine and peak(queries) * base.scale > _LARGER:
+            base, query = dense_spaces(self._rows, queries, cosine=False, device=base.device)
+            found, squared = search_exact(base, query, k)
+            return found, distances(squared, base)
+        query = beside(base, queries)
+        if not approximate:
+            found, squared = search_exact(base, query, k)
+        else:
+            if k not in self._near:
+                self._near[k] = enough_cells(self._cells, base, min(k, base.n - 1), self.recall, 0)[0]
+            found, squared = self._cells.search(query, np.arange(query.n), k, _MORE_CELLS * self._near[k])
+        return found, distances(squared, base)
+
+    @property
+    def _rows(self) -> Any:
+        return self.points.numpy() if self.points.device.type == "cpu" else self.points
+
+    @cached_property
+    def _base(self) -> Dense:
+        return dense_spaces(self._rows, None, cosine=self.cosine, device=self.points.device)[0]
+
+    @cached_property
+    def _cells(self) -> Cells:
+        return Cells(self._base)

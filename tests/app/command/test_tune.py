@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sobgnn import SobolevClassifier, cli
+from sobgnn.app.command.tune import tune
+from sobgnn.estimator.tuning.space import SPACE
+from tests.estimator.tuning.tuning_cases import clusters
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Estimators that the command makes train for a moment."""
+
+    def few_epochs(**parameters: Any) -> SobolevClassifier:
+        return SobolevClassifier(**{**parameters, "epochs": 15})
+
+    importlib.import_module("sobgnn.estimator.tuning.search")  # before, for it keeps the class it finds
+    monkeypatch.setattr("sobgnn.estimator.classifier.SobolevClassifier", few_epochs)
+
+
+def table_file(folder: Path) -> Path:
+    X, y = clusters()
+    rows = [",".join([*(f"{v:.4f}" for v in x), "abc"[c] if c >= 0 else ""]) for x, c in zip(X, y, strict=True)]
+    file = folder / "points.csv"
+    file.write_text("\n".join(["p,q,r,s,t,label", *rows]) + "\n")
+    return file
+
+
+def journals(run: Path) -> list[str]:
+    return [path.name for path in run.glob("*.journal")]
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_command_writes_a_run_with_its_search_and_goes_on_with_more_trials(tmp_path: Path) -> None:
+    file, run = table_file(tmp_path), tmp_path / "run"
+    for trials in (1, 2):
+        tune(str(file), trials=trials, out=run, drop=[])
+        assert sorted(p.name for p in run.iterdir()) == sorted(
+            [
+                "model",
+                "predictions.csv",
+                "report.html",
+                "metrics.json",
+                "table.json",
+                "table.npz",
+                "checks.json",
+                *journals(run),
+            ]
+        )
+        assert len(journals(run)) == 1
+        measured = json.loads((run / "metrics.json").read_text())
+        search = measured["search"]
+        assert len(search["trials"]) == trials
+    assert "<h2>The search</h2>" in (run / "report.html").read_text()
+    assert {name: measured["settings"][name] for name in search["setting"]} == search["setting"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_search_of_fewer_points_than_neighbors_resumes_too(tmp_path: Path) -> None:
+    lines = table_file(tmp_path).read_text().splitlines()
+    labeled = [line for line in lines[1:] if not line.endswith(",")]
+    few = tmp_path / "few.csv"
+    few.write_text("\n".join([lines[0], *labeled[:-1], labeled[-1].rsplit(",", 1)[0] + ","]) + "\n")
+    assert len(labeled) < SPACE["k"].high
+    for trials in (1, 2):
+        tune(str(few), trials=trials, out=tmp_path / "run", drop=[])
+    assert len(json.loads((tmp_path / "run" / "metrics.json").read_text())["search"]["trials"]) == 2
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_run_of_another_search_is_never_written_over(tmp_path: Path) -> None:
+    file, run = table_file(tmp_path), tmp_path / "run"
+    tune(str(file), trials=1, out=run, drop=[])
+    before = (run / "metrics.json").read_bytes()
+    other = tmp_path / "others.csv"
+    other.write_text(file.read_text().replace(".", ".9"))
+    with pytest.raises(ValueError, match="already exists"):
+        tune(str(other), trials=1, out=run, drop=[])
+    assert (run / "metrics.json").read_bytes() == before
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_same_command_goes_on_in_the_folder_of_a_search_that_wrote_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    file = table_file(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("sobgnn.app.runs.folder.fill_run", killed)
+        with pytest.raises(KeyboardInterrupt):
+            tune(str(file), trials=1)
+    run = tmp_path / "runs/points-1"
+    assert [path.name for path in run.iterdir()] == journals(run)
+    tune(str(file), trials=1)
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["points-1"]
+    assert (tmp_path / "runs/points-1/table.json").exists()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_worker_takes_part_in_the_search_and_writes_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file, storage = table_file(tmp_path), f"sqlite:///{tmp_path / 'trials.db'}"
+    tune(str(file), trials=1, storage=storage, worker=True, out=tmp_path / "run")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["points.csv", "trials.db"]
+    tune(str(file), trials=1, storage=storage, out=tmp_path / "run")
+    assert len(json.loads((tmp_path / "run/metrics.json").read_text())["search"]["trials"]) == 1
+    assert not journals(tmp_path / "run")
+
+
+def test_a_request_that_is_refused_leaves_no_folder(tmp_path: Path) -> None:
+    file = table_file(tmp_path)
+    with pytest.raises(ValueError, match="trials"):
+        tune(str(file), trials=0, out=tmp_path / "run")
+    with pytest.raises(ValueError, match="--storage"):
+        tune(str(file), worker=True)
+    with pytest.raises(ValueError, match="labels to hold out"):
+        tune(str(file), labels=2, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(ValueError, match="already exists"):
+        tune(str(file), out=tmp_path / "taken")
+
+
+def test_the_command_reads_its_options_from_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, said in (
+        (["digits", "--sampler", "grid"], "sampler"),
+        (["digits", "--accept", "2"], "--accept must be between 0 and 1, but got 2"),
+        (["digits", "--class-weight", "even"], "--class-weight must be balanced"),
+        (["digits", "--device", "abacus"], "There is no device 'abacus' here"),
+    ):
+        assert cli.main(["tune", *words, "--out", str(tmp_path / "run")]) == 2
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_columns_are_read_as_the_options_say(tmp_path: Path) -> None:
+    file = table_file(tmp_path)
+    with pytest.raises(ValueError, match="--text names 'subject'"):
+        tune(str(file), text=["subject"], out=tmp_path / "run")
+    with pytest.raises(ValueError, match="missing"):
+        tune(str(file), text=["p"], text_model=tmp_path / "missing", out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_tuned_run_marks_predictions_to_accept_and_weighs_classes(tmp_path: Path) -> None:
+    tune(str(table_file(tmp_path)), trials=1, out=tmp_path / "run", drop=[], accept=0.9, class_weight="balanced")
+    assert json.loads((tmp_path / "run" / "checks.json").read_text())["accept"]["target"] == 0.9
+    assert (
+        json.loads((tmp_path / "run" / "model" / "config.json").read_text())["settings"]["class_weight"] == "balanced"
+    )

@@ -1,0 +1,432 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import sobgnn
+from sobgnn.app.labeling import launch
+from sobgnn.app.labeling.launch import Page, open_page
+from sobgnn.app.labeling.store import Store
+from sobgnn.cli import main
+from tests.app.labeling.conftest import Client, ticket_file
+from tests.app.labeling.fake_model import Fake
+from tests.encoders import static_model
+
+# As small as a fit can be: what is tested is that the run works, not how good it is.
+SMALL = {"families": ["diffusion", "sobolev"], "n_members": 4, "epochs": 20, "random_state": 0}
+
+
+def test_from_no_labels_to_a_run_that_predicts(tmp_path, capsys):
+    tickets = ticket_file(tmp_path, rows=60)
+    page = open_page(str(tickets), "team", folder=tmp_path / "run", settings=SMALL).start()
+    try:
+        client = Client(page.url)
+        client.until(lambda state: state["model"]["version"], seconds=300)
+        assert client.next()[0]["why"] == "suggested"
+        for name in ("billing", "access", "shipping"):
+            client.post("class", {"name": name})
+        for row in range(24):
+            assert client.post("label", {"rows": [row], "class": row % 3})[0] == 200
+        client.until(lambda state: state["model"]["labels"] == 24, seconds=300)
+        # A refit after a label more keeps what was decided, so the curve may end a few labels before.
+        assert 16 <= client.progress()["curve"][-1]["labels"] <= 24
+        points = [client.post("open", {"row": row})[1]["point"] for row in range(24, 60)]
+        right = [point["guesses"][0]["code"] == point["row"] % 3 for point in points]
+        assert np.mean(right) > 0.9
+        assert page.finish(300) == page.folder, page.problem
+        assert not page.unwritten
+        assert page.labels()[:3] == ["billing", "access", "shipping"]
+        assert page.labels()[59] is None
+    finally:
+        page.close()
+    for name in ("labels.csv", "predictions.csv", "metrics.json", "report.html", "table.json", "labels.db"):
+        assert (page.folder / name).is_file()
+    assert json.loads((page.folder / "metrics.json").read_text())["labels_given"] == 24
+    new = tmp_path / "new.csv"
+    new.write_text("id,text,minutes,words\nA,invoice and refund,0,1\nB,parcel and delivery,21,11\n")
+    assert main(["predict", str(page.folder), str(new)]) == 0
+    assert pl.read_csv(tmp_path / "new.predictions.csv")["label"].to_list() == ["billing", "shipping"]
+
+    resumed = open_page(str(page.folder), trainer=Fake)  # a run folder is enough to go on
+    try:
+        assert resumed.labeling.store.labels == 24
+        assert resumed.labeling.source.name == "tickets"
+    finally:
+        resumed.close()
+
+
+def test_a_frame_is_labeled_in_a_notebook(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "open_page", partial(open_page, trainer=Fake))
+    frame = pl.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": [4.0, 1.0, 3.0, 2.0], "kind": ["x", None, None, "y"]})
+    page = sobgnn.label(frame, "kind", folder=tmp_path / "run")
+    try:
+        assert f'<iframe src="{page.url}"' in page._repr_html_()
+        client = Client(page.url)
+        headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}
+        status, answered, _ = client.raw("GET", f"/{client.token}/", headers=headers)
+        assert status == 200
+        assert "frame-ancestors http://127.0.0.1:* http://localhost:*" in answered["content-security-policy"]
+        client.post("label", {"rows": [1], "class": 1})
+        assert page.labels() == ["x", "y", None, "y"]
+    finally:
+        page.close()
+    again = sobgnn.label(pd.DataFrame(frame.to_dict(as_series=False)), "kind", folder=tmp_path / "again")
+    assert again.labels() == ["x", None, None, "y"]
+    again.close()
+
+
+def test_a_second_call_in_a_notebook_gives_the_page_that_is_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "open_page", partial(open_page, trainer=Fake))
+    frame = pl.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": [4.0, 1.0, 3.0, 2.0], "kind": ["x", None, None, "y"]})
+    first = sobgnn.label(frame, "kind", folder=tmp_path / "run")
+    try:
+        assert sobgnn.label(frame, "kind", folder=tmp_path / "run") is first
+        Client(first.url).post("label", {"rows": [1], "class": 1})
+        with pytest.raises(ValueError, match="holds another table"):
+            sobgnn.label(frame.head(3), "kind", folder=tmp_path / "run")
+        assert Client(first.url).get("")[0] == 200
+    finally:
+        first.close()
+    second = sobgnn.label(frame, "kind", folder=tmp_path / "run")
+    try:
+        assert second is not first
+        assert second.labels() == ["x", "y", None, "y"]
+        with pytest.raises(ValueError, match="labeled with another --label"):
+            sobgnn.label(frame, "b", folder=tmp_path / "run")
+    finally:
+        second.close()
+
+
+def test_another_frame_for_a_folder_is_refused_and_leaves_what_is_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "open_page", partial(open_page, trainer=Fake))
+    frame = pl.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "b": [4.0, 1.0, 3.0, 2.0], "kind": ["x", None, None, "y"]})
+    sobgnn.label(frame, "kind", folder=tmp_path / "run").close()
+    for other in (frame.head(3), frame.with_columns(a=pl.col("b"))):
+        with pytest.raises(ValueError, match="holds another table or its labels"):
+            sobgnn.label(other, "kind", folder=tmp_path / "run")
+    again = sobgnn.label(frame, "kind", folder=tmp_path / "run")
+    assert again.labels() == ["x", None, None, "y"]
+    again.close()
+
+
+@pytest.mark.parametrize("name", ["Team", "taem", "teams"])
+def test_a_misspelled_label_column_is_refused_with_the_column_that_may_be_meant(
+    tickets, tmp_path, monkeypatch, capsys, name
+):
+    monkeypatch.setattr(Page, "serve", lambda page: None)
+    words = ["label", str(tickets), "--no-open", "--out", str(tmp_path / "run"), "--label"]
+    assert main([*words, name]) == 2
+    error = capsys.readouterr().err
+    assert f"There is no column {name!r}. Did you mean 'team'? To start a new column of labels, add --new." in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+    assert main([*words, name, "--new"]) == 0
+    assert f"There is no column {name!r}; starting without labels." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["section", "tag", "t", "minute marks"])
+def test_a_label_column_that_differs_by_more_than_two_letters_is_new(tickets, tmp_path, name):
+    page = open_page(str(tickets), name, folder=tmp_path / "run", trainer=Fake).start()
+    try:
+        assert Client(page.url).until(lambda state: state["model"]["version"])["labels"] == 0
+    finally:
+        page.close()
+
+
+@pytest.mark.parametrize("asked", [["--label", "other"], ["--drop", "words"], ["--id", "minutes"], ["--text", "words"]])
+def test_other_options_for_a_run_are_refused_and_none_is_ignored(tickets, tmp_path, capsys, asked):
+    page = open_page(str(tickets), "team", folder=tmp_path / "run", trainer=Fake)
+    page.labeling.store.label([0], page.labeling.store.add_class("a"))
+    page.close()
+    assert main(["label", str(page.folder), "--no-open", *asked]) == 2
+    error = capsys.readouterr().err
+    assert f"was labeled with another {asked[0]}: " in error
+    assert error.count("\n") == 1
+    open_page(str(page.folder), "team", trainer=Fake).close()  # the same option again is none
+
+
+def test_a_resumed_run_is_not_asked_which_column_was_meant(tickets, tmp_path):
+    for new in (True, False):
+        open_page(str(tickets), "taem", new=new, folder=tmp_path / "run", trainer=Fake).close()
+    open_page(str(tmp_path / "run"), trainer=Fake).close()
+
+
+def test_a_folder_without_labels_starts_anew_with_other_options(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text("a,b,status\n" + "".join(f"{i},{i % 7},{'xy'[i % 2]}\n" for i in range(40)))
+    page = open_page(str(file), "topic", folder=tmp_path / "run", trainer=Fake)
+    page.labeling.store.label([0], page.labeling.store.add_class("z"))
+    page.labeling.store.undo()
+    page.labeling.store.skip([1])
+    page.close()
+    page = open_page(str(file), "status", folder=tmp_path / "run", trainer=Fake)
+    try:
+        assert page.labels() == [*"xy"] * 20
+        assert (page.labeling.store.saved, page.labeling.store.skipped) == (0, set())
+        assert "status" not in page.labeling.source.table.encoding.encoder.feature_names_in_
+        page.labeling.store.label([0], 1)
+    finally:
+        page.close()
+    with pytest.raises(ValueError, match="labeled with another --label: status"):  # it has labels now
+        open_page(str(file), "topic", folder=tmp_path / "run", trainer=Fake)
+
+
+def test_a_folder_with_a_run_does_not_start_anew(tickets, tmp_path):
+    open_page(str(tickets), folder=tmp_path / "run", trainer=Fake).close()
+    (tmp_path / "run" / "report.html").touch()
+    with pytest.raises(ValueError, match="labeled with another --label: none"):
+        open_page(str(tickets), "team", folder=tmp_path / "run", trainer=Fake)
+    open_page(str(tickets), folder=tmp_path / "run", trainer=Fake).close()  # the refusal let go of the store
+
+
+@pytest.mark.parametrize("label", [["--label", "queue"], []])
+@pytest.mark.parametrize("count", [1, 3])
+def test_resuming_is_one_line_with_the_number_of_labels(tickets, tmp_path, monkeypatch, capsys, label, count):
+    def serve(page):
+        if not page.labeling.store.saved:
+            page.labeling.store.label(list(range(count)), page.labeling.store.add_class("one"))
+
+    monkeypatch.setattr(Page, "serve", serve)
+    run = tmp_path / "run"
+    assert main(["label", str(tickets), *label, "--no-open", "--out", str(run)]) == 0
+    first = capsys.readouterr().out
+    assert ("There is no column 'queue'; starting without labels." in first) == bool(label)
+    assert "Resuming" not in first
+    for data in (tickets, run):
+        assert main(["label", str(data), *(label if data == tickets else []), "--no-open", "--out", str(run)]) == 0
+        again = " ".join(capsys.readouterr().out.split())
+        assert f"Resuming {run}: {count} label{'s' * (count > 1)}." in again
+        assert "tarting without labels" not in again
+
+
+def test_a_taken_port_a_file_and_a_run_of_unknown_data_are_one_line(tickets, tmp_path, capsys):
+    page = open_page(str(tickets), folder=tmp_path / "run", trainer=Fake).start()
+    port = page.url.split(":")[2].split("/")[0]
+    assert main(["label", str(tickets), "--port", port, "--no-open", "--out", str(tmp_path / "b")]) == 2
+    assert "is in use" in capsys.readouterr().err
+    assert main(["label", str(tickets), "--no-open", "--out", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert "another window" in error
+    assert error.count("\n") == 1
+    page.close()
+    (tmp_path / "fit").mkdir()
+    (tmp_path / "fit" / "table.json").write_text("{}")
+    assert main(["label", str(tmp_path / "fit"), "--no-open"]) == 2
+    assert "does not hold its data" in capsys.readouterr().err
+    # Neither a run nor any other folder is written into.
+    before = sorted(path.name for path in (tmp_path / "fit").iterdir())
+    assert main(["label", str(tickets), "--no-open", "--out", str(tmp_path / "fit")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert sorted(path.name for path in (tmp_path / "fit").iterdir()) == before
+    assert main(["label", str(tickets), "--no-open", "--out", str(tickets)]) == 2
+    assert capsys.readouterr().err.endswith("is a file. Name a folder for the run.\n")
+
+
+def test_options_of_reading_reach_both_processes_and_are_remembered(tmp_path, capsys):
+    tickets = ticket_file(tmp_path)
+    page = open_page(str(tickets), "team", reading={"text": ["minutes"]}, folder=tmp_path / "run", trainer=Fake).start()
+    try:
+        Client(page.url).until(lambda state: state["model"]["version"])
+        assert page.labeling.source.table.encoding.encoder.outcomes_["minutes"].endswith("text")
+    finally:
+        page.close()
+    resumed = open_page(str(tmp_path / "run"), trainer=Fake)
+    try:
+        assert resumed.labeling.source.table.encoding.encoder.outcomes_["minutes"].endswith("text")
+    finally:
+        resumed.close()
+    wrong = ["label", str(tickets), "--no-open", "--out", str(tmp_path / "other")]
+    assert main([*wrong, "--text", "subject"]) == 2
+    assert "--text names 'subject'" in capsys.readouterr().err
+    assert main([*wrong, "--text-model", str(tmp_path / "missing")]) == 2
+    assert "missing" in capsys.readouterr().err
+
+
+def test_the_browser_is_given_a_private_file_and_not_the_token(tickets, tmp_path, monkeypatch):
+    opened = []
+
+    def note(address):
+        file = Path(unquote(urlsplit(address).path))
+        opened.append((address, file, file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777))
+        opened.append(file.read_text())
+        return True
+
+    monkeypatch.setattr("webbrowser.open", note)
+    monkeypatch.setattr(Page, "serve", lambda page: opened.append(page.url))
+    assert main(["label", str(tickets), "--out", str(tmp_path / "run")]) == 0
+    (address, file, *modes), content, url = opened
+    assert address.startswith("file://")
+    assert url.rstrip("/").rsplit("/", 1)[1] not in address
+    assert modes == [0o600, 0o700]
+    assert f"url={url}" in content
+    assert not file.parent.exists()
+
+
+def test_what_a_process_that_was_killed_gave_the_browser_is_removed_and_nothing_else(page, monkeypatch):
+    monkeypatch.setattr("webbrowser.open", lambda address: True)
+    names = ("open-abcd1234/label.html", "open-questions/label.html", "open-mine4567/label.html", "open-mine4567/notes")
+    for name in names:
+        (page.folder / name).parent.mkdir(exist_ok=True)
+        (page.folder / name).touch()
+    with page.in_browser():
+        assert not (page.folder / "open-abcd1234").exists()
+    assert [(page.folder / name).exists() for name in names] == [False, True, True, True]
+
+
+def test_the_page_listens_to_this_machine_alone(page):
+    assert page._listening.getsockname()[0] == "127.0.0.1"
+    assert len(page.url.rstrip("/").rsplit("/", 1)[1]) >= 32
+    first = page.url
+    assert first.startswith("http://127.0.0.1:")
+
+
+def test_nothing_of_the_server_is_imported_before_a_page_is_opened():
+    script = "import sys, sobgnn.cli, sobgnn.app.labeling; assert not {'starlette', 'uvicorn'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_page_itself_loads_no_torch():
+    script = "import sys, sobgnn.app.labeling.launch; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+@pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
+def test_a_missing_extra_is_one_line(missing):
+    script = (
+        f"import sys; sys.modules[{missing!r}] = None; from sobgnn.cli import main; sys.exit(main(['label', 'digits']))"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert "pip install 'sobgnn[label]'" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
+def test_all_public_names_can_be_imported_without_the_extra(missing):
+    script = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "from sobgnn import *\n"
+        "try: label('tickets.csv')\n"
+        "except ValueError as error: print(error)"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "pip install 'sobgnn[label]'" in ended.stdout, ended.stderr
+
+
+def test_a_start_that_was_killed_before_it_began_is_resumed(tickets, tmp_path):
+    Store(tmp_path / "run").close()
+    open_page(str(tickets), "team", folder=tmp_path / "run", trainer=Fake).close()
+    open_page(str(tmp_path / "run"), trainer=Fake).close()
+
+
+def test_a_folder_with_a_table_of_ones_own_is_left_alone(tmp_path):
+    pl.DataFrame({"precious": [1]}).write_parquet(tmp_path / "data.parquet")
+    before = (tmp_path / "data.parquet").read_bytes()
+    with pytest.raises(ValueError, match="holds another table"):
+        sobgnn.label(pl.DataFrame({"a": [1.0, 2.0]}), folder=tmp_path)
+    assert (tmp_path / "data.parquet").read_bytes() == before
+
+
+def test_a_labeling_goes_on_with_the_options_that_it_began_with(tmp_path):
+    file = tmp_path / "rows.csv"
+    file.write_text("a,b,team\n" + "".join(f"{i},{i % 7},{'x' if i % 2 else 'y'}\n" for i in range(40)))
+    open_page(str(file), "team", drop=["b"], folder=tmp_path / "run", trainer=Fake).close()
+    page = open_page(str(file), folder=tmp_path / "run", trainer=Fake)
+    try:
+        # No label, nothing dropped.
+        assert page.labeling.source.table.encoding.encoder.feature_names_in_.tolist() == ["a"]
+        page.labeling.store.label([0], 0)
+    finally:
+        page.close()
+    with pytest.raises(ValueError, match="labeled with another --label: team"):
+        open_page(str(file), "b", folder=tmp_path / "run", trainer=Fake)
+
+
+def test_a_run_whose_store_is_gone_is_refused_and_keeps_what_it_has(tickets, tmp_path, capsys):
+    page = open_page(str(tickets), folder=tmp_path / "run", trainer=Fake)
+    code = page.labeling.store.add_class("a")
+    page.labeling.store.label([0, 1], code)
+    page.close()
+    (page.folder / "labels.db").unlink()
+    (page.folder / "report.html").write_text("a finished run")
+    before = {path.name: path.read_bytes() for path in page.folder.iterdir()}
+    assert main(["label", str(tickets), "--no-open", "--out", str(page.folder)]) == 2
+    error = capsys.readouterr().err
+    assert "labels.db is missing, but labels were given before: labels.csv, report.html" in error
+    assert error.count("\n") == 1
+    assert {path.name: path.read_bytes() for path in page.folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(("blank", "said"), [("NA", "'NA' (10)"), ("-1", "label -1 count as unlabeled: 10")])
+def test_labels_of_the_data_that_count_as_none_are_said(tmp_path, monkeypatch, capsys, blank, said):
+    monkeypatch.setattr(Page, "serve", lambda page: None)
+    monkeypatch.setattr(Page, "finish", lambda page: None)
+    file = tmp_path / "rows.csv"
+    file.write_text("a,b,y\n" + "".join(f"{i},{i % 7},{(blank, '0', '1')[i % 3]}\n" for i in range(30)))
+    assert main(["label", str(file), "--label", "y", "--no-open", "--out", str(tmp_path / "run")]) == 0
+    assert said in capsys.readouterr().out
+
+
+def test_a_frame_that_cannot_be_read_leaves_no_folder_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(launch, "open_page", partial(open_page, trainer=Fake))
+    with pytest.raises(ValueError, match="No column is left"):
+        sobgnn.label(pl.DataFrame({"a": [1.0, 1.0, 1.0]}), folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    page = sobgnn.label(pl.DataFrame({"a": [1.0, 2.0, 3.0]}), folder=tmp_path / "run")
+    page.close()
+    before = (tmp_path / "run" / "data.parquet").read_bytes()
+    with pytest.raises(ValueError, match="is in use"):
+        sobgnn.label(pl.DataFrame({"a": [1.0, 2.0, 3.0]}), folder=tmp_path / "run", port=1 << 20)
+    assert (tmp_path / "run" / "data.parquet").read_bytes() == before
+
+
+def test_a_disk_that_refuses_at_opening_names_the_folder_and_lets_go_of_it(tickets, tmp_path, monkeypatch, capsys):
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "begin", full)
+        assert main(["label", str(tickets), "--no-open", "--out", str(tmp_path / "run")]) == 2
+    assert f"{tmp_path / 'run'} cannot be written to: No space left on device. " in capsys.readouterr().err
+    open_page(str(tickets), folder=tmp_path / "run", trainer=Fake).close()
+
+
+def test_cells_of_labels_csv_that_get_a_mark_are_said(tickets, tmp_path, monkeypatch, capsys):
+    def serve(page):
+        page.labeling.store.label([0], page.labeling.store.add_class("@home"))
+
+    monkeypatch.setattr(Page, "serve", serve)
+    assert main(["label", str(tickets), "--no-open", "--out", str(tmp_path / "run")]) == 0
+    assert "formulas were written with ' before them: 1." in capsys.readouterr().out
+
+
+def test_a_labeling_by_meaning_is_resumed_with_its_model_and_names_no_path(tickets, tmp_path):
+    pytest.importorskip("tokenizers")
+    model = static_model(tmp_path / "models" / "tiny")
+    reading = {"text": ["minutes"], "text_model": str(model)}
+    page = open_page(str(tickets), reading=reading, folder=tmp_path / "run", trainer=Fake).start()
+    try:
+        Client(page.url).until(lambda state: state["model"]["version"])  # the process has got the model too
+        kind = page.labeling.source.table.encoding.encoder.outcomes_["minutes"]
+        page.close()
+        assert str(model.parent).encode() not in (tmp_path / "run" / "labels.db").read_bytes()
+        resumed = open_page(str(tmp_path / "run"), reading={"text_model": str(model)}, trainer=Fake)
+        resumed.close()
+        assert resumed.labeling.source.table.encoding.encoder.outcomes_["minutes"] == kind == "text model"
+        for given, said in [
+            ("auto", r"cannot be resumed: .* fitted with the model 'tiny'"),
+            (str(static_model(tmp_path / "other", seed=1)), "gives 'other'"),
+        ]:
+            with pytest.raises(ValueError, match=said):
+                open_page(str(tmp_path / "run"), reading={"text_model": given}, trainer=Fake)
+    finally:
+        page.close()

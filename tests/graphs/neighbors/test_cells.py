@@ -1,0 +1,187 @@
+"""Search by cells against exact search: recall, ties, few points, threads, seeds, with and without compiled code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from sobgnn._system.process import exactly
+from sobgnn.graphs.neighbors import cells, nearest
+from sobgnn.graphs.neighbors.cells import Cells
+from sobgnn.graphs.neighbors.scan import Groups, Heaps, compiled, scan
+from sobgnn.graphs.neighbors.spaces import dense_spaces
+
+
+@pytest.fixture(params=["compiled", "portable"])
+def backend(request, monkeypatch):
+    if request.param == "portable":
+        monkeypatch.setenv("SOBGNN_BACKEND", "portable")
+    elif not compiled(torch.device("cpu")):
+        pytest.skip("there is no compiled kernel")
+    return request.param
+
+
+def mixture(n=4000, d=8, seed=0):
+    generator = np.random.default_rng(seed)
+    return (generator.normal(size=(n, d)) + 4 * generator.normal(size=(12, d))[generator.integers(12, size=n)]).astype(
+        np.float32
+    )
+
+
+def hits(found, truth):
+    return (
+        np.mean([len(set(a) & set(b)) for a, b in zip(found.indices, truth.indices, strict=True)])
+        / truth.indices.shape[1]
+    )
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_the_recall_asked_for_is_reached_with_exact_distances_in_order(metric, backend):
+    X = mixture()
+    truth = nearest(X, 10, metric=metric, method="exact")
+    for recall in (0.8, 0.99):
+        found = nearest(X, 10, metric=metric, method="cells", recall=recall)
+        assert recall <= found.recall <= 1
+        assert hits(found, truth) > recall - 0.02
+        assert (found.indices != np.arange(len(X))[:, None]).all()
+        same = found.indices == truth.indices
+        np.testing.assert_allclose(found.distances[same], truth.distances[same], rtol=1e-6)
+        assert (np.diff(found.distances, axis=1) >= 0).all()
+
+
+def test_more_cells_are_searched_where_the_nearest_ones_miss_neighbors():
+    X = np.random.default_rng(0).normal(size=(6000, 16)).astype(np.float32)
+    truth, few, found = (
+        nearest(X, 10, **how) for how in ({}, {"method": "cells", "recall": 0.5}, {"method": "cells", "recall": 0.99})
+    )
+    assert 0.5 <= few.recall < 0.9
+    assert abs(hits(few, truth) - few.recall) < 0.03
+    assert found.recall >= 0.99
+    assert hits(found, truth) > 0.98
+
+
+def test_queries_are_searched_in_their_own_nearest_cells(backend):
+    X, Q = mixture(), mixture(300, seed=1)
+    truth, found = (nearest(X, 10, queries=Q, method=method) for method in ("exact", "cells"))
+    assert hits(found, truth) > 0.98
+    one = nearest(X, 10, queries=Q[:1], method="cells")
+    np.testing.assert_allclose(one.distances[0, 0], truth.distances[0, 0], rtol=1e-6)
+
+
+def test_threads_and_runs_do_not_change_a_digit_and_the_backend_hardly_a_neighbor(monkeypatch):
+    X = mixture(6000)
+    found = []
+    for threads in (1, 2, 2):
+        with exactly(threads):
+            found.append(nearest(X, 7, method="cells", seed=3))
+    for other in found[1:]:
+        np.testing.assert_array_equal(found[0].indices, other.indices)
+        np.testing.assert_array_equal(found[0].distances, other.distances)
+        assert found[0].recall == other.recall
+    monkeypatch.setenv("SOBGNN_BACKEND", "portable")
+    assert hits(nearest(X, 7, method="cells", seed=3), found[0]) > 0.97
+
+
+def test_another_seed_is_another_clustering():
+    base, _ = dense_spaces(mixture(), None, cosine=False, device=torch.device("cpu"))
+    assert not np.array_equal(Cells(base, 0).order, Cells(base, 1).order)
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.repeat(mixture(6, 4), 500, 0),
+        np.ones((3000, 3), np.float32),
+        np.zeros((2000, 2), np.float32),
+        np.vstack([np.zeros((2500, 4), np.float32), mixture(500, 4)]),
+    ],
+    ids=["copies", "ones", "zeros", "half equal"],
+)
+def test_equal_points_are_cut_into_cells_of_bounded_size_and_found(X, backend):
+    base, _ = dense_spaces(X, None, cosine=False, device=torch.device("cpu"))
+    made = Cells(base)
+    assert np.diff(made.start).max() <= 4 * cells._SIZE
+    distinct, copies = np.unique(X, axis=0, return_counts=True)
+    assert len(made.order) <= np.minimum(copies, cells._SIZE).sum() + 4 * cells._SIZE * len(distinct)
+    assert len(np.unique(X[made.order], axis=0)) == len(distinct)
+    truth, found = (nearest(X, 20, method=method) for method in ("exact", "cells"))
+    right = (found.distances <= truth.distances[:, -1:] + 1e-6).mean()
+    assert right == 1 or (len(distinct) > 12 and right > 0.985)
+    assert all(len(set(row)) == 20 for row in found.indices)
+    assert (found.indices != np.arange(len(X))[:, None]).all()
+
+
+def test_cells_of_very_different_density_are_split():
+    X = np.vstack([1e-3 * mixture(5000, 4), 100 * mixture(200, 4)])
+    base, _ = dense_spaces(X, None, cosine=False, device=torch.device("cpu"))
+    made = Cells(base)
+    assert np.diff(made.start).max() <= 4 * cells._SIZE
+    for cell in range(made.count):
+        rows = made.order[made.start[cell] : made.start[cell + 1]]
+        np.testing.assert_allclose(made.centers[cell], base.low[rows].mean(0), atol=1e-5)
+
+
+@pytest.mark.parametrize(("n", "k"), [(2, 1), (20, 19), (300, 299), (700, 600)])
+def test_few_points_and_many_neighbors_are_as_in_an_exact_search(n, k, backend):
+    X = mixture(n, 3)
+    truth, found = (nearest(X, k, method=method) for method in ("exact", "cells"))
+    np.testing.assert_array_equal(found.indices, truth.indices)
+
+
+def test_rows_whose_cells_have_too_few_points_are_searched_among_all(monkeypatch, backend):
+    monkeypatch.setattr(cells, "_SIZE", 8)
+    monkeypatch.setattr(cells, "_LEAST", 1)
+    X = mixture(600, 3)
+    base, _ = dense_spaces(X, None, cosine=False, device=torch.device("cpu"))
+    indices, squared = Cells(base, size=8).search(base, np.arange(600), 40, 1)
+    assert np.isfinite(squared).all()
+    assert all(len(set(row)) == 40 for row in indices)
+
+
+@pytest.mark.parametrize(
+    ("X", "k", "message"),
+    [
+        (np.ones((1, 3)), 1, "Give at least two points"),
+        (np.ones((5, 3)), 5, "smaller than the number of points"),
+        (np.array([[1.0], [np.nan], [2.0]]), 1, "1 row with NaN"),
+        (sp.csr_array(np.eye(4)), 1, "needs dense X"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused(X, k, message):
+    with pytest.raises(ValueError, match=message):
+        nearest(X, k, method="cells")
+
+
+def test_auto_is_exact_up_to_its_cost_and_by_cells_past_it(monkeypatch):
+    X = mixture(2000)
+    assert nearest(X, 5).recall is None
+    monkeypatch.setattr("sobgnn.graphs.neighbors.AUTO_EXACT_COST", 1e6)
+    assert nearest(X, 5).recall >= 0.99
+    assert nearest(sp.csr_array(X), 5).recall is None
+
+
+def test_a_scan_keeps_the_smallest_scores_of_each_group(backend):
+    generator = np.random.default_rng(0)
+    for width, most in ((1, 1), (5, 3), (33, 17)):
+        y, x = (torch.from_numpy(generator.normal(size=(n, width)).astype(np.float32)) for n in (700, 50))
+        point_list = generator.permutation(700).astype(np.int32)
+        query_list = generator.permutation(50).astype(np.int32)
+        points, queries = np.array([[0, 300], [300, 300], [290, 700]]), np.array([[0, 13], [13, 20], [20, 49]])
+        heaps = Heaps(50, most, torch.device("cpu"))
+        for _ in range(2):  # points of a second scan are compared with those of the first
+            scan(y, y.square().sum(1), x, Groups(points, point_list, queries, query_list), heaps)
+            if most > 1:
+                break
+        scores = (y.square().sum(1) - 2 * x @ y.T).numpy()
+        for span, asked in zip(points, queries, strict=True):
+            names = point_list[slice(*span)]
+            for q in query_list[slice(*asked)]:
+                expected = np.sort(scores[q, names])[:most]
+                kept = heaps.scores[q].numpy()
+                assert kept[0] == kept.max()
+                np.testing.assert_allclose(np.sort(kept)[: len(expected)], expected, rtol=1e-4, atol=1e-4)
+                if len(expected):
+                    np.testing.assert_allclose(scores[q, heaps.found[q]], kept, rtol=1e-4, atol=1e-4)
+        assert (heaps.found[query_list[49]] == -1).all()

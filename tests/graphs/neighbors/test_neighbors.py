@@ -1,0 +1,421 @@
+"""Neighbours against their definition: float64 distances of all pairs, ordered by (distance, index)."""
+
+import copy
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.neighbors import NearestNeighbors
+
+from sobgnn.graphs.neighbors import check_points, exact, held, nearest, points
+from sobgnn.graphs.neighbors.cells import Cells
+from sobgnn.graphs.neighbors.held import HeldPoints
+
+
+def brute(X, k, queries=None, metric="euclidean"):
+    X = np.asarray(X, np.float64)
+    Q = X if queries is None else np.asarray(queries, np.float64)
+    if metric == "cosine":
+        X, Q = (A / np.linalg.norm(A, axis=1, keepdims=True) for A in (X, Q))
+    D = np.sqrt(((Q[:, None] - X[None]) ** 2).sum(-1))
+    if metric == "cosine":
+        D = D**2 / 2
+    if queries is None:
+        np.fill_diagonal(D, np.inf)
+    order = np.argsort(D, axis=1, kind="stable")[:, :k]
+    return order, np.take_along_axis(D, order, 1)
+
+
+def assert_nearest(found, X, k, queries=None, metric="euclidean", rtol=1e-6):
+    indices, distances = brute(X, k, queries, metric)
+    np.testing.assert_array_equal(found.indices, indices)
+    np.testing.assert_allclose(found.distances, distances, rtol=rtol, atol=1e-12 * np.abs(distances).max())
+    assert found.indices.dtype == np.int64
+    assert found.distances.dtype == np.float32
+
+
+def gaussian(n=300, d=12, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+HARD = {
+    "gaussian": gaussian(),
+    "line at 1e4": 1e4 + 1e-3 * np.arange(300.0)[:, None],
+    "shuffled line at 1e4": 1e4 + 1e-3 * np.random.default_rng(1).permutation(300)[:, None],
+    "cloud at 1e4": 1e4 + 1e-3 * gaussian(d=4),
+    "float32 line at 1e4": (1e4 + 1e-3 * np.arange(300)[:, None]).astype(np.float32),
+    "clusters smaller than float32 resolves": np.repeat(gaussian(5, 8), 60, 0) + 1e-6 * gaussian(300, 8, seed=2),
+    "all equal": np.ones((120, 4)),
+    "all zero": np.zeros((50, 3)),
+    "lattice": np.random.default_rng(3).integers(0, 3, (300, 3)),
+    "bits": np.random.default_rng(4).random((300, 9)) < 0.5,
+    "bytes": np.random.default_rng(5).integers(0, 256, (300, 20), dtype=np.uint8),
+    "huge": 1e30 * gaussian(),
+    "tiny": 1e-30 * gaussian(),
+    "an outlier": np.vstack([gaussian(200, 5), np.full((1, 5), 1e30)]),
+    "one feature": gaussian(200, 1),
+}
+
+
+@pytest.mark.parametrize("name", HARD)
+@pytest.mark.parametrize("k", [1, 10, 49])
+def test_neighbors_are_those_of_float64_distances_ties_by_index(name, k):
+    assert_nearest(nearest(HARD[name], k), HARD[name], k)
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_sparse_rows_have_the_neighbors_of_the_same_dense_rows(name):
+    X = HARD[name].astype(np.float64)
+    assert_nearest(nearest(sp.csr_matrix(X), 7), X, 7)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "lattice", "clusters smaller than float32 resolves", "cloud at 1e4"])
+def test_queries_find_their_nearest_training_points_themselves_included(name):
+    X = HARD[name]
+    Q = np.vstack([X[:5], X[5:20] + 1e-3])
+    assert_nearest(nearest(X, 6, queries=Q), X, 6, queries=Q)
+    found = nearest(X, len(X), queries=X[:3])
+    assert (np.sort(found.indices, 1) == np.arange(len(X))).all()
+    assert (found.distances[:, 0] == 0).all()
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix])
+@pytest.mark.parametrize("factor", [1e-6, 0.3, 3.0, 1e6])
+def test_queries_may_be_much_smaller_or_larger_than_the_points(make, factor):
+    X, Q = gaussian(), factor * gaussian(20, seed=1)
+    assert_nearest(nearest(make(X), 6, queries=make(Q)), X, 6, queries=Q)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_small_set_of_points_has_its_definition_s_neighbors(data):
+    n, d = data.draw(st.integers(2, 60)), data.draw(st.integers(1, 5))
+    seed = data.draw(st.integers(0, 2**16))
+    scale = 2.0 ** data.draw(st.integers(-60, 60))  # a power of two: ties stay ties in float64
+    offset = data.draw(st.sampled_from([0.0, 1.0, 1e6]))
+    rng = np.random.default_rng(seed)
+    X = scale * (offset + rng.integers(0, data.draw(st.sampled_from([2, 5, 1000])), (n, d)).astype(float))
+    k = data.draw(st.integers(1, n - 1))
+    assert_nearest(nearest(X, k), X, k)
+
+
+def test_tiles_serve_rows_and_columns_alike(monkeypatch):
+    X = gaussian(500, 6)
+    expected = nearest(X, 9)
+    assert_nearest(expected, X, 9)
+    for tile in (16, 48, 333):
+        monkeypatch.setattr(exact, "_TILE", tile)
+        got = nearest(X, 9)
+        np.testing.assert_array_equal(got.indices, expected.indices)
+        np.testing.assert_allclose(got.distances, expected.distances, rtol=1e-6)
+        assert_nearest(nearest(X, 9, queries=X[:77] + 0.1), X, 9, queries=X[:77] + 0.1)
+
+
+def test_blocks_of_any_size_give_the_same_answer_on_rows_that_need_float64(monkeypatch):
+    X = HARD["clusters smaller than float32 resolves"]
+    monkeypatch.setattr(exact, "_BLOCK_BYTES", 8 * len(X) * 7)
+    monkeypatch.setattr(points, "_PIECE_BYTES", 8 * X.shape[1] * 11)
+    assert_nearest(nearest(X, 8), X, 8)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix], ids=["dense", "sparse"])
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_many_equal_rows_are_not_compared_each_with_each(make, metric, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.integers(1, 4, (6, 3)).astype(float)[rng.integers(0, 6, 900)]
+    compared = []
+    count = exact.measure
+    monkeypatch.setattr(exact, "measure", lambda b, q, at, to: compared.append(to.numel()) or count(b, q, at, to))
+    found = nearest(make(X), 5, metric=metric)
+    D = brute(X, 899, metric=metric)
+    np.testing.assert_allclose(found.distances, D[1][:, :5], atol=1e-7)
+    if metric == "euclidean":
+        np.testing.assert_array_equal(found.indices, D[0][:, :5])
+    assert sum(compared) < 900 * 60  # each with each: 900 × 150
+
+
+def test_the_proof_is_needed_float32_alone_gets_clusters_wrong(monkeypatch):
+    X = HARD["clusters smaller than float32 resolves"]
+    monkeypatch.setattr(exact, "_bound", lambda base, own, farthest, level: torch.full_like(own, -torch.inf))
+    assert (nearest(X, 8).indices != brute(X, 8)[0]).any()
+
+
+def test_reduced_precision_products_do_not_change_the_answer(monkeypatch):
+    monkeypatch.setattr(exact, "_keeps_float32", lambda device: False)
+    assert_nearest(nearest(HARD["gaussian"], 9), HARD["gaussian"], 9)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix], ids=["dense", "sparse"])
+def test_cosine_distance_is_one_minus_cos(make):
+    X = np.abs(gaussian()) * np.random.default_rng(1).choice([1e-100, 1.0, 1e8], (300, 1))
+    unit = X / X.max(1, keepdims=True)
+    assert_nearest(nearest(make(X), 9, metric="cosine"), unit, 9, metric="cosine")
+
+
+def test_cosine_distances_of_nearly_parallel_rows_keep_their_digits():
+    angle = np.array([0.0, 1e-6, 3e-6, 7e-6])
+    X = np.stack([np.cos(angle), np.sin(angle)], 1)
+    found = nearest(X, 3, metric="cosine")
+    np.testing.assert_allclose(found.distances[0], 2 * np.sin(angle[1:] / 2) ** 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_matrix], ids=["dense", "sparse"])
+def test_parallel_rows_are_equal_under_cosine_and_zero_rows_at_right_angles_to_all(make):
+    X = np.outer([1.0, 3.0, 0.0, 7.0, 0.1, 0.0], [0.3, 0.7, 0.9])
+    found = nearest(make(X), 5, metric="cosine")
+    np.testing.assert_array_equal(found.indices[0], [1, 3, 4, 2, 5])
+    np.testing.assert_allclose(found.distances[0], [0, 0, 0, 1, 1], atol=0)
+    np.testing.assert_array_equal(found.indices[2], [5, 0, 1, 3, 4])
+    np.testing.assert_allclose(found.distances[2], [0, 1, 1, 1, 1], rtol=1e-7)
+
+
+def test_every_kind_of_input_gives_the_same_answer_and_is_left_alone(tmp_path):
+    X = gaussian().astype(np.float32)
+    kept = X.copy()
+    np.save(tmp_path / "points.npy", X)
+    read_only = X.copy()
+    read_only.flags.writeable = False
+    expected = nearest(X, 8)
+    kinds = {
+        "float64": X.astype(np.float64),
+        "fortran": np.asfortranarray(X),
+        "strided": np.repeat(X, 2, 0)[::2],
+        "read only": read_only,
+        "big-endian": X.astype(">f4"),
+        "memory map": np.load(tmp_path / "points.npy", mmap_mode="r"),
+        "tensor": torch.from_numpy(X.copy()),
+        "tensor with gradient": torch.from_numpy(X.copy()).requires_grad_(),
+        "transposed tensor": torch.from_numpy(X.T.copy()).T,
+        "frame": pd.DataFrame(X),
+        "nullable frame": pd.DataFrame(X).astype("Float64"),
+        "csr": sp.csr_array(X),
+        "coo": sp.coo_matrix(X),
+        "list": X.tolist(),
+    }
+    for name, kind in kinds.items():
+        got = nearest(kind, 8)
+        np.testing.assert_array_equal(got.indices, expected.indices, err_msg=name)
+        np.testing.assert_allclose(got.distances, expected.distances, rtol=1e-6, err_msg=name)
+    np.testing.assert_array_equal(X, kept)
+    np.testing.assert_array_equal(kinds["csr"].toarray(), kept)
+
+
+def test_a_frame_of_mixed_numeric_columns_is_read_as_numbers():
+    frame = pd.DataFrame({"a": [1, 2, 9, 4], "b": [True, False, True, True], "c": [0.5, 0.5, 0.5, 1.5]})
+    assert_nearest(nearest(frame, 2), frame.to_numpy(dtype=float), 2)
+
+
+def test_scikit_learn_s_brute_force_agrees():
+    X = gaussian(800, 30)
+    distances, indices = NearestNeighbors(n_neighbors=11, algorithm="brute").fit(X).kneighbors(X)
+    found = nearest(X, 10)
+    np.testing.assert_array_equal(found.indices, indices[:, 1:])
+    np.testing.assert_allclose(found.distances, distances[:, 1:], rtol=1e-6)
+
+
+def test_a_memory_map_is_never_copied_whole_to_float64(tmp_path, monkeypatch):
+    X = gaussian(4000, 16).astype(np.float32)
+    np.save(tmp_path / "points.npy", X)
+    monkeypatch.setattr(points, "_PIECE_BYTES", 8 * 16 * 100)
+    rows = []
+    copy = points.to_float64
+    monkeypatch.setattr(points, "to_float64", lambda block: rows.append(len(block)) or copy(block))
+    nearest(np.load(tmp_path / "points.npy", mmap_mode="r"), 3)
+    assert rows
+    assert max(rows) <= 100
+
+
+def test_progress_ends_with_all_rows_done():
+    for X in (gaussian(), sp.csr_array(gaussian())):
+        calls = []
+        nearest(X, 3, progress=lambda done, total: calls.append((done, total)))  # noqa: B023
+        assert calls[-1] == (300, 300)
+        assert calls == sorted(calls)
+
+
+def with_values(value, rows):
+    X = gaussian()
+    X[rows, 1] = value
+    return X
+
+
+def frame_with(value, dtype=None):
+    return pd.DataFrame({"a": [1.0, 2.0], "b": pd.Series([value, value], dtype=dtype)})
+
+
+BAD = {
+    "k < 1": (lambda: nearest(gaussian(), 0), ValueError, "`k` must be at least 1, but got k=0"),
+    "k >= N": (
+        lambda: nearest(gaussian(12), 30),
+        ValueError,
+        "`k` must be smaller than the number of points, but got k=30 for 12 points. Pass k=11 or fewer.",
+    ),
+    "k > N": (lambda: nearest(gaussian(12), 13, queries=gaussian(3)), ValueError, "at most the number of points"),
+    "one point": (lambda: nearest(gaussian(1), 1), ValueError, "Give at least two points"),
+    "k float": (lambda: nearest(gaussian(), 2.0), TypeError, "`k` must be an integer, but got 2.0"),
+    "k bool": (lambda: nearest(gaussian(), True), TypeError, "`k` must be an integer"),
+    "NaN": (
+        lambda: nearest(with_values(np.nan, [17, 30, 31]), 3),
+        ValueError,
+        "X has 3 rows with NaN (first: row 17). Impute or drop them: neighbors are undefined there.",
+    ),
+    "inf": (
+        lambda: nearest(with_values(-np.inf, [4]), 3),
+        ValueError,
+        "X has 1 row with infinite values (first: row 4)",
+    ),
+    "sparse NaN": (lambda: nearest(sp.csr_array(with_values(np.nan, [5, 9])), 3), ValueError, "(first: row 5)"),
+    "frame NaN": (lambda: nearest(pd.DataFrame(with_values(np.nan, [2])), 3), ValueError, "X has 1 row with NaN"),
+    "NaN query": (lambda: nearest(gaussian(), 3, queries=with_values(np.nan, [0])), ValueError, "queries has 1 row"),
+    "too large": (lambda: nearest(1e300 * gaussian(), 3), ValueError, "overflow float32. Rescale X"),
+    "no rows": (lambda: nearest(np.empty((0, 3)), 1), ValueError, "`X` is empty: its shape is (0, 3)"),
+    "no features": (lambda: nearest(np.empty((3, 0)), 1), ValueError, "`X` is empty"),
+    "1-D": (lambda: nearest(np.ones(5), 1), ValueError, "two dimensions (rows, features), but got shape (5,)"),
+    "3-D": (lambda: nearest(np.ones((5, 2, 2)), 1), ValueError, "but got shape (5, 2, 2)"),
+    "object": (lambda: nearest(np.array([["a", 1], ["b", 2]], object), 1), TypeError, "must be numeric"),
+    "text": (lambda: nearest(np.array([["a", "b"], ["c", "d"]]), 1), TypeError, "must be numeric"),
+    "text column": (lambda: nearest(pd.DataFrame({"a": [1, 2], "b": ["x", "y"]}), 1), TypeError, "column 'b'"),
+    "complex": (lambda: nearest(np.ones((3, 2), complex), 1), TypeError, "must be numeric"),
+    "date column": (lambda: nearest(frame_with("2024-01-01", "datetime64[ns]"), 1), TypeError, "'b' (datetime64"),
+    "complex column": (lambda: nearest(frame_with(1 + 2j), 1), TypeError, "'b' (complex128) is not"),
+    "text of numbers": (lambda: nearest(frame_with("1"), 1), TypeError, "but column 'b' ("),
+    "text among numbers": (lambda: nearest(frame_with("1", object), 1), TypeError, "'b' (object) is not"),
+    "polars text": (
+        lambda: nearest(pl.DataFrame({"a": ["x", "y"], "b": [1, 2]}), 1),
+        TypeError,
+        "but column 'a' (String) is not",
+    ),
+    "masked": (
+        lambda: nearest(np.ma.masked_greater(np.arange(8.0).reshape(4, 2), 5), 1),
+        ValueError,
+        "1 row with masked entries (first: row 3)",
+    ),
+    "sparse tensor": (lambda: nearest(torch.eye(3).to_sparse(), 1), TypeError, "scipy sparse"),
+    "metric": (lambda: nearest(gaussian(), 1, metric="l1"), ValueError, "`metric` must be 'euclidean' or 'cosine'"),
+    "method": (lambda: nearest(gaussian(), 1, method="tree"), ValueError, "`method` must be"),
+    "recall": (lambda: nearest(gaussian(), 1, recall=1.5), ValueError, "`recall` must be"),
+    "features": (
+        lambda: nearest(gaussian(), 1, queries=gaussian(3, 5)),
+        ValueError,
+        "`queries` must have X's 12 features, but got 5.",
+    ),
+    "mixed": (
+        lambda: nearest(gaussian(), 1, queries=sp.csr_array(gaussian())),
+        ValueError,
+        "both sparse or both dense",
+    ),
+    "sparse cells": (lambda: nearest(sp.csr_array(gaussian()), 1, method="cells"), ValueError, "needs dense X"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused_in_one_line(name):
+    call, kind, message = BAD[name]
+    with pytest.raises(kind) as caught:
+        call()
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_check_points_returns_what_it_was_given_without_copying():
+    X = gaussian()
+    assert check_points(X) is X
+    tensor = torch.from_numpy(X)
+    assert check_points(tensor).data_ptr() == tensor.data_ptr()
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", HARD)
+def test_cuda_gives_the_neighbors_of_float64_distances(name):
+    X = HARD[name]
+    assert_nearest(nearest(X, 7, device="cuda"), X, 7)
+    assert_nearest(nearest(torch.from_numpy(X).cuda(), 7), X, 7)
+
+
+@pytest.mark.cuda
+def test_points_and_queries_on_different_devices_are_refused_unless_a_device_is_named():
+    X = torch.from_numpy(gaussian())
+    with pytest.raises(ValueError, match="Move one, or choose with `device`"):
+        nearest(X.cuda(), 3, queries=X)
+    assert_nearest(nearest(X.cuda(), 3, queries=X, device="cuda"), X, 3, queries=X)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_points_that_are_kept_have_the_neighbors_of_a_search_from_scratch(metric):
+    X = gaussian(300, 5)
+    kept = HeldPoints(torch.from_numpy(X), metric)
+    for queries in (X[:7] + 0.1, 1e12 * X[:7], 1e-12 * X[:7]):
+        found, distances = kept.nearest(queries, 4)
+        expected = nearest(X, 4, queries=queries, metric=metric)
+        np.testing.assert_array_equal(found, expected.indices)
+        np.testing.assert_allclose(distances, expected.distances, rtol=1e-6)
+
+
+def test_no_queries_have_no_neighbors():
+    indices, distances = HeldPoints(torch.from_numpy(gaussian(50, 3))).nearest(np.empty((0, 3), np.float32), 4)
+    assert (indices.shape, distances.shape) == ((0, 4), (0, 4))
+    assert (indices.dtype, distances.dtype) == (np.int64, np.float32)
+
+
+@pytest.mark.parametrize("count", [1, 20, 200])
+def test_few_and_many_queries_near_and_far_have_their_neighbors(count):
+    X = gaussian(500, 6)
+    queries = gaussian(count, 6, seed=1) * np.where(np.arange(count) < count // 2, 1.0, 40.0)[:, None]
+    assert_nearest(nearest(X, 5, queries=queries), X, 5, queries)
+
+
+def test_kept_points_are_clustered_once_and_answer_for_a_query_whatever_was_asked_before(monkeypatch):
+    built = []
+    monkeypatch.setattr(held, "Cells", lambda *given: built.append(1) or Cells(*given))
+    X = gaussian(3000, 6)
+    kept = HeldPoints(torch.from_numpy(X), recall=0.9)
+    together = kept.nearest(X[:200] + 0.1, 10, approximate=True)
+    kept.nearest(X[200:210], 10)
+    alone = kept.nearest(X[100:200] + 0.1, 10, approximate=True)
+    np.testing.assert_array_equal(together[0][100:], alone[0])
+    np.testing.assert_allclose(together[1][100:], alone[1], rtol=1e-6)
+    assert len(built) == 1
+    truth = nearest(X, 10, queries=X[:200] + 0.1, method="exact").indices
+    assert np.mean([len(set(a) & set(b)) for a, b in zip(together[0], truth, strict=True)]) / 10 > 0.97
+    again = copy.deepcopy(kept).nearest(X[:200] + 0.1, 10, approximate=True)
+    np.testing.assert_array_equal(again[0], together[0])
+
+
+@pytest.mark.parametrize("factor", [1e-50, 1e-200])
+def test_points_whose_distances_vanish_are_refused(factor):
+    X = np.random.default_rng(0).normal(size=(20, 3)) * factor
+    for rows in (X, sp.csr_array(X)):
+        with pytest.raises(ValueError, match="distances vanish in float32"):
+            nearest(rows, 3)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("factor", [1e-300, 1e-31, 1e38, 1e300])
+def test_cosine_distances_do_not_depend_on_the_size_of_the_values(make, factor):
+    X = gaussian()
+    expected, found = nearest(make(X), 3, metric="cosine"), nearest(make(X * factor), 3, metric="cosine")
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_allclose(found.distances, expected.distances, rtol=1e-6)
+
+
+def test_numbers_in_columns_of_any_kind_are_numbers():
+    X = np.arange(8.0).reshape(4, 2)
+    frames = [
+        pd.DataFrame(
+            {"a": pd.array([0, 2, 4, 6], "Int64"), "b": pd.Series([1, 3.0, Decimal(5), np.int8(7)], dtype=object)}
+        ),
+        pd.DataFrame({"a": pd.Categorical([0.0, 2.0, 4.0, 6.0]), "b": [1, 3, 5, 7]}),
+        pd.DataFrame([[0, 1.0], [2, 3.0], [4, 5.0], [6, 7.0]], columns=["a", "a"]).astype({"a": "Float64"}),
+        pl.DataFrame({"a": [0, 2, 4, 6], "b": [1.0, 3.0, 5.0, 7.0]}),
+    ]
+    for frame in frames:
+        np.testing.assert_array_equal(check_points(frame), X)
+    missing = pd.DataFrame({"a": pd.array([0, None, 4], "Int64"), "b": [1.0, 3.0, 5.0]})
+    with pytest.raises(ValueError, match=r"X has 1 row with NaN \(first: row 1\)"):
+        nearest(missing, 1)

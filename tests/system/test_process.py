@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from sobgnn._system.process import at_most, eigen, exactly, one_blas_thread, own_random_state
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_threads_are_limited_or_set_within_and_put_back_after_an_error():
+    with at_most(1):
+        assert torch.get_num_threads() == 1
+        with at_most(2):
+            assert torch.get_num_threads() == 1
+        with exactly(2):
+            assert torch.get_num_threads() == 2
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 2
+    with pytest.raises(KeyError), exactly(1):
+        raise KeyError
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_blocks_that_overlap_in_two_threads_leave_the_number_of_before():
+    first_in, second_in = threading.Event(), threading.Event()
+    seen = []
+
+    def first():
+        with exactly(1):
+            first_in.set()
+            second_in.wait(10)
+
+    def second():
+        first_in.wait(10)
+        with exactly(1):
+            second_in.set()
+            one.join(10)
+
+    one, two = threading.Thread(target=first), threading.Thread(target=second)
+    for thread in (one, two):
+        thread.start()
+    two.join(10)
+    last = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    last.start()
+    last.join(10)
+    assert [torch.get_num_threads(), *seen] == [2, 2]
+
+
+def test_products_of_numpy_have_one_thread_within_and_as_many_as_before_after_it():
+    from threadpoolctl import threadpool_info
+
+    def threads():
+        return [each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"]
+
+    before = threads()
+    with one_blas_thread():
+        assert set(threads()) <= {1}
+        with one_blas_thread():
+            pass
+        assert set(threads()) <= {1}
+    assert threads() == before
+
+
+def test_threads_draw_what_their_seeds_give_and_leave_the_state_as_it_was():
+    before, drawn = torch.random.get_rng_state(), {}
+
+    def draw(seed):
+        with own_random_state():
+            torch.manual_seed(seed)
+            drawn[seed] = [torch.rand(1).item() for _ in range(200)]
+
+    threads = [threading.Thread(target=draw, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert torch.equal(torch.random.get_rng_state(), before)
+    for seed, values in drawn.items():
+        generator = torch.Generator().manual_seed(seed)
+        assert values == [torch.rand(1, generator=generator).item() for _ in range(200)]
+
+
+def test_the_first_fit_of_a_process_leaves_all_random_states_as_they_were():
+    """Not a fit in this process, which has imported everything before."""
+    code = """
+import random
+import numpy as np, torch
+from sobgnn import SobolevClassifier
+X = np.random.default_rng(0).normal(size=(40, 3)) + np.repeat([[0], [5]], 20, axis=0)
+y = np.where(np.arange(40) % 4 == 0, np.arange(40) // 20, -1)
+states = lambda: (random.getstate(), str(np.random.get_state()), torch.get_rng_state().tolist())
+before = states()
+SobolevClassifier(families=["forests", "kernel", "sobolev"], random_state=0).fit(X, y)
+print(states() == before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
+    assert done.stdout.strip() == "True", done.stderr
+
+
+@pytest.mark.parametrize("small", [2048, 10], ids=["one thread", "numpy's threads"])
+def test_values_are_in_order_and_vectors_rebuild_the_matrix(monkeypatch, small):
+    monkeypatch.setattr("sobgnn._system.process._SMALL", small)
+    half = np.random.default_rng(0).normal(size=(40, 25))
+    matrix = half.T @ half
+    values, vectors = eigen(matrix)
+    assert (np.diff(values) >= 0).all()
+    np.testing.assert_allclose(vectors * values @ vectors.T, matrix, atol=1e-10)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(25), atol=1e-12)
+
+
+def test_the_matrix_is_left_as_it_was_whatever_its_strides():
+    matrix = np.arange(16.0).reshape(4, 4)
+    symmetric = (matrix + matrix.T)[::-1, ::-1]
+    before = symmetric.copy()
+    np.testing.assert_allclose(eigen(symmetric)[0], np.linalg.eigvalsh(before), atol=1e-10)
+    np.testing.assert_array_equal(symmetric, before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_freed_memory_goes_back_to_the_system():
+    code = """
+import ctypes
+import numpy as np
+from pathlib import Path
+from sobgnn._system.process import give_back
+
+def pages():
+    return int(Path("/proc/self/statm").read_text().split()[1])
+
+if hasattr(ctypes.CDLL(None), "malloc_trim"):
+    before = pages()
+    parts = [np.ones(10_000) for _ in range(2000)]  # 160 MB in pieces that the C library keeps
+    last = np.ones(10_000)
+    del parts
+    kept = pages() - before
+    give_back()
+    print(kept, pages() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    if not done.stdout:
+        pytest.skip("the C library has no malloc_trim")
+    kept, left = map(int, done.stdout.split())
+    assert kept > 30_000  # else there was nothing to give back
+    assert left < 10_000
