@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -320,6 +322,24 @@ def test_all_public_names_can_be_imported_without_the_extra(missing):
     )
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert "pip install 'sobgnn[label]'" in ended.stdout, ended.stderr
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "delete from meta where name = 'reading'",
+        "update meta set value = '3' where name = 'drop'",
+        "update meta set value = '[3]' where name = 'drop'",
+        "update meta set value = '{}' where name = 'data'",
+    ],
+)
+def test_a_store_that_does_not_say_how_data_was_read_is_one_line(tickets, tmp_path, statement):
+    open_page(str(tickets), "team", folder=tmp_path / "run", trainer=Fake).close()
+    with closing(sqlite3.connect(tmp_path / "run" / "labels.db")) as db:
+        db.execute(statement)
+        db.commit()
+    with pytest.raises(ValueError, match=r"labels\.db does not say how DATA was read"):
+        open_page(str(tmp_path / "run"), trainer=Fake)
 
 
 def test_a_start_that_was_killed_before_it_began_is_resumed(tickets, tmp_path):

@@ -252,7 +252,8 @@ def _as_before(store: Store, asked: dict[str, Any]) -> dict[str, Any]:
     """
     if not store.meta:  # killed before it began
         return asked
-    if not all(isinstance(store.meta.get(name, ...), kinds) for name, kinds in META.items()):
+    whole = all(isinstance(store.meta.get(name, ...), kinds) for name, kinds in META.items())
+    if not whole or not all(isinstance(name, str) for name in store.meta["drop"]):
         raise ValueError(f"{store.path} does not say how DATA was read. Name another folder with --out.")
     known = {name: store.meta[name] for name in asked}
     for name, value in {**asked, **asked["reading"]}.items():
