@@ -42,3 +42,9 @@ def test_objects_are_never_unpickled(tmp_path):
     np.savez(tmp_path / "a.npz", x=np.array([{}], dtype=object))
     with pytest.raises(ValueError):
         load_arrays(tmp_path / "a.npz", ["x"])
+
+
+def test_an_archive_that_is_compressed_is_none_of_ours(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", x=np.zeros(10_000_000))  # 10 kB
+    with pytest.raises(ValueError, match=r"a\.npz is not a readable npz file: it is compressed"):
+        load_arrays(tmp_path / "a.npz", ["x"], ours=True)

@@ -20,8 +20,11 @@ def save_arrays(path: str | Path, arrays: Mapping[str, npt.ArrayLike]) -> None:
         np.savez(file, allow_pickle=False, **{name: np.asarray(array) for name, array in arrays.items()})
 
 
-def load_arrays(path: str | Path, needed: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-    """Load all arrays of an npz file, which must hold the ``needed`` ones."""
+def load_arrays(path: str | Path, needed: Sequence[str], *, ours: bool = False) -> dict[str, npt.NDArray[Any]]:
+    """Load all arrays of an npz file, which must hold the ``needed`` ones.
+
+    With ``ours`` it must be as :func:`save_arrays` writes it, uncompressed: a small file then holds no large array.
+    """
     try:
         check_regular(path)
         with zipfile.ZipFile(path) as archive:
@@ -29,6 +32,8 @@ def load_arrays(path: str | Path, needed: Sequence[str]) -> dict[str, npt.NDArra
             missing = [name for name in needed if name not in held]
             if missing:
                 raise ValueError(f"{path} lacks {', '.join(missing)}; it holds {', '.join(held)[:200] or 'nothing'}.")
+            if ours and any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                raise ValueError("it is compressed, which sobgnn does not do")
             return {name: read_entry(archive, name) for name in held}
     except FileNotFoundError:
         raise FileNotFoundError(f"There is no file {path}.") from None

@@ -281,7 +281,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             content = read_signed(folder / "encoder.json", folder / "encoder.npz", FORMAT)
         except FileNotFoundError:
             raise ValueError(f"There is no encoder in {str(folder)!r}: encoder.json is missing.") from None
-        made = cls.from_parts(content, load_arrays(folder / "encoder.npz", ()))
+        made = cls.from_parts(content, load_arrays(folder / "encoder.npz", (), ours=True))
         made = made.with_models(text_model, image_model)
         return made if image_folder is None else made.with_picture_folder(Path(image_folder))
 

@@ -363,7 +363,7 @@ class Encoding:
             raise ValueError(f"{folder} {what}: it has no {name}.") from None
         except ValueError as error:
             raise ValueError(f"{error} Fit the run again.") from None
-        made = cls.from_parts(content.get("encoding"), load_arrays(folder / _ARRAYS, ()))
+        made = cls.from_parts(content.get("encoding"), load_arrays(folder / _ARRAYS, (), ours=True))
         try:
             return made.with_models(text_model, image_model)
         except ValueError as error:

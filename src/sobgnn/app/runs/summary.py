@@ -164,7 +164,7 @@ def next_steps(result: Result) -> list[Step]:
     if (held.never_predicted or lopsided) and result.settings.get("class_weight") is None:
         steps.append(Step("Try --class-weight balanced, which gives rare classes the same weight as common ones."))
     if held.verdict == "better" and result.acceptable:
-        steps.append(Step("--accept 0.95 marks the predictions that need no review."))
+        steps.append(Step("Fit with --accept 0.95: it marks the predictions that need no review."))
     if result.advice:
         steps.append(Step(result.advice))
     return steps
