@@ -456,3 +456,8 @@ def test_json_lines_are_fitted_and_predicted(here, trees):
     assert cli.main(["fit", "trees.jsonl", "--out", "run"]) == 0
     assert cli.main(["predict", "run", "trees.jsonl"]) == 0
     assert pl.read_csv("trees.predictions.csv")["id"].to_list() == pl.read_csv(trees)["id"].to_list()
+
+
+def test_an_error_shows_no_codes_that_a_terminal_obeys(capsys):
+    cli._say("There is no class 'a\x1b[31m'.\nSee \x07", debug=False)
+    assert capsys.readouterr().err == "sobgnn: There is no class 'a\ufffd[31m'. See \ufffd\n"

@@ -129,7 +129,9 @@ def _say(message: str, debug: bool) -> None:
     """One line on stderr, after the traceback where it is wanted."""
     if debug:
         traceback.print_exc()
-    print("sobgnn: " + " ".join(message.split()), file=sys.stderr)
+    # A name from somebody's file may hold codes that a terminal obeys.
+    plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(message.split()))
+    print(f"sobgnn: {plain}", file=sys.stderr)
 
 
 if __name__ == "__main__":
