@@ -91,12 +91,21 @@ def test_reading_changes_nothing(client, page):
 def test_a_window_is_told_what_changes_and_nothing_else(client, page):
     page.labeling.model._due = lambda: None
     with client.events("one") as told:
-        assert [next(told)[0], next(told)[0]] == ["state", "progress"]
+        shown = {}
+
+        def wait_for(true):  # the model's process says meanwhile that it has started
+            for name, now in told:
+                assert shown.get(name) != now
+                shown[name] = now
+                if set(shown) == {"state", "progress"} and true(shown["state"]):
+                    return
+
+        wait_for(lambda state: True)
         add_classes(client, "a")
-        assert [entry["name"] for entry in next(told)[1]["classes"]] == ["a"]
+        wait_for(lambda state: [entry["name"] for entry in state["classes"]] == ["a"])
         page.labeling.tell()  # of nothing
         client.post("label", {"rows": [3], "class": 0})
-        assert next(told)[1]["labels"] == 1
+        wait_for(lambda state: state["labels"] == 1)
 
 
 def test_the_page_says_which_labels_the_model_knows(client, page):
