@@ -58,7 +58,7 @@ def test_from_no_labels_to_a_run_that_predicts(tmp_path, capsys):
     assert main(["predict", str(page.folder), str(new)]) == 0
     assert pl.read_csv(tmp_path / "new.predictions.csv")["label"].to_list() == ["billing", "shipping"]
 
-    resumed = open_page(str(page.folder), trainer=Fake)  # a run folder is enough to go on
+    resumed = open_page(str(tickets), folder=page.folder, trainer=Fake)  # with the options that it began with
     try:
         assert resumed.labeling.store.labels == 24
         assert resumed.labeling.source.name == "tickets"
@@ -144,22 +144,33 @@ def test_a_label_column_that_differs_by_more_than_two_letters_is_new(tickets, tm
         page.close()
 
 
+def test_a_run_names_no_data(tickets, tmp_path, capsys):
+    open_page(str(tickets), "team", folder=tmp_path / "run", trainer=Fake).close()
+    assert str(tickets.parent).encode() not in (tmp_path / "run" / "labels.db").read_bytes()
+    assert main(["label", str(tmp_path / "run"), "--no-open"]) == 2
+    assert "Name its data to resume it: sobgnn label DATA --out " in capsys.readouterr().err
+    sobgnn_page = launch.label(pl.read_csv(tickets), folder=tmp_path / "frame")
+    sobgnn_page.close()
+    assert main(["label", str(tmp_path / "frame"), "--no-open"]) == 2
+    assert f"sobgnn label {tmp_path / 'frame' / 'data.parquet'} --out" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("asked", [["--label", "other"], ["--drop", "words"], ["--id", "minutes"], ["--text", "words"]])
 def test_other_options_for_a_run_are_refused_and_none_is_ignored(tickets, tmp_path, capsys, asked):
     page = open_page(str(tickets), "team", folder=tmp_path / "run", trainer=Fake)
     page.labeling.store.label([0], page.labeling.store.add_class("a"))
     page.close()
-    assert main(["label", str(page.folder), "--no-open", *asked]) == 2
+    assert main(["label", str(tickets), "--no-open", "--out", str(page.folder), *asked]) == 2
     error = capsys.readouterr().err
     assert f"was labeled with another {asked[0]}: " in error
     assert error.count("\n") == 1
-    open_page(str(page.folder), "team", trainer=Fake).close()  # the same option again is none
+    open_page(str(tickets), "team", folder=page.folder, trainer=Fake).close()  # the same option again is none
 
 
 def test_a_resumed_run_is_not_asked_which_column_was_meant(tickets, tmp_path):
     for new in (True, False):
         open_page(str(tickets), "taem", new=new, folder=tmp_path / "run", trainer=Fake).close()
-    open_page(str(tmp_path / "run"), trainer=Fake).close()
+    open_page(str(tickets), folder=tmp_path / "run", trainer=Fake).close()
 
 
 def test_a_folder_without_labels_starts_anew_with_other_options(tmp_path):
@@ -203,8 +214,8 @@ def test_resuming_is_one_line_with_the_number_of_labels(tickets, tmp_path, monke
     first = capsys.readouterr().out
     assert ("There is no column 'queue'; starting without labels." in first) == bool(label)
     assert "Resuming" not in first
-    for data in (tickets, run):
-        assert main(["label", str(data), *(label if data == tickets else []), "--no-open", "--out", str(run)]) == 0
+    for again in (label, []):
+        assert main(["label", str(tickets), *again, "--no-open", "--out", str(run)]) == 0
         again = " ".join(capsys.readouterr().out.split())
         assert f"Resuming {run}: {count} label{'s' * (count > 1)}." in again
         assert "tarting without labels" not in again
@@ -241,7 +252,7 @@ def test_options_of_reading_reach_both_processes_and_are_remembered(tmp_path, ca
         assert page.labeling.source.table.encoding.encoder.outcomes_["minutes"].endswith("text")
     finally:
         page.close()
-    resumed = open_page(str(tmp_path / "run"), trainer=Fake)
+    resumed = open_page(str(tickets), folder=tmp_path / "run", trainer=Fake)
     try:
         assert resumed.labeling.source.table.encoding.encoder.outcomes_["minutes"].endswith("text")
     finally:
@@ -330,7 +341,6 @@ def test_all_public_names_can_be_imported_without_the_extra(missing):
         "delete from meta where name = 'reading'",
         "update meta set value = '3' where name = 'drop'",
         "update meta set value = '[3]' where name = 'drop'",
-        "update meta set value = '{}' where name = 'data'",
     ],
 )
 def test_a_store_that_does_not_say_how_data_was_read_is_one_line(tickets, tmp_path, statement):
@@ -339,13 +349,13 @@ def test_a_store_that_does_not_say_how_data_was_read_is_one_line(tickets, tmp_pa
         db.execute(statement)
         db.commit()
     with pytest.raises(ValueError, match=r"labels\.db does not say how DATA was read"):
-        open_page(str(tmp_path / "run"), trainer=Fake)
+        open_page(str(tickets), folder=tmp_path / "run", trainer=Fake)
 
 
 def test_a_start_that_was_killed_before_it_began_is_resumed(tickets, tmp_path):
     Store(tmp_path / "run").close()
     open_page(str(tickets), "team", folder=tmp_path / "run", trainer=Fake).close()
-    open_page(str(tmp_path / "run"), trainer=Fake).close()
+    open_page(str(tickets), folder=tmp_path / "run", trainer=Fake).close()
 
 
 def test_a_folder_with_a_table_of_ones_own_is_left_alone(tmp_path):
@@ -439,7 +449,7 @@ def test_a_labeling_by_meaning_is_resumed_with_its_model_and_names_no_path(ticke
         kind = page.labeling.source.table.encoding.encoder.outcomes_["minutes"]
         page.close()
         assert str(model.parent).encode() not in (tmp_path / "run" / "labels.db").read_bytes()
-        resumed = open_page(str(tmp_path / "run"), reading={"text_model": str(model)}, trainer=Fake)
+        resumed = open_page(str(tickets), folder=tmp_path / "run", reading={"text_model": str(model)}, trainer=Fake)
         resumed.close()
         assert resumed.labeling.source.table.encoding.encoder.outcomes_["minutes"] == kind == "text model"
         for given, said in [
@@ -447,6 +457,6 @@ def test_a_labeling_by_meaning_is_resumed_with_its_model_and_names_no_path(ticke
             (str(static_model(tmp_path / "other", seed=1)), "gives 'other'"),
         ]:
             with pytest.raises(ValueError, match=said):
-                open_page(str(tmp_path / "run"), reading={"text_model": given}, trainer=Fake)
+                open_page(str(tickets), folder=tmp_path / "run", reading={"text_model": given}, trainer=Fake)
     finally:
         page.close()

@@ -46,8 +46,7 @@ _REDIRECT = """<!doctype html>
 """
 # What a store's ``meta`` says of DATA, as JSON.
 META: dict[str, tuple[type, ...]] = {
-    "data": (str,), "label": (str, NoneType), "identity": (str, NoneType), "drop": (list,), "reading": (dict,),
-    "models": (dict,),
+    "label": (str, NoneType), "identity": (str, NoneType), "drop": (list,), "reading": (dict,), "models": (dict,),
 }  # fmt: skip
 
 
@@ -167,31 +166,33 @@ def open_page(
     framed: bool = False,
     trainer: Callable[..., Any] = Trainer,
 ) -> Page:
-    """Read DATA, or resume an earlier labeling run, and listen at 127.0.0.1.
+    """Read DATA, resume its labeling if there is one, and listen at 127.0.0.1.
 
     Args:
-        data: A file, a data set's name, or the folder of a labeling run.
+        data: A file, a folder of pictures, or a data set's name.
         label: Column with labels, or the name of the new labels.
         identity: Column with row ids.
         drop: Columns to leave out.
         reading: ``text``, ``text_model`` and ``image_model`` of ``tables.read_table``.
         new: Whether ``label`` names a new column, even if one has a similar name.
-        folder: The run folder; default ``runs/<name>-labeled``, which is resumed if it exists.
+        folder: The run folder; default ``runs/<name>-labeled``, which is resumed if it exists and is of the same data.
+            Nothing is read from a path that it names.
         port: 0 for any free port.
         settings: Parameters of the final fit.
         framed: Whether a notebook on this machine may show the page.
         trainer: What learns in the model's process; another one for tests.
     """
     given = Path(data)
-    is_run = (given / STORE).is_file()
-    for place in {given, folder} if is_run else {folder}:
-        if place is not None and place.is_dir():
-            for path in place.iterdir():
-                check_inside(path, place)
-    if not is_run and given.is_dir() and (given / "table.json").is_file():
+    if (given / STORE).is_file():
+        whose = given / COPY if (given / COPY).is_file() else "DATA"
+        raise ValueError(f"{data} is a labeling run. Name its data to resume it: sobgnn label {whose} --out {data}.")
+    if given.is_dir() and (given / "table.json").is_file():
         raise ValueError(
             f"{data} is a run of `sobgnn fit`, which does not hold its data. Label the data: sobgnn label DATA."
         )
+    if folder is not None and folder.is_dir():
+        for path in folder.iterdir():
+            check_inside(path, folder)
     if folder is not None and folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file. Name a folder for the run.")
     # Absolute paths, for resuming from another folder.
@@ -201,16 +202,9 @@ def open_page(
     models = {"text_model": paths.pop("text_model", "auto"), "image_model": paths.pop("image_model", None)}
     asked: dict[str, Any] = {"label": label, "identity": identity, "drop": list(drop), "reading": paths}
     with contextlib.ExitStack() as stack:  # closes what was opened where the rest fails
-        if is_run:
-            folder = folder or given
-            known = Store(given)
-            stack.callback(known.close)
-            asked, data = _as_before(known, asked), known.meta.get("data", data)
-            if folder != given:
-                known.close()
         folder = folder or default_folder(file_stem(given) if is_file_name(data) else data)
-        store = known if is_run and folder == given else None
-        if store is None and (folder / STORE).exists():
+        store = None
+        if (folder / STORE).exists():
             store = Store(folder)
             stack.callback(store.close)
             asked = _as_before(store, asked)
@@ -230,9 +224,8 @@ def open_page(
             stack.callback(listening.close)
             used = source.table.encoding.models()
             records = {name: model and model.record.to_json() for name, model in used.items()}
-            meta = {"data": str(Path(data).absolute()) if is_file_name(data) else data, "models": records, **asked}
-            table = source.table
-            store.begin({**meta, "fingerprint": source.fingerprint}, table.classes, table.codes, anew)
+            meta = {"models": records, **asked, "fingerprint": source.fingerprint}
+            store.begin(meta, source.table.classes, source.table.codes, anew)
         except OSError as error:
             reason = error.strerror or error
             raise ValueError(
