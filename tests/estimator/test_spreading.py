@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
-from sobgnn import knn_graph
+from sobgnn import Graph, knn_graph
 from sobgnn.estimator import spreading
 from sobgnn.estimator.spreading import Smoother, diffuse, poisson_potential, strongest
 from tests.oracle import adjacency, normalized_adjacency
@@ -21,15 +22,31 @@ def fixed_point(graph, start, strength, fixed):
     return limit / limit.sum(axis=1, keepdims=True)
 
 
-def test_diffused_labels_are_the_fixed_point_from_zeros(islands, graph30):
+@pytest.mark.parametrize("strength", [0.5, 0.8, 0.98])
+def test_diffused_labels_are_the_fixed_point(islands, graph30, strength):
     for graph in (islands, graph30):
         start, fixed = np.zeros((graph.num_nodes, 3)), np.isin(np.arange(graph.num_nodes), [0, 4])
         start[[0, 4], [2, 1]] = 1
-        got = diffuse(Smoother(graph), 0.8, torch.tensor([0, 4]), torch.tensor([2, 1]), 3)
+        got = diffuse(Smoother(graph), strength, torch.tensor([0, 4]), torch.tensor([2, 1]), 3)
         with np.errstate(invalid="ignore"):
-            expected = fixed_point(graph, start, 0.8, fixed)
+            expected = fixed_point(graph, start, strength, fixed)
         # Where no label reaches, all classes are alike.
-        np.testing.assert_allclose(got, np.where(np.isnan(expected), 1 / 3, expected), atol=5e-3)
+        np.testing.assert_allclose(got, np.where(np.isnan(expected), 1 / 3, expected), atol=1e-3)
+
+
+def test_diffused_labels_are_right_where_hardly_anything_of_them_arrives():
+    # Two labels in a cluster of 60 points, and one weak edge to a cluster of 60 more, nearer to the first label.
+    rng = np.random.default_rng(0)
+    near = knn_graph(rng.normal(size=(60, 3)), k=6).to_scipy().toarray()
+    far = knn_graph(rng.normal(size=(60, 3)), k=6).to_scipy().toarray()
+    joined = np.block([[near, np.zeros((60, 60))], [np.zeros((60, 60)), far]])
+    joined[7, 60] = joined[60, 7] = 1e-12
+    graph = Graph.from_scipy(sp.csr_array(joined))
+    start, fixed = np.zeros((120, 2)), np.isin(np.arange(120), [0, 4])
+    start[[0, 4], [0, 1]] = 1
+    expected = fixed_point(graph, start, 0.98, fixed)
+    got = diffuse(Smoother(graph), 0.98, torch.tensor([0, 4]), torch.tensor([0, 1]), 2)
+    np.testing.assert_allclose(got, expected, atol=1e-3)
 
 
 @pytest.mark.parametrize("most", [spreading._MOST_AT_ONCE, 100])

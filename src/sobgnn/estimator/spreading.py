@@ -17,10 +17,11 @@ from sobgnn.graphs.locality import locality_order
 from sobgnn.operators import SobolevOperators
 from sobgnn.propagation import backends
 
-# The iteration ends when the remaining share of its start is below this, or after this many steps.
-_REST, _MOST_STEPS = 1e-3, 100
-# Maximum number of steps if labels need more than that to reach the points around them.
-_MOST_ON_LONG_WAYS = 2000
+# Diffusion ends with at most this error, relative to the solution in the 2-norm of every column. At 5 labels per class
+# of digits, mnist and page-blocks it moves probabilities by 1e-4 in the mean and no prediction; 1e-2 moves predictions.
+_TOLERANCE = 1e-3
+# Steps of the Poisson equation, and the maximum if sources need more than that to reach the points around them.
+_MOST_STEPS, _MOST_ON_LONG_WAYS = 100, 2000
 # Share of a potential that is lost over an edge.
 _LEAK = 1e-4
 # Number of nodes from which what is spread does not fit in the cache.
@@ -80,8 +81,8 @@ def diffuse(smoother: Smoother, strength: float, index: Tensor, codes: Tensor, c
 
     .. math:: P \leftarrow (1 - a) Y + a D^{-1/2} A D^{-1/2} P, \qquad P_i = Y_i \text{ at labeled nodes}
 
-    with a one-hot row of Y for each labeled node and zeros elsewhere, until labels have reached all nodes that they can
-    reach. At the end each row is divided by its sum; at a node that no label reaches, all classes are equally probable.
+    with a one-hot row of Y for each labeled node and zeros elsewhere, to its fixed point. There each row is divided by
+    its sum; at a node that no label reaches, all classes are equally probable.
 
     Args:
         smoother: :class:`Smoother` of a graph of N nodes.
@@ -107,7 +108,7 @@ def diffuse(smoother: Smoother, strength: float, index: Tensor, codes: Tensor, c
     fixed[index[label], part] = True
     start, fixed = smoother.in_order(start), smoother.in_order(fixed)
     fixed |= (smoother.graph.degree == 0).unsqueeze(1)
-    current = _iterate(smoother, start, strength, fixed)
+    current = _fixed_point(smoother, start, strength, fixed)
     total = current.sum(dim=-1, keepdim=True)
     tiny = torch.finfo(current.dtype).tiny
     current = current.div_(total.clamp(min=tiny)).masked_fill_(total < tiny, 1 / classes)
@@ -118,21 +119,37 @@ def diffuse(smoother: Smoother, strength: float, index: Tensor, codes: Tensor, c
     return out if codes.ndim == 2 else out[:, 0]
 
 
-def _iterate(smoother: Smoother, start: Tensor, strength: float, fixed: Tensor) -> Tensor:
-    """Iterate from start [N, B, C]; rows where ``fixed`` [N, B] is True are reset in each step."""
-    flat = start.flatten(1)
+def _fixed_point(smoother: Smoother, start: Tensor, strength: float, fixed: Tensor) -> Tensor:
+    r"""The fixed point of :func:`diffuse` by Chebyshev's acceleration of its steps, from start [N, B, C].
+
+    .. math:: P_{t+1} = (1 - w_t) P_{t-1} + w_t \, a D^{-1/2} A D^{-1/2} P_t, \qquad
+        w_0 = 1, \; w_1 = \frac{1}{1 - a^2 / 2}, \; w_{t+1} = \frac{1}{1 - a^2 w_t / 4}
+
+    and rows where ``fixed`` [N, B] is True are set to their start after each step. As all eigenvalues of the operator
+    lie in [-1, 1], t steps leave an error of at most :math:`2 r^t` with :math:`r = (1 - \sqrt{1 - a^2}) / a`: 38 steps
+    for 1e-3 at a = 0.98, where plain steps, :math:`a^t`, take 342. Unlike conjugate gradients, it bounds the error also
+    in a part of the graph that few labels reach, where the rows are small until they are divided by their sums, and the
+    number of steps does not depend on sums over all nodes, which differ between processors.
+    """
+    current = start.flatten(1)
     held = fixed.unsqueeze(2).expand_as(start).reshape(-1).nonzero().flatten()
-    known, base = flat.reshape(-1)[held], flat * (1 - strength)
-    current, buffer, moved = flat, torch.empty_like(flat), torch.empty_like(flat).unsqueeze(1)
-    stencil = smoother.stencil(flat.dtype)
-    least = min(_MOST_STEPS, math.ceil(math.log(_REST) / math.log(strength)))
-    for _ in _steps(least, buffer):
+    known = current.reshape(-1)[held]
+    previous, moved = current.clone(), torch.empty_like(current).unsqueeze(1)
+    stencil = smoother.stencil(current.dtype)
+    rate = strength / (1 + math.sqrt(1 - strength**2))
+    enough = math.ceil(math.log(_TOLERANCE / 2) / math.log(rate))
+    weight, step, last, reached = 1.0, 0, enough, 0
+    while step < last:
         # Into existing memory: the system would have to clear the memory of a large new tensor at every step.
         backends.run(stencil, current, moved)
-        # One pass over memory; few entries are fixed.
-        current = torch.add(base, moved[:, 0], alpha=strength, out=buffer)
-        current.view(-1)[held] = known
-    return current.view_as(start)
+        previous.mul_(1 - weight).add_(moved[:, 0], alpha=weight * strength).view(-1)[held] = known
+        current, previous = previous, current
+        weight = 1 / (1 - strength**2 * (weight / 4 if step else 1 / 2))
+        step += 1
+        # A step takes labels one edge further; an entry that was just reached is far from the solution.
+        if last == step - 1 + enough and (now := int(torch.count_nonzero(current))) > reached:
+            last, reached = step + enough, now
+    return current.clamp_(min=0).view_as(start)
 
 
 def _steps(least: int, result: Tensor) -> Iterator[int]:
