@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import tracemalloc
 from datetime import timedelta
 
@@ -707,3 +709,21 @@ def test_a_spreadsheet_gets_the_separator_and_decimal_sign_of_the_file(tmp_path,
     sheet = table.encoding.sheet(table.separator)
     assert (sheet.separator, sheet.decimal) == (separator, decimal)
     assert tables.file_sheet(tmp_path / "t.csv", table.encoding) == sheet
+
+
+@pytest.mark.parametrize("text", [None, "", "a,b\n1,2\n3,4\n"])
+def test_a_wrong_file_is_named_before_large_libraries_are_imported(tmp_path, text):
+    path = tmp_path / "t.csv"
+    if text is not None:
+        write(path, text)
+    code = "\n".join(
+        [
+            "import sys, pathlib, sobgnn.tables",
+            "try:",
+            "    sobgnn.tables.read_table(pathlib.Path(sys.argv[1]))",
+            "except ValueError:",
+            "    print(sorted({'torch', 'sklearn', 'pandas', 'PIL'} & set(sys.modules)))",
+        ]
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True, timeout=240)
+    assert done.stdout == "[]\n"

@@ -22,7 +22,6 @@ from sobgnn.tables.columns.date import DateColumn
 from sobgnn.tables.columns.names import clean_names, label_names, shortened
 from sobgnn.tables.columns.number import LARGEST, NumberColumn, NumberFormat, check_numbers, parse_numbers
 from sobgnn.tables.conversion import as_frame
-from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.meaning import ImageModel, TextModel
 from sobgnn.tables.pictures import PictureColumn
 from sobgnn.tables.predictions import Sheet
@@ -31,6 +30,8 @@ from sobgnn.tables.text import MeaningColumn
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from sobgnn.tables.encoder import TableEncoder
 
 FORMAT = 5
 _FILE, _ARRAYS = "table.json", "table.npz"
@@ -78,12 +79,20 @@ class ArrayEncoder:
     """
 
     columns_: ClassVar[tuple[Column, ...]] = ()
+    slices_: ClassVar[dict[str, slice]] = {}
     fill: npt.NDArray[np.float64]
 
     @property
     def n_features_out_(self) -> int:
         """Number of features."""
         return len(self.fill)
+
+    def to_json(self) -> None:
+        """Plain values: none; :meth:`arrays` holds all."""
+
+    def arrays(self) -> Arrays:
+        """Arrays by name."""
+        return {"fill": self.fill}
 
     def from_array(self, X: Any) -> Any:
         """Features float32 [rows, F] of an array, dense or sparse."""
@@ -127,7 +136,7 @@ class Encoding:
     @property
     def named(self) -> bool:
         """Whether features have names from the file. Arrays have none: their columns are matched by position."""
-        return isinstance(self.encoder, TableEncoder)
+        return not isinstance(self.encoder, ArrayEncoder)
 
     @property
     def columns(self) -> Sequence[Column]:
@@ -142,7 +151,7 @@ class Encoding:
     @property
     def slices(self) -> dict[str, slice]:
         """The features of each column, by name; none for arrays."""
-        return self.encoder.slices_ if isinstance(self.encoder, TableEncoder) else {}
+        return self.encoder.slices_
 
     @property
     def width(self) -> int:
@@ -157,7 +166,7 @@ class Encoding:
     @property
     def _fitted_names(self) -> set[str | None]:
         """All columns of the fitted file."""
-        own = self.encoder.feature_names_in_.tolist() if isinstance(self.encoder, TableEncoder) else []
+        own = [] if isinstance(self.encoder, ArrayEncoder) else self.encoder.feature_names_in_.tolist()
         return {self.label, self.id, *self.dropped, *own, *self.names}
 
     def sheet(self, separator: str) -> Sheet:
@@ -175,7 +184,7 @@ class Encoding:
 
     def in_folder(self, folder: Path) -> Encoding:
         """The same encoding for pictures under another folder."""
-        if not isinstance(self.encoder, TableEncoder):
+        if isinstance(self.encoder, ArrayEncoder):
             return self
         return dataclasses.replace(self, encoder=self.encoder.with_picture_folder(folder))
 
@@ -186,7 +195,7 @@ class Encoding:
 
     def judged_on(self, rows: pl.DataFrame) -> Encoding:
         """The same encoding; blank cells are gaps in columns without blanks in ``rows``, the labeled rows."""
-        if not isinstance(self.encoder, TableEncoder) or not rows.height:
+        if isinstance(self.encoder, ArrayEncoder) or not rows.height:
             return self
         return dataclasses.replace(self, encoder=self.encoder.judged_on(self.features_of(rows)))
 
@@ -221,7 +230,7 @@ class Encoding:
         """
         frame = clean_names(frame)
         empty = self.empty(frame)
-        if not isinstance(self.encoder, TableEncoder):
+        if isinstance(self.encoder, ArrayEncoder):
             own = frame.drop(self.id or (), *label_names(frame.columns), strict=False)
             X = self.encoder.from_frame(own, check=first_row == 0)
             return Batch(first_row, X, None, beyond=empty, gappy=empty_rows(own), empty=empty)
@@ -231,28 +240,27 @@ class Encoding:
             column.check(frame[column.name], cells[column.name])
         X = self.encoder.encode(cells, frame.height)
         gaps, gappy = self.gaps(frame, cells)
-        unread: Counter[str] = Counter()
+        unseen = self.unread_pictures(X)
+        unread = Counter({name: int((held.filled & ~held.read).sum()) for name, held in cells.items()})
         unsigned: Counter[str] = Counter()
-        beyond = empty | self.unread_pictures(X)
+        beyond = empty | unseen
         for column in self.columns:
-            held, name = cells[column.name], column.name
-            if isinstance(column, NumberColumn | DateColumn | CategoryColumn):
-                unread[name] = int((held.filled & ~held.read).sum())
             if isinstance(column, PictureColumn):
-                unread[name] = int(self.unread_pictures(X).sum())
-                if first_row == 0 and 2 * unread[name] > frame.height:
-                    why = column.reason(frame[name][int(self.unread_pictures(X).argmax())])
-                    raise ValueError(f"{unread[name]:,} of the first {frame.height:,} pictures cannot be read{why}")
+                unread[column.name] = count = int(unseen.sum())
+                if first_row == 0 and 2 * count > frame.height:
+                    why = column.reason(frame[column.name][int(unseen.argmax())])
+                    raise ValueError(f"{count:,} of the first {frame.height:,} pictures cannot be read{why}")
             if isinstance(column, NumberColumn):
+                held = cells[column.name]
                 beyond |= column.beyond(held)
                 bare = column.unsigned(held)
-                unsigned[f"{name} without {column.style.sign}"] = int(bare.sum())
+                unsigned[f"{column.name} without {column.style.sign}"] = int(bare.sum())
                 gappy |= bare
         return Batch(first_row, X, None, +unread, beyond, gaps, gappy, +unsigned, empty=empty)
 
     def array_batch(self, block: Any, first_row: int = 0) -> Batch:
         """Rows of an array, dense or sparse, with the features of this encoding in their order."""
-        if isinstance(self.encoder, TableEncoder):
+        if not isinstance(self.encoder, ArrayEncoder):
             _check_width(block, len(self.columns))
             dense = block.toarray() if sp.issparse(block) else block
             names = [column.name for column in self.columns]
@@ -315,16 +323,17 @@ class Encoding:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for a JSON file; :meth:`arrays` holds the rest."""
-        held = self.encoder.to_json() if isinstance(self.encoder, TableEncoder) else None
-        return {"label": self.label, "id": self.id, "dropped": self.dropped, "encoder": held}
+        return {"label": self.label, "id": self.id, "dropped": self.dropped, "encoder": self.encoder.to_json()}
 
     def arrays(self) -> Arrays:
         """Arrays by name."""
-        return self.encoder.arrays() if isinstance(self.encoder, TableEncoder) else {"fill": self.encoder.fill}
+        return self.encoder.arrays()
 
     @classmethod
     def from_parts(cls, content: Any, arrays: Arrays) -> Encoding:
         """Rebuild an encoding from :meth:`to_json` and :meth:`arrays`; raises ValueError if something is wrong."""
+        from sobgnn.tables.encoder import TableEncoder
+
         try:
             label, identity, held, dropped = (content[key] for key in ("label", "id", "encoder", "dropped"))
             if not all(name is None or isinstance(name, str) for name in (label, identity, *dropped)):
@@ -377,7 +386,7 @@ class Encoding:
 
     def with_models(self, text_model: str | Path | None = None, image_model: str | Path | None = None) -> Encoding:
         """The same encoding with the models that it was fitted with; raises ValueError if one is missing or another."""
-        if isinstance(self.encoder, TableEncoder):
+        if not isinstance(self.encoder, ArrayEncoder):
             return dataclasses.replace(self, encoder=self.encoder.with_models(text_model, image_model))
         if text_model is not None or image_model is not None:
             raise ValueError("It was fitted on arrays, which need no model. Leave --text-model and --image-model out.")

@@ -153,14 +153,17 @@ class SetColumn(Column):
         import polars as pl
 
         table = _item_table(values)
-        places = list(range(len(self.values)))
-        code = table["item"].replace_strict(list(self.values), places, default=-1, return_dtype=pl.Int64).to_numpy()
-        code = np.where(code == -1, len(self.values) if self.rare else -1, code)
+        places, width = list(range(len(self.values))), len(self.values) + self.rare
+        others = len(self.values) if self.rare else -1
+        code = table["item"].replace_strict(list(self.values), places, default=others, return_dtype=pl.Int32).to_numpy()
         kept = code >= 0
-        width = len(self.values) + self.rare
-        row, place = np.divmod(np.unique(table["row"].to_numpy()[kept].astype(np.int64) * width + code[kept]), width)
-        data = (1 / np.sqrt(np.bincount(row, minlength=values.len())[row])).astype(np.float32)
-        return sp.csr_array((data, (row, place)), shape=(values.len(), width))
+        ends = np.cumsum([0, *np.bincount(table["row"].to_numpy()[kept], minlength=values.len())], dtype=np.int32)
+        # A value that a cell repeats counts once.
+        made = sp.csr_array((np.ones(ends[-1], np.float32), code[kept], ends), shape=(values.len(), width))
+        made.sum_duplicates()
+        number = np.diff(made.indptr)
+        made.data = np.repeat(1 / np.sqrt(np.maximum(number, 1)), number).astype(np.float32)
+        return made
 
     def feature_names(self) -> list[str]:
         """The column's name with each value."""

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from sobgnn.tables.columns.base import text_values
 from sobgnn.tables.columns.names import clean_names, listed
 from sobgnn.tables.conversion import as_frame
-from sobgnn.tables.encoder import TableEncoder
 from sobgnn.tables.encoding import Batch, Encoding
 from sobgnn.tables.labels import parse_labels
 from sobgnn.tables.leaks import filled_with_labels, telling_notes
@@ -112,6 +111,8 @@ def read_table(
         if telling:
             found.append(f"Left out, filled almost only in labeled rows: {listed(telling)}.")
         found += telling_notes(rest, codes)
+        from sobgnn.tables.encoder import TableEncoder  # imports scikit-learn: a wrong file is named before
+
         root = path if kind == "pictures" else path.parent
         encoder = TableEncoder(tuple(text), (), text_model, root, image_model, random_state=seed)
         encoder._progress = progress
