@@ -36,8 +36,8 @@ app.add_typer(models.app, name="models")
 app.command(context_settings=reproduce.PASSED_ON)(reproduce.reproduce)
 
 
-# Commands that write under another name, and rename what they wrote when it is whole.
-_WRITERS = ("fit", "predict", "tune")
+# Commands that write under another name, and rename what they wrote when it is whole, or have a process of their own.
+_WRITERS = ("fit", "predict", "tune", "label")
 
 
 class _Terminated(BaseException):

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -120,6 +122,41 @@ def test_another_frame_for_a_folder_is_refused_and_leaves_what_is_there(tmp_path
     again.close()
 
 
+def test_sigterm_to_all_processes_of_the_page_ends_it_quietly_and_keeps_its_labels(tickets, tmp_path):
+    command = [sys.executable, "-m", "sobgnn", "label", str(tickets), "--no-open", "--out", str(tmp_path / "run")]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        url = next(line for line in process.stdout if line.startswith("Labeling page: ")).split()[-1]
+        client = Client(url)
+        client.until(lambda state: state["model"]["version"], seconds=300)
+        client.post("class", {"name": "one"})
+        assert client.post("label", {"rows": [3], "class": 0})[0] == 200
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.communicate(timeout=120)[1] == ""
+        assert process.returncode == 143
+    finally:
+        process.kill()
+        process.communicate()
+    assert (tmp_path / "run" / "labels.csv").read_text().splitlines()[1].startswith("T3,one,")
+
+
+def test_a_new_label_column_does_not_start_with_the_labels_of_another(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Page, "serve", lambda page: None)
+    file = tmp_path / "rows.csv"
+    file.write_text("a,b,label\n" + "".join(f"{i},{i % 7},{'xy'[i % 2]}\n" for i in range(40)))
+    page = open_page(str(file), "nope", folder=tmp_path / "run", trainer=Fake)
+    try:
+        assert page.labels() == 40 * [None]
+        assert page.labeling.source.table.classes == []
+    finally:
+        page.close()
+    assert main(["label", str(file), "--label", "nope", "--no-open", "--out", str(tmp_path / "run")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "There is no column 'nope'; starting without labels. 'label' is a feature like the other columns" in said
+
+
 @pytest.mark.parametrize("name", ["Team", "taem", "teams"])
 def test_a_misspelled_label_column_is_refused_with_the_column_that_may_be_meant(
     tickets, tmp_path, monkeypatch, capsys, name
@@ -136,7 +173,7 @@ def test_a_misspelled_label_column_is_refused_with_the_column_that_may_be_meant(
 
 
 @pytest.mark.parametrize("name", ["section", "tag", "t", "minute marks"])
-def test_a_label_column_that_differs_by_more_than_two_letters_is_new(tickets, tmp_path, name):
+def test_a_label_column_of_another_name_is_new(tickets, tmp_path, name):
     page = open_page(str(tickets), name, folder=tmp_path / "run", trainer=Fake).start()
     try:
         assert Client(page.url).until(lambda state: state["model"]["version"])["labels"] == 0

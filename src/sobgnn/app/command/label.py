@@ -8,44 +8,17 @@ from typing import Annotated
 
 import typer
 
-from sobgnn.app.command.options import (
-    Device,
-    Drop,
-    Identity,
-    ImageModel,
-    Seed,
-    Sheet,
-    Text,
-    TextEncoding,
-    TextModel,
-    at_home,
-    reading_options,
-)
+from sobgnn.app.command.options import DATA, Device, Reading, Seed, at_home, with_reading
 
 
+@with_reading
 def label(
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA",
-            help="CSV, Parquet, Excel, JSON or NPZ file, a folder of pictures, a data set's name, or an earlier run of "
-            "this command.",
-        ),
-    ],
-    label: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column with labels; may be empty or missing."),
-    ] = None,
+    data: Annotated[str, DATA],
+    *,
+    reading: Reading,
     new: Annotated[
         bool, typer.Option("--new", help="The label column is new, even if one has a similar name.")
     ] = False,
-    identity: Identity = None,
-    drop: Drop = None,
-    text: Text = None,
-    text_model: TextModel = None,
-    image_model: ImageModel = None,
-    encoding: TextEncoding = None,
-    sheet: Sheet = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -59,44 +32,31 @@ def label(
 ) -> None:
     """Open a page on this machine for labeling DATA, while the model learns from each label. DATA is not changed.
 
-    Prints the page's address; anyone who has its token can label. Every label is written to disk before the page shows
-    it as saved. Ctrl-C, or Finish in the page, writes the run folder: labels.csv and, with labels of at least two
-    classes, everything that `sobgnn fit` writes. Exit: 0 done, 2 wrong input (one line on stderr).
+    DATA may also be the folder of an earlier run of this command, which is resumed. The label column may be missing:
+    then it is new. Prints the page's address; anyone who has its token can label. Every label is written to disk before
+    the page shows it as saved. Ctrl-C, or Finish in the page, writes the run folder: labels.csv and, with labels of at
+    least two classes, everything that `sobgnn fit` writes. Exit: 0 done, 2 wrong input (one line on stderr).
     """
-    from sobgnn._system.process import check_device
     from sobgnn.app.command import terminal
     from sobgnn.app.labeling import open_page
     from sobgnn.app.labeling.export import count_formulas
-    from sobgnn.app.labeling.rows import lacks_label
+    from sobgnn.app.labeling.rows import new_label_note
     from sobgnn.app.runs.predict import formula_notes
+    from sobgnn.tables.columns.names import counted
 
     console = terminal.Terminal()
-    check_device(device)
     settings = {"random_state": seed, **({} if device is None else {"device": device})}
     with console.working(f"Reading {data}"):
         page = open_page(
-            data,
-            label,
-            identity,
-            drop or [],
-            reading=reading_options(text, text_model, image_model, encoding, sheet),
-            new=new,
-            folder=out,
-            port=port,
-            settings=settings,
+            data, *reading.columns, reading=reading.options, new=new, folder=out, port=port, settings=settings
         )
     try:
-        table, store = page.labeling.source.table, page.labeling.store
-        labels = store.labels
-        if store.saved and labels:
-            console.said(f"Resuming {page.folder}: {labels:,} label{'' if labels == 1 else 's'}.")
-        elif label is not None and lacks_label(page.labeling.source, label):
-            own = table.encoding.label
-            start = "starting without labels" if own is None else f"starting with the labels of column {own!r}"
-            console.said(f"There is no column {label!r}; {start}.")
-        elif label is None and table.frame is not None and table.encoding.label is None:
-            console.said("Starting without labels; --label COLUMN continues with those of a column.")
-        console.notes(table.notes)
+        source, store = page.labeling.source, page.labeling.store
+        if store.saved and store.labels:
+            console.said(f"Resuming {page.folder}: {counted(store.labels, 'label')}.")
+        elif start := new_label_note(source, reading.label):
+            console.said(start)
+        console.notes(source.table.notes)
         console.said(f"Labeling page: {page.url}")
         console.said("Press Ctrl-C to stop and write the run.")
         with contextlib.nullcontext() if no_open else page.in_browser():
@@ -109,7 +69,7 @@ def label(
     finally:
         page.close()
     console.wrote(page.folder / "labels.csv", store.labels)
-    console.notes(formula_notes(count_formulas(page.labeling.source, store)))
+    console.notes(formula_notes(count_formulas(source, store)))
     if (page.folder / "report.html").exists():
         console.wrote(page.folder / "report.html")
     elif not page.problem:

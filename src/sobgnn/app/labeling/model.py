@@ -372,7 +372,8 @@ _trainer: Any = None
 
 def _begin(trainer: Callable[..., Any], name: str, table: Table, settings: dict[str, Any], log: Path) -> None:
     global _trainer
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the page; this process ends with it
+    for number in (signal.SIGINT, signal.SIGTERM):  # these are for the page; this process ends with it
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with open(log, "ab") as file:  # what libraries print
         os.dup2(file.fileno(), 1)

@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,14 @@ import numpy as np
 
 from sobgnn.app.runs.source import dataset_table, picture_side
 from sobgnn.tables import Table
+from sobgnn.tables.columns.names import label_names
 from sobgnn.tables.pictures import FORMATS, open_picture
 
 LONGEST_VALUE = 20_000
 # A column is one of text, which comes first, if its mean length among this many rows is at least that.
 SAMPLED, TEXT = 200, 60
+# How alike two names are, from 0 to 1, of which one may be the other misspelled.
+_SIMILAR = 0.75
 # Larger pictures are reduced.
 LARGEST_SIDE, LARGEST_FILE = 1600, 32 * 2**20
 # Maximum number of pixels decoded per picture: 4 bytes each, and up to 12 for 16-bit pictures.
@@ -210,7 +214,8 @@ def open_source(
 ) -> Source:
     """Read DATA: a file, a folder of pictures, or a data set by its name.
 
-    A column of labels may be missing, empty or have one class. The labels of a data set are not used, only its classes.
+    The column ``label`` may be missing, which starts without labels, empty, or have one class. The labels of a data set
+    are not used, only its classes.
     Options are those of ``tables.read_table``, for files.
     """
     from sobgnn import tables
@@ -223,44 +228,36 @@ def open_source(
     path = Path(data)
     tables.check_readable(path)
     label = None if path.is_dir() else label  # pictures have no columns: folders are their labels
-    try:
-        table = tables.read_table(path, label, identity, drop, need_labels=False, **options)
-    except ValueError as error:
-        if label is None or not str(error).startswith("--label names"):
-            raise
-        # The column does not exist yet: only its name is known.
-        table = tables.read_table(path, None, identity, drop, need_labels=False, **options)
+    table = tables.read_table(path, label, identity, drop, need_labels=False, **options)
     return Source(tables.file_stem(path), table, _fingerprint(path, table), path=path)
 
 
 def check_new_label(source: Source, label: str) -> None:
-    """Raise a ValueError if DATA has no column ``label`` but one whose name differs from it by a letter or two."""
-    if not lacks_label(source, label) or source.table.frame is None:
+    """Raise a ValueError if DATA has no column ``label``, but one whose name is almost the same."""
+    if not _starts_unlabeled(source):
         return
-    name = label.strip().casefold()
-    near = {column: _edits(name, column.strip().casefold()) for column in source.table.frame.columns}
-    meant = min(near, key=near.__getitem__)
-    if near[meant] <= min(2, len(name) / 2):
+    names = {column.strip().casefold(): column for column in source.table.frame.columns}  # type: ignore[union-attr]
+    if meant := get_close_matches(label.strip().casefold(), names, 1, _SIMILAR):
         raise ValueError(
-            f"There is no column {label!r}. Did you mean {meant!r}? To start a new column of labels, add --new."
+            f"There is no column {label!r}. Did you mean {names[meant[0]]!r}? To start a new column of labels, add "
+            "--new."
         )
 
 
-def _edits(one: str, other: str) -> int:
-    """Number of letters to insert, remove or replace that make one word the other."""
-    row = list(range(len(other) + 1))
-    for i, letter in enumerate(one, start=1):
-        before, row = row, [i]
-        for j, others in enumerate(other, start=1):
-            row.append(min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != others)))
-    return row[-1]
+def new_label_note(source: Source, label: str | None) -> str:
+    """A sentence where DATA is a table without the column ``label``, or without labels; else empty."""
+    if not _starts_unlabeled(source):
+        return ""
+    if label is None:
+        return "Starting without labels; --label COLUMN continues with those of a column."
+    others = label_names(sorted(source.table.encoding.names))
+    more = f" {others[0]!r} is a feature like the other columns; --drop {others[0]} leaves it out." if others else ""
+    return f"There is no column {label!r}; starting without labels.{more}"
 
 
-def lacks_label(source: Source, label: str) -> bool:
-    """Whether DATA is a table without a column of that name."""
-    if source.table.frame is None or source.path is None or source.path.is_dir():
-        return False
-    return " ".join(label.split()) not in (" ".join(name.split()) for name in source.table.frame.columns)
+def _starts_unlabeled(source: Source) -> bool:
+    table, path = source.table, source.path
+    return table.frame is not None and path is not None and path.is_file() and table.encoding.label is None
 
 
 def check_unchanged(source: Source) -> None:

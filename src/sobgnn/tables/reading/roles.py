@@ -16,10 +16,15 @@ if TYPE_CHECKING:
 
 
 def find_label(layout: Layout, label: str | None, file: str, needed: bool) -> str | None:
-    """The name of the label column: the one asked for, or one that is called so; ``None`` if there need not be one."""
+    """The name of the label column: the one asked for, or one that is called so.
+
+    ``None`` where there need not be one: it is missing, and no other column is taken for it.
+    """
     columns = [column.strip() for column in layout.columns]
     if label is not None:
         found = [column for column in columns if " ".join(column.split()) == " ".join(label.split())]
+        if not found and not needed:
+            return None
         if not found:
             raise ValueError(f"--label names {label!r}, but {_no_column(label, columns, file)}")
         return label if label in found else found[0]
