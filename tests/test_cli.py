@@ -214,6 +214,18 @@ def test_wrong_input_is_one_line_and_code_two_and_leaves_no_file(here, trees, ca
     assert files(here) == ["trees.csv"]
 
 
+@pytest.mark.parametrize(
+    "words", ["fit nothing.csv", "tune nothing.csv", "label nothing.csv", "predict run nothing.csv"]
+)
+def test_a_missing_file_is_said_before_anything_is_imported_that_takes_seconds(words):
+    script = (
+        "import sys; from sobgnn.cli import main; code = main(sys.argv[1:]);"
+        "assert not {'torch', 'sklearn', 'polars', 'starlette'} & set(sys.modules); sys.exit(code)"
+    )
+    ended = subprocess.run([sys.executable, "-c", script, *words.split()], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (2, "sobgnn: There is no file 'nothing.csv'.\n")
+
+
 def test_predict_never_writes_over_its_input_nor_into_a_folder_that_is_not_there(here, trees, capsys):
     assert cli.main(["fit", str(trees), "--out", "run"]) == 0
     before = trees.read_bytes()

@@ -19,6 +19,11 @@ from typing import IO, Any
 _LARGEST_JSON = 64 << 20
 
 
+def is_file_name(data: str) -> bool:
+    """Whether DATA on the command line means a file or folder, and not the name of a data set."""
+    return any(sign in data for sign in "./\\") or Path(data).exists()
+
+
 @contextlib.contextmanager
 def atomic_file(path: str | Path) -> Iterator[IO[bytes]]:
     """Open a file that appears under its name if the block succeeds, and leaves nothing behind if it fails.

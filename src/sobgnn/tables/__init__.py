@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sobgnn._system.files import is_file_name
 from sobgnn.tables.encoding import ArrayEncoder, Batch, Encoding
 from sobgnn.tables.predictions import are_predictions, write_predictions
-from sobgnn.tables.reading.read import batches, check_readable, file_sheet, file_stem, is_file_name, read_table
+from sobgnn.tables.reading.read import batches, check_readable, file_sheet, file_stem, read_table
 from sobgnn.tables.table import Table, from_arrays
 
 if TYPE_CHECKING:

@@ -14,33 +14,20 @@ from sobgnn.app.command.options import (
     Accept,
     ClassWeight,
     Device,
-    Drop,
     Export,
-    Identity,
-    ImageModel,
-    Label,
     Labels,
+    Reading,
     Seed,
-    Sheet,
-    Text,
-    TextEncoding,
-    TextModel,
     at_home,
-    load,
-    reading_options,
+    with_reading,
 )
 
 
+@with_reading
 def fit(
     data: Annotated[str | None, DATA] = None,
-    label: Label = None,
-    identity: Identity = None,
-    drop: Drop = None,
-    text: Text = None,
-    text_model: TextModel = None,
-    image_model: ImageModel = None,
-    encoding: TextEncoding = None,
-    sheet: Sheet = None,
+    *,
+    reading: Reading,
     labels: Labels = None,
     out: Annotated[
         Path | None, typer.Option(metavar="RUN", callback=at_home, help="Run folder to make; default: runs/<name>-<n>.")
@@ -65,21 +52,22 @@ def fit(
     Ctrl-C during training keeps the best model so far. Exit: 0 done, 2 wrong input, 130 interrupted.
     """
     from sobgnn.app.command.terminal import Terminal
-    from sobgnn.app.runs import folder as run_folder
-    from sobgnn.app.runs.exports import spreadsheet_notes
-    from sobgnn.app.runs.run import Fitted, hide_labels
-    from sobgnn.app.runs.source import picture_side
 
     if data is None:
         raise ValueError("DATA is missing. Name a file: sobgnn fit FILE. For a first try: sobgnn fit digits.")
     console, formats = Terminal(), formats or []
-    reading = reading_options(text, text_model, image_model, encoding, sheet)
-    name, table, seconds = load(data, label, identity, drop or [], console, **reading)
+    name, table, seconds = reading.load(data, console)
     rows = table.X.shape[0]
     if k is not None and table.graph is None and k >= rows:  # the estimator would use fewer
         raise ValueError(
             f"--k must be smaller than the number of rows, but got {k} for {rows} rows. Pass {rows - 1} or fewer."
         )
+    # Here, since they take seconds: what is wrong with DATA is said before.
+    from sobgnn.app.runs import folder as run_folder
+    from sobgnn.app.runs.exports import spreadsheet_notes
+    from sobgnn.app.runs.run import Fitted, hide_labels
+    from sobgnn.app.runs.source import picture_side
+
     given = hide_labels(table.codes, labels, seed)
     settings = {
         "k": k, "alpha": alpha, "epsilon": epsilon, "device": device, "random_state": seed,

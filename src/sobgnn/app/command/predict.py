@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from sobgnn.app.command.options import ImageModel, Sheet, TextEncoding, TextModel, at_home
+from sobgnn.app.command.options import ImageModel, Sheet, TextEncoding, TextModel, at_hand, at_home
 
 # Formats that predictions are not written in.
 _OTHER_FORMATS = (
@@ -22,6 +22,7 @@ def predict(
         Path,
         typer.Argument(
             metavar="DATA",
+            callback=at_hand,
             help="CSV, Parquet, Excel, JSON or NPZ file with the same columns, or pictures; may be larger than memory.",
         ),
     ],

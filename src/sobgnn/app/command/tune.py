@@ -11,29 +11,23 @@ from typing import Annotated, Any
 import typer
 
 from sobgnn.app.command.options import (
+    DATA,
     INTERRUPTED,
     Accept,
     ClassWeight,
-    Data,
     Device,
-    Drop,
-    Identity,
-    ImageModel,
-    Label,
     Labels,
+    Reading,
     Seed,
-    Sheet,
-    Text,
-    TextEncoding,
-    TextModel,
     at_home,
-    load,
-    reading_options,
+    with_reading,
 )
 
 
+@with_reading
 def tune(
-    data: Data,
+    data: Annotated[str, DATA],
+    *,
     trials: Annotated[int, typer.Option(help="Number of trials, over all processes.")] = 100,
     storage: Annotated[
         str | None,
@@ -47,14 +41,7 @@ def tune(
     worker: Annotated[
         bool, typer.Option("--worker", help="Only take part in the search of --storage; write no run folder.")
     ] = False,
-    label: Label = None,
-    identity: Identity = None,
-    drop: Drop = None,
-    text: Text = None,
-    text_model: TextModel = None,
-    image_model: ImageModel = None,
-    encoding: TextEncoding = None,
-    sheet: Sheet = None,
+    reading: Reading,
     labels: Labels = None,
     accept: Accept = None,
     class_weight: ClassWeight = None,
@@ -87,8 +74,7 @@ def tune(
         raise ValueError(f"--storage must be a URL like postgresql://user@host/name, but got {storage!r}.")
     check_request(trials, sampler)
     console = Terminal()
-    reading = reading_options(text, text_model, image_model, encoding, sheet)
-    name, table, seconds = load(data, label, identity, drop or [], console, **reading)
+    name, table, seconds = reading.load(data, console)
     given = hide_labels(table.codes, labels, seed)
     console.data(name, table, given)
     X, y = table.X, table.labels(given)

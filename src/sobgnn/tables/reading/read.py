@@ -33,11 +33,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def is_file_name(data: str) -> bool:
-    """Whether DATA on the command line means a file or folder, and not the name of a data set."""
-    return any(sign in data for sign in "./\\") or Path(data).exists()
-
-
 def file_stem(path: Path) -> str:
     """The file's name without its known suffix; for . and .. the folder's own name."""
     path = path if path.name.strip(".") else path.resolve()
