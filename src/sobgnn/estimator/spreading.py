@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sobgnn._system.process import give_back
-from sobgnn.graphs.adjacency import SMALLEST_WEIGHT
+from sobgnn.graphs.edges import SMALLEST_WEIGHT
 from sobgnn.graphs.graph import Graph
 from sobgnn.graphs.locality import locality_order
 from sobgnn.operators import SobolevOperators

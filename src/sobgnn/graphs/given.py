@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from sobgnn.graphs.adjacency import check_weights
+from sobgnn.graphs.edges import float32_weights
 from sobgnn.graphs.graph import Graph
 
 
@@ -91,7 +91,4 @@ def as_edges(given: Any, m: int, n: int) -> sp.csr_array:
     edges = sp.csr_array(given, dtype=np.float64, copy=True)  # the caller's stays as it is
     edges.sum_duplicates()
     edges.eliminate_zeros()  # in scipy an entry of 0 is no edge
-    with np.errstate(over="ignore"):
-        edges = edges.astype(np.float32)
-    check_weights(edges.data)
-    return edges
+    return sp.csr_array((float32_weights(edges.data), edges.indices, edges.indptr), shape=edges.shape)

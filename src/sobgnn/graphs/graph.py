@@ -14,16 +14,17 @@ from torch import Tensor
 
 from sobgnn._system.files import atomic_file, check_regular
 from sobgnn._system.unknown import label_values
-from sobgnn.graphs.adjacency import (
+from sobgnn.graphs.adjacency import canonical, symmetrize_csr
+from sobgnn.graphs.edges import (
     LARGEST_WEIGHT,
     SMALLEST_WEIGHT,
-    NotSymmetricError,
-    canonical,
+    check_devices,
+    check_ends,
+    check_sizes,
     check_weights,
-    symmetric,
-    symmetrize_csr,
+    float32_weights,
+    symmetrize_edges,
 )
-from sobgnn.graphs.directions import symmetrize_edges
 from sobgnn.graphs.summary import GraphReport, report_adjacency
 
 Symmetrize = Literal["union", "mutual"]
@@ -112,40 +113,23 @@ class Graph:
         """
         if isinstance(edge_weight, Tensor) and edge_weight.requires_grad and torch.is_grad_enabled():
             return _learned(edge_index, edge_weight, num_nodes, symmetrize, sum_duplicates)
-        device = edge_index.device if isinstance(edge_index, Tensor) else torch.device("cpu")
-        if isinstance(edge_weight, Tensor) and edge_weight.device != device:
-            raise ValueError(
-                f"edge_index and edge_weight must be on one device, but got {device} and {edge_weight.device}. "
-                "Move one with .to()."
-            )
+        check_devices(edge_index, edge_weight)
         index = as_numpy(edge_index, "edge_index")
-        if index.ndim != 2 or index.shape[0] != 2:
-            raise ValueError(f"edge_index must have shape [2, E], but got {list(index.shape)}.")
-        if index.size and not np.issubdtype(index.dtype, np.integer):
-            raise TypeError(f"edge_index must hold integers, but got {index.dtype}. Cast it to int64.")
+        weight = None if edge_weight is None else as_numpy(edge_weight, "edge_weight").reshape(-1)
+        check_sizes(index, weight)
         index = index.astype(np.int64, copy=False)
-        if edge_weight is None:
+        if weight is None:
             weight = np.ones(index.shape[1], dtype=np.float32)
-        else:
-            weight = as_numpy(edge_weight, "edge_weight").reshape(-1)
-            if weight.size != index.shape[1]:
-                raise ValueError(
-                    f"edge_weight must have one entry per edge, but got {weight.size} for {index.shape[1]} edges."
-                )
-            weight = weight.astype(np.float32) if weight.dtype == np.float16 else weight  # which scipy does not know
-            check_weights(weight)
-        least = int(index.max()) + 1 if index.size else 0
+        weight = weight.astype(np.float32) if weight.dtype == np.float16 else weight  # which scipy does not know
+        check_weights(weight)  # before those of 0 are no edges
         if num_nodes is None:
-            num_nodes = _known_nodes(edge_index, least)
+            num_nodes = _known_nodes(edge_index, int(index.max()) + 1 if index.size else 0)
         elif not hasattr(num_nodes, "__index__") or num_nodes < 0:
             raise ValueError(f"`num_nodes` must be an integer of at least 0, but got {num_nodes!r}.")
-        if num_nodes < least or (index.size and index.min() < 0):
-            raise ValueError(
-                f"edge_index must lie in [0, num_nodes), but got entries from {index.min()} to {index.max()} "
-                f"for num_nodes={num_nodes}."
-            )
+        check_ends("entries", torch.from_numpy(index), num_nodes)
         coo = sp.coo_array((weight, (index[0], index[1])), shape=(num_nodes, num_nodes))
-        return cls.from_scipy(coo, symmetrize=symmetrize, sum_duplicates=sum_duplicates).to(device)
+        graph = cls.from_scipy(coo, symmetrize=symmetrize, sum_duplicates=sum_duplicates)
+        return graph.to(edge_index.device) if isinstance(edge_index, Tensor) else graph
 
     @classmethod
     def from_scipy(
@@ -175,16 +159,15 @@ class Graph:
             matrix.eliminate_zeros()
         check_weights(matrix.data)
         csr = canonical(matrix, sum_duplicates)
-        if csr.data.dtype != np.float32:
-            with np.errstate(over="ignore"):
-                csr = csr.astype(np.float32)
-            check_weights(csr.data)
+        weight = float32_weights(csr.data)  # sums may leave the range of their terms
+        if weight is not csr.data:
+            csr = sp.csr_array((weight, csr.indices, csr.indptr), shape=csr.shape)
         loops = int(np.count_nonzero(csr.diagonal()))
         if loops:
             raise ValueError(
                 f"A graph has no self-loops, but got {loops}. Remove them: operators add their own through epsilon."
             )
-        found = symmetric(csr) if symmetrize is None else symmetrize_csr(csr, symmetrize)
+        found = symmetrize_csr(csr, symmetrize)
         return graph_from_csr(found.copy() if found is matrix else found)
 
     def to_scipy(self, *, copy: bool = True) -> sp.csr_array:
@@ -214,17 +197,17 @@ class Graph:
 
         Weights that require gradients are taken as they are.
         """
-        n = self.num_nodes
         weight = torch.as_tensor(weight)
         if weight.shape != self.weight.shape:
             raise ValueError(f"weight must have shape {list(self.weight.shape)}, but got {list(weight.shape)}.")
-        csr = sp.csr_array((as_numpy(weight), as_numpy(self.indices), as_numpy(self.indptr)), shape=(n, n))
-        check_weights(csr.data)  # before those of 0 are no edges
+        csr = self.to_scipy(copy=False)
+        csr.data = float32_weights(as_numpy(weight))
         try:
-            checked = Graph.from_scipy(csr).to(self.device)
-        except NotSymmetricError:
+            checked = symmetrize_csr(csr, None).data
+        except ValueError:
             raise ValueError("weight must be the same for both directions of an edge, but differs for some.") from None
-        kept = weight if weight.requires_grad else checked.weight  # gradients go through it
+        # Gradients go through weights that have them; others are copied, since the caller may change them.
+        kept = weight if weight.requires_grad else torch.tensor(checked, device=self.device)
         return Graph(self.indptr, self.indices, kept, neighbor_recall=self.neighbor_recall)
 
     def permute(self, order: npt.ArrayLike | Tensor) -> Graph:

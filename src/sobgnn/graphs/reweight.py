@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from torch import Tensor
 
-from sobgnn.graphs.adjacency import SMALLEST_WEIGHT
+from sobgnn.graphs.edges import SMALLEST_WEIGHT
 from sobgnn.graphs.given import check_graph
 from sobgnn.graphs.graph import Graph
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sobgnn.nn.inputs import Wanted, as_operators, check_size
 from sobgnn.operators import SobolevOperators, check_alpha, check_epsilon
-from sobgnn.operators.scales import check_count
+from sobgnn.operators.base import check_count
 
 
 class SobolevFeatures:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sobgnn.graphs.graph import Graph
 from sobgnn.operators import EdgeOperators, Normalize, SobolevOperators, SobolevRows
-from sobgnn.operators.contract import warn_unweighted
+from sobgnn.operators.base import warn_unweighted
 
 Size = tuple[int | None, int | None]
 

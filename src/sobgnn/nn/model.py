@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sobgnn.nn.conv import Combine, SobolevConv
 from sobgnn.nn.dropout import dropout
 from sobgnn.operators import SobolevRows
-from sobgnn.operators.scales import check_count
+from sobgnn.operators.base import check_count
 
 
 class SSobGNN(nn.Module):

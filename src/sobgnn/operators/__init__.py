@@ -1,8 +1,8 @@
 """The normalized sparse Sobolev operators: of a graph, of some of its rows, of new points joined to it."""
 
+from sobgnn.operators.base import check_alpha, check_epsilon
 from sobgnn.operators.edges import EdgeOperators, Normalize
 from sobgnn.operators.rows import SobolevRows
-from sobgnn.operators.scales import check_alpha, check_epsilon, clamp_epsilon, node_scales
 from sobgnn.operators.whole import SobolevOperators, shift_diagonal
 
 __all__ = [
@@ -12,7 +12,5 @@ __all__ = [
     "SobolevRows",
     "check_alpha",
     "check_epsilon",
-    "clamp_epsilon",
-    "node_scales",
     "shift_diagonal",
 ]

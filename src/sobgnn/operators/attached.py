@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sobgnn import propagation
-from sobgnn.operators.scales import clamp_epsilon, node_scales
+from sobgnn.operators.base import clamp_epsilon
 from sobgnn.operators.whole import SobolevOperators
 from sobgnn.propagation import Stencil, backends, csr_tensors
 from sobgnn.propagation.stencil import check
@@ -86,7 +86,7 @@ def attach(operators: SobolevOperators, edges: sp.csr_array) -> Attachment:
         edges = sp.csr_array((edges.data, place, edges.indptr), shape=(edges.shape[0], len(chosen)))
     # The scales of the new points are those they would have in a graph of these edges alone.
     forward, backward = csr_tensors(edges, device), _transposed(edges, device)
-    scale = node_scales(forward[0], forward[2], alpha, epsilon)
+    scale = propagation.scales(forward[0], forward[2].double(), alpha, epsilon)
     base = epsilon * scale[:, :1] ** 2
     loop = base ** torch.arange(1, alpha + 1, device=device) * scale[:, 1:] ** 2
     stencil = Stencil(*forward, *backward, scale.float(), scale_in, 0.0)

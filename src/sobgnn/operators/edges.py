@@ -8,16 +8,23 @@ import torch
 from torch import Tensor
 
 from sobgnn import propagation
-from sobgnn.graphs.directions import symmetrize_edges
-from sobgnn.operators.contract import check_signal
-from sobgnn.operators.scales import clamp_epsilon
+from sobgnn.graphs.edges import (
+    check_devices,
+    check_ends,
+    check_sizes,
+    check_weights,
+    sort_edges,
+    sum_at,
+    sum_repeated,
+    symmetrize_edges,
+)
+from sobgnn.operators.base import OperatorBase, clamp_epsilon
 from sobgnn.propagation import Stencil
-from sobgnn.propagation.sorting import merged, sort_edges
 
 Normalize = Literal["sym", "row"]
 
 
-class EdgeOperators:
+class EdgeOperators(OperatorBase):
     r"""The normalized sparse Sobolev terms of PyG's ``edge_index``, as a function of its weights and of ε.
 
     .. math::
@@ -68,7 +75,9 @@ class EdgeOperators:
         if two_sets and normalize != "row":
             raise ValueError('Edges between two sets of nodes need normalize="row": they have no symmetric form.')
         if symmetrize is not None:
-            (column, row), weight = symmetrize_edges(*_coalesced(torch.stack([column, row]), weight), symmetrize)
+            check_ends("nodes", torch.cat([column, row]), targets)
+            check_weights(weight, 0.0)
+            (column, row), weight = symmetrize_edges(*sum_repeated(torch.stack([column, row]), weight), symmetrize)
         self.num_nodes, self.num_inputs = targets, sources + targets
         plain = 0.0 if isinstance(epsilon, Tensor) else clamp_epsilon(epsilon)
         # Self-loops are entries where they differ: between two sets of nodes, learned, or some given among the edges.
@@ -90,12 +99,12 @@ class EdgeOperators:
             weight = torch.cat([weight, torch.where(at.own, 0.0, loop)])
         # A size that is a symbol cannot choose a type.
         kind = torch.int64 if torch.compiler.is_compiling() or self.num_inputs >= 2**31 else torch.int32
-        pattern = (at.indptr, column[at.order].to(kind), merged(weight[at.order], at.first))
+        pattern = (at.indptr, column[at.order].to(kind), sum_at(weight[at.order], at.first))
         # The transpose serves the features' gradient, which is a constant to the weights.
         if symmetric:
             back = (at.indptr, pattern[1], pattern[2].detach())
         else:
-            back = (at.t_indptr, row[at.t_order].to(kind), merged(weight.detach()[at.t_order], at.t_first))
+            back = (at.t_indptr, row[at.t_order].to(kind), sum_at(weight.detach()[at.t_order], at.t_first))
         by_rows = normalize == "row"
         scale = propagation.scales(at.indptr, pattern[2], alpha, 0.0 if loops else plain, by_rows=by_rows)
         inputs = scale.new_ones((self.num_inputs, alpha + 1)) if by_rows else scale
@@ -107,26 +116,11 @@ class EdgeOperators:
             f"alpha={self.alpha}, normalize={self.normalize!r})"
         )
 
-    @property
-    def nodes(self) -> Tensor | None:
-        """The node of each row that propagation gives: row i is node i."""
-        return None
-
     def stencil(self, dtype: torch.dtype = torch.float32) -> Stencil:
         """The operators as :mod:`sobgnn.propagation` takes them."""
         if (dtype == torch.float64) != (self.dtype == torch.float64):
             raise TypeError(f"These operators are for signals of {self.dtype}, but got {dtype}. Build them again.")
         return self._stencil
-
-    def propagate(self, H: Tensor) -> Tensor:
-        """Every order applied to one signal: H [C, h] to [R, α, h]."""
-        check_signal(H, self.num_inputs, self.device)
-        return propagation.expand(self.stencil(H.dtype), H)
-
-    def propagate_each(self, H: Tensor) -> Tensor:
-        """Each order applied to a signal of its own: H [C, α, h] to [R, α, h]."""
-        check_signal(H, self.num_inputs, self.device)
-        return propagation.each(self.stencil(H.dtype), H)
 
 
 def _has_loops(row: Tensor, column: Tensor) -> bool:
@@ -134,33 +128,13 @@ def _has_loops(row: Tensor, column: Tensor) -> bool:
     return torch.compiler.is_compiling() or bool((row == column).any())
 
 
-def _coalesced(edge_index: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Edges of a weight other than 0, each once, with the sum of its weights."""
-    kept = weight.detach() != 0
-    found, place = torch.unique(edge_index[:, kept], dim=1, return_inverse=True)
-    return found, weight.new_zeros(found.shape[1]).index_add(0, place, weight[kept])
-
-
 def _edges(edge_index: Tensor, edge_weight: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     """Sources, targets and weights."""
-    if edge_index.ndim != 2 or edge_index.shape[0] != 2:
-        raise ValueError(f"edge_index must have shape [2, E], but got {list(edge_index.shape)}.")
-    if edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype == torch.bool:
-        raise TypeError(f"edge_index must hold integers, but got {edge_index.dtype}. Cast it to int64.")
-    edge_index = edge_index.long()
+    if edge_weight is not None and not isinstance(edge_weight, Tensor):
+        raise TypeError(f"edge_weight must be a tensor, but got {type(edge_weight).__name__}.")
+    check_sizes(edge_index, edge_weight)
+    check_devices(edge_index, edge_weight)
     if edge_weight is None:
-        weight = torch.ones(edge_index.shape[1], dtype=dtype, device=edge_index.device)
-    else:
-        if not isinstance(edge_weight, Tensor):
-            raise TypeError(f"edge_weight must be a tensor, but got {type(edge_weight).__name__}.")
-        if edge_weight.device != edge_index.device:
-            raise ValueError(
-                f"edge_index and edge_weight must be on one device, but got {edge_index.device} and "
-                f"{edge_weight.device}. Move one with .to()."
-            )
-        weight = edge_weight.reshape(-1).to(dtype)
-        if weight.shape[0] != edge_index.shape[1]:
-            raise ValueError(
-                f"edge_weight must have one entry per edge, but got {weight.shape[0]} for {edge_index.shape[1]} edges."
-            )
-    return edge_index[0], edge_index[1], weight
+        edge_weight = torch.ones(edge_index.shape[1], dtype=dtype, device=edge_index.device)
+    source, target = edge_index.long()
+    return source, target, edge_weight.reshape(-1).to(dtype)

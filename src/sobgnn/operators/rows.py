@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn import propagation
-from sobgnn.graphs.graph import Graph
-from sobgnn.operators.contract import check_signal
-from sobgnn.operators.scales import clamp_epsilon
+from sobgnn.operators.base import OperatorBase, clamp_epsilon
 from sobgnn.propagation import Stencil, csr_tensors
 
-
-class WholeOperators(Protocol):
-    """What rows need of the operators of the whole graph."""
-
-    graph: Graph
-    alpha: int
-    epsilon: float
-
-    @property
-    def num_nodes(self) -> int:
-        """Number of nodes N."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where the graph and the scales live."""
-
-    def scale(self, dtype: torch.dtype = ...) -> Tensor:
-        """Columns q, t_1 … t_α [N, α+1]."""
+if TYPE_CHECKING:
+    from sobgnn.operators.whole import SobolevOperators
 
 
 def as_rows(index: Tensor, nodes: int) -> Tensor:
@@ -49,7 +30,7 @@ def as_rows(index: Tensor, nodes: int) -> Tensor:
     return index
 
 
-class SobolevRows:
+class SobolevRows(OperatorBase):
     """Some rows of every order: propagation to R nodes, from all N or from C of them.
 
     In training the last layer is needed only where the loss reads it, and each layer before it only where the next
@@ -62,7 +43,7 @@ class SobolevRows:
             neighbors must be among them. ``None``: all nodes.
     """
 
-    def __init__(self, operators: WholeOperators, index: Tensor, columns: Tensor | None = None) -> None:
+    def __init__(self, operators: SobolevOperators, index: Tensor, columns: Tensor | None = None) -> None:
         if operators.graph.weight.requires_grad:
             raise ValueError("Rows give a graph's weights no gradients. Use the operators of the whole graph.")
         self.operators = operators
@@ -97,16 +78,6 @@ class SobolevRows:
                 csr = known[:6] if known else self._pattern()
                 self._stencils[key] = Stencil(*csr, scale[self.index], inputs, 0.0)
         return self._stencils[key]
-
-    def propagate(self, H: Tensor) -> Tensor:
-        """H [C, h] to [R, α, h]."""
-        check_signal(H, self.num_columns, self.device)
-        return propagation.expand(self.stencil(H.dtype), H)
-
-    def propagate_each(self, H: Tensor) -> Tensor:
-        """H [C, α, h] to [R, α, h], each order on its own slice."""
-        check_signal(H, self.num_columns, self.device)
-        return propagation.each(self.stencil(H.dtype), H)
 
     def _pattern(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
         """CSR of the rows and of their transpose. Self-loops are entries like any other, of weight ε."""

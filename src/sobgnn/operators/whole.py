@@ -12,15 +12,14 @@ from torch import Tensor
 from sobgnn import propagation
 from sobgnn.graphs.given import check_graph
 from sobgnn.graphs.graph import Graph
-from sobgnn.operators.contract import check_signal, warn_unweighted
+from sobgnn.operators.base import OperatorBase, check_alpha, check_epsilon, clamp_epsilon, warn_unweighted
 from sobgnn.operators.rows import SobolevRows, as_rows
-from sobgnn.operators.scales import check_alpha, check_epsilon, clamp_epsilon, node_scales
 from sobgnn.propagation import Stencil
 
 _SMALLEST = np.finfo(np.float32).tiny
 
 
-class SobolevOperators:
+class SobolevOperators(OperatorBase):
     r"""The normalized sparse Sobolev terms of a graph, on one shared pattern.
 
     .. math:: \hat{A}_\rho = D_\rho^{-1/2} (A + \epsilon I)^{(\rho)} D_\rho^{-1/2}, \qquad \rho = 1, \dots, \alpha
@@ -53,14 +52,9 @@ class SobolevOperators:
     """
 
     def __init__(self, graph: Graph, alpha: int = 3, epsilon: float = 1.0) -> None:
-        check_graph(graph)
-        check_alpha(alpha)
-        check_epsilon(epsilon)
+        self.graph, self.alpha, self.epsilon = check_graph(graph), check_alpha(alpha), check_epsilon(epsilon)
         if alpha > 1 and not torch.compiler.is_compiling() and graph.num_edges and bool((graph.weight == 1).all()):
             warn_unweighted(epsilon)
-        self.graph = graph
-        self.alpha = int(alpha)
-        self.epsilon = float(epsilon)
         self._scale: dict[torch.dtype, Tensor] = {}
         self.scale()
 
@@ -78,11 +72,6 @@ class SobolevOperators:
         return self.graph.weight.requires_grad
 
     @property
-    def nodes(self) -> Tensor | None:
-        """The node of each row that propagation gives; ``None``: row i is node i."""
-        return None
-
-    @property
     def device(self) -> torch.device:
         """Where the graph and the scales live."""
         return self.graph.device
@@ -93,14 +82,18 @@ class SobolevOperators:
         return sum(s.numel() * s.element_size() for s in self._scale.values())
 
     def scale(self, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Columns q, t_1 … t_α [N, α+1], float32; float64 ones for float64 signals, made when first asked for."""
+        """Columns q, t_1 … t_α [N, α+1], float32; float64 ones for float64 signals, made when first asked for.
+
+        Where nothing is learned they are computed on the CPU: the same numbers for every device.
+        """
         key = torch.float64 if dtype == torch.float64 else torch.float32
+        indptr, weight, settings = self.graph.indptr, self.graph.weight, (self.alpha, clamp_epsilon(self.epsilon))
         if self.learned:
-            weight = self.graph.weight.to(key)
-            return propagation.scales(self.graph.indptr, weight, self.alpha, clamp_epsilon(self.epsilon))
+            return propagation.scales(indptr, weight.to(key), *settings)
         if key not in self._scale:
             with torch.inference_mode(False):  # a training may use them later
-                self._scale[key] = node_scales(self.graph.indptr, self.graph.weight, self.alpha, self.epsilon, key)
+                scale = propagation.scales(indptr.cpu(), weight.cpu().to(key), *settings)
+                self._scale[key] = scale.to(self.device)
         return self._scale[key]
 
     def stencil(self, dtype: torch.dtype = torch.float32) -> Stencil:
@@ -130,23 +123,12 @@ class SobolevOperators:
             rows = columns.astype(np.int64)
         return field[::-1]
 
-    def propagate(self, H: Tensor) -> Tensor:
-        """Every order applied to one signal in one pass: H [N, h] to [N, α, h], entry ρ-1 being Â_ρ H."""
-        check_signal(H, self.num_nodes, self.device)
-        return propagation.expand(self.stencil(H.dtype), H)
-
-    def propagate_each(self, H: Tensor) -> Tensor:
-        """Each order applied to a signal of its own: H [N, α, h] to [N, α, h]."""
-        check_signal(H, self.num_nodes, self.device)
-        return propagation.each(self.stencil(H.dtype), H)
-
     def matrix(self, rho: int) -> sp.csr_array:
         """Â_ρ for looking, float64 CSR [N, N], the diagonal included where ε > 0.
 
         Entries below float32's range are exact zeros, as they are in propagation.
         """
-        whole = isinstance(rho, (int, np.integer)) and not isinstance(rho, bool)
-        if not whole or not 1 <= rho <= self.alpha:
+        if isinstance(rho, bool) or not isinstance(rho, (int, np.integer)) or not 1 <= rho <= self.alpha:
             raise ValueError(f"`rho` must be an integer between 1 and alpha={self.alpha}, but got {rho!r}.")
         term = shift_diagonal(self.graph.to_scipy(copy=False).astype(np.float64), clamp_epsilon(self.epsilon))
         rows, columns = np.repeat(np.arange(self.num_nodes), np.diff(term.indptr)), term.indices

@@ -74,80 +74,52 @@ def transpose(stencil: Stencil) -> Stencil:
     )
 
 
-def check(stencil: Stencil, x: Tensor, *, orders: bool) -> None:
+def check(csr: Stencil, x: Tensor, *, orders: bool) -> None:
     """Raise on sizes, types or devices that do not fit; ``orders`` says whether x has a dimension of orders."""
-    check_stencil(stencil)
-    columns = stencil.t_indptr.numel() - 1
-    alpha = stencil.scale_in.shape[1] - 1
-    expected = f"[{columns}, {alpha}, h]" if orders else f"[{columns}, h]"
-    leading = (columns, alpha) if orders else (columns,)
-    if x.dim() != len(leading) + 1 or tuple(x.shape[:-1]) != leading:
-        raise ValueError(
-            f"The features must have the shape {expected} of the stencil's inputs, but got {list(x.shape)}."
-        )
+    rows, columns, entries = csr.indptr.numel() - 1, csr.t_indptr.numel() - 1, csr.indices.numel()
+    alpha = csr.scale_in.shape[-1] - 1
+    if not isinstance(x, Tensor):
+        raise TypeError(f"The signal must be a torch tensor, but got {type(x).__name__}. Use torch.as_tensor.")
+    if x.layout != torch.strided:
+        raise TypeError(f"The signal must be dense, but got {x.layout}. Convert it with .to_dense().")
     if x.dtype not in (torch.float32, torch.float64, torch.bfloat16):
-        raise TypeError(f"The features must be float32, float64 or bfloat16, but got {x.dtype}. Convert them.")
-    needed = torch.float64 if x.dtype == torch.float64 else torch.float32
-    if stencil.scale_in.dtype != needed:
         raise TypeError(
-            f"Features of {x.dtype} need scales of {needed}, but the stencil has {stencil.scale_in.dtype}. "
-            "Convert the features or the scales."
+            f"The signal must be float32, float64 or bfloat16, but got {x.dtype}. Convert it with .float()."
         )
-    if x.device != stencil.weight.device:
+    leading = (columns, alpha) if orders else (columns,)
+    if x.ndim != len(leading) + 1 or tuple(x.shape[:-1]) != leading:
+        expected = f"[{columns}, {alpha}, h]" if orders else f"[{columns}, h]"
         raise ValueError(
-            f"The features and the stencil must be on one device, but got {x.device} and "
-            f"{stencil.weight.device}. Move one with .to()."
+            f"The signal must have one row per node, {expected}, but got shape {list(x.shape)} for {columns} nodes."
         )
-
-
-def check_stencil(stencil: Stencil) -> None:
-    """Raise on a stencil whose own sizes, types or devices contradict each other."""
-    indptr, indices, weight, t_indptr, t_indices, t_weight, scale_out, scale_in, epsilon = stencil
-    rows, columns = indptr.numel() - 1, t_indptr.numel() - 1
-    if rows < 0 or columns < 0 or indptr.dim() != 1 or t_indptr.dim() != 1:
+    index, real = (torch.int32, torch.int64), torch.float64 if x.dtype == torch.float64 else torch.float32
+    weights = (torch.float32, real) if csr.weight.dtype == csr.t_weight.dtype else ()
+    wanted = (
+        ((rows + 1,), (torch.int64,)),
+        ((entries,), index),
+        ((entries,), weights),
+        ((columns + 1,), (torch.int64,)),
+        ((entries,), index),
+        ((entries,), weights),
+        ((rows, alpha + 1), (real,)),
+        ((columns, alpha + 1), (real,)),
+    )
+    tensors: tuple[Tensor, ...] = csr[:8]
+    for name, tensor, (shape, kinds) in zip(csr._fields, tensors, wanted, strict=False):
+        if tensor.device != x.device:
+            raise ValueError(
+                f"The signal and the operators must be on one device, but got {x.device} and {tensor.device}. Move one "
+                "with .to()."
+            )
+        if tuple(tensor.shape) != shape or tensor.dtype not in kinds:
+            raise ValueError(
+                f"`{name}` does not fit a signal of {x.dtype} and the other tensors: it must have shape {list(shape)} "
+                f"and one of the types {kinds}, but has {list(tensor.shape)} and {tensor.dtype}."
+            )
+    if alpha < 1:
+        raise ValueError("`scale_in` must have the columns q, t_1, ..., t_alpha with alpha at least 1.")
+    if csr.epsilon != 0.0 and rows != columns:
         raise ValueError(
-            f"`indptr` and `t_indptr` must have the shapes [R + 1] and [C + 1], but got {list(indptr.shape)} and "
-            f"{list(t_indptr.shape)}."
-        )
-    edges = (indices.numel(), weight.numel(), t_indices.numel(), t_weight.numel())
-    if any(number != edges[0] for number in edges):  # not a set: sizes may be symbols
-        raise ValueError(
-            "`indices`, `weight`, `t_indices` and `t_weight` must have one length, the number of entries, but got "
-            f"{edges}."
-        )
-    if scale_out.dim() != 2 or scale_in.dim() != 2 or scale_in.shape[1] < 2:
-        raise ValueError(
-            "`scale_out` and `scale_in` must have the shapes [R, alpha + 1] and [C, alpha + 1] with alpha at least 1, "
-            f"but got {list(scale_out.shape)} and {list(scale_in.shape)}."
-        )
-    if scale_out.shape[0] != rows or scale_in.shape[0] != columns or scale_out.shape[1] != scale_in.shape[1]:
-        raise ValueError(
-            f"`scale_out` and `scale_in` must have {rows} and {columns} rows and the same columns q, t_1, ..., "
-            f"t_alpha, but got {list(scale_out.shape)} and {list(scale_in.shape)}."
-        )
-    if indptr.dtype != torch.int64 or t_indptr.dtype != torch.int64:
-        raise TypeError(f"`indptr` and `t_indptr` must be int64, but got {indptr.dtype} and {t_indptr.dtype}.")
-    if indices.dtype not in (torch.int32, torch.int64) or t_indices.dtype not in (torch.int32, torch.int64):
-        raise TypeError(
-            f"`indices` and `t_indices` must be int32 or int64, but got {indices.dtype} and {t_indices.dtype}."
-        )
-    double = scale_in.dtype == weight.dtype == torch.float64
-    if t_weight.dtype != weight.dtype or not (double or weight.dtype == torch.float32):
-        raise TypeError(
-            "`weight` and `t_weight` must be float32, or float64 where the scales are, but got "
-            f"{weight.dtype} and {t_weight.dtype}."
-        )
-    if scale_out.dtype != scale_in.dtype or scale_in.dtype not in (torch.float32, torch.float64):
-        raise TypeError(
-            "`scale_out` and `scale_in` must both be float32 or both float64, but got "
-            f"{scale_out.dtype} and {scale_in.dtype}."
-        )
-    devices = {tensor.device for tensor in stencil[:-1]}
-    if len(devices) != 1:
-        names = ", ".join(sorted(str(device) for device in devices))
-        raise ValueError(f"A stencil's tensors must be on one device, but got {names}. Move them with .to().")
-    if epsilon != 0.0 and rows != columns:
-        raise ValueError(
-            f"`epsilon` must be 0.0 where rows and columns differ, but got {epsilon} for {rows} by {columns}. "
+            f"`epsilon` must be 0.0 where rows and columns differ, but got {csr.epsilon} for {rows} by {columns}. "
             "Give the self-loops as entries of the pattern."
         )
