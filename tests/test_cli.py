@@ -85,7 +85,7 @@ def test_fit_makes_a_run_folder_from_a_csv(here, trees, capsys):
     assert (metrics["rows"], metrics["labels_given"], metrics["complete"]) == (150, 60, True)
     assert "<b>cedar" not in (run / "report.html").read_text().split("<script>")[0]
     said = capsys.readouterr().out
-    assert "One-hot encoded: bark (3)" in said
+    assert "One-hot encoded: bark (3 features)" in said
     assert "runs/trees-1/report.html" in said
 
 
@@ -287,7 +287,7 @@ def test_cells_that_do_not_fit_are_counted_when_predicting(here, trees, capsys):
     wrong.write_csv("new.csv")
     capsys.readouterr()
     assert cli.main(["predict", "run", "new.csv"]) == 0
-    assert "treated as blank: height (9)." in capsys.readouterr().out
+    assert "treated as blank: height (9 cells)." in capsys.readouterr().out
 
 
 def test_categories_that_were_never_seen_are_counted_when_predicting(here, trees, capsys):
@@ -298,7 +298,7 @@ def test_categories_that_were_never_seen_are_counted_when_predicting(here, trees
     frame.head(30).with_columns(country=pl.Series(["fi"] * 4 + ["no"] * 26)).write_csv("new.csv")
     capsys.readouterr()
     assert cli.main(["predict", "run", "new.csv"]) == 0
-    assert "treated as blank: country (4)." in capsys.readouterr().out
+    assert "treated as blank: country (4 cells)." in capsys.readouterr().out
 
 
 def test_debug_shows_the_traceback(here, capsys):

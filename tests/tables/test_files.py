@@ -65,9 +65,9 @@ def test_a_csv_becomes_features_classes_and_ids_by_rule(tmp_path):
         [False, False, True],
     ]
     said = " ".join(table.notes)
-    assert "One-hot encoded: color (3)" in said
+    assert "One-hot encoded: color (3 features)" in said
     assert "constant or empty: flat" in said
-    assert "median: height (1)" in said
+    assert "median: height (1 cell)" in said
 
 
 def test_a_row_shows_its_content_without_its_label(tmp_path):

@@ -44,9 +44,9 @@ def test_labels_are_whole_numbers_or_text_and_blanks_are_unlabelled(values, code
         ([f"n{i}" for i in range(100)], "look like ids"),
         (["a", None, "a"], "single class"),
         (["-1", "", "-1"], "holds a single class, '-1'"),
-        (["NA", "EU"], r"holds a single class, 'EU'.*'NA' \(1\)"),
+        (["NA", "EU"], r"holds a single class, 'EU'.*'NA' \(1 row\)"),
         ([None, ""], "is empty"),
-        (["n.a.", "n.a."], r"is empty.* count as blank, .*: 'n\.a\.' \(2\)"),
+        (["n.a.", "n.a."], r"is empty.* count as blank, .*: 'n\.a\.' \(2 rows\)"),
     ],
 )
 def test_columns_that_are_no_classes_are_refused(values, message):
@@ -70,11 +70,11 @@ MINUS = "Rows with label -1 count as unlabeled: {}. If -1 is a class, give it a 
         (["a", "None", "b", None], [1, 0, 2, -1], ["None", "a", "b"], [CLASS.format("'None' (1 row)")]),
         (["a", "unknown", "-", "unknown"], [1, 2, 0, 2], ["-", "a", "unknown"],
          [CLASS.format("'-' (1 row)"), CLASS.format("'unknown' (2 rows)")]),
-        (["NA", "EU", "APAC", "", "NA", None], [-1, 1, 0, -1, -1, -1], ["APAC", "EU"], [BLANK.format("'NA' (2)")]),
+        (["NA", "EU", "APAC", "", "NA", None], [-1, 1, 0, -1, -1, -1], ["APAC", "EU"], [BLANK.format("'NA' (2 rows)")]),
         (["a", "b", "Unlabeled", "unlabelled", "a", "not labeled"], [0, 1, -1, -1, 0, -1], ["a", "b"],
-         [BLANK.format("'Unlabeled' (1), 'unlabelled' (1), 'not labeled' (1)")]),
-        (["todo", None, "Done", "tbd"], [1, -1, 0, -1], ["Done", "todo"], [BLANK.format("'tbd' (1)")]),
-        *((["a", none, "b"], [0, -1, 1], ["a", "b"], [BLANK.format(f"{none!r} (1)")])
+         [BLANK.format("'Unlabeled' (1 row), 'unlabelled' (1 row), 'not labeled' (1 row)")]),
+        (["todo", None, "Done", "tbd"], [1, -1, 0, -1], ["Done", "todo"], [BLANK.format("'tbd' (1 row)")]),
+        *((["a", none, "b"], [0, -1, 1], ["a", "b"], [BLANK.format(f"{none!r} (1 row)")])
           for none in ("n.a.", "k.A.", "k. A.", "TBD", "tba", "TBC", "todo", "??", "???")),
         (["grade A"] * 9 + ["grade B"] * 9, [0] * 9 + [1] * 9, ["grade A", "grade B"], []),
         (["spam", "Spam", "ham", "spam"], [2, 0, 1, 2], ["Spam", "ham", "spam"],

@@ -96,7 +96,7 @@ FILES = {
     "exponents": (rows([f"{v:e}" for v in NUMBERS]), {"x": NUMBERS}, None),
     "infinities": (rows([*NUMBERS[:4], "inf", "-inf"]), {"x": [*NUMBERS[:4], 6.75, 6.75]}, "2 infinite"),
     "sentinels": (rows([3, 4, 5, 6, -999, -999]), {"x": [3, 4, 5, 6, 4.5, 4.5]}, "-999 treated as blank 2 times"),
-    "blanks of all sorts": (rows([*NUMBERS[:4], "NA", "?"]), {"x": [*NUMBERS[:4], 6.75, 6.75]}, "median: x (2)"),
+    "blanks of all sorts": (rows([*NUMBERS[:4], "NA", "?"]), {"x": [*NUMBERS[:4], 6.75, 6.75]}, "median: x (2 cells)"),
     "one word among numbers": (
         rows([*range(14), "unknown"], labels=["u", "v", "u"] * 5), {"x": [*range(14), 6.5]}, "'unknown'"),
     "ISO dates": (rows(days("%Y-%m-%d")), {"x": "date"}, "Dates"),
@@ -106,7 +106,7 @@ FILES = {
     "months by name": (rows([f'"{d}"' for d in days("%b %d, %Y")]), {"x": "date"}, "Dates"),
     "days as whole numbers": (rows(days("%Y%m%d")), {"x": "date"}, "Dates"),
     "times of the day": (rows(days("%H:%M")), {"x": "date"}, "Dates"),
-    "categories": (rows(["red", "blue", "red", "?", "blue", "red"]), {"x": "categories"}, "One-hot encoded: x (3)"),
+    "categories": (rows(["red", "blue", "red", "?", "blue", "red"]), {"x": "categories"}, "One-hot encoded: x (3 f"),
     "lists": (
         rows(["a; b; c", "b; c", "a", "c; a", "b", "a; b", "c; b", "b; a", "c"] * 5, labels=TWO),
         {"x": "categories"}, None),

@@ -157,7 +157,7 @@ def test_a_name_that_is_not_utf_8_is_left_out_and_said(folder):
 
 
 def test_a_folder_that_means_unlabeled_is_said(folder):
-    said = "Folders whose pictures count as unlabeled: unlabelled (1). If one is a class, rename it."
+    said = "Folders whose pictures count as unlabeled: unlabelled (1 picture). If one is a class, rename it."
     assert said in read_table(folder).notes
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sobgnn.tables.columns.base import BLANKS, is_text, text_values
+from sobgnn.tables.columns.names import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -58,7 +59,7 @@ def label_texts(series: pl.Series) -> tuple[pl.Series, list[str]]:
     counts = Counter(written.filter(blank | unlabeled).to_list())
     if not counts:
         return text, []
-    cells = [f"{value!r} ({count:,})" for value, count in counts.most_common()]
+    cells = [f"{value!r} ({counted(count, 'row')})" for value, count in counts.most_common()]
     note = (
         f"Labels that count as blank, so that their rows are unlabeled: {', '.join(cells)}. If one is a class, "
         "give it another name."
@@ -209,8 +210,7 @@ def unsaid_classes(classes: Sequence[Any]) -> list[Any]:
 
 def unsaid_note(name: Any, count: int) -> str:
     """A sentence about a class whose name may mean unlabeled."""
-    rows = f"{count:,} row{'s' if count > 1 else ''}"
-    return f"Treated as a class: {str(name)!r} ({rows}). If it means unlabeled, leave the cell empty."
+    return f"Treated as a class: {str(name)!r} ({counted(count, 'row')}). If it means unlabeled, leave the cell empty."
 
 
 def _misspelled(counts: Counter[str]) -> list[str]:

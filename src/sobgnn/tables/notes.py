@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sobgnn.tables.columns.base import Choice
-from sobgnn.tables.columns.names import listed
+from sobgnn.tables.columns.names import listed, listed_counts
 from sobgnn.tables.text import MeaningColumn
 
 
@@ -18,7 +18,6 @@ def column_notes(choices: dict[str, Choice]) -> list[str]:
     for name, choice in choices.items():
         by.setdefault(choice.outcome, []).append(name)
     widths = {n: len(c.column.feature_names()) for n, c in choices.items() if c.column is not None}
-    sized = {outcome: [f"{name} ({widths.get(name, 0)})" for name in names] for outcome, names in by.items()}
     notes = []
     for outcome, words in (
         ("text", "Text, by its words"),
@@ -30,11 +29,12 @@ def column_notes(choices: dict[str, Choice]) -> list[str]:
         ("pictures", "Pictures"),
     ):
         if outcome in by:
-            notes.append(f"{words}: {listed(sized[outcome])}.")
+            notes.append(f"{words}: {listed_counts([(name, widths.get(name, 0)) for name in by[outcome]], 'feature')}.")
     for name in by.get("text model", []):
         column = choices[name].column
         if isinstance(column, MeaningColumn):
-            notes.append(f"Text, by words and meaning ({column.model.name}): {listed([f'{name} ({widths[name]})'])}.")
+            features = listed_counts([(name, widths[name])], "feature")
+            notes.append(f"Text, by words and meaning ({column.model.name}): {features}.")
     if "id" in by:
         notes.append(f"Left out, ids: {listed(by['id'])}.")
     same = [name for outcome in ("constant", "empty") for name in by.get(outcome, [])]
@@ -43,9 +43,9 @@ def column_notes(choices: dict[str, Choice]) -> list[str]:
     for outcome in ("bytes", "vectors of different lengths", "lists of other things", "too large"):
         if outcome in by:
             notes.append(f"Left out, {outcome}: {listed(by[outcome])}.")
-    filled = [f"{name} ({choice.blank:,})" for name, choice in choices.items() if choice.blank and choice.column]
+    filled = [(name, choice.blank) for name, choice in choices.items() if choice.blank and choice.column]
     if filled:
-        notes.append(f"Missing values filled with the column's median: {listed(filled)}.")
+        notes.append(f"Missing values filled with the column's median: {listed_counts(filled, 'cell')}.")
     for name, choice in choices.items():
         if choice.notes:
             notes.append(f"Column {listed([name])}: {'; '.join(choice.notes)}.")

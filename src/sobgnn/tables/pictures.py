@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from sobgnn._system.files import is_inside
 from sobgnn.tables.columns.base import Arrays, Column, is_text, text_values
-from sobgnn.tables.columns.names import listed, shortened
+from sobgnn.tables.columns.names import listed, listed_counts, shortened
 from sobgnn.tables.meaning import ImageModel, ModelRecord, check_same
 
 if TYPE_CHECKING:
@@ -223,10 +223,12 @@ def left_out(folder: Path) -> list[str]:
 def unlabeled_notes(names: Sequence[str]) -> list[str]:
     """A sentence about folders whose names mean unlabeled, if there are any."""
     counts = Counter(name.split("/")[0] for name in names if "/" in name)
-    found = [f"{name} ({count:,})" for name, count in counts.items() if name.lower() in UNLABELED]
-    return (
-        [f"Folders whose pictures count as unlabeled: {listed(found)}. If one is a class, rename it."] if found else []
-    )
+    found = [(name, count) for name, count in counts.items() if name.lower() in UNLABELED]
+    if not found:
+        return []
+    return [
+        f"Folders whose pictures count as unlabeled: {listed_counts(found, 'picture')}. If one is a class, rename it."
+    ]
 
 
 def list_pictures(folder: Path, suffixes: tuple[str, ...] = SUFFIXES) -> list[str]:

@@ -51,7 +51,7 @@ def test_names_are_compared_as_they_are_written():
 def test_labels_that_are_no_class_are_named_beside_those_that_are():
     agreement = counted(["a", "b"], ["a", "c", "c"], ["a", "b", "b"])
     assert agreement.counted == 1
-    assert agreement.notes()[-1] == "Labels that are no class of the model, not counted: c (2)."
+    assert agreement.notes()[-1] == "Labels that are no class of the model, not counted: c (2 rows)."
 
 
 def test_nothing_is_said_if_no_label_is_a_class():

@@ -89,7 +89,14 @@ def test_the_page_says_first_how_good_it_is_and_each_number_once():
     result = measure(fitted)
     text = render(fitted, result)
     said = shown(text)
-    parts = ["estimated accuracy", "accuracy on hidden labels", "Check 3 given labels", "Dropped: body.", "The points"]
+    parts = [
+        "estimated accuracy",
+        "accuracy on hidden labels",
+        "Where they differ, go by the second",
+        "Check 3 given labels",
+        "Dropped: body.",
+        "The points",
+    ]
     places = [said.index(part, said.index("estimated accuracy")) for part in parts]
     assert places == sorted(places)
     low, high = (f"{100 * bound:.1f}%" for bound in result.held_out.interval)

@@ -89,7 +89,9 @@ def test_rows_with_gaps_that_the_fit_never_met_are_not_accepted():
     checks = Checks(Acceptance(0.95, 0.9, 100, 60, 1, 59), far=2.0)
     list(run_predict.predict_batches(classifier, iter([batch]), file, notes, checks))
     assert pl.read_csv(file.getvalue())["decision"].to_list() == ["accept", "review"]
-    assert notes[0].startswith("Categories that are new, or blank cells in columns that had none in training: x (1).")
+    assert notes[0].startswith(
+        "Categories that are new, or blank cells in columns that had none in training: x (1 cell)."
+    )
     assert "marked review" in notes[0]
     parts = [batch, Batch(2, X, None, gaps=Counter(x=1, y=2), gappy=np.array([True, True]))]
     joined = next(run_predict._joined(iter(parts), 4))
@@ -104,7 +106,7 @@ def test_numbers_without_their_unit_are_named_and_to_review():
     notes = []
     checks = Checks(Acceptance(0.95, 0.9, 100, 60, 1, 59), far=2.0)
     list(run_predict.predict_batches(classifier, iter([batch]), io.BytesIO(), notes, checks))
-    assert "of another size: share without % (1)." in notes[0]
+    assert "of another size: share without % (1 cell)." in notes[0]
     assert "marked review" in notes[0]
     assert next(run_predict._joined(iter([batch, batch]), 4)).unsigned == {"share without %": 2}
 
@@ -130,7 +132,7 @@ def test_far_rows_name_the_columns_whose_values_lie_outside_the_range_of_trainin
     notes = []
     batch = Batch(0, X, None)
     list(run_predict.predict_batches(classifier, iter([batch]), io.BytesIO(), notes, Checks(far=2.0), encoding))
-    assert notes[-1] == "Far rows have values outside the training range in: a (2), day (2), b (1)."
+    assert notes[-1] == "Far rows have values outside the training range in: a (2 rows), day (2 rows), b (1 row)."
 
 
 def test_empty_rows_are_counted_over_batches_marked_far_and_to_review():

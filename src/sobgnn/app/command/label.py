@@ -32,10 +32,10 @@ def label(
 ) -> None:
     """Open a page on this machine for labeling DATA, while the model learns from each label. DATA is not changed.
 
-    DATA may also be the folder of an earlier run of this command, which is resumed. The label column may be missing:
-    then it is new. Prints the page's address; anyone who has its token can label. Every label is written to disk before
-    the page shows it as saved. Ctrl-C, or Finish in the page, writes the run folder: labels.csv and, with labels of at
-    least two classes, everything that `sobgnn fit` writes. Exit: 0 done, 2 wrong input (one line on stderr).
+    The label column may be missing: then it is new. Prints the page's address; anyone who has its token can label.
+    Every label is written to disk before the page shows it as saved. Ctrl-C, or Finish in the page, writes the run
+    folder: labels.csv and, with labels of at least two classes, everything that `sobgnn fit` writes. The same command
+    resumes it. Exit: 0 done, 2 wrong input (one line on stderr).
     """
     from sobgnn.app.command import terminal
     from sobgnn.app.labeling import open_page

@@ -28,6 +28,7 @@ from sobgnn.app.labeling.picking import Picker, Windows
 from sobgnn.app.labeling.progress import advice, audit, curve
 from sobgnn.app.labeling.rows import Source
 from sobgnn.app.labeling.store import Change, ConflictError, MovedError, Store
+from sobgnn.app.runs.content import row_name
 
 UPCOMING = 4
 # Number of rows that a search lists.
@@ -146,7 +147,7 @@ class Labeling:
             top = [{"code": code, "sure": round(sure, 4)} for code, sure in pairs if code in used and not taken_back]
         return {
             "row": row,
-            "title": self.source.title_of(row),
+            "title": row_name(self.source.table, row),
             "why": why,
             "content": self.source.content(row),
             "guesses": top,
@@ -372,7 +373,7 @@ CHANGES: dict[str, Callable[[Labeling, Body, str], Body]] = {
 
 def _words(on: Labeling, change: Change) -> str:
     """A change in a few words."""
-    row = on.source.title_of(change.rows[0]) if len(change.rows) == 1 else f"{len(change.rows):,} rows"
+    row = row_name(on.source.table, change.rows[0]) if len(change.rows) == 1 else f"{len(change.rows):,} rows"
     names, s = on.store.classes, "" if len(change.rows) == 1 else "s"
     name = names.get(-1 if change.code is None else change.code)
     return {

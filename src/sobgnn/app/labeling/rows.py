@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from sobgnn.app.runs.content import row_name
 from sobgnn.app.runs.source import dataset_table, picture_side
 from sobgnn.tables import Table
 from sobgnn.tables.columns.names import label_names
@@ -68,13 +69,6 @@ class Source:
         """The row's id, or its number without ids."""
         return str(row) if self.table.ids is None else str(self.table.ids[row])
 
-    def title_of(self, row: int) -> str:
-        """What the row is called: its id, after the column's name if it is a number; without ids "Row 17"."""
-        name = self.id_of(row)
-        if self.table.ids is None or not name.strip():
-            return f"Row {row}"
-        return f"{self.table.encoding.id or 'id'} {name}" if name.isdecimal() else name
-
     @cached_property
     def _order(self) -> dict[str, int]:
         """The place of each column on the card, the same for all rows: pictures, then texts, then the others."""
@@ -111,7 +105,7 @@ class Source:
     def excerpt(self, row: int, most: int = 140) -> str:
         """One line that represents the row in a list."""
         parts = [part["value"] for part in self.content(row) if part["kind"] == "text"]
-        line = " · ".join(" ".join(value.split()) for value in parts[:6]) or self.title_of(row)
+        line = " · ".join(" ".join(value.split()) for value in parts[:6]) or row_name(self.table, row)
         return line if len(line) <= most else line[: most - 1] + "…"
 
     def search(self, words: str) -> list[int]:

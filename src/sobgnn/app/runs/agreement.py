@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from sobgnn.app.runs.summary import interval_words, percent
 from sobgnn.estimator.interval import wilson_interval
-from sobgnn.tables.columns.names import listed
+from sobgnn.tables.columns.names import listed_counts
 from sobgnn.tables.labels import UNLABELED
 
 # Up to 15 digits, which a float holds exactly: longer ones are names.
@@ -92,8 +92,8 @@ class Agreement:
                 f"{self.copies:,}. They are not counted."
             )
         if said and self.others:
-            named = [f"{name} ({count:,})" for name, count in self.others.most_common()]
-            said.append(f"Labels that are no class of the model, not counted: {listed(named)}.")
+            named = listed_counts(self.others.most_common(), "row")
+            said.append(f"Labels that are no class of the model, not counted: {named}.")
         return said
 
 

@@ -12,8 +12,11 @@ _SENTENCE = 20
 
 
 def row_name(table: Table, row: int) -> str:
-    """The row's id; without one, its number from 0."""
-    return str(table.ids[row]) if table.ids is not None and table.ids[row] else f"row {row}"
+    """The row's id, after the name of its column if it is a number: ticket 847530; without one row 17, from 0."""
+    name = "" if table.ids is None else str(table.ids[row])
+    if not name.strip():
+        return f"row {row}"
+    return f"{table.encoding.id or 'id'} {name}" if name.isdecimal() else name
 
 
 def row_content(table: Table, row: int, importance: Mapping[str, float] | None = None) -> dict[str, str]:

@@ -14,7 +14,7 @@ from sobgnn.app.runs.agreement import Agreement
 from sobgnn.app.runs.checks import Checks
 from sobgnn.app.runs.summary import percent
 from sobgnn.tables import Batch, Encoding, write_predictions
-from sobgnn.tables.columns.names import listed
+from sobgnn.tables.columns.names import listed_counts
 from sobgnn.tables.notes import empty_notes
 from sobgnn.tables.reading.records import RowCount
 
@@ -69,7 +69,7 @@ class Found:
                 f"which may be wrong{review}.",
             ),
         ):
-            notes += [sentence.format(_columns(counts))] if counts else []
+            notes += [sentence.format(listed_counts(counts.most_common(), "cell"))] if counts else []
         notes += self.agreement.notes()
         if checks.acceptance is not None:
             notes.append(
@@ -82,7 +82,8 @@ class Found:
                 "marked in the column far."
             )
         if self.outside:
-            notes.append(f"Far rows have values outside the training range in: {_columns(self.outside, 5)}.")
+            columns = listed_counts(self.outside.most_common(), "row", 5)
+            notes.append(f"Far rows have values outside the training range in: {columns}.")
         return [*notes, *formula_notes(self.formulas)]
 
 
@@ -147,10 +148,6 @@ def formula_notes(count: int) -> list[str]:
     if not count:
         return []
     return [f"Cells that a spreadsheet would run as formulas were written with ' before them: {count:,}."]
-
-
-def _columns(counts: Counter[str], most: int = 6) -> str:
-    return listed([f"{name} ({count:,})" for name, count in counts.most_common()], most)
 
 
 def _joined(batches: Iterator[Batch], rows: int | None) -> Iterator[Batch]:

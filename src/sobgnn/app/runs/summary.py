@@ -71,6 +71,11 @@ def largest_class(held: HeldOut) -> str:
 def details(result: Result) -> list[str]:
     """What else is known of how good they are."""
     said = _more(result.held_out) if result.held_out.labels else []
+    if result.held_out.labels and result.hidden is not None:
+        said.append(
+            "The first accuracy is estimated from given labels, each predicted by models that did not see it; the "
+            "second compares these predictions with the hidden labels. Where they differ, go by the second."
+        )
     if result.accept is not None:
         said.append(_accepted(result.accept))
     if not result.complete:

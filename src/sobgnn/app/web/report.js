@@ -102,7 +102,7 @@
     const add = (tag, text) => { const part = document.createElement(tag); part.textContent = text; tip.append(part); };
     tip.replaceChildren();
     const number = points.row ? points.row[row] : row, name = points.classes[predicted[row]];
-    add("b", points.names ? points.names[row] + " (row " + number + ")" : "row " + number);
+    add("b", points.names ? points.names[row] + ", row " + number : "row " + number);
     add("div", given[row] ? "label given: " + name : "predicted " + name + ", probability " + (confidence[row] / 255).toFixed(2));
     if (truth[row] !== UNKNOWN && !given[row]) add("div", "true label " + points.classes[truth[row]]);
     if (points.words) add("div", points.words[row]);

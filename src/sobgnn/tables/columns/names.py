@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,6 +48,13 @@ def listed(names: Sequence[str], most: int = 6) -> str:
     """The first names of a list, and how many more there are."""
     shown = ", ".join(" ".join(shortened(name)[1:-1].split()) for name in names[:most])
     return shown + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+def listed_counts(counts: Iterable[tuple[str, int]], what: str, most: int = 6) -> str:
+    """The first names of a list, each with its number of things, such as color (3 features)."""
+    pairs = list(counts)
+    shown = ", ".join(f"{listed([name])} ({counted(count, what)})" for name, count in pairs[:most])
+    return shown + (f" and {len(pairs) - most:,} more" if len(pairs) > most else "")
 
 
 def counted(count: int, what: str) -> str:

@@ -67,7 +67,7 @@ def _rows(
         picture = row_picture(fitted, row, _PICTURE) if pictured(fitted) else None
         image = None if picture is None else address(picture)
         lines.append({"cells": [*named, *own], "content": content, "picture": image})
-    heads = ["row", *([] if table.ids is None else ["id"]), *heads]
+    heads = ["row", *([] if table.ids is None else [table.encoding.id or "id"]), *heads]
     wide = any(line["content"] for line in lines)
     copied = [[*heads, "content"] if wide else heads]
     for line in lines:
