@@ -78,7 +78,7 @@ def read_table(
         _check_options(path, kind, {"--drop": drop, "--text": text, "--label": label, "--id": identity})
         if kind == "npz":
             return read_points(path, label, identity, need_labels)
-        reader = open_reader(path, label, encoding=encoding, sheet=sheet)
+        reader = open_reader(path, label, encoding=encoding, sheet=sheet, whole=True)
         found: list[str] = []
         own: str | None
         if kind == "pictures":
@@ -132,7 +132,7 @@ def read_table(
             said.append(f"Labels of pictures that cannot be read, not used: {int(unread.sum()):,}.")
         ids = None if encoding_of.id is None else _ids(frame[encoding_of.id])
         said += _formulas(classes, ids)
-        notes = [*reader.notes, *found, *encoder.notes_, *said]
+        notes = [*reader.layout.notes, *reader.late(), *found, *encoder.notes_, *said]
         return Table(X, codes, classes, encoding_of, ids, None, notes, frame, reader.layout.separator)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +16,7 @@ from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.pictures import SUFFIXES as PICTURE_SUFFIXES
 from sobgnn.tables.pictures import UNREAD, folder_labels, left_out, list_pictures, unlabeled_notes
 from sobgnn.tables.reading.formats import Layout, find_encoding, find_layout, read_header, text_blocks
-from sobgnn.tables.reading.records import CsvReader, Reader
+from sobgnn.tables.reading.records import CsvRows
 
 if TYPE_CHECKING:
     import polars as pl
@@ -65,12 +67,37 @@ def _kind(path: Path) -> str:
     raise ValueError(f"The file's name must end in {', '.join(SUFFIXES)}, but got {path.name!r}.{hint}")
 
 
+@dataclass(frozen=True)
+class Reader:
+    """Rows of a file as tables.
+
+    Args:
+        layout: Its columns.
+        frames: Consecutive rows; those of CSV, Parquet and JSON lines so many at a time that memory does not grow with
+            the file.
+        late: What users may not expect, once all rows are read, beside the notes of the layout.
+    """
+
+    layout: Layout
+    frames: Callable[[], Iterable[pl.DataFrame]]
+    late: Callable[[], list[str]] = list
+
+    def table(self) -> pl.DataFrame:
+        """All rows."""
+        import polars as pl
+
+        parts = list(self.frames())
+        return pl.concat(parts) if parts else pl.DataFrame(schema=dict.fromkeys(self.layout.columns, pl.String))
+
+
 def open_reader(
     path: Path,
     label: str | None = None,
     expected: Collection[str] = (),
     encoding: str | None = None,
     sheet: str | None = None,
+    *,
+    whole: bool = False,
 ) -> Reader:
     """The reader of a file or a folder of pictures.
 
@@ -80,155 +107,113 @@ def open_reader(
         expected: Columns of which the same holds for all together.
         encoding: Character encoding of a text file; ``None`` detects it.
         sheet: Name of a sheet of an Excel file; ``None`` for the only one.
+        whole: Whether all rows are read at once: types of JSON's columns depend on them.
     """
     kind = file_kind(path)
     if kind == "csv":
-        return CsvReader(path, find_layout(path, label, expected, encoding))
+        rows = CsvRows(path, find_layout(path, label, expected, encoding))
+        return Reader(rows.layout, rows.frames, rows.notes)
     if kind == "excel":
-        return ExcelReader(path, sheet, label, expected)
-    readers = {"parquet": ParquetReader, "json": JsonReader, "lines": LinesReader, "pictures": PictureReader}
-    return readers[kind](path)
+        return _excel(path, sheet, label, expected)
+    if kind == "parquet":
+        return _parquet(path)
+    if kind == "pictures":
+        return _pictures(path)
+    objects = _json_objects if kind == "json" else _line_objects
+    held = [list(itertools.chain(*objects(path)))] if whole or kind == "json" else None
+
+    def parts() -> Iterable[list[dict[str, Any]]]:
+        return objects(path) if held is None else held
+
+    keys = tuple(dict.fromkeys(key for part in parts() for row in part for key in row))
+    return Reader(Layout(keys), lambda: (_as_table(part, keys) for part in parts() if part))
 
 
-class ParquetReader(Reader):
-    """Rows of a Parquet file; polars skips the row groups that a slice does not touch."""
+def _parquet(path: Path) -> Reader:
+    """A few million cells at a time; polars skips the row groups that a slice does not touch."""
+    import polars as pl
 
-    def __init__(self, path: Path) -> None:
-        import polars as pl
+    layout = Layout(tuple(pl.read_parquet_schema(path)))
 
-        super().__init__(path, Layout(tuple(pl.read_parquet_schema(path))))
-
-    def frames(self) -> Iterator[pl.DataFrame]:
-        """Consecutive rows, a few million cells at a time."""
-        import polars as pl
-
-        scan = pl.scan_parquet(self.path, glob=False)
+    def frames() -> Iterator[pl.DataFrame]:
+        scan = pl.scan_parquet(path, glob=False)
         total = int(scan.select(pl.len()).collect().item())
-        step = max(1, _BATCH_CELLS // max(1, len(self.layout.columns)))
-        for first in range(0, total, step):
-            yield scan.slice(first, step).collect()
+        step = max(1, _BATCH_CELLS // max(1, len(layout.columns)))
+        return (scan.slice(first, step).collect() for first in range(0, total, step))
 
-    def table(self) -> pl.DataFrame:
-        """All rows."""
-        import polars as pl
-
-        return pl.read_parquet(self.path)
+    return Reader(layout, frames)
 
 
-class ExcelReader(Reader):
-    """Rows of one sheet of an Excel file. All cells are text, so that the rules for CSV files read them.
+def _excel(path: Path, sheet: str | None, label: str | None, expected: Collection[str]) -> Reader:
+    """One sheet, held in memory. All cells are text, so that the rules for CSV files read them."""
+    if not installed("fastexcel"):
+        raise ValueError(
+            f'{path.name} needs the package fastexcel: install it with `pip install "sobgnn[excel]"`, or save the '
+            "sheet as CSV."
+        )
+    import fastexcel
+    import polars as pl
 
-    The whole sheet is held in memory.
-    """
-
-    def __init__(self, path: Path, sheet: str | None, label: str | None, expected: Collection[str]) -> None:
-        if not installed("fastexcel"):
-            raise ValueError(
-                f'{path.name} needs the package fastexcel: install it with `pip install "sobgnn[excel]"`, or save the '
-                "sheet as CSV."
-            )
-        import fastexcel
-        import polars as pl
-
-        try:
-            book = fastexcel.read_excel(path)
-            sheets = {
-                name: book.load_sheet(name, header_row=None, dtypes="string")
-                for name in book.sheet_names
-                if sheet is None or name == sheet
-            }
-            filled = {name: held.to_polars() for name, held in sheets.items() if held.height or name == sheet}
-        except fastexcel.FastExcelError as error:
-            raise ValueError(f"{path.name} cannot be read: {str(error).splitlines()[0][:160]}") from None
-        if sheet is not None and not filled:
-            raise ValueError(f"--sheet names {sheet!r}, but {path.name} has {_quoted(book.sheet_names)}.")
-        if len(filled) > 1:
-            raise ValueError(f"{path.name} has {len(filled)} sheets: {_quoted(list(filled))}. Name one with --sheet.")
-        cells = next(iter(filled.values()), pl.DataFrame())
-        cells = cells[[series.name for series in cells if series.null_count() < series.len()]]
-        # A title in the first cell has no others beside it.
-        sample = [[cell or "" for cell in row] for row in cells.head(_SAMPLE_ROWS).iter_rows()]
-        sample = [row if any(row[1:]) else row[:1] for row in sample]
-        super().__init__(path, read_header(sample, path.name, label, expected))
-        self._cells = cells.slice(self.layout.skip)
-        self._cells.columns = list(self.layout.columns)
-
-    def frames(self) -> Iterator[pl.DataFrame]:
-        """All rows at once."""
-        if self._cells.height:
-            yield self._cells
+    try:
+        book = fastexcel.read_excel(path)
+        sheets = {
+            name: book.load_sheet(name, header_row=None, dtypes="string")
+            for name in book.sheet_names
+            if sheet is None or name == sheet
+        }
+        filled = {name: held.to_polars() for name, held in sheets.items() if held.height or name == sheet}
+    except fastexcel.FastExcelError as error:
+        raise ValueError(f"{path.name} cannot be read: {str(error).splitlines()[0][:160]}") from None
+    if sheet is not None and not filled:
+        raise ValueError(f"--sheet names {sheet!r}, but {path.name} has {_quoted(book.sheet_names)}.")
+    if len(filled) > 1:
+        raise ValueError(f"{path.name} has {len(filled)} sheets: {_quoted(list(filled))}. Name one with --sheet.")
+    cells = next(iter(filled.values()), pl.DataFrame())
+    cells = cells[[series.name for series in cells if series.null_count() < series.len()]]
+    # A title in the first cell has no others beside it.
+    sample = [[cell or "" for cell in row] for row in cells.head(_SAMPLE_ROWS).iter_rows()]
+    sample = [row if any(row[1:]) else row[:1] for row in sample]
+    layout = read_header(sample, path.name, label, expected)
+    cells = cells.slice(layout.skip)
+    cells.columns = list(layout.columns)
+    return Reader(layout, lambda: [cells] if cells.height else [])
 
 
-class LinesReader(Reader):
-    """JSON lines: one object per line, whose keys are columns.
-
-    A key that an object lacks is a blank cell; nested objects become columns ``a.b``.
-    """
-
-    def __init__(self, path: Path) -> None:
-        keys = dict.fromkeys(key for part in _line_objects(path) for row in part for key in row)
-        super().__init__(path, Layout(tuple(keys)))
-
-    def frames(self) -> Iterator[pl.DataFrame]:
-        """Consecutive rows, from blocks of the file; each has a column for every key of the file."""
-        for part in _line_objects(self.path):
-            if part:
-                yield _as_table(part, self.layout.columns)
-
-    def table(self) -> pl.DataFrame:
-        """All rows: types of columns depend on all of them."""
-        return _as_table([row for part in _line_objects(self.path) for row in part], self.layout.columns)
-
-
-class JsonReader(Reader):
-    """A JSON file of records: a list of objects, whose keys are columns, as for JSON lines."""
-
-    def __init__(self, path: Path) -> None:
-        text = "".join(text_blocks(path, find_encoding(path)[0])).removeprefix("\ufeff")
-        try:
-            self._rows = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            lines = " If it has one object per line, name it .jsonl." if str(error).startswith("Extra data") else ""
-            raise ValueError(f"{path.name} is not JSON: {' '.join(str(error).split())[:120]}.{lines}") from None
-        held = self._rows if isinstance(self._rows, list) else [self._rows]
-        wrong = next((number for number, row in enumerate(held) if not isinstance(row, dict)), None)
-        if held is not self._rows or wrong is not None:
-            where = f"item {wrong} is" if held is self._rows else "it holds"
-            raise ValueError(
-                f'{path.name} must hold a list of objects, [{{"column": value, …}}, …], but {where} '
-                f"{shortened(json.dumps(held[wrong or 0])[:60])}."
-            )
-        super().__init__(path, Layout(tuple(dict.fromkeys(key for row in held for key in row))))
-
-    def frames(self) -> Iterator[pl.DataFrame]:
-        """All rows at once."""
-        if self._rows:
-            yield _as_table(self._rows, self.layout.columns)
-
-
-class PictureReader(Reader):
+def _pictures(path: Path) -> Reader:
     """The names of the pictures in a folder, and the subfolders that they are in."""
+    import polars as pl
 
-    def __init__(self, path: Path) -> None:
-        self._names = list_pictures(path)
-        super().__init__(path, Layout(("image", "label"), left_out(path)))
-
-    @property
-    def notes(self) -> list[str]:
-        """Which pictures are left out, and which folders count as unlabeled."""
-        return [*self.layout.notes, *unlabeled_notes(self._names)]
-
-    def frames(self) -> Iterator[pl.DataFrame]:
-        """Consecutive names."""
-        import polars as pl
-
-        for first in range(0, len(self._names), _PICTURES_AT_ONCE):
-            names = self._names[first : first + _PICTURES_AT_ONCE]
-            yield pl.DataFrame({"image": names, "label": pl.Series(folder_labels(names), dtype=pl.String)})
+    names = list_pictures(path)
+    parts = [names[first : first + _PICTURES_AT_ONCE] for first in range(0, len(names), _PICTURES_AT_ONCE)]
+    kinds = {"image": pl.String, "label": pl.String}
+    return Reader(
+        Layout(("image", "label"), left_out(path)),
+        lambda: (pl.DataFrame({"image": part, "label": folder_labels(part)}, schema=kinds) for part in parts),
+        lambda: unlabeled_notes(names),
+    )
 
 
 def _as_table(rows: list[dict[str, Any]], keys: Collection[str]) -> pl.DataFrame:
     return as_frame({key: [row.get(key) for row in rows] for key in keys})
+
+
+def _json_objects(path: Path) -> Iterator[list[dict[str, Any]]]:
+    """The objects of a JSON file of records, a list of them, all at once."""
+    text = "".join(text_blocks(path, find_encoding(path)[0])).removeprefix("\ufeff")
+    try:
+        rows = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        lines = " If it has one object per line, name it .jsonl." if str(error).startswith("Extra data") else ""
+        raise ValueError(f"{path.name} is not JSON: {' '.join(str(error).split())[:120]}.{lines}") from None
+    held = rows if isinstance(rows, list) else [rows]
+    wrong = next((number for number, row in enumerate(held) if not isinstance(row, dict)), None)
+    if held is not rows or wrong is not None:
+        where = f"item {wrong} is" if held is rows else "it holds"
+        raise ValueError(
+            f'{path.name} must hold a list of objects, [{{"column": value, …}}, …], but {where} '
+            f"{shortened(json.dumps(held[wrong or 0])[:60])}."
+        )
+    yield rows
 
 
 def _line_objects(path: Path) -> Iterator[list[dict[str, Any]]]:

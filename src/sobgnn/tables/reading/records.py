@@ -5,11 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sobgnn.tables.reading.formats import Layout, text_blocks
 
@@ -38,46 +37,11 @@ class _Runaway(Exception):  # noqa: N818 - a signal, not an error
     """A quote was opened and never closed."""
 
 
-class _Lines:
-    """Lines for Python's CSV reader, which remember the current record and can be read again.
+class CsvRows:
+    """Rows of a text file as tables whose cells are all text.
 
-    Args:
-        lines: In order.
-    """
-
-    def __init__(self, lines: Iterable[str]) -> None:
-        self._rest = iter(lines)
-        self._back: deque[str] = deque()
-        self.begin(0)
-
-    def begin(self, longest: int) -> None:
-        """Begin a new record, of at most ``longest`` characters if it has several lines."""
-        self.fed: list[str] = []
-        self.size = 0
-        self.exhausted = False
-        self._longest = longest
-
-    def take_back(self) -> None:
-        """Read all lines of the record but the first again."""
-        self._back.extendleft(reversed(self.fed[1:]))
-
-    def __iter__(self) -> _Lines:
-        return self
-
-    def __next__(self) -> str:
-        line = self._back.popleft() if self._back else next(self._rest, None)
-        if line is None:
-            self.exhausted = True
-            raise StopIteration
-        self.fed.append(line)
-        self.size += len(line)
-        if self.size > self._longest and len(self.fed) > 1:
-            raise _Runaway
-        return line
-
-
-class Reader:
-    """Rows of a file as tables.
+    Blocks without quotes and of regular lines are parsed by polars; others record by record, where a quote counts only
+    at the beginning of a cell, and an unclosed quote is read literally.
 
     Args:
         path: The file.
@@ -85,42 +49,16 @@ class Reader:
     """
 
     def __init__(self, path: Path, layout: Layout) -> None:
-        self.path = path
-        self.layout = layout
-
-    @property
-    def notes(self) -> list[str]:
-        """What users may not expect, once all rows are read."""
-        return self.layout.notes
-
-    def frames(self) -> Iterator[pl.DataFrame]:
-        """Consecutive rows, so many at a time that memory does not grow with the file."""
-        raise NotImplementedError
-
-    def table(self) -> pl.DataFrame:
-        """All rows."""
-        import polars as pl
-
-        parts = list(self.frames())
-        return pl.concat(parts) if parts else pl.DataFrame(schema=dict.fromkeys(self.layout.columns, pl.String))
-
-
-class CsvReader(Reader):
-    """Rows of a text file as tables whose cells are all text.
-
-    Blocks without quotes and of regular lines are parsed by polars; others record by record, where a quote counts only
-    at the beginning of a cell, and an unclosed quote is read literally.
-    """
-
-    def __init__(self, path: Path, layout: Layout) -> None:
-        super().__init__(path, layout)
+        self.path, self.layout = path, layout
         self._stray = self._rows = 0  # unclosed quotes, and rows read
         self._long, self._short = RowCount(), RowCount()  # rows with more cells than columns, and with fewer
         self._skip = layout.skip
         self._blank = 0  # blank lines that are rows only if another row follows
         self._patience = _LONGEST_RECORD  # characters that may still be read in vain before a quote is given up
+        self._options: dict[str, Any] = {
+            "delimiter": layout.separator, "quotechar": layout.quote, "escapechar": layout.escape,
+        }  # fmt: skip
 
-    @property
     def notes(self) -> list[str]:
         """What users may not expect, once all rows are read."""
         notes = [f"Unclosed quotes were read literally: {self._stray:,}."] if self._stray else []
@@ -131,20 +69,17 @@ class CsvReader(Reader):
             if rows.count:
                 number = f"{rows.count:,} (first: row {rows.first})"
                 notes.append(f"Rows with {which} cells than columns: {number}. Their last cells {cells}.")
-        return [*self.layout.notes, *notes]
+        return notes
 
     def frames(self) -> Iterator[pl.DataFrame]:
         """Consecutive rows, in tables of a few million characters."""
         open_lines: list[str] = []
-        blocks = itertools.chain(
-            ((block, False) for block in text_blocks(self.path, self.layout.encoding)), [("", True)]
-        )
-        for block, last in blocks:
-            if not open_lines and not self._skip and not self._blank and self._is_regular(block):
-                if block:
-                    yield self._count(self._fast(block))
+        for block in itertools.chain(text_blocks(self.path, self.layout.encoding), [None]):
+            if block and not open_lines and not self._skip and not self._blank and self._is_regular(block):
+                yield self._count(self._fast(block))
                 continue
-            rows, open_lines = self._records(open_lines, block, last)
+            open_lines += [] if block is None else [f"{line}\n" for line in block.removesuffix("\n").split("\n")]
+            rows, open_lines = self._records(open_lines, last=block is None)
             if self._skip:
                 skipped = min(self._skip, len(rows))
                 rows, self._skip = rows[skipped:], self._skip - skipped
@@ -197,57 +132,58 @@ class CsvReader(Reader):
             )
         return frame
 
-    def _records(self, before: list[str], block: str, last: bool) -> tuple[list[list[str]], list[str]]:
-        """Records of the lines ``before`` and of the block, and the lines of a record that continues after it."""
-        layout = self.layout
-        lines = block.split("\n")
-        if not lines[-1]:
-            lines.pop()
-        source = _Lines(itertools.chain(before, (line + "\n" for line in lines)))
-        options = {"delimiter": layout.separator, "quotechar": layout.quote, "escapechar": layout.escape}
-        reader = csv.reader(source, **options)  # type: ignore[arg-type]
+    def _records(self, lines: list[str], *, last: bool) -> tuple[list[list[str]], list[str]]:
+        """Records of some lines, and the lines of a record that continues after them."""
         rows: list[list[str]] = []
+        begin = at = size = longest = 0  # the record's first line, the next one, and characters between
+        ended = False
+
+        def feed() -> Iterator[str]:
+            nonlocal at, size, ended
+            while at < len(lines):
+                at, size = at + 1, size + len(lines[at])
+                if size > longest and at > begin + 1:
+                    raise _Runaway
+                yield lines[at - 1]
+            ended = True
+
+        reader = csv.reader(feed(), **self._options)
         limit = csv.field_size_limit(2 * _LONGEST_RECORD)
         try:
-            while True:
-                source.begin(min(self._patience, _LONGEST_RECORD))
+            while at < len(lines):
+                begin, size, longest = at, 0, min(self._patience, _LONGEST_RECORD)
                 row: list[str] | None
                 try:
                     row = next(reader)
-                except StopIteration:
-                    return rows, []
                 except (_Runaway, csv.Error):
                     row = None
-                if row is not None and source.exhausted:
-                    if not last:
-                        return rows, source.fed
-                    row = None  # the file ends inside a quote
-                elif row is not None and len(rows) >= self._skip and self._is_joined(row, source.fed):
-                    row = None
-                if row is None:
+                if row is not None and ended and not last:
+                    return rows, lines[begin:]
+                joined = len(rows) >= self._skip and row is not None and self._is_joined(row, lines[begin:at])
+                if row is None or ended or joined:
                     self._stray += 1
-                    row = source.fed[0].rstrip("\n").split(layout.separator)
+                    row = lines[begin].removesuffix("\n").split(self.layout.separator)
                     # Rereading is limited to a few times the size of the text: time must not grow quadratically.
-                    self._patience += 4 * len(source.fed[0]) - source.size
-                    source.take_back()
-                    reader = csv.reader(source, **options)  # type: ignore[arg-type]
+                    self._patience += 4 * len(lines[begin]) - size
+                    at, ended = begin + 1, False
+                    reader = csv.reader(feed(), **self._options)
                 rows.append(row)
         finally:
             csv.field_size_limit(limit)
+        return rows, []
 
     def _is_joined(self, row: list[str], lines: list[str]) -> bool:
         """Whether a stray quote has joined lines to this row: its first line by itself has the right number of cells.
 
         The row then has another number of cells, or a quote that closes a cell within it.
         """
-        layout = self.layout
-        if len(lines) < 2 or len(lines[0].rstrip("\n").split(layout.separator)) != len(layout.columns):
+        width = len(self.layout.columns)
+        if len(lines) < 2 or len(lines[0].split(self.layout.separator)) != width:
             return False
-        if len(row) != len(layout.columns):
+        if len(row) != width:
             return True
-        options = {"delimiter": layout.separator, "quotechar": layout.quote, "escapechar": layout.escape}
         try:
-            next(csv.reader(lines, strict=True, **options))  # type: ignore[arg-type]
+            next(csv.reader(lines, strict=True, **self._options))
         except csv.Error:
             return True
         return False
