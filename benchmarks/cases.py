@@ -1,8 +1,8 @@
-"""Many independent cases in parallel processes, within a time limit: what benchmarks of thousands of fits share."""
+"""Many independent cases in parallel processes, within a time limit, and the JSON lines that they leave."""
 
 from __future__ import annotations
 
-import argparse
+import gzip
 import json
 import multiprocessing
 import os
@@ -25,11 +25,42 @@ def load_set(path: str | Path, rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a JSON lines file; a last one that was cut off is left out."""
-    if path.exists():
-        for line in path.read_text().splitlines():
-            if line.endswith("}"):
-                yield json.loads(line)
+    """The lines of FILE.jsonl.gz and of FILE.jsonl beside it; a last one that was cut off is left out."""
+    for part in (path, path.with_suffix("")) if path.suffix == ".gz" else (path,):
+        if part.exists():
+            content = gzip.decompress(part.read_bytes()) if part.suffix == ".gz" else part.read_bytes()
+            for line in content.decode().splitlines():
+                if line.endswith("}"):
+                    yield json.loads(line)
+
+
+def append_cases(
+    path: Path, measure: Callable[[Any], Any], cases: Sequence[Any], jobs: int | None, limit: float
+) -> None:
+    """Append what each case gave, one line or a list of them; a case that raises is left for the next run.
+
+    Lines go to FILE.jsonl, where a kill leaves them, and from there into FILE.jsonl.gz when the run ends.
+    """
+    plain = path.with_suffix("") if path.suffix == ".gz" else path
+    with plain.open("a") as file:
+        for number, (case, found) in enumerate(run_cases(measure, cases, jobs, limit)):
+            if isinstance(found, Exception):
+                print(*case, repr(found), flush=True)
+                continue
+            for line in found if isinstance(found, list) else [found]:
+                file.write(json.dumps(line) + "\n")
+                print(number + 1, "of", len(cases), line, flush=True)
+            file.flush()
+    if path != plain:
+        write_lines(path, list(read_lines(path)))
+        plain.unlink()
+
+
+def write_lines(path: Path, lines: Sequence[dict[str, Any]]) -> None:
+    """FILE.jsonl.gz of these lines, the same bytes each time."""
+    unfinished = path.with_suffix(".part")
+    unfinished.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode(), mtime=0))
+    unfinished.replace(path)
 
 
 def run_cases(
@@ -50,19 +81,6 @@ def run_cases(
                 print(f"Time is up after {done} of {len(cases)} cases; the next call measures the others.", flush=True)
                 pool.terminate()
                 return
-
-
-def append_cases(
-    path: Path, measure: Callable[[Any], dict[str, Any]], cases: Sequence[Any], jobs: int | None, limit: float
-) -> None:
-    """Append what each case gave to a JSON lines file; one that raises is printed and left for the next run."""
-    with path.open("a") as file:
-        for case, line in run_cases(measure, cases, jobs, limit):
-            if isinstance(line, Exception):
-                print(*case, repr(line), flush=True)
-                continue
-            file.write(json.dumps(line) + "\n")
-            file.flush()
 
 
 def _start() -> None:
@@ -91,40 +109,3 @@ class _Guarded:
             return case, self.measure(case)
         except Exception as error:
             return case, error
-
-
-def run_by_labels(
-    about: str | None,
-    per_class: str,
-    number: Callable[[str], Any],
-    measure: Callable[[Any], dict[str, Any]],
-    report: Callable[[list[dict[str, Any]]], None],
-) -> None:
-    """The command of a benchmark of data sets, labels per class and draws: measures what is missing, then reports.
-
-    Args:
-        about: The benchmark's docstring.
-        per_class: Numbers of labels by default, with commas.
-        number: What a number of labels is read as.
-        measure: From (path, number of labels, draw) to a line with ``set``, ``per_class`` and ``draw``.
-        report: Prints all lines.
-    """
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sets", type=Path, help="folder of npz files; without it, nothing is fitted")
-    parser.add_argument("--lines", type=Path, required=True)
-    parser.add_argument("--per-class", default=per_class)
-    parser.add_argument("--draws", type=int, default=2)
-    parser.add_argument("--jobs", type=int)
-    parser.add_argument("--limit", type=float, default=1e9, help="seconds")
-    asked = parser.parse_args()
-    if asked.sets is not None:
-        done = {(line["set"], line["per_class"], line["draw"]) for line in read_lines(asked.lines)}
-        cases = [
-            (str(path), number(count), draw)
-            for draw in range(asked.draws)
-            for count in asked.per_class.split(",")
-            for path in sorted(asked.sets.glob("*.npz"))
-            if (path.stem, number(count), draw) not in done
-        ]
-        append_cases(asked.lines, measure, cases, asked.jobs, asked.limit)
-    report(list(read_lines(asked.lines)))

@@ -1,25 +1,22 @@
 """Claim: chosen by "auto", 60 labels bring SobolevClassifier to where 100 random labels bring it (median over sets).
 
-    python -m benchmarks.labeling_choice run --sets FOLDER --out lines.jsonl [--draws 10] [--jobs 16] [--limit 240]
-    python -m benchmarks.labeling_choice report lines.jsonl [--plot plot.png] [--strategies random,auto]
+    python -m benchmarks.labeling_choice run --sets FOLDER --out lines.jsonl.gz [--draws 10] [--jobs 16] [--limit 240]
+    python -m benchmarks.labeling_choice report lines.jsonl.gz [--strategies random,auto]
 
 FOLDER holds one npz per data set (``python -m benchmarks.suite_sets``), of which at most 1,200 rows are used; a stopped
 run resumes. Points of a test part (30 %) are in the graph but never chosen, and accuracy is measured on them alone. The
 graph is that of `sobgnn label`; the model is SobolevClassifier(random_state=0), fitted anew at every size. Beside ours:
-margin sampling (breaking ties), greedy core-set and TypiClust, written here from their papers. The report prints the
-tables of results/labeling.md, and whether "more labels will hardly help now" is right when it is said; of each data
-set, the draws count that every strategy has.
+margin sampling (breaking ties) and TypiClust, written here from its paper. The report prints the tables of
+results/labeling.md, and whether "more labels will hardly help now" is right when it is said; of each data set, the
+draws count that every strategy has.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import itertools
-import json
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,24 +33,11 @@ SHOWN = (10, 20, 50, 100, 200)
 # Strategies that read the model's probabilities are asked more often.
 ADAPTIVE = {"uncertain", "auto"}
 STEPS = (10, 20, 35, 50, 75, 100, 150, 200)
-STRATEGIES = ("random", "auto", "uncertain", "core-set", "TypiClust", "typical")
+STRATEGIES = ("random", "uncertain", "TypiClust", "typical", "auto")
 ROWS = 1200
 FIRST_SEED = 100
 # TypiClust: neighbors that typicality is measured by, and the smallest cluster that is worth a label.
 TYPICAL_NEIGHBORS, SMALLEST_CLUSTER = 20, 5
-
-
-def core_set(points: np.ndarray, labelled: np.ndarray, free: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """The points farthest from all labelled or chosen ones, one after the other (Sener and Savarese, 2018)."""
-    chosen = [] if len(labelled) else [int(np.random.default_rng(seed).choice(free))]
-    near = np.full(len(points), np.inf)
-    for center in (*labelled.tolist(), *chosen):
-        near = np.minimum(near, np.square(points - points[center]).sum(axis=1))
-    while len(chosen) < count:
-        far = int(free[near[free].argmax()])
-        chosen.append(far)
-        near = np.minimum(near, np.square(points - points[far]).sum(axis=1))
-    return np.array(chosen)
 
 
 def typiclust(points: np.ndarray, labelled: np.ndarray, free: np.ndarray, count: int, seed: int) -> np.ndarray:
@@ -81,9 +65,6 @@ def typiclust(points: np.ndarray, labelled: np.ndarray, free: np.ndarray, count:
     return np.array(chosen)
 
 
-PEERS: dict[str, Callable[..., np.ndarray]] = {"core-set": core_set, "TypiClust": typiclust}
-
-
 def run(case: tuple[str, str, int]) -> dict[str, Any]:
     """Accuracy on the test part by number of labels, for one data set, strategy and draw."""
     from sobgnn import SobolevClassifier, knn_graph
@@ -105,9 +86,9 @@ def run(case: tuple[str, str, int]) -> dict[str, Any]:
         if size > 0.8 * (len(y) - len(test)):
             break
         count = size - len(labelled)
-        if strategy in PEERS:
+        if strategy == "TypiClust":
             free = np.setdiff1d(np.arange(len(y)), np.concatenate([labelled, test]))
-            new = PEERS[strategy](points, labelled, free, count, seed + size)
+            new = typiclust(points, labelled, free, count, seed + size)
         else:
             # Before the first fit nothing is more uncertain than anything else.
             own: Any = "random" if strategy == "uncertain" and probabilities is None else strategy
@@ -134,7 +115,6 @@ def run(case: tuple[str, str, int]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-ORDER = ("random", "uncertain", "core-set", "TypiClust", "typical", "auto")
 # A doubling of the labels that brings at most this much is "hardly help".
 HARDLY = 0.01
 
@@ -142,9 +122,7 @@ Curves = dict[tuple[str, str], dict[int, list[float]]]
 
 
 def read(path: Path, only: str | None) -> tuple[Curves, list[dict]]:
-    content = path.read_bytes()
-    content = gzip.decompress(content) if path.suffix == ".gz" else content
-    lines = [json.loads(line) for line in content.splitlines()]
+    lines = list(read_lines(path))
     strategies = set(only.split(",")) if only else {line["strategy"] for line in lines}
     lines = [line for line in lines if line["strategy"] in strategies]
     have = Counter((line["dataset"], line["draw"]) for line in lines)
@@ -241,34 +219,6 @@ def stopping(lines: list[dict]) -> None:
     print(f"\nOf {little.sum()} times that doubling brought at most a point, the rule said so {said} times.\n")
 
 
-def plot(curves: Curves, names: list[str], strategies: list[str], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    columns = 4
-    figure, axes = plt.subplots(-(-len(names) // columns), columns, figsize=(11, 10), sharex=True)
-    for name, axis in zip(names, axes.flat, strict=False):
-        for strategy in strategies:
-            curve = curves[name, strategy]
-            sizes = sorted(curve)
-            strong = strategy in ("auto", "random")
-            axis.plot(sizes, [100 * np.mean(curve[s]) for s in sizes], label=strategy, lw=2 if strong else 0.9)
-        axis.set_title(name, fontsize=9)
-        axis.set_xscale("log")
-        axis.set_xticks(SHOWN, [str(size) for size in SHOWN])
-        axis.minorticks_off()
-        axis.tick_params(labelsize=7)
-    for axis in axes.flat[len(names) :]:
-        axis.axis("off")
-    axes.flat[0].legend(fontsize=7)
-    figure.supxlabel("labels", fontsize=9)
-    figure.supylabel("accuracy on points that are never chosen, %", fontsize=9)
-    figure.tight_layout()
-    figure.savefig(path, dpi=80)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = parser.add_subparsers(dest="part", required=True)
@@ -282,7 +232,6 @@ def main() -> None:
     running.add_argument("--limit", type=float, default=1e9, help="seconds")
     reporting.add_argument("lines", type=Path)
     reporting.add_argument("--strategies", help="these alone, so that more draws are common to all")
-    reporting.add_argument("--plot", type=Path)
     asked = parser.parse_args()
     if asked.part == "report":
         report(asked)
@@ -301,11 +250,9 @@ def main() -> None:
 def report(asked: argparse.Namespace) -> None:
     curves, lines = read(asked.lines, asked.strategies)
     names = list(dict.fromkeys(line["dataset"] for line in lines))
-    strategies = [name for name in ORDER if any(line["strategy"] == name for line in lines)]
+    strategies = [name for name in STRATEGIES if any(line["strategy"] == name for line in lines)]
     efficiency(curves, names, strategies)
     stopping(lines)
-    if asked.plot:
-        plot(curves, names, strategies, asked.plot)
 
 
 if __name__ == "__main__":

@@ -1,40 +1,62 @@
 """Claim: the default estimator is ahead of tuned peers in mean and rank, at 5 and 20 labels per class and at 10 %.
 
-    python -m benchmarks.suite --sets FOLDER --lines results/suite.jsonl    # measures; resumes where it was stopped
-    python -m benchmarks.suite --lines results/suite.jsonl --report results/suite.md
+    python -m benchmarks.suite --sets FOLDER --lines results/suite.jsonl.gz    # measures; resumes where it was stopped
+    python -m benchmarks.suite --lines results/suite.jsonl.gz,results/suite_classic.jsonl.gz --report results/suite.md
+    python -m benchmarks.suite --sets FOLDER --lines FILE --labels rare --methods SobolevClassifier,balanced
 
 FOLDER holds one npz per data set, X [N, F] and y [N], made by ``python -m benchmarks.suite_sets``: the 26 development
-sets, classic tables (results/suite_classic.jsonl), or surveys that had no part in any choice
-(results/suite_unseen.jsonl). Every method gets the same labels and predicts all other points; the peers choose their
-parameters by cross-validation on the labels they are given.
+sets, classic tables, or surveys that had no part in any choice. Every method gets the same labels and predicts all
+other points; the peers choose their parameters by cross-validation on the labels they are given. Of a report, each file
+of lines is a section. ``--labels rare``: every class in turn, at most 6 of a set, has 20, 3 or 2 labels while the
+others have 20; recall of that class and mean recall of the others.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
-import os
 import time
-import warnings
-from collections.abc import Iterator
+from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.cases import append_cases, read_lines
+
 HOW = ("5", "20", "10%")
-PEERS = ("LabelSpreading", "forest", "SVM", "logistic", "MLP", "boosting", "k-NN", "self-training")
 OURS = "SobolevClassifier"
+PEERS = ("LabelSpreading", "forest", "SVM", "logistic", "MLP", "boosting", "k-NN", "self-training")
 # Too wide for boosting in reasonable time; it is never the best there.
 WIDE = ("isolet", "har", "20news", "mnist", "cylinder-bands")
+INTRODUCTION = """# The estimator against tuned peers
+
+Every method gets the same labels and predicts all other points; the peers choose their parameters by cross-validation
+on these labels. Means over data sets, accuracy in %; the rank is among all methods, the log loss and the expected
+calibration error (ECE) are of methods with probabilities. What was chosen on which sets, and the version that was
+measured: [the estimator](estimator.md).
+"""
+MEASURES = ("accuracy", "balanced", "log_loss", "ece", "seconds")
+TITLES = {"suite": "Development sets", "suite_classic": "Classic tables", "suite_unseen": "Surveys, unseen"}
+RARE, FEW, MOST_CLASSES = ("digits", "cancer", "isolet", "har", "segment", "mnist"), (20, 3, 2), 6
 
 
 def draw_labels(y: np.ndarray, how: str, draw: int) -> np.ndarray:
-    """Labels [N] with all but some set to -1: a number per class, or a share of all points with 2 of each class."""
-    generator = np.random.default_rng(1000 + draw)
+    """Labels [N] with all but some set to -1.
+
+    Args:
+        y: Classes [N], from 0.
+        how: A number per class; a share of all points, with 2 of each class; or "3 of class 5", of the others 20.
+        draw: Another one chooses other points.
+    """
     given = np.full(len(y), -1)
-    order = generator.permutation(len(y))
+    few, _, rare = how.partition(" of class ")
+    if rare:
+        generator = np.random.default_rng(500 + draw)
+        for code in np.unique(y):
+            rows = generator.permutation(np.flatnonzero(y == code))
+            given[rows[: int(few) if code == int(rare) else 20]] = code
+        return given
+    order = np.random.default_rng(1000 + draw).permutation(len(y))
     if how.endswith("%"):
         rows = order[: round(len(y) * float(how[:-1]) / 100)]
         given[rows] = y[rows]
@@ -47,99 +69,87 @@ def draw_labels(y: np.ndarray, how: str, draw: int) -> np.ndarray:
     return given
 
 
-def peer(name: str, labels: np.ndarray) -> Any:
-    """A peer and the grid it is tuned over, in a pipeline that scales where that is usual."""
+def peer(name: str, labels: np.ndarray) -> tuple[Any, dict[str, list[Any]]]:
+    """A peer and the grid it is tuned over."""
     from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
     from sklearn.neighbors import KNeighborsClassifier
     from sklearn.neural_network import MLPClassifier
     from sklearn.svm import SVC
 
-    least = np.bincount(labels).min()
+    boosting = HistGradientBoostingClassifier(max_iter=100, random_state=0, early_stopping=False)
+    mlp = MLPClassifier(random_state=0, max_iter=300)
+    neighbors = [1, 5] if np.bincount(labels).min() < 5 else [1, 5, 15]
     return {
         "forest": (RandomForestClassifier(300, random_state=0), {"max_features": ["sqrt", 0.5]}),
         "SVM": (SVC(probability=False, random_state=0), {"C": [1.0, 10.0, 100.0], "gamma": ["scale", 0.01]}),
         "logistic": (LogisticRegression(max_iter=1000), {"C": [0.01, 0.1, 1.0, 10.0]}),
-        "MLP": (
-            MLPClassifier(random_state=0, max_iter=300),
-            {"hidden_layer_sizes": [(64,), (256,)], "alpha": [1e-4, 0.1]},
-        ),
-        "boosting": (
-            HistGradientBoostingClassifier(max_iter=100, random_state=0, early_stopping=False),
-            {"min_samples_leaf": [5, 20]},
-        ),
-        "k-NN": (KNeighborsClassifier(), {"n_neighbors": [1, 5] if least < 5 else [1, 5, 15], "weights": ["distance"]}),
+        "balanced": (LogisticRegression(max_iter=1000, class_weight="balanced"), {}),
+        "MLP": (mlp, {"hidden_layer_sizes": [(64,), (256,)], "alpha": [1e-4, 0.1]}),
+        "boosting": (boosting, {"min_samples_leaf": [5, 20]}),
+        "k-NN": (KNeighborsClassifier(), {"n_neighbors": neighbors, "weights": ["distance"]}),
     }[name]
 
 
-def predicted(name: str, X: np.ndarray, given: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Classes of all points, and probabilities where there are any."""
+def fitted_model(name: str, X: np.ndarray, given: np.ndarray) -> Any:
+    """A method's model, tuned and fitted; a graph's has ``transduction_``."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV, StratifiedKFold
-    from sklearn.preprocessing import StandardScaler
-    from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
+    from sklearn.semi_supervised import SelfTrainingClassifier
 
-    known = given >= 0
     if name == OURS:
         from sobgnn import SobolevClassifier
 
-        fitted = SobolevClassifier(random_state=0, device="cpu").fit(X, given)
-        return fitted.transduction_, fitted.label_distributions_
-    Z = StandardScaler().fit_transform(X)
+        return SobolevClassifier(random_state=0, device="cpu").fit(X, given)
+    known = given >= 0
     folds = min(3, int(np.bincount(given[known]).min()))
     if name == "LabelSpreading":
-        best: tuple[float, Any] | None = None
-        for k in (7, 15):
-            for alpha in (0.2, 0.8, 0.99):
-                score = _spreading_score(Z, given, k, alpha, folds)
-                if best is None or score > best[0]:
-                    best = (
-                        score,
-                        LabelSpreading(kernel="knn", n_neighbors=min(k, len(Z) - 1), alpha=alpha, max_iter=100),
-                    )
-        fitted = best[1].fit(Z, given)
-        return fitted.transduction_, fitted.label_distributions_
+        grid = [(k, alpha) for k in (7, 15) for alpha in (0.2, 0.8, 0.99)]
+        scores = [spreading_score(X, given, *setting, folds) for setting in grid]
+        return spreading(X, *grid[int(np.argmax(scores))]).fit(X, given)
     if name == "self-training":
-        fitted = SelfTrainingClassifier(LogisticRegression(max_iter=500), threshold=0.8).fit(Z, given)
-        return fitted.predict(Z), fitted.predict_proba(Z)
+        return SelfTrainingClassifier(LogisticRegression(max_iter=500), threshold=0.8).fit(X, given)
     model, grid = peer(name, given[known])
-    if folds >= 2:
+    if folds >= 2 and grid:
         splits = StratifiedKFold(folds, shuffle=True, random_state=0)
         model = GridSearchCV(model, grid, cv=splits, n_jobs=1)
-    fitted = model.fit(Z[known], given[known])
-    return fitted.predict(Z), fitted.predict_proba(Z) if hasattr(fitted, "predict_proba") else None
+    return model.fit(X[known], given[known])
 
 
-def _spreading_score(Z: np.ndarray, given: np.ndarray, k: int, alpha: float, folds: int) -> float:
-    from sklearn.model_selection import StratifiedKFold
+def spreading(X: np.ndarray, k: int, alpha: float) -> Any:
     from sklearn.semi_supervised import LabelSpreading
 
+    return LabelSpreading(kernel="knn", n_neighbors=min(k, len(X) - 1), alpha=alpha, max_iter=100)
+
+
+def spreading_score(X: np.ndarray, given: np.ndarray, k: int, alpha: float, folds: int) -> float:
+    """The share of labels that it predicts from the other folds' labels."""
+    from sklearn.model_selection import StratifiedKFold
+
     rows = np.flatnonzero(given >= 0)
-    if folds < 2:
-        return 0.0
     right = 0
-    for _, out in StratifiedKFold(folds, shuffle=True, random_state=0).split(rows, given[rows]):
+    for _, out in StratifiedKFold(folds, shuffle=True, random_state=0).split(rows, given[rows]) if folds > 1 else ():
         seen = given.copy()
         seen[rows[out]] = -1
-        fitted = LabelSpreading(kernel="knn", n_neighbors=min(k, len(Z) - 1), alpha=alpha, max_iter=100).fit(Z, seen)
-        right += int((fitted.transduction_[rows[out]] == given[rows[out]]).sum())
+        right += int((spreading(X, k, alpha).fit(X, seen).transduction_[rows[out]] == given[rows[out]]).sum())
     return right / len(rows)
 
 
 def measure(case: tuple[str, str, str, int]) -> dict[str, Any]:
     """One method on one draw of one data set."""
-    path, how, name, draw = case
-    os.environ["OMP_NUM_THREADS"] = "1"
-    import torch
     from sklearn.metrics import balanced_accuracy_score, log_loss
+    from sklearn.preprocessing import StandardScaler
 
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
+    path, how, name, draw = case
     with np.load(path) as data:
         X, y = data["X"].astype(np.float64), data["y"]
     given = draw_labels(y, how, draw)
     started = time.process_time()
-    found, probabilities = predicted(name, X, given)
+    X = X if name == OURS else StandardScaler().fit_transform(X)
+    fitted = fitted_model(name, X, given)
+    whole = name in (OURS, "LabelSpreading")
+    found = fitted.transduction_ if whole else fitted.predict(X)
+    probabilities = fitted.label_distributions_ if whole else getattr(fitted, "predict_proba", lambda _: None)(X)
     spent = time.process_time() - started
     hidden = given == -1
     line: dict[str, Any] = {
@@ -153,6 +163,11 @@ def measure(case: tuple[str, str, str, int]) -> dict[str, Any]:
         own /= own.sum(axis=1, keepdims=True)
         line["log_loss"] = float(log_loss(y[hidden], own, labels=np.arange(own.shape[1])))
         line["ece"] = expected_calibration_error(own, y[hidden])
+    if " of class " in how:
+        recalls = [float((found == code)[hidden & (y == code)].mean()) for code in np.unique(y)]
+        rare = int(how.rpartition(" ")[2])
+        line |= {"recall": recalls[rare], "others": float(np.mean(np.delete(recalls, rare)))}
+        line["out_of_fold"] = float(getattr(fitted, "out_of_fold_accuracy_", np.nan))
     return line
 
 
@@ -163,135 +178,148 @@ def expected_calibration_error(probabilities: np.ndarray, codes: np.ndarray, bin
     return float(np.abs(np.bincount(which, right - confidence, minlength=bins)).sum() / max(1, len(codes)))
 
 
-def _guarded(case: tuple[str, str, str, int]) -> dict[str, Any]:
-    try:
-        return measure(case)
-    except Exception as error:  # one method that fails on one set must not end the others
-        return {
-            "set": Path(case[0]).stem,
-            "labels": case[1],
-            "method": case[2],
-            "draw": case[3],
-            "error": repr(error)[:300],
-        }
+Means = dict[tuple[str, str], dict[str, float]]
 
 
-def read(path: Path) -> Iterator[dict[str, Any]]:
-    if path.exists():
-        for line in path.read_text().splitlines():
-            if line.endswith("}"):
-                yield json.loads(line)
+def means(lines: list[dict[str, Any]], methods: list[str]) -> Means:
+    """Mean measures of each set and method, over the draws that all methods of the set have."""
+    by_case: dict[tuple[str, str], dict[int, dict[str, Any]]] = defaultdict(dict)
+    for line in lines:
+        by_case[line["set"], line["method"]][line["draw"]] = line
+    found: Means = {}
+    for s in sorted({line["set"] for line in lines}):
+        cases = {method: by_case[s, method] for method in methods if (s, method) in by_case}
+        draws = set.intersection(*(set(case) for case in cases.values()))
+        for method, case in cases.items() if draws and OURS in cases else ():
+            found[s, method] = {
+                key: float(np.mean([case[draw].get(key, np.nan) for draw in draws])) for key in MEASURES
+            }
+    return found
 
 
-def run(sets: Path, lines: Path, methods: list[str], draws: int, jobs: int, limit: float, how: list[str]) -> None:
-    done = {(r["set"], r["labels"], r["method"], r["draw"]) for r in read(lines)}
-    cases = [
-        (str(path), labels, method, draw)
-        for draw in range(draws)
-        for path in sorted(sets.glob("*.npz"))
-        for labels in how
-        for method in methods
-        if (path.stem, labels, method, draw) not in done and not (method == "boosting" and path.stem in WIDE)
-    ]
-    started = time.time()
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool, lines.open("a") as file:
-        for number, line in enumerate(pool.imap_unordered(_guarded, cases)):
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            print(number + 1, "of", len(cases), line, flush=True)
-            if time.time() - started > limit:
-                print("Time is up; the rest is measured by the next call.", flush=True)
-                pool.terminate()
-                break
+class Table(NamedTuple):
+    """One number of labels."""
+
+    methods: dict[str, dict[str, float]]  # mean measures, and the mean rank
+    summary: str  # our leads over the best peer of each set
+    sets: dict[str, str]  # our accuracy and its lead
 
 
-def report(lines: Path) -> str:
-    """Means, ranks, wins and worst gaps, per number of labels, over the sets and draws that all methods have."""
-    records = [r for r in read(lines) if "accuracy" in r]
-    text = ["# The estimator against tuned peers", "", "Made by `python -m benchmarks.suite` (see its docstring).", ""]
+def table(how: str, cells: Means, methods: list[str]) -> Table:
+    """Means over the data sets; a peer that was not measured on a set counts as last there."""
+    sets = list(dict.fromkeys(s for s, _ in cells))
+    nothing = dict.fromkeys(MEASURES, np.nan)
+    every = [[cells.get((s, method), nothing) for method in methods] for s in sets]
+    accuracy = 100 * np.array([[cell["accuracy"] for cell in row] for row in every])
+    ranks = (-np.nan_to_num(accuracy, nan=-1.0)).argsort(axis=1).argsort(axis=1) + 1.0
+    found = {}
+    for j, method in enumerate(methods):
+        own = {key: [row[j][key] for row in every] for key in MEASURES}
+        mean = {key: np.nanmean(values) if np.isfinite(values).any() else np.nan for key, values in own.items()}
+        found[method] = {**mean, "rank": ranks[:, j].mean()}
+    lead = accuracy[:, 0] - np.nanmax(accuracy[:, 1:], axis=1, initial=-np.inf)
+    worst = ", ".join(f"{sets[i]} {lead[i]:+.1f}" for i in lead.argsort()[:5])
+    number = f"{how} labels{'' if how.endswith('%') else ' per class'}"
+    first = f"first on {(lead >= 0).sum()} of {len(sets)}, balanced accuracy {100 * found[OURS]['balanced']:.2f}"
+    summary = f"{number}: {first}; against the best peer of each set {lead.mean():+.2f} in the mean, worst {worst}."
+    leads = zip(sets, accuracy[:, 0], lead, strict=True)
+    return Table(found, summary, {s: f"{own:.1f} ({gap:+.1f})" for s, own, gap in leads})
+
+
+def report(title: str, lines: list[dict[str, Any]]) -> str:
+    """A row for each method, the worst gaps, and a row for each data set; then classes with few labels."""
+    tables, methods = {}, [method for method in (OURS, *PEERS) if any(line["method"] == method for line in lines)]
     for how in HOW:
-        own = [r for r in records if r["labels"] == how]
-        methods = [m for m in (OURS, *PEERS) if any(r["method"] == m for r in own)]
-        sets = sorted({r["set"] for r in own})
-        table: dict[tuple[str, str], dict[str, float]] = {}
-        for s in sets:
-            here = [m for m in methods if any(r["method"] == m and r["set"] == s for r in own)]
-            draws = set.intersection(*({r["draw"] for r in own if r["set"] == s and r["method"] == m} for m in here))
-            for m in methods:
-                rows = [r for r in own if r["set"] == s and r["method"] == m and r["draw"] in draws]
-                if rows:
-                    table[s, m] = {
-                        key: float(np.mean([r[key] for r in rows if key in r]))
-                        if any(key in r for r in rows)
-                        else np.nan
-                        for key in ("accuracy", "balanced", "log_loss", "ece", "seconds")
-                    }
-        sets = [s for s in sets if (s, OURS) in table]
-        if not sets:
-            continue
-        # A peer that was not measured on a set counts as last there, and its means are over the others.
-        accuracy = (
-            np.array([[table[s, m]["accuracy"] if (s, m) in table else np.nan for m in methods] for s in sets]) * 100
-        )
-        ranks = (-np.nan_to_num(accuracy, nan=-1.0)).argsort(axis=1).argsort(axis=1) + 1.0
-        best_peer = np.nanmax(accuracy[:, 1:], axis=1) if len(methods) > 1 else accuracy[:, 0]
-        text += [
-            f"## {how} labels{'' if how.endswith('%') else ' per class'}, {len(sets)} data sets",
-            "",
-            "| | accuracy | rank | first | balanced | log loss | calibration error | CPU s |",
-            "|---|---|---|---|---|---|---|---|",
-        ]
-        for j, m in enumerate(methods):
-            own = [table[s, m] for s in sets if (s, m) in table]
-            mean = {}
-            for key in ("balanced", "log_loss", "ece", "seconds"):
-                known = [each[key] for each in own if not np.isnan(each[key])]
-                mean[key] = np.mean(known) if known else np.nan
-            first = (accuracy[:, j] >= np.nanmax(accuracy, axis=1)).sum()
-            text.append(
-                f"| {m} | {np.nanmean(accuracy[:, j]):.2f} | {ranks[:, j].mean():.2f} | {first} | "
-                f"{100 * mean['balanced']:.2f} | {mean['log_loss']:.3f} | {mean['ece']:.3f} | {mean['seconds']:.1f} |"
-            )
-        gaps = accuracy[:, 0] - best_peer
-        worst = ", ".join(f"{sets[i]} {gaps[i]:+.1f}" for i in gaps.argsort()[:5])
-        text += [
-            "",
-            f"Against the best peer of each set: mean {gaps.mean():+.2f}, worst {worst}.",
-            "",
-            "| | " + " | ".join(methods) + " |",
-            "|---" * (len(methods) + 1) + "|",
-        ]
-        for i, s in enumerate(sets):
-            text.append(f"| {s} | " + " | ".join(f"{value:.1f}" for value in accuracy[i]) + " |")
-        text.append("")
-    return "\n".join(text)
+        own = [line for line in lines if line["labels"] == how and "accuracy" in line]
+        if any(line["method"] == OURS for line in own):
+            tables[how] = table(how, means(own, methods), methods)
+    if not tables:
+        return "\n".join([f"## {title}\n", *rare_table(lines)])
+    sets = list(dict.fromkeys(s for one in tables.values() for s in one.sets))
+    columns = [f"{how}: {what}" for how in tables for what in ("accuracy (rank)", "log loss", "ECE")]
+    rows = []
+    for method in methods:
+        found = [one.methods[method] for one in tables.values()]
+        values = [f"{100 * m['accuracy']:.2f} ({m['rank']:.2f}) | {m['log_loss']:.3f} | {m['ece']:.3f}" for m in found]
+        rows.append([method, *values, f"{found[-1]['seconds']:.1f}"])
+    by_set = [[s, *(one.sets.get(s, "") for one in tables.values())] for s in sets]
+    text = [
+        f"## {title}, {len(sets)} data sets\n",
+        *markdown(["", *columns, f"{list(tables)[-1]}: CPU s"], rows),
+        "",
+        *(f"- {one.summary}" for one in tables.values()),
+        "\nAccuracy, and in brackets its lead over the best peer of the set:\n",
+        *markdown(["", *tables], by_set),
+    ]
+    return "\n".join([*text, *rare_table(lines)])
+
+
+def markdown(head: list[str], rows: list[list[str]]) -> list[str]:
+    return ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
+
+
+def rare_table(lines: list[dict[str, Any]]) -> list[str]:
+    """Recall of the class with few labels and of the others, means over classes and draws."""
+    found = defaultdict(list)
+    for line in lines:
+        if "recall" in line:
+            found[line["set"], int(line["labels"].split()[0]), line["method"]].append(line)
+    rows = []
+    for name, few in [(name, few) for name in sorted({key[0] for key in found}) for few in FEW]:
+        parts = [(key, found[name, few, method]) for method in (OURS, "balanced") for key in ("recall", "others")]
+        parts.append(("out_of_fold", found[name, few, OURS]))
+        values = [np.mean([line[key] for line in part] or np.nan) for key, part in parts]
+        rows.append([name, str(few), *(f"{100 * value:.1f}" for value in values)])
+    head = ["", "labels of the rare class", "recall", "others", "balanced logistic: recall", "others", "out of fold"]
+    return ["", *markdown(head, rows)] if rows else []
+
+
+def cases_of(sets: Path, how: list[str], methods: list[str], draws: int) -> list[tuple[str, str, str, int]]:
+    """All cases, those of the first draw first."""
+    found = []
+    for draw in range(draws):
+        for path in sorted(sets.glob("*.npz")):
+            wanted = [one for one in how if one != "rare"]
+            if "rare" in how and path.stem in RARE:
+                with np.load(path) as data:
+                    codes = np.random.default_rng(0).permutation(np.unique(data["y"]))[:MOST_CLASSES]
+                wanted += [f"{few} of class {code}" for code in sorted(codes) for few in FEW]
+            found += [
+                (str(path), labels, method, draw)
+                for labels in wanted
+                for method in methods
+                if not (method == "boosting" and path.stem in WIDE)
+            ]
+    return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", type=Path)
-    parser.add_argument("--lines", type=Path, required=True)
+    parser.add_argument("--lines", required=True)
     parser.add_argument("--report", type=Path)
     parser.add_argument("--methods", default=",".join((OURS, *PEERS)))
     parser.add_argument("--labels", default=",".join(HOW))
     parser.add_argument("--draws", type=int, default=10)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--jobs", type=int)
     parser.add_argument("--limit", type=float, default=1e9, help="seconds")
     options = parser.parse_args()
+    files = [Path(name) for name in options.lines.split(",")]
     if options.sets:
-        run(
-            options.sets,
-            options.lines,
-            options.methods.split(","),
-            options.draws,
-            options.jobs,
-            options.limit,
-            options.labels.split(","),
-        )
-    text = report(options.lines)
-    print(text)
+        cases = cases_of(options.sets, options.labels.split(","), options.methods.split(","), options.draws)
+        done = {(line["set"], line["labels"], line["method"], line["draw"]) for line in read_lines(files[0])}
+        cases = [case for case in cases if (Path(case[0]).stem, *case[1:]) not in done]
+        append_cases(files[0], measure, cases, options.jobs, options.limit)
+    text = [
+        INTRODUCTION,
+        f"    python -m benchmarks.suite --lines {options.lines} --report {options.report or 'FILE'}\n",
+    ]
+    for file in files:
+        name = file.name.partition(".")[0]
+        text.append(report(TITLES.get(name, name), list(read_lines(file))) + "\n")
+    print("\n".join(text))
     if options.report:
-        options.report.write_text(text)
+        options.report.write_text("\n".join(text))
 
 
 if __name__ == "__main__":
