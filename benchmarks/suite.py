@@ -31,9 +31,8 @@ WIDE = ("isolet", "har", "20news", "mnist", "cylinder-bands")
 INTRODUCTION = """# The estimator against tuned peers
 
 Every method gets the same labels and predicts all other points; the peers choose their parameters by cross-validation
-on these labels. Means over data sets, accuracy in %; the rank is among all methods, the log loss and the expected
-calibration error (ECE) are of methods with probabilities. What was chosen on which sets, and the version that was
-measured: [the estimator](estimator.md).
+on these labels. Means over data sets, accuracy in %; the rank is among all methods. What was chosen on which sets, and
+the version that was measured: [the estimator](estimator.md). `--by-set` adds a row for each data set.
 """
 MEASURES = ("accuracy", "balanced", "log_loss", "ece", "seconds")
 TITLES = {"suite": "Development sets", "suite_classic": "Classic tables", "suite_unseen": "Surveys, unseen"}
@@ -220,13 +219,14 @@ def table(how: str, cells: Means, methods: list[str]) -> Table:
     lead = accuracy[:, 0] - np.nanmax(accuracy[:, 1:], axis=1, initial=-np.inf)
     worst = ", ".join(f"{sets[i]} {lead[i]:+.1f}" for i in lead.argsort()[:5])
     number = f"{how} labels{'' if how.endswith('%') else ' per class'}"
-    first = f"first on {(lead >= 0).sum()} of {len(sets)}, balanced accuracy {100 * found[OURS]['balanced']:.2f}"
+    own = f"balanced accuracy {100 * found[OURS]['balanced']:.1f}, calibration error {found[OURS]['ece']:.3f}"
+    first = f"first on {(lead >= 0).sum()} of {len(sets)}, {own}"
     summary = f"{number}: {first}; against the best peer of each set {lead.mean():+.2f} in the mean, worst {worst}."
     leads = zip(sets, accuracy[:, 0], lead, strict=True)
     return Table(found, summary, {s: f"{own:.1f} ({gap:+.1f})" for s, own, gap in leads})
 
 
-def report(title: str, lines: list[dict[str, Any]]) -> str:
+def report(title: str, lines: list[dict[str, Any]], by_set: bool) -> str:
     """A row for each method, the worst gaps, and a row for each data set; then classes with few labels."""
     tables, methods = {}, [method for method in (OURS, *PEERS) if any(line["method"] == method for line in lines)]
     for how in HOW:
@@ -236,26 +236,24 @@ def report(title: str, lines: list[dict[str, Any]]) -> str:
     if not tables:
         return "\n".join([f"## {title}\n", *rare_table(lines)])
     sets = list(dict.fromkeys(s for one in tables.values() for s in one.sets))
-    columns = [f"{how}: {what}" for how in tables for what in ("accuracy (rank)", "log loss", "ECE")]
+    columns = [f"{how}: {what}" for how in tables for what in ("accuracy (rank)", "log loss")]
     rows = []
     for method in methods:
         found = [one.methods[method] for one in tables.values()]
-        values = [f"{100 * m['accuracy']:.2f} ({m['rank']:.2f}) | {m['log_loss']:.3f} | {m['ece']:.3f}" for m in found]
+        values = [f"{100 * m['accuracy']:.2f} ({m['rank']:.2f}) | {m['log_loss']:.3f}" for m in found]
         rows.append([method, *values, f"{found[-1]['seconds']:.1f}"])
-    by_set = [[s, *(one.sets.get(s, "") for one in tables.values())] for s in sets]
-    text = [
-        f"## {title}, {len(sets)} data sets\n",
-        *markdown(["", *columns, f"{list(tables)[-1]}: CPU s"], rows),
-        "",
-        *(f"- {one.summary}" for one in tables.values()),
-        "\nAccuracy, and in brackets its lead over the best peer of the set:\n",
-        *markdown(["", *tables], by_set),
-    ]
+    head = ["", *columns, f"{list(tables)[-1]}: CPU s"]
+    text = [f"## {title}, {len(sets)} data sets\n", *markdown(head, rows), ""]
+    text += [f"- {one.summary}" for one in tables.values()]
+    if by_set:
+        text += ["\nAccuracy, and in brackets its lead over the best peer of the set:\n"]
+        text += markdown(["", *tables], [[s, *(one.sets.get(s, "") for one in tables.values())] for s in sets])
     return "\n".join([*text, *rare_table(lines)])
 
 
 def markdown(head: list[str], rows: list[list[str]]) -> list[str]:
-    return ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
+    text = ["| " + " | ".join(row) + " |" for row in (head, *rows)]
+    return [text[0], "|---" * len(head) + "|", *text[1:]]
 
 
 def rare_table(lines: list[dict[str, Any]]) -> list[str]:
@@ -298,6 +296,7 @@ def main() -> None:
     parser.add_argument("--sets", type=Path)
     parser.add_argument("--lines", required=True)
     parser.add_argument("--report", type=Path)
+    parser.add_argument("--by-set", action="store_true", help="a row for each data set, too")
     parser.add_argument("--methods", default=",".join((OURS, *PEERS)))
     parser.add_argument("--labels", default=",".join(HOW))
     parser.add_argument("--draws", type=int, default=10)
@@ -316,7 +315,7 @@ def main() -> None:
     ]
     for file in files:
         name = file.name.partition(".")[0]
-        text.append(report(TITLES.get(name, name), list(read_lines(file))) + "\n")
+        text.append(report(TITLES.get(name, name), list(read_lines(file)), options.by_set) + "\n")
     print("\n".join(text))
     if options.report:
         options.report.write_text("\n".join(text))

@@ -81,5 +81,5 @@ def _points(
 
 def _save(figure: Any, folder: Path, name: str) -> Path:
     path = folder / f"{name}.png"
-    figure.savefig(path, dpi=160)
+    figure.savefig(path, dpi=85)
     return path

@@ -87,28 +87,27 @@ def table1_markdown(cells: Sequence[Summary], records: Sequence[Record]) -> str:
         ),
         "",
     ]
-    for dataset in datasets:
-        lines += [f"## {dataset}", "", *_column(dataset, models, find), ""]
+    headed = [model for model in models if any((model, HEAD, d) in find for d in datasets)]
+    if headed:
+        rows = [[model, *(entry(find.get((model, HEAD, d))) for d in datasets)] for model in headed]
+        lines += ["## With ReLU and dropout on the logits (head=paper)", "", *markdown_table(["", *datasets], rows), ""]
+    for name in (OURS, DECOUPLED):
+        own = {d: find.get((name, "", d)) for d in datasets}
+        rows = [
+            [model, *(difference(own[d], find.get((model, "", d))) for d in datasets)]
+            for model in models
+            if model != name and any(own.values())
+        ]
+        if rows:
+            title = f"## {name} minus each, over the same seeds, with 95 % intervals"
+            lines += [title, "", *markdown_table(["", *datasets], rows), ""]
     lines += ["The settings chosen are in table1.csv.", ""]
-    return "\n".join([*lines, *how_made(cells, records, commands(cells))]) + "\n"
+    return "\n".join([*lines, *how_made(records, commands(cells))]) + "\n"
 
 
 def _beside(cell: Summary | None, paper: tuple[float, float] | None) -> str:
     theirs = f"*{paper[0]:.2f} ± {paper[1]:.2f}*" if paper else ""
     return f"{entry(cell)}<br>{theirs}" if theirs else entry(cell)
-
-
-def _column(dataset: str, models: Sequence[str], find: dict[tuple[str, str, str], Summary]) -> list[str]:
-    references = [name for name in (OURS, DECOUPLED) if (name, "", dataset) in find or name == OURS]
-    rows = []
-    for model in models:
-        plain, headed = find.get((model, "", dataset)), find.get((model, HEAD, dataset))
-        paper = published(model, dataset)
-        theirs = f"{paper[0]:.2f} ± {paper[1]:.2f}" if paper else "–"
-        gaps = [difference(find.get((name, "", dataset)), plain) for name in references]
-        rows.append([model, entry(plain), entry(headed), theirs, *gaps])
-    head = ["", "plain logits", 'head="paper"', "the paper's", *(f"{name} minus it, paired" for name in references)]
-    return markdown_table(head, rows)
 
 
 def difference(ours: Summary | None, other: Summary | None, seeds: int = SEEDS) -> str:
@@ -121,8 +120,8 @@ def difference(ours: Summary | None, other: Summary | None, seeds: int = SEEDS) 
     return f"{mean:+.2f} [{low:+.2f}, {high:+.2f}]{short}"
 
 
-def how_made(cells: Sequence[Summary], records: Sequence[Record], made_by: Sequence[str]) -> list[str]:
-    """Commands, machines, software, minutes and pace."""
+def how_made(records: Sequence[Record], made_by: Sequence[str]) -> list[str]:
+    """Commands, machines, software and minutes."""
     lines = ["## How it was made", "", "Commands (they resume after an interruption; `--shard i/n` divides them):"]
     lines += ["", "```", *made_by, "sobgnn reproduce report --lines FOLDER --out results", "```", ""]
     rows = []
@@ -135,13 +134,7 @@ def how_made(cells: Sequence[Summary], records: Sequence[Record], made_by: Seque
     total = sum(record.seconds for record in records) / 60
     # Lines record only their own process's time: shards that share a device each count theirs.
     said = f"In all {len(records)} trainings in {total:.1f} process minutes; processes on one device count each."
-    lines += ["", said, ""]
-    pace = []
-    for model in models_of(cells):
-        own = [record for record in records if record.model == model]
-        seconds = sum(record.seconds for record in own)
-        pace.append([model, str(len(own)), f"{seconds / 60:.1f}", f"{60 * len(own) / max(seconds, 1e-9):.0f}"])
-    return [*lines, *markdown_table(["model", "trainings", "process minutes", "trainings per process minute"], pace)]
+    return [*lines, "", said]
 
 
 def commands(cells: Sequence[Summary]) -> list[str]:
