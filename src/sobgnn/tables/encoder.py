@@ -61,7 +61,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     pictures. So a text column has the weight of ten numbers, however many coordinates it has.
 
     The weights were measured by how many of a row's 10 nearest neighbors share its class
-    (`python -m benchmarks.tables weights`, results/tables.md). On 15 mixed tables, whose classes depend on text, numbers or
+    (`benchmarks/tables.py`, results/tables.md). On 15 mixed tables, whose classes depend on text, numbers or
     both, weights of 8 to 16 lose 4 to 6 points against each table's own best weight, 1 loses 18 and 32 loses 6.
 
     Distances between rows are therefore balanced, and an estimator that scales columns by itself undoes this for text.
