@@ -136,9 +136,9 @@ def families_of(X: np.ndarray, y: np.ndarray, given: np.ndarray, seed: int) -> d
 
     seen: list[Any] = []
 
-    def blend_rule(points: Any, labels: Any, members: Any, learned: Any) -> Any:
-        seen[:] = [points, labels, list(members), list(learned)]
-        return rule(points, labels, members, learned)
+    def blend_rule(points: Any, labels: Any, members: Any, learned: Any, whole: Any) -> Any:
+        seen[:] = [points, labels, list(members), list(learned), list(whole)]
+        return rule(points, labels, members, learned, whole)
 
     rule = fit.blend_rule
     with (
@@ -146,7 +146,7 @@ def families_of(X: np.ndarray, y: np.ndarray, given: np.ndarray, seed: int) -> d
         mock.patch.object(classifier, "copies_together", return_value=None),
     ):
         fitted = SobolevClassifier(random_state=seed, device="cpu").fit(X, given)
-    points, labels, members, learned = seen
+    points, labels, members, learned, whole = seen
     hidden = np.flatnonzero(given == -1)
     rows = np.random.default_rng(0).permutation(hidden)[:HIDDEN_ROWS]
     weights = fit.expected_of(points, labels)
@@ -154,7 +154,7 @@ def families_of(X: np.ndarray, y: np.ndarray, given: np.ndarray, seed: int) -> d
         "names": np.array([member.title for member in members]),
         "prior": np.array([weights.get(m.name, 1.0) for m in members]) * [part.prior_factor for part in learned],
         "out": np.stack([part.out_of_fold for part in learned]).astype(np.float32),
-        "whole": np.stack([coarse(part.whole[rows].double().numpy()) for part in learned]),
+        "whole": np.stack([coarse(part[rows].double().numpy()) for part in whole]),
         "truth": np.searchsorted(fitted.classes_, np.where(np.isin(y[rows], fitted.classes_), y[rows], -1))
         - (~np.isin(y[rows], fitted.classes_)),
         "codes": labels.codes,

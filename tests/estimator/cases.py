@@ -6,17 +6,17 @@ import numpy as np
 import torch
 
 from sobgnn.estimator.labels import with_folds
-from sobgnn.estimator.points import NewPoints, Points, View
+from sobgnn.estimator.points import NewPoints, PointGraph, Points
 from sobgnn.estimator.search import neighbor_graph
 from sobgnn.estimator.settings import Networks
 from sobgnn.operators.attached import attach
 
 
-def points_of(X, graph=None, classes=2, view="neighbors", **more):
+def points_of(X, graph=None, classes=2, name="neighbors", **more):
     """Points X [N, F] that families read as they are, with a graph if one is given."""
     own = np.asarray(X.toarray() if hasattr(X, "toarray") else X, np.float32)
-    views = {} if graph is None else {view: View(graph, 2, 0.5)}
-    return Points(torch.from_numpy(own), views, classes, **{"columns": own, "rows": X, "seed": 1, **more})
+    graphs = {} if graph is None else {name: PointGraph(graph, 2, 0.5)}
+    return Points(torch.from_numpy(own), graphs, classes, **{"columns": own, "rows": X, "seed": 1, **more})
 
 
 def neighbors(X, k=8):
@@ -42,6 +42,6 @@ def clouds(seed=0):
 
 def new_points(points, rows):
     """Some training points again, as new ones with the same edges."""
-    joined = {name: attach(view.operators, view.graph.to_scipy()[rows]) for name, view in points.views.items()}
+    joined = {name: attach(own.operators, own.graph.to_scipy()[rows]) for name, own in points.graphs.items()}
     own = None if points.rows is None else points.rows[rows]
     return NewPoints(points.points[rows], points.columns[rows], joined, points, own)

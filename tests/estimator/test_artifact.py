@@ -281,7 +281,7 @@ def forge(folder: Path, change) -> None:
 
 
 P, PLACED, OUTCOME = "predictor.", "predictor.placed.", "outcome."
-NETWORK, MAP, GRAPH = f"{P}members.0.fitted.networks.", f"{PLACED}maps.networks.", f"{PLACED}points.views.neighbors."
+NETWORK, MAP, GRAPH = f"{P}members.0.fitted.networks.", f"{PLACED}maps.networks.", f"{PLACED}points.graphs.neighbors."
 
 
 def full(name, value):

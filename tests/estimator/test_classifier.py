@@ -869,9 +869,9 @@ def test_a_warm_start_takes_another_graph_for_another_one_in_whatever_form_it_co
     X, _, given = blobs(labels=5)
     classifier = quick(warm_start=True, families=["linear", "diffusion"]).fit(X, given)
     classifier.fit(X, given, graph=np.zeros((2, 0), int))
-    assert "given" in classifier.predictor_.points.views
+    assert "given" in classifier.predictor_.points.graphs
     classifier.fit(X, given)
-    assert "given" not in classifier.predictor_.points.views
+    assert "given" not in classifier.predictor_.points.graphs
     classifier.fit(X, given, graph=np.array([[0, 1, 2], [3, 4, 5]]))
     assert classifier.graph_.num_edges == 6
     weights = torch.ones(2, dtype=torch.bfloat16)

@@ -19,7 +19,7 @@ from sobgnn.estimator.fit import (
     refit_families,
 )
 from sobgnn.estimator.labels import Labels, with_folds
-from sobgnn.estimator.points import GIVEN, View
+from sobgnn.estimator.points import GIVEN, PointGraph
 from tests.estimator.cases import clouds, labels_of, points_of
 
 
@@ -40,7 +40,7 @@ def test_the_result_is_the_blend_of_the_families_that_have_a_share():
     assert len(fit.members) == len(fit.blend.shares)
     learned = {family.name: family.fit(points, labels) for family in families}
     parts = [learned[member.name] for member in fit.members]
-    torch.testing.assert_close(fit.distributions, fit.blend([part.whole for part in parts]))
+    torch.testing.assert_close(fit.distributions, fit.blend([part.fitted.predict(points) for part in parts]))
     assert fit.out_of_fold.shape == (int(labels.judged.sum()), labels.classes)
     for member, part in zip(fit.members, parts, strict=True):
         right = part.out_of_fold.argmax(axis=1) == labels.codes[labels.judged]
@@ -74,9 +74,9 @@ def test_edges_that_join_points_by_chance_change_nothing():
     first, second = np.triu_indices(120, 1)
     chosen = generator.permutation(len(first))[:360]
     chance = joined(np.stack([first, second], axis=1)[chosen].tolist(), 120)
-    views = {**points.views, GIVEN: View(chance, 2, 0.5)}
+    graphs = {**points.graphs, GIVEN: PointGraph(chance, 2, 0.5)}
     alone = fitted(points, labels, ["sobolev", "diffusion"])
-    beside = fitted(replace(points, views=views), labels, ["sobolev", "diffusion"])
+    beside = fitted(replace(points, graphs=graphs), labels, ["sobolev", "diffusion"])
     assert [member.title for member in beside.members] == [member.title for member in alone.members]
     np.testing.assert_allclose(beside.distributions, alone.distributions, atol=1e-5)
 

@@ -37,10 +37,10 @@ def test_neighbors_are_found_by_the_points_as_they_are_scaled():
     found = placed(k=4)
     scaled = (POINTS - POINTS.mean(axis=0)) / POINTS.std(axis=0)
     expected = knn_graph(scaled, k=4).to_scipy()
-    near = found.points.views[NEIGHBORS].graph.to_scipy()
+    near = found.points.graphs[NEIGHBORS].graph.to_scipy()
     np.testing.assert_allclose(near.toarray(), expected.toarray(), atol=1e-5)
     assert found.search.k == 4
-    assert list(found.points.views) == [NEIGHBORS]
+    assert list(found.points.graphs) == [NEIGHBORS]
     assert (found.points.classes, found.points.rows) == (3, None)
 
 
@@ -60,8 +60,8 @@ def test_neighbors_and_networks_may_read_points_in_scales_of_their_own():
 @pytest.mark.parametrize(("alpha", "weight", "kept"), [(1, 1.0, True), (2, 1.0, False), (2, 0.5, True)])
 def test_a_given_graph_comes_first_and_gets_weights_where_powers_of_its_own_would_all_be_the_same(alpha, weight, kept):
     found = placed(graph=Graph.from_scipy(ring(weight)), alpha=alpha)
-    assert list(found.points.views) == [GIVEN, NEIGHBORS]
-    given = found.points.views[GIVEN].graph.to_scipy()
+    assert list(found.points.graphs) == [GIVEN, NEIGHBORS]
+    given = found.points.graphs[GIVEN].graph.to_scipy()
     assert (abs(given - ring(weight)).max() < 1e-6) == kept
     assert found.points.rows is POINTS
 

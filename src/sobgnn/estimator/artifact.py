@@ -13,7 +13,7 @@ from sobgnn._system.files import atomic_folder, check_inside, file_digest, json_
 from sobgnn.estimator.state import Arrays
 
 FORMAT = "sobgnn.SobolevClassifier"
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 # Maximum size in bytes of a safetensors file's header, which names its arrays.
 _LARGEST_HEADER = 64 << 20
 WEIGHTS, CONFIG = "weights.safetensors", "config.json"

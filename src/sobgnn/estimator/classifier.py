@@ -355,7 +355,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "predictor_")
         X = self._features(X)
-        if graph is not None and GIVEN not in self.predictor_.points.views:
+        if graph is not None and GIVEN not in self.predictor_.points.graphs:
             raise ValueError("`graph` needs a model that was fitted with one: pass graph= to fit too.")
         edges = None if graph is None else as_edges(graph, X.shape[0], self.graph_.num_nodes)
         with own_precision():

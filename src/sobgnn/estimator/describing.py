@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from sobgnn.estimator.families.foreign import FittedForeign
-from sobgnn.estimator.families.networks import FittedNetworks, training_blocks
+from sobgnn.estimator.families.networks import FittedNetworks
 from sobgnn.estimator.families.ssobgnn import FittedSSobGNNs
 from sobgnn.estimator.families.trees import KINDS, WHOLE, FittedTrees
 from sobgnn.estimator.fit import Member
@@ -80,7 +80,7 @@ def described(estimator: Any) -> str:
             how = f"{type(member.fitted.estimator).__name__}, learned by the same folds"
         if isinstance(member.fitted, FittedTrees) and len(member.fitted.trees.root) < len(KINDS) * WHOLE:
             how += f"; only {len(member.fitted.trees.root)} trees, as points or classes are many"
-        where = f" on the {member.view} graph" if member.view and len(points.views) > 1 else ""
+        where = f" on the {member.graph} graph" if member.graph and len(points.graphs) > 1 else ""
         alone = estimator.family_accuracy_.get(member.title, float("nan"))
         own = f"; alone {alone:.1%} right" if np.isfinite(alone) else ""
         lines.append(f"  {share:5.1%}  {name}{where}: {how}{own}")
@@ -96,7 +96,7 @@ def described(estimator: Any) -> str:
     lines += decisions(estimator)
     unreached = int((~estimator.component_labelled_).sum())
     if unreached:
-        graph = "given graph" if GIVEN in points.views else "graph"
+        graph = "given graph" if GIVEN in points.graphs else "graph"
         lines.append(f"{unreached:,} points reach no label through the {graph}.")
     return "\n".join(lines)
 
@@ -136,7 +136,7 @@ def filter_importance(members: Sequence[Member], points: Points, labels: Labels)
     if own is None or not labels.judged.any():
         return {}
     rows = torch.from_numpy(labels.index[labels.judged]).to(points.device)
-    blocks = training_blocks(points, points.views[own.view], own.hops, rows)
+    blocks = points.blocks(own.graph, own.hops, rows)
     fold = torch.from_numpy(labels.fold[labels.judged]).to(blocks.device)
     codes = torch.from_numpy(labels.codes[labels.judged]).to(blocks.device)
     alpha = points.networks.alpha

@@ -64,18 +64,18 @@ class Member:
 
     Attributes:
         name: The family's name.
-        view: The graph that it learns on; ``None`` for a family without one.
+        graph: The graph that it learns on; ``None`` for a family without one.
         fitted: What it learned.
     """
 
     name: str
-    view: str | None
+    graph: str | None
     fitted: FittedFamily = field(metadata=one_of(*FITTED))
 
     @property
     def title(self) -> str:
         """The family's name, with the graph's if it learns on a given graph."""
-        return self.name if self.view in (None, NEIGHBORS) else f"{self.name} ({self.view})"
+        return self.name if self.graph in (None, NEIGHBORS) else f"{self.name} ({self.graph})"
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ def chosen_families(option: Any, points: Points, labels: Labels) -> list[Family]
             continue
         for name in default_families(points, labels) if entry == "auto" else [entry]:
             kind = FAMILIES[name]
-            views = [view for view in points.views if view == GIVEN or not kind.given_only]
-            chosen[name] = [make_family(name, view) for view in (views if kind.on_graph else [None])]
+            graphs = [graph for graph in points.graphs if graph == GIVEN or kind.graphs == "any"]
+            chosen[name] = [make_family(name, graph) for graph in (graphs if kind.graphs != "none" else [None])]
     families = [family for several in chosen.values() for family in several]
     if not families:
         raise ValueError(f"`families` {list(option)} need a given graph. Pass graph=, or name other families.")
@@ -128,7 +128,7 @@ def fit_families(points: Points, labels: Labels, families: Sequence[Family]) -> 
     members, learned = [], []
     for family in families:
         learned.append(family.fit(points, labels))
-        members.append(Member(family.name, getattr(family, "view", None), learned[-1].fitted))
+        members.append(Member(family.name, getattr(family, "graph", None), learned[-1].fitted))
     points.report("blending", 1, 1)
     codes = labels.codes[labels.judged]
     own = [part.out_of_fold for part in learned]
@@ -136,14 +136,15 @@ def fit_families(points: Points, labels: Labels, families: Sequence[Family]) -> 
         member.title: float((part.argmax(axis=1) == codes).mean()) if len(codes) else float("nan")
         for member, part in zip(members, own, strict=True)
     }
-    decide = blend_rule(points, labels, members, learned)
+    whole = [member.fitted.predict(points) for member in members]
+    decide = blend_rule(points, labels, members, learned, whole)
     blend, temperature = decide(own, labels)
     out_of_fold = cross_fit(own, labels, decide)
     # A family without a share would only slow down predictions of new points.
     places = [place for place, share in enumerate(blend.shares) if share]
-    members, learned = [members[place] for place in places], [learned[place] for place in places]
+    members, whole = [members[place] for place in places], [whole[place] for place in places]
     blend = Blend(tuple(blend.shares[p] for p in places), tuple(blend.temperatures[p] for p in places))
-    return Fit(tuple(members), blend, temperature, blend([part.whole for part in learned]), out_of_fold, alone)
+    return Fit(tuple(members), blend, temperature, blend(whole), out_of_fold, alone)
 
 
 def refit_families(points: Points, labels: Labels, families: Sequence[Family], before: Fit) -> Fit:
@@ -153,18 +154,18 @@ def refit_families(points: Points, labels: Labels, families: Sequence[Family], b
     the time of :func:`fit_families`; out-of-fold scores are those of ``before``.
     """
     everything = replace(labels, fold=np.full(len(labels.fold), -1))
-    by_name = {(family.name, getattr(family, "view", None)): family for family in families}
-    members, parts = [], []
+    by_name = {(family.name, getattr(family, "graph", None)): family for family in families}
+    members = []
     for member in before.members:
-        family = by_name[member.name, member.view]
+        family = by_name[member.name, member.graph]
         learned = (
             family.refit(points, everything, member.fitted)
             if isinstance(family, Refits)
             else family.fit(points, everything)
         )
         members.append(replace(member, fitted=learned.fitted))
-        parts.append(learned.whole)
-    return replace(before, members=tuple(members), distributions=before.blend(parts))
+    whole = [member.fitted.predict(points) for member in members]
+    return replace(before, members=tuple(members), distributions=before.blend(whole))
 
 
 def expected_of(points: Points, labels: Labels) -> dict[str, float]:
@@ -175,7 +176,7 @@ def expected_of(points: Points, labels: Labels) -> dict[str, float]:
 
 
 def blend_rule(
-    points: Points, labels: Labels, members: Sequence[Member], learned: Sequence[Learned]
+    points: Points, labels: Labels, members: Sequence[Member], learned: Sequence[Learned], whole: Sequence[Tensor]
 ) -> Callable[[Sequence[npt.NDArray[np.float64]], Labels], tuple[Blend, float]]:
     """How out-of-fold probabilities [J, C] of all members decide a blend and its result's temperature.
 
@@ -185,15 +186,16 @@ def blend_rule(
         points: Points and graphs.
         labels: All labels.
         members: The families; their names and graphs are used.
-        learned: What they predict.
+        learned: What they learned.
+        whole: What they predict of every point, [N, C] each.
     """
     weights = np.array([expected_of(points, labels).get(member.name, 1.0) for member in members])
     weights *= [part.prior_factor for part in learned]
-    given = np.array([member.view == GIVEN for member in members])
+    given = np.array([member.graph == GIVEN for member in members])
     counts, trust = PRIOR_COUNTS * weights / weights.sum(), 1.0
     if given.any() and not given.all():
-        without = torch.stack([part.whole for part, on in zip(learned, given, strict=True) if not on]).mean(dim=0)
-        trust = max(0.0, assortativity(points.views[GIVEN].graph, without.argmax(dim=1).cpu().numpy(), labels.index))
+        without = torch.stack([part for part, on in zip(whole, given, strict=True) if not on]).mean(dim=0)
+        trust = max(0.0, assortativity(points.graphs[GIVEN].graph, without.argmax(dim=1).cpu().numpy(), labels.index))
         # A few labels cannot show how far to trust the edges; how often edges connect points of one class can.
         counts = np.where(given, 1.0, PRIOR_COUNTS * weights / weights[~given].sum())
         counts += trust * np.array(

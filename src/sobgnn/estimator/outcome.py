@@ -188,7 +188,7 @@ def set_attributes(estimator: Any, predictor: Predictor, outcome: Outcome) -> No
     estimator.family_shares_ = {
         member.title: share for member, share in zip(predictor.members, predictor.blend.shares, strict=True)
     }
-    estimator.graph_ = next(iter(predictor.points.views.values())).graph.to("cpu")
+    estimator.graph_ = next(iter(predictor.points.graphs.values())).graph.to("cpu")
     # Strong and weak components of a symmetric graph are the same; the strong ones need no transposed copy.
     _, component = connected_components(estimator.graph_.to_scipy(copy=False), connection="strong")
     estimator.component_labelled_ = np.isin(component, component[outcome.labeled])

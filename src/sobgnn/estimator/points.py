@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -36,13 +36,15 @@ _ROWS = 1000
 _GPU_ENTRIES = 2_000_000
 # Scales are decided again when there are this many times as many labels as at the last decision.
 _MANY_MORE = 2
+# Tensor whose orders are read at once: on a GPU, enough to keep it busy.
+_ROWS_PER_BLOCK = {"cpu": 1 << 13, "cuda": 1 << 17}
 # Number of columns up to which trees and kernels read the original columns; for more, they read the networks' input.
 _TREE_COLUMNS = 1024
 
 
 @dataclass(frozen=True)
-class View:
-    """A graph of the points as families use it.
+class PointGraph:
+    """A graph of the training points as families use it.
 
     Args:
         graph: N nodes.
@@ -116,13 +118,42 @@ class View:
             raise ValueError("the graph's arrays contradict each other")
 
 
+class View(Protocol):
+    """Tensor that families read and predict: the training points themselves, or new points joined to them."""
+
+    @property
+    def points(self) -> Tensor:
+        """float32 [M, D], the networks' input."""
+
+    @property
+    def columns(self) -> Any:
+        """float32 [M, F'], for trees and kernels."""
+
+    @property
+    def rows(self) -> Any:
+        """Raw X [M, F]; ``None`` for training points if no family reads it."""
+
+    @property
+    def training(self) -> Points:
+        """The training points."""
+
+    def joined(self, graph: str) -> Attachment | None:
+        """The rows' edges to the training points in a graph; ``None`` if they are the training points."""
+
+    def blocks(self, graph: str, hops: int, rows: Tensor) -> Tensor:
+        """The features of some rows, and every order of them after each hop: [1 + hops · α, R, D]."""
+
+    def row_blocks(self) -> Iterator[Tensor]:
+        """All rows, in blocks that fit in memory with their orders."""
+
+
 @dataclass(frozen=True)
 class Points:
-    """Points and their graphs.
+    """The training points and their graphs; they are a :class:`View`.
 
     Args:
         points: float32 [N, D], the networks' input.
-        views: Graphs by name: ``"neighbors"``, ``"given"``.
+        graphs: Graphs by name: ``"neighbors"``, ``"given"``.
         classes: C.
         networks: Settings of the networks.
         columns: float32 [N, F'], for trees and kernels: the original columns, or the points if there are too many
@@ -133,13 +164,36 @@ class Points:
     """
 
     points: Tensor
-    views: dict[str, View]
+    graphs: dict[str, PointGraph]
     classes: int
     networks: Networks = field(default_factory=Networks)
     columns: Any = field(default=None, metadata=NOT_SAVED)
     rows: Any = field(default=None, metadata=NOT_SAVED)
     seed: int = field(default=0, metadata=NOT_SAVED)
     report: Callable[..., bool] = field(default=lambda *_, **__: False, metadata=NOT_SAVED)
+
+    @property
+    def training(self) -> Points:
+        """These points."""
+        return self
+
+    def joined(self, graph: str) -> None:
+        """``None``: these are the training points."""
+
+    def blocks(self, graph: str, hops: int, rows: Tensor) -> Tensor:
+        """Blocks [1 + hops · α, R, D] of :class:`View`."""
+        X, own = self.points, self.graphs[graph]
+        if hops == 1 and len(rows) < len(X):  # no copy of all orders of all points
+            orders = [own.operators.rows(rows).propagate(X)]
+        else:
+            orders = [hop[rows] for hop in own.propagated(X, hops)[1:]]
+        return torch.cat([X[rows].unsqueeze(0), *(hop.transpose(0, 1) for hop in orders)])
+
+    def row_blocks(self) -> Iterator[Tensor]:
+        """Blocks of consecutive rows."""
+        size = _ROWS_PER_BLOCK.get(self.device.type, 1 << 14)
+        for start in range(0, self.count, size):
+            yield torch.arange(start, min(start + size, self.count), device=self.device)
 
     @property
     def count(self) -> int:
@@ -187,21 +241,37 @@ class Points:
 
 @dataclass(frozen=True)
 class NewPoints:
-    """New points, in the forms that families read.
+    """New points beside the training points, as a :class:`View`.
 
     Args:
         points: float32 [M, D], scaled like the training points.
         columns: float32 [M, F'], for trees and kernels.
-        joined: Their edges to the training points, by graph.
+        edges: Their edges to the training points, by graph.
         training: The training points.
         rows: Raw X [M, F].
     """
 
     points: Tensor
     columns: npt.NDArray[np.float32]
-    joined: dict[str, Attachment]
+    edges: dict[str, Attachment]
     training: Points
     rows: Any = None
+
+    def joined(self, graph: str) -> Attachment:
+        """Their edges to the training points in a graph."""
+        return self.edges[graph]
+
+    def blocks(self, graph: str, hops: int, rows: Tensor) -> Tensor:
+        """Blocks [1 + hops · α, R, D] of :class:`View`; they read their neighbors, which stay unchanged."""
+        joined, X = self.edges[graph], self.training.points
+        orders = [joined.propagate(X, self.points)]
+        for nodes in self.training.graphs[graph].propagated(X, hops - 1)[1:]:
+            orders.append(joined.propagate_each(nodes, orders[-1]))
+        return torch.cat([self.points[rows].unsqueeze(0), *(hop[rows].transpose(0, 1) for hop in orders)])
+
+    def row_blocks(self) -> Iterator[Tensor]:
+        """All rows at once: they are few."""
+        yield torch.arange(len(self.points), device=self.points.device)
 
 
 @dataclass(frozen=True)
@@ -249,7 +319,7 @@ class Sizes:
         columns: F', the number of columns of trees and kernels.
         features: F, the number of columns of X.
         classes: C.
-        views: The graphs.
+        graphs: The graphs.
         networks: Settings of the networks.
     """
 
@@ -258,12 +328,12 @@ class Sizes:
     columns: int
     features: int
     classes: int
-    views: Mapping[str, View]
+    graphs: Mapping[str, PointGraph]
     networks: Networks
 
-    def check_view(self, name: str) -> None:
+    def check_graph(self, name: str) -> None:
         """Raise ValueError unless there is a graph of this name."""
-        if name not in self.views:
+        if name not in self.graphs:
             raise ValueError("its family learns on a graph that is missing")
 
 
@@ -291,7 +361,7 @@ class Placed:
         points, maps = self.points, self.maps
         columns = points.points.shape[1] if maps.trees is None else maps.trees.num_outputs
         return Sizes(
-            points.count, points.points.shape[1], columns, maps.networks.num_features, points.classes, points.views,
+            points.count, points.points.shape[1], columns, maps.networks.num_features, points.classes, points.graphs,
             points.networks,
         )  # fmt: skip
 
@@ -310,12 +380,12 @@ class Placed:
             if not float(rows.abs().max() if rows.numel() else 0) <= FARTHEST:
                 raise ValueError("its points are too large")
         points.networks.check()
-        if NEIGHBORS not in points.views or not set(points.views) <= {NEIGHBORS, GIVEN} or points.classes < 2:
+        if NEIGHBORS not in points.graphs or not set(points.graphs) <= {NEIGHBORS, GIVEN} or points.classes < 2:
             raise ValueError("its neighbors are missing")
-        for view in points.views.values():
-            if (view.alpha, view.epsilon) != (points.networks.alpha, points.networks.epsilon):
+        for graph in points.graphs.values():
+            if (graph.alpha, graph.epsilon) != (points.networks.alpha, points.networks.epsilon):
                 raise ValueError("its graphs and its networks have other orders")
-            view.check(points.count)
+            graph.check(points.count)
         self.search.check(points.count)
 
 
@@ -347,10 +417,10 @@ def make_points(
     if known is not None and count < _MANY_MORE * known.labels:
         return replace(known, points=replace(known.points, classes=classes, report=report))
     device = device_for(settings["device"], X)
-    views: dict[str, View] = {}
+    graphs: dict[str, PointGraph] = {}
     if graph is not None:
         given, reweighted = given_graph(graph, alpha)
-        views[GIVEN] = View(given.to(device), alpha, epsilon, reweighted=reweighted)
+        graphs[GIVEN] = PointGraph(given.to(device), alpha, epsilon, reweighted=reweighted)
     scales = decide_scales(settings["scale"], X, codes, k, settings["n_components"], generator)
     if known is not None and scales == known.scales:
         return replace(known, labels=count, points=replace(known.points, classes=classes, report=report))
@@ -360,11 +430,11 @@ def make_points(
         maps.places(X, scaled), k, settings["metric"], settings["method"], settings["bandwidth"],
         settings["symmetrize"], device, threads,
     )  # fmt: skip
-    views[NEIGHBORS] = View(near.to(device), alpha, epsilon, (k + 1) // 2)
+    graphs[NEIGHBORS] = PointGraph(near.to(device), alpha, epsilon, (k + 1) // 2)
     report("neighbors", 1, 1)
     points = Points(
         points=search.places if maps.neighbors is None else torch.from_numpy(scaled).to(device),
-        views=views,
+        graphs=graphs,
         classes=classes,
         networks=Networks.of(settings),
         columns=maps.columns(X, scaled),

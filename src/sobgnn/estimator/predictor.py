@@ -106,11 +106,13 @@ class Predictor:
         maps, points = self.placed.maps, self.points
         z = maps.networks(X)
         near, distance = self.placed.search.edges(maps.places(X, z), approximate=many)
-        joined = {NEIGHBORS: attach(points.views[NEIGHBORS].operators, near)}
-        if GIVEN in points.views:
+        joined = {NEIGHBORS: attach(points.graphs[NEIGHBORS].operators, near)}
+        if GIVEN in points.graphs:
             own = sp.csr_array((len(z), points.count), dtype=np.float32) if edges is None else edges
-            view = points.views[GIVEN]
-            joined[GIVEN] = attach(view.operators, normalized_edges(own, view.graph.degree) if view.reweighted else own)
+            given = points.graphs[GIVEN]
+            joined[GIVEN] = attach(
+                given.operators, normalized_edges(own, given.graph.degree) if given.reweighted else own
+            )
         scaled = torch.from_numpy(z).to(points.device)
         return NewPoints(scaled, maps.columns(X, z), joined, points, X), distance
 

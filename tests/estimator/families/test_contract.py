@@ -29,10 +29,11 @@ def test_every_label_and_every_point_has_probabilities_that_beat_guessing(name):
     points, labels, y = clouds()
     learned = made(name).fit(points, labels)
     assert learned.out_of_fold.shape == (45, 3)
-    assert learned.whole.shape == (120, 3)
-    for part in (learned.out_of_fold, learned.whole.numpy()):
+    whole = learned.fitted.predict(points)
+    assert whole.shape == (120, 3)
+    for part in (learned.out_of_fold, whole.numpy()):
         np.testing.assert_allclose(part.sum(axis=1), 1, atol=1e-4)
-    assert (learned.whole.argmax(dim=1).numpy() == y)[45:].mean() > 0.7
+    assert (whole.argmax(dim=1).numpy() == y)[45:].mean() > 0.7
     assert (learned.out_of_fold.argmax(axis=1) == y[:45]).mean() > 0.7
 
 
@@ -54,7 +55,7 @@ def test_what_is_predicted_of_a_label_does_not_depend_on_the_labels_of_its_fold(
 
 
 def sizes_of(points):
-    return Sizes(120, 5, 5, 5, 3, points.views, points.networks)
+    return Sizes(120, 5, 5, 5, 3, points.graphs, points.networks)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -99,7 +100,7 @@ def test_one_thread_and_two_give_the_same_bits(name):
             found.append(made(name).fit(points, labels))
         finally:
             torch.set_num_threads(before)
-    assert torch.equal(found[0].whole, found[1].whole)
+    assert torch.equal(*(learned.fitted.predict(points) for learned in found))
     np.testing.assert_array_equal(found[0].out_of_fold, found[1].out_of_fold)
 
 
@@ -120,8 +121,9 @@ def test_a_chain_of_refits_forgets_the_labels_of_the_fit(name):
     other = without_folds(labels, (labels.codes + 1) % 3)
     for _ in range(4):
         learned = family.refit(points, other, learned.fitted)
-    np.testing.assert_allclose(learned.whole.sum(dim=1), 1, atol=1e-4)
-    assert float((learned.whole.argmax(dim=1).numpy() == (y + 1) % 3)[45:].mean()) > 0.7
+    whole = learned.fitted.predict(points)
+    np.testing.assert_allclose(whole.sum(dim=1), 1, atol=1e-4)
+    assert float((whole.argmax(dim=1).numpy() == (y + 1) % 3)[45:].mean()) > 0.7
 
 
 @pytest.mark.parametrize("name", REFITS)
@@ -133,7 +135,7 @@ def test_after_a_refit_new_points_are_predicted_as_the_training_points_are(name)
         learned = family.refit(points, without_folds(labels), learned.fitted)
     found = learned.fitted.predict(new_points(points, np.arange(120)))
     # A new point joined to the graph reads its neighbors only, not itself through them.
-    np.testing.assert_allclose(found, learned.whole, atol=0.15 if name == "sobolev" else 1e-5)
+    np.testing.assert_allclose(found, learned.fitted.predict(points), atol=0.15 if name == "sobolev" else 1e-5)
 
 
 def test_a_refit_of_forests_keeps_three_quarters_of_the_trees():

@@ -86,7 +86,7 @@ def test_noise_in_other_columns_hardly_matters():
     X = generator.normal(size=(400, 20))
     y = ((X[:, 0] > 0).astype(int) + (X[:, 1] > 0)) % 2
     problem, labels = case(X, y, 160)
-    found = KernelRegression().fit(problem, labels).whole.argmax(dim=1).numpy()
+    found = KernelRegression().fit(problem, labels).fitted.predict(problem).argmax(dim=1).numpy()
     distance = np.square(X[160:, None] - X[None, :160]).sum(axis=2)
     near = y[distance.argsort(axis=1)[:, :5]].mean(axis=1) > 0.5
     assert (found == y)[160:].mean() > (near == y[160:]).mean() + 0.2
@@ -178,14 +178,15 @@ def test_the_gaussian_regression_is_that_of_its_definition():
         wanted = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
         held = np.flatnonzero(labels.fold == fold)
         np.testing.assert_allclose(learned.out_of_fold[held], wanted[labels.index[held]], atol=1e-4)
-    np.testing.assert_allclose(learned.whole, wanted, atol=1e-4)
+    np.testing.assert_allclose(learned.fitted.predict(points), wanted, atol=1e-4)
 
 
 def test_ten_labels_find_a_class_that_surrounds_another():
     X, y = around(600)
     points, labels = case(X, y, 10)
     assert GaussianRegression.worth_it(points, labels)
-    assert (GaussianRegression().fit(points, labels).whole.argmax(dim=1).numpy() == y)[10:].mean() > 0.85
+    found = GaussianRegression().fit(points, labels).fitted.predict(points).argmax(dim=1).numpy()
+    assert (found == y)[10:].mean() > 0.85
 
 
 @pytest.mark.trains
@@ -209,5 +210,5 @@ def test_the_gaussian_regression_joins_where_labels_are_held_out_and_it_is_quick
 def test_rows_that_are_all_alike_and_copies_give_finite_numbers(rows):
     points, labels = case(rows, np.arange(30) % 2, 12)
     learned = GaussianRegression().fit(points, labels)
-    assert torch.isfinite(learned.whole).all()
+    assert torch.isfinite(learned.fitted.predict(points)).all()
     assert np.isfinite(learned.out_of_fold).all()

@@ -35,7 +35,8 @@ def test_probabilities_are_those_of_the_columns_written_out():
 
     X, truth, adjacency = bipartite()
     labels = labels_of(truth, 60)
-    learned = LinkedLinear("given").fit(points_of(X, Graph.from_scipy(adjacency), 2, "given"), labels)
+    points = points_of(X, Graph.from_scipy(adjacency), 2, "given")
+    learned = LinkedLinear("given").fit(points, labels)
     unit = X / np.linalg.norm(X, axis=1, keepdims=True)
     pattern = adjacency.toarray() / np.sqrt(np.maximum(adjacency.sum(axis=1), 1))[:, None]
     Z = np.hstack([unit, pattern @ unit, pattern])
@@ -44,7 +45,7 @@ def test_probabilities_are_those_of_the_columns_written_out():
         rows, weight = labels.index[share > 0], share[share > 0]
         model = LogisticRegression(C=6.0, tol=1e-8, max_iter=2000).fit(Z[rows], truth[rows], weight * len(rows))
         out_of_fold[labels.fold == fold] = model.predict_proba(Z[labels.index])[labels.fold == fold]
-    np.testing.assert_allclose(learned.whole, model.predict_proba(Z), atol=1e-4)
+    np.testing.assert_allclose(learned.fitted.predict(points), model.predict_proba(Z), atol=1e-4)
     np.testing.assert_allclose(learned.out_of_fold, out_of_fold, atol=1e-4)
 
 

@@ -39,8 +39,8 @@ def test_a_label_reaches_the_end_of_its_cluster_where_diffused_labels_fade():
     graph = Graph.from_edges(edges, np.where(edges[0] == 39, 0.2, 1.0), num_nodes=80, symmetrize="union")
     problem = problem_of(np.arange(80.0)[:, None], graph)
     labels, truth = labels_at([0, 40], [0, 1], 80), np.repeat([0, 1], 40)
-    found = make_family("poisson", "neighbors").fit(problem, labels).whole.argmax(dim=1).numpy()
-    faded = make_family("diffusion", "neighbors").fit(problem, labels).whole.argmax(dim=1).numpy()
+    found = make_family("poisson", "neighbors").fit(problem, labels).fitted.spread.argmax(dim=1).numpy()
+    faded = make_family("diffusion", "neighbors").fit(problem, labels).fitted.spread.argmax(dim=1).numpy()
     assert (found == truth).mean() > 0.95
     assert (faded == truth).mean() < 0.85
 
@@ -64,7 +64,7 @@ def test_it_takes_part_where_labels_are_few_and_columns_of_numbers_many():
     many = labels_at(np.arange(40), truth[:40], 300)
     assert not PoissonLabels.worth_it(problem_of(X), many)
     given = problem_of(X)
-    assert not PoissonLabels.worth_it(replace(given, views={**given.views, "given": given.views["neighbors"]}), few)
+    assert not PoissonLabels.worth_it(replace(given, graphs={**given.graphs, "given": given.graphs["neighbors"]}), few)
     constant = np.concatenate([X, np.zeros((300, 60))], axis=1)
     assert PoissonLabels.worth_it(problem_of(constant), few)
 
@@ -83,7 +83,7 @@ def test_it_has_a_share_where_points_form_clusters(apart, trusted):
 def test_an_isolated_point_and_a_part_without_labels_are_even():
     graph = Graph.from_edges(np.array([[0, 1, 3], [1, 2, 4]]), np.full(3, 0.5), num_nodes=6, symmetrize="union")
     found = make_family("poisson", "neighbors").fit(problem_of(np.zeros((6, 1)), graph), labels_at([0, 2], [0, 1], 6))
-    probabilities = found.whole.numpy()
+    probabilities = found.fitted.spread.numpy()
     assert np.isfinite(probabilities).all()
     np.testing.assert_array_equal(probabilities[[0, 2]].argmax(axis=1), [0, 1])
     np.testing.assert_allclose(probabilities[3:], 0.5, atol=1e-3)
@@ -98,7 +98,7 @@ def test_a_class_with_many_labels_by_chance_reaches_no_farther(monkeypatch):
 
     def size(labels):
         family = make_family("poisson", "neighbors")
-        found = family.fit(problem_of(np.arange(90.0)[:, None], graph), labels).whole.argmax(dim=1)
+        found = family.fit(problem_of(np.arange(90.0)[:, None], graph), labels).fitted.spread.argmax(dim=1)
         return int((found == 0).sum())
 
     alike = replace(labels, weight=np.array([1, 1, 1, 3, 3.0]), chosen=True)
@@ -125,5 +125,7 @@ def test_the_unit_of_the_weights_does_not_matter(unit):
     graph = neighbors(X)
     labels = labels_at([0, 1], truth[:2], 300)
     scaled = graph.with_weight((graph.weight.double() * unit).float())
-    found, expected = (PoissonLabels("neighbors").fit(problem_of(X, each), labels).whole for each in (scaled, graph))
+    found, expected = (
+        PoissonLabels("neighbors").fit(problem_of(X, each), labels).fitted.spread for each in (scaled, graph)
+    )
     np.testing.assert_allclose(found, expected, atol=1e-3)

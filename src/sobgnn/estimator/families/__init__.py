@@ -44,9 +44,9 @@ FITTED = (
 )  # fmt: skip
 
 
-def make_family(name: str, view: str | None = None) -> Family:
-    """Make the family with this name; ``view`` is the graph it learns on, if it learns on one."""
-    return FAMILIES[name](view) if FAMILIES[name].on_graph else FAMILIES[name]()  # type: ignore[call-arg]
+def make_family(name: str, graph: str | None = None) -> Family:
+    """Make the family with this name; ``graph`` names the graph it learns on, if it learns on one."""
+    return FAMILIES[name]() if FAMILIES[name].graphs == "none" else FAMILIES[name](graph)  # type: ignore[call-arg]
 
 
 def default_families(points: Points, labels: Labels) -> list[str]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.points import NewPoints, Points, Sizes
+from sobgnn.estimator.points import Points, Sizes, View
 
+# Which graphs a family learns on, each separately.
+Graphs = Literal["none", "any", "given"]
 # Larger weights of a saved model are refused: their products overflow single precision.
 LARGEST_WEIGHT = 1e9
 
@@ -19,8 +21,8 @@ LARGEST_WEIGHT = 1e9
 class FittedFamily(Protocol):
     """A fitted family: a frozen dataclass whose fields are what a saved model holds of it."""
 
-    def predict(self, new: NewPoints) -> Tensor:
-        """Class probabilities of new points, learned from all labels: [M, C]."""
+    def predict(self, view: View) -> Tensor:
+        """Class probabilities of rows, training points or new ones, learned from all labels: [M, C]."""
 
     def check(self, sizes: Sizes) -> None:
         """Raise ValueError if the fields, which may be those of a file, are impossible or do not fit the points."""
@@ -31,16 +33,14 @@ class Learned:
     """The result of a fit.
 
     Attributes:
-        fitted: Predicts new points.
+        fitted: Predicts views.
         out_of_fold: Class probabilities of the evaluated labels, each learned without its fold: float64 [J, C].
-        whole: Class probabilities of all points, learned from all labels: [N, C].
         prior_factor: In (0, 1], multiplies the family's prior in the blend; below 1 if the data do not look as the
             family assumes.
     """
 
     fitted: FittedFamily
     out_of_fold: npt.NDArray[np.float64]
-    whole: Tensor
     prior_factor: float = 1.0
 
 
@@ -49,13 +49,11 @@ class Family(Protocol):
 
     Attributes:
         name: Its name in ``families=``.
-        on_graph: Whether it learns on a graph, and so on each of several graphs separately.
-        given_only: Whether it learns only on a given graph, not on the neighbor graph.
+        graphs: Whether it learns on no graph, on any, or only on a given one, not on the neighbor graph.
     """
 
     name: ClassVar[str]
-    on_graph: ClassVar[bool]
-    given_only: ClassVar[bool]
+    graphs: ClassVar[Graphs]
 
     def fit(self, points: Points, labels: Labels) -> Learned:
         """Learn without each fold in turn, and from all labels."""

@@ -8,9 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from sobgnn.estimator.families.contract import Learned
+from sobgnn.estimator.families.contract import Graphs, Learned
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.points import NewPoints, Points, Sizes
+from sobgnn.estimator.points import Points, Sizes, View
 from sobgnn.estimator.spreading import diffuse
 from sobgnn.estimator.state import check_array
 
@@ -27,20 +27,18 @@ class DiffusedLabels:
     """
 
     name: ClassVar[str] = "diffusion"
-    on_graph: ClassVar[bool] = True
-    given_only: ClassVar[bool] = False
+    graphs: ClassVar[Graphs] = "any"
 
-    def __init__(self, view: str) -> None:
-        self.view = view
+    def __init__(self, graph: str) -> None:
+        self.graph = graph
 
     def fit(self, points: Points, labels: Labels) -> Learned:
         """Spread the labels of every fit, all at once."""
         index, codes = labels.tensors(points.device)
         known = torch.from_numpy(labels.known()).to(points.device)
-        smoother = points.views[self.view].strong_smoother
+        smoother = points.graphs[self.graph].strong_smoother
         spread = diffuse(smoother, STRENGTH, index, torch.where(known, codes, -1), labels.classes).transpose(0, 1)
-        whole = spread[-1].contiguous()
-        return Learned(SpreadLabels(self.view, whole), labels.out_of_fold(spread), whole)
+        return Learned(SpreadLabels(self.graph, spread[-1].contiguous()), labels.out_of_fold(spread))
 
 
 @dataclass(frozen=True)
@@ -48,22 +46,25 @@ class SpreadLabels:
     """Labels spread over a graph.
 
     Attributes:
-        view: The name of the graph.
+        graph: The name of the graph.
         spread: Class probabilities of the training points, float32 [N, C].
     """
 
-    view: str
+    graph: str
     spread: Tensor
 
-    def predict(self, new: NewPoints) -> Tensor:
-        """The weighted mean of the neighbors' spread labels; uniform without neighbors."""
-        around = new.joined[self.view].average(self.spread)
+    def predict(self, view: View) -> Tensor:
+        """Of training points, their own; of new ones, the weighted mean of their neighbors', uniform without any."""
+        joined = view.joined(self.graph)
+        if joined is None:
+            return self.spread
+        around = joined.average(self.spread)
         total = around.sum(dim=1, keepdim=True)
         return torch.where(total > 0, around / total.clamp(min=1e-30), 1 / around.shape[1])
 
     def check(self, sizes: Sizes) -> None:
         """Check shapes and ranges."""
-        sizes.check_view(self.view)
+        sizes.check_graph(self.graph)
         check_array(self.spread, (sizes.points, sizes.classes), "diffused labels", most=1.0 + 1e-3)
         if not bool((self.spread >= 0).all()):
             raise ValueError("its diffused labels are negative")

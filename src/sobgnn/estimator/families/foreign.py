@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,10 @@ from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor
 
-from sobgnn.estimator.families.contract import Learned
+from sobgnn.estimator.families.contract import Graphs, Learned
 from sobgnn.estimator.families.regressions import softmax
 from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
-from sobgnn.estimator.points import NewPoints, Points, Sizes
+from sobgnn.estimator.points import Points, Sizes, View
 from sobgnn.estimator.state import NOT_SAVED
 
 # The probability that a classifier which predicts only classes is taken to give them.
@@ -36,8 +36,7 @@ class ForeignClassifier:
         estimator: Not fitted, and not changed.
     """
 
-    on_graph = False
-    given_only = False
+    graphs: ClassVar[Graphs] = "none"
 
     def __init__(self, name: str, estimator: Any) -> None:
         self.name, self.estimator = name, estimator
@@ -50,8 +49,7 @@ class ForeignClassifier:
             fitted.append(self._fitted(X, labels, share, generator))
             points.report(self.name, number + 1, labels.folds + 1)
         out_of_fold = labels.each_fold(lambda fold, held: fitted[fold].probabilities(X[labels.index[held]]))
-        whole = torch.from_numpy(fitted[-1].probabilities(X)).float().to(points.device)
-        return Learned(fitted[-1], out_of_fold, whole)
+        return Learned(fitted[-1], out_of_fold)
 
     def _fitted(
         self, X: Any, labels: Labels, share: npt.NDArray[np.float64], generator: np.random.Generator
@@ -109,9 +107,9 @@ class FittedForeign:
         hit = np.asarray(self.estimator.predict(X))[:, None] == classes
         return np.where(hit, _SURE, (1 - _SURE) / max(1, len(classes) - 1))
 
-    def predict(self, new: NewPoints) -> Tensor:
+    def predict(self, view: View) -> Tensor:
         """[M, C]."""
-        return torch.from_numpy(self.probabilities(new.rows)).float().to(new.points.device)
+        return torch.from_numpy(self.probabilities(view.rows)).float().to(view.points.device)
 
     def check(self, sizes: Sizes) -> None:
         """A file never holds one."""

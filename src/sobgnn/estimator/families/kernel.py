@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from sobgnn._system.process import at_most
-from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Learned
+from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Graphs, Learned
 from sobgnn.estimator.families.ridge import SURENESS, Scaling, distances, solved
 from sobgnn.estimator.families.trees import grown
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.points import NewPoints, Points, Sizes
+from sobgnn.estimator.points import Points, Sizes, View
 from sobgnn.estimator.state import NOT_SAVED, check_array
 
 # Maximum number of points whose gradients the metric is learned from, the number of times it is updated, and the least
@@ -46,8 +46,7 @@ class GaussianRegression:
     """
 
     name: ClassVar[str] = "gaussian"
-    on_graph: ClassVar[bool] = False
-    given_only: ClassVar[bool] = False
+    graphs: ClassVar[Graphs] = "none"
 
     @staticmethod
     def worth_it(points: Points, labels: Labels) -> bool:
@@ -91,8 +90,7 @@ class KernelRegression:
     """
 
     name: ClassVar[str] = "kernel"
-    on_graph: ClassVar[bool] = False
-    given_only: ClassVar[bool] = False
+    graphs: ClassVar[Graphs] = "none"
 
     @staticmethod
     def worth_it(points: Points, labels: Labels) -> bool:
@@ -187,10 +185,10 @@ class FittedKernel:
     rounds: int = field(default=0, metadata=NOT_SAVED)
     metric: Tensor | None = field(default=None, metadata=NOT_SAVED)
 
-    def predict(self, new: NewPoints) -> Tensor:
+    def predict(self, view: View) -> Tensor:
         """[M, C]."""
         with at_most(1):
-            return probabilities(self.regression, self.scaling, new.columns).to(new.points.device)
+            return probabilities(self.regression, self.scaling, view.columns).to(view.points.device)
 
     def check(self, sizes: Sizes) -> None:
         """Check shapes and ranges."""
@@ -212,8 +210,7 @@ def _learned(found: Sequence[Regression], scaling: Scaling, points: Points, labe
         out_of_fold = labels.each_fold(
             lambda fold, held: probabilities(found[fold], scaling, points.columns[labels.index[held]])
         )
-        whole = probabilities(found[-1], scaling, points.columns).to(points.device)
-    return Learned(FittedKernel(scaling, found[-1], *kept), out_of_fold, whole)
+    return Learned(FittedKernel(scaling, found[-1], *kept), out_of_fold)
 
 
 def probabilities(regression: Regression, scaling: Scaling, columns: npt.NDArray[np.float32]) -> Tensor:

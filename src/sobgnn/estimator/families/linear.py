@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from sobgnn._system.process import at_most
-from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Learned
+from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Graphs, Learned
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.points import NewPoints, Points, Sizes
+from sobgnn.estimator.points import Points, Sizes, View
 from sobgnn.estimator.state import check_array
 
 # Shares of the pool used in each round. The first is small: later rounds build on what a few labels predict with
@@ -43,8 +43,7 @@ class SelfTrainedLinear:
     """
 
     name: ClassVar[str] = "linear"
-    on_graph: ClassVar[bool] = False
-    given_only: ClassVar[bool] = False
+    graphs: ClassVar[Graphs] = "none"
 
     def fit(self, points: Points, labels: Labels) -> Learned:
         """Train one classifier for each fit, all at once, with one thread: the bits then depend on nothing else."""
@@ -58,7 +57,7 @@ class SelfTrainedLinear:
                 return _probabilities(X[place], weight[:, fold : fold + 1], bias[fold : fold + 1])[0]
 
             fitted = FittedLinear(weight[:, -1].contiguous(), bias[-1].contiguous())
-            return Learned(fitted, labels.each_fold(without), fitted.probabilities(X))
+            return Learned(fitted, labels.each_fold(without))
 
     def _trained(self, points: Points, labels: Labels) -> tuple[Tensor, Tensor]:
         """W [D, folds + 1, C] and b [folds + 1, C]."""
@@ -104,15 +103,13 @@ class FittedLinear:
     weight: Tensor
     bias: Tensor
 
-    def probabilities(self, X: Tensor) -> Tensor:
-        """[M, C] of rows X [M, D]."""
+    def predict(self, view: View) -> Tensor:
+        """[M, C]."""
+        X = view.points
         weight, bias = self.weight.unsqueeze(1), self.bias.unsqueeze(0)
         starts = range(0, max(1, len(X)), _ROWS_PER_BLOCK)
-        return torch.cat([_probabilities(X[start : start + _ROWS_PER_BLOCK], weight, bias)[0] for start in starts])
-
-    def predict(self, new: NewPoints) -> Tensor:
-        """[M, C]."""
-        return self.probabilities(new.points)
+        with at_most(1):
+            return torch.cat([_probabilities(X[start : start + _ROWS_PER_BLOCK], weight, bias)[0] for start in starts])
 
     def check(self, sizes: Sizes) -> None:
         """Check shapes and ranges."""

@@ -11,11 +11,11 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Learned
+from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Graphs, Learned
 from sobgnn.estimator.families.pagerank import unit_rows
 from sobgnn.estimator.families.regressions import logistic_regressions, softmax
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.points import NewPoints, Points, Sizes
+from sobgnn.estimator.points import Points, Sizes, View
 from sobgnn.estimator.state import check_array
 from sobgnn.graphs.graph import Graph
 
@@ -34,15 +34,14 @@ class LinkedLinear:
     """
 
     name: ClassVar[str] = "links"
-    on_graph: ClassVar[bool] = True
-    given_only: ClassVar[bool] = True
+    graphs: ClassVar[Graphs] = "given"
 
-    def __init__(self, view: str) -> None:
-        self.view = view
+    def __init__(self, graph: str) -> None:
+        self.graph = graph
 
     def fit(self, points: Points, labels: Labels) -> Learned:
         """Train one classifier for each fit."""
-        R, X = unit_pattern(points.views[self.view].graph), unit_rows(points.rows)
+        R, X = unit_pattern(points.graphs[self.graph].graph), unit_rows(points.rows)
         edges = R[labels.index]
         # Only neighbors of labeled nodes have a weight.
         joined = np.unique(edges.indices)
@@ -53,10 +52,8 @@ class LinkedLinear:
         own_weight, around_weight, node_weight = np.split(weight[:, -1], [X.shape[1], 2 * X.shape[1]])
         sent = np.asarray(X @ around_weight)
         sent[joined] += node_weight
-        whole = softmax(np.asarray(X @ own_weight + R @ sent) + bias[-1])
         points.report(self.name, 1, 1)
-        fitted = FittedLinks(self.view, own_weight.copy(), bias[-1].copy(), sent.astype(np.float32))
-        return Learned(fitted, out_of_fold, torch.from_numpy(whole).float().to(points.device))
+        return Learned(FittedLinks(self.graph, own_weight.copy(), bias[-1].copy(), sent), out_of_fold)
 
 
 @dataclass(frozen=True)
@@ -68,28 +65,32 @@ class FittedLinks:
     with d the number of edges, for training points and new ones alike.
 
     Attributes:
-        view: The name of the graph.
+        graph: The name of the graph.
         weight, bias: W and b, [F, C] and [C].
         sent: t [N, C], what each training point adds to its neighbors' logits: its features' logits and its own
             weights.
     """
 
-    view: str
+    graph: str
     weight: npt.NDArray[np.float64]
     bias: npt.NDArray[np.float64]
-    sent: npt.NDArray[np.float32]
+    sent: npt.NDArray[np.float64]
 
-    def predict(self, new: NewPoints) -> Tensor:
+    def predict(self, view: View) -> Tensor:
         """[M, C]; a new point without edges is predicted from its features."""
-        own = torch.from_numpy(np.asarray(unit_rows(new.rows) @ self.weight)).float()
-        joined = new.joined[self.view]
+        joined, device, X = view.joined(self.graph), view.points.device, unit_rows(view.rows)
+        if joined is None:
+            R = unit_pattern(view.training.graphs[self.graph].graph)
+            logits = np.asarray(X @ self.weight + R @ self.sent) + self.bias
+            return torch.from_numpy(softmax(logits)).float().to(device)
+        own = torch.from_numpy(np.asarray(X @ self.weight)).float()
         degree = joined.degree.cpu().clamp(min=1).float().unsqueeze(1)
-        around = joined.total(torch.from_numpy(self.sent).to(new.points.device)).cpu() / degree.sqrt()
-        return (own + around + torch.from_numpy(self.bias).float()).softmax(dim=1).to(new.points.device)
+        around = joined.total(torch.from_numpy(self.sent).float().to(device)).cpu() / degree.sqrt()
+        return (own + around + torch.from_numpy(self.bias).float()).softmax(dim=1).to(device)
 
     def check(self, sizes: Sizes) -> None:
         """Check shapes and ranges."""
-        sizes.check_view(self.view)
+        sizes.check_graph(self.graph)
         check_array(self.weight, (sizes.features, sizes.classes), "classifier of links", most=LARGEST_WEIGHT)
         check_array(self.bias, (sizes.classes,), "classifier of links", most=LARGEST_WEIGHT)
         check_array(self.sent, (sizes.points, sizes.classes), "classifier of links", most=LARGEST_WEIGHT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
@@ -15,9 +14,9 @@ from torch import Tensor
 
 from sobgnn._system.process import at_most
 from sobgnn.estimator.families.blocks import BlockNetworks, BlockProgress, BlockSchedule, train_blocks
-from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Learned
+from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Graphs, Learned
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.points import NewPoints, Points, Sizes, View
+from sobgnn.estimator.points import Points, Sizes, View
 from sobgnn.estimator.state import NAN_ALLOWED, check_array
 
 # Hops of the decoupled networks, and the bytes of propagated features up to which more than one hop is used.
@@ -27,8 +26,6 @@ _PROPAGATED_BYTES = 2**31
 _FURTHER_STEPS, _FURTHER_RATE = 0.2, 0.3
 # Number of new points up to which they are predicted in float64.
 _EXACT_ROWS = 1024
-# Rows that are predicted at once: on a GPU, enough to keep it busy.
-_ROWS_PER_BLOCK = {"cpu": 1 << 13, "cuda": 1 << 17}
 
 
 class SobolevNetworks:
@@ -42,11 +39,10 @@ class SobolevNetworks:
     """
 
     name: ClassVar[str] = "sobolev"
-    on_graph: ClassVar[bool] = True
-    given_only: ClassVar[bool] = False
+    graphs: ClassVar[Graphs] = "any"
 
-    def __init__(self, view: str) -> None:
-        self.view = view
+    def __init__(self, graph: str) -> None:
+        self.graph = graph
 
     def fit(self, points: Points, labels: Labels) -> Learned:
         """Propagate once; train members without each fold and from all labels, as one batch."""
@@ -57,30 +53,20 @@ class SobolevNetworks:
         return self._fit(points, labels, before)
 
     def _fit(self, points: Points, labels: Labels, before: FittedNetworks | None = None) -> Learned:
-        view, device = points.views[self.view], points.device
-        size = 4 * points.points.numel() * view.alpha * HOPS
+        device = points.device
+        size = 4 * points.points.numel() * points.networks.alpha * HOPS
         hops = HOPS if size <= _PROPAGATED_BYTES else 1
         index, _ = labels.tensors(device)
-        rows = training_blocks(points, view, hops, index)
-        networks, history = _trained(self.name, f"{self.name} {self.view}", rows, points, labels, before)
+        rows = points.blocks(self.graph, hops, index)
+        networks, history = _trained(self.name, f"{self.name} {self.graph}", rows, points, labels, before)
         used = min(points.networks.members, len(networks.bias2))
-        fitted = FittedNetworks(self.view, hops, used, networks, history)
+        fitted = FittedNetworks(self.graph, hops, used, networks, history)
 
         def without(fold: int, held: npt.NDArray[np.int64]) -> Tensor:
             own = networks.logits(rows[:, torch.from_numpy(held).to(device)])
             return own[fold].softmax(dim=1)
 
-        return Learned(fitted, labels.each_fold(without), fitted.probabilities(points))
-
-
-def training_blocks(points: Points, view: View, hops: int, rows: Tensor) -> Tensor:
-    """The features of some training points, and every order of them after each hop: [B, R, D]."""
-    X = points.points
-    if hops == 1 and len(rows) < len(X):  # no copy of all orders of all points
-        own = [view.operators.rows(rows).propagate(X)]
-    else:
-        own = [hop[rows] for hop in view.propagated(X, hops)[1:]]
-    return torch.cat([X[rows].unsqueeze(0), *(hop.transpose(0, 1) for hop in own)])
+        return Learned(fitted, labels.each_fold(without))
 
 
 @dataclass(frozen=True)
@@ -88,7 +74,7 @@ class FittedNetworks:
     """Members of one kind of network.
 
     Attributes:
-        view: The name of the graph.
+        graph: The name of the graph.
         hops: Number of hops.
         used: Number of members, the last ones, that are averaged for predictions: they learn from all labels, unless
             there are more of them than members of that kind. The first ones hold out one fold each.
@@ -96,34 +82,25 @@ class FittedNetworks:
         history: Training curves, [T] each, by name.
     """
 
-    view: str
+    graph: str
     hops: int
     used: int
     networks: BlockNetworks
     history: dict[str, list[float]] = field(default_factory=dict, metadata=NAN_ALLOWED)
 
-    def probabilities(self, points: Points) -> Tensor:
-        """The mean of the members used for predictions, at the training points: [N, C]."""
-        out = points.points.new_empty((points.count, points.classes))
-        for rows in row_blocks(points):
-            own = self.networks.logits(training_blocks(points, points.views[self.view], self.hops, rows))
-            out[rows] = own[-self.used :].softmax(dim=2).mean(dim=0)
-        return out
+    def predict(self, view: View) -> Tensor:
+        """The mean of the members used for predictions, [M, C].
 
-    def predict(self, new: NewPoints) -> Tensor:
-        """The mean of the members used for predictions, [M, C]; new points read neighbors, which stay unchanged.
-
-        Few points are predicted in float64: the position of a row in a product decides in which order a processor adds
-        it up, and a point's probabilities must not depend on that.
+        Few new points are predicted in float64: the position of a row in a product decides in which order a processor
+        adds it up, and a point's probabilities must not depend on that.
         """
-        joined, X = new.joined[self.view], new.training.points
-        own = [joined.propagate(X, new.points)]
-        for nodes in new.training.views[self.view].propagated(X, self.hops - 1)[1:]:
-            own.append(joined.propagate_each(nodes, own[-1]))
-        x = torch.cat([new.points.unsqueeze(0), *(hop.transpose(0, 1) for hop in own)])
-        exact = x.shape[1] <= _EXACT_ROWS
-        logits = self._exact.logits(x.double()) if exact else self.networks.logits(x)
-        return logits[-self.used :].softmax(dim=2).mean(dim=0).to(x.dtype)
+        out = view.points.new_empty((len(view.points), self.networks.bias2.shape[-1]))
+        exact = view.joined(self.graph) is not None and len(out) <= _EXACT_ROWS
+        for rows in view.row_blocks():
+            x = view.blocks(self.graph, self.hops, rows)
+            logits = self._exact.logits(x.double()) if exact else self.networks.logits(x)
+            out[rows] = logits[-self.used :].softmax(dim=2).mean(dim=0).to(x.dtype)
+        return out
 
     @cached_property
     def _exact(self) -> BlockNetworks:
@@ -132,15 +109,15 @@ class FittedNetworks:
     def hidden(self, points: Points) -> Tensor:
         """The last member's hidden rows at every training point, [N, B · h]."""
         networks, found = self.networks, []
-        for rows in row_blocks(points):
-            x = training_blocks(points, points.views[self.view], self.hops, rows)
+        for rows in points.row_blocks():
+            x = points.blocks(self.graph, self.hops, rows)
             own = torch.baddbmm(networks.bias1[:, -1], x, networks.weight1[:, -1]).relu_()
             found.append(own.transpose(0, 1).flatten(1))
         return torch.cat(found)
 
     def check(self, sizes: Sizes) -> None:
         """Check shapes and ranges."""
-        sizes.check_view(self.view)
+        sizes.check_graph(self.graph)
         own, what = self.networks, "networks"
         blocks, members, hidden = 1 + self.hops * sizes.networks.alpha, len(own.bias2), own.weight1.shape[-1]
         if not (self.hops in (1, HOPS) and 1 <= self.used <= members):
@@ -149,13 +126,6 @@ class FittedNetworks:
         check_array(own.bias1, (blocks, members, 1, hidden), what, most=LARGEST_WEIGHT)
         check_array(own.weight2, (blocks, members, hidden, sizes.classes), what, most=LARGEST_WEIGHT)
         check_array(own.bias2, (members, 1, sizes.classes), what, most=LARGEST_WEIGHT)
-
-
-def row_blocks(points: Points) -> Iterator[Tensor]:
-    """Blocks of consecutive rows."""
-    size = _ROWS_PER_BLOCK.get(points.device.type, 1 << 14)
-    for start in range(0, points.count, size):
-        yield torch.arange(start, min(start + size, points.count), device=points.device)
 
 
 def _trained(

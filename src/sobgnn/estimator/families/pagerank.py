@@ -11,10 +11,10 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Learned
+from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Graphs, Learned
 from sobgnn.estimator.families.regressions import logistic_regressions, softmax
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.points import NewPoints, Points, Sizes
+from sobgnn.estimator.points import Points, Sizes, View
 from sobgnn.estimator.state import check_array
 from sobgnn.graphs.graph import Graph
 from sobgnn.graphs.reweight import scaled_rows
@@ -37,15 +37,14 @@ class PageRankLinear:
     """
 
     name: ClassVar[str] = "pagerank"
-    on_graph: ClassVar[bool] = True
-    given_only: ClassVar[bool] = True
+    graphs: ClassVar[Graphs] = "given"
 
-    def __init__(self, view: str) -> None:
-        self.view = view
+    def __init__(self, graph: str) -> None:
+        self.graph = graph
 
     def fit(self, points: Points, labels: Labels) -> Learned:
         """Train one classifier for each fit."""
-        step = transition(points.views[self.view].graph)
+        step = transition(points.graphs[self.graph].graph)
         X = unit_rows(points.rows)
         whole = spread(step, _dense(X)) if X.shape[1] <= len(labels.index) else None
         if whole is not None:
@@ -67,10 +66,8 @@ class PageRankLinear:
         out_of_fold = labels.each_fold(lambda fold, held: softmax((Z[held] + center) @ weight[:, fold] + bias[fold]))
         own = weight[:, -1]
         logits = spread(step, np.asarray(X @ own)) if whole is None else whole @ own
-        probabilities = torch.from_numpy(softmax(logits + bias[-1])).float().to(points.device)
         points.report(self.name, 1, 1)
-        fitted = FittedPageRank(self.view, own.copy(), bias[-1].copy(), logits.astype(np.float32))
-        return Learned(fitted, out_of_fold, probabilities)
+        return Learned(FittedPageRank(self.graph, own.copy(), bias[-1].copy(), logits), out_of_fold)
 
 
 @dataclass(frozen=True)
@@ -82,29 +79,32 @@ class FittedPageRank:
     .. math:: z_i = (1 - a) x_i W + a \Big(\frac{z_i}{d_i + 1} + \sum_j \frac{z_j}{\sqrt{(d_i + 1)(d_j + 1)}}\Big).
 
     Attributes:
-        view: The name of the graph.
+        graph: The name of the graph.
         weight, bias: Weights and biases of the logits, [F, C] and [C].
         spread: XW spread over the training graph, [N, C].
     """
 
-    view: str
+    graph: str
     weight: npt.NDArray[np.float64]
     bias: npt.NDArray[np.float64]
-    spread: npt.NDArray[np.float32]
+    spread: npt.NDArray[np.float64]
 
-    def predict(self, new: NewPoints) -> Tensor:
-        """Probabilities from a new point's own features and its neighbors' spread logits: [M, C]."""
-        own = torch.from_numpy(np.asarray(unit_rows(new.rows) @ self.weight)).float()
-        joined, degree = new.joined[self.view], new.training.views[self.view].graph.degree.cpu()
+    def predict(self, view: View) -> Tensor:
+        """Probabilities [M, C], of a new point from its own features and its neighbors' spread logits."""
+        joined, device = view.joined(self.graph), view.points.device
+        if joined is None:
+            return torch.from_numpy(softmax(self.spread + self.bias)).float().to(device)
+        own = torch.from_numpy(np.asarray(unit_rows(view.rows) @ self.weight)).float()
+        degree = view.training.graphs[self.graph].graph.degree.cpu()
         looped = (joined.degree.cpu() + 1).float().unsqueeze(1)
-        shares = torch.from_numpy(self.spread) / (degree + 1).float().sqrt().unsqueeze(1)
-        around = joined.total(shares.to(new.points.device)).cpu() / looped.sqrt()
+        shares = torch.from_numpy(self.spread).float() / (degree + 1).float().sqrt().unsqueeze(1)
+        around = joined.total(shares.to(device)).cpu() / looped.sqrt()
         logits = ((1 - STRENGTH) * own + STRENGTH * around) / (1 - STRENGTH / looped)
-        return (logits + torch.from_numpy(self.bias).float()).softmax(dim=1).to(new.points.device)
+        return (logits + torch.from_numpy(self.bias).float()).softmax(dim=1).to(device)
 
     def check(self, sizes: Sizes) -> None:
         """Check shapes and ranges."""
-        sizes.check_view(self.view)
+        sizes.check_graph(self.graph)
         check_array(self.weight, (sizes.features, sizes.classes), "PageRank classifier", most=LARGEST_WEIGHT)
         check_array(self.bias, (sizes.classes,), "PageRank classifier", most=LARGEST_WEIGHT)
         check_array(self.spread, (sizes.points, sizes.classes), "PageRank classifier", most=LARGEST_WEIGHT)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sobgnn.estimator.families.contract import Learned
+from sobgnn.estimator.families.contract import Graphs, Learned
 from sobgnn.estimator.families.diffusion import SpreadLabels
 from sobgnn.estimator.frequencies import evenness
 from sobgnn.estimator.labels import Labels
@@ -46,11 +46,10 @@ class PoissonLabels:
     """
 
     name: ClassVar[str] = "poisson"
-    on_graph: ClassVar[bool] = True
-    given_only: ClassVar[bool] = False
+    graphs: ClassVar[Graphs] = "any"
 
-    def __init__(self, view: str) -> None:
-        self.view = view
+    def __init__(self, graph: str) -> None:
+        self.graph = graph
 
     @staticmethod
     def worth_it(points: Points, labels: Labels) -> bool:
@@ -60,11 +59,11 @@ class PoissonLabels:
         """
         few = len(labels.index) < _FEW_LABELS * labels.classes
         small = points.count * labels.classes * (labels.folds + 1) <= _MOST_ENTRIES
-        return few and small and GIVEN not in points.views and points.many_numbers
+        return few and small and GIVEN not in points.graphs and points.many_numbers
 
     def fit(self, points: Points, labels: Labels) -> Learned:
         """Solve the equation for every fit."""
-        smoother = points.views[self.view].smoother.powered(POWER)
+        smoother = points.graphs[self.graph].smoother.powered(POWER)
         of_class = np.eye(labels.classes)[labels.codes]
         power = 0.0 if labels.chosen else evenness(labels.codes, labels.classes)
         index = torch.from_numpy(labels.index).to(points.device)
@@ -85,9 +84,9 @@ class PoissonLabels:
         out_of_fold = labels.each_fold(lambda fold, rows: potentials(shares[fold])[index[torch.from_numpy(rows)]])
         whole = potentials(shares[-1])
         points.report(self.name, 1, 1)
-        clustered = assortativity(points.views[self.view].graph, whole.argmax(dim=1).cpu().numpy())
+        clustered = assortativity(points.graphs[self.graph].graph, whole.argmax(dim=1).cpu().numpy())
         factor = float(np.clip((clustered - _CLUSTERED[0]) / (_CLUSTERED[1] - _CLUSTERED[0]), _LEAST_FACTOR, 1.0))
-        return Learned(SpreadLabels(self.view, whole), out_of_fold, whole, factor)
+        return Learned(SpreadLabels(self.graph, whole), out_of_fold, factor)
 
 
 def sized(u: Tensor, sizes: Tensor, most: float) -> Tensor:

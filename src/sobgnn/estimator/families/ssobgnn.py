@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.func import functional_call, vmap
 
 from sobgnn._system.process import own_random_state
-from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Learned
+from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Graphs, Learned
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.points import NewPoints, Points, Sizes
+from sobgnn.estimator.points import Points, Sizes, View
 from sobgnn.estimator.settings import Networks
 from sobgnn.estimator.state import NAN_ALLOWED, check_array
 from sobgnn.training import Progress, Schedule, Task, train_members
@@ -36,11 +36,10 @@ class SSobGNNs:
     """
 
     name: ClassVar[str] = "s-sobgnn"
-    on_graph: ClassVar[bool] = True
-    given_only: ClassVar[bool] = False
+    graphs: ClassVar[Graphs] = "any"
 
-    def __init__(self, view: str) -> None:
-        self.view = view
+    def __init__(self, graph: str) -> None:
+        self.graph = graph
 
     @staticmethod
     def worth_it(points: Points, labels: Labels) -> bool:
@@ -49,7 +48,7 @@ class SSobGNNs:
 
     def fit(self, points: Points, labels: Labels) -> Learned:
         """Train members without each fold and from all labels, as one batch."""
-        settings, operators = points.networks, points.views[self.view].operators
+        settings, operators = points.networks, points.graphs[self.graph].operators
         members = labels.folds + max(1, settings.members - labels.folds)
         signal = np.minimum(np.arange(members), labels.folds)
         held = (~labels.known() * labels.weight)[signal]
@@ -76,13 +75,13 @@ class SSobGNNs:
         )  # fmt: skip
         history = {name: curve.double().flatten(1).mean(1).tolist() if curve.ndim > 1 else curve.tolist()
                    for name, curve in trained.history.items()}  # fmt: skip
-        fitted = FittedSSobGNNs(self.view, min(settings.members, members), trained.parameters, history)
+        fitted = FittedSSobGNNs(self.graph, min(settings.members, members), trained.parameters, history)
         logits = fitted.states(points)[-1]
         rows = torch.from_numpy(labels.index).to(points.device)
         out_of_fold = labels.each_fold(
             lambda fold, held: logits[rows[torch.from_numpy(held).to(points.device)], fold].softmax(dim=1)
         )
-        return Learned(fitted, out_of_fold, logits[:, -fitted.used :].softmax(dim=2).mean(dim=1))
+        return Learned(fitted, out_of_fold)
 
 
 @dataclass(frozen=True)
@@ -90,41 +89,42 @@ class FittedSSobGNNs:
     """Trained members.
 
     Attributes:
-        view: The name of their graph.
+        graph: The name of their graph.
         used: Number of members, the last ones, that are averaged for predictions. The first ones hold out a fold each.
         parameters: Stacked, [S, ...].
         history: Training curves by name.
     """
 
-    view: str
+    graph: str
     used: int
     parameters: dict[str, Tensor]
     history: dict[str, list[float]] = field(default_factory=dict, metadata=NAN_ALLOWED)
 
     @torch.no_grad()
-    def states(self, points: Points) -> list[Tensor]:
-        """Output of each layer of every member at every node: [N, S, h]; the last, [N, S, C], holds the logits."""
-        if not self._states:
-            operators, x = points.views[self.view].operators, points.points
-            for number, layer in enumerate(_model(points.networks, points).eval().layers):
-                out = _apply_layer(layer, _of_layer(self.parameters, number), x, operators.propagate(x))
-                self._states.append(out)
-                x = out.flatten(1)
-        return self._states
+    def states(self, view: View) -> list[Tensor]:
+        """Output of each layer of every member at every row: [M, S, h]; the last, [M, S, C], holds the logits.
+
+        New points read their neighbors, which stay unchanged.
+        """
+        training, joined = view.training, view.joined(self.graph)
+        if joined is None and self._states:
+            return self._states
+        found: list[Tensor] = [] if joined is not None else self._states
+        nodes, own, operators = training.points, view.points, training.graphs[self.graph].operators
+        for number, layer in enumerate(_model(training.networks, training).eval().layers):
+            propagated = operators.propagate(own) if joined is None else joined.propagate(nodes, own)
+            found.append(_apply_layer(layer, _of_layer(self.parameters, number), own, propagated))
+            own = found[-1].flatten(1)
+            nodes = own if joined is None else self.states(training)[number].flatten(1)
+        return found
 
     @cached_property
     def _states(self) -> list[Tensor]:
         return []
 
-    def predict(self, new: NewPoints) -> Tensor:
-        """The mean of the members used for predictions, [M, C]; new points read neighbors, which stay unchanged."""
-        training = new.training
-        nodes, own, joined = training.points, new.points, new.joined[self.view]
-        states = self.states(training)
-        for number, layer in enumerate(_model(training.networks, training).eval().layers):
-            out = _apply_layer(layer, _of_layer(self.parameters, number), own, joined.propagate(nodes, own))
-            nodes, own = states[number].flatten(1), out.flatten(1)
-        return out.softmax(dim=2)[:, -self.used :].mean(dim=1)
+    def predict(self, view: View) -> Tensor:
+        """The mean of the members used for predictions, [M, C]."""
+        return self.states(view)[-1][:, -self.used :].softmax(dim=2).mean(dim=1)
 
     def hidden(self, points: Points) -> Tensor:
         """The members' last hidden rows, [N, S · h]."""
@@ -133,7 +133,7 @@ class FittedSSobGNNs:
 
     def check(self, sizes: Sizes) -> None:
         """Check shapes and ranges; layers are counted first, and nothing of a declared size is made."""
-        sizes.check_view(self.view)
+        sizes.check_graph(self.graph)
         settings = sizes.networks
         if len({name.split(".")[1] for name in self.parameters if name.startswith("convs.")}) != settings.num_layers:
             raise ValueError("its networks do not have the layers that its settings say")

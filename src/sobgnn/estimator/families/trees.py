@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from sobgnn._system.process import importing
-from sobgnn.estimator.families.contract import Learned
+from sobgnn.estimator.families.contract import Graphs, Learned
 from sobgnn.estimator.families.nodes import Trees, joined, of_forest
 from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
-from sobgnn.estimator.points import NewPoints, Points, Sizes
+from sobgnn.estimator.points import Points, Sizes, View
 from sobgnn.estimator.state import NOT_SAVED
 
 # Trees of each kind that are grown from all labels, the fewer trees that are grown without each fold to save time, and
@@ -45,8 +45,7 @@ class Forests:
     """
 
     name: ClassVar[str] = "forests"
-    on_graph: ClassVar[bool] = False
-    given_only: ClassVar[bool] = False
+    graphs: ClassVar[Graphs] = "none"
 
     def fit(self, points: Points, labels: Labels) -> Learned:
         """Grow trees without each fold, and from all labels."""
@@ -63,8 +62,7 @@ class Forests:
             forests.append(joined([of_forest(grown(kind, size, *grow), labels.classes) for kind in KINDS]))
             points.report(self.name, number + 1, fits)
         out_of_fold = labels.each_fold(lambda fold, held: forests[fold].predict(X[labels.index[held]]))
-        whole = torch.from_numpy(forests[-1].predict(X)).to(points.device)
-        return Learned(FittedTrees(forests[-1]), out_of_fold, whole)
+        return Learned(FittedTrees(forests[-1]), out_of_fold)
 
     def refit(self, points: Points, labels: Labels, before: FittedTrees) -> Learned:
         """Replace the oldest trees of each kind by new ones, grown from all labels."""
@@ -80,8 +78,7 @@ class Forests:
             parts += [trees.part(start + anew, start + size), of_forest(forest, labels.classes)]
         fitted = FittedTrees(joined(parts), before.age + 1)
         points.report(self.name, 1, 1)
-        nothing = np.zeros((0, labels.classes))
-        return Learned(fitted, nothing, torch.from_numpy(fitted.trees.predict(X)).to(points.device))
+        return Learned(fitted, np.zeros((0, labels.classes)))
 
 
 @dataclass(frozen=True)
@@ -91,9 +88,9 @@ class FittedTrees:
     trees: Trees
     age: int = field(default=0, metadata=NOT_SAVED)
 
-    def predict(self, new: NewPoints) -> Tensor:
+    def predict(self, view: View) -> Tensor:
         """The mean of the trees, [M, C]."""
-        return torch.from_numpy(self.trees.predict(new.columns)).to(new.points.device)
+        return torch.from_numpy(self.trees.predict(view.columns)).to(view.points.device)
 
     def check(self, sizes: Sizes) -> None:
         """Check that every walk stays in bounds and ends."""
