@@ -563,7 +563,8 @@ def test_a_warm_start_with_the_same_labels_keeps_what_a_family_without_chance_pr
         classifier = quick(warm_start=True, families=[name]).fit(X, given)
         before = classifier.predictor_.distributions.copy()
         classifier.fit(X, given)
-        np.testing.assert_allclose(classifier.predictor_.distributions, before, atol=1e-5, err_msg=name)
+        # Diffusion is solved to 1e-3, for all folds together or for all labels alone.
+        np.testing.assert_allclose(classifier.predictor_.distributions, before, atol=1e-4, err_msg=name)
 
 
 def test_a_warm_start_is_as_sure_as_what_was_decided_allows():
