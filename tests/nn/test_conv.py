@@ -9,7 +9,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch_geometric.nn import GCNConv
 
 from sobgnn import Graph, SobolevConv, SobolevOperators
-from sobgnn.nn.cascade import shared_product
+from sobgnn.nn.filter_bank import shared_product
 from tests.oracle import sobolev_operator
 
 

@@ -71,7 +71,7 @@ def test_signals_of_one_graph_draw_apart_and_the_first_as_one_alone(monkeypatch:
 
 def test_a_hash_for_every_row_is_needed() -> None:
     with pytest.raises(ValueError, match="Every row needs one hash"):
-        torch.ops.sobgnn.drop(torch.rand(4, 5, 3), torch.arange(5, dtype=torch.int32), 0.5)
+        torch.ops.sobgnn.drop_by_hash(torch.rand(4, 5, 3), torch.arange(5, dtype=torch.int32), 0.5)
 
 
 def test_nothing_is_dropped_outside_training() -> None:
@@ -81,4 +81,4 @@ def test_nothing_is_dropped_outside_training() -> None:
 
 def test_the_operator_fits_torch() -> None:
     h = torch.rand(6, 4, requires_grad=True)
-    torch.library.opcheck(torch.ops.sobgnn.drop, (h, torch.arange(6, dtype=torch.int32), 0.5))
+    torch.library.opcheck(torch.ops.sobgnn.drop_by_hash, (h, torch.arange(6, dtype=torch.int32), 0.5))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sobgnn.nn.inputs import Wanted, as_edges
+from sobgnn.nn.inputs import OperatorSpec, as_edges
 
 
 class Cache:
@@ -31,16 +31,16 @@ class Cache:
         edge_index: Tensor,
         edge_weight: Tensor | None,
         x: Tensor | tuple[Tensor, Tensor],
-        wanted: Wanted,
+        spec: OperatorSpec,
         build: Callable[[], Any],
     ) -> Any:
         """The operators of these edges: those kept, if they are of the same edges, or new ones from ``build``."""
         edges, weight = as_edges(edge_index, edge_weight)
-        if isinstance(wanted.epsilon, Tensor) or (weight is not None and weight.requires_grad):
+        if isinstance(spec.epsilon, Tensor) or (weight is not None and weight.requires_grad):
             return build()
         parts = x if isinstance(x, tuple) else (x,)
         double = parts[0].dtype == torch.float64
-        key = (wanted, double, weight is None, tuple(part.shape[0] for part in parts))
+        key = (spec, double, weight is None, tuple(part.shape[0] for part in parts))
         tensors = [edges] if weight is None else [edges, weight]
         kept = self._kept
         if kept is not None and kept[0] == key and all(map(_same, tensors, kept[1])):

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
+from sobgnn.graphs.edges import check_how
 from sobgnn.nn.cache import Cache
-from sobgnn.nn.cascade import autocast_dtype, cascade, in_its_type, row_product, shared_product
-from sobgnn.nn.inputs import Size, Wanted, as_edges, as_operators, check_size, directed, number_of_targets
+from sobgnn.nn.filter_bank import autocast_dtype, filter_bank, in_its_type, row_product, shared_product
+from sobgnn.nn.inputs import OperatorSpec, Size, as_edges, as_operators, check_size, directed, number_of_targets
 from sobgnn.nn.lazy import LazyWeights
 from sobgnn.nn.without_messages import WithoutMessages
 from sobgnn.operators import EdgeOperators, Normalize, SobolevRows, check_alpha, check_epsilon
@@ -86,8 +87,7 @@ class SobolevConv(LazyWeights, WithoutMessages):
             raise ValueError(f'`combine` must be "linear" or "concat", but got {combine!r}.')
         if normalize not in ("sym", "row"):
             raise ValueError(f'`normalize` must be "sym" or "row", but got {normalize!r}.')
-        if symmetrize not in (None, "union", "mutual"):
-            raise ValueError(f'`symmetrize` must be "union", "mutual" or None, but got {symmetrize!r}.')
+        check_how(symmetrize)
         if learn_epsilon and not epsilon > 0:
             raise ValueError(f"A learned epsilon must start above 0, but got epsilon={epsilon}.")
         self.out_channels = out_channels
@@ -117,11 +117,11 @@ class SobolevConv(LazyWeights, WithoutMessages):
         return self.start_epsilon if self.log_epsilon is None else float(_bounded_exp(self.log_epsilon.detach()))
 
     @property
-    def wanted(self) -> Wanted:
+    def spec(self) -> OperatorSpec:
         """What this layer asks of its operators."""
         epsilon = self.start_epsilon if self.log_epsilon is None else _bounded_exp(self.log_epsilon)
         # An explainer's mask need not be the same in both directions of an edge.
-        return Wanted(self.alpha, epsilon, self.normalize, self.symmetrize, directed=bool(self.explain))
+        return OperatorSpec(self.alpha, epsilon, self.normalize, self.symmetrize, directed=bool(self.explain))
 
     def reset_parameters(self) -> None:
         """Draw new weights: Glorot for the filters, an even average for μ."""
@@ -161,94 +161,21 @@ class SobolevConv(LazyWeights, WithoutMessages):
         first = x[0] if isinstance(x, tuple) else x
         if isinstance(first, Tensor) and first.ndim == 3:
             return self._signals(x, edge_index, edge_weight, size, propagated)
-        rows, targets, wanted = self._rows(x, edge_index, size)
-        self._materialize(rows, targets)
+        rows, targets, spec = self._rows(x, edge_index, size)
         operators = edge_index
         if operators is not None:
-            operators = self._operators(operators, edge_weight, rows, targets, wanted, size)
+            operators = self._operators(operators, edge_weight, rows, targets, spec, size)
         return self._one(rows, targets, operators, propagated)
 
-    def _one(self, rows: Tensor, targets: Tensor | None, operators: Any, propagated: Tensor | None) -> Tensor:
-        """The layer of one signal."""
-        if propagated is not None:
-            self._check_propagated(propagated, rows, operators)
-        if targets is not None:
-            return self._between(rows, targets, operators)
-        if rows.layout != torch.strided:
-            return self._finish(self._sparse(rows, operators))
-        own = rows[operators.own] if isinstance(operators, SobolevRows) and self.self_branch else rows
-        return self._dense(rows, own, operators, propagated)
-
-    def _dense(self, rows: Tensor, own: Tensor | None, operators: Any, propagated: Tensor | None) -> Tensor:
-        """The layer of dense rows; ``own`` are those of its outputs, for the graph-free branch."""
-        dtype = autocast_dtype(rows)
-        own = own if self.self_branch else None
-        if dtype is not None:
-            rows, own = rows.to(dtype), None if own is None else own.to(dtype)
-        if propagated is None and operators is not None and self._aggregates_first():
-            propagated = in_its_type(operators.propagate, rows)
-        weight = self.weight if dtype is None else self.weight.to(dtype)
-        if propagated is not None and self.combine == "linear" and weight is self.weight:
-            return cascade(own, propagated, self.weight, self.bias, self.mu, relu=self.activation)
-        filtered = self._filter(rows, operators, propagated, weight)
-        if own is not None:
-            filtered = torch.cat([shared_product(own.unsqueeze(1), weight[:1]), filtered], dim=1)
-        return self._finish(filtered)
-
-    def _signals(
-        self, x: Any, edge_index: Any, edge_weight: Tensor | None, size: Size | None, propagated: Tensor | None
-    ) -> Tensor:
-        """Several signals of one graph [B, N, in_channels] to [B, N, out_channels]."""
-        parts = [part for part in (x if isinstance(x, tuple) else (x,)) if part is not None]
-        count = len(parts[0])
-        if not count or any(part.ndim != 3 or len(part) != count for part in parts):
-            raise ValueError(
-                "Signals of one graph need at least one signal, and as many of the targets as of the sources, but got "
-                f"{[list(part.shape) for part in parts]}."
-            )
-        if propagated is not None and (propagated.ndim != 4 or len(propagated) != count):
-            raise ValueError(
-                "propagated must be what the operators make of each signal, "
-                f"[{count}, {x.shape[1]}, {self.alpha}, {x.shape[2]}], but got {list(propagated.shape)}."
-            )
-
-        def signal(i: int) -> Any:
-            return tuple(None if part is None else part[i] for part in x) if isinstance(x, tuple) else x[i]
-
-        def one(signal: Any, known: Tensor | None) -> Tensor:
-            rows, targets, _ = self._rows(signal, edge_index, size)
-            return self._one(rows, targets, operators, known)
-
-        operators = edge_index
-        if operators is not None:
-            rows, targets, wanted = self._rows(signal(0), edge_index, size)
-            self._materialize(rows, targets)
-            operators = self._operators(edge_index, edge_weight, rows, targets, wanted, size)
-        if torch.compiler.is_compiling():  # which does not know vmap's rules of ours
-            return torch.stack([one(signal(i), None if propagated is None else propagated[i]) for i in range(count)])
-        given = tuple(None if part is None else 0 for part in x) if isinstance(x, tuple) else 0
-        out: Tensor = vmap(one, (given, None if propagated is None else 0))(x, propagated)
-        return out
-
-    def _finish(self, filtered: Tensor) -> Tensor:
-        """Bias, σ and combination of [R, branches, out_channels]."""
-        filtered = filtered + self.bias.to(filtered.dtype)
-        if self.activation:
-            filtered = filtered.relu()
-        if self.combine == "linear":
-            return (filtered * self.mu.to(filtered.dtype).unsqueeze(1)).sum(dim=1)
-        mixed: Tensor = self.mix(filtered.flatten(1))
-        return mixed
-
-    def _rows(self, x: Any, given: Any, size: Size | None) -> tuple[Tensor, Tensor | None, Wanted]:
+    def _rows(self, x: Any, given: Any, size: Size | None) -> tuple[Tensor, Tensor | None, OperatorSpec]:
         """Input rows, the targets' own where there are two sets of nodes, and the operators that they need."""
-        wanted = self.wanted
+        spec = self.spec
         rows, targets = x if isinstance(x, tuple) else (x, None)
         sources, own = self.in_channels if isinstance(self.in_channels, tuple) else (self.in_channels, self.in_channels)
         if isinstance(x, tuple) and targets is None:  # rows of zeros, of which no average has a share
             count, channels = number_of_targets(given, size), rows.shape[1] if own == -1 else own
             targets = torch.zeros(count, channels, dtype=rows.dtype, device=rows.device)
-            wanted = dataclasses.replace(wanted, epsilon=0.0)
+            spec = dataclasses.replace(spec, epsilon=0.0)
         elif self.weight_dst is not None and not isinstance(x, tuple):  # as PyG reads it: sources that are targets too
             targets = rows
         for name, part, channels in (("x", rows, sources), ("x of the targets", targets, own)):
@@ -257,7 +184,8 @@ class SobolevConv(LazyWeights, WithoutMessages):
                 raise TypeError(f"{name} must be a torch tensor, but got {type(part).__name__}. Use torch.as_tensor.")
             if part is not None and (part.ndim != 2 or (known and channels != part.shape[1])):
                 raise ValueError(f"{name} must have shape [N, {channels}], but got {list(part.shape)}.")
-        return rows, targets, wanted
+        self._materialize(rows, targets)
+        return rows, targets, spec
 
     def _operators(
         self,
@@ -265,7 +193,7 @@ class SobolevConv(LazyWeights, WithoutMessages):
         edge_weight: Tensor | None,
         rows: Tensor,
         targets: Tensor | None,
-        wanted: Wanted,
+        spec: OperatorSpec,
         size: Size | None,
     ) -> Any:
         x = rows if targets is None else (rows, targets)
@@ -278,16 +206,112 @@ class SobolevConv(LazyWeights, WithoutMessages):
         given = directed(given, self.flow, two_sets=targets is not None)
         check_size(given, x, size)
         if self._cache is None or not isinstance(given, Tensor) or torch.compiler.is_compiling():
-            return as_operators(given, edge_weight, x, wanted)
-        return self._cache.get(given, edge_weight, x, wanted, lambda: as_operators(given, edge_weight, x, wanted))
+            return as_operators(given, edge_weight, x, spec)
+        return self._cache.get(given, edge_weight, x, spec, lambda: as_operators(given, edge_weight, x, spec))
 
-    def _check_propagated(self, propagated: Tensor, x: Tensor, operators: Any) -> None:
-        nodes = None if operators is None else operators.nodes
-        shape = (x.shape[0] if nodes is None else nodes.shape[0], self.alpha, x.shape[1])
-        if tuple(propagated.shape) != shape:
+    def _one(self, rows: Tensor, targets: Tensor | None, operators: Any, propagated: Tensor | None) -> Tensor:
+        """The layer of one signal."""
+        if propagated is not None:
+            nodes = None if operators is None else operators.nodes
+            shape = (rows.shape[0] if nodes is None else nodes.shape[0], self.alpha, rows.shape[1])
+            if tuple(propagated.shape) != shape:
+                raise ValueError(
+                    f"propagated must be what the operators make of x, {list(shape)}, but got {list(propagated.shape)}."
+                )
+        elif operators is None:
+            raise ValueError("Without operators the layer needs `propagated`, what they make of x.")
+        dense = targets is None and rows.layout == torch.strided
+        # Per edge, aggregating first reads one row of in_channels, transforming first α rows of out_channels.
+        if not dense or (propagated is None and self.weight.shape[1] > self.alpha * self.out_channels):
+            if operators is None:
+                raise ValueError("Sparse x needs a graph or operators.")
+            return self._finish(self._transformed(rows, targets, operators))
+        own, dtype = None, autocast_dtype(rows)
+        if self.self_branch:
+            own = rows[operators.own] if isinstance(operators, SobolevRows) else rows
+        if dtype is not None:
+            rows, own = rows.to(dtype), None if own is None else own.to(dtype)
+        if propagated is None:
+            propagated = in_its_type(operators.propagate, rows)
+        if self.combine == "linear" and dtype is None:
+            return filter_bank(own, propagated, self.weight, self.bias, self.mu, relu=self.activation)
+        weight = self.weight if dtype is None else self.weight.to(dtype)
+        filtered = shared_product(propagated.to(weight.dtype), weight[int(self.self_branch) :])
+        if own is not None:
+            filtered = torch.cat([shared_product(own.unsqueeze(1), weight[:1]), filtered], dim=1)
+        return self._finish(filtered)
+
+    def _transformed(self, rows: Tensor, targets: Tensor | None, operators: Any) -> Tensor:
+        """All branches [R, branches, out_channels], rows multiplied by the weights before they are propagated.
+
+        Inputs of edges between two sets of nodes are the sources, then the targets for their self-loops.
+        """
+        skip = int(self.self_branch)
+        inputs, own = row_product(rows, self.weight[skip:]), None
+        if targets is not None:
+            if not isinstance(operators, EdgeOperators):
+                raise ValueError("Sources and targets need the edges between them, or EdgeOperators of those.")
+            known = (operators.num_inputs - operators.num_nodes, operators.num_nodes)
+            if known != (rows.shape[0], targets.shape[0]):
+                raise ValueError(
+                    f"x must have the sources and targets of the operators, {known}, but got "
+                    f"{(rows.shape[0], targets.shape[0])}."
+                )
+            product = row_product(targets, self.weight if self.weight_dst is None else self.weight_dst)
+            inputs, own = torch.cat([inputs, product[:, skip:]]), product[:, :skip]
+        elif skip and rows.layout == torch.strided:
+            own = rows[operators.own] if isinstance(operators, SobolevRows) else rows
+            own = shared_product(own.unsqueeze(1), self.weight[:1].to(inputs.dtype))
+        elif skip:
+            own = row_product(rows, self.weight[:1])
+            own = own[operators.own] if isinstance(operators, SobolevRows) else own
+        filtered = in_its_type(operators.propagate_each, inputs)
+        return filtered if own is None else torch.cat([own, filtered], dim=1)
+
+    def _finish(self, filtered: Tensor) -> Tensor:
+        """Bias, σ and combination of [R, branches, out_channels]."""
+        filtered = filtered + self.bias.to(filtered.dtype)
+        if self.activation:
+            filtered = filtered.relu()
+        if self.combine == "linear":
+            return (filtered * self.mu.to(filtered.dtype).unsqueeze(1)).sum(dim=1)
+        mixed: Tensor = self.mix(filtered.flatten(1))
+        return mixed
+
+    def _signals(
+        self, x: Any, edge_index: Any, edge_weight: Tensor | None, size: Size | None, propagated: Tensor | None
+    ) -> Tensor:
+        """Several signals of one graph [B, N, in_channels] to [B, N, out_channels]."""
+        pair = x if isinstance(x, tuple) else (x,)
+        parts = [part for part in pair if part is not None]
+        count = len(parts[0])
+        if not count or any(part.ndim != 3 or len(part) != count for part in parts):
             raise ValueError(
-                f"propagated must be what the operators make of x, {list(shape)}, but got {list(propagated.shape)}."
+                "Signals of one graph need at least one signal, and as many of the targets as of the sources, but got "
+                f"{[list(part.shape) for part in parts]}."
             )
+        if propagated is not None and (propagated.ndim != 4 or len(propagated) != count):
+            raise ValueError(
+                "propagated must be what the operators make of each signal, "
+                f"[{count}, {x.shape[1]}, {self.alpha}, {x.shape[2]}], but got {list(propagated.shape)}."
+            )
+
+        def rows_of(signal: tuple[Tensor | None, ...]) -> tuple[Tensor, Tensor | None, OperatorSpec]:
+            return self._rows(signal if isinstance(x, tuple) else signal[0], edge_index, size)
+
+        def one(signal: tuple[Tensor | None, ...], known: Tensor | None) -> Tensor:
+            return self._one(*rows_of(signal)[:2], operators, known)
+
+        signals = [tuple(None if part is None else part[i] for part in pair) for i in range(count)]
+        operators = edge_index
+        if operators is not None:
+            operators = self._operators(edge_index, edge_weight, *rows_of(signals[0]), size)
+        if torch.compiler.is_compiling():  # which does not know vmap's rules of ours
+            known = [None] * count if propagated is None else list(propagated)
+            return torch.stack([one(*given) for given in zip(signals, known, strict=True)])
+        places = tuple(None if part is None else 0 for part in pair)
+        out: Tensor = vmap(one, (places, None if propagated is None else 0))(tuple(pair), propagated)
+        return out
 
     @property
     def shares_operators(self) -> bool:
@@ -296,49 +320,7 @@ class SobolevConv(LazyWeights, WithoutMessages):
 
     def operators(self, given: Any, edge_weight: Tensor | None, x: Tensor) -> Any:
         """The operators that this layer applies to x."""
-        return self._operators(given, edge_weight, x, None, self.wanted, None)
-
-    def _aggregates_first(self) -> bool:
-        """Per edge, aggregating first reads one row of in_channels, transforming first α rows of out_channels."""
-        return self.weight.shape[1] <= self.alpha * self.out_channels
-
-    def _filter(self, x: Tensor, operators: Any, propagated: Tensor | None, weight: Tensor) -> Tensor:
-        """Â_ρ x W_ρ for ρ = 1..α: [R, α, out_channels]."""
-        if self.self_branch:
-            weight = weight[1:]
-        if propagated is None:
-            if operators is None:
-                raise ValueError("Without operators the layer needs `propagated`, what they make of x.")
-            return in_its_type(operators.propagate_each, row_product(x, weight))
-        return shared_product(propagated.to(weight.dtype), weight)
-
-    def _sparse(self, x: Tensor, operators: Any) -> Tensor:
-        """All branches of sparse rows: the product with x comes first, because its result is dense."""
-        if operators is None:
-            raise ValueError("Sparse x needs a graph or operators.")
-        product = row_product(x, self.weight)
-        filtered = in_its_type(operators.propagate_each, product[:, int(self.self_branch) :].contiguous())
-        if not self.self_branch:
-            return filtered
-        own = product[:, :1]
-        return torch.cat([own[operators.own] if isinstance(operators, SobolevRows) else own, filtered], dim=1)
-
-    def _between(self, sources: Tensor, targets: Tensor, operators: Any) -> Tensor:
-        """Edges from one set of nodes to another: inputs are the sources, then the targets for their self-loops."""
-        if not isinstance(operators, EdgeOperators):
-            raise ValueError("Sources and targets need the edges between them, or EdgeOperators of those.")
-        known = (operators.num_inputs - operators.num_nodes, operators.num_nodes)
-        if known != (sources.shape[0], targets.shape[0]):
-            raise ValueError(
-                f"x must have the sources and targets of the operators, {known}, but got "
-                f"{(sources.shape[0], targets.shape[0])}."
-            )
-        skip = int(self.self_branch)
-        from_sources = row_product(sources, self.weight[skip:])
-        from_targets = row_product(targets, self.weight if self.weight_dst is None else self.weight_dst)
-        inputs = torch.cat([from_sources, from_targets[:, skip:]])
-        filtered = in_its_type(operators.propagate_each, inputs)
-        return self._finish(torch.cat([from_targets[:, :skip], filtered], dim=1) if skip else filtered)
+        return self._operators(given, edge_weight, x, None, self.spec, None)
 
     @torch.no_grad()
     def filter_weights(self) -> Tensor:

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.nn.inputs import Wanted, as_operators, check_size
+from sobgnn.nn.inputs import OperatorSpec, as_operators, check_size
 from sobgnn.operators import SobolevOperators, check_alpha, check_epsilon
 from sobgnn.operators.base import check_count
 
@@ -63,7 +63,7 @@ class SobolevFeatures:
         if x.dtype == torch.float16:  # which the kernels do not know: summed in float32
             return self(x.float(), graph, edge_weight).half()
         check_size(graph, x)
-        operators = as_operators(graph, edge_weight, x, Wanted(self.alpha, self.epsilon))
+        operators = as_operators(graph, edge_weight, x, OperatorSpec(self.alpha, self.epsilon))
         if isinstance(operators, SobolevOperators) and operators.num_nodes != x.shape[0]:
             raise ValueError(f"x must have one row per node, but got {x.shape[0]} for {operators.num_nodes} nodes.")
         blocks = [x.unsqueeze(1)]

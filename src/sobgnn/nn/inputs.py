@@ -16,7 +16,7 @@ Size = tuple[int | None, int | None]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class OperatorSpec:
     """What a layer asks of its operators."""
 
     alpha: int
@@ -57,7 +57,7 @@ def number_of_targets(given: Any, size: Any) -> int:
     return int(found)
 
 
-def as_operators(given: Any, edge_weight: Tensor | None, x: Tensor | tuple[Tensor, Tensor], wanted: Wanted) -> Any:
+def as_operators(given: Any, edge_weight: Tensor | None, x: Tensor | tuple[Tensor, Tensor], spec: OperatorSpec) -> Any:
     """The operators given, checked, or new ones from a graph.
 
     Args:
@@ -65,17 +65,17 @@ def as_operators(given: Any, edge_weight: Tensor | None, x: Tensor | tuple[Tenso
             matrix in which, as in PyG, the entry [i, j] is the edge from j to i.
         edge_weight: Weights of ``edge_index``.
         x: What the layer is applied to, or (sources, targets).
-        wanted: What the layer asks of its operators.
+        spec: What the layer asks of its operators.
     """
-    own = isinstance(wanted.epsilon, Tensor) or wanted.normalize != "sym"
+    own = isinstance(spec.epsilon, Tensor) or spec.normalize != "sym"
     if isinstance(given, SobolevOperators) and own and edge_weight is None:
-        _check_own(given, wanted)
+        _check_own(given, spec)
         given = given.graph
     if isinstance(given, Graph):
         if edge_weight is not None:
             raise ValueError("edge_weight goes with edge_index; a graph holds its own weights. Leave it out.")
         if not own:
-            return SobolevOperators(given, wanted.alpha, float(wanted.epsilon))
+            return SobolevOperators(given, spec.alpha, float(spec.epsilon))
         for part in x if isinstance(x, tuple) else (x,):
             if part.shape[0] != given.num_nodes:
                 raise ValueError(f"x must have one row per node, but got {part.shape[0]} for {given.num_nodes} nodes.")
@@ -90,7 +90,7 @@ def as_operators(given: Any, edge_weight: Tensor | None, x: Tensor | tuple[Tenso
                     f"{[targets.shape[0], sources.shape[0]]}, but got {list(given.shape)}."
                 )
         edge_index, edge_weight = as_edges(given, edge_weight)
-        return _from_edges(edge_index, edge_weight, x, wanted)
+        return _from_edges(edge_index, edge_weight, x, spec)
     if not hasattr(given, "propagate_each"):
         raise TypeError(
             f"edge_index must be a tensor, a sobgnn.Graph or operators, but got {type(given).__name__}. Convert it "
@@ -98,31 +98,31 @@ def as_operators(given: Any, edge_weight: Tensor | None, x: Tensor | tuple[Tenso
         )
     if edge_weight is not None:
         raise ValueError("edge_weight goes with edge_index; operators hold their own weights. Leave it out.")
-    _check_alpha(given, wanted)
-    if isinstance(wanted.epsilon, Tensor) or (own and not isinstance(given, EdgeOperators)):
+    _check_alpha(given, spec)
+    if isinstance(spec.epsilon, Tensor) or (own and not isinstance(given, EdgeOperators)):
         name = "SobolevRows" if isinstance(given, SobolevRows) else type(given).__name__
         raise ValueError(f'A layer that learns epsilon or has normalize="row" needs the graph, but got {name}.')
-    if getattr(given, "normalize", "sym") != wanted.normalize:
+    if getattr(given, "normalize", "sym") != spec.normalize:
         raise ValueError(
-            f"The operators must have this layer's normalize={wanted.normalize!r}, but have {given.normalize!r}."
+            f"The operators must have this layer's normalize={spec.normalize!r}, but have {given.normalize!r}."
         )
     return given
 
 
-def _check_alpha(given: Any, wanted: Wanted) -> None:
-    if given.alpha != wanted.alpha:
+def _check_alpha(given: Any, spec: OperatorSpec) -> None:
+    if given.alpha != spec.alpha:
         raise ValueError(
-            f"The operators must have this layer's alpha={wanted.alpha}, but have alpha={given.alpha}. Build them with "
-            f"SobolevOperators(graph, alpha={wanted.alpha})."
+            f"The operators must have this layer's alpha={spec.alpha}, but have alpha={given.alpha}. Build them with "
+            f"SobolevOperators(graph, alpha={spec.alpha})."
         )
 
 
-def _check_own(given: SobolevOperators, wanted: Wanted) -> None:
+def _check_own(given: SobolevOperators, spec: OperatorSpec) -> None:
     """Raise unless operators are those of this layer, which takes their graph and makes operators of its own form."""
-    _check_alpha(given, wanted)
-    if not isinstance(wanted.epsilon, Tensor) and given.epsilon != wanted.epsilon:
+    _check_alpha(given, spec)
+    if not isinstance(spec.epsilon, Tensor) and given.epsilon != spec.epsilon:
         raise ValueError(
-            f'A layer of normalize="row" makes operators of its own epsilon={wanted.epsilon} of the graph, but got '
+            f'A layer of normalize="row" makes operators of its own epsilon={spec.epsilon} of the graph, but got '
             f"operators of epsilon={given.epsilon}. Pass their `graph`."
         )
 
@@ -156,24 +156,24 @@ def as_edges(given: Tensor, edge_weight: Tensor | None) -> tuple[Tensor, Tensor 
 
 
 def _from_edges(
-    edge_index: Tensor, edge_weight: Tensor | None, x: Tensor | tuple[Tensor, Tensor], wanted: Wanted
+    edge_index: Tensor, edge_weight: Tensor | None, x: Tensor | tuple[Tensor, Tensor], spec: OperatorSpec
 ) -> EdgeOperators | SobolevOperators:
     nodes: int | tuple[int, int]
     if isinstance(x, tuple):
         dtype, nodes = x[0].dtype, (x[0].shape[0], x[1].shape[0])
     else:
         dtype, nodes = x.dtype, x.shape[0]
-    if wanted.alpha > 1 and _unweighted(edge_weight):
-        warn_unweighted(wanted.epsilon)
+    if spec.alpha > 1 and _unweighted(edge_weight):
+        warn_unweighted(spec.epsilon)
     return EdgeOperators(
         edge_index,
         edge_weight,
         nodes,
-        wanted.alpha,
-        wanted.epsilon,
-        normalize=wanted.normalize,
-        symmetrize=wanted.symmetrize,
-        directed=wanted.directed,
+        spec.alpha,
+        spec.epsilon,
+        normalize=spec.normalize,
+        symmetrize=spec.symmetrize,
+        directed=spec.directed,
         dtype=dtype,
     )
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from sobgnn.nn.conv import Combine, SobolevConv
-from sobgnn.nn.dropout import dropout
+from sobgnn.nn.dropout import dropout as drop
 from sobgnn.operators import SobolevRows
 from sobgnn.operators.base import check_count
 
 
-class SSobGNN(nn.Module):
+class SSobGNN(BasicGNN):  # type: ignore[misc]
     r"""A Sparse Sobolev Graph Neural Network: ``num_layers`` cascades of filters, one after another.
 
     .. math:: H^{(1)} = X, \quad H^{(l+1)} = \mathrm{SobolevConv}(\mathrm{dropout}(H^{(l)})), \quad
@@ -36,13 +36,10 @@ class SSobGNN(nn.Module):
         dropout: Share of hidden entries dropped in training, in [0, 1).
         combine: ``"linear"`` or ``"concat"``, see :class:`~sobgnn.SobolevConv`.
         self_branch: Add the graph-free filter to every layer.
-        norm: Normalization of hidden rows after each layer: a name that PyG knows ("batch_norm", "layer_norm", …), a
-            function from the number of channels to a module, or a module, which is copied. Those that read all rows of
-            a graph need ``batch`` where there are several.
-        act: Function of hidden rows after that; a name ("relu", "elu", …) or a callable. ``None``: nothing, since
-            filters end in ReLU already.
-        jk: ``"cat"``, ``"max"`` or ``"lstm"``: PyG's jumping knowledge over all layers, which then all give hidden
-            rows, and a linear map to the classes. ``None``: the last layer gives logits.
+        norm, act, jk: As in PyG's models: normalization of hidden rows after each layer, a function of them after that
+            (``None``: nothing, since filters end in ReLU already), and jumping knowledge over all layers, which then
+            all give hidden rows. ``norm`` may also be a function from the number of channels to a module. Norms that
+            read all rows of a graph need ``batch`` where there are several.
         residual: Add each hidden layer's input to its output, through a linear map where their sizes differ.
         last_activation: ReLU on the filters of the last layer too, as in the paper.
         **options: ``learn_epsilon``, ``normalize``, ``symmetrize`` and ``cached`` of :class:`~sobgnn.SobolevConv`.
@@ -61,6 +58,7 @@ class SSobGNN(nn.Module):
     """
 
     keyed_dropout = True
+    supports_edge_weight, supports_edge_attr = True, False
 
     def __init__(
         self,
@@ -76,40 +74,46 @@ class SSobGNN(nn.Module):
         *,
         norm: str | Callable[[int], nn.Module] | nn.Module | None = None,
         act: str | Callable[[Tensor], Tensor] | None = None,
-        jk: Literal["cat", "max", "lstm"] | None = None,
+        jk: Literal["last", "cat", "max", "lstm"] | None = None,
         residual: bool = False,
         last_activation: bool = False,
         **options: Any,
     ) -> None:
-        super().__init__()
         num_layers = check_count("num_layers", num_layers, 1)
         if not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must be in [0, 1), but got {dropout}.")
-        if jk not in (None, "cat", "max", "lstm"):
-            raise ValueError(f'`jk` must be "cat", "max", "lstm" or None (the last layer alone), but got {jk!r}.')
-        last = hidden_channels if jk else out_channels
-        sizes = [in_channels, *[hidden_channels] * (num_layers - 1), last]
-        self.alpha = alpha
-        self.epsilon = epsilon
-        self.dropout = dropout
-        self.traced_dropout = nn.Dropout(dropout)  # knows whether it trains, which a traced function does not
+        if jk not in (None, "last", "cat", "max", "lstm"):
+            raise ValueError(f'`jk` must be "last", "cat", "max", "lstm" or None, but got {jk!r}.')
         hidden = num_layers if jk else num_layers - 1  # layers that give hidden rows
         active = num_layers if last_activation else hidden
-        self.convs = nn.ModuleList(
-            SobolevConv(sizes[i], sizes[i + 1], alpha, epsilon, combine, self_branch, activation=i < active, **options)
-            for i in range(num_layers)
+        if callable(norm) and not isinstance(norm, nn.Module):
+            norm = norm(hidden_channels)
+        super().__init__(
+            in_channels,
+            hidden_channels,
+            num_layers,
+            out_channels,
+            dropout=dropout,
+            act=act,
+            norm=norm,
+            jk=jk,
+            activations=iter(i < active for i in range(num_layers)),
+            alpha=alpha,
+            epsilon=epsilon,
+            combine=combine,
+            self_branch=self_branch,
+            **options,
         )
-        self.act = activation(act)
-        self.norms = nn.ModuleList(normalization(norm, hidden_channels) for _ in range(hidden)) if norm else None
-        self.norm_takes_batch = self.norms is not None and all(map(takes_batch, self.norms))
+        self.alpha, self.epsilon = alpha, epsilon
+        # A norm of one's own may take less than PyG's.
+        names = [*inspect.signature(self.norms[0].forward).parameters]
+        self.supports_norm_batch = names[1:2] == ["batch"] and len(names) > 2
+        sizes = [in_channels, *[hidden_channels] * hidden]
         self.skips = nn.ModuleList(skip(*sizes[i : i + 2]) for i in range(hidden)) if residual else None
-        self.jump: nn.Module | None = None
-        self.classify: nn.Linear | None = None
-        if jk:
-            from torch_geometric.nn import JumpingKnowledge
 
-            self.jump = JumpingKnowledge(jk, hidden_channels, num_layers)
-            self.classify = nn.Linear(hidden_channels * (num_layers if jk == "cat" else 1), out_channels)
+    def init_conv(self, in_channels: int, out_channels: int, **options: Any) -> SobolevConv:
+        """One layer, as PyG's models ask for it."""
+        return SobolevConv(in_channels, out_channels, activation=next(options.pop("activations")), **options)
 
     @property
     def layers(self) -> list[SobolevConv]:
@@ -118,11 +122,10 @@ class SSobGNN(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draw new weights in every layer."""
-        for part in self.children():
-            for module in part if isinstance(part, nn.ModuleList) else [part]:
-                reset = getattr(module, "reset_parameters", None)
-                if callable(reset):
-                    reset()
+        super().reset_parameters()
+        for module in self.skips or ():
+            if isinstance(module, nn.Linear):
+                module.reset_parameters()
 
     def forward(
         self,
@@ -167,48 +170,46 @@ class SSobGNN(nn.Module):
             at = list(rows)
             if len(at) != len(self.convs):
                 raise ValueError(f"`rows` must have one entry per layer, {len(self.convs)}, but got {len(at)}.")
-        if rows is not None and self.jump is not None:
+        if rows is not None and self.jk_mode is not None:
             raise ValueError("Jumping knowledge reads every layer at every row. Leave `rows` out.")
-        if rows is not None and not isinstance(rows, SobolevRows) and any(map(mixes_rows, self.norms or ())):
+        if rows is not None and not isinstance(rows, SobolevRows) and any(map(mixes_rows, self.norms)):
             raise ValueError("The norm reads all rows of a layer, and some are not computed. Leave `rows` out.")
         h, seen = x, []
         for i, (layer, where) in enumerate(zip(self.layers, at, strict=True)):
-            if i > 0:
-                if traced:
-                    h = self.traced_dropout(h)
-                else:
-                    nodes = getattr(at[i - 1], "nodes", None)
-                    h = dropout(h, self.dropout, self.training, dropout_key, nodes, i)
+            if i > 0 and traced:
+                h = self.dropout(h)  # a module knows whether it trains, which a traced function does not
+            elif i > 0:
+                nodes = getattr(at[i - 1], "nodes", None)
+                h = drop(h, self.dropout.p, self.training, dropout_key, nodes, i)
             before = h
             h = layer(h, where, edge_weight, propagated=propagated if i == 0 else None)
-            if i < len(self.convs) - 1 or self.jump is not None:
-                h = self._between(i, before, h, where, batch, batch_size)
+            if i < len(self.convs) - 1 or self.jk_mode is not None:
+                if self.skips is not None:
+                    own = before[..., where.own, :] if isinstance(where, SobolevRows) else before
+                    h = h + self.skips[i](own)
+                h = self._normalized(self.norms[i], h, batch, batch_size)
+                h = h if self.act is None else self.act(h)
                 seen.append(h)
-        if self.jump is not None and self.classify is not None:
-            h = self.classify(self.jump(seen))
-        return h
-
-    def _between(
-        self, i: int, before: Tensor, h: Tensor, where: Any, batch: Tensor | None, batch_size: int | None
-    ) -> Tensor:
-        """What follows layer i: residual, normalization, activation."""
-        if self.skips is not None:
-            own = before[..., where.own, :] if isinstance(where, SobolevRows) else before
-            h = h + self.skips[i](own)
-        if self.norms is not None:
-            h = self._normalized(self.norms[i], h, batch, batch_size)
-        return h if self.act is None else self.act(h)
+        h = self.jk(seen) if self.jk_mode in ("cat", "max", "lstm") else h
+        return h if self.jk_mode is None else self.lin(h)
 
     def _normalized(self, norm: nn.Module, h: Tensor, batch: Tensor | None, batch_size: int | None) -> Tensor:
         """Hidden rows normalized: several signals of a graph each by itself, or by batch norm all together."""
         result: Tensor
         if isinstance(h, torch.fx.Proxy) or h.ndim == 2:
-            result = norm(h, batch, batch_size) if self.norm_takes_batch else norm(h)
-        elif self.norm_takes_batch:
+            result = norm(h, batch, batch_size) if self.supports_norm_batch else norm(h)
+        elif self.supports_norm_batch:
             result = torch.stack([norm(signal, batch, batch_size) for signal in h])
         else:
             result = norm(h.flatten(0, 1)).view_as(h)
         return result
+
+    def inference_per_layer(self, *_: Any) -> Tensor:
+        """Refused: what PyG's ``inference`` calls reads no edge weights."""
+        raise NotImplementedError(
+            "PyG's layer-wise inference reads no edge weights. Call the model with operators of the whole graph, or "
+            "with their receptive_field."
+        )
 
     @torch.no_grad()
     def filter_weights(self) -> Tensor:
@@ -226,34 +227,6 @@ def mixes_rows(norm: nn.Module) -> bool:
         return norm.training
     by_node = kind == "LayerNorm" and getattr(norm, "mode", "node") == "node"
     return type(norm).__module__.startswith("torch_geometric") and not by_node and kind != "MessageNorm"
-
-
-def takes_batch(norm: nn.Module) -> bool:
-    """Whether a norm takes the graph of each node, and after it their number, as PyG's do."""
-    names = list(inspect.signature(norm.forward).parameters)
-    return names[1:2] == ["batch"] and len(names) > 2
-
-
-def activation(act: str | Callable[[Tensor], Tensor] | None) -> Callable[[Tensor], Tensor] | None:
-    """The function of that name, as PyG names them."""
-    if not isinstance(act, str):
-        return act
-    from torch_geometric.nn.resolver import activation_resolver
-
-    found: Callable[[Tensor], Tensor] = activation_resolver(act)
-    return found
-
-
-def normalization(norm: str | Callable[[int], nn.Module] | nn.Module, channels: int) -> nn.Module:
-    """A new module of that kind."""
-    if isinstance(norm, nn.Module):
-        return copy.deepcopy(norm)
-    if not isinstance(norm, str):
-        return norm(channels)
-    from torch_geometric.nn.resolver import normalization_resolver
-
-    found: nn.Module = normalization_resolver(norm, channels)
-    return found
 
 
 def skip(channels: int, out_channels: int) -> nn.Module:

@@ -149,7 +149,8 @@ class FittedSSobGNNs:
 def _model(settings: Networks, points: Points) -> SSobGNN:
     """A network with these settings on the points' device; torch's random state is not changed."""
     with own_random_state():
-        return _network(settings, points.points.shape[1], points.classes).to(points.device)
+        model: SSobGNN = _network(settings, points.points.shape[1], points.classes).to(points.device)
+        return model
 
 
 def _network(settings: Networks, width: int, classes: int) -> SSobGNN:

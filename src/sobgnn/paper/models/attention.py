@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sobgnn.nn.cascade import shared_product
+from sobgnn.nn.filter_bank import shared_product
 from sobgnn.paper.models.contract import DEEP, Call, Network, layer_sizes
 from sobgnn.paper.models.edges import Edges
 from sobgnn.paper.models.layers import Dropout, glorot, with_head

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sobgnn.nn.cascade import shared_product
+from sobgnn.nn.filter_bank import shared_product
 from sobgnn.operators import SobolevOperators
 from sobgnn.paper.models.contract import COMMON, HIDDEN, Call, Network, at_rows
 from sobgnn.paper.models.layers import Dropout, glorot

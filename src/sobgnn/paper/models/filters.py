@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from sobgnn.nn.cascade import shared_product
+from sobgnn.nn.filter_bank import shared_product
 from sobgnn.paper.models.contract import DEEP, Call, Network, layer_sizes
 from sobgnn.paper.models.layers import Dropout, glorot, with_head
 from sobgnn.paper.models.source import Kind, Operator, Source, chebyshev

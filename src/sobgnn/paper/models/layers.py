@@ -7,10 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from sobgnn.nn.cascade import shared_product
-from sobgnn.nn.dropout import row_hashes
+from sobgnn.nn.dropout import column_hashes, kept, row_hashes, thresholds
+from sobgnn.nn.filter_bank import shared_product
 from sobgnn.paper.models.space import Setting
-from sobgnn.propagation.drop import column_hashes, kept, thresholds
 
 
 class Dropout(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from sobgnn.nn.cascade import shared_product
+from sobgnn.nn.filter_bank import shared_product
 from sobgnn.paper.models.contract import DEEP, Call, Network, at_rows
 from sobgnn.paper.models.layers import Dropout, glorot
 from sobgnn.paper.models.mlp import MLP

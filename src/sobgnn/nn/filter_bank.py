@@ -14,11 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sobgnn.propagation import combine
+from sobgnn.propagation import native
+from sobgnn.propagation.backends import backend
 from sobgnn.propagation.ops import is_batched
 
 
-def cascade(own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, *, relu: bool) -> Tensor:
+def filter_bank(
+    own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, *, relu: bool
+) -> Tensor:
     """The weighted sum over branches [N, o]; can be mapped over members (vmap).
 
     Args:
@@ -29,20 +32,31 @@ def cascade(own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, 
         mu: [A].
         relu: Whether σ is ReLU or nothing.
     """
-    result: tuple[Tensor, ...] = _Cascade.apply(own, filtered, weight, bias, mu, relu)  # type: ignore[no-untyped-call]
-    return result[0]
+    parameters = (value.unsqueeze(0) for value in (weight, bias, mu))
+    result: tuple[Tensor, ...] = _FilterBank.apply(own, filtered, *parameters, relu)  # type: ignore[no-untyped-call]
+    return result[0].squeeze(1)
 
 
-class _Cascade(torch.autograd.Function):
-    """The cascade of one member. Its activations are outputs too, so that the backward need not compute them again."""
+class _FilterBank(torch.autograd.Function):
+    """The filters of S members: weight [S, A, i, o], bias [S, A, o], mu [S, A] -> [N, S, o].
+
+    ``own`` [N, i] and ``filtered`` [N, α, i] are shared by all members, or [N, S, i] and [N, α, S, i] each member's.
+    Activations are outputs too, so that the backward need not compute them again.
+    """
 
     @staticmethod
     def forward(
         own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, relu: bool
     ) -> tuple[Tensor, ...]:
-        # Not a view: autograd lets nobody change a view made in here in place, as ReLU(inplace=True) does.
-        out = filtered.new_empty((filtered.shape[0], weight.shape[2]))
-        return out, *_forward(out, own, filtered, weight[None], bias[None], mu[None], relu)
+        members, branches, _, width = weight.shape
+        out = filtered.new_empty((filtered.shape[0], members, width))
+        scale, shift = _columns(mu, width), bias.transpose(0, 1).reshape(branches, -1)
+        products = []
+        for branch in range(branches):
+            product = _multiply(_branch(own, filtered, branch), weight[:, branch])
+            bias_relu_mix(product, shift[branch], scale[branch], out.flatten(1), relu, branch == 0)
+            products.append(product)
+        return out, *products
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -53,99 +67,85 @@ class _Cascade(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         own, filtered, weight, bias, mu, *products = ctx.saved_tensors
-        members = (own, filtered, weight[None], bias[None], mu[None])
-        gradients = _backward(ctx, *members, products, grad.unsqueeze(1))
-        return *gradients[:2], *(gradient.squeeze(0) for gradient in gradients[2:]), None
+        # Gradients of gradients, and several at once (is_grads_batched), by what torch maps and differentiates.
+        if torch.is_grad_enabled() or is_batched(grad):
+            return *_plain_backward(own, filtered, weight, bias, mu, grad, relu=ctx.relu), None
+        members, branches, _, width = weight.shape
+        grad = grad.reshape(len(grad), members * width).contiguous()
+        scale = _columns(mu, width)
+        to_own = torch.empty_like(own) if own is not None and ctx.needs_input_grad[0] else None
+        to_filtered = torch.empty_like(filtered) if ctx.needs_input_grad[1] else None
+        to_weight, to_bias, to_mu = [], [], []
+        for branch, product in enumerate(products):
+            to_product, shift, factor = bias_relu_mix_backward(product, grad, scale[branch], ctx.relu)
+            x = _branch(own, filtered, branch)
+            to_weight.append(_multiply_to_weight(x, to_product, members))
+            to_bias.append(shift)
+            to_mu.append(factor)
+            target = to_own if own is not None and branch == 0 else to_filtered
+            if target is not None:
+                place = target if target is to_own else target[:, branch - (own is not None)]
+                place.copy_(_multiply_to_inputs(to_product, weight[:, branch], shared=x.ndim == 2))
+        return (
+            to_own,
+            to_filtered,
+            torch.stack(to_weight, dim=1),
+            torch.stack(to_bias).view(branches, members, width).transpose(0, 1),
+            torch.stack(to_mu).view(branches, members, width).sum(dim=2).t(),
+            None,
+        )
 
     @staticmethod
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], own: Tensor | None, filtered: Tensor, *rest: Any
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        weight, bias, mu, relu = rest
+        *parameters, relu = rest
         size = info.batch_size
+        members = [_placed(value, dim, 0, size) for value, dim in zip(parameters, in_dims[2:5], strict=True)]
+        count = members[0].shape[1]
         # Inputs are each member's own, [N, S, i] and [N, α, S, i], or all members': both or neither.
-        if in_dims[0] is not None or in_dims[1] is not None:
-            own = None if own is None else _placed(own, in_dims[0], 1, size)
-            filtered = _placed(filtered, in_dims[1], 2, size)
-        parameters = (_placed(value, dim, 0, size) for value, dim in zip((weight, bias, mu), in_dims[2:5], strict=True))
-        found: tuple[Tensor, ...] = _Members.apply(own, filtered, *parameters, relu)  # type: ignore[no-untyped-call]
-        return found[:1], (1,)
+        if in_dims[0] is not None or in_dims[1] is not None or (own is not None and own.ndim > 2) or filtered.ndim > 3:
+            own = None if own is None else _each_members(own, in_dims[0], 1, size, count)
+            filtered = _each_members(filtered, in_dims[1], 2, size, count)
+        flat = (value.flatten(0, 1) for value in members)
+        found: tuple[Tensor, ...] = _FilterBank.apply(own, filtered, *flat, relu)  # type: ignore[no-untyped-call]
+        return (found[0].view(found[0].shape[0], size, count, found[0].shape[2]),), (1,)
 
 
-class _Members(torch.autograd.Function):
-    """The cascade of S members: weight [S, A, i, o], bias [S, A, o], mu [S, A] -> [N, S, o].
-
-    ``own`` [N, i] and ``filtered`` [N, α, i] are shared by all members, or [N, S, i] and [N, α, S, i] each member's.
-    """
-
-    @staticmethod
-    def forward(
-        own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, relu: bool
-    ) -> tuple[Tensor, ...]:
-        out = filtered.new_empty((filtered.shape[0], weight.shape[0], weight.shape[3]))
-        return out, *_forward(out.flatten(1), own, filtered, weight, bias, mu, relu)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        _Cascade.setup_context(ctx, inputs, output)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        own, filtered, weight, bias, mu, *products = ctx.saved_tensors
-        return *_backward(ctx, own, filtered, weight, bias, mu, products, grad), None
+@torch.library.custom_op("sobgnn::bias_relu_mix", mutates_args=("product", "out"))
+def bias_relu_mix(product: Tensor, bias: Tensor, mu: Tensor, out: Tensor, relu: bool, first: bool) -> None:
+    """product [n, w] <- relu(product + bias); out [n, w] gets, or adds, mu · product."""
+    if product.shape != out.shape or any(part.dtype != product.dtype for part in (bias, mu, out)):
+        raise ValueError(
+            f"All branches must have one shape and type, but got {list(product.shape)} of {product.dtype} beside "
+            f"{list(out.shape)} of {out.dtype}, bias of {bias.dtype} and mu of {mu.dtype}."
+        )
+    if backend(product) == "native" and product.dtype in (torch.float32, torch.float64):
+        native.combine(product, bias.contiguous(), mu.contiguous(), out, relu=relu, first=first)
+        return
+    product.add_(bias)
+    if relu:
+        product.relu_()
+    if first:
+        torch.mul(product, mu, out=out)
+    else:
+        out.addcmul_(product, mu)
 
 
-def _forward(
-    out: Tensor, own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, relu: bool
-) -> list[Tensor]:
-    """Each branch's activations [N, S·o]; their sum is written to ``out`` [N, S·o]."""
-    _, branches, _, width = weight.shape
-    scale, shift = _columns(mu, width), bias.transpose(0, 1).reshape(branches, -1)
-    products = []
-    for branch in range(branches):
-        product = _multiply(_branch(own, filtered, branch), weight[:, branch])
-        combine.combine(product, shift[branch], scale[branch], out, relu, branch == 0)
-        products.append(product)
-    return products
+@torch.library.custom_op("sobgnn::bias_relu_mix_backward", mutates_args=())
+def bias_relu_mix_backward(product: Tensor, grad: Tensor, mu: Tensor, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients with respect to product [n, w], bias [w] and mu [w]."""
+    if backend(product) == "native" and product.dtype in (torch.float32, torch.float64):
+        return native.combine_backward(product, grad.contiguous(), mu.contiguous(), relu=relu)
+    to_product = grad * mu
+    if relu:
+        to_product.masked_fill_(product <= 0, 0)
+    return to_product, to_product.sum(dim=0), (grad * product).sum(dim=0)
 
 
-def _backward(
-    ctx: Any,
-    own: Tensor | None,
-    filtered: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    mu: Tensor,
-    products: list[Tensor],
-    grad: Tensor,
-) -> tuple[Tensor | None, Tensor | None, Tensor, Tensor, Tensor]:
-    """Gradients of own, filtered, weight, bias and mu, from that of the sum [N, S, o]."""
-    # Gradients of gradients, or several at once (is_grads_batched), by operations that torch differentiates and maps.
-    if torch.is_grad_enabled() or is_batched(grad):
-        return _plain_backward(own, filtered, weight, bias, mu, grad, relu=ctx.relu)
-    members, branches, _, width = weight.shape
-    grad = grad.reshape(len(grad), members * width).contiguous()
-    scale = _columns(mu, width)
-    to_own = torch.empty_like(own) if own is not None and ctx.needs_input_grad[0] else None
-    to_filtered = torch.empty_like(filtered) if ctx.needs_input_grad[1] else None
-    to_weight, to_bias, to_mu = [], [], []
-    for branch, product in enumerate(products):
-        to_product, shift, factor = combine.combine_backward(product, grad, scale[branch], ctx.relu)
-        x = _branch(own, filtered, branch)
-        to_weight.append(_multiply_to_weight(x, to_product, members))
-        to_bias.append(shift)
-        to_mu.append(factor)
-        target = to_own if own is not None and branch == 0 else to_filtered
-        if target is not None:
-            place = target if target is to_own else target[:, branch - (own is not None)]
-            place.copy_(_multiply_to_inputs(to_product, weight[:, branch], shared=x.ndim == 2))
-    return (
-        to_own,
-        to_filtered,
-        torch.stack(to_weight, dim=1),
-        torch.stack(to_bias).view(branches, members, width).transpose(0, 1),
-        torch.stack(to_mu).view(branches, members, width).sum(dim=2).t(),
-    )
+@bias_relu_mix_backward.register_fake
+def _(product: Tensor, grad: Tensor, mu: Tensor, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(product), torch.empty_like(mu), torch.empty_like(mu)
 
 
 def _plain_backward(
@@ -220,6 +220,14 @@ def _placed(value: Tensor, dim: int | None, place: int, size: int) -> Tensor:
     if dim is None:
         return value.unsqueeze(place).expand(*value.shape[:place], size, *value.shape[place:])
     return value.movedim(dim, place)
+
+
+def _each_members(x: Tensor, dim: int | None, place: int, size: int, members: int) -> Tensor:
+    """Inputs of ``size`` times ``members``, side by side at ``place``; repeated where members share them."""
+    x = _placed(x, dim, place, size)
+    if x.ndim == place + 2:
+        x = x.unsqueeze(place + 1).expand(*x.shape[: place + 1], members, *x.shape[place + 1 :])
+    return x.flatten(place, place + 1)
 
 
 def shared_product(x: Tensor, weight: Tensor) -> Tensor:

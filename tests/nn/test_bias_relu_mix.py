@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from sobgnn.nn.dropout import drop_by_hash
+from sobgnn.nn.filter_bank import bias_relu_mix
 from sobgnn.propagation import native
-from sobgnn.propagation.combine import combine
-from sobgnn.propagation.drop import drop
 
 needs_kernel = pytest.mark.skipif(not native.available(), reason="the compiled kernel is not installed")
 
@@ -46,7 +46,7 @@ def test_branches_of_other_shapes_and_types_are_refused(wrong):
     product, bias, mu, *_ = draw(5, 3, torch.float32)
     out = torch.zeros(wrong.get("rows", 5), 3, dtype=wrong.get("dtype", torch.float32))
     with pytest.raises(ValueError, match="All branches must have one shape and type"):
-        combine(product, bias, mu, out, True, True)
+        bias_relu_mix(product, bias, mu, out, True, True)
 
 
 @needs_kernel
@@ -76,6 +76,6 @@ def test_the_compiled_dropout_drops_the_entries_that_the_portable_one_does(dtype
     results = {}
     for backend in ("native", "portable"):
         monkeypatch.setenv("SOBGNN_BACKEND", backend)
-        results[backend] = drop(h, keys, 0.3)
+        results[backend] = drop_by_hash(h, keys, 0.3)
     torch.testing.assert_close(results["native"], results["portable"])
     assert 0.25 < (results["native"] == 0).double().mean() < 0.35

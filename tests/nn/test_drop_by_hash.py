@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.func import vmap
 
-from sobgnn.propagation.drop import drop, mix
+from sobgnn.nn.dropout import drop_by_hash, mix
 
 
 def hashes(*shape: int) -> torch.Tensor:
@@ -20,13 +20,13 @@ def test_mapping_over_members_is_dropping_in_each_by_itself(monkeypatch, backend
     members, nodes, channels = 3, 5, 4
     h, rows = torch.rand(members, nodes, channels), hashes(members, nodes)
     expected = torch.stack(
-        [drop(h[0 if dims[0] is None else m], rows[0 if dims[1] is None else m], 0.5) for m in range(members)]
+        [drop_by_hash(h[0 if dims[0] is None else m], rows[0 if dims[1] is None else m], 0.5) for m in range(members)]
     )
     given = (
         h[0] if dims[0] is None else h.movedim(0, dims[0]),
         rows[0] if dims[1] is None else rows.movedim(0, dims[1]),
     )
-    mapped = vmap(lambda one, at: drop(one, at, 0.5), in_dims=dims)(*given)
+    mapped = vmap(lambda one, at: drop_by_hash(one, at, 0.5), in_dims=dims)(*given)
     assert torch.equal(mapped, expected)
     assert (expected == 0).any()  # else nothing was compared
 

@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from sobgnn.nn.cascade import cascade
+from sobgnn.nn.filter_bank import filter_bank
 
 
 def definition(own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, relu: bool) -> Tensor:
@@ -38,7 +38,7 @@ def test_the_cascade_and_its_gradients_are_those_of_the_definition(
 ) -> None:
     monkeypatch.setenv("SOBGNN_BACKEND", backend)
     tensors, _ = draw((), with_own, shared=True)
-    result, expected = cascade(*tensors, relu=relu), definition(*tensors, relu)
+    result, expected = filter_bank(*tensors, relu=relu), definition(*tensors, relu)
     torch.testing.assert_close(result, expected)
     leaves = [tensor for tensor in tensors if tensor is not None]
     grad = torch.randn(result.shape, generator=torch.Generator().manual_seed(1), dtype=result.dtype)
@@ -52,7 +52,7 @@ def test_the_cascade_and_its_gradients_are_those_of_the_definition(
 @pytest.mark.parametrize("with_own", [True, False])
 def test_mapping_over_members_is_a_loop_over_them(shared: bool, with_own: bool) -> None:
     tensors, dims = draw((6,), with_own, shared)
-    mapped = vmap(lambda *given: cascade(*given, relu=True), dims)(*tensors)
+    mapped = vmap(lambda *given: filter_bank(*given, relu=True), dims)(*tensors)
     alone = [
         definition(*(t if d is None or t is None else t[member] for t, d in zip(tensors, dims, strict=True)), True)
         for member in range(6)
@@ -68,7 +68,7 @@ def test_mapping_over_members_is_a_loop_over_them(shared: bool, with_own: bool) 
 def test_only_one_of_the_inputs_may_differ_from_member_to_member() -> None:
     tensors, _ = draw((), True, shared=True)
     filtered = torch.stack([tensors[1], 2 * tensors[1]])
-    mapped = vmap(lambda f: cascade(tensors[0], f, *tensors[2:], relu=True))(filtered)
+    mapped = vmap(lambda f: filter_bank(tensors[0], f, *tensors[2:], relu=True))(filtered)
     torch.testing.assert_close(mapped[1], definition(tensors[0], filtered[1], *tensors[2:], True))
 
 
@@ -83,7 +83,7 @@ def test_one_thread_and_two_give_the_same() -> None:
             return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
 
         leaves = [normal(1001, 2, 9), normal(2, 9, 33), normal(2, 33), normal(2)]
-        out = cascade(None, *leaves, relu=True)
+        out = filter_bank(None, *leaves, relu=True)
         return [out, *torch.autograd.grad(out.square().sum(), leaves)]
 
     before = torch.get_num_threads()
@@ -96,7 +96,7 @@ def test_one_thread_and_two_give_the_same() -> None:
 
 
 def test_no_rows_give_no_rows() -> None:
-    out = cascade(None, torch.empty(0, 2, 3), torch.ones(2, 3, 4), torch.ones(2, 4), torch.ones(2), relu=True)
+    out = filter_bank(None, torch.empty(0, 2, 3), torch.ones(2, 3, 4), torch.ones(2, 4), torch.ones(2), relu=True)
     assert out.shape == (0, 4)
 
 
@@ -104,13 +104,29 @@ def test_no_rows_give_no_rows() -> None:
 @pytest.mark.parametrize("self_branch", [True, False])
 def test_gradients_have_gradients(self_branch: bool, relu: bool) -> None:
     (own, *rest), _ = draw((), self_branch, shared=True)
-    assert torch.autograd.gradgradcheck(lambda *leaves: cascade(own, *leaves, relu=relu), rest)
+    assert torch.autograd.gradgradcheck(lambda *leaves: filter_bank(own, *leaves, relu=relu), rest)
 
 
 def test_nothing_passes_as_nothing() -> None:
     (_, *rest), _ = draw((), True, shared=True)
     empty = torch.zeros(0, 5, dtype=torch.float64, requires_grad=True)
-    out = cascade(empty, torch.zeros(0, 3, 5, dtype=torch.float64), *rest[1:], relu=True)  # type: ignore[arg-type]
+    out = filter_bank(empty, torch.zeros(0, 3, 5, dtype=torch.float64), *rest[1:], relu=True)  # type: ignore[arg-type]
     out.sum().backward()
     assert empty.grad is not None
     assert empty.grad.shape == (0, 5)
+
+
+@pytest.mark.parametrize("with_own", [True, False])
+def test_mapping_over_members_and_over_signals_is_a_loop_over_both(with_own: bool) -> None:
+    (own, filtered, *parameters), _ = draw((3,), with_own, shared=True)
+    signals = torch.tensor([1.0, -2.0], dtype=torch.float64)
+
+    def one(weight: Tensor, bias: Tensor, mu: Tensor, sign: Tensor) -> Tensor:
+        return filter_bank(None if own is None else sign * own, sign * filtered, weight, bias, mu, relu=True)
+
+    inner = vmap(one, (None, None, None, 0))
+    mapped = vmap(inner, (0, 0, 0, None))(*parameters, signals)
+    outer = vmap(vmap(one, (0, 0, 0, None)), (None, None, None, 0))(*parameters, signals)
+    loop = torch.stack([torch.stack([one(*(p[m] for p in parameters), sign) for sign in signals]) for m in range(3)])
+    torch.testing.assert_close(mapped, loop)
+    torch.testing.assert_close(outer, loop.transpose(0, 1))
