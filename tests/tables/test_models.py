@@ -63,7 +63,7 @@ def test_a_model_at_hand_is_used_beside_the_words(place, where):
     words = TextColumn.fit(pl.Series("note", table()["note"]), "words").basis.shape[1]
     width = encoder.slices_["note"].stop
     assert width == words + 16
-    assert encoder.notes_ == [f"Text, by words and meaning ({name}): note ({width})."]
+    assert encoder.notes_ == [f"Text, by words and meaning ({name}): note ({width} features)."]
     # Words have 30 % of the variance, meaning 70 %, and both the weight of a text column.
     parts = X[:, :words].var(axis=0).sum(), X[:, words:width].var(axis=0).sum()
     np.testing.assert_allclose(parts, (3, 7), rtol=1e-3)

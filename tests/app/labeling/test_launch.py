@@ -433,7 +433,7 @@ def test_a_run_whose_store_is_gone_is_refused_and_keeps_what_it_has(tickets, tmp
     assert {path.name: path.read_bytes() for path in page.folder.iterdir()} == before
 
 
-@pytest.mark.parametrize(("blank", "said"), [("NA", "'NA' (10)"), ("-1", "label -1 count as unlabeled: 10")])
+@pytest.mark.parametrize(("blank", "said"), [("NA", "'NA' (10 rows)"), ("-1", "label -1 count as unlabeled: 10")])
 def test_labels_of_the_data_that_count_as_none_are_said(tmp_path, monkeypatch, capsys, blank, said):
     monkeypatch.setattr(Page, "serve", lambda page: None)
     monkeypatch.setattr(Page, "finish", lambda page: None)
