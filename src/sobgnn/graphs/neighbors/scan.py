@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,8 @@ from torch import Tensor
 
 from sobgnn.propagation import backend, native
 
-_PRODUCTS = 2**24  # held at once where there is no compiled kernel
+# Where there is no compiled kernel: products held at once, and queries of a group.
+_PRODUCTS, _TOGETHER = {"cpu": 2**22, "cuda": 2**26}, 512
 
 
 class Groups(NamedTuple):
@@ -75,19 +77,53 @@ def scan(points: Tensor, squares: Tensor, queries: Tensor, groups: Groups, heaps
         sizes = (len(groups.point_spans), points.shape[1], most)
         _kernel("sobgnn_scan_f32", 9)(*addresses, *sizes, torch.get_num_threads())
         return
+    for part in _batches(groups, _PRODUCTS.get(points.device.type, 2**24)):
+        _scan_batch(points, squares, queries, part, heaps)
+
+
+def _batches(groups: Groups, products: int) -> Iterator[Groups]:
+    """Groups of similar sizes, with at most a number of products together: some queries of each at a time."""
+    lengths = np.diff(groups.point_spans)[:, 0]
+    most = np.maximum(1, np.minimum(products // np.maximum(lengths, 1), _TOGETHER))
+    parts = np.where(lengths > 0, -(-np.diff(groups.query_spans)[:, 0] // most), 0)
+    group = np.repeat(np.arange(len(parts)), parts)
+    part = np.arange(len(group)) - np.repeat(np.cumsum(parts) - parts, parts)
+    begin = groups.query_spans[group, 0] + part * most[group]
+    spans = np.stack([begin, np.minimum(begin + most[group], groups.query_spans[group, 1])], 1)
+    order = np.lexsort((np.diff(spans)[:, 0], lengths[group]))
+    spans, point_spans = spans[order], groups.point_spans[group[order]]
+    # Of a batch, sorted by the number of points, every group is padded to the last one's.
+    widest = np.diff(point_spans)[:, 0]
+    first = 0
+    while first < len(spans):
+        last = np.searchsorted(widest, 1.25 * widest[first] + 32, side="right")
+        last = min(last, first + max(1, products // (int(widest[last - 1]) * _TOGETHER)))
+        yield Groups(point_spans[first:last], groups.points, spans[first:last], groups.queries)
+        first = last
+
+
+def _scan_batch(points: Tensor, squares: Tensor, queries: Tensor, groups: Groups, heaps: Heaps) -> None:
+    """Compare all groups by one product of padded matrices, [G, Q, P]."""
     device = points.device
-    for (p, p_end), (q, q_end) in zip(groups.point_spans.tolist(), groups.query_spans.tolist(), strict=True):
-        if p == p_end or q == q_end:
-            continue
-        names = torch.from_numpy(groups.points[p:p_end]).to(device)
-        y, y_squares = points[names.long()], squares[names.long()]
-        asked = torch.from_numpy(groups.queries[q:q_end]).long().to(device)
-        for some in torch.split(asked, max(1, _PRODUCTS // len(names))):
-            products = torch.addmm(y_squares, queries[some], y.T, alpha=-2)
-            scores = torch.cat([heaps.scores[some], products], 1)
-            best = scores.topk(most, dim=1, largest=False, sorted=True)
-            rows = torch.cat([heaps.found[some], names.expand(len(some), -1)], 1).gather(1, best.indices)
-            heaps.scores[some], heaps.found[some] = best.values.flip(1), rows.flip(1)
+    names, present = _padded(groups.points, groups.point_spans, device)
+    asked, real = _padded(groups.queries, groups.query_spans, device)
+    offsets = squares[names].masked_fill_(~present, torch.inf).unsqueeze(1)
+    products = torch.baddbmm(offsets, queries[asked], points[names].transpose(1, 2), alpha=-2)
+    scores = torch.cat([heaps.scores[asked], products], 2)
+    best = scores.topk(heaps.scores.shape[1], dim=2, largest=False, sorted=True)
+    known = heaps.scores.shape[1]
+    found = names.int().unsqueeze(1).expand(-1, asked.shape[1], -1).gather(2, (best.indices - known).clamp_(min=0))
+    earlier = heaps.found[asked].gather(2, best.indices.clamp(max=known - 1))
+    found = torch.where(best.indices < known, earlier, found)
+    heaps.scores[asked[real]], heaps.found[asked[real]] = best.values[real].flip(1), found[real].flip(1)
+
+
+def _padded(rows: npt.NDArray[np.int32], spans: npt.NDArray[np.int64], device: torch.device) -> tuple[Tensor, Tensor]:
+    """The rows of each span, [G, longest], repeating a span's last one, and which of them are not repeated."""
+    place = spans[:, :1] + np.arange(np.diff(spans).max())
+    present = place < spans[:, 1:]
+    names = rows[np.minimum(place, spans[:, 1:] - 1)]
+    return torch.from_numpy(names).to(device).long(), torch.from_numpy(present).to(device)
 
 
 def measured(points: Any, queries: Any, to: Tensor) -> Tensor | None:
