@@ -8,7 +8,7 @@ import scipy.sparse as sp
 import torch
 
 from sobgnn._system.process import exactly
-from sobgnn.graphs.neighbors import cells, nearest
+from sobgnn.graphs.neighbors import AUTO_EXACT_COST, cells, nearest
 from sobgnn.graphs.neighbors.cells import Cells
 from sobgnn.graphs.neighbors.scan import Groups, Heaps, compiled, scan
 from sobgnn.graphs.neighbors.spaces import dense_spaces
@@ -157,9 +157,22 @@ def test_what_cannot_be_searched_is_refused(X, k, message):
 def test_auto_is_exact_up_to_its_cost_and_by_cells_past_it(monkeypatch):
     X = mixture(2000)
     assert nearest(X, 5).recall is None
-    monkeypatch.setattr("sobgnn.graphs.neighbors.AUTO_EXACT_COST", 1e6)
+    monkeypatch.setitem(AUTO_EXACT_COST, "cpu", 1e6)
     assert nearest(X, 5).recall >= 0.99
     assert nearest(sp.csr_array(X), 5).recall is None
+
+
+@pytest.mark.cuda
+def test_cells_on_cuda_reach_the_recall(monkeypatch):
+    X = mixture(20_000)
+    truth = nearest(X, 10).distances[:, -1]
+    for queries in (None, X[:500] + 0.1):
+        found = nearest(torch.from_numpy(X).cuda(), 10, queries=queries, method="cells", device="cuda")
+        assert found.recall >= 0.99
+        if queries is None:
+            assert (found.distances[:, -1] <= 1.001 * truth).mean() >= 0.985
+    monkeypatch.setitem(AUTO_EXACT_COST, "cuda", 1e6)
+    assert nearest(torch.from_numpy(X).cuda(), 10).recall is not None
 
 
 def test_a_scan_keeps_the_smallest_scores_of_each_group(backend):

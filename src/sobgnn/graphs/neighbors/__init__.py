@@ -21,9 +21,9 @@ __all__ = ["AUTO_EXACT_COST", "Neighbors", "check_points", "nearest"]
 Metric = Literal["euclidean", "cosine"]
 Method = Literal["auto", "exact", "cells"]
 
-# Up to this cost (of all queries, by query_cost) a CPU searches exactly under method="auto": a few minutes on two
-# cores. MNIST's 70 000 × 784 costs 6.3e12; with 10 features, 200 000 points reach the limit.
-AUTO_EXACT_COST = 2e13
+# Up to this cost (of all queries, by query_cost) method="auto" searches exactly: a few minutes on two cores, two seconds on
+# an H200. MNIST's 70 000 × 784 costs 6.3e12; with 10 features, 200 000 points reach the limit of a CPU.
+AUTO_EXACT_COST = {"cpu": 2e13, "cuda": 1e14}
 
 
 class Neighbors(NamedTuple):
@@ -68,7 +68,7 @@ def nearest(
         metric: "euclidean", or "cosine" for 1 - cos. A row of zeros has cosine distance 0 to other rows of
             zeros and 1 to all other rows.
         method: "exact"; "cells" (dense X): exact search in the cells of a k-means clustering that are nearest to each
-            row; "auto" is exact on CUDA, for sparse X and up to ``AUTO_EXACT_COST``, and uses cells past it.
+            row; "auto" is exact for sparse X and up to ``AUTO_EXACT_COST``, and uses cells past it.
         recall: What cells must reach on 1000 sampled rows: more of them are searched until they do, or all points.
             Distances and order are exact; only the choice of neighbors is approximate.
         device: Where to compute; default: where X is. Sparse X is searched on the CPU.
@@ -102,7 +102,7 @@ def nearest(
     place = points.device if isinstance(points, Tensor) else torch.device("cpu")
     place = place if device is None else torch.device(device)
     cost = query_cost(*points.shape) * (points if asked is None else asked).shape[0]
-    if method == "auto" and place.type == "cpu" and cost > AUTO_EXACT_COST:
+    if method == "auto" and cost > AUTO_EXACT_COST.get(place.type, np.inf):
         method = "cells"
     base, query = dense_spaces(points, asked, cosine=cosine, device=place)
     if method == "cells":

@@ -84,7 +84,7 @@ class Cells:
         self.home[self.order] = np.repeat(np.arange(self.count, dtype=np.int32), np.diff(self.start))
         if (np.diff(self.start) > _LARGE * size).any():
             self._cap(size)
-        self.centers = torch.from_numpy(self._means(np.arange(len(self.order)), self.start))
+        self.centers = torch.from_numpy(self._means(np.arange(len(self.order)), self.start)).to(base.device)
         self._squares = self.centers.double().square().sum(1).float()
 
     @property
@@ -102,7 +102,8 @@ class Cells:
         visits = self._nearest(queries, at, near, itself)
         spans = np.stack([self.start[:-1], self.start[1:]], 1)
         for turn in range(visits.shape[1]):
-            scan(self.base.low, self.base.low_sq_32, queries, _grouped(visits[:, turn], spans, self.order), heaps)
+            groups = _grouped(visits[:, turn], spans, self.order, queries.device)
+            scan(self.base.low, self.base.low_sq_32, queries, groups, heaps)
             if progress is not None:
                 progress(len(at) * (turn + 1) // visits.shape[1], len(at))
         indices, squared = np.empty((len(at), k), np.int64), np.empty((len(at), k), np.float64)
@@ -136,7 +137,7 @@ class Cells:
             width = around.found.shape[1]
             first = np.arange(self.count, dtype=np.int64) * width
             listed = np.sort(around.found.cpu().numpy(), axis=1).ravel()
-            groups = _grouped(self.home[at], np.stack([first, first + width], 1), listed)
+            groups = _grouped(self.home[at], np.stack([first, first + width], 1), listed, queries.device)
         scan(self.centers, self._squares, queries, groups, heaps)
         turn = heaps.scores.argsort(dim=1, stable=True)
         return np.ascontiguousarray(heaps.found.gather(1, turn).cpu().numpy())
@@ -213,16 +214,21 @@ class Cells:
         cuts = np.unique(np.searchsorted(start, np.arange(0, len(places) + _BATCH, _BATCH)).clip(max=len(means)))
         for begin, end in itertools.pairwise(cuts):
             rows = self.order[places[start[begin] : start[end]]].astype(np.int64)
-            block = low[torch.from_numpy(rows).to(low.device)].cpu().numpy()
-            sums = np.add.reduceat(block, start[begin:end] - start[begin], axis=0, dtype=np.float64)
-            means[begin:end] = sums / np.diff(start[begin : end + 1])[:, None]
+            block = low[torch.from_numpy(rows).to(low.device)].double()
+            lengths = torch.from_numpy(np.diff(start[begin : end + 1])).to(low.device)
+            means[begin:end] = torch.segment_reduce(block, "mean", lengths=lengths).cpu().numpy()
         return means
 
 
-def _grouped(cell: npt.NDArray[np.int32], point_spans: npt.NDArray[np.int64], points: npt.NDArray[np.int32]) -> Groups:
+def _grouped(
+    cell: npt.NDArray[np.int32],
+    point_spans: npt.NDArray[np.int64],
+    points: npt.NDArray[np.int32],
+    device: torch.device,
+) -> Groups:
     """Queries grouped by their cells [m], with the points of these cells."""
-    turn = np.argsort(cell, kind="stable").astype(np.int32)
-    start = np.searchsorted(cell[turn], np.arange(len(point_spans) + 1))
+    turn = torch.from_numpy(cell).to(device).argsort(stable=True).int().cpu().numpy()
+    start = _starts(np.bincount(cell, minlength=len(point_spans)))
     held = np.flatnonzero(np.diff(start))
     return Groups(point_spans[held], points, np.stack([start[held], start[held + 1]], 1), turn)
 
