@@ -21,7 +21,7 @@ __all__ = ["AUTO_EXACT_COST", "Neighbors", "check_points", "nearest"]
 Metric = Literal["euclidean", "cosine"]
 Method = Literal["auto", "exact", "cells"]
 
-# Up to this cost (of all queries, by query_cost) method="auto" searches exactly: a few minutes on two cores, two seconds
+# Up to this cost (of all queries, by query_cost) method="auto" searches exactly: some minutes on two cores, two seconds
 # on an H200. MNIST's 70 000 × 784 costs 6.3e12; with 10 features, 200 000 points reach the limit of a CPU.
 AUTO_EXACT_COST = {"cpu": 2e13, "cuda": 1e14}
 
