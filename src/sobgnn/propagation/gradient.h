@@ -90,22 +90,12 @@ TARGET void gradient_orders(const Problem<T> &p, const Gradient<T> &d, int64_t b
 
 // The rows [begin, end).
 template <class T> TARGET void gradient(const Problem<T> &p, const Gradient<T> &d, int64_t begin, int64_t end) {
-  const auto orders = [&](auto count, int64_t first) {
+  by_group(p.alpha, [&](auto count, int64_t first) TARGET ALWAYS {
     if (p.orders_in)
       gradient_orders<T, decltype(count)::value, true>(p, d, begin, end, first);
     else
       gradient_orders<T, decltype(count)::value, false>(p, d, begin, end, first);
-  };
-  for (int64_t first = 1; first <= p.alpha; first += group) {
-    switch (std::min<int64_t>(group, p.alpha - first + 1)) {
-      case 1: orders(std::integral_constant<int, 1>(), first); break;
-      case 2: orders(std::integral_constant<int, 2>(), first); break;
-      case 3: orders(std::integral_constant<int, 3>(), first); break;
-      case 4: orders(std::integral_constant<int, 4>(), first); break;
-      case 5: orders(std::integral_constant<int, 5>(), first); break;
-      default: orders(std::integral_constant<int, group>(), first);
-    }
-  }
+  });
 }
 
 // out[i] = x[i] . y[i] for the rows [begin, end), of whole cache lines each.

@@ -203,7 +203,7 @@ namespace {
 
 // The first row of part `part` of `parts`, which share entries and rows evenly. A row counts as eight entries,
 // about what writing its output costs.
-[[maybe_unused]] int64_t first_row(const int64_t *indptr, int64_t rows, int part, int parts) {
+int64_t first_row(const int64_t *indptr, int64_t rows, int part, int parts) {
   const auto cost = [&](int64_t row) { return indptr[row] - indptr[0] + 8 * row; };
   const int64_t goal = cost(rows) / parts * part + cost(rows) % parts * part / parts;
   int64_t low = 0, high = rows;
@@ -261,6 +261,22 @@ template <class T> Kernel<T> kernel(int most) {
   return {plain::propagate<T>, plain::scatter<T>, plain::gradient<T>, plain::row_dots<T>, 16 / sizeof(T)};
 }
 
+// body(begin, end) for parts of the rows, some for each thread.
+template <class T, class F> void over_rows(const Problem<T> &p, int each, int threads, const F &body) {
+  const int parts = threads > 1 ? int(std::min<int64_t>(each * threads, p.rows)) : 1;
+#ifdef _OPENMP
+#pragma omp parallel num_threads(threads) if (parts > 1)
+#endif
+  {
+    FlushDenormals flush;
+#ifdef _OPENMP
+#pragma omp for schedule(dynamic, 1)
+#endif
+    for (int part = 0; part < parts; ++part)
+      body(first_row(p.indptr, p.rows, part, parts), first_row(p.indptr, p.rows, part + 1, parts));
+  }
+}
+
 template <class T> void run(Problem<T> problem, int threads, int level) {
   // A row narrower than a vector is read as a whole vector, into the next row: give the last one something to read.
   std::vector<T> padded;
@@ -281,27 +297,12 @@ template <class T> void run(Problem<T> problem, int threads, int level) {
   // have it fetched first. A product that reads them next takes as long either way.
   problem.past = problem.orders_out && problem.rows * problem.alpha * bytes >= large && bytes % line == 0 &&
                  reinterpret_cast<uintptr_t>(problem.out) % line == 0;
-#ifdef _OPENMP
   // More parts than threads, taken as they come: a thread that is held up does not hold up the others. But where
   // every part of the outputs takes something from everywhere, each part is one more pass over x.
-  const int each = scatter && problem.scattered ? 1 : 16;
-  const int parts = threads > 1 ? int(std::min<int64_t>(each * threads, problem.rows)) : 1;
-#pragma omp parallel num_threads(threads) if (parts > 1)
-  {
-    FlushDenormals flush;
-#pragma omp for schedule(dynamic, 1)
-    for (int part = 0; part < parts; ++part) {
-      rows(problem, first_row(problem.indptr, problem.rows, part, parts),
-           first_row(problem.indptr, problem.rows, part + 1, parts));
-      drain();
-    }
-  }
-#else
-  FlushDenormals flush;
-  rows(problem, 0, problem.rows);
-  drain();
-  (void)threads;
-#endif
+  over_rows(problem, scatter && problem.scattered ? 1 : 16, threads, [&](int64_t begin, int64_t end) {
+    rows(problem, begin, end);
+    drain();
+  });
 }
 
 // The weight gradient; x and grad are whole cache lines wide.
@@ -309,19 +310,7 @@ template <class T> void run_gradient(Problem<T> problem, const Gradient<T> &grad
   const auto rows = kernel<T>(level).gradient;
   const int64_t bytes = problem.width * int64_t(sizeof(T));
   problem.scattered = scattered(problem, problem.orders_in ? problem.alpha * bytes : bytes);
-  const int parts = threads > 1 ? int(std::min<int64_t>(16 * threads, problem.rows)) : 1;
-#ifdef _OPENMP
-#pragma omp parallel num_threads(threads) if (parts > 1)
-#endif
-  {
-    FlushDenormals flush;
-#ifdef _OPENMP
-#pragma omp for schedule(dynamic, 1)
-#endif
-    for (int part = 0; part < parts; ++part)
-      rows(problem, gradient, first_row(problem.indptr, problem.rows, part, parts),
-           first_row(problem.indptr, problem.rows, part + 1, parts));
-  }
+  over_rows(problem, 16, threads, [&](int64_t begin, int64_t end) { rows(problem, gradient, begin, end); });
 }
 
 template <class T>
@@ -334,44 +323,31 @@ void run_dots(const T *x, const T *y, T *out, int64_t rows, int64_t width, int t
 
 }  // namespace
 
-#define DEFINE(NAME, T)                                                                                             \
-  extern "C" __attribute__((visibility("default"))) void NAME(                                                      \
-      int orders_in, int orders_out, int64_t rows, int64_t inputs, int64_t alpha, int64_t width,                    \
-      const int64_t *indptr, const void *indices, int wide, const void *weight, const int64_t *t_indptr,            \
-      const void *t_indices, int t_wide, const void *t_weight, int heavy, const T *scale_out, const T *scale_in,    \
-      double epsilon, const T *x, T *out, const T *own, T *sums, int threads, int level) {                          \
-    run<T>({rows, inputs, alpha, width, orders_in != 0, orders_out != 0, indptr, indices, wide != 0, weight,        \
-            scale_out, scale_in, T(epsilon), x, out, t_indptr, t_indices, t_wide != 0, t_weight, heavy != 0, false, \
-            false, own, sums},                                                                                      \
-           threads, level);                                                                                         \
-  }
+#define STENCIL(T)                                                                                                  \
+  int64_t rows, int64_t inputs, int64_t alpha, int64_t width, const int64_t *indptr, const void *indices, int wide, \
+      const void *weight, const int64_t *t_indptr, const void *t_indices, int t_wide, const void *t_weight,         \
+      int heavy, const T *scale_out, const T *scale_in, double epsilon, const T *x
+#define PROBLEM(T, ORDERS_IN, ORDERS_OUT, ...)                                                                      \
+  {rows, inputs, alpha, width, ORDERS_IN != 0, ORDERS_OUT != 0, indptr, indices, wide != 0, weight, scale_out,      \
+   scale_in, T(epsilon), x, __VA_ARGS__}
+#define TRANSPOSE t_indptr, t_indices, t_wide != 0, t_weight, heavy != 0, false, false
 
-DEFINE(sobgnn_propagate_f32, float)
-DEFINE(sobgnn_propagate_f64, double)
-
-#define DEFINE_GRADIENT(NAME, T)                                                                                    \
-  extern "C" __attribute__((visibility("default"))) void NAME(                                                      \
-      int orders_in, int64_t rows, int64_t inputs, int64_t alpha, int64_t width, const int64_t *indptr,             \
-      const void *indices, int wide, const void *weight, const int64_t *t_indptr, const void *t_indices,            \
-      int t_wide, const void *t_weight, int heavy, const T *scale_out, const T *scale_in, double epsilon,           \
-      const T *x, const T *grad, T *to_weight, int threads, int level) {                                            \
-    run_gradient<T>({rows, inputs, alpha, width, orders_in != 0, true, indptr, indices, wide != 0, weight,          \
-                     scale_out, scale_in, T(epsilon), x, nullptr, t_indptr, t_indices, t_wide != 0, t_weight,       \
-                     heavy != 0, false, false},                                                                     \
-                    {grad, to_weight}, threads, level);                                                             \
-  }
-
-DEFINE_GRADIENT(sobgnn_gradient_f32, float)
-DEFINE_GRADIENT(sobgnn_gradient_f64, double)
-
-#define DEFINE_DOTS(NAME, T)                                                                                        \
-  extern "C" __attribute__((visibility("default"))) void NAME(const T *x, const T *y, T *out, int64_t rows,         \
-                                                              int64_t width, int threads, int level) {              \
+#define DEFINE(T, NAME)                                                                                             \
+  SOBGNN_EXPORT void sobgnn_propagate_##NAME(int orders_in, int orders_out, STENCIL(T), T *out, const T *own,       \
+                                             T *sums, int threads, int level) {                                     \
+    run<T>(PROBLEM(T, orders_in, orders_out, out, TRANSPOSE, own, sums), threads, level);                           \
+  }                                                                                                                 \
+  SOBGNN_EXPORT void sobgnn_gradient_##NAME(int orders_in, STENCIL(T), const T *grad, T *to_weight, int threads,    \
+                                            int level) {                                                            \
+    run_gradient<T>(PROBLEM(T, orders_in, true, nullptr, TRANSPOSE), {grad, to_weight}, threads, level);            \
+  }                                                                                                                 \
+  SOBGNN_EXPORT void sobgnn_dots_##NAME(const T *x, const T *y, T *out, int64_t rows, int64_t width, int threads,   \
+                                        int level) {                                                                \
     run_dots<T>(x, y, out, rows, width, threads, level);                                                            \
   }
 
-DEFINE_DOTS(sobgnn_dots_f32, float)
-DEFINE_DOTS(sobgnn_dots_f64, double)
+DEFINE(float, f32)
+DEFINE(double, f64)
 
 #else  // SOBGNN_PASS: once for each instruction set, inside its namespace
 
@@ -694,17 +670,24 @@ template <class T, int A> TARGET void shapes(const Problem<T> &p, int64_t begin,
     orders<T, A, true, false>(p, begin, end, first);
 }
 
-template <class T> TARGET void propagate(const Problem<T> &p, int64_t begin, int64_t end) {
-  for (int64_t first = 1; first <= p.alpha; first += group) {
-    switch (std::min<int64_t>(group, p.alpha - first + 1)) {
-      case 1: shapes<T, 1>(p, begin, end, first); break;
-      case 2: shapes<T, 2>(p, begin, end, first); break;
-      case 3: shapes<T, 3>(p, begin, end, first); break;
-      case 4: shapes<T, 4>(p, begin, end, first); break;
-      case 5: shapes<T, 5>(p, begin, end, first); break;
-      default: shapes<T, group>(p, begin, end, first);
+// run(A, first) for the orders 1 .. alpha, at most `group` of them at once: first .. first + A - 1.
+template <class F> TARGET ALWAYS inline void by_group(int64_t alpha, const F &run) {
+  for (int64_t first = 1; first <= alpha; first += group) {
+    switch (std::min<int64_t>(group, alpha - first + 1)) {
+      case 1: run(std::integral_constant<int, 1>(), first); break;
+      case 2: run(std::integral_constant<int, 2>(), first); break;
+      case 3: run(std::integral_constant<int, 3>(), first); break;
+      case 4: run(std::integral_constant<int, 4>(), first); break;
+      case 5: run(std::integral_constant<int, 5>(), first); break;
+      default: run(std::integral_constant<int, group>(), first);
     }
   }
+}
+
+template <class T> TARGET void propagate(const Problem<T> &p, int64_t begin, int64_t end) {
+  by_group(p.alpha, [&](auto count, int64_t first) TARGET ALWAYS {
+    shapes<T, decltype(count)::value>(p, begin, end, first);
+  });
 }
 
 // The orders first .. first + A - 1 of all rows of x, added to the outputs [begin, end). p is the transpose: its rows
@@ -777,16 +760,9 @@ TARGET void scatter_orders(const Problem<T> &p, int64_t begin, int64_t end, int6
 template <class T> TARGET void scatter(const Problem<T> &p, int64_t begin, int64_t end) {
   const Problem<T> transposed = p.transposed();
   std::fill(p.out + begin * p.width, p.out + end * p.width, T(0));
-  for (int64_t first = 1; first <= p.alpha; first += group) {
-    switch (std::min<int64_t>(group, p.alpha - first + 1)) {
-      case 1: scatter_orders<T, 1>(transposed, begin, end, first); break;
-      case 2: scatter_orders<T, 2>(transposed, begin, end, first); break;
-      case 3: scatter_orders<T, 3>(transposed, begin, end, first); break;
-      case 4: scatter_orders<T, 4>(transposed, begin, end, first); break;
-      case 5: scatter_orders<T, 5>(transposed, begin, end, first); break;
-      default: scatter_orders<T, group>(transposed, begin, end, first);
-    }
-  }
+  by_group(p.alpha, [&](auto count, int64_t first) TARGET ALWAYS {
+    scatter_orders<T, decltype(count)::value>(transposed, begin, end, first);
+  });
 }
 
 #include "gradient.h"

@@ -15,8 +15,6 @@
 
 #include "targets.h"
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
-
 namespace {
 
 constexpr int64_t block = 1024;  // rows that a thread takes at a time
@@ -84,7 +82,7 @@ void backward(const int64_t *indptr, const T *weight, const T *scale, const T *g
 }  // namespace
 
 #define DEFINE(T, NAME)                                                                                             \
-  EXPORT void sobgnn_scales_##NAME(const int64_t *indptr, const T *weight, T *scale, int64_t rows, int64_t alpha,   \
+  SOBGNN_EXPORT void sobgnn_scales_##NAME(const int64_t *indptr, const T *weight, T *scale, int64_t rows, int64_t alpha,   \
                                    double epsilon, int by_rows, int threads) {                                      \
     const int64_t blocks = (rows + block - 1) / block;                                                              \
     const auto body = [&](int64_t b) {                                                                              \
@@ -92,7 +90,7 @@ void backward(const int64_t *indptr, const T *weight, const T *scale, const T *g
     };                                                                                                              \
     sobgnn::for_each_part(blocks, blocks > 1 ? threads : 1, body);                                                  \
   }                                                                                                                 \
-  EXPORT void sobgnn_scales_backward_##NAME(const int64_t *indptr, const T *weight, const T *scale, const T *grad,  \
+  SOBGNN_EXPORT void sobgnn_scales_backward_##NAME(const int64_t *indptr, const T *weight, const T *scale, const T *grad,  \
                                             T *to_weight, int64_t rows, int64_t alpha, int by_rows, int threads) {  \
     const int64_t blocks = (rows + block - 1) / block;                                                              \
     const auto body = [&](int64_t b) {                                                                              \
