@@ -14,15 +14,16 @@ from torch import Tensor
 
 from sobgnn._system.files import atomic_file, check_regular
 from sobgnn._system.unknown import label_values
-from sobgnn.graphs.adjacency import canonical, symmetrize_csr
 from sobgnn.graphs.edges import (
     LARGEST_WEIGHT,
     SMALLEST_WEIGHT,
+    canonical,
     check_devices,
     check_ends,
     check_sizes,
     check_weights,
     float32_weights,
+    symmetrize_csr,
     symmetrize_edges,
 )
 from sobgnn.graphs.summary import GraphReport, report_adjacency

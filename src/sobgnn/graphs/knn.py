@@ -12,8 +12,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.graphs.adjacency import symmetrize_csr
-from sobgnn.graphs.edges import SMALLEST_WEIGHT
+from sobgnn.graphs.edges import SMALLEST_WEIGHT, symmetrize_csr
 from sobgnn.graphs.graph import Graph, Symmetrize, as_numpy, graph_from_csr
 from sobgnn.graphs.neighbors import nearest
 

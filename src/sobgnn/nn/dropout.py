@@ -61,7 +61,7 @@ def drop_by_hash(h: Tensor, rows: Tensor, rate: float) -> Tensor:
     columns = column_hashes(h.shape[-1], h.device)
     threshold, factor = int(rate * 2**32) - 2**31, 1 / (1 - rate)
     if backend(h) == "native" and h.dtype in (torch.float32, torch.float64):
-        return native.drop(h.contiguous(), rows.contiguous(), columns, threshold, factor)
+        return native.drop(h, rows, columns, threshold, factor)
     return h * (kept(rows, columns, threshold) * factor).to(h.dtype)
 
 

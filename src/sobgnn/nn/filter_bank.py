@@ -121,7 +121,7 @@ def bias_relu_mix(product: Tensor, bias: Tensor, mu: Tensor, out: Tensor, relu: 
             f"{list(out.shape)} of {out.dtype}, bias of {bias.dtype} and mu of {mu.dtype}."
         )
     if backend(product) == "native" and product.dtype in (torch.float32, torch.float64):
-        native.combine(product, bias.contiguous(), mu.contiguous(), out, relu=relu, first=first)
+        native.combine(product, bias, mu, out, relu=relu, first=first)
         return
     product.add_(bias)
     if relu:
@@ -136,7 +136,7 @@ def bias_relu_mix(product: Tensor, bias: Tensor, mu: Tensor, out: Tensor, relu: 
 def bias_relu_mix_backward(product: Tensor, grad: Tensor, mu: Tensor, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients with respect to product [n, w], bias [w] and mu [w]."""
     if backend(product) == "native" and product.dtype in (torch.float32, torch.float64):
-        return native.combine_backward(product, grad.contiguous(), mu.contiguous(), relu=relu)
+        return native.combine_backward(product, grad, mu, relu=relu)
     to_product = grad * mu
     if relu:
         to_product.masked_fill_(product <= 0, 0)

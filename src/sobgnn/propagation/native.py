@@ -10,10 +10,10 @@ import ctypes
 import functools
 import importlib.machinery
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -68,22 +68,8 @@ def run(
         run(stencil, x.to(dtype), result, level=level)
         out.copy_(result)
         return
-    # Held by name: the kernel sees addresses only.
-    tensors = tuple(tensor.contiguous() for tensor in (*stencil[:8], x))
-    x = tensors[-1]
-    _typed("sobgnn_propagate", dtype)(
-        x.dim() == 3,
-        out.dim() == 3,
-        *_sizes(stencil, x),
-        *_pattern(tensors),
-        stencil.epsilon,
-        x.data_ptr(),
-        out.data_ptr(),
-        None if own is None else own.data_ptr(),
-        None if sums is None else sums.data_ptr(),
-        torch.get_num_threads(),
-        LEVELS[level],
-    )
+    orders = (x.dim() == 3, out.dim() == 3)
+    call("sobgnn_propagate", dtype, *orders, *_problem(stencil, x), x, out, own, sums, level=level)
 
 
 def gradients(
@@ -97,19 +83,9 @@ def gradients(
     if spare:  # else it would still copy
         x, y, g = (F.pad(tensor, (0, spare)) for tensor in (x, y, g))
     x, y, g = (tensor.contiguous() for tensor in (x, y, g))
-    tensors = tuple(tensor.contiguous() for tensor in stencil[:8])
     to_weight, to_x = pages.empty(x, stencil.weight.shape), pages.empty(x, x.shape)
     to_scale_out = unscaled(_dots(g, y, level), stencil.scale_out[:, 1:])
-    places = (x.data_ptr(), g.data_ptr(), to_weight.data_ptr())
-    _typed("sobgnn_gradient", dtype)(
-        x.dim() == 3,
-        *_sizes(stencil, x),
-        *_pattern(tensors),
-        stencil.epsilon,
-        *places,
-        torch.get_num_threads(),
-        LEVELS[level],
-    )
+    call("sobgnn_gradient", dtype, x.dim() == 3, *_problem(stencil, x), x, g, to_weight, level=level)
     back = transpose(stencil)
     if x.dim() == 3:
         run(back, g, to_x, level=level)
@@ -120,90 +96,75 @@ def gradients(
     return to_x[..., :width], to_weight, to_scale_out, to_scale_in
 
 
+def _problem(stencil: Stencil, x: Tensor) -> tuple[Any, ...]:
+    """A stencil and its sizes as the kernels take them: R, C, α, the width; CSR and its transpose's; scales and ε."""
+    indptr, indices, weight, t_indptr, t_indices, t_weight, scale_out, scale_in, epsilon = stencil
+    return (
+        *(scale_out.shape[0], scale_in.shape[0], scale_in.shape[1] - 1, x.shape[-1]),
+        *(indptr, indices, indices.dtype == torch.int64, weight),
+        *(t_indptr, t_indices, t_indices.dtype == torch.int64, t_weight),
+        *(weight.dtype == torch.float64, scale_out, scale_in, epsilon),
+    )
+
+
 def _dots(x: Tensor, y: Tensor, level: str) -> Tensor:
     """The product of each row of x [n, a, h] with that of y: [n, a]."""
     out = x.new_empty(x.shape[:2])
-    pointers = (tensor.data_ptr() for tensor in (x, y, out))
-    _typed("sobgnn_dots", x.dtype)(*pointers, out.numel(), x.shape[2], torch.get_num_threads(), LEVELS[level])
+    call("sobgnn_dots", x.dtype, x, y, out, out.numel(), x.shape[2], level=level)
     return out
 
 
 def scales(indptr: Tensor, weight: Tensor, alpha: int, epsilon: float, by_rows: bool) -> Tensor:
     """Columns q, t_1 … t_α [N, α + 1] of the rows of a CSR, in the type of its weights."""
-    indptr, weight = indptr.contiguous(), weight.contiguous()
     out = weight.new_empty((indptr.numel() - 1, alpha + 1))
-    pointers = (tensor.data_ptr() for tensor in (indptr, weight, out))
-    _typed("sobgnn_scales", weight.dtype)(*pointers, out.shape[0], alpha, epsilon, by_rows, torch.get_num_threads())
+    call("sobgnn_scales", weight.dtype, indptr, weight, out, out.shape[0], alpha, epsilon, by_rows)
     return out
 
 
 def scales_backward(indptr: Tensor, weight: Tensor, scale: Tensor, grad: Tensor, by_rows: bool) -> Tensor:
     """The gradient of the weights [E] from that of :func:`scales`."""
-    tensors = tuple(tensor.contiguous() for tensor in (indptr, weight, scale, grad))
     out = torch.empty_like(weight, memory_format=torch.contiguous_format)
-    pointers = (tensor.data_ptr() for tensor in (*tensors, out))
     size = (scale.shape[0], scale.shape[1] - 1)
-    _typed("sobgnn_scales_backward", weight.dtype)(*pointers, *size, by_rows, torch.get_num_threads())
+    call("sobgnn_scales_backward", weight.dtype, indptr, weight, scale, grad, out, *size, by_rows)
     return out
-
-
-def _sizes(stencil: Stencil, x: Tensor) -> tuple[int, int, int, int]:
-    """R, C, α and the width."""
-    return stencil.scale_out.shape[0], stencil.scale_in.shape[0], stencil.scale_in.shape[1] - 1, x.shape[-1]
-
-
-def _pattern(tensors: Sequence[Tensor]) -> tuple[Any, ...]:
-    """A stencil's tensors as the kernels take them."""
-    indptr, indices, weight, t_indptr, t_indices, t_weight, scale_out, scale_in = tensors[:8]
-    return (
-        *(indptr.data_ptr(), indices.data_ptr(), indices.dtype == torch.int64, weight.data_ptr()),
-        *(t_indptr.data_ptr(), t_indices.data_ptr(), t_indices.dtype == torch.int64, t_weight.data_ptr()),
-        *(weight.dtype == torch.float64, scale_out.data_ptr(), scale_in.data_ptr()),
-    )
 
 
 def combine(products: Tensor, bias: Tensor, mu: Tensor, out: Tensor, *, relu: bool, first: bool) -> None:
     """In place: products [n, w] <- relu(products + bias); out [n, w] gets, or adds, mu · products."""
-    function = _typed("sobgnn_combine", products.dtype)
-    pointers = (tensor.data_ptr() for tensor in (products, bias, mu, out))
-    function(*pointers, *products.shape, relu, first, torch.get_num_threads())
+    call("sobgnn_combine", products.dtype, products, bias, mu, out, *products.shape, relu, first)
 
 
 def combine_backward(products: Tensor, grad: Tensor, mu: Tensor, *, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of :func:`combine` with respect to products [n, w], bias [w] and mu [w]."""
-    function = _typed("sobgnn_combine_backward", products.dtype)
-    gradients = (pages.empty(products, products.shape), torch.empty_like(mu), torch.empty_like(mu))
-    pointers = (tensor.data_ptr() for tensor in (products, grad, mu, *gradients))
-    function(*pointers, *products.shape, relu, torch.get_num_threads())
-    return gradients
+    found = (pages.empty(products, products.shape), mu.new_empty(mu.shape), mu.new_empty(mu.shape))
+    call("sobgnn_combine_backward", products.dtype, products, grad, mu, *found, *products.shape, relu)
+    return found
 
 
 def drop(h: Tensor, rows: Tensor, columns: Tensor, threshold: int, factor: float) -> Tensor:
     """h [..., c] · factor where the mix of rows [...] and columns [c], int32, reaches the threshold; 0 elsewhere."""
     out = pages.empty(h, h.shape)
-    pointers = (tensor.data_ptr() for tensor in (h, rows, columns, out))
-    size = (rows.numel(), columns.numel())
-    _typed("sobgnn_drop", h.dtype)(*pointers, *size, threshold, factor, torch.get_num_threads())
+    call("sobgnn_drop", h.dtype, h, rows, columns, out, rows.numel(), columns.numel(), threshold, factor)
     return out
 
 
-def call(name: str, dtype: torch.dtype, tensors: Sequence[Tensor | None], *rest: float) -> None:
-    """Call a kernel with the addresses of contiguous tensors (null for ``None``), numbers and the number of threads."""
-    contiguous = [None if tensor is None else tensor.contiguous() for tensor in tensors]
-    addresses = [None if tensor is None else tensor.data_ptr() for tensor in contiguous]
-    _typed(name, dtype)(*addresses, *rest, torch.get_num_threads())
+def call(name: str, dtype: torch.dtype, *arguments: Any, level: str | None = None) -> None:
+    """Call a kernel with numbers and the addresses of tensors and arrays, on torch's number of threads.
 
-
-def kernel(name: str, addresses: int, numbers: int) -> Any:
-    """A kernel that takes addresses, integers and the number of threads; None if the library does not have it."""
-    function = getattr(_library(), name, None)
-    if function is not None:
-        function.argtypes, function.restype = [*[_POINTER] * addresses, *[_NUMBER] * numbers, _FLAG], None
-    return function
-
-
-def _typed(name: str, dtype: torch.dtype) -> Any:
-    return getattr(_library(), f"{name}_{'f64' if dtype == torch.float64 else 'f32'}")
+    Args:
+        name: Without the suffix of its type.
+        dtype: float32 or float64.
+        arguments: Of tensors that are not contiguous it gets contiguous copies, so what it writes to must be; arrays
+            must be, too. ``None`` is a null pointer.
+        level: Holds this call to an instruction set, for kernels that can be.
+    """
+    # Held by name: the kernel sees addresses only.
+    held = [value.contiguous() if isinstance(value, Tensor) else value for value in arguments]
+    given = [value.data_ptr() if isinstance(value, Tensor) else value for value in held]
+    given = [value.ctypes.data if isinstance(value, np.ndarray) else value for value in given]
+    last = () if level is None else (LEVELS[level],)
+    kind = "f64" if dtype == torch.float64 else "f32"
+    getattr(_library(), f"{name}_{kind}")(*given, torch.get_num_threads(), *last)
 
 
 _NUMBER, _FLAG, _POINTER, _REAL = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p, ctypes.c_double
@@ -218,6 +179,8 @@ _SIGNATURES = {
     "sobgnn_combine": [*[_POINTER] * 4, _NUMBER, _NUMBER, _FLAG, _FLAG, _FLAG],
     "sobgnn_combine_backward": [*[_POINTER] * 6, _NUMBER, _NUMBER, _FLAG, _FLAG],
     "sobgnn_walk": [*[_POINTER] * 9, *[_NUMBER] * 5, _FLAG],
+    "sobgnn_scan": [*[_POINTER] * 9, *[_NUMBER] * 3, _FLAG],
+    "sobgnn_measure": [*[_POINTER] * 4, *[_NUMBER] * 3, _FLAG],
     "sobgnn_drop": [*[_POINTER] * 4, _NUMBER, _NUMBER, ctypes.c_int32, _REAL, _FLAG],
 }
 
@@ -237,7 +200,7 @@ def _library() -> Any:
             library = ctypes.CDLL(os.fspath(path))
             library.sobgnn_level.argtypes, library.sobgnn_level.restype = [], ctypes.c_int
             for name, arguments in _SIGNATURES.items():
-                for kind in ("f32", "f64"):
+                for kind in ("f32", "f64") if name != "sobgnn_scan" else ("f32",):
                     function = getattr(library, f"{name}_{kind}")
                     function.argtypes, function.restype = arguments, None
         except (OSError, AttributeError):  # built for another machine, or from older sources

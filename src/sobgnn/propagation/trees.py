@@ -46,8 +46,8 @@ def tree_sums(nodes: Nodes, x: Tensor, classes: int) -> Tensor:
     out = torch.zeros((len(x), classes), dtype=torch.float64)
     if backend(x) == "native":
         target = nodes.target if nodes.target.numel() else None
-        tensors = (x, *nodes[:4], nodes.root, nodes.value, target, out)
-        native.call("sobgnn_walk", nodes.value.dtype, tensors, *x.shape, len(nodes.root), nodes.value.shape[1], classes)
+        sizes = (*x.shape, len(nodes.root), nodes.value.shape[1], classes)
+        native.call("sobgnn_walk", nodes.value.dtype, x, *nodes[:4], nodes.root, nodes.value, target, out, *sizes)
         return out
     step = max(1, _WALKED // max(1, len(nodes.root)))
     for start in range(0, len(x), step):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -15,6 +14,8 @@ from sobgnn.propagation import backend, native
 
 # Where there is no compiled kernel: products held at once, and queries of a group.
 _PRODUCTS, _TOGETHER = {"cpu": 2**22, "cuda": 2**26}, 512
+# Groups of a row's columns, each of which is known by its minimum first.
+_GROUP = 16
 
 
 class Groups(NamedTuple):
@@ -56,7 +57,7 @@ class Heaps:
 
 def compiled(device: torch.device) -> bool:
     """Whether :func:`scan` is compiled here."""
-    return _kernel("sobgnn_scan_f32", 9) is not None and device.type == "cpu" and backend() == "native"
+    return device.type == "cpu" and backend() == "native"
 
 
 def scan(points: Tensor, squares: Tensor, queries: Tensor, groups: Groups, heaps: Heaps) -> None:
@@ -71,11 +72,8 @@ def scan(points: Tensor, squares: Tensor, queries: Tensor, groups: Groups, heaps
     """
     most = heaps.scores.shape[1]
     if compiled(points.device):
-        lists = (groups.point_spans, groups.points, groups.query_spans, groups.queries)
-        addresses = [tensor.data_ptr() for tensor in (points, squares, queries)]
-        addresses += [part.ctypes.data for part in lists] + [heaps.scores.data_ptr(), heaps.found.data_ptr()]
         sizes = (len(groups.point_spans), points.shape[1], most)
-        _kernel("sobgnn_scan_f32", 9)(*addresses, *sizes, torch.get_num_threads())
+        native.call("sobgnn_scan", torch.float32, points, squares, queries, *groups, heaps.scores, heaps.found, *sizes)
         return
     for part in _batches(groups, _PRODUCTS.get(points.device.type, 2**24)):
         _scan_batch(points, squares, queries, part, heaps)
@@ -108,14 +106,32 @@ def _scan_batch(points: Tensor, squares: Tensor, queries: Tensor, groups: Groups
     names, present = _padded(groups.points, groups.point_spans, device)
     asked, real = _padded(groups.queries, groups.query_spans, device)
     offsets = squares[names].masked_fill_(~present, torch.inf).unsqueeze(1)
-    products = torch.baddbmm(offsets, queries[asked], points[names].transpose(1, 2), alpha=-2)
-    scores = torch.cat([heaps.scores[asked], products], 2)
-    best = scores.topk(heaps.scores.shape[1], dim=2, largest=False, sorted=True)
+    scores = torch.baddbmm(offsets, queries[asked], points[names].transpose(1, 2), alpha=-2)
     known = heaps.scores.shape[1]
-    found = names.int().unsqueeze(1).expand(-1, asked.shape[1], -1).gather(2, (best.indices - known).clamp_(min=0))
+    columns = _promising(scores, known)
+    best = torch.cat([heaps.scores[asked], scores.gather(2, columns)], 2).topk(known, dim=2, largest=False)
+    columns = columns.gather(2, (best.indices - known).clamp_(min=0))
+    found = names.int().unsqueeze(1).expand(-1, asked.shape[1], -1).gather(2, columns)
     earlier = heaps.found[asked].gather(2, best.indices.clamp(max=known - 1))
     found = torch.where(best.indices < known, earlier, found)
     heaps.scores[asked[real]], heaps.found[asked[real]] = best.values[real].flip(1), found[real].flip(1)
+
+
+def _promising(scores: Tensor, most: int) -> Tensor:
+    """Some columns of each row of scores [G, Q, P], with those of its ``most`` smallest among them.
+
+    These lie in the groups that have the smallest minima. Taking minima is a vectorized pass, so the selection, which
+    is not, sees a 16th of the row.
+    """
+    device, (*rows, points) = scores.device, scores.shape
+    width = points // _GROUP
+    if width <= 2 * most:
+        return torch.arange(points, device=device).expand(*rows, -1)
+    minima = scores[..., : _GROUP * width].unflatten(2, (_GROUP, width)).amin(2)  # type: ignore[no-untyped-call]
+    groups = minima.topk(most, dim=2, largest=False, sorted=False).indices
+    members = groups.unsqueeze(2) + width * torch.arange(_GROUP, device=device).unsqueeze(1)
+    rest = torch.arange(_GROUP * width, points, device=device).expand(*rows, -1)
+    return torch.cat([members.flatten(2), rest], 2)
 
 
 def _padded(rows: npt.NDArray[np.int32], spans: npt.NDArray[np.int64], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -131,22 +147,13 @@ def measured(points: Any, queries: Any, to: Tensor) -> Tensor | None:
 
     ``points`` and ``queries`` are arrays or tensors on the CPU, contiguous and of one type, float32 or float64.
     """
-    kinds = {str(part.dtype).removeprefix("torch.") for part in (points, queries)}
-    name = {"float32": "sobgnn_measure_f32", "float64": "sobgnn_measure_f64"}.get(kinds.pop())
-    if kinds or name is None or backend() != "native" or _kernel(name, 4) is None:
-        return None
     arrays = [part.numpy() if isinstance(part, Tensor) else part for part in (points, queries)]
-    if not all(array.flags.c_contiguous for array in arrays):
+    kind = arrays[0].dtype
+    usable = all(array.flags.c_contiguous and array.dtype == kind for array in arrays)
+    if kind not in (np.float32, np.float64) or not usable or backend() != "native":
         return None
     out = torch.empty(to.shape, dtype=torch.float64)
-    rows = to.to(torch.int32).contiguous()
+    dtype = torch.float64 if kind == np.float64 else torch.float32
     sizes = (len(to), points.shape[1], to.shape[1])
-    _kernel(name, 4)(
-        *(array.ctypes.data for array in arrays), rows.data_ptr(), out.data_ptr(), *sizes, torch.get_num_threads()
-    )
+    native.call("sobgnn_measure", dtype, *arrays, to.to(torch.int32), out, *sizes)
     return out
-
-
-@functools.cache
-def _kernel(name: str, addresses: int) -> Any:
-    return native.kernel(name, addresses, 3)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import hashlib
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
@@ -87,17 +90,9 @@ class Dense:
 
     def first_copies(self, many: int) -> Tensor:
         """Which rows are among the first ``many`` of all rows equal to them: [n] bool."""
-        factors = _odd_factors(self.source.shape[1], self.device)
-        keys = torch.empty(self.n, dtype=torch.int64, device=self.device)
-        for start, block in blocks(self.source):
-            bits = block.add_(0.0).to(self.device).view(torch.int64)  # -0.0 + 0.0 is 0.0
-            keys[start : start + len(bits)] = _mixed(bits).mul_(factors).sum(1)
-
-        def equal(a: Tensor, b: Tensor) -> bool:
-            pieces = zip(torch.split(a, 4096), torch.split(b, 4096), strict=True)
-            return all(torch.equal(self._read(x), self._read(y)) for x, y in pieces)
-
-        return _first_of_equal(keys, many, equal)
+        # -0.0 + 0.0 is 0.0
+        rows = (row.tobytes() for _, block in blocks(self.source) for row in block.add_(0.0).cpu().numpy())
+        return _first_of_equal(rows, many).to(self.device)
 
     def squared(self, query: Dense, at: Tensor, to: Tensor) -> Tensor:
         """|x - y|² in float64 from differences, query rows ``at`` [b] against rows ``to`` [b, c]: [b, c]."""
@@ -164,16 +159,9 @@ class Sparse:
 
     def first_copies(self, many: int) -> Tensor:
         """Which rows are among the first ``many`` of all rows equal to them: [n] bool."""
-        factors = _odd_factors(self.matrix.shape[1], self.device)
-        bits = _mixed(torch.from_numpy(self.matrix.data.copy()).view(torch.int64))
-        sums = torch.zeros(len(bits) + 1, dtype=torch.int64)
-        torch.cumsum(bits.mul_(factors[torch.from_numpy(self.matrix.indices.astype(np.int64))]), 0, out=sums[1:])
-        ends = torch.from_numpy(self.matrix.indptr.astype(np.int64))
-
-        def equal(a: Tensor, b: Tensor) -> bool:
-            return bool((self.matrix[a.numpy()] != self.matrix[b.numpy()]).nnz == 0)
-
-        return _first_of_equal(sums[ends[1:]] - sums[ends[:-1]], many, equal)
+        data, indices = self.matrix.data, self.matrix.indices
+        spans = (slice(*span) for span in itertools.pairwise(self.matrix.indptr))
+        return _first_of_equal((indices[span].tobytes() + data[span].tobytes() for span in spans), many)
 
     def squared(self, query: Sparse, at: Tensor, to: Tensor) -> Tensor:
         """|x - y|² from differences, query rows ``at`` [b] against rows ``to`` [b, c]: [b, c]."""
@@ -260,28 +248,15 @@ def _unit_sparse_rows(matrix: Any) -> Any:
     return sp.csr_array(sp.hstack([matrix, sp.csr_array(empty[:, None].astype(np.float64))]))
 
 
-def _odd_factors(count: int, device: torch.device) -> Tensor:
-    draw = torch.Generator().manual_seed(0)
-    return (torch.randint(-(2**63), 2**63 - 1, (count,), generator=draw) | 1).to(device)
-
-
-def _mixed(bits: Tensor) -> Tensor:
-    # Floats of small integers differ in their upper bits only, which a product modulo 2^64 would push out.
-    return bits.bitwise_xor_(bits >> 32)
-
-
-def _first_of_equal(keys: Tensor, many: int, equal: Callable[[Tensor, Tensor], bool]) -> Tensor:
-    """Rows [n] whose rank, by index, among the rows with their key is below ``many``; all, if keys collide."""
-    sorted_keys, order = keys.sort(stable=True)
-    place = torch.arange(len(keys), device=keys.device)
-    starts = torch.ones_like(keys, dtype=torch.bool)
-    starts[1:] = sorted_keys[1:] != sorted_keys[:-1]
-    first = torch.where(starts, place, 0).cummax(0).values
-    late = place - first >= many
-    keep = torch.ones_like(starts)
-    if equal(order[late], order[first[late]]):
-        keep[order[late]] = False
-    return keep
+def _first_of_equal(rows: Iterable[bytes], many: int) -> Tensor:
+    """Which rows are among the first ``many`` of those with the same bytes."""
+    seen: Counter[bytes] = Counter()
+    keep = []
+    for row in rows:
+        key = hashlib.blake2b(row, digest_size=16).digest()
+        seen[key] += 1
+        keep.append(seen[key] <= many)
+    return torch.tensor(keep)
 
 
 def _pieces(to: Tensor, size: int) -> Iterator[tuple[slice, slice]]:
