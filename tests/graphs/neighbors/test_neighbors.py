@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
-from sobgnn.graphs.neighbors import check_points, exact, held, nearest, points, scan
+from sobgnn.graphs.neighbors import check_points, exact, held, nearest, points
 from sobgnn.graphs.neighbors.cells import Cells
 from sobgnn.graphs.neighbors.held import HeldPoints
 
@@ -105,11 +105,11 @@ def test_any_small_set_of_points_has_its_definition_s_neighbors(data):
     assert_nearest(nearest(X, k), X, k)
 
 
-def test_batches_of_any_size_give_the_same_answer_without_compiled_code(monkeypatch):
+def test_tiles_of_any_size_give_the_same_answer_without_compiled_code(monkeypatch):
     monkeypatch.setenv("SOBGNN_BACKEND", "portable")
     X = gaussian(1100, 6)
-    for products in (1000, 2**17, 2**22):
-        monkeypatch.setattr(scan, "_PRODUCTS", {"cpu": products})
+    for tile in (16, 48, 333, 4096):
+        monkeypatch.setattr(exact, "_TILE", tile)
         assert_nearest(nearest(X, 9), X, 9)
         assert_nearest(nearest(X, 9, queries=X[:77] + 0.1), X, 9, queries=X[:77] + 0.1)
 

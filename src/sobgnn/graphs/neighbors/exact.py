@@ -19,11 +19,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sobgnn.graphs.neighbors.scan import Groups, Heaps, scan
+from sobgnn.graphs.neighbors.scan import Groups, Heaps, compiled, scan
 from sobgnn.graphs.neighbors.spaces import Dense, Space
 
-_ROWS = 4096  # whose candidates are measured at once
+_TILE = 4096  # points: float32 products of a tile take 64 MiB; 8192 saves 15 % of the time and takes 256 MiB
+_CUDA_TILE = 8192
 _BLOCK_BYTES = 2**27  # of float64 products held at once
+_GROUP = 16
+_FAR = 1e30  # squared distance of the rows that pad a tile; real ones are at most 4 × features
 _FEW = 256  # rows searched in float64 for which no equal rows are looked for
 # Queries that are compared between two calls of progress, and by a thread at once.
 _SCANNED, _SCAN_PART = 1 << 15, 2048
@@ -58,7 +61,8 @@ def search_exact(
         found, d2 = _search_float64(base, query, k, at, progress)
     else:
         many = min(k + max(8, k // 4), base.n - (query is base))
-        last, candidates = _propose(base, query, many, None if which is None else at, progress)
+        propose = _propose_compiled if compiled(base.device) else _propose
+        last, candidates = propose(base, query, many, None if which is None else at, progress)
         found, d2 = _prove(base, query, k, at, last, candidates)
     return found.cpu().numpy(), d2.cpu().numpy()
 
@@ -70,7 +74,7 @@ def _prove(base: Dense, query: Dense, k: int, at: Tensor, last: Tensor, candidat
     found = torch.empty((len(at), k), dtype=torch.int64, device=base.device)
     d2 = torch.empty((len(at), k), dtype=torch.float64, device=base.device)
     proven = torch.empty(len(at), dtype=torch.bool, device=base.device)
-    for rows in torch.arange(len(at), device=base.device).split(_ROWS):  # type: ignore[no-untyped-call]
+    for rows in torch.arange(len(at), device=base.device).split(_TILE):  # type: ignore[no-untyped-call]
         d2_of = measure(base, query, at[rows], candidates[rows])
         if itself:
             d2_of[candidates[rows] == at[rows].unsqueeze(1)] = torch.inf
@@ -117,11 +121,8 @@ def _bound(base: Space, own: Tensor, farthest: Tensor, level: torch.dtype) -> Te
 # ---------------------------------------------------------------------------------- float32: candidates
 
 
-def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: Progress | None) -> Found:
-    """The ``many`` smallest products of the query rows: the largest of them [M], and their columns [M, many].
-
-    A row itself is among its candidates, of which there is one more.
-    """
+def _propose_compiled(base: Dense, query: Dense, many: int, at: Tensor | None, progress: Progress | None) -> Found:
+    """As :func:`_propose`, by the compiled kernel; a row itself is among its candidates, of which there is one more."""
     queries = query.low if at is None else query.low[at]
     own = query.low_sq if at is None else query.low_sq[at]
     lasts, columns = [], []
@@ -135,6 +136,88 @@ def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: 
         if progress is not None:
             progress(start + len(some), len(queries))
     return torch.cat(lasts), torch.cat(columns)
+
+
+def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: Progress | None) -> Found:
+    """The ``many`` smallest products of the query rows: the largest of them [M], and their columns [M, many].
+
+    Tile by tile, each row keeping its best so far. Products of a set with itself are symmetric, so a tile off
+    the diagonal serves its rows and its columns, and only half of the tiles are computed.
+    """
+    symmetric = query is base and at is None
+    side = _CUDA_TILE if base.device.type == "cuda" else _TILE
+    count = query.n if at is None else len(at)
+    best = torch.full((count, many), torch.inf, dtype=torch.float32, device=base.device)
+    index = torch.zeros((count, many), dtype=torch.int64, device=base.device)
+    left_starts, right_starts = range(0, count, side), range(0, base.n, side)
+    total, done = len(left_starts) * len(right_starts), 0
+    if symmetric:
+        total = len(left_starts) * (len(left_starts) + 1) // 2
+    # Into memory that is there: that of a large new tensor has to be cleared by the system, which takes half as long as
+    # the product.
+    sides = (min(side, length) + _GROUP for length in (count, base.n))
+    memory = torch.empty(math.prod(sides), dtype=torch.float32, device=base.device)
+    for j in right_starts:
+        columns = slice(j, min(j + side, base.n))
+        right = _augmented(base, columns, right=True)
+        for i in left_starts:
+            if symmetric and i > j:
+                break
+            done += 1
+            rows = slice(i, min(i + side, count))
+            left = _augmented(query, rows if at is None else at[rows], right=False)
+            tile = torch.mm(left, right.T, out=memory[: len(left) * len(right)].view(len(left), len(right)))
+            if query is base:
+                _leave_out_itself(tile, torch.arange(count, device=base.device)[rows] if at is None else at[rows], j)
+            _keep_smallest(tile, best, index, rows, j)
+            if symmetric and i < j:
+                _keep_smallest(tile.T, best, index, columns, i)
+            if progress is not None:
+                progress(count * done // total, count)
+    return best.amax(1).double(), index
+
+
+def _augmented(space: Dense, rows: slice | Tensor, *, right: bool) -> Tensor:
+    """Rows [x, |x|², 1] or [-2y, 1, |y|²], whose products are |x - y|²; padded to whole groups by far ones."""
+    x, sq = space.low[rows], space.low_sq_32[rows]
+    extra = -len(x) % _GROUP
+    out = x.new_zeros((len(x) + extra, space.terms + 2))
+    torch.mul(x, -2.0 if right else 1.0, out=out[: len(x), : space.terms])
+    out[: len(x), space.terms + right] = sq
+    out[len(x) :, space.terms + right] = _FAR
+    out[:, space.terms + (not right)] = 1.0
+    return out
+
+
+def _leave_out_itself(tile: Tensor, at: Tensor, start: int) -> None:
+    inside = ((at >= start) & (at < start + tile.shape[1])).nonzero().flatten()
+    tile[inside, at[inside] - start] = torch.inf
+
+
+def _keep_smallest(tile: Tensor, best: Tensor, index: Tensor, rows: slice, start: int) -> None:
+    """Merge a tile of columns ``start``... into the smallest values, and their columns, of its rows.
+
+    The m smallest of a row lie in the m groups with the smallest minima. Taking minima is a vectorized pass,
+    so the selection, which is not, sees a 16th of the row; and once a row has good candidates, few groups.
+    """
+    count = rows.stop - rows.start
+    width = tile.shape[1] // _GROUP
+    if tile.is_contiguous():
+        minima = tile.view(len(tile), _GROUP, width).amin(1)[:count]
+    else:
+        minima = tile.T.view(_GROUP, width, len(tile)).amin(0).T[:count].contiguous()
+    many = best.shape[1]
+    better = int((minima < best[rows].amax(1, keepdim=True)).sum(1).amax())
+    few = min(better, many, width)
+    if few == 0:
+        return
+    groups = minima.topk(few, dim=1, largest=False, sorted=False).indices
+    members = groups.unsqueeze(1) + width * torch.arange(_GROUP, device=tile.device).view(-1, 1)
+    members = members.flatten(1)
+    values = torch.cat([best[rows], tile[:count].gather(1, members)], 1)
+    names = torch.cat([index[rows], members + start], 1)
+    top = values.topk(many, dim=1, largest=False, sorted=False)
+    best[rows], index[rows] = top.values, names.gather(1, top.indices)
 
 
 def _keeps_float32(device: torch.device) -> bool:
@@ -172,7 +255,7 @@ def _search_block(base: Any, query: Any, k: int, at: Tensor, eligible: Tensor | 
     many = min(k + 8, others)
     values, own = base.products(query, at)
     if query is base:
-        values.scatter_(1, at.unsqueeze(1), torch.inf)  # itself
+        _leave_out_itself(values, at, 0)
     top = values.topk(many, dim=1, largest=False, sorted=False)
     found, d2 = by_distance(top.indices, measure(base, query, at, top.indices))
     bound = _bound(base, own, d2[:, k - 1], torch.float64)

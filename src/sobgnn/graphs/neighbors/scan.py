@@ -14,8 +14,6 @@ from sobgnn.propagation import backend, native
 
 # Where there is no compiled kernel: products held at once, and queries of a group.
 _PRODUCTS, _TOGETHER = {"cpu": 2**22, "cuda": 2**26}, 512
-# Groups of a row's columns, each of which is known by its minimum first.
-_GROUP = 16
 
 
 class Groups(NamedTuple):
@@ -106,32 +104,14 @@ def _scan_batch(points: Tensor, squares: Tensor, queries: Tensor, groups: Groups
     names, present = _padded(groups.points, groups.point_spans, device)
     asked, real = _padded(groups.queries, groups.query_spans, device)
     offsets = squares[names].masked_fill_(~present, torch.inf).unsqueeze(1)
-    scores = torch.baddbmm(offsets, queries[asked], points[names].transpose(1, 2), alpha=-2)
+    products = torch.baddbmm(offsets, queries[asked], points[names].transpose(1, 2), alpha=-2)
+    scores = torch.cat([heaps.scores[asked], products], 2)
+    best = scores.topk(heaps.scores.shape[1], dim=2, largest=False, sorted=True)
     known = heaps.scores.shape[1]
-    columns = _promising(scores, known)
-    best = torch.cat([heaps.scores[asked], scores.gather(2, columns)], 2).topk(known, dim=2, largest=False)
-    columns = columns.gather(2, (best.indices - known).clamp_(min=0))
-    found = names.int().unsqueeze(1).expand(-1, asked.shape[1], -1).gather(2, columns)
+    found = names.int().unsqueeze(1).expand(-1, asked.shape[1], -1).gather(2, (best.indices - known).clamp_(min=0))
     earlier = heaps.found[asked].gather(2, best.indices.clamp(max=known - 1))
     found = torch.where(best.indices < known, earlier, found)
     heaps.scores[asked[real]], heaps.found[asked[real]] = best.values[real].flip(1), found[real].flip(1)
-
-
-def _promising(scores: Tensor, most: int) -> Tensor:
-    """Some columns of each row of scores [G, Q, P], with those of its ``most`` smallest among them.
-
-    These lie in the groups that have the smallest minima. Taking minima is a vectorized pass, so the selection, which
-    is not, sees a 16th of the row.
-    """
-    device, (*rows, points) = scores.device, scores.shape
-    width = points // _GROUP
-    if width <= 2 * most:
-        return torch.arange(points, device=device).expand(*rows, -1)
-    minima = scores[..., : _GROUP * width].unflatten(2, (_GROUP, width)).amin(2)  # type: ignore[no-untyped-call]
-    groups = minima.topk(most, dim=2, largest=False, sorted=False).indices
-    members = groups.unsqueeze(2) + width * torch.arange(_GROUP, device=device).unsqueeze(1)
-    rest = torch.arange(_GROUP * width, points, device=device).expand(*rows, -1)
-    return torch.cat([members.flatten(2), rest], 2)
 
 
 def _padded(rows: npt.NDArray[np.int32], spans: npt.NDArray[np.int64], device: torch.device) -> tuple[Tensor, Tensor]:
