@@ -123,46 +123,33 @@ def test_fields_that_the_first_row_lacks_are_read(kind):
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_forged_values_that_are_not_finite_are_refused(fitted, tmp_path, value):
-    encoder, _ = fitted
-    encoder.save(tmp_path)
-    good, arrays = json.loads((tmp_path / "encoder.json").read_text()), np.load(tmp_path / "encoder.npz")
-    places = [
-        (i, part, key)
-        for i, block in enumerate(good["columns"])
-        for part in ("fitted", None)
-        for key, held in (block[part] if part else block).items()
-        if isinstance(held, float)
-    ]
-    assert {"center", "scale", "fill", "low", "factor"} <= {key for _, _, key in places}
-    for i, part, key in places:
-        bad = json.loads(json.dumps(good))
-        (bad["columns"][i][part] if part else bad["columns"][i])[key] = value
+def test_forged_values_that_are_not_finite_are_refused(fitted, value):
+    content, arrays = fitted[0].to_parts()
+    places = [(i, key) for i, entry in enumerate(content["columns"]) for key in entry if isinstance(entry[key], float)]
+    assert {"center", "scale", "fill", "low", "factor"} <= {key for _, key in places}
+    for i, key in places:
+        bad = json.loads(json.dumps(content))
+        bad["columns"][i][key] = value
         with pytest.raises(ValueError, match=r"^The table's encoding is damaged: .*finite.*\. Fit the run again\.$"):
-            TableEncoder.from_parts(bad, encoder.arrays())
+            TableEncoder.from_parts(bad, arrays)
     for name in (name for name in arrays if arrays[name].dtype.kind == "f"):
-        held = {**encoder.arrays(), name: np.full_like(arrays[name], value)}
         with pytest.raises(ValueError, match="damaged: a value is not finite"):
-            TableEncoder.from_parts(good, held)
+            TableEncoder.from_parts(content, {**arrays, name: np.full_like(arrays[name], value)})
 
 
 def test_a_damaged_encoder_is_refused_in_one_line(fitted, tmp_path):
-    encoder, _ = fitted
-    encoder.save(tmp_path)
-    good = json.loads((tmp_path / "encoder.json").read_text())
-    rng = np.random.default_rng(0)
-    for number in range(60):
-        bad = json.loads(json.dumps(good))
-        block = bad["columns"][number % len(bad["columns"])]
-        keys = list(block["fitted"])
-        key = keys[int(rng.integers(len(keys)))]
-        if number % 3 == 0:
-            del block["fitted"][key]
-        else:
-            block["fitted"][key] = [None, {"a": []}, [[]]][number % 3]
-        (tmp_path / "encoder.json").write_text(json.dumps(bad))
+    content, arrays = fitted[0].to_parts()
+    entries = [(i, key) for i, entry in enumerate(content["columns"]) for key in entry]
+    for number, (i, key) in enumerate(entries * 3):
+        bad = json.loads(json.dumps(content))
+        bad["columns"][i][key] = [None, {"a": []}, [[]]][number // len(entries)]
         with contextlib.suppress(ValueError):  # anything else is a fault
-            assert np.isfinite(TableEncoder.load(tmp_path).transform(messy())).all()
+            assert np.isfinite(TableEncoder.from_parts(bad, arrays).transform(messy())).all()
+    for name in arrays:
+        for wrong in (arrays[name].astype(str), arrays[name][None]):
+            with pytest.raises(ValueError, match=r"^The table's encoding is damaged: [^\n]*$"):
+                TableEncoder.from_parts(content, {**arrays, name: wrong})
+    fitted[0].save(tmp_path)
     for text in ("", "[", "3", "{}", "[" * 100_000):
         (tmp_path / "encoder.json").write_text(text)
         with pytest.raises(ValueError, match="damaged"):

@@ -256,7 +256,7 @@ def test_a_forged_run_opens_no_path_that_it_names(tmp_path, capsys, forge):
     assert main(["fit", str(place), "--out", str(tmp_path / "run")]) == 0
     content = json.loads((tmp_path / "run" / "table.json").read_text())
     content["encoding"]["encoder"]["settings"] |= {"image_model": str(archive), "text_model": str(tmp_path)}
-    content["encoding"]["encoder"]["columns"][0]["fitted"] |= forge(archive, tmp_path)
+    content["encoding"]["encoder"]["columns"][0] |= forge(archive, tmp_path)
     del content["sha256"]
     (tmp_path / "run" / "table.json").write_text(json.dumps({**content, "sha256": json_digest(content)}))
     opened = set()

@@ -4,15 +4,15 @@ import numpy as np
 import polars as pl
 
 from sobgnn.tables import grams
-from sobgnn.tables.grams import CharacterGrams, WordGrams
+from sobgnn.tables.grams import Grams
 from sobgnn.tables.text import TextColumn, choose_analyzer, right_singular_vectors
 
 TEXTS = pl.Series("t", ["The cat sat. The cat!", "a dog sat", "", "Über_7 die Brücke"])
 
 
 def test_words_are_counted_in_lower_case():
-    held = WordGrams.fit(TEXTS, 1, 1.0)
-    assert held.words == ("sat", "brücke", "cat", "die", "dog", "the", "über_7")  # frequent first, then by name
+    held = Grams.fit(TEXTS, "words", 1, 1.0)
+    assert held.vocabulary == ("sat", "brücke", "cat", "die", "dog", "the", "über_7")  # frequent first, then by name
     dense = held.counts(TEXTS).toarray()
     assert dense[0].tolist() == [1, 0, 2, 0, 0, 2, 0]
     assert dense[2].sum() == 0
@@ -20,7 +20,7 @@ def test_words_are_counted_in_lower_case():
 
 def test_characters_are_counted_as_python_would(monkeypatch):
     texts = pl.Series(["abcab", "Äbc", "x"])
-    held = CharacterGrams.fit(texts, 1, 1.0)
+    held = Grams.fit(texts, "characters", 1, 1.0)
     dense = held.counts(texts).toarray()
     for text, row in zip(texts.str.to_lowercase(), dense, strict=True):
         padded = f" {text} "
@@ -28,12 +28,12 @@ def test_characters_are_counted_as_python_would(monkeypatch):
         assert row.sum() == len(expected)
         assert (row > 0).sum() == len(set(expected))
     monkeypatch.setattr(grams, "_CHUNK_CHARACTERS", 1)
-    np.testing.assert_array_equal(CharacterGrams.fit(texts, 1, 1.0).grams, held.grams)
+    np.testing.assert_array_equal(Grams.fit(texts, "characters", 1, 1.0).vocabulary, held.vocabulary)
 
 
 def test_frequent_and_rare_grams_are_left_out():
     texts = pl.Series(["all one", "all two", "all two", "all three"])
-    assert WordGrams.fit(texts, 2, 0.5).words == ("two",)
+    assert Grams.fit(texts, "words", 2, 0.5).vocabulary == ("two",)
 
 
 def test_singular_vectors_are_those_of_the_definition():

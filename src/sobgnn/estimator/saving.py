@@ -42,8 +42,8 @@ def take_apart(estimator: Any) -> tuple[dict[str, Any], Arrays]:
     config["filling"], own = to_state(estimator.filling_)
     arrays |= {f"filling.{key}": array for key, array in own.items()}
     encoder = estimator.encoder_
-    config["table"] = None if encoder is None else encoder.to_json()
-    arrays |= {} if encoder is None else {f"table.{key}": array for key, array in encoder.arrays().items()}
+    config["table"], own = (None, {}) if encoder is None else encoder.to_parts()
+    arrays |= {f"table.{key}": array for key, array in own.items()}
     config["n_features_in"] = int(estimator.n_features_in_)
     config["feature_names"] = [str(name) for name in getattr(estimator, "feature_names_in_", [])]
     return config, arrays

@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from sobgnn._system.arrays import load_arrays, save_arrays
 from sobgnn._system.files import read_signed, write_signed
-from sobgnn.tables.columns.base import Arrays, Cells, Column, is_text, text_values
+from sobgnn.tables.columns.base import Arrays, Cells, Column, from_plain, is_text, text_values, to_plain
 from sobgnn.tables.columns.category import CategoryColumn, SetColumn
 from sobgnn.tables.columns.date import DateColumn
 from sobgnn.tables.columns.names import distinct_names, listed
@@ -32,7 +32,7 @@ from sobgnn.tables.text import MeaningColumn, TextColumn
 if TYPE_CHECKING:
     import polars as pl
 
-FORMAT = 4
+FORMAT = 5
 _KINDS: dict[str, type[Column]] = {
     kind.kind: kind
     for kind in (
@@ -198,34 +198,26 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """The estimator's ``scale``: with text ``"unit"``, which keeps the columns' weights; otherwise ``"auto"``."""
         return "unit" if self.has_text else "auto"
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, for a JSON file; :meth:`arrays` holds the rest."""
+    def to_parts(self) -> tuple[dict[str, Any], Arrays]:
+        """Plain values, for a JSON file, and arrays by name."""
         self._check_fitted()
-        return {
-            "format": FORMAT,
-            "settings": {
-                name: list(value) if name in ("text", "drop") else value
-                for name, value in self.get_params().items()
-                if name not in _PATHS or value in _NO_PATH
-            },
-            "names": self.feature_names_in_.tolist(),
-            "outcomes": self.outcomes_,
-            "notes": self.notes_,
-            "columns": [
-                {"kind": c.kind, "factor": c.factor, "complete": c.complete, "fitted": c.to_json()}
-                for c in self.columns_
-            ],
+        arrays: Arrays = {}
+        settings = {
+            name: list(value) if name in ("text", "drop") else value
+            for name, value in self.get_params().items()
+            if name not in _PATHS or value in _NO_PATH
         }
-
-    def arrays(self) -> Arrays:
-        """Arrays of all columns, by ``<number of the column>.<name>``."""
-        return {f"{i}.{name}": part for i, c in enumerate(self.columns_) for name, part in c.arrays().items()}
+        columns = [{"kind": c.kind, **to_plain(c, arrays, str(i))} for i, c in enumerate(self.columns_)]
+        names = self.feature_names_in_.tolist()
+        plain = {"settings": settings, "names": names, "outcomes": self.outcomes_, "notes": self.notes_}
+        return {"format": FORMAT, **plain, "columns": columns}, arrays
 
     @classmethod
     def from_parts(cls, content: Any, arrays: Arrays) -> TableEncoder:
-        """Rebuild an encoder from :meth:`to_json` and :meth:`arrays`; raises ValueError if something is wrong."""
+        """Rebuild an encoder from :meth:`to_parts`; raises ValueError if something is wrong."""
         import polars as pl
 
+        wrong = (KeyError, TypeError, AttributeError, IndexError, OverflowError, ValueError, pl.exceptions.PolarsError)
         try:
             if not all(np.isfinite(part).all() for part in arrays.values() if part.dtype.kind == "f"):
                 raise ValueError("a value is not finite")
@@ -235,22 +227,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             made.notes_ = [str(note) for note in content["notes"]]
             names = [str(name) for name in content["names"]]
             made.feature_names_in_, made.n_features_in_ = np.array(names, dtype=object), len(names)
-            made._keep([_restored(entry, i, arrays) for i, entry in enumerate(content["columns"])])
+            made._keep([from_plain(_KINDS[c["kind"]], c, arrays, str(i)) for i, c in enumerate(content["columns"])])
             # Encoding blank cells uses every column, and so everything that a damaged file could break.
             for column in made.columns_:
                 filled = None if isinstance(column, _OPENED) else "x1"
                 cells = column.parse(pl.Series(column.name, [None, filled], dtype=pl.String))
                 if not np.isfinite(_dense(column.encode(cells.values)) * column.factor).all():
                     raise ValueError("a value is not finite")
-        except (
-            KeyError,
-            TypeError,
-            AttributeError,
-            IndexError,
-            OverflowError,
-            ValueError,
-            pl.exceptions.PolarsError,
-        ) as error:
+        except wrong as error:
             reason = " ".join(str(error).split())[:120] or type(error).__name__
             raise ValueError(f"The table's encoding is damaged: {reason}. Fit the run again.") from None
         return made
@@ -259,8 +243,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Write ``encoder.json`` and ``encoder.npz`` into a folder, which is created if it does not exist."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        save_arrays(folder / "encoder.npz", self.arrays())
-        write_signed(folder / "encoder.json", self.to_json(), folder / "encoder.npz")
+        content, arrays = self.to_parts()
+        save_arrays(folder / "encoder.npz", arrays)
+        write_signed(folder / "encoder.json", content, folder / "encoder.npz")
 
     @classmethod
     def load(
@@ -411,14 +396,6 @@ def _encoded(column: Column, cells: Cells) -> Any:
 def _judged(column: Column, cells: Cells) -> Column:
     """The column, ``complete`` if each of these cells says something; pictures that cannot be read count otherwise."""
     return replace(column, complete=not isinstance(column, PictureColumn) and bool(column.known(cells).all()))
-
-
-def _restored(entry: Any, number: int, arrays: Arrays) -> Column:
-    own = {key.split(".", 1)[1]: part for key, part in arrays.items() if key.split(".", 1)[0] == str(number)}
-    factor = entry["factor"]
-    if not isinstance(factor, float) or not np.isfinite(factor) or factor <= 0:
-        raise ValueError("a factor is not finite and positive")
-    return replace(_KINDS[entry["kind"]].restore(entry["fitted"], own), factor=factor, complete=bool(entry["complete"]))
 
 
 def _dense(features: Any) -> npt.NDArray[np.float32]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from sobgnn.tables.encoder import TableEncoder
 
-FORMAT = 5
+FORMAT = 6
 _FILE, _ARRAYS = "table.json", "table.npz"
 
 
@@ -87,12 +87,19 @@ class ArrayEncoder:
         """Number of features."""
         return len(self.fill)
 
-    def to_json(self) -> None:
-        """Plain values: none; :meth:`arrays` holds all."""
+    def to_parts(self) -> tuple[None, Arrays]:
+        """No plain values, and arrays by name."""
+        return None, {"fill": self.fill}
 
-    def arrays(self) -> Arrays:
-        """Arrays by name."""
-        return {"fill": self.fill}
+    def with_picture_folder(self, folder: Path) -> ArrayEncoder:
+        """The same encoder: it has no pictures."""
+        return self
+
+    def with_models(self, text_model: str | Path | None = None, image_model: str | Path | None = None) -> ArrayEncoder:
+        """The same encoder; raises ValueError if a model is given."""
+        if text_model is not None or image_model is not None:
+            raise ValueError("It was fitted on arrays, which need no model. Leave --text-model and --image-model out.")
+        return self
 
     def from_array(self, X: Any) -> Any:
         """Features float32 [rows, F] of an array, dense or sparse."""
@@ -184,8 +191,6 @@ class Encoding:
 
     def in_folder(self, folder: Path) -> Encoding:
         """The same encoding for pictures under another folder."""
-        if isinstance(self.encoder, ArrayEncoder):
-            return self
         return dataclasses.replace(self, encoder=self.encoder.with_picture_folder(folder))
 
     def features_of(self, frame: pl.DataFrame) -> pl.DataFrame:
@@ -240,22 +245,20 @@ class Encoding:
             column.check(frame[column.name], cells[column.name])
         X = self.encoder.encode(cells, frame.height)
         gaps, gappy = self.gaps(frame, cells)
-        unseen = self.unread_pictures(X)
         unread = Counter({name: int((held.filled & ~held.read).sum()) for name, held in cells.items()})
         unsigned: Counter[str] = Counter()
-        beyond = empty | unseen
+        beyond = empty
         for column in self.columns:
-            if isinstance(column, PictureColumn):
-                unread[column.name] = count = int(unseen.sum())
-                if first_row == 0 and 2 * count > frame.height:
-                    why = column.reason(frame[column.name][int(unseen.argmax())])
-                    raise ValueError(f"{count:,} of the first {frame.height:,} pictures cannot be read{why}")
             if isinstance(column, NumberColumn):
-                held = cells[column.name]
-                beyond |= column.beyond(held)
-                bare = column.unsigned(held)
+                bare = column.unsigned(cells[column.name])
                 unsigned[f"{column.name} without {column.style.sign}"] = int(bare.sum())
-                gappy |= bare
+                beyond, gappy = beyond | column.beyond(cells[column.name]), gappy | bare
+        if self.pictures is not None:
+            unseen, name = self.unread_pictures(X), self.pictures.name
+            beyond, unread[name] = beyond | unseen, int(unseen.sum())
+            if first_row == 0 and 2 * unread[name] > frame.height:
+                why = self.pictures.reason(frame[name][int(unseen.argmax())])
+                raise ValueError(f"{unread[name]:,} of the first {frame.height:,} pictures cannot be read{why}")
         return Batch(first_row, X, None, +unread, beyond, gaps, gappy, +unsigned, empty=empty)
 
     def array_batch(self, block: Any, first_row: int = 0) -> Batch:
@@ -271,10 +274,9 @@ class Encoding:
 
     def unread_pictures(self, X: Any) -> npt.NDArray[np.bool_]:
         """Which rows of features X have a picture that cannot be read, [rows]: it became the mean, 0 everywhere."""
-        name = None if self.pictures is None else self.pictures.name
-        if name is None:
+        if self.pictures is None:
             return np.zeros(X.shape[0], dtype=bool)
-        return np.asarray(abs(X[:, self.slices[name]]).sum(axis=1) == 0)
+        return np.asarray(abs(X[:, self.slices[self.pictures.name]]).sum(axis=1) == 0)
 
     def outside(self, X: Any) -> Counter[str]:
         """For each column, how many rows of features X have a number or date outside the fitted range."""
@@ -321,38 +323,33 @@ class Encoding:
             gappy |= gap
         return +count, gappy
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, for a JSON file; :meth:`arrays` holds the rest."""
-        return {"label": self.label, "id": self.id, "dropped": self.dropped, "encoder": self.encoder.to_json()}
-
-    def arrays(self) -> Arrays:
-        """Arrays by name."""
-        return self.encoder.arrays()
+    def to_parts(self) -> tuple[dict[str, Any], Arrays]:
+        """Plain values, for a JSON file, and arrays by name."""
+        content, arrays = self.encoder.to_parts()
+        return {"label": self.label, "id": self.id, "dropped": self.dropped, "encoder": content}, arrays
 
     @classmethod
     def from_parts(cls, content: Any, arrays: Arrays) -> Encoding:
-        """Rebuild an encoding from :meth:`to_json` and :meth:`arrays`; raises ValueError if something is wrong."""
+        """Rebuild an encoding from :meth:`to_parts`; raises ValueError if something is wrong."""
         from sobgnn.tables.encoder import TableEncoder
 
         try:
             label, identity, held, dropped = (content[key] for key in ("label", "id", "encoder", "dropped"))
             if not all(name is None or isinstance(name, str) for name in (label, identity, *dropped)):
                 raise ValueError("a name is no text")
-            if held is not None:
-                return cls(TableEncoder.from_parts(held, arrays), label, identity, tuple(dropped))
-            fill = np.asarray(arrays["fill"], dtype=np.float64)
-            if fill.ndim != 1 or not np.isfinite(fill).all():
+            fill = None if held is not None else np.asarray(arrays["fill"], dtype=np.float64)
+            if fill is not None and (fill.ndim != 1 or not np.isfinite(fill).all()):
                 raise ValueError("a value is not finite")
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            if str(error).startswith("The table's encoding"):
-                raise
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"The table's encoding is damaged: {error}. Fit the run again.") from None
-        return cls(ArrayEncoder(fill), label, identity, tuple(dropped))
+        encoder = TableEncoder.from_parts(held, arrays) if fill is None else ArrayEncoder(fill)
+        return cls(encoder, label, identity, tuple(dropped))
 
     def save(self, folder: Path) -> None:
         """Write table.json and table.npz into a folder."""
-        save_arrays(folder / _ARRAYS, self.arrays())
-        write_signed(folder / _FILE, {"format": FORMAT, "encoding": self.to_json()}, folder / _ARRAYS)
+        content, arrays = self.to_parts()
+        save_arrays(folder / _ARRAYS, arrays)
+        write_signed(folder / _FILE, {"format": FORMAT, "encoding": content}, folder / _ARRAYS)
 
     @classmethod
     def load(
@@ -374,23 +371,14 @@ class Encoding:
             raise ValueError(f"{error} Fit the run again.") from None
         made = cls.from_parts(content.get("encoding"), load_arrays(folder / _ARRAYS, (), ours=True))
         try:
-            return made.with_models(text_model, image_model)
+            return dataclasses.replace(made, encoder=made.encoder.with_models(text_model, image_model))
         except ValueError as error:
             raise ValueError(f"{folder} cannot be used: {error}") from None
 
     def models(self) -> dict[str, TextModel | ImageModel | None]:
         """The models that columns are encoded by, opened: of texts, and of pictures."""
-        columns = [column.opened for column in self.columns if isinstance(column, MeaningColumn)]
-        seen = None if self.pictures is None else self.pictures.opened
-        return {"text_model": columns[0] if columns else None, "image_model": seen}
-
-    def with_models(self, text_model: str | Path | None = None, image_model: str | Path | None = None) -> Encoding:
-        """The same encoding with the models that it was fitted with; raises ValueError if one is missing or another."""
-        if not isinstance(self.encoder, ArrayEncoder):
-            return dataclasses.replace(self, encoder=self.encoder.with_models(text_model, image_model))
-        if text_model is not None or image_model is not None:
-            raise ValueError("It was fitted on arrays, which need no model. Leave --text-model and --image-model out.")
-        return self
+        texts = next((column.opened for column in self.columns if isinstance(column, MeaningColumn)), None)
+        return {"text_model": texts, "image_model": None if self.pictures is None else self.pictures.opened}
 
 
 def _check_width(X: Any, width: int) -> None:

@@ -16,7 +16,8 @@ from sobgnn.tables.columns.vector import VectorColumn, as_lists
 from sobgnn.tables.ids import are_codes, identifies_rows
 from sobgnn.tables.meaning import ImageModel
 from sobgnn.tables.models import AskedModel, characters
-from sobgnn.tables.pictures import PictureColumn, names_pictures
+from sobgnn.tables.picture_files import names_pictures
+from sobgnn.tables.pictures import PictureColumn
 from sobgnn.tables.text import MeaningColumn, TextColumn, choose_analyzer
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import contextlib
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,7 @@ _BATCH_TOKENS, _BATCH = 8192, 256
 _CHARACTERS_A_TOKEN = 20
 
 Vectors = npt.NDArray[np.float32]
+_Model = TypeVar("_Model", bound="TextModel | ImageModel")
 
 
 @dataclass(frozen=True)
@@ -57,30 +58,24 @@ class ModelRecord:
     name: str
     digest: str
 
-    def to_json(self) -> dict[str, str]:
-        """Plain values."""
-        return asdict(self)
-
-    @classmethod
-    def restore(cls, content: Any) -> ModelRecord:
-        """Rebuild a record from :meth:`to_json`; raises ValueError if it is none."""
-        name, digest = content["name"], content["digest"]
-        if not (isinstance(name, str) and isinstance(digest, str) and re.fullmatch(r"[0-9a-f]{64}", digest)):
+    def __post_init__(self) -> None:
+        """Raise ValueError if it is none: it may come from a damaged file."""
+        if not re.fullmatch(r"[0-9a-f]{64}", self.digest):
             raise ValueError("the record of a model")
-        return cls(" ".join(name.split())[:100], digest)
 
     def __str__(self) -> str:
-        return f"{self.name!r} (digest {self.digest[:12]})"
+        return f"{self.name[:100]!r} (digest {self.digest[:12]})"
 
 
-def check_same(record: ModelRecord, model: TextModel | ImageModel | None, option: str) -> None:
-    """Raise a ValueError unless a model is the recorded one; ``option`` is how it is passed."""
+def check_same(record: ModelRecord, model: _Model | None, option: str) -> _Model:
+    """The model, if it is the recorded one; otherwise raises a ValueError that says ``option``, how it is passed."""
     if model is None:
         raise ValueError(
             f"It was fitted with the model {record}, which is not saved with it. Pass the model's folder: {option}."
         )
     if model.record.digest != record.digest:
         raise ValueError(f"It was fitted with the model {record}, but {option} gives {model.record}. Pass the former.")
+    return model
 
 
 class _Files:

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sobgnn.tables.columns.base import Arrays, Column, text_values
-from sobgnn.tables.grams import CharacterGrams, WordGrams, chunks
+from sobgnn.tables.columns.base import NOT_SAVED, Column, distinct_cells, evenly_spaced, text_values
+from sobgnn.tables.grams import Analyzer, Grams, chunks
 from sobgnn.tables.meaning import ModelRecord, TextModel, check_same
 
 if TYPE_CHECKING:
     import polars as pl
 
-Analyzer = Literal["words", "characters"]
 # Vocabulary and SVD are learned on this many texts, evenly spaced; more of them change neither.
 _SAMPLE = 20_000
 _OVERSAMPLING, _POWER_ITERATIONS = 10, 2
 _FEWEST = 16  # coordinates
 # Share of meaning in the variance of texts that have words and meaning, see MeaningColumn.
 _MEANING = 0.7
+_OPTION = "--text-model FOLDER (in Python, text_model=FOLDER)"
 
 
 class _Form(NamedTuple):
@@ -37,7 +37,7 @@ class _Form(NamedTuple):
     most: int
 
 
-_FORMS = {WordGrams: _Form(2, 2, 3.6, 192), CharacterGrams: _Form(1, 0, 1.2, 128)}
+_FORMS = {"words": _Form(2, 2, 3.6, 192), "characters": _Form(1, 0, 1.2, 128)}
 
 
 @dataclass(frozen=True)
@@ -64,87 +64,55 @@ class TextColumn(Column):
 
     kind: ClassVar[str] = "text"
     name: str
-    grams: WordGrams | CharacterGrams
+    grams: Grams
     idf: npt.NDArray[np.float32]
     basis: npt.NDArray[np.float32]
     center: npt.NDArray[np.float32]
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless the arrays fit the vocabulary."""
+        super().__post_init__()
+        size = (len(self.grams.vocabulary),)
+        if self.idf.shape != size or self.basis.shape[:1] != size or self.center.shape != self.basis.shape[1:]:
+            raise ValueError("shapes of the arrays")
 
     @classmethod
     def fit(
         cls, series: pl.Series, analyzer: Analyzer, components: int | None = None, seed: int = 0
     ) -> TextColumn | None:
         """The fitted column with at most ``components`` coordinates, or ``None`` if there are no grams."""
-        known = text_values(series).drop_nulls()
-        if known.len() > _SAMPLE:
-            known = known.gather(np.linspace(0, known.len() - 1, _SAMPLE).astype(np.int64))
+        known = evenly_spaced(text_values(series).drop_nulls(), _SAMPLE)
         least, most = (1 if known.len() < 50 else 2 if known.len() < 2000 else 3), 0.5 if known.len() >= 20 else 1.0
-        grams = (WordGrams if analyzer == "words" else CharacterGrams).fit(known, least, most)
-        if not grams.size:
-            grams = CharacterGrams.fit(known, 1, 1.0)
-        if not grams.size:
+        grams = Grams.fit(known, analyzer, least, most)
+        if not grams.vocabulary:
+            grams = Grams.fit(known, "characters", 1, 1.0)
+        if not grams.vocabulary:
             return None
         counts = sp.vstack([grams.counts(chunk) for chunk in chunks(known)], format="csr")
-        held = np.maximum(np.bincount(counts.indices, minlength=grams.size), 1)
-        form = _FORMS[type(grams)]
+        held = np.maximum(np.bincount(counts.indices, minlength=counts.shape[1]), 1)
+        form = _FORMS[grams.analyzer]
         idf = (np.log((1 + counts.shape[0]) / held) ** form.idf).astype(np.float32)
         weights = _tfidf(counts, idf)
         usual = int(np.clip(round(form.per_root * np.sqrt(known.len())), _FEWEST, form.most))
-        rank = min(components or usual, grams.size, known.len())
-        vectors, values = right_singular_vectors(weights, rank, seed)
+        vectors, values = right_singular_vectors(weights, min(components or usual, *counts.shape), seed)
         basis = vectors * (values / values[0]) ** form.singular
         z = _unit(weights @ basis)
         return cls(series.name, grams, idf, basis, z.mean(axis=0).astype(np.float32))
 
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
         """Features float32 [rows, components], centered."""
-        import polars as pl
-
-        text = text_values(series)
-        # Equal texts are counted once: short strings repeat.
-        unique = text.unique(maintain_order=True)
-        values = unique.to_frame("text").with_columns(place=pl.int_range(pl.len()))
-        place = pl.DataFrame({"text": text}).join(
-            values, on="text", how="left", nulls_equal=True, maintain_order="left"
-        )
-        out = np.empty((unique.len(), self.basis.shape[1]), np.float32)
+        texts, rows = distinct_cells(text_values(series))  # equal texts are counted once: short strings repeat
+        out = np.empty((texts.len(), self.basis.shape[1]), np.float32)
         start = 0
-        for chunk in chunks(unique):
+        for chunk in chunks(texts):
             z = _unit(_tfidf(self.grams.counts(chunk), self.idf) @ self.basis)
             out[start : start + len(z)] = _blank_rows_away(z, self.center) - self.center
             start += len(z)
-        index = place["place"].to_numpy()
-        return out if len(index) == len(out) and (index == np.arange(len(out))).all() else out[index]
+        return out if len(rows) == len(out) else out[rows]
 
     def feature_names(self) -> list[str]:
         """The column's name with the component's number."""
         return [f"{self.name} [{i}]" for i in range(self.basis.shape[1])]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values: the vocabulary's text."""
-        if isinstance(self.grams, WordGrams):
-            return {"name": self.name, "words": list(self.grams.words)}
-        return {"name": self.name, "alphabet": self.grams.alphabet}
-
-    def arrays(self) -> Arrays:
-        """The vocabulary's codes, weights and basis."""
-        codes = {} if isinstance(self.grams, WordGrams) else {"codes": self.grams.grams}
-        return {**codes, "idf": self.idf, "basis": self.basis, "center": self.center}
-
-    @classmethod
-    def restore(cls, content: dict[str, Any], arrays: Arrays) -> TextColumn:
-        """Rebuild a column from :meth:`to_json` and :meth:`arrays`."""
-        idf, basis, center = (arrays[key] for key in ("idf", "basis", "center"))
-        grams: WordGrams | CharacterGrams
-        if "words" in content:
-            if not all(isinstance(word, str) for word in content["words"]):
-                raise ValueError("words")
-            grams = WordGrams(tuple(content["words"]))
-        else:
-            grams = CharacterGrams(str(content["alphabet"]), arrays["codes"].astype(np.int64))
-        if idf.shape != (grams.size,) or basis.shape[:1] != (grams.size,) or center.shape != basis.shape[1:]:
-            raise ValueError("shapes of the arrays")
-        floats = (np.ascontiguousarray(part, dtype=np.float32) for part in (idf, basis, center))
-        return cls(str(content["name"]), grams, *floats)
 
 
 @dataclass(frozen=True)
@@ -171,31 +139,27 @@ class MeaningColumn(Column):
     center: npt.NDArray[np.float32]
     factors: npt.NDArray[np.float64]
     words: TextColumn | None
-    _opened: TextModel | None = field(default=None, compare=False, repr=False, kw_only=True)
+    opened: TextModel | None = field(default=None, compare=False, repr=False, kw_only=True, metadata=NOT_SAVED)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError unless the arrays fit together."""
+        super().__post_init__()
+        if self.center.ndim != 1 or not self.center.size or self.factors.shape != (2,):
+            raise ValueError("shapes of the arrays")
 
     @classmethod
     def fit(cls, series: pl.Series, model: TextModel, words: TextColumn | None) -> MeaningColumn:
         """Fit the column: vectors are centered on the mean of these texts."""
-        known = text_values(series).drop_nulls()
-        known = known.gather(np.linspace(0, known.len() - 1, min(known.len(), _SAMPLE)).astype(np.int64))
+        known = evenly_spaced(text_values(series).drop_nulls(), _SAMPLE)
         z = _model_vectors(model, known.to_list())
         share = _MEANING if words is not None else 1.0
         by_words = 0.0 if words is None else _factor(words.encode(known), 1 - share)
         factors = np.array([by_words, _factor(z, share)])
-        return cls(series.name, model.record, z.mean(axis=0), factors, words, _opened=model)
+        return cls(series.name, model.record, z.mean(axis=0), factors, words, opened=model)
 
     def with_model(self, model: TextModel | None) -> MeaningColumn:
         """The same column with its model; raises ValueError if it is another one or none."""
-        check_same(self.model, model, "--text-model FOLDER (in Python, text_model=FOLDER)")
-        return replace(self, _opened=model)
-
-    @property
-    def opened(self) -> TextModel:
-        """The model; raises ValueError if there is none."""
-        if self._opened is None:
-            check_same(self.model, None, "--text-model FOLDER (in Python, text_model=FOLDER)")
-        assert self._opened is not None
-        return self._opened
+        return replace(self, opened=check_same(self.model, model, _OPTION))
 
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
         """Features float32 [rows, words + width], centered."""
@@ -203,7 +167,7 @@ class MeaningColumn(Column):
         z = np.zeros((len(texts), len(self.center)), np.float32)
         held = [i for i, text in enumerate(texts) if text is not None]
         if held:
-            z[held] = _model_vectors(self.opened, [texts[i] for i in held])
+            z[held] = _model_vectors(check_same(self.model, self.opened, _OPTION), [texts[i] for i in held])
         meaning = (_blank_rows_away(z, self.center) - self.center) * np.float32(self.factors[1])
         if self.words is None:
             return np.asarray(meaning, dtype=np.float32)
@@ -213,28 +177,6 @@ class MeaningColumn(Column):
         """The column's name with the number of the word's coordinate, then of the vector's."""
         words = [] if self.words is None else self.words.feature_names()
         return words + [f"{self.name} [meaning {i}]" for i in range(len(self.center))]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values: what the model is recognized by, not where it is."""
-        words = None if self.words is None else self.words.to_json()
-        return {"name": self.name, "model": self.model.to_json(), "words": words}
-
-    def arrays(self) -> Arrays:
-        """Mean, factors and the arrays of the words."""
-        words = {} if self.words is None else self.words.arrays()
-        own: Arrays = {"center": self.center, "factors": self.factors}
-        return own | {f"words.{key}": part for key, part in words.items()}
-
-    @classmethod
-    def restore(cls, content: dict[str, Any], arrays: Arrays) -> MeaningColumn:
-        """Rebuild a column from :meth:`to_json` and :meth:`arrays`, without its model."""
-        center = np.ascontiguousarray(arrays["center"], dtype=np.float32)
-        factors = np.asarray(arrays["factors"], dtype=np.float64)
-        if center.ndim != 1 or not len(center) or factors.shape != (2,):
-            raise ValueError("shapes of the arrays")
-        own = {key.removeprefix("words."): part for key, part in arrays.items() if key.startswith("words.")}
-        words = None if content["words"] is None else TextColumn.restore(content["words"], own)
-        return cls(str(content["name"]), ModelRecord.restore(content["model"]), center, factors, words)
 
 
 def _factor(features: npt.NDArray[np.float32], share: float) -> float:

@@ -116,7 +116,7 @@ def test_far_rows_name_the_columns_whose_values_lie_outside_the_range_of_trainin
     day = [f"2024-{m:02}-{d:02}" for m in range(1, 7) for d in range(1, 11)]
     encoder = TableEncoder().fit({"a": rng.uniform(0, 1, 60), "b": rng.uniform(0, 1, 60), "day": day})
     assert encoder.outcomes_ == {"a": "number", "b": "number", "day": "date"}
-    encoding = Encoding.from_parts(Encoding(encoder).to_json(), encoder.arrays())
+    encoding = Encoding.from_parts(*Encoding(encoder).to_parts())
     new = {"a": [0.5, 9.0, 9.0], "b": [0.5, 0.5, -3.0], "day": ["2024-03-05", "2025-03-01", "2026-01-01"]}
     X = encoder.transform(new)
     assert encoding.outside(X) == Counter(a=2, day=2, b=1)

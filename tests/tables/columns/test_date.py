@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from sobgnn.tables import Encoding, TableEncoder
+from sobgnn.tables.columns.base import from_plain, to_plain
 from sobgnn.tables.columns.date import DateColumn, looks_like_dates, parse_dates
 
 
@@ -110,7 +111,7 @@ def test_a_cell_is_read_alike_whatever_stands_beside_it():
 def test_dates_written_otherwise_than_the_fitted_ones_are_read_by_their_sign():
     column = DateColumn.fit(pl.Series("d", ["2024-01-05", "2024-03-04", "2024-07-09", "2024-08-12"])).column
     expected = encoded(column, pl.Series("d", ["2024-03-04", "2024-01-12"]))
-    restored = DateColumn.restore(column.to_json(), {})
+    restored = from_plain(DateColumn, to_plain(column, {}), {})
     for cells in (["03/04/2024", "01/12/2024"], ["04.03.2024", "12.01.2024"]):
         np.testing.assert_array_equal(encoded(restored, pl.Series("d", cells)), expected)
 

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from sobgnn.tables.columns.base import from_plain, to_plain
 from sobgnn.tables.columns.number import NumberColumn, NumberFormat, find_format, find_sentinels, parse_numbers
 
 
@@ -136,7 +137,7 @@ def test_numbers_without_the_unit_that_all_had_are_doubtful_unless_they_are_of_t
     choice = NumberColumn.fit(percents(), PERCENT)
     assert choice.notes == ["unit '%' removed"]
     column = choice.column
-    column = NumberColumn.restore(json.loads(json.dumps(column.to_json())), {})
+    column = from_plain(NumberColumn, json.loads(json.dumps(to_plain(column, {}))), {})
     assert column.unsigned(column.parse(pl.Series("p", ["0.664", "0.1", "12%", None]))).tolist() == [
         True,
         True,

@@ -12,6 +12,7 @@ import threading
 import time
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -223,7 +224,7 @@ def open_page(
             listening = _listen(port)
             stack.callback(listening.close)
             used = source.table.encoding.models()
-            records = {name: model and model.record.to_json() for name, model in used.items()}
+            records = {name: model and asdict(model.record) for name, model in used.items()}
             meta = {"models": records, **asked, "fingerprint": source.fingerprint}
             store.begin(meta, source.table.classes, source.table.codes, anew)
         except OSError as error:
@@ -278,7 +279,7 @@ def _same_models(store: Store, given: Mapping[str, Any]) -> dict[str, Any]:
             found[name] = None
             continue
         try:
-            record = ModelRecord.restore(store.meta["models"][name])
+            record = ModelRecord(**store.meta["models"][name])
             model = model or same_model(record, find)
             check_same(record, model, f"{option} FOLDER")
         except (KeyError, TypeError):

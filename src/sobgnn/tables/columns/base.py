@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from types import UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,11 @@ BLANKS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NaT", "null", "NULL", "<NA>", "
 # Share of blank cells from which a flag column marks them.
 COMMON_BLANKS = 0.05
 
+# Metadata of fields that are not saved.
+NOT_SAVED = {"saved": False}
+
 Arrays = dict[str, npt.NDArray[Any]]
 _Cells = TypeVar("_Cells", bound="Cells")
-_Column = TypeVar("_Column", bound="Column")
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Column:
     """One fitted column: the cells of a series to features [rows, width], the same way every time.
 
     ``parse`` and ``encode`` never fail because of a cell's content: cells that do not fit the kind count as blank.
-    Features are dense float32 or, for one-hot columns, scipy CSR.
+    Features are dense float32 or, for one-hot columns, scipy CSR. Saved are all fields but those marked NOT_SAVED.
 
     Args:
         name: As in the table.
@@ -59,6 +61,11 @@ class Column:
     name: str
     factor: float = field(default=1.0, kw_only=True)
     complete: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if fields contradict each other: they may come from a damaged file."""
+        if self.factor <= 0 or getattr(self, "scale", 1.0) <= 0:
+            raise ValueError("a factor is not positive")
 
     def parse(self, series: pl.Series) -> Cells:
         """The cells of a series of any type."""
@@ -80,26 +87,6 @@ class Column:
         """One name per feature; each begins with the column's name."""
         raise NotImplementedError
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, for a JSON file."""
-        return {name: _plain(value) for name, value in self._own().items() if not isinstance(value, np.ndarray)}
-
-    def arrays(self) -> Arrays:
-        """Arrays that belong to the column, by name."""
-        return {name: value for name, value in self._own().items() if isinstance(value, np.ndarray)}
-
-    def _own(self) -> dict[str, Any]:
-        return {part.name: getattr(self, part.name) for part in fields(self) if not part.kw_only}
-
-    @classmethod
-    def restore(cls: type[_Column], content: Any, arrays: Arrays) -> _Column:
-        """Rebuild a column from :meth:`to_json` and :meth:`arrays`; raises ValueError if a value cannot be its."""
-        made: _Column = from_plain(cls, content)
-        scale = getattr(made, "scale", 1.0)
-        if scale <= 0:
-            raise ValueError(f"scale {scale}")
-        return made
-
 
 @dataclass
 class Choice:
@@ -120,37 +107,51 @@ class Choice:
     blank: int = 0
 
 
-def from_plain(kind: Any, content: Any) -> Any:
-    """A value of a type from JSON's plain values, field by field; raises ValueError if it cannot be one.
+def to_plain(value: Any, arrays: Arrays, name: str = "") -> Any:
+    """A value as JSON; arrays are put into ``arrays`` by the dotted names of the fields that hold them."""
+    if isinstance(value, np.ndarray):
+        arrays[name] = value
+        return None
+    if is_dataclass(value):
+        return {part: to_plain(getattr(value, part), arrays, f"{name}.{part}".lstrip(".")) for part in _saved(value)}
+    return list(value) if isinstance(value, tuple) else value
 
-    Types are str, bool, float, tuples, dataclasses, and any of them or None. Floats are finite.
+
+def from_plain(kind: Any, content: Any, arrays: Arrays, name: str = "") -> Any:
+    """A value of a type from :func:`to_plain`, field by field; raises ValueError if it cannot be one.
+
+    Types are str, bool, float, tuples, literals, arrays, dataclasses, and any of them or None. Floats are finite.
     """
     if is_dataclass(kind):
         if not isinstance(content, dict):
             raise ValueError(f"{content!r:.40} has no fields")
         hints = get_type_hints(kind)
-        names = [part.name for part in fields(kind) if not part.kw_only]
-        return kind(**{name: from_plain(hints[name], content[name]) for name in names})  # type: ignore[operator]
+        parts = {p: from_plain(hints[p], content.get(p), arrays, f"{name}.{p}".lstrip(".")) for p in _saved(kind)}
+        return kind(**parts)  # type: ignore[operator]
     if isinstance(kind, UnionType):
-        return None if content is None else from_plain(get_args(kind)[0], content)
+        return None if content is None else from_plain(get_args(kind)[0], content, arrays, name)
+    if get_origin(kind) is np.ndarray:
+        if name not in arrays or arrays[name].dtype != get_args(get_args(kind)[1])[0]:
+            raise ValueError(f"the array {name} is missing or of another type")
+        return np.ascontiguousarray(arrays[name])
+    if get_origin(kind) is Literal and content in get_args(kind):
+        return content
     if get_origin(kind) is tuple:
         kinds = get_args(kind)
         if not isinstance(content, list) or (kinds[-1] is not Ellipsis and len(content) != len(kinds)):
             raise ValueError(f"{content!r:.40} is no list of values")
-        return tuple(from_plain(kinds[0], value) for value in content)
+        return tuple(from_plain(kinds[0], value, arrays) for value in content)
     if kind is float and isinstance(content, int | float) and not isinstance(content, bool):
         if not np.isfinite(content):
             raise ValueError("a value is not finite")
         return float(content)
-    if not isinstance(content, kind):
-        raise ValueError(f"{content!r:.40} is not of type {kind.__name__}")
+    if not isinstance(kind, type) or not isinstance(content, kind):
+        raise ValueError(f"{content!r:.40} is not of type {kind}")
     return content
 
 
-def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return {part.name: _plain(getattr(value, part.name)) for part in fields(value)}
-    return list(value) if isinstance(value, tuple) else value
+def _saved(kind: Any) -> list[str]:
+    return [part.name for part in fields(kind) if part.metadata.get("saved", True)]
 
 
 def is_text(series: pl.Series) -> bool:
@@ -176,6 +177,11 @@ def distinct_cells(text: pl.Series) -> tuple[pl.Series, npt.NDArray[np.int64]]:
     places = cells.to_frame("cell").with_row_index("place")
     rows = text.to_frame("cell").join(places, on="cell", how="left", nulls_equal=True, maintain_order="left")
     return cells, rows["place"].to_numpy().astype(np.int64)
+
+
+def evenly_spaced(series: pl.Series, most: int) -> pl.Series:
+    """At most so many of the cells, from the first to the last one."""
+    return series.gather(np.linspace(0, series.len() - 1, min(series.len(), most)).astype(np.int64))
 
 
 def empty_rows(frame: pl.DataFrame) -> npt.NDArray[np.bool_]:

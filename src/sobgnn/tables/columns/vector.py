@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.tables.columns.base import Arrays, Cells, Choice, Column, is_text, text_values
+from sobgnn.tables.columns.base import Cells, Choice, Column, is_text, text_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,6 +26,12 @@ class VectorColumn(Column):
     kind: ClassVar[str] = "vectors"
     name: str
     center: npt.NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        """Raise ValueError if there is no vector."""
+        super().__post_init__()
+        if self.center.ndim != 1 or not self.center.size:
+            raise ValueError("shapes of the arrays")
 
     @classmethod
     def fit(cls, series: pl.Series, lists: pl.Series) -> Choice:
@@ -58,14 +64,6 @@ class VectorColumn(Column):
     def feature_names(self) -> list[str]:
         """The column's name with the coordinate's number."""
         return [f"{self.name} [{i}]" for i in range(len(self.center))]
-
-    @classmethod
-    def restore(cls, content: Any, arrays: Arrays) -> VectorColumn:
-        """Rebuild a column from :meth:`to_json` and :meth:`arrays`."""
-        center = arrays["center"].astype(np.float64)
-        if center.ndim != 1 or not center.size:
-            raise ValueError("shapes of the arrays")
-        return cls(str(content["name"]), center)
 
 
 def as_lists(series: pl.Series, *, all_cells: bool = True) -> pl.Series | None:
