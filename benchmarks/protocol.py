@@ -26,11 +26,10 @@ from torch import Tensor, nn
 from torch_geometric.nn import GCNConv
 
 from sobgnn import SobolevOperators
-from sobgnn.paper.protocol import data as datafiles
-from sobgnn.paper.protocol.evaluate import DatasetRunner, Limits
-from sobgnn.paper.protocol.plan import Batch, Cell, Member
-from sobgnn.paper.protocol.statistics import paired_difference
-from sobgnn.paper.protocol.studies import BASE
+from sobgnn.paper import data as datafiles
+from sobgnn.paper.evaluate import DatasetRunner, Limits
+from sobgnn.paper.studies import BASES, OURS, Batch, Cell, Member
+from sobgnn.paper.summary import bootstrap
 
 SETTING: dict[str, Any] = {
     "lr": 0.01, "weight_decay": 5e-4, "dropout": 0.5, "hidden": 32, "layers": 2, "alpha": 3, "epsilon": 1.0,
@@ -88,7 +87,7 @@ def one_by_one(lab: DatasetRunner, model: str, seeds: list[int], epochs: int) ->
 def batched(lab: DatasetRunner, model: str, setting: dict[str, Any], seeds: list[int], stage: str) -> list[Any]:
     """The records of seeds that train as one batch."""
     cell = Cell("benchmark", lab.data.name, model, setting=dict(setting))
-    return list(lab.run(Batch(cell, stage, tuple(Member(-1, dict(setting), seed) for seed in seeds), 1.0)))
+    return list(lab.run(Batch(cell, stage, tuple(Member(-1, dict(setting), seed) for seed in seeds))))
 
 
 def seeds(chosen: argparse.Namespace) -> None:
@@ -117,13 +116,13 @@ def float16(chosen: argparse.Namespace) -> None:
     scores = []
     for data in (whole, stored):
         lab = DatasetRunner(data, torch.device(chosen.device), Limits(chosen.epochs))
-        records = batched(lab, chosen.model, BASE, list(range(1000, 1005)), "test")
-        scores.append({record.seed: 100 * (record.test_accuracy or 0.0) for record in records})
-    interval, _ = paired_difference(*scores)
+        records = batched(lab, chosen.model, BASES[OURS], list(range(1000, 1005)), "test")
+        scores.append([100 * (record.test_accuracy or 0.0) for record in records])
+    interval = bootstrap([one - other for one, other in zip(*scores, strict=True)])
     same = (whole.graph.to_scipy() != stored.graph.to_scipy()).nnz == 0
     error = float(abs(whole.X - stored.X).max())
     print(f"{chosen.dataset}, {chosen.model}: same graph: {same}; features differ by at most {error:.1e}")
-    means = [sum(s.values()) / len(s) for s in scores]
+    means = [sum(each) / len(each) for each in scores]
     verdict = "holds" if same and abs(interval.mean) < 0.1 else "MISSES"
     print(
         f"float32 {means[0]:.3f} %   float16 {means[1]:.3f} %   difference {interval.mean:+.3f} "

@@ -4,10 +4,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
-from sobgnn.graphs.knn import knn_graph
-from sobgnn.paper.protocol import data as datafiles
-from sobgnn.paper.protocol.data import Prepared
+from sobgnn import Graph, knn_graph
+from sobgnn.paper import data as datafiles
+from sobgnn.paper.data import Prepared
+
+N, F = 40, 6  # of the graph and the features
+
+
+@pytest.fixture
+def graph() -> Graph:
+    X = torch.randn(N - 1, F, generator=torch.Generator().manual_seed(0))
+    return Graph.from_edges(*knn_graph(X, k=4).edges(), num_nodes=N)  # the last node is isolated
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.randn(N, F, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sobgnn.cli import main
-from sobgnn.paper.protocol.results import read
+from sobgnn.paper.results import read
 
 
 def test_the_table_is_trained_and_reported_from_the_command_line(
@@ -21,21 +21,21 @@ def test_the_table_is_trained_and_reported_from_the_command_line(
     assert "already holds results of table1" in capsys.readouterr().err
     assert main(["reproduce", "table1", *common, "--models", "GCN", "--time-limit", "0"]) == 3
     assert main(["reproduce", "report", "--lines", str(lines), "--out", str(tmp_path / "tables")]) == 0
-    assert (
-        "(2 trials, 2 search seeds, 2 seeds, 5 steps, features in float16)"
-        in (tmp_path / "tables" / "table1.md").read_text()
-    )
+    told = (tmp_path / "tables" / "table1.md").read_text()
+    assert "(2 trials, 2 search seeds, 2 seeds, 5 steps, features in float16)" in told
+    command = "sobgnn reproduce table1 --models SGC,MLP --datasets toy --trials 2 --seeds 2 --epochs 5 --data FOLDER\n"
+    assert command in told
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--models", ""], "There is nothing to train"),
-        (["--datasets", ","], "There is nothing to train"),
         (["--heads", "paper", "--models", "MLP"], "There is nothing to train"),
         (["--models", "GCM"], "There is no model 'GCM'"),
         (["--models", "SGC", "--datasets", "foo"], "There is no data set 'foo'"),
         (["--models", "SGC", "--shard", "3"], "argument --shard: must be I/N, such as 1/4, but got '3'"),
+        (["--models", "SGC", "--workers", "0"], "`workers` must be at least 1, but got 0."),
         (["--model", "SGC"], "unrecognized arguments: --model SGC"),
     ],
 )

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sobgnn.paper.protocol import studies
-from sobgnn.paper.protocol.plan import Cell
-from sobgnn.paper.protocol.plan import shard as part_of
+from sobgnn.paper import studies
+from sobgnn.paper.studies import Cell
 
 DONE, WRONG_INPUT, TIME_UP = 0, 2, 3
 
@@ -27,9 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run_command(arguments: Sequence[str] | None, program: str) -> int:
     """Run one command of ``program``, whose errors are raised; 0 done, 3 time limit reached."""
-    options = vars(_parser(program).parse_args(arguments))
-    command: Callable[..., int] = options.pop("run")
-    return command(**options)
+    options = _parser(program).parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.run
+    return command(options)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -42,169 +40,116 @@ def _parser(program: str) -> argparse.ArgumentParser:
     parser = _Parser(prog=program, description="The paper's evaluation, tables and figures.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, run: Callable[..., int], text: str) -> argparse.ArgumentParser:
+    def command(name: str, run: Callable[[argparse.Namespace], int], text: str) -> Callable[..., Any]:
         added = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         added.set_defaults(run=run)
-        return added
+        return added.add_argument
 
-    table1 = command("table1", _table1, "Random search and final seeds for each model on each data set.")
-    _models(table1, "all; on a CPU all but those with attention, which are slow there")
-    table1.add_argument("--heads", type=_names, default=["plain"], metavar="A,B", help="plain, paper or both")
-    _training(table1, trials=100, seeds=50)
-    few = command("few-labels", _few_labels, "Accuracy with 1, 2, 5 and 20 labels per class and with 10 %%.")
-    _models(few, "all of the study")
-    few.add_argument("--labels", type=_names, default=list(studies.FEW_LABELS), metavar="A,B", help="n/class or 10%%")
-    _training(few, trials=10, seeds=20)
-    ablations = command("ablations", _ablations, "S-SobGNN or D-SobGNN with one thing changed at a time.")
-    ablations.add_argument("--model", default=studies.OURS, help="S-SobGNN or D-SobGNN")
-    ablations.add_argument("--kinds", type=_names, metavar="A,B", help="what to change; default: all of the model's")
-    _training(ablations, seeds=20)
-    report = command("report", _report, "Tables and plots from JSON lines; trains nothing.")
-    report.add_argument("--lines", type=Path, default=Path("results/lines"), metavar="FOLDER", help="plain or .gz")
-    report.add_argument("--out", type=Path, default=Path("results"), metavar="FOLDER", help="where the tables go")
-    prepare = command("prepare", _prepare, "Write data sets with their graphs as small files, for --data.")
-    prepare.add_argument("--datasets", type=_names, default=[*studies.DATASETS, *studies.EXTRA_DATASETS], metavar="A,B")
-    prepare.add_argument("--out", type=Path, required=True, metavar="FOLDER")
-    figure1 = command("figure1", _figure1, "Figure 1: how Hadamard powers penalize the frequencies of a graph.")
-    figure1.add_argument("--out", type=Path, default=Path("figures"), metavar="FOLDER")
+    def names(add: Callable[..., Any], option: str, text: str, default: Sequence[str] | None = None) -> None:
+        add(option, type=_names, default=default, metavar="A,B", help=text)
+
+    def training(add: Callable[..., Any], *, seeds: int, trials: int | None = None) -> None:
+        if trials is not None:
+            add("--trials", type=int, default=trials, help="settings that each search tries")
+        add("--seeds", type=int, default=seeds, help="final seeds of each cell")
+        names(add, "--datasets", "names of `sobgnn data list`", studies.DATASETS)
+        add("--out", type=Path, default="results/lines", metavar="FOLDER", help="JSON lines, one a training; appended")
+        add("--data", type=Path, metavar="FOLDER", help="data sets written by prepare")
+        add("--device", default="auto", help="cpu, cuda or auto")
+        add("--shard", type=_shard, default=(1, 1), metavar="I/N", help="part I of N, for machines side by side")
+        add("--workers", type=int, default=1, help="processes on one device that share the cells")
+        add("--time-limit", type=float, metavar="SECONDS", help="no batch starts after this time")
+        add("--epochs", type=int, default=500, help="maximum number of steps of a training")
+        switch = argparse.BooleanOptionalAction
+        add("--cuda-graph", action=switch, default=True, help="record steps on CUDA, replay them")
+        add("--resume", action=switch, default=True, help="else lines in FOLDER are an error")
+
+    add = command("table1", _table1, "Random search and final seeds for each model on each data set.")
+    names(add, "--models", "default: all; on a CPU all but those with attention, which are slow there")
+    names(add, "--heads", "plain, paper or both", ["plain"])
+    training(add, trials=100, seeds=50)
+    add = command("few-labels", _few_labels, "Accuracy with 1, 2, 5 and 20 labels per class and with 10 %%.")
+    names(add, "--models", "default: all of the study", studies.FEW_MODELS)
+    names(add, "--labels", "n/class or 10%%", studies.FEW_LABELS)
+    training(add, trials=10, seeds=20)
+    add = command("ablations", _ablations, "S-SobGNN or D-SobGNN with one thing changed at a time.")
+    add("--model", default=studies.OURS, help="S-SobGNN or D-SobGNN")
+    names(add, "--kinds", "what to change; default: all of the model's")
+    training(add, seeds=20)
+    add = command("report", _report, "Tables and plots from JSON lines; trains nothing.")
+    add("--lines", type=Path, default="results/lines", metavar="FOLDER", help="plain or .gz")
+    add("--out", type=Path, default="results", metavar="FOLDER", help="where the tables go")
+    add = command("prepare", _prepare, "Write data sets with their graphs as small files, for --data.")
+    names(add, "--datasets", "names of `sobgnn data list`", [*studies.DATASETS, *studies.EXTRA_DATASETS])
+    add("--out", type=Path, required=True, metavar="FOLDER")
+    add = command("figure1", _figure1, "Figure 1: how Hadamard powers penalize the frequencies of a graph.")
+    add("--out", type=Path, default="figures", metavar="FOLDER")
     return parser
 
 
-def _models(parser: argparse.ArgumentParser, default: str) -> None:
-    parser.add_argument("--models", type=_names, default=None, metavar="A,B", help=f"default: {default}")
-
-
-def _training(parser: argparse.ArgumentParser, *, seeds: int, trials: int | None = None) -> None:
-    """Options of every command that trains; ``args`` of its function beyond its own."""
-    add = parser.add_argument
-    if trials is not None:
-        add("--trials", type=int, default=trials, help="settings that each search tries")
-    add("--seeds", type=int, default=seeds, help="final seeds of each cell")
-    add("--datasets", type=_names, default=list(studies.DATASETS), metavar="A,B", help="names of `sobgnn data list`")
-    add(
-        "--out", type=Path, default=Path("results/lines"), metavar="FOLDER", help="JSON lines, one a training; appended"
-    )
-    add("--data", type=Path, default=None, metavar="FOLDER", help="data sets written by prepare")
-    add("--device", default="auto", help="cpu, cuda or auto")
-    add("--shard", type=_shard, default=(1, 1), metavar="I/N", help="part I of N, for machines side by side")
-    add("--workers", type=int, default=1, help="processes on one device that share the batches")
-    add("--time-limit", type=float, default=None, metavar="SECONDS", help="no batch starts after this time")
-    add("--epochs", type=int, default=500, help="maximum number of steps of a training")
-    add("--cuda-graph", action=argparse.BooleanOptionalAction, default=True, help="record steps on CUDA, replay them")
-    add("--resume", action=argparse.BooleanOptionalAction, default=True, help="else lines in FOLDER are an error")
-
-
-def _table1(
-    models: Sequence[str] | None, datasets: Sequence[str], trials: int, seeds: int, heads: Sequence[str], **how: Any
-) -> int:
+def _table1(chosen: argparse.Namespace) -> int:
+    models = chosen.models
     if models is None:
         models = studies.TABLE1_MODELS
-        if _device(how["device"]).type == "cpu":
+        if _device(chosen.device).type == "cpu":
             models = [model for model in models if model not in studies.ATTENTION]
             print(f"On a CPU without {', '.join(studies.ATTENTION)}, which are slow there: name them to train them.")
-    return _train("table1", studies.table1(models, datasets, trials, seeds, heads), **how)
+    return _train(chosen, studies.table1(models, chosen.datasets, chosen.trials, chosen.seeds, chosen.heads))
 
 
-def _few_labels(
-    models: Sequence[str] | None, datasets: Sequence[str], labels: Sequence[str], trials: int, seeds: int, **how: Any
-) -> int:
-    cells = studies.few_labels(studies.FEW_MODELS if models is None else models, datasets, labels, trials, seeds)
-    return _train("few-labels", cells, **how)
+def _few_labels(chosen: argparse.Namespace) -> int:
+    size = (chosen.trials, chosen.seeds)
+    return _train(chosen, studies.few_labels(chosen.models, chosen.datasets, chosen.labels, *size))
 
 
-def _ablations(model: str, kinds: Sequence[str] | None, datasets: Sequence[str], seeds: int, **how: Any) -> int:
-    return _train("ablations", studies.ablations(kinds, datasets, seeds, model), **how)
+def _ablations(chosen: argparse.Namespace) -> int:
+    return _train(chosen, studies.ablations(chosen.kinds, chosen.datasets, chosen.seeds, chosen.model))
 
 
-def _train(
-    study: str,
-    cells: Sequence[Cell],
-    *,
-    out: Path,
-    data: Path | None,
-    device: str,
-    shard: tuple[int, int],
-    workers: int,
-    time_limit: float | None,
-    epochs: int,
-    cuda_graph: bool,
-    resume: bool,
-) -> int:
-    """Train one shard of a study's cells."""
-    from sobgnn.paper.protocol.evaluate import Limits
-    from sobgnn.paper.protocol.run import run
+def _train(chosen: argparse.Namespace, cells: Sequence[Cell]) -> int:
+    """Train one part of a study's cells."""
+    from sobgnn.paper.evaluate import Limits
+    from sobgnn.paper.run import Run, run
 
     if not cells:
         raise ValueError(
             "There is nothing to train: the options name no model, no data set, or no head that the model has. Name "
             "one, or leave the option out."
         )
-    index, count = shard
-    file = f"{study}.jsonl" if count == 1 else f"{study}.{index}-of-{count}.jsonl"
-    if not resume and any(out.glob(f"{study}*.jsonl*")):
-        raise ValueError(f"{out} already holds results of {study}. Resume them, or pass another folder.")
-    with _progress() as (say, bar):
-        complete = run(
-            part_of(cells, index, count),
-            out,
-            device=_device(device),
-            folder=data,
-            file=file,
-            limits=Limits(epochs),
-            time_limit=time_limit,
-            cuda_graph=cuda_graph,
-            workers=workers,
-            say=say,
-            progress=bar,
+    if not chosen.resume and any(chosen.out.glob(f"{cells[0].study}*.jsonl*")):
+        raise ValueError(
+            f"{chosen.out} already holds results of {cells[0].study}. Resume them, or pass another folder."
         )
-    return DONE if complete else TIME_UP
+    device, limits = _device(chosen.device), Limits(chosen.epochs)
+    how = Run(chosen.out, device, limits, chosen.time_limit, chosen.cuda_graph, chosen.shard)
+    return DONE if run(cells, how, chosen.data, chosen.workers) else TIME_UP
 
 
-def _report(lines: Path, out: Path) -> int:
-    from sobgnn.paper.report import results
+def _report(chosen: argparse.Namespace) -> int:
+    from sobgnn.paper import report
 
-    return _wrote(results.write(lines, out))
+    return _wrote(report.write(chosen.lines, chosen.out))
 
 
-def _prepare(datasets: Sequence[str], out: Path) -> int:
-    from sobgnn.paper.protocol import data
+def _prepare(chosen: argparse.Namespace) -> int:
+    from sobgnn.paper import data
 
-    for name in datasets:
-        path = data.save(data.prepare(name), out)
+    for name in chosen.datasets:
+        path = data.save(data.prepare(name), chosen.out)
         print(f"{path}  {path.stat().st_size / 1e6:.1f} MB", flush=True)
     return DONE
 
 
-def _figure1(out: Path) -> int:
-    from sobgnn.paper.report.figure1 import default_graph, draw
+def _figure1(chosen: argparse.Namespace) -> int:
+    from sobgnn.paper.figure1 import default_graph, draw
 
-    return _wrote(draw(default_graph(), out))
+    return _wrote(draw(default_graph(), chosen.out))
 
 
 def _wrote(paths: Sequence[Path]) -> int:
     for path in paths:
         print(path)
     return DONE
-
-
-@contextmanager
-def _progress() -> Iterator[tuple[Callable[[str], None], Callable[[float, float, str], None] | None]]:
-    """How to print a line, and a bar over the whole study: on a terminal where rich is installed, else lines alone."""
-    from sobgnn._system.packages import installed
-
-    if not sys.stdout.isatty() or not installed("rich"):
-        yield lambda line: print(line, flush=True), None
-        return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-
-    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[left]}"), TextColumn("{task.description}"))
-    with Progress(*columns) as shown:
-        task = shown.add_task("preparing", total=1.0, left="")
-
-        def bar(share: float, left: float, name: str) -> None:
-            shown.update(task, completed=share, left=f"{max(0.0, left) / 60:.1f} min left", description=name)
-
-        yield shown.console.print, bar
 
 
 def _device(name: str) -> Any:

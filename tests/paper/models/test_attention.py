@@ -2,17 +2,18 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
 from sobgnn import Graph
-from sobgnn.paper.models.attention import AttentionConv, AttentionNet, Kind
-from sobgnn.paper.models.edges import Edges, edges_of
+from sobgnn.paper.models.attention import LINK_WEIGHT, AttentionConv, AttentionNet, Kind
+from sobgnn.paper.models.edges import Links, edges_of
 from sobgnn.paper.models.layers import PaperHead
-from sobgnn.training import Schedule, Task, predict_members, train_members
 from sobgnn.training.loop import initial_parameters
 from sobgnn.training.state import forward_members
-from tests.paper.models.conftest import F, N
+from tests.paper.conftest import F as COLUMNS
+from tests.paper.conftest import N
 
 pytestmark = pytest.mark.trains
 
@@ -32,7 +33,7 @@ def pyg_layer(ours: AttentionConv) -> nn.Module:
             (conv.att_edge, torch.ones(1, H, C)),
         ]  # fmt: skip
     elif ours.kind == "SuperGAT":
-        conv = pyg.SuperGATConv(*size, concat=ours.concat, attention_type="MX")
+        conv = pyg.SuperGATConv(*size, concat=ours.concat, attention_type="MX", edge_sample_ratio=1.0)
         pairs = [(conv.att_l, ours.source[None]), (conv.att_r, ours.target[None]), (conv.lin.weight, ours.weight[0].T)]
     else:
         conv = pyg.TransformerConv(*size, concat=ours.concat, edge_dim=1)
@@ -52,7 +53,7 @@ def test_a_layer_and_its_gradients_are_pygs(
     graph: Graph, x: Tensor, kind: Kind, concat: bool, rows: Tensor | None
 ) -> None:
     torch.manual_seed(0)
-    ours = AttentionConv(kind, F, C, H, concat=concat)
+    ours = AttentionConv(kind, COLUMNS, C, H, concat=concat)
     for parameter in ours.parameters():
         nn.init.normal_(parameter)
     theirs = pyg_layer(ours).eval()
@@ -70,49 +71,34 @@ def test_a_layer_and_its_gradients_are_pygs(
     torch.testing.assert_close(ours.weight.grad[0].T, lin.weight.grad, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_members_mapped_at_once_predict_what_those_trained_one_by_one_do(graph: Graph, x: Tensor, kind: Kind) -> None:
-    # Logits and not weights: a key's bias cannot change a softmax, so its gradient is rounding; Adam makes it a step.
-    net = AttentionNet(kind, [F, 4, 3], heads=2, dropout=0.0).double()
-    edges = edges_of(graph, loops=kind != "Transformer")
-    call: tuple[Tensor, Edges, Edges] = (x.double(), edges, edges)
-    target = torch.arange(N) % 3
-    weight = torch.full((2, N), 1 / N)
-    schedule = Schedule(epochs=4, lr=0.1, patience=None)
-    both = train_members(net, call, Task(target, weight), [3, 4], schedule)
-    together = predict_members(net, both.parameters, call)
-    assert together.shape == (2, N, 3)
-    assert (together[0] - together[1]).abs().max() > 0.1  # else one member could stand for the other
-    for s, seed in enumerate((3, 4)):
-        alone = train_members(net, call, Task(target, weight[:1]), [seed], schedule)
-        torch.testing.assert_close(together[s], predict_members(net, alone.parameters, call)[0], rtol=1e-9, atol=1e-9)
-
-
+@pytest.mark.parametrize("links", [False, True], ids=["", "links"])
 @pytest.mark.parametrize("headed", [False, True], ids=["plain", "head=paper"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_members_dropout_does_not_depend_on_those_beside_it(
-    graph: Graph, x: Tensor, kind: Kind, headed: bool
+def test_a_members_loss_and_gradient_do_not_depend_on_those_beside_it(
+    graph: Graph, x: Tensor, kind: Kind, headed: bool, links: bool
 ) -> None:
-    net: nn.Module = AttentionNet(kind, [F, 4, 4, 3], heads=2, dropout=0.5)
+    if links and (headed or kind != "SuperGAT"):
+        pytest.skip("only plain SuperGAT has links")
+    net: nn.Module = AttentionNet(kind, [COLUMNS, 4, 4, 3], heads=2, dropout=0.5)
     net = (PaperHead(net, 0.5) if headed else net).double()
     edges = edges_of(graph, loops=kind != "Transformer")
-    call = ((x.double(), edges, edges), {})
+    call = ((x.double(), edges, edges, *([Links(edges)] * links)), {})
     stacked = initial_parameters(net, [3, 4, 5], torch.device("cpu"))
-    keys = torch.tensor([11, 12, 12])
     rates = {name: torch.tensor([0.3, 0.6, 0.6]) for name, _ in net.named_buffers()}
-    together, _ = forward_members(net, stacked, rates, call, training=True, keys=keys)
-    pick = slice(1, 2)
-    alone, _ = forward_members(
-        net,
-        {name: value[pick] for name, value in stacked.items()},
-        {name: value[pick] for name, value in rates.items()},
-        call,
-        training=True,
-        keys=keys[pick],
-    )
-    torch.testing.assert_close(alone[0], together[1], rtol=1e-12, atol=1e-12)
-    other, _ = forward_members(net, stacked, rates, call, training=True, keys=keys + 1)
-    assert not torch.allclose(other[1], together[1])  # another step drops others
+
+    def trained(members: slice, keys: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        own = {name: value[members].clone().requires_grad_() for name, value in stacked.items()}
+        buffers = {name: value[members] for name, value in rates.items()}
+        logits, loss = forward_members(net, own, buffers, call, training=True, keys=keys[members])
+        total = logits.square().sum() + (loss.sum() if loss is not None else 0)
+        (gradient,) = torch.autograd.grad(total, next(iter(own.values())))
+        return logits[-1], (loss if loss is not None else logits.sum((1, 2)))[-1], gradient[-1]
+
+    keys = torch.tensor([11, 12, 12])
+    for alone, together in zip(trained(slice(1, 2), keys), trained(slice(0, 2), keys), strict=True):
+        torch.testing.assert_close(alone, together, rtol=1e-12, atol=1e-12)
+    for other, together in zip(trained(slice(0, 2), keys + 1), trained(slice(0, 2), keys), strict=True):
+        assert not torch.allclose(other, together)  # another step drops others
 
 
 def test_self_loops_have_the_mean_weight_of_their_nodes_edges(graph: Graph) -> None:
@@ -122,3 +108,49 @@ def test_self_loops_have_the_mean_weight_of_their_nodes_edges(graph: Graph) -> N
         loop = edges.weight[(edges.targets == node) & (edges.sources == node)]
         incoming = dense[node][dense[node] > 0]
         assert loop.tolist() == pytest.approx([incoming.mean() if len(incoming) else 0.0])
+
+
+def test_the_link_loss_is_that_of_pygs_layer_on_the_same_pairs(graph: Graph, x: Tensor) -> None:
+    torch.manual_seed(0)
+    ours = AttentionConv("SuperGAT", COLUMNS, C, H, concat=True)
+    theirs, links = pyg_layer(ours).train(), Links(edges_of(graph, loops=True))
+    others = links.others(torch.tensor(7), 0)
+    row, column = (others >= 0).nonzero().unbind(dim=1)
+    theirs(x, graph.edges()[0], neg_edge_index=torch.stack([others[row, column], row]))
+    edge = theirs.att_y == 1
+    assert int(edge.sum()) == graph.num_edges + N
+    parts = [
+        F.binary_cross_entropy_with_logits(theirs.att_x.mean(dim=1)[is_one], theirs.att_y[is_one])
+        for is_one in (edge, ~edge)
+    ]
+    torch.testing.assert_close(links.loss(ours.values(x), others), 2 / 3 * parts[0] + 1 / 3 * parts[1])
+
+
+def test_other_pairs_have_no_edges_and_come_in_both_directions(graph: Graph) -> None:
+    links = Links(edges_of(graph, loops=True))
+    adjacent = torch.from_numpy(graph.to_scipy().toarray() > 0) | torch.eye(N, dtype=torch.bool)
+    seen = torch.zeros(N, N)
+    for key in range(200):
+        others = links.others(torch.tensor(key), 1)
+        drawn = torch.zeros(N, N)
+        row, column = (others >= 0).nonzero().unbind(dim=1)
+        drawn.index_put_((row, others[row, column]), torch.ones(len(row)), accumulate=True)
+        assert torch.equal(drawn, drawn.T)
+        seen += drawn
+    assert torch.equal(seen.bool(), ~adjacent)  # and none is left out for good
+    assert others.shape[1] == 2 * round(0.2 * (graph.num_edges + N) / N)
+    complete = Graph.from_edges((1 - torch.eye(5)).nonzero().T, torch.ones(20), num_nodes=5)
+    assert bool((Links(edges_of(complete, loops=True)).others(torch.tensor(3), 0) == -1).all())
+
+
+def test_the_link_loss_is_given_in_training_alone_and_is_of_all_layers(graph: Graph, x: Tensor) -> None:
+    net = AttentionNet("SuperGAT", [COLUMNS, 4, 3], heads=2, dropout=0.5)
+    edges = edges_of(graph, loops=True)
+    links, key = Links(edges), torch.tensor(5)
+    logits, loss = net.train()(x, edges, edges, links, dropout_key=key)
+    first, second = net.layers
+    hidden = net.dropout(first(x, edges).relu(), key, 1)
+    want = links.loss(first.values(x), links.others(key, 0)) + links.loss(second.values(hidden), links.others(key, 1))
+    torch.testing.assert_close(loss, LINK_WEIGHT * want)
+    torch.testing.assert_close(logits, net(x, edges, edges, dropout_key=key))
+    assert isinstance(net.eval()(x, edges, edges, links, dropout_key=key), Tensor)

@@ -11,11 +11,10 @@ from torch_geometric.transforms import SIGN
 
 from sobgnn import Graph, knn_graph
 from sobgnn.paper.models import MODELS
-from sobgnn.paper.models.contract import Network
+from sobgnn.paper.models.contract import Choice, Network, Uniform, draw_settings
 from sobgnn.paper.models.layers import Dropout
-from sobgnn.paper.models.powers import MatrixPowers
+from sobgnn.paper.models.sobolev import MatrixPowers
 from sobgnn.paper.models.source import Source
-from sobgnn.paper.models.space import Choice, Uniform, draw_settings
 
 NETWORKS = [name for name, model in MODELS.items() if isinstance(model, Network)]
 SETTING: dict[str, Any] = {

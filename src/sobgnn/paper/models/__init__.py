@@ -4,14 +4,14 @@ A network is a :class:`~sobgnn.paper.models.contract.Network`, any other model a
 :class:`~sobgnn.paper.models.contract.Predictor`; the order is that of the tables.
 """
 
-from sobgnn.paper.models import attention, classical, decoupled, estimator, filters, harmonic, mlp, sign, sobolev
+from sobgnn.paper.models import attention, decoupled, filters, harmonic, mlp, predictors, sobolev
 from sobgnn.paper.models.contract import Network, Predictor
 
 MODELS: dict[str, Network | Predictor] = {
     "Cheby": filters.CHEBY,
     "GCN": filters.GCN,
     "GAT": attention.GAT,
-    "SIGN": sign.INCEPTION,
+    "SIGN": mlp.INCEPTION,
     "SGC": mlp.SGC,
     "ClusterGCN": filters.CLUSTER_GCN,
     "SuperGAT": attention.SUPERGAT,
@@ -21,15 +21,15 @@ MODELS: dict[str, Network | Predictor] = {
     "S-SobGNN+self": sobolev.SOBOLEV_SELF,
     "D-SobGNN": decoupled.DECOUPLED,
     "MLP": mlp.PERCEPTRON,
-    "LogReg": classical.LOGISTIC,
-    "SVM": classical.SVM,
-    "LabelSpreading": classical.SPREADING,
+    "LogReg": predictors.LOGISTIC,
+    "SVM": predictors.SVM,
+    "LabelSpreading": predictors.SPREADING,
     "Laplace": harmonic.LAPLACE,
     "ShiftedLaplace": harmonic.SHIFTED_LAPLACE,
     "Poisson": harmonic.POISSON,
     "PoissonMBO": harmonic.POISSON_MBO,
     "PoissonMBO+sizes": harmonic.POISSON_MBO_SIZES,
-    "SobolevClassifier": estimator.ESTIMATOR,
+    "SobolevClassifier": predictors.ESTIMATOR,
 }
 
 

@@ -12,12 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sobgnn.nn.filter_bank import shared_product
-from sobgnn.paper.models.contract import DEEP, Call, Network, layer_sizes
-from sobgnn.paper.models.edges import Edges
-from sobgnn.paper.models.layers import Dropout, glorot, with_head
-from sobgnn.paper.models.links import Links
+from sobgnn.paper.models.contract import DEEP, Call, Choice, Network, Setting, layer_sizes
+from sobgnn.paper.models.edges import Edges, Links, edges_of
+from sobgnn.paper.models.layers import Layers, glorot, product, with_head
 from sobgnn.paper.models.source import Source
-from sobgnn.paper.models.space import Choice, Setting
 
 Kind = Literal["GAT", "SuperGAT", "Transformer"]
 LINK_WEIGHT = 4.0  # weight of SuperGAT's link prediction loss, relative to cross-entropy
@@ -79,18 +77,18 @@ class AttentionConv(nn.Module):
         mixed = self._transformer(h, edges) if self.kind == "Transformer" else self._attend(h, self.values(h), edges)
         mixed = mixed.flatten(1) if self.concat else mixed.mean(dim=1)
         if self.kind == "Transformer":
-            mixed = mixed + _product(edges.own(h), self.skip)
+            mixed = mixed + product(edges.own(h), self.skip)
         return mixed + self.bias
 
     def values(self, h: Tensor) -> Tensor:
         """v = H W [N, H, c] of GAT and SuperGAT."""
-        return _product(h, self.weight).view(-1, self.heads, self.out_channels)
+        return product(h, self.weight).view(-1, self.heads, self.out_channels)
 
     def _attend(self, h: Tensor, v: Tensor, edges: Edges) -> Tensor:
         # (H W) a is H (W a): a narrow product, instead of passes over all of v.
         ends = torch.stack([self.target, self.source])
         maps = torch.einsum("ihc,ehc->ieh", self.weight.view(-1, self.heads, self.out_channels), ends)
-        target, source = _product(h, maps.flatten(1).unsqueeze(0)).view(-1, 2, self.heads).unbind(dim=1)
+        target, source = product(h, maps.flatten(1).unsqueeze(0)).view(-1, 2, self.heads).unbind(dim=1)
         target = edges.own(target)
         score = target.index_select(0, edges.targets) + source.index_select(0, edges.sources)
         if self.kind == "SuperGAT":
@@ -109,49 +107,40 @@ class AttentionConv(nn.Module):
         return edges.weighted(shares, v) + edges.sums(shares * weight).unsqueeze(2) * self.edge
 
 
-class AttentionNet(nn.Module):
+class AttentionNet(Layers):
     """Layers of :class:`AttentionConv` with ReLU and dropout between them, heads concatenated; the last averages them.
+
+    SuperGAT may also learn to distinguish edges from other pairs (``links``): in training, its link prediction loss,
+    summed over the layers and times 4, the factor of PyG's example, is then returned with the logits.
 
     Args:
         kind: Which attention.
         sizes: Features, size of each head in each hidden layer, classes.
         heads: Number of heads of every layer.
         dropout: Share of hidden entries dropped.
-
-    SuperGAT may also learn to distinguish edges from other pairs (``links``): in training, its link prediction loss,
-    summed over the layers and times 4, the factor of PyG's example, is then returned with the logits.
     """
 
     keyed_dropout = True
 
     def __init__(self, kind: Kind, sizes: Sequence[int], heads: int, dropout: float) -> None:
-        super().__init__()
         last = len(sizes) - 2
-        self.layers = nn.ModuleList(
+        convs = [
             AttentionConv(kind, a if i == 0 else a * heads, b, heads, concat=i < last)
             for i, (a, b) in enumerate(pairwise(sizes))
-        )
-        self.dropout = Dropout(dropout)
-
-    def reset_parameters(self) -> None:
-        """Draw new weights in every layer."""
-        for layer in self.layers:
-            layer.reset_parameters()  # type: ignore[operator]
+        ]
+        super().__init__(convs, dropout)
 
     def forward(
         self, x: Tensor, edges: Edges, last: Edges, links: Links | None = None, dropout_key: Tensor | None = None
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Logits at the rows of ``last``; with a key, randomness is a function of key, node, layer and column."""
         losses = []
-        for i, layer in enumerate(self._convs()):
+        for i, layer in enumerate(self.layers):
             h = x if i == 0 else self.dropout(x.relu(), dropout_key, i)
             if links is not None and self.training and dropout_key is not None:
-                losses.append(links.loss(layer.values(h), links.others(dropout_key, i)))
+                losses.append(links.loss(layer.values(h), links.others(dropout_key, i)))  # type: ignore[operator]
             x = layer(h, edges if layer.concat else last)
         return (x, LINK_WEIGHT * torch.stack(losses).sum(dim=0)) if losses else x
-
-    def _convs(self) -> list[AttentionConv]:
-        return [layer for layer in self.layers if isinstance(layer, AttentionConv)]
 
 
 def _weight(edges: Edges, like: Tensor) -> Tensor:
@@ -159,8 +148,12 @@ def _weight(edges: Edges, like: Tensor) -> Tensor:
     return edges.weight.to(like.dtype).unsqueeze(1)
 
 
-def _product(h: Tensor, weight: Tensor) -> Tensor:
-    return shared_product(h.unsqueeze(1), weight).squeeze(1)
+def _edges(source: Source, rows: Tensor | None, loops: bool) -> Edges:
+    return edges_of(source.graph, rows, loops=loops)
+
+
+def _links(source: Source) -> Links:
+    return Links(source.keep(_edges, None, True))
 
 
 def _network(kind: Kind, *, links: bool = False) -> Network:
@@ -169,10 +162,8 @@ def _network(kind: Kind, *, links: bool = False) -> Network:
         return with_head(AttentionNet(kind, sizes, int(setting["heads"]), float(setting["dropout"])), setting)
 
     def inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
-        loops = kind != "Transformer"
-        full = source.edges(loops=loops)
-        last = full if rows is None else source.edges(rows, loops=loops)
-        return Call((source.X, full, last, source.links) if links else (source.X, full, last))
+        every, last = (source.keep(_edges, at, kind != "Transformer") for at in (None, rows))
+        return Call((source.X, every, last, source.keep(_links)) if links else (source.X, every, last))
 
     def width(setting: Setting) -> int:
         heads, layers, hidden = (int(setting[name]) for name in ("heads", "layers", "hidden"))

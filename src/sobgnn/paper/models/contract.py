@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,16 +13,65 @@ import numpy.typing as npt
 from torch import Tensor, nn
 
 from sobgnn.paper.models.source import Source
-from sobgnn.paper.models.space import Choice, Setting, Space, Uniform
+
+Value = int | float | str | bool
+Setting = Mapping[str, Value]
+Labels = npt.NDArray[np.int64]
+
+# Every published setting follows from this number, the trial's number and the parameter's name.
+_SEED = 20221
+# Approximate maximum number of floats of a batch's members in a step; it bounds memory on the device. It is part of the
+# protocol, because the draws of dropout depend on which members share a batch.
+_BATCH_FLOATS = 1_500_000_000
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Uniform on [low, high], or log-uniform if ``log``."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def draw(self, u: float) -> Value:
+        """The value at ``u`` of [0, 1), to 6 significant digits."""
+        if self.log:
+            value = math.exp(math.log(self.low) + u * math.log(self.high / self.low))
+        else:
+            value = self.low + u * (self.high - self.low)
+        return float(f"{value:.6g}")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several values, all equally likely."""
+
+    values: Sequence[Value]
+
+    def draw(self, u: float) -> Value:
+        """The value at ``u`` of [0, 1)."""
+        return self.values[int(u * len(self.values))]
+
+
+Space = Mapping[str, Uniform | Choice]
 
 # What the search spaces of networks share: those of the authors' later code.
-COMMON: dict[str, Uniform | Choice] = {
-    "lr": Uniform(0.005, 0.02),
-    "weight_decay": Uniform(1e-4, 1e-3),
-    "dropout": Uniform(0.3, 0.7),
-}
+COMMON: Space = {"lr": Uniform(0.005, 0.02), "weight_decay": Uniform(1e-4, 1e-3), "dropout": Uniform(0.3, 0.7)}
 HIDDEN = Choice((16, 32, 64))
-DEEP: dict[str, Uniform | Choice] = {**COMMON, "hidden": HIDDEN, "layers": Choice((2, 3, 4, 5))}
+DEEP: Space = {**COMMON, "hidden": HIDDEN, "layers": Choice((2, 3, 4, 5))}
+
+
+def draw_settings(space: Space, trials: int) -> list[dict[str, Value]]:
+    """The first ``trials`` settings of a space.
+
+    A parameter's value in a trial depends only on its name and the trial's number: models that share a parameter are
+    tried at the same values of it, and fewer trials are a prefix of more.
+    """
+    return [
+        {name: axis.draw(np.random.default_rng([_SEED, trial, zlib.crc32(name.encode())]).random())
+         for name, axis in space.items()}
+        for trial in range(trials)
+    ]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,9 +102,13 @@ class Network:
     own_rates: tuple[str, ...] = ("lr", "weight_decay", "dropout")
     headed: bool = False
 
-    def shape(self, setting: Setting) -> tuple[tuple[str, Any], ...]:
+    def shape(self, trial: int, setting: Setting) -> Any:
         """What members of one batch must have in common."""
         return tuple(sorted((name, value) for name, value in setting.items() if name not in self.own_rates))
+
+    def at_once(self, setting: Setting, num_nodes: int, seeds: int) -> int:
+        """Maximum number of members of a batch."""
+        return max(1, _BATCH_FLOATS // (num_nodes * self.width(setting)))
 
 
 @dataclass(frozen=True)
@@ -64,13 +119,20 @@ class Predictor:
         predict: (source, y [N] with -1 for unknown, setting, seed) -> a label for every point [N].
         space: What a random search draws from; empty where nothing is searched.
         sizes: Whether it also gets the class frequencies, as ``sizes`` [C], which no other model does.
-        width: Approximate cost of a prediction, in floats per node of a network's training.
     """
 
-    predict: Callable[..., npt.NDArray[Any]]
+    predict: Callable[..., Labels]
     space: Space = field(default_factory=dict)
     sizes: bool = False
-    width: int = 300
+    headed = False
+
+    def shape(self, trial: int, setting: Setting) -> Any:
+        """A batch is one setting with its seeds, which are trained one after another."""
+        return trial
+
+    def at_once(self, setting: Setting, num_nodes: int, seeds: int) -> int:
+        """Maximum number of members of a batch: as many as the search has ``seeds``."""
+        return seeds
 
 
 def layer_sizes(features: int, classes: int, setting: Setting) -> list[int]:
@@ -81,8 +143,3 @@ def layer_sizes(features: int, classes: int, setting: Setting) -> list[int]:
 def at_rows(x: Tensor, rows: Tensor | None) -> Tensor:
     """Some rows of x, or all."""
     return x if rows is None else x.index_select(0, rows)
-
-
-def features_of(source: Source) -> npt.NDArray[np.float32]:
-    """The features as an array, for models that are not torch's."""
-    return np.asarray(source.X.cpu().numpy())

@@ -10,11 +10,10 @@ from torch import Tensor, nn
 
 from sobgnn.nn.filter_bank import shared_product
 from sobgnn.operators import SobolevOperators
-from sobgnn.paper.models.contract import COMMON, HIDDEN, Call, Network, at_rows
+from sobgnn.paper.models.contract import COMMON, HIDDEN, Call, Choice, Network, Setting, at_rows
 from sobgnn.paper.models.layers import Dropout, glorot
 from sobgnn.paper.models.sobolev import ALPHA, EPSILON
 from sobgnn.paper.models.source import Operator, Source
-from sobgnn.paper.models.space import Choice, Setting
 
 
 class DSobGNN(nn.Module):

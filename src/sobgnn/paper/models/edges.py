@@ -1,4 +1,4 @@
-"""The edges of a graph for attention, with or without self-loops, into all nodes or some; and sums over them."""
+"""The edges of a graph for attention, sums over them, and pairs without an edge for SuperGAT's second loss."""
 
 from __future__ import annotations
 
@@ -8,9 +8,15 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sobgnn.graphs.graph import Graph
+from sobgnn.nn.dropout import row_hashes
+
+# Of the pairs that PyG's SuperGATConv samples, which are 0.8 of the edges and half as many others.
+EDGE_SHARE, OTHER_SHARE, OTHERS_PER_EDGE = 2 / 3, 1 / 3, 0.4
+_LAYER = 2000  # separates the draws of pairs from those of dropout
 
 
 @dataclass(frozen=True)
@@ -37,10 +43,8 @@ class Edges:
 
     def softmax(self, score: Tensor) -> Tensor:
         """The shares [E, H] of each edge among those into its row, of scores [E, H]."""
-        rows, heads = len(self.nodes), score.shape[1]
-        index = self.targets.unsqueeze(1).expand(-1, heads)
-        lowest = score.new_full((rows, heads), float("-inf"))
-        highest = lowest.scatter_reduce(0, index, score.detach(), "amax")
+        lowest = score.new_full((len(self.nodes), score.shape[1]), float("-inf"))
+        highest = lowest.scatter_reduce(0, self.targets.unsqueeze(1).expand_as(score), score.detach(), "amax")
         powers = (score - highest.index_select(0, self.targets)).exp()
         return powers / self.sums(powers).index_select(0, self.targets)
 
@@ -120,3 +124,57 @@ def edges_of(graph: Graph, index: Tensor | None = None, *, loops: bool) -> Edges
     rows, columns = (torch.from_numpy(part.astype(np.int64)).to(graph.device) for part in (targets, matrix.indices))
     weight = torch.from_numpy(matrix.data.astype(np.float32)).to(graph.device)
     return Edges(rows, columns, weight, nodes, index is None)
+
+
+class Links:
+    """The edges of a graph, in both directions, and pairs of nodes without an edge, drawn at every step.
+
+    Other pairs are drawn by stepping along a fixed random circle of all nodes, random distances forward and back, so
+    that every node has equally many pairs, also in both directions; a pair that has an edge is ignored.
+
+    Args:
+        edges: Edges into all N nodes, with self-loops.
+    """
+
+    def __init__(self, edges: Edges) -> None:
+        self.edges, nodes, device = edges, len(edges.nodes), edges.nodes.device
+        self.keys = edges.targets * nodes + edges.sources
+        order = torch.randperm(nodes, generator=torch.Generator().manual_seed(0))
+        self.circle, self.place = order.to(device), order.argsort().to(device)
+        self.distances = torch.arange(max(1, round(OTHERS_PER_EDGE / 2 * len(self.keys) / nodes)), device=device)
+
+    def others(self, key: Tensor, layer: int) -> Tensor:
+        """int64 [N, T], drawn partners of every node, -1 if a pair has an edge; keys [S] give [S, N, T].
+
+        Args:
+            key: int64, the key of a member and a step.
+            layer: Distinguishes the layers of one step.
+        """
+        nodes = len(self.circle)
+        hashed = row_hashes(self.distances, key.unsqueeze(-1), _LAYER + layer).long() % 2**31
+        distance = 1 + hashed % max(1, nodes - 1)
+        distance = torch.cat([distance, nodes - distance], dim=-1).unsqueeze(-2)
+        partner = self.circle[(self.place.unsqueeze(1) + distance) % nodes]
+        pair = torch.arange(nodes, device=key.device).unsqueeze(1) * nodes + partner
+        found = torch.searchsorted(self.keys, pair).clamp_max(len(self.keys) - 1)
+        return torch.where(self.keys[found] == pair, -1, partner)
+
+    def loss(self, value: Tensor, others: Tensor) -> Tensor:
+        r"""The loss of one member: edges score high, other pairs low.
+
+        .. math:: \ell_{ij} = \tfrac1H v_i \cdot v_j, \qquad
+           L = \tfrac{2}{3} \, \mathrm{mean}_{(i, j) \in E} \, \zeta(-\ell_{ij})
+             + \tfrac{1}{3} \, \mathrm{mean}_{(i, j) \in U} \, \zeta(\ell_{ij}), \qquad \zeta(x) = \log(1 + e^x)
+
+        over the edges E and drawn pairs U that are none.
+
+        Args:
+            value: [N, H, c].
+            others: int64 [N, T].
+        """
+        rows, known, heads = value.flatten(1), others >= 0, value.shape[1]
+        edge = (rows.index_select(0, self.edges.targets) * rows.index_select(0, self.edges.sources)).sum(dim=1)
+        partners = rows.index_select(0, others.clamp_min(0).flatten()).view(*others.shape, -1)
+        other = torch.einsum("nd,ntd->nt", rows, partners)
+        others_loss = torch.where(known, F.softplus(other / heads), 0.0).sum() / known.sum().clamp_min(1)
+        return EDGE_SHARE * F.softplus(-edge / heads).mean() + OTHER_SHARE * others_loss

@@ -15,7 +15,7 @@ preserves the class sizes. Everything is computed in float64, on the graph's dev
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,8 @@ import torch
 from torch import Tensor
 
 from sobgnn.graphs.graph import Graph
-from sobgnn.paper.models.contract import Predictor
+from sobgnn.paper.models.contract import Labels, Predictor, Setting, Uniform
 from sobgnn.paper.models.source import Source
-from sobgnn.paper.models.space import Setting, Uniform
 
 _STEPS, _TOLERANCE = 500, 1e-5
 # Components with labels of only one class have sources without sinks; a little damping lets them leak.
@@ -35,29 +34,25 @@ _DAMPING = 1e-6
 _OUTER, _INNER, _SIZING, _SIZING_STEP, _FACTORS = 20, 40, 100, 1.0, (0.5, 2.0)
 
 
-def laplace(source: Source, y: npt.NDArray[Any], setting: Setting, seed: int = 0) -> npt.NDArray[Any]:
+def laplace(source: Source, y: Labels, setting: Setting, seed: int = 0) -> Labels:
     """Labels for all points by Laplace learning."""
     return _decide(_harmonic(source.graph, y, float(setting["power"])), y)
 
 
-def shifted_laplace(source: Source, y: npt.NDArray[Any], setting: Setting, seed: int = 0) -> npt.NDArray[Any]:
+def shifted_laplace(source: Source, y: Labels, setting: Setting, seed: int = 0) -> Labels:
     """Labels for all points by Laplace learning, each class's values shifted to its share of the labels."""
     u = _harmonic(source.graph, y, float(setting["power"]))
     return _decide(u - u.mean(dim=0) + _shares(y, u.device), y)
 
 
-def poisson(source: Source, y: npt.NDArray[Any], setting: Setting, seed: int = 0) -> npt.NDArray[Any]:
+def poisson(source: Source, y: Labels, setting: Setting, seed: int = 0) -> Labels:
     """Labels for all points by Poisson learning."""
     return _decide(_potential(source.graph, y, float(setting["power"])), y)
 
 
 def poisson_mbo(
-    source: Source,
-    y: npt.NDArray[Any],
-    setting: Setting,
-    seed: int = 0,
-    sizes: npt.NDArray[np.float64] | None = None,
-) -> npt.NDArray[Any]:
+    source: Source, y: Labels, setting: Setting, seed: int = 0, sizes: npt.NDArray[np.float64] | None = None
+) -> Labels:
     r"""Labels for all points by PoissonMBO, with class sizes as given [C], or each class's share of the labels.
 
     .. math:: u \leftarrow u - \frac{1}{\max_i d_i} (L u - s) \quad \text{40 times, then} \quad
@@ -66,7 +61,7 @@ def poisson_mbo(
     with s the sources of Poisson learning and r such that classes have their sizes; repeated 20 times.
     """
     power = float(setting["power"])
-    W, degree = _weights(source.graph, power)
+    W, degree, _ = _weights(source.graph, power)
     sources = _sources(y, W.device)
     u = _potential(source.graph, y, power)
     wanted = _shares(y, W.device) if sizes is None else torch.from_numpy(sizes).to(W.device)
@@ -92,7 +87,7 @@ def _sized(u: Tensor, sizes: Tensor) -> Tensor:
     return best
 
 
-def _sources(y: npt.NDArray[Any], device: torch.device) -> Tensor:
+def _sources(y: Labels, device: torch.device) -> Tensor:
     """The labels, centered, at labeled points, and 0 elsewhere, [N, C]."""
     source = _one_hot(y, device)
     known = torch.from_numpy(y >= 0).to(device)
@@ -100,47 +95,46 @@ def _sources(y: npt.NDArray[Any], device: torch.device) -> Tensor:
     return source
 
 
-def _potential(graph: Graph, y: npt.NDArray[Any], power: float) -> Tensor:
-    W, degree = _weights(graph, power)
-    u = _solve(W, degree * (1 + _DAMPING) + _tiny(degree), _sources(y, W.device))
+def _potential(graph: Graph, y: Labels, power: float) -> Tensor:
+    W, degree, damped = _weights(graph, power)
+    u = _solve(W, damped, _sources(y, W.device))
     centered: Tensor = u - (degree[:, None] * u).sum(dim=0) / max(float(degree.sum()), 1e-300)
     return centered
 
 
-def _harmonic(graph: Graph, y: npt.NDArray[Any], power: float) -> Tensor:
-    W, degree = _weights(graph, power)
+def _harmonic(graph: Graph, y: Labels, power: float) -> Tensor:
+    W, _, damped = _weights(graph, power)
     labels = _one_hot(y, W.device)
     rest = torch.from_numpy(y < 0).to(W.device)[:, None]
     # Points that no label reaches have no values: damping gives them 0.
-    return labels + _solve(W, degree * (1 + _DAMPING) + _tiny(degree), rest * (W @ labels), rest)
+    return labels + _solve(W, damped, rest * (W @ labels), rest)
 
 
-def _weights(graph: Graph, power: float) -> tuple[Tensor, Tensor]:
-    """The graph's weights raised to a power, sparse [N, N], and their sums [N]."""
-    powers = Graph(graph.indptr, graph.indices, graph.weight.double().pow(power)).to_torch()
+def _weights(graph: Graph, power: float) -> tuple[Tensor, Tensor, Tensor]:
+    """The graph's weights raised to a power, sparse [N, N], their sums [N], and these with a little damping."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta|invariant checks)")
+        powers = Graph(graph.indptr, graph.indices, graph.weight.double().pow(power)).to_torch()
     ones = torch.ones((graph.num_nodes, 1), dtype=powers.dtype, device=graph.device)
-    return powers, (powers @ ones)[:, 0]
+    degree = (powers @ ones)[:, 0]
+    return powers, degree, degree * (1 + _DAMPING) + 1e-12 * max(float(degree.max()), 1e-300)
 
 
-def _tiny(degree: Tensor) -> float:
-    return 1e-12 * max(float(degree.max()), 1e-300)
-
-
-def _one_hot(y: npt.NDArray[Any], device: torch.device) -> Tensor:
+def _one_hot(y: Labels, device: torch.device) -> Tensor:
     table = np.zeros((len(y), int(y.max()) + 1))
     table[np.flatnonzero(y >= 0), y[y >= 0]] = 1.0
     return torch.from_numpy(table).to(device)
 
 
-def _shares(y: npt.NDArray[Any], device: torch.device) -> Tensor:
+def _shares(y: Labels, device: torch.device) -> Tensor:
     """Each class's share of the labels, [C]."""
     counts = np.bincount(y[y >= 0])
     return torch.from_numpy(counts / counts.sum()).to(device)
 
 
-def _decide(u: Tensor, y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _decide(u: Tensor, y: Labels) -> Labels:
     """The class of the highest value; labeled points keep theirs."""
-    labels: npt.NDArray[Any] = np.where(y >= 0, y, u.argmax(dim=1).cpu().numpy())
+    labels: Labels = np.where(y >= 0, y, u.argmax(dim=1).cpu().numpy())
     return labels
 
 

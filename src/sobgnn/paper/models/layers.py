@@ -1,15 +1,19 @@
-"""Layers that several models share: dropout, linear maps, and the head of the authors' later code."""
+"""Layers that several models share: dropout, linear maps, the MLP, and the head of the authors' later code."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
 from sobgnn.nn.dropout import column_hashes, kept, row_hashes, thresholds
 from sobgnn.nn.filter_bank import shared_product
-from sobgnn.paper.models.space import Setting
+from sobgnn.paper.models.contract import Setting
+
+_HEAD = 1000  # separates the logits' dropout from that of layers
 
 
 class Dropout(nn.Module):
@@ -36,9 +40,6 @@ class Dropout(nn.Module):
         return h * (stay / (1 - self.p)).to(h.dtype)
 
 
-_HEAD = 1000  # separates the logits' dropout from that of layers
-
-
 class PaperHead(nn.Module):
     """A model whose logits pass through ReLU and dropout, as in the public code of the paper's authors."""
 
@@ -63,6 +64,25 @@ def with_head(model: nn.Module, setting: Setting) -> nn.Module:
     return PaperHead(model, float(setting["dropout"])) if setting.get("head") == "paper" else model
 
 
+class Layers(nn.Module):
+    """Layers one after another, each of which draws its own new weights.
+
+    Args:
+        layers: They have ``reset_parameters``.
+        dropout: Share of hidden entries dropped.
+    """
+
+    def __init__(self, layers: Sequence[nn.Module], dropout: float) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.dropout = Dropout(dropout)
+
+    def reset_parameters(self) -> None:
+        """Draw new weights in every layer."""
+        for layer in self.layers:
+            layer.reset_parameters()  # type: ignore[operator]
+
+
 class Linear(nn.Module):
     """x W + bias: x [N, in] to [N, out].
 
@@ -76,13 +96,36 @@ class Linear(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw new weights; the bias is 0."""
-        glorot(self.weight)
-        nn.init.zeros_(self.bias)
+        """Draw new Glorot weights; the bias is 0."""
+        draw(self)
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the map."""
-        return shared_product(x.unsqueeze(1), self.weight).squeeze(1) + self.bias
+        return product(x, self.weight) + self.bias
+
+
+class MLP(Layers):
+    """Linear maps with ReLU and dropout between them: X [N, F] to [N, C]. With one layer, a linear classifier."""
+
+    def __init__(self, sizes: Sequence[int], dropout: float) -> None:
+        super().__init__([Linear(a, b) for a, b in pairwise(sizes)], dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits of every row."""
+        for i, layer in enumerate(self.layers):
+            x = layer(x if i == 0 else self.dropout(x.relu()))
+        return x
+
+
+def product(h: Tensor, weight: Tensor) -> Tensor:
+    """h [N, in] times weight [1, in, out]; one product for members mapped over that share h."""
+    return shared_product(h.unsqueeze(1), weight).squeeze(1)
+
+
+def draw(module: nn.Module) -> None:
+    """New weights for a module: Glorot's for its ``weight``, 0 for its ``bias``."""
+    glorot(module.weight)  # type: ignore[arg-type]
+    nn.init.zeros_(module.bias)  # type: ignore[arg-type]
 
 
 def glorot(weight: Tensor) -> None:

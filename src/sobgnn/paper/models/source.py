@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal
+from functools import lru_cache
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -14,9 +16,6 @@ from torch import Tensor
 from sobgnn import propagation
 from sobgnn.graphs.graph import Graph
 from sobgnn.operators import SobolevOperators
-from sobgnn.paper.models.edges import Edges, edges_of
-from sobgnn.paper.models.links import Links
-from sobgnn.paper.models.powers import MatrixPowers
 from sobgnn.propagation import Stencil, csr_tensors
 
 Kind = Literal["gcn", "adjacency", "cluster"]
@@ -24,30 +23,26 @@ Kind = Literal["gcn", "adjacency", "cluster"]
 
 @dataclass(frozen=True)
 class Operator:
-    """A fixed sparse matrix S [R, N] of a graph, times ``factor``.
+    """A fixed sparse matrix S [R, N] of a graph.
 
     Args:
         stencil: The matrix, as the only order of a stencil.
-        factor: Factor of the matrix.
         index: int64 [R], the rows that S has; ``None`` for all N.
+        sign: 1 or -1, a factor of the matrix.
     """
 
     stencil: Stencil
-    factor: float = 1.0
     index: Tensor | None = None
+    sign: int = 1
 
     def __call__(self, H: Tensor) -> Tensor:
         """S H, [R, h] of H [N, h]."""
         product = propagation.expand(self.stencil, H)[:, 0]
-        return product if self.factor == 1.0 else product * self.factor
+        return -product if self.sign < 0 else product
 
     def own(self, H: Tensor) -> Tensor:
         """H at the rows of S, [R, h]."""
         return H if self.index is None else H.index_select(0, self.index)
-
-    def scaled(self, factor: float) -> Operator:
-        """The same matrix times another number."""
-        return Operator(self.stencil, self.factor * factor, self.index)
 
 
 class Source:
@@ -56,31 +51,29 @@ class Source:
     Args:
         graph: The graph of N points.
         X: float32 [N, F], on the graph's device.
+
+    Attributes:
+        sobolev: (alpha, epsilon) -> the Sobolev operators; the last ones are kept.
     """
 
     def __init__(self, graph: Graph, X: Tensor) -> None:
-        self.graph = graph
-        self.X = X
-        self._sobolev: dict[tuple[int, float], SobolevOperators] = {}
-        self._matrix: dict[tuple[int, float, int | None], tuple[Tensor | None, MatrixPowers]] = {}
-        self._edges: dict[tuple[bool, int | None], tuple[Tensor | None, Edges]] = {}
+        self.graph, self.X = graph, X
+        self.sobolev: Callable[[int, float], SobolevOperators] = lru_cache(maxsize=1)(
+            lambda alpha, epsilon: SobolevOperators(graph, alpha, epsilon)
+        )
+        self._kept: dict[Any, Any] = {}
         self._powers: dict[Kind, list[Tensor]] = {}
-        self._operators: dict[tuple[Kind, int | None], tuple[Tensor | None, Operator]] = {}
 
-    def sobolev(self, alpha: int, epsilon: float) -> SobolevOperators:
-        """The Sobolev operators; the last ones requested are cached."""
-        key = (alpha, epsilon)
-        if key not in self._sobolev:
-            self._sobolev = {key: SobolevOperators(self.graph, alpha, epsilon)}
-        return self._sobolev[key]
+    def keep(self, make: Callable[..., Any], *arguments: Any) -> Any:
+        """``make(self, *arguments)``, computed once; tensors among the arguments are told apart by identity."""
+        key = (make, *arguments)
+        if key not in self._kept:
+            self._kept[key] = make(self, *arguments)
+        return self._kept[key]
 
-    def matrix_powers(self, alpha: int, epsilon: float, index: Tensor | None = None) -> MatrixPowers:
-        """Matrix powers in place of Hadamard powers, or their rows ``index``; those of one α and ε are cached."""
-        key = (alpha, epsilon, None if index is None else id(index))
-        if key not in self._matrix:
-            kept = {k: v for k, v in self._matrix.items() if k[:2] == key[:2]}
-            self._matrix = {**kept, key: (index, MatrixPowers(self.graph, alpha, epsilon, index))}
-        return self._matrix[key][1]
+    def features(self) -> npt.NDArray[np.float32]:
+        """The features as an array, for models that are not torch's."""
+        return np.asarray(self.X.cpu().numpy())
 
     def operator(self, kind: Kind, index: Tensor | None = None) -> Operator:
         r"""A fixed matrix, or its rows ``index``.
@@ -88,28 +81,8 @@ class Source:
         ``"gcn"``: :math:`D^{-1/2}(A + I)D^{-1/2}`; ``"adjacency"``: :math:`D^{-1/2} A D^{-1/2}`; ``"cluster"``:
         :math:`D^{-1}(A + I)` without edge weights, as ClusterGCN defines it.
         """
-        key = (kind, None if index is None else id(index))
-        if key not in self._operators:  # the index is cached with it, so that its id stays unique
-            self._operators[key] = (index, self._make(kind, index))
-        return self._operators[key][1]
-
-    def _make(self, kind: Kind, index: Tensor | None) -> Operator:
-        if kind == "cluster":
-            return Operator(_cluster_stencil(self.graph, index), 1.0, index)
-        operators = SobolevOperators(self.graph, 1, 1.0 if kind == "gcn" else 0.0)
-        return Operator((operators if index is None else operators.rows(index)).stencil(), 1.0, index)
-
-    def edges(self, index: Tensor | None = None, *, loops: bool) -> Edges:
-        """The edges into some nodes or all, for attention."""
-        key = (loops, None if index is None else id(index))
-        if key not in self._edges:
-            self._edges[key] = (index, edges_of(self.graph, index, loops=loops))
-        return self._edges[key][1]
-
-    @cached_property
-    def links(self) -> Links:
-        """The edges with self-loops, and pairs without an edge, for SuperGAT's link prediction loss."""
-        return Links(self.edges(loops=True))
+        operator: Operator = self.keep(_operator, kind, index)
+        return operator
 
     def powers(self, kind: Kind, highest: int) -> list[Tensor]:
         """X, S X, …, S^highest X."""
@@ -119,27 +92,22 @@ class Source:
         return known[: highest + 1]
 
 
-def chebyshev(operator: Operator, X: Tensor, highest: int) -> list[Tensor]:
-    """T_0(S) X, …, T_highest(S) X, the Chebyshev polynomials of a square operator."""
-    terms = [X]
-    for k in range(1, highest + 1):
-        terms.append(operator(X) if k == 1 else 2 * operator(terms[-1]) - terms[-2])
-    return terms
+def _operator(source: Source, kind: Kind, index: Tensor | None) -> Operator:
+    graph = source.graph
+    if kind == "cluster":
+        ones = sp.csr_array(graph.to_scipy().astype(bool) + sp.eye_array(graph.num_nodes, dtype=bool))
+        matrix = sp.diags_array(1 / ones.sum(axis=1)) @ ones
+        return Operator(matrix_stencil(matrix, graph.device, index), index)
+    operators = SobolevOperators(graph, 1, 1.0 if kind == "gcn" else 0.0)
+    return Operator((operators if index is None else operators.rows(index)).stencil(), index)
 
 
-def _cluster_stencil(graph: Graph, index: Tensor | None) -> Stencil:
-    """(D + I)⁻¹(A + I), unweighted; D the number of neighbors."""
-    ones = torch.ones(graph.num_nodes, device=graph.device)
-    right = torch.stack([ones, ones], dim=1)
-    left = torch.stack([ones, 1 / (graph.degree + 1).float()], dim=1)
-    weight = torch.ones_like(graph.weight)
-    if index is None:
-        csr = (graph.indptr, graph.indices, weight)
-        return Stencil(*csr, *csr, left, right, 1.0)
-    picked = index.cpu().numpy()
-    arrays = (np.ones(graph.num_edges, np.float32), graph.indices.cpu().numpy(), graph.indptr.cpu().numpy())
-    n = graph.num_nodes
-    loops = (np.ones(len(picked), np.float32), (np.arange(len(picked)), picked))
-    block = (sp.csr_array(arrays, shape=(n, n))[picked] + sp.csr_array(loops, shape=(len(picked), n))).tocsr()
-    forward, backward = csr_tensors(block, graph.device), csr_tensors(block.T.tocsr(), graph.device)
-    return Stencil(*forward, *backward, left[index], right, 0.0)
+def matrix_stencil(
+    matrix: sp.csr_array, device: torch.device, index: Tensor | None = None, *, symmetric: bool = False
+) -> Stencil:
+    """Any sparse matrix, or its rows ``index``, as the only order of a stencil."""
+    block = (matrix if index is None else matrix[index.cpu().numpy()]).tocsr()
+    forward = csr_tensors(block, device)
+    backward = forward if symmetric and index is None else csr_tensors(block.T.tocsr(), device)
+    left, right = (torch.ones(size, 2, device=device) for size in block.shape)
+    return Stencil(*forward, *backward, left, right, 0.0)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sobgnn.paper.protocol.studies import FEW_LABELS
-from sobgnn.paper.report.published import published
-from sobgnn.paper.report.summary import Summary
-from sobgnn.paper.report.tables import HEAD, datasets_of, models_of
+from sobgnn.paper.studies import FEW_LABELS
+from sobgnn.paper.summary import Summary
+from sobgnn.paper.tables import datasets_of, models_of, published
+
+HEAD = "head=paper"
 
 
 def draw_table1(cells: Sequence[Summary], folder: Path) -> Path:

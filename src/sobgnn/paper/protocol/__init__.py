@@ -1,1 +1,0 @@
-"""The protocol: splits, random search, seeds, results as JSON lines."""
