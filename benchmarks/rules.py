@@ -36,13 +36,10 @@ import torch
 
 from benchmarks.cases import load_set, run_cases
 from benchmarks.suite import draw_labels
-from sobgnn.estimator.acceptance import find_acceptance
-from sobgnn.estimator.accuracy import estimate_accuracy
 from sobgnn.estimator.blend import PRIOR_COUNTS, Blend, cross_fit, fit_blend, result_temperature, sharpen
 from sobgnn.estimator.frequencies import Frequencies, class_frequencies, much_fewer, shift_priors
-from sobgnn.estimator.guessing import compare_with_chance
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.suspicion import suspect_labels
+from sobgnn.estimator.trust import compare_with_chance, estimate_accuracy, find_acceptance, suspect_labels
 
 FAMILIES = ("sobolev", "diffusion", "poisson", "linear", "gaussian", "kernel", "forests")
 TARGETS = (0.9, 0.95)

@@ -9,8 +9,7 @@ import numpy as np
 
 from sobgnn import knn_graph
 from sobgnn.app.runs.run import Fitted, hide_labels
-from sobgnn.estimator.interval import wilson_interval
-from sobgnn.estimator.suspicion import suspect_labels
+from sobgnn.estimator.trust import suspect_labels, wilson_interval
 from sobgnn.tables import from_arrays
 
 

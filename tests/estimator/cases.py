@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 from sobgnn.estimator.labels import with_folds
+from sobgnn.estimator.placed import NeighborSearch
 from sobgnn.estimator.points import NewPoints, PointGraph, Points
-from sobgnn.estimator.search import neighbor_graph
-from sobgnn.estimator.settings import Networks
+from sobgnn.estimator.validation import Networks
 from sobgnn.operators.attached import attach
 
 
@@ -19,9 +19,10 @@ def points_of(X, graph=None, classes=2, name="neighbors", **more):
     return Points(torch.from_numpy(own), graphs, classes, **{"columns": own, "rows": X, "seed": 1, **more})
 
 
-def neighbors(X, k=8):
+def neighbors(X, k=8, threads=1):
     """The graph of the k nearest neighbors of X [N, F]."""
-    return neighbor_graph(np.asarray(X, np.float32), k, "euclidean", "exact", "mean", "union")[0]
+    settings = {"k": k, "metric": "euclidean", "method": "exact", "bandwidth": "mean", "symmetrize": "union"}
+    return NeighborSearch.of(np.asarray(X, np.float32), settings, torch.device("cpu"), threads)[0]
 
 
 def labels_of(y, labeled, weight=None, seed=0):
@@ -36,7 +37,7 @@ def clouds(seed=0):
     generator = np.random.default_rng(seed)
     y = generator.integers(0, 3, 120)
     X = (generator.normal(size=(3, 5))[y] * 2 + generator.normal(size=(120, 5))).astype(np.float32)
-    networks = Networks(alpha=2, epsilon=0.5, hidden_channels=16, members=5, epochs=40, lr=0.02)
+    networks = Networks(alpha=2, epsilon=0.5, hidden_channels=16, n_members=5, epochs=40, lr=0.02)
     return points_of(X, neighbors(X, 6), 3, networks=networks), labels_of(y, 45), y
 
 

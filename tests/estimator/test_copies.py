@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from sobgnn import SobolevClassifier
-from sobgnn.estimator.copies import copies_together
+from sobgnn.estimator.labels import copies_together
 
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])

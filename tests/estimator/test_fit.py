@@ -8,19 +8,14 @@ import torch
 
 from sobgnn import Graph
 from sobgnn.estimator.fit import (
-    FEW_LABELS_PRIOR,
-    FEW_LABELS_TABLE_PRIOR,
-    PRIOR,
-    TABLE_PRIOR,
     Report,
     chosen_families,
-    expected_of,
     fit_families,
     refit_families,
 )
 from sobgnn.estimator.labels import Labels, with_folds
 from sobgnn.estimator.points import GIVEN, PointGraph
-from tests.estimator.cases import clouds, labels_of, points_of
+from tests.estimator.cases import clouds
 
 
 def fitted(points, labels, names):
@@ -81,12 +76,6 @@ def test_edges_that_join_points_by_chance_change_nothing():
     np.testing.assert_allclose(beside.distributions, alone.distributions, atol=1e-5)
 
 
-def test_families_of_a_given_graph_need_one():
-    points, labels, _ = clouds()
-    with pytest.raises(ValueError, match="need a given graph"):
-        chosen_families(["pagerank"], points, labels)
-
-
 def test_without_folds_the_prior_decides_and_nothing_is_scored():
     points, labels, _ = clouds()
     none = Labels(labels.index, labels.codes, labels.weight, np.full(len(labels.fold), -1), 3)
@@ -110,13 +99,3 @@ def test_once_a_hook_asks_to_stop_every_later_step_is_asked_to_stop():
     assert report("forests", 1, 2)
     assert seen == [("sobolev", 1), ("linear", 1), ("forests", 1)]
     assert not Report(None)("sobolev", 1, 2)
-
-
-def test_tables_of_categories_have_a_prior_of_their_own():
-    generator = np.random.default_rng(0)
-    numbers, categories = generator.normal(size=(300, 6)), generator.integers(0, 2, (300, 6))
-    held_out, few = labels_of(np.arange(300) % 2, 40), labels_of(np.arange(300) % 2, 2)
-    assert expected_of(points_of(categories), held_out) is TABLE_PRIOR
-    assert expected_of(points_of(categories), few) is FEW_LABELS_TABLE_PRIOR
-    assert expected_of(points_of(numbers), held_out) is PRIOR
-    assert expected_of(points_of(numbers), few) is FEW_LABELS_PRIOR

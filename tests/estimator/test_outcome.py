@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sobgnn import SobolevClassifier
-from sobgnn.estimator.outcome import shown_out_of_fold
+from sobgnn.estimator.fitted import shown_out_of_fold
 
 
 def quick(**options):
@@ -19,22 +19,6 @@ def clouds(count=60):
     return X, truth, np.where(np.arange(count) < 20, truth, -1)
 
 
-def test_points_have_their_given_labels_and_the_others_the_most_probable_one():
-    X, truth, given = clouds()
-    fitted = quick().fit(X, given)
-    np.testing.assert_array_equal(fitted.transduction_[:20], truth[:20])
-    np.testing.assert_array_equal(fitted.label_distributions_[:20], np.eye(2)[truth[:20]])
-    np.testing.assert_array_equal(fitted.transduction_, fitted.classes_[fitted.label_distributions_.argmax(axis=1)])
-
-
-def test_a_component_without_a_label_is_marked():
-    X, truth, given = clouds()
-    given[truth == 1] = -1
-    given[:4] = [0, -1, 2, -1]  # both labels in the first cloud
-    fitted = quick().fit(X, given)
-    np.testing.assert_array_equal(fitted.component_labelled_, truth == 0)
-
-
 def test_where_nothing_is_held_out_a_table_of_categories_gets_the_same_labels_less_surely(monkeypatch):
     generator = np.random.default_rng(0)
     truth = np.arange(80) % 2
@@ -43,7 +27,7 @@ def test_where_nothing_is_held_out_a_table_of_categories_gets_the_same_labels_le
     uneven = {"class_priors": {0: 0.8, 1: 0.2}}
     doubting = quick(**uneven).fit(X, given)
     assert doubting.temperature_ == 2.0
-    monkeypatch.setattr("sobgnn.estimator.outcome.UNJUDGED_TEMPERATURE", 1.0)
+    monkeypatch.setattr("sobgnn.estimator.fitted.UNJUDGED_TEMPERATURE", 1.0)
     sure = quick(**uneven).fit(X, given)
     np.testing.assert_array_equal(doubting.transduction_, sure.transduction_)
     p, q = (fitted.predict_proba(X) for fitted in (sure, doubting))

@@ -6,9 +6,10 @@ import scipy.sparse as sp
 import torch
 
 from sobgnn import Graph, SobolevClassifier, knn_graph
-from sobgnn.estimator.points import GIVEN, NEIGHBORS, Placed, device_for, make_points
-from sobgnn.estimator.search import neighbor_graph
-from tests.estimator.cases import points_of
+from sobgnn.estimator.placed import Placed, make_points
+from sobgnn.estimator.points import GIVEN, NEIGHBORS
+from sobgnn.estimator.scaling import Scales
+from tests.estimator.cases import neighbors, points_of
 
 POINTS = np.random.default_rng(0).normal(size=(40, 5)) * [1, 10, 100, 1, 1]
 CODES = np.where(np.arange(40) < 12, np.arange(40) % 3, -1)
@@ -44,13 +45,9 @@ def test_neighbors_are_found_by_the_points_as_they_are_scaled():
     assert (found.points.classes, found.points.rows) == (3, None)
 
 
-def test_there_are_at_most_as_many_neighbors_as_other_points():
-    assert placed(X=POINTS, k=100).search.k == 39
-
-
 def test_neighbors_and_networks_may_read_points_in_scales_of_their_own():
     found = placed(scale=("range", "standard"))
-    assert found.scales == ("range", "standard")
+    assert found.scales == Scales("range", "standard")
     np.testing.assert_array_equal(found.search.places, found.maps.neighbors(POINTS))
     np.testing.assert_array_equal(found.points.points, found.maps.networks(POINTS))
     assert not np.allclose(found.search.places, found.points.points)
@@ -66,24 +63,10 @@ def test_a_given_graph_comes_first_and_gets_weights_where_powers_of_its_own_woul
     assert found.points.rows is POINTS
 
 
-def test_networks_have_the_estimators_parameters():
-    networks = placed(n_members=7, hidden_channels=9, epsilon=0.25, lr=0.5).points.networks
-    assert (networks.members, networks.hidden_channels, networks.epsilon, networks.lr) == (7, 9, 0.25, 0.5)
-
-
-def test_only_a_large_table_goes_to_a_gpu_by_itself(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    small, large = np.empty((1000, 10)), sp.csr_array((20_000, 100))
-    assert [str(device_for(option, small)) for option in (None, "auto", "cuda:1")] == ["cpu", "cpu", "cuda:1"]
-    assert [str(device_for(option, large)) for option in (None, "auto", "cpu")] == ["cpu", "cuda", "cpu"]
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert str(device_for("auto", large)) == "cpu"
-
-
 def test_more_threads_find_the_same_neighbors():
     # Enough products for the threads to be used.
     X = np.random.default_rng(0).normal(size=(18_000, 32)).astype(np.float32)
-    one, two = (neighbor_graph(X, 5, "euclidean", "exact", "mean", "union", threads=threads)[0] for threads in (1, 2))
+    one, two = (neighbors(X, 5, threads) for threads in (1, 2))
     assert torch.equal(one.indices, two.indices)
     assert torch.equal(one.weight, two.weight)
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sobgnn import SobolevClassifier
-from sobgnn.estimator.scaling import CANDIDATES, choose_scales, decide_scales, looks_embedded
+from sobgnn.estimator.scaling import CANDIDATES, Scales, choose_scales, looks_embedded
 
 pytestmark = pytest.mark.trains
 
@@ -36,45 +35,8 @@ def test_one_label_per_class_decides_nothing():
     codes = np.full(len(y), -1)
     for code in range(2):
         codes[np.flatnonzero(y == code)[0]] = code
-    assert choose_scales(X, codes, 5, None, np.random.default_rng(0)) == (CANDIDATES[0], CANDIDATES[0])
-    assert choose_scales(np.exp(5 * X), codes, 5, None, np.random.default_rng(0)) == ("rank", "rank")
-
-
-def test_many_points_are_judged_by_a_sample(monkeypatch):
-    X, y = rays(2000)
-    monkeypatch.setattr("sobgnn.estimator.scaling._POINTS", 800)
-    monkeypatch.setattr("sobgnn.estimator.scaling._LABELS", 700)
-    assert choose_scales(X, y, 5, None, np.random.default_rng(0)).neighbors.endswith("unit")
-
-
-def test_networks_keep_columns_divided_by_their_range_where_a_small_one_holds_the_class():
-    generator = np.random.default_rng(0)
-    y = generator.integers(0, 2, 600)
-    X = generator.normal(size=(600, 6)) * [100, 100, 100, 100, 1, 1]
-    X[:, 4] += 3 * y
-    scales = choose_scales(X, y, 5, None, np.random.default_rng(0))
-    assert scales.networks == "range"
-
-
-def test_a_scaling_that_is_given_is_taken():
-    X, y = shells()
-    generator = np.random.default_rng(0)
-    assert decide_scales("standard", X, y, 5, None, generator) == ("standard", "standard")
-    assert decide_scales(("unit", None), X, y, 5, None, generator) == ("unit", None)
-
-
-def test_neighbors_and_networks_of_different_scalings_predict_and_are_saved(tmp_path):
-    X, y = shells()
-    hidden = np.where(np.arange(len(y)) % 3 == 0, y, -1)
-    fitted = SobolevClassifier(scale=("range", "unit"), epochs=20, random_state=0).fit(X[:250], hidden[:250])
-    assert (fitted.neighbor_scale_, fitted.scale_) == ("range", "unit")
-    assert fitted.predictor_.placed.maps.neighbors is not None
-    # Directions say nothing here, neighbors by distance do.
-    assert (fitted.predict(X[250:]) == y[250:]).mean() > 0.8
-    fitted.save(tmp_path / "model")
-    loaded = SobolevClassifier.load(tmp_path / "model")
-    assert loaded.get_params() == fitted.get_params()
-    np.testing.assert_array_equal(loaded.predict_proba(X[250:]), fitted.predict_proba(X[250:]))
+    assert choose_scales(X, codes, 5, None, np.random.default_rng(0)) == Scales(CANDIDATES[0], CANDIDATES[0])
+    assert choose_scales(np.exp(5 * X), codes, 5, None, np.random.default_rng(0)) == Scales("rank", "rank")
 
 
 def embedded(points=200, columns=48, seed=0):
@@ -87,7 +49,7 @@ def test_what_looks_like_embeddings_is_taken_for_directions_where_labels_are_few
     X = embedded()
     codes = np.full(len(X), -1)
     codes[:3] = range(3)
-    assert choose_scales(X, codes, 5, None, np.random.default_rng(0)) == ("unit", "unit")
+    assert choose_scales(X, codes, 5, None, np.random.default_rng(0)) == Scales("unit", "unit")
     codes[:12] = np.arange(12) % 3
     assert choose_scales(X, codes, 5, None, np.random.default_rng(0)).neighbors == "unit"
 

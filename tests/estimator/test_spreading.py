@@ -103,13 +103,6 @@ def two_lines(count):
     return Smoother(knn_graph(X, k=2)), torch.tensor([0, count])
 
 
-def test_labels_reach_the_end_of_a_line_that_is_longer_than_the_usual_steps():
-    spread, index = two_lines(300)
-    found = diffuse(spread, 0.98, index, torch.tensor([0, 1]), 2)
-    assert (found.argmax(dim=1) == torch.arange(600) // 300).all()
-    assert (found.amax(dim=1) > 0.99).all()
-
-
 def test_potentials_on_a_long_line_solve_their_equation():
     spread, index = two_lines(300)
     sources = torch.tensor([[0.5, -0.5], [-0.5, 0.5]], dtype=torch.float64)

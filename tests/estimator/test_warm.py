@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import scipy.sparse as sp
 
 from sobgnn import Graph
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.warm import Kept, fingerprint, out_of_fold_before
+from sobgnn.estimator.warm import Kept, fingerprint
 
 X = np.arange(12.0).reshape(4, 3)
 
@@ -18,7 +16,7 @@ def labels(rows, codes, classes=3):
 
 def test_decisions_are_kept_until_a_fifth_of_the_labels_has_changed():
     before = labels(range(10), [0, 1] * 5)
-    kept = Kept("", None, None, before, np.array(["a", "b", "c"]), None)
+    kept = Kept("", None, None, before, np.array(["a", "b", "c"]), None, before)
 
     def holds(rows, codes, classes="abc"):
         whole = np.full(20, -1)
@@ -33,15 +31,6 @@ def test_decisions_are_kept_until_a_fifth_of_the_labels_has_changed():
     assert not holds(range(1, 12), [1, 0] * 5 + [1])  # one gone, two more
     assert not holds(range(10), [0, 1] * 5, classes="abcd")
     assert not holds(range(10), [0, 1] * 5, classes="abd")  # one gone, another new
-
-
-def test_what_was_known_out_of_fold_is_kept_for_labels_that_have_not_changed():
-    known = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1]])
-    estimator = SimpleNamespace(
-        labelled_=np.array([2, 5]), labelled_codes_=np.array([0, 1]), out_of_fold_probabilities_=known
-    )
-    found = out_of_fold_before(estimator, labels([2, 5, 7], [0, 2, 1]))
-    np.testing.assert_array_equal(found, [known[0], [np.nan] * 3, [np.nan] * 3])
 
 
 def test_the_fingerprint_tells_points_graphs_and_settings_apart():

@@ -1,26 +1,144 @@
-"""A saved model as a folder: safetensors and JSON, never pickle."""
+"""A saved model: a fitted estimator as a folder of safetensors and JSON, never pickle, and back."""
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import torch
 
 from sobgnn._system.files import atomic_folder, check_inside, file_digest, json_digest, read_json
-from sobgnn.estimator.state import Arrays
+from sobgnn.estimator.families.foreign import FittedForeign
+from sobgnn.estimator.fitted import Outcome, Predictor, set_attributes
+from sobgnn.estimator.state import Arrays, from_state, to_state
+from sobgnn.estimator.validation import Filling, check_whole
 
 FORMAT = "sobgnn.SobolevClassifier"
-FORMAT_VERSION = 8
-# Maximum size in bytes of a safetensors file's header, which names its arrays.
-_LARGEST_HEADER = 64 << 20
+FORMAT_VERSION = 9
 WEIGHTS, CONFIG = "weights.safetensors", "config.json"
+# Maximum length of a class's name in a saved model.
+_LONGEST_NAME = 2**20
 
 
 class ArtifactError(ValueError):
     """A folder does not hold a classifier that can be loaded, or must not be written over."""
+
+
+def take_apart(estimator: Any) -> tuple[dict[str, Any], Arrays]:
+    """A fitted :class:`~sobgnn.SobolevClassifier` as JSON values and arrays."""
+    for member in estimator.predictor_.members:
+        if isinstance(member.fitted, FittedForeign):
+            raise ValueError(
+                f"The family {member.name!r} is a {type(member.fitted.estimator).__name__}, which `save` cannot write: "
+                "store the whole classifier with joblib or skops (and load only files that you trust), or fit without "
+                "it."
+            )
+    encoder, classes = estimator.encoder_, estimator.classes_
+    table, own = (None, {}) if encoder is None else encoder.to_parts()
+    arrays: Arrays = {f"table.{key}": array for key, array in own.items()}
+    config: dict[str, Any] = {
+        "classes": {
+            "values": classes.tolist(), "dtype": "object" if classes.dtype.kind == "O" else classes.dtype.str,
+        },
+        "settings": {name: _plain(name, value) for name, value in estimator.get_params(deep=False).items()},
+        "table": table,
+        "n_features_in": int(estimator.n_features_in_),
+        "feature_names": [str(name) for name in getattr(estimator, "feature_names_in_", [])],
+    }  # fmt: skip
+    for name in ("predictor", "outcome", "filling"):
+        config[name], own = to_state(getattr(estimator, f"{name}_"))
+        arrays |= {f"{name}.{key}": array for key, array in own.items()}
+    return config, arrays
+
+
+def settings(stored: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of an estimator as they were before JSON turned them into lists."""
+    lists = {"class_weight": dict, "class_priors": dict, "scale": tuple}
+    return {
+        name: lists[name](value) if name in lists and isinstance(value, list) else value
+        for name, value in stored.items()
+    }
+
+
+def put_together(estimator: Any, config: dict[str, Any], arrays: Arrays, device: str | torch.device) -> None:
+    """Set an estimator's fitted attributes from :func:`take_apart`.
+
+    Raises:
+        ValueError: Values are missing, impossible, or contradict each other.
+    """
+
+    def part(name: str) -> Arrays:
+        prefix = f"{name}."
+        return {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+
+    predictor = from_state(Predictor, config["predictor"], part("predictor"), device)
+    outcome = from_state(Outcome, config["outcome"], part("outcome"))
+    predictor.check()
+    sizes = predictor.placed.sizes
+    outcome.check(sizes)
+    estimator.classes_ = _classes(config["classes"])
+    if len(estimator.classes_) != sizes["classes"]:
+        raise ValueError("its classes and its points contradict each other")
+    count, names = config["n_features_in"], config["feature_names"]
+    check_whole("n_features_in", count)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names) or len(names) not in (0, count):
+        raise ValueError("its names of features are not as many texts")
+    estimator.encoder_, estimator.filling_, read = None, None, count
+    if config["table"] is not None:
+        from sobgnn.tables import TableEncoder
+
+        estimator.encoder_ = TableEncoder.from_parts(config["table"], part("table"))
+        read = estimator.encoder_.n_features_out_ if estimator.encoder_.n_features_in_ == count else -1
+    elif config["filling"] is not None:
+        estimator.filling_ = from_state(Filling, config["filling"], part("filling"))
+        estimator.filling_.check(count)
+        read += len(estimator.filling_.marked)
+    if read != sizes["features"]:
+        raise ValueError("its features and its maps contradict each other")
+    estimator.n_features_in_ = count
+    if names:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+    set_attributes(estimator, predictor, outcome)
+
+
+def _classes(about: dict[str, Any]) -> npt.NDArray[Any]:
+    values, kind = about["values"], about["dtype"]
+    if kind == "object":
+        if not all(isinstance(value, str) for value in values):
+            raise ValueError("its classes are not all texts")
+        classes = np.array([*values, None], dtype=object)[:-1]
+    else:
+        dtype = np.dtype(kind)
+        if dtype.kind not in "iubfU" or dtype.itemsize > _LONGEST_NAME:
+            raise ValueError(f"its classes have type {dtype}")
+        classes = np.array(values, dtype=dtype)
+        if classes.ndim != 1 or classes.tolist() != values:
+            raise ValueError("its classes do not match their declared type")
+    if len(set(values)) != len(values):
+        raise ValueError("its classes are not distinct")
+    return classes
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A setting as a JSON value."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return [[_plain(name, key), _plain(name, entry)] for key, entry in value.items()]
+    if isinstance(value, (tuple, list)):
+        return [_plain(name, entry) for entry in value]
+    if isinstance(value, torch.device):
+        return str(value)
+    if isinstance(value, np.random.RandomState):
+        return None  # its state after the fit shows nothing of the fit
+    if not isinstance(value, (str, int, float, bool, type(None))):
+        raise ValueError(f"`{name}` holds a {type(value).__name__}, which `save` cannot write.")
+    return value
 
 
 def write_folder(folder: str | Path, config: dict[str, Any], arrays: Arrays) -> None:
@@ -77,7 +195,7 @@ def read_folder(folder: str | Path) -> tuple[dict[str, Any], Arrays]:
         )
     if config.pop("config_sha256", None) != json_digest(config):
         raise ArtifactError(f"{folder / CONFIG} was changed after it was written: its digest does not match.")
-    if not _has_its_length(folder / WEIGHTS) or config.get("weights_sha256") != file_digest(folder / WEIGHTS):
+    if not _is_whole(folder / WEIGHTS) or config.get("weights_sha256") != file_digest(folder / WEIGHTS):
         raise ArtifactError(f"{folder / WEIGHTS} is truncated or was changed: its length or digest does not match.")
     try:
         arrays = load_file(folder / WEIGHTS)
@@ -110,19 +228,15 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _has_its_length(path: Path) -> bool:
-    """Whether a safetensors file is exactly as long as its header declares, so that reading stays in bounds."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if length > min(size, _LARGEST_HEADER):
-            return False
-        try:
-            parts = json.loads(file.read(length))
-            ends = [int(part["data_offsets"][1]) for part in parts.values() if "data_offsets" in part]
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError):
-            return False
-    return 8 + length + max(ends, default=0) == size
+def _is_whole(path: Path) -> bool:
+    """Whether a safetensors file is exactly as long as its header declares; nothing else of it is read."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "numpy"):
+            return True
+    except (SafetensorError, ValueError, OSError):
+        return False
 
 
 def _identity(path: Path) -> tuple[int, ...]:

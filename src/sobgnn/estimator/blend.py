@@ -44,16 +44,19 @@ class Blend:
     shares: tuple[float, ...]
     temperatures: tuple[float, ...]
 
-    def __call__(self, parts: Sequence[Tensor | None]) -> Tensor:
-        """P [..., C] from every family's probabilities [..., C]; ``None`` for a family that is left out."""
-        out: Tensor | None = None
-        for part, share, temperature in zip(parts, self.shares, self.temperatures, strict=True):
-            if part is not None and share > 0:
-                one = share * sharpen(part, temperature)
-                out = one if out is None else out + one
-        if out is None:
-            raise ValueError("A blend needs at least one family.")
-        return out / out.sum(dim=-1, keepdim=True)
+    def __call__(self, parts: Sequence[Tensor]) -> Tensor:
+        """P [..., C] from every family's probabilities [..., C]."""
+        rows = zip(parts, self.shares, self.temperatures, strict=True)
+        first, *others = (share * sharpen(part, temperature) for part, share, temperature in rows if share > 0)
+        for one in others:
+            first = first + one
+        return first / first.sum(dim=-1, keepdim=True)
+
+    def at(self, places: Sequence[int], count: int) -> Blend:
+        """The blend of ``count`` families of which only those at some places have shares, these ones."""
+        shares, temperatures = np.zeros(count), np.ones(count)
+        shares[places], temperatures[places] = self.shares, self.temperatures
+        return Blend(tuple(shares.tolist()), tuple(temperatures.tolist()))
 
 
 def fit_blend(parts: Sequence[_Array], labels: Labels, counts: _Array) -> Blend:

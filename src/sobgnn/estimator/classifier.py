@@ -16,29 +16,35 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from sobgnn._system.process import at_most, check_device, own_precision
-from sobgnn.estimator import saving
-from sobgnn.estimator.artifact import ArtifactError, read_folder, write_folder
-from sobgnn.estimator.copies import copies_together
+from sobgnn.estimator import artifact
 from sobgnn.estimator.describing import described
 from sobgnn.estimator.families import FAMILIES
 from sobgnn.estimator.fit import Hook, Report, chosen_families, fit_families, refit_families
+from sobgnn.estimator.fitted import outcome_of, set_attributes, shown_out_of_fold
 from sobgnn.estimator.frequencies import check_class_priors, chosen_by_class
-from sobgnn.estimator.inputs import Filling, check_range, checked, checked_names, is_frame
 from sobgnn.estimator.labels import (
-    check_class_weight,
     class_weights,
+    copies_together,
     encode_labels,
     known_accuracy,
     with_folds,
     without_labels,
 )
-from sobgnn.estimator.outcome import outcome_of, set_attributes, shown_out_of_fold
-from sobgnn.estimator.points import GIVEN, make_points
+from sobgnn.estimator.placed import make_points
+from sobgnn.estimator.points import GIVEN
 from sobgnn.estimator.scaling import ScaleOption
-from sobgnn.estimator.settings import check_settings, check_whole
 from sobgnn.estimator.state import Arrays
 from sobgnn.estimator.suggestion import Strategy, suggest_first, suggest_points
-from sobgnn.estimator.suspicion import Suspect, suspect_labels
+from sobgnn.estimator.trust import Suspect, suspect_labels
+from sobgnn.estimator.validation import (
+    Filling,
+    check_range,
+    check_settings,
+    check_whole,
+    checked,
+    checked_names,
+    is_frame,
+)
 from sobgnn.estimator.warm import Kept, fingerprint
 from sobgnn.graphs.given import as_edges, as_graph
 from sobgnn.graphs.graph import Graph, Symmetrize
@@ -111,7 +117,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             factors of class frequencies and class weights that predictions have; NaN for rows never held out, and for
             all but one of copies that are held out together.
         out_of_fold_accuracy_: The probable accuracy on unlabeled points, from these, see
-            :func:`~sobgnn.estimator.accuracy.estimate_accuracy`; NaN if nothing was held out. A warm refit holds
+            :func:`~sobgnn.estimator.trust.estimate_accuracy`; NaN if nothing was held out. A warm refit holds
             nothing out and keeps the earlier value.
         out_of_fold_interval_: Its 95 % interval, [2].
         out_of_fold_log_loss_: Log loss, likewise.
@@ -237,7 +243,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if sample_weight is not None:
             weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
             self.classes_, codes = without_labels(self.classes_, codes, weight == 0)
-        check_class_weight(self.class_weight, self.classes_)
+        class_weights(self.class_weight, self.classes_, codes[codes >= 0])
         check_class_priors(self.class_priors, self.classes_)
         if len(self.classes_) < 2:
             # -1 is a common name for a class; here it means unlabeled.
@@ -266,14 +272,18 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         report: Report,
         threads: int,
     ) -> None:
+        settings = self.get_params(deep=False)
         # The seed sequence draws a seed if none is given.
         generator = np.random.default_rng(np.random.SeedSequence(_seed(self.random_state)).entropy)
-        mark = self._fingerprint(X, graph, sample_weight) if self.warm_start else ""
-        warm = self._warm(mark)
-        before = warm if warm is not None and warm.holds(codes, self.classes_) else None
+        mark, warm, before = "", None, None
+        if self.warm_start:
+            own = {name: settings[name] for name in settings.keys() - {"verbose"}}
+            mark, kept = fingerprint(X, graph, own, sample_weight), getattr(self, "_kept", None)
+            warm = kept if kept is not None and kept.fingerprint == mark else None
+            before = warm if warm is not None and warm.holds(codes, self.classes_) else None
         if before is None:
             known = None if warm is None else warm.placed
-            placed = make_points(self.get_params(deep=False), X, codes, graph, generator, report, threads, known)
+            placed = make_points(settings, X, codes, graph, generator, report, threads, known)
         else:
             placed = replace(before.placed, points=replace(before.placed.points, report=report))
         points, given = placed.points, codes[codes >= 0]
@@ -285,19 +295,20 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             weight = weight * sample_weight[codes >= 0]
         # Equal rows are not copies in a given graph: their edges differ.
         together = copies_together(X, codes) if graph is None else None
-        folding = np.random.default_rng([points.seed, 1])
-        labels = with_folds(codes, weight, len(self.classes_), folding, chosen, together)
+        labels = with_folds(
+            codes, weight, len(self.classes_), np.random.default_rng([points.seed, 1]), chosen, together
+        )
         families = chosen_families(self.families, points, labels)
-        if before is not None:
-            fit = refit_families(points, labels, families, before.fit)
-        else:
+        if before is None:
             fit = fit_families(points, labels, families)
+        else:
+            fit = refit_families(points, labels, families, before.fit)
         predictor, outcome, frequencies = outcome_of(self, fit, placed, labels, before)
         set_attributes(self, predictor, outcome)
         self._kept = None
         if self.warm_start and not report.stopped:
             decided = labels if before is None else before.labels
-            self._kept = Kept(mark, placed, fit, decided, self.classes_, frequencies)
+            self._kept = Kept(mark, placed, fit, decided, self.classes_, frequencies, labels)
         if self.verbose:
             print(self.describe())
 
@@ -336,15 +347,6 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 )
             return self.filling_(X.toarray() if sp.issparse(X) else X)
         return X
-
-    def _warm(self, mark: str) -> Kept | None:
-        """What the previous fit kept, if only labels have changed since, that is, if its fingerprint is the same."""
-        kept: Kept | None = getattr(self, "_kept", None) if self.warm_start else None
-        return kept if kept is not None and kept.fingerprint == mark else None
-
-    def _fingerprint(self, X: Any, graph: Graph | None, weight: Any) -> str:
-        own = self.get_params(deep=False)
-        return fingerprint(X, graph, {name: own[name] for name in own.keys() - {"verbose"}}, weight)
 
     def predict_proba(self, X: Any, *, graph: Any = None) -> npt.NDArray[np.float32]:
         """Predict class probabilities [M, C] of new points X [M, F], columns in the order of ``classes_``.
@@ -424,7 +426,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         An existing model is replaced; a folder that holds anything else is refused.
         """
         check_is_fitted(self, "predictor_")
-        write_folder(folder, *saving.take_apart(self))
+        artifact.write_folder(folder, *artifact.take_apart(self))
 
     @classmethod
     def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> SobolevClassifier:
@@ -434,22 +436,22 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ArtifactError: The folder is damaged, was changed, or is of another kind or another format.
         """
         check_device(device)
-        config, arrays = read_folder(folder)
+        config, arrays = artifact.read_folder(folder)
         try:
             return cls._restored(config, arrays, device)
         except Exception as error:  # a forged folder can raise nearly anything
             reason = " ".join(str(error).split())[:200] or type(error).__name__
-            raise ArtifactError(f"{folder} is not a complete saved model: {reason}") from error
+            raise artifact.ArtifactError(f"{folder} is not a complete saved model: {reason}") from error
 
     @classmethod
     def _restored(cls, config: dict[str, Any], arrays: Arrays, device: str | torch.device) -> SobolevClassifier:
-        self = cls(**saving.settings(config["settings"]))
+        self = cls(**artifact.settings(config["settings"]))
         check_settings(self.get_params(deep=False), list(FAMILIES))
-        saving.put_together(self, config, arrays, device)
-        check_class_weight(self.class_weight, self.classes_)
+        artifact.put_together(self, config, arrays, device)
+        class_weights(self.class_weight, self.classes_, self.labelled_codes_)
         check_class_priors(self.class_priors, self.classes_)
         # Parts that contradict each other fail when they are used: better here than at the first prediction.
-        found = self.predictor_(np.zeros((1, self.predictor_.placed.sizes.features)))
+        found = self.predictor_(np.zeros((1, self.predictor_.placed.sizes["features"])))
         if found.shape != (1, len(self.classes_)) or not np.isfinite(found).all():
             raise ValueError("its classes and its families do not match")
         return self

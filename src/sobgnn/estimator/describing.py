@@ -1,4 +1,4 @@
-"""Descriptions of a fitted estimator: readable text, importance of orders, an embedding."""
+"""Descriptions of a fitted estimator in sentences."""
 
 from __future__ import annotations
 
@@ -7,43 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import torch
 
+from sobgnn.estimator.families import FAMILIES
 from sobgnn.estimator.families.foreign import FittedForeign
-from sobgnn.estimator.families.networks import FittedNetworks
-from sobgnn.estimator.families.ssobgnn import FittedSSobGNNs
 from sobgnn.estimator.families.trees import KINDS, WHOLE, FittedTrees
-from sobgnn.estimator.fit import Member
 from sobgnn.estimator.frequencies import much_fewer
-from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.points import GIVEN, Points
+from sobgnn.estimator.points import GIVEN
 
-# Readable names of the families, and how each decides, for readers who know none of them.
-TITLES = {
-    "sobolev": "Sobolev networks",
-    "diffusion": "diffused labels",
-    "poisson": "Poisson learning",
-    "linear": "self-trained linear classifier",
-    "gaussian": "Gaussian kernel regression",
-    "kernel": "kernel regression",
-    "forests": "forests",
-    "pagerank": "linear classifier on PageRank features",
-    "links": "linear classifier on neighbors",
-    "s-sobgnn": "S-SobGNN",
-}
-EXPLAINED = {
-    "sobolev": "learn from each row together with its nearest neighbors",
-    "diffusion": "labels pass from neighbor to neighbor",
-    "poisson": "labels flow through whole clusters of similar rows",
-    "linear": "weighs columns, and learns from its own confident predictions too",
-    "gaussian": "similar labeled rows decide, and all columns count alike",
-    "kernel": "similar labeled rows decide, and columns that separate the classes count more",
-    "forests": "decision trees, which ask about one column after the other",
-    "pagerank": "weighs columns averaged over the given graph",
-    "links": "weighs a row's columns, and which rows it is linked to",
-    "s-sobgnn": "the paper's network on the graph",
-}
+# Readable names of the families.
+TITLES = {name: family.title for name, family in FAMILIES.items()}
 
 
 def described(estimator: Any) -> str:
@@ -75,9 +47,11 @@ def described(estimator: Any) -> str:
     else:
         lines.append("Labels are too few to hold any out: accuracy is not known.")
     for member, share in zip(predictor.members, predictor.blend.shares, strict=True):
-        name, how = TITLES.get(member.name, member.name), EXPLAINED.get(member.name, "")
+        name = TITLES.get(member.name, member.name)
         if isinstance(member.fitted, FittedForeign):
             how = f"{type(member.fitted.estimator).__name__}, learned by the same folds"
+        else:
+            how = FAMILIES[member.name].explained
         if isinstance(member.fitted, FittedTrees) and len(member.fitted.trees.root) < len(KINDS) * WHOLE:
             how += f"; only {len(member.fitted.trees.root)} trees, as points or classes are many"
         where = f" on the {member.graph} graph" if member.graph and len(points.graphs) > 1 else ""
@@ -123,49 +97,3 @@ def _listed(names: Sequence[Any], most: int = 10) -> str:
     """Names separated by commas; of many, only the first."""
     more = [f"and {len(names) - most:,} more"] if len(names) > most else []
     return ", ".join([*(str(name) for name in names[:most]), *more])
-
-
-@torch.no_grad()
-def filter_importance(members: Sequence[Member], points: Points, labels: Labels) -> dict[str, float]:
-    """Increase of the Sobolev networks' out-of-fold log loss without each part of their input.
-
-    The parts are the point itself, ``"no graph"``, and each order over all hops, ``"ρ=1"`` …; empty if there are no
-    such networks or nothing was held out.
-    """
-    own = next((member.fitted for member in members if isinstance(member.fitted, FittedNetworks)), None)
-    if own is None or not labels.judged.any():
-        return {}
-    rows = torch.from_numpy(labels.index[labels.judged]).to(points.device)
-    blocks = points.blocks(own.graph, own.hops, rows)
-    fold = torch.from_numpy(labels.fold[labels.judged]).to(blocks.device)
-    codes = torch.from_numpy(labels.codes[labels.judged]).to(blocks.device)
-    alpha = points.networks.alpha
-    group = np.array([0, *(1 + number % alpha for number in range(len(blocks) - 1))])
-
-    def loss(without: int | None) -> float:
-        kept = [place for place in range(len(blocks)) if group[place] != without]
-        logits = own.networks.part(kept).logits(blocks[kept])
-        held_out = logits[fold, torch.arange(len(codes), device=codes.device)]
-        return float(torch.nn.functional.cross_entropy(held_out, codes))
-
-    whole = loss(None)
-    names = ["no graph", *(f"ρ={rho}" for rho in range(1, alpha + 1))]
-    return {name: loss(number) - whole for number, name in enumerate(names)}
-
-
-def embedding(members: Sequence[Member], points: Points, width: int = 32) -> npt.NDArray[np.float32]:
-    """Principal components [N, at most 32] of a network's hidden rows, or of the points without a network."""
-    kinds = (FittedNetworks, FittedSSobGNNs)
-    network = next((member.fitted for member in members if isinstance(member.fitted, kinds)), None)
-    hidden = points.points if network is None else network.hidden(points)
-    mean = hidden.mean(dim=0)
-    size = 1 << 14
-    products = hidden.new_zeros((hidden.shape[1], hidden.shape[1]), dtype=torch.float64)
-    for start in range(0, len(hidden), size):  # a centered copy of all rows would be the largest array of a fit
-        centered = hidden[start : start + size] - mean
-        products += (centered.T @ centered).double()
-    _, vectors = torch.linalg.eigh(products)
-    basis = vectors[:, -width:].flip(1).float()
-    parts = [(hidden[start : start + size] - mean) @ basis for start in range(0, len(hidden), size)]
-    kept: npt.NDArray[np.float32] = torch.cat(parts).cpu().numpy()
-    return kept

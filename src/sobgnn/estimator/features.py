@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +11,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sobgnn._system.process import eigen
+from sobgnn.estimator.state import check_shapes, shaped
+
+_Array = npt.NDArray[np.float64]
 
 Scale = Literal["range", "standard", "range-unit", "unit", "rank"]
 
@@ -36,26 +39,26 @@ class FeatureMap:
     vectors (no centering), and rows get length 1, as is usual for texts. g scales the mean variance of the result to 1.
 
     Attributes:
-        shift: m [F], or ``None`` for 0.
-        factor: f [F], 0 for constant columns, or ``None`` for 1.
-        basis: V [F, D], or ``None`` for the identity.
-        center: c [D], or ``None`` for 0.
+        shift: m, or ``None`` for 0.
+        factor: f, 0 for constant columns, or ``None`` for 1.
+        basis: V, or ``None`` for the identity.
+        center: c, or ``None`` for 0.
         gain: g.
         unit_rows: Whether u divides rows by their length.
         num_features: F.
-        knots: Values of each column, ascending, [K, F], or ``None`` if r is the identity.
-        scores: Their normal scores, [K, F].
+        knots: Values of each column, ascending, or ``None`` if r is the identity.
+        scores: Their normal scores.
     """
 
-    shift: npt.NDArray[np.float64] | None
-    factor: npt.NDArray[np.float64] | None
-    basis: npt.NDArray[np.float64] | None
-    center: npt.NDArray[np.float64] | None
+    shift: _Array | None = field(metadata=shaped("features", most=np.inf))
+    factor: _Array | None = field(metadata=shaped("features", most=np.inf))
+    basis: _Array | None = field(metadata=shaped("features", "outputs", most=np.inf))
+    center: _Array | None = field(metadata=shaped("outputs", most=np.inf))
     gain: float
     unit_rows: bool
     num_features: int
-    knots: npt.NDArray[np.float64] | None = None
-    scores: npt.NDArray[np.float64] | None = None
+    knots: _Array | None = field(default=None, metadata=shaped("knots", "features", most=np.inf))
+    scores: _Array | None = field(default=None, metadata=shaped("knots", "features", most=np.inf))
 
     @classmethod
     def fit(cls, X: Any, *, scale: Scale | None, n_components: int | None, seed: int) -> FeatureMap:
@@ -106,7 +109,7 @@ class FeatureMap:
         columns = zip(block.T, self.knots.T, self.scores.T, strict=True)
         return np.stack([np.interp(values, knots, scores) for values, knots, scores in columns], axis=1)
 
-    def _apply(self, block: Any) -> npt.NDArray[np.float64]:
+    def _apply(self, block: Any) -> _Array:
         z = self._ranked(block)
         if self.shift is not None:
             z = z - self.shift
@@ -123,17 +126,10 @@ class FeatureMap:
             z = z - self.center
         return np.asarray(z * self.gain)
 
-    def check(self) -> None:
-        """Raise ValueError if the parts, which may be those of a file, contradict each other."""
-        width, outputs = self.num_features, self.num_outputs
-        shapes = [
-            (self.shift, (width,)), (self.factor, (width,)), (self.center, (outputs,)), (self.basis, (width, outputs)),
-        ]  # fmt: skip
-        fits = width > 0 and all(part is None or part.shape == shape for part, shape in shapes)
-        fits &= (self.knots is None) == (self.scores is None)
-        if self.knots is not None and self.scores is not None:
-            fits &= self.knots.ndim == 2 and self.knots.shape == self.scores.shape and self.knots.shape[1] == width
-        if not fits:
+    def check(self, num_features: int) -> None:
+        """Raise ValueError if the parts, which may be those of a file, contradict each other or this number F."""
+        check_shapes(self, {"features": num_features, "outputs": self.num_outputs})
+        if self.num_features != num_features or num_features < 1 or (self.knots is None) != (self.scores is None):
             raise ValueError("the parts of its feature map contradict each other")
 
 
@@ -147,7 +143,7 @@ def _blocks(X: Any, *, keep_sparse: bool) -> Iterator[tuple[slice, Any]]:
             yield rows, np.asarray(block, dtype=np.float64)
 
 
-def _ranks(X: Any, seed: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _ranks(X: Any, seed: int) -> tuple[_Array, _Array]:
     """Some values of each column and the normal scores of their mean ranks, [K, F] each, from a sample of the rows."""
     from scipy.stats import norm
 
@@ -170,9 +166,7 @@ def _ranks(X: Any, seed: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.f
     return knots, scores
 
 
-def _moments(
-    X: Any, scale: Scale, start: FeatureMap
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _moments(X: Any, scale: Scale, start: FeatureMap) -> tuple[_Array, _Array, _Array]:
     """Column means, factors (0 for a column that is constant up to rounding), and variances after both."""
     n, width = X.shape
     low, high, total = np.full(width, np.inf), np.full(width, -np.inf), np.zeros(width)
@@ -223,9 +217,7 @@ def _with_principal_components(plain: FeatureMap, X: Any, n_components: int, see
     return replace(plain, basis=basis, center=mean @ basis / plain.gain, gain=gain * plain.gain)
 
 
-def _components_of_rows(
-    plain: FeatureMap, X: Any, n_components: int, seed: int
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _components_of_rows(plain: FeatureMap, X: Any, n_components: int, seed: int) -> tuple[_Array, _Array, _Array]:
     """Mean, variances and principal components from the products of rows, at most a few thousand of them."""
     count = X.shape[0]
     picked = np.arange(count)
@@ -268,7 +260,7 @@ def _fit_sparse(X: Any, rank: int, seed: int) -> FeatureMap:
     return FeatureMap(None, None, basis, z.mean(axis=0), _gain(z.var(axis=0)), True, X.shape[1])
 
 
-def _unit(z: npt.NDArray[np.float64], center: npt.NDArray[np.float64] | None = None) -> npt.NDArray[np.float64]:
+def _unit(z: _Array, center: _Array | None = None) -> _Array:
     """Rows scaled to length 1; a row of zeros becomes the direction opposite to ``center``.
 
     At zero it would be closer to any row than rows are to each other, and so a neighbor of all of them.
@@ -284,12 +276,12 @@ def _unit(z: npt.NDArray[np.float64], center: npt.NDArray[np.float64] | None = N
     return out
 
 
-def _gain(variance: npt.NDArray[np.float64]) -> float:
+def _gain(variance: _Array) -> float:
     mean = float(variance.mean())
     return 1 / np.sqrt(mean) if mean > 0 else 1.0
 
 
-def _signed(basis: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _signed(basis: _Array) -> _Array:
     """Columns whose largest entry is positive: the sign that a decomposition returns is arbitrary."""
     largest = basis[np.abs(basis).argmax(axis=0), np.arange(basis.shape[1])]
     return np.ascontiguousarray(basis * np.where(largest < 0, -1.0, 1.0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.estimator.blend import PRIOR_COUNTS, Blend, blend_error, cross_fit, fit_blend, result_temperature
-from sobgnn.estimator.families import FAMILIES, FITTED, FittedFamily, Learned, default_families, make_family
-from sobgnn.estimator.families.contract import Family, Refits
+from sobgnn.estimator.families import FAMILIES, FITTED, Family, FittedFamily, Learned, default_families
 from sobgnn.estimator.families.foreign import ForeignClassifier
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.points import GIVEN, NEIGHBORS, Points
@@ -111,12 +110,12 @@ def chosen_families(option: Any, points: Points, labels: Labels) -> list[Family]
     chosen: dict[str, list[Family]] = {}
     for entry in [option] if isinstance(option, str) else option:
         if isinstance(entry, tuple):
-            chosen[entry[0]] = [cast("Family", ForeignClassifier(*entry))]  # its name belongs to the instance
+            chosen[entry[0]] = [ForeignClassifier(*entry)]
             continue
         for name in default_families(points, labels) if entry == "auto" else [entry]:
             kind = FAMILIES[name]
             graphs = [graph for graph in points.graphs if graph == GIVEN or kind.graphs == "any"]
-            chosen[name] = [make_family(name, graph) for graph in (graphs if kind.graphs != "none" else [None])]
+            chosen[name] = [kind(graph) for graph in (graphs if kind.graphs != "none" else [None])]
     families = [family for several in chosen.values() for family in several]
     if not families:
         raise ValueError(f"`families` {list(option)} need a given graph. Pass graph=, or name other families.")
@@ -125,26 +124,25 @@ def chosen_families(option: Any, points: Points, labels: Labels) -> list[Family]
 
 def fit_families(points: Points, labels: Labels, families: Sequence[Family]) -> Fit:
     """Fit every family, decide how much each counts, and predict every point."""
-    members, learned = [], []
-    for family in families:
-        learned.append(family.fit(points, labels))
-        members.append(Member(family.name, getattr(family, "graph", None), learned[-1].fitted))
+    learned = [family.fit(points, labels) for family in families]
+    members = [Member(f.name, f.graph, part.fitted) for f, part in zip(families, learned, strict=True)]
     points.report("blending", 1, 1)
-    codes = labels.codes[labels.judged]
-    own = [part.out_of_fold for part in learned]
-    alone = {
-        member.title: float((part.argmax(axis=1) == codes).mean()) if len(codes) else float("nan")
-        for member, part in zip(members, own, strict=True)
-    }
     whole = [member.fitted.predict(points) for member in members]
+    own, codes = [part.out_of_fold for part in learned], labels.codes[labels.judged]
     decide = blend_rule(points, labels, members, learned, whole)
     blend, temperature = decide(own, labels)
-    out_of_fold = cross_fit(own, labels, decide)
+    right = [float((part.argmax(axis=1) == codes).mean()) if len(codes) else float("nan") for part in own]
     # A family without a share would only slow down predictions of new points.
     places = [place for place, share in enumerate(blend.shares) if share]
-    members, whole = [members[place] for place in places], [whole[place] for place in places]
-    blend = Blend(tuple(blend.shares[p] for p in places), tuple(blend.temperatures[p] for p in places))
-    return Fit(tuple(members), blend, temperature, blend(whole), out_of_fold, alone)
+    kept = Blend(tuple(blend.shares[p] for p in places), tuple(blend.temperatures[p] for p in places))
+    return Fit(
+        members=tuple(members[place] for place in places),
+        blend=kept,
+        temperature=temperature,
+        distributions=kept([whole[place] for place in places]),
+        out_of_fold=cross_fit(own, labels, decide),
+        alone=dict(zip([member.title for member in members], right, strict=True)),
+    )
 
 
 def refit_families(points: Points, labels: Labels, families: Sequence[Family], before: Fit) -> Fit:
@@ -154,18 +152,13 @@ def refit_families(points: Points, labels: Labels, families: Sequence[Family], b
     the time of :func:`fit_families`; out-of-fold scores are those of ``before``.
     """
     everything = replace(labels, fold=np.full(len(labels.fold), -1))
-    by_name = {(family.name, getattr(family, "graph", None)): family for family in families}
-    members = []
-    for member in before.members:
-        family = by_name[member.name, member.graph]
-        learned = (
-            family.refit(points, everything, member.fitted)
-            if isinstance(family, Refits)
-            else family.fit(points, everything)
-        )
-        members.append(replace(member, fitted=learned.fitted))
+    by_name = {(family.name, family.graph): family for family in families}
+    members = tuple(
+        replace(member, fitted=by_name[member.name, member.graph].fit(points, everything, member.fitted).fitted)
+        for member in before.members
+    )
     whole = [member.fitted.predict(points) for member in members]
-    return replace(before, members=tuple(members), distributions=before.blend(whole))
+    return replace(before, members=members, distributions=before.blend(whole))
 
 
 def expected_of(points: Points, labels: Labels) -> dict[str, float]:
@@ -206,10 +199,7 @@ def blend_rule(
     def decide(own: Sequence[npt.NDArray[np.float64]], judged: Labels) -> tuple[Blend, float]:
         blend = fit_blend(own, judged, counts)
         if trust < _TRUSTED and judged.folds:
-            fewer = fit_blend([own[place] for place in some], judged, counts[some])
-            shares, temperatures = np.zeros(len(members)), np.ones(len(members))
-            shares[some], temperatures[some] = fewer.shares, fewer.temperatures
-            less = Blend(tuple(shares.tolist()), tuple(temperatures.tolist()))
+            less = fit_blend([own[place] for place in some], judged, counts[some]).at(some, len(members))
             if blend_error(own, less, judged) - blend_error(own, blend, judged) <= _GUARD:
                 blend = less
         return blend, result_temperature(own, blend, judged)

@@ -10,11 +10,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 import torch
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
 from sobgnn._system.unknown import label_values, unknown_labels
+
+_Codes = npt.NDArray[np.int64]
+_Array = npt.NDArray[np.float64]
 
 UNLABELED = -1
 # Number of parts of the labels that are held out in turn.
@@ -23,6 +27,9 @@ FOLDS = 4
 LEAST_PER_CLASS = 3
 # With fewer labels than this per class on average none is held out: the few that could be belong to only some classes.
 LEAST_ON_AVERAGE = 2
+# Copies are held out together if labeled points have labeled copies this much more often than unlabeled points do or,
+# if every point is labeled, up to this many labels per distinct row: rows with few values repeat in new points too.
+_MORE_OFTEN, _MOST_COPIES = 0.05, 5
 
 
 @dataclass(frozen=True)
@@ -32,20 +39,20 @@ class Labels:
     Every family is fitted ``folds + 1`` times: fit f < ``folds`` does not see fold f, the last one sees everything.
 
     Args:
-        index: int64 [L], the labeled points.
-        codes: int64 [L], their classes.
-        weight: float64 [L], the weight of each label; 1 on average.
-        fold: int64 [L], in [0, folds), or -1 for a label that is never held out.
+        index: [L], the labeled points.
+        codes: [L], their classes.
+        weight: [L], the weight of each label; 1 on average.
+        fold: [L], in [0, folds), or -1 for a label that is never held out.
         classes: C.
         chosen: Whether labels were chosen class by class, so that their numbers do not show how common classes are.
         counted: bool [L], whether a held-out label is evaluated: of copies held out together, only one is. ``None``:
             all.
     """
 
-    index: npt.NDArray[np.int64]
-    codes: npt.NDArray[np.int64]
-    weight: npt.NDArray[np.float64]
-    fold: npt.NDArray[np.int64]
+    index: _Codes
+    codes: _Codes
+    weight: _Array
+    fold: _Codes
     classes: int
     chosen: bool = False
     counted: npt.NDArray[np.bool_] | None = None
@@ -66,7 +73,7 @@ class Labels:
         fits = np.arange(self.folds + 1)
         return np.asarray(self.fold != np.where(fits < self.folds, fits, -2)[:, None])
 
-    def shares(self) -> npt.NDArray[np.float64]:
+    def shares(self) -> _Array:
         """The weight of each label in each fit, [folds + 1, L], rows summing to 1.
 
         A class has the same weight whether or not some of its labels are held out. Otherwise a held-out label would
@@ -77,23 +84,20 @@ class Labels:
         have = known @ of_class
         whole = self.weight @ of_class
         factor = np.divide(whole, have, out=np.zeros_like(have), where=have > 0)
-        shares: npt.NDArray[np.float64] = known * factor[:, self.codes]
+        shares: _Array = known * factor[:, self.codes]
         return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
     def tensors(self, device: torch.device) -> tuple[Tensor, Tensor]:
-        """The labeled points and their classes, int64 [L] each."""
+        """The labeled points and their classes, [L] each."""
         return torch.from_numpy(self.index).to(device), torch.from_numpy(self.codes).to(device)
 
-    def out_of_fold(self, probabilities: Tensor) -> npt.NDArray[np.float64]:
+    def out_of_fold(self, probabilities: Tensor) -> _Array:
         """Out-of-fold probabilities [J, C] of the evaluated labels, from those of every fit, [folds + 1, N, C]."""
-        rows = torch.from_numpy(self.fold[self.judged]), torch.from_numpy(self.index[self.judged])
-        found = probabilities[rows[0].to(probabilities.device), rows[1].to(probabilities.device)]
-        values: npt.NDArray[np.float64] = found.double().cpu().numpy()
-        return values
+        return self.each_fold(
+            lambda fold, held: probabilities[fold, torch.from_numpy(self.index[held]).to(probabilities.device)]
+        )
 
-    def each_fold(
-        self, predict: Callable[[int, npt.NDArray[np.int64]], Tensor | npt.NDArray[Any]]
-    ) -> npt.NDArray[np.float64]:
+    def each_fold(self, predict: Callable[[int, _Codes], Tensor | npt.NDArray[Any]]) -> _Array:
         """Out-of-fold probabilities [J, C] of the evaluated labels.
 
         ``predict`` is called with a fold and the positions [H] of its evaluated labels in ``index``, and returns their
@@ -110,12 +114,12 @@ class Labels:
 
 
 def with_folds(
-    codes: npt.NDArray[np.int64],
-    weight: npt.NDArray[np.float64],
+    codes: _Codes,
+    weight: _Array,
     classes: int,
     generator: np.random.Generator,
     chosen: bool = False,
-    together: npt.NDArray[np.int64] | None = None,
+    together: _Codes | None = None,
 ) -> Labels:
     """Labels of points [N] (-1: none) in stratified folds.
 
@@ -124,7 +128,7 @@ def with_folds(
     """
     index = np.flatnonzero(codes >= 0)
     given = codes[index]
-    first, every = np.arange(len(given)), np.arange(len(given))
+    first = every = np.arange(len(given))
     if together is not None:
         _, first, every = np.unique(together, return_index=True, return_inverse=True)
     counts = np.bincount(given[first], minlength=classes)
@@ -132,12 +136,11 @@ def with_folds(
     fold = np.full(len(first), -1)
     if enough.any() and len(first) >= LEAST_ON_AVERAGE * classes:
         fold[enough] = stratified_folds(given[first][enough], min(FOLDS, int(counts.max())), generator)
-    fold = fold[every]
     counted = np.isin(np.arange(len(given)), first)
-    return Labels(index, given, weight / weight.mean(), fold, classes, chosen, counted)
+    return Labels(index, given, weight / weight.mean(), fold[every], classes, chosen, counted)
 
 
-def stratified_folds(codes: npt.NDArray[np.int64], folds: int, generator: np.random.Generator) -> npt.NDArray[np.int64]:
+def stratified_folds(codes: _Codes, folds: int, generator: np.random.Generator) -> _Codes:
     """A fold for each label [L], every class spread over the folds as evenly as possible."""
     fold = np.empty(len(codes), np.int64)
     offset = 0
@@ -149,7 +152,43 @@ def stratified_folds(codes: npt.NDArray[np.int64], folds: int, generator: np.ran
     return fold
 
 
-def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+def copies_together(X: Any, codes: _Codes) -> _Codes | None:
+    """Which labels must be held out together: a number for each [L], the same for equal rows; ``None``: any split.
+
+    A held-out label represents the unlabeled points. If these have labeled copies as often as labeled points do, as in
+    tables with few distinct values, copies are part of the task. If they do not, as with several rows per customer and
+    only some customers labeled, held-out labels would be predicted from their own copies.
+    """
+    known, row = codes >= 0, _numbered(X)
+    often = float((np.bincount(row[known])[row[known]] > 1).mean())
+    if known.all():
+        return row if often and len(row) <= _MOST_COPIES * len(np.unique(row)) else None
+    return row[known] if often > float(np.isin(row[~known], row[known]).mean()) + _MORE_OFTEN else None
+
+
+def _numbered(X: Any) -> _Codes:
+    """A number for each row [N], the same for equal rows."""
+    if sp.issparse(X):
+        csr = sp.csr_array(X, copy=True)
+        csr.sum_duplicates()
+        csr.eliminate_zeros()
+        ends = zip(csr.indptr[:-1], csr.indptr[1:], strict=True)
+        rows = [csr.indices[a:b].tobytes() + csr.data[a:b].tobytes() for a, b in ends]
+        return np.unique(np.array(rows, dtype=object), return_inverse=True)[1]
+    dense = np.ascontiguousarray(X) + 0.0  # -0 is 0
+    seen = dense.view(np.dtype((np.void, dense.itemsize * dense.shape[1]))).ravel()
+    return np.unique(seen, return_inverse=True)[1]
+
+
+@contextmanager
+def one_label_per_class_allowed() -> Iterator[None]:
+    """Silence scikit-learn's warning that y looks like a regression target if most classes have one label."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
+        yield
+
+
+def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], _Codes]:
     """The classes, sorted, and each point's class as an index into them; -1: unlabeled.
 
     Args:
@@ -199,8 +238,8 @@ def encode_labels(y: Any, num_points: int) -> tuple[npt.NDArray[Any], npt.NDArra
 
 
 def without_labels(
-    classes: npt.NDArray[Any], codes: npt.NDArray[np.int64], rows: npt.NDArray[np.bool_]
-) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    classes: npt.NDArray[Any], codes: _Codes, rows: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[Any], _Codes]:
     """The classes [C'] and codes [N] of :func:`encode_labels` without the labels of some rows, bool [N]."""
     left = np.where(rows, UNLABELED, codes)
     if not (left >= 0).any():
@@ -211,14 +250,7 @@ def without_labels(
 
 
 def known_accuracy(predicted: npt.NDArray[Any], classes: npt.NDArray[Any], y: Any, sample_weight: Any = None) -> float:
-    """The share of predicted classes [M] that are right, among rows whose label in y [M] is known.
-
-    Args:
-        predicted: Some of ``classes``.
-        classes: [C].
-        y: [M], also as a column; unlabeled as in :func:`encode_labels`.
-        sample_weight: Weight of each row, [M].
-    """
+    """The share of predicted classes [M] that are right, among rows whose label in y [M] is known, by their weights."""
     values = label_values(y)
     values = values.ravel() if values.ndim == 2 and values.shape[1] == 1 else values
     weight = None if sample_weight is None else np.asarray(sample_weight)
@@ -243,28 +275,12 @@ def known_accuracy(predicted: npt.NDArray[Any], classes: npt.NDArray[Any], y: An
     return float(np.average(right, weights=None if weight is None else weight[known]))
 
 
-@contextmanager
-def one_label_per_class_allowed() -> Iterator[None]:
-    """Silence scikit-learn's warning that y looks like a regression target if most classes have one label."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%", UserWarning)
-        yield
-
-
-def class_weights(how: Any, classes: npt.NDArray[Any], codes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+def class_weights(how: Any, classes: npt.NDArray[Any], codes: _Codes) -> _Array:
     """The weight of each class, [C]: 1, for "balanced" inverse to its number of labels, or as given by a dict."""
-    given = check_class_weight(how, classes)
-    if given is not None:
-        return given
     if how is None:
         return np.ones(len(classes))
-    return np.asarray(len(codes) / (len(classes) * np.bincount(codes, minlength=len(classes))))
-
-
-def check_class_weight(how: Any, classes: npt.NDArray[Any]) -> npt.NDArray[np.float64] | None:
-    """The class weights given by a dict, [C]; ``None`` without a dict. Raises if they are invalid."""
-    if how is None or (isinstance(how, str) and how == "balanced"):
-        return None
+    if isinstance(how, str) and how == "balanced":
+        return np.asarray(len(codes) / (len(classes) * np.bincount(codes, minlength=len(classes))))
     if not isinstance(how, Mapping):
         raise ValueError(f'`class_weight` must be None, "balanced" or a dict, but got {how!r:.60}.')
     unknown = [key for key in how if key not in set(classes.tolist())]

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.estimator.features import FARTHEST, FeatureMap
-from sobgnn.estimator.scaling import Scales, decide_scales
-from sobgnn.estimator.search import NeighborSearch, neighbor_graph
-from sobgnn.estimator.settings import Networks
 from sobgnn.estimator.spreading import Smoother, strongest
 from sobgnn.estimator.state import NOT_SAVED
+from sobgnn.estimator.validation import Networks
 from sobgnn.graphs.graph import Graph
-from sobgnn.graphs.reweight import reweight
 from sobgnn.operators import SobolevOperators
 from sobgnn.operators.attached import Attachment
 
@@ -32,14 +27,8 @@ NEIGHBORS, GIVEN = "neighbors", "given"
 _COLUMNS, _SHARE, _VALUES = 32, 0.75, 10
 # Number of rows on which values are counted.
 _ROWS = 1000
-# Number of entries of X from which a GPU pays off, if ``device="auto"``.
-_GPU_ENTRIES = 2_000_000
-# Scales are decided again when there are this many times as many labels as at the last decision.
-_MANY_MORE = 2
-# Tensor whose orders are read at once: on a GPU, enough to keep it busy.
+# Rows whose orders are read at once: on a GPU, enough to keep it busy.
 _ROWS_PER_BLOCK = {"cpu": 1 << 13, "cuda": 1 << 17}
-# Number of columns up to which trees and kernels read the original columns; for more, they read the networks' input.
-_TREE_COLUMNS = 1024
 
 
 @dataclass(frozen=True)
@@ -119,7 +108,7 @@ class PointGraph:
 
 
 class View(Protocol):
-    """Tensor that families read and predict: the training points themselves, or new points joined to them."""
+    """Rows that families read and predict: the training points themselves, or new points joined to them."""
 
     @property
     def points(self) -> Tensor:
@@ -272,197 +261,3 @@ class NewPoints:
     def row_blocks(self) -> Iterator[Tensor]:
         """All rows at once: they are few."""
         yield torch.arange(len(self.points), device=self.points.device)
-
-
-@dataclass(frozen=True)
-class Maps:
-    """Maps from raw X [N, F] to what families read.
-
-    Attributes:
-        networks: To the networks' input.
-        neighbors: To what the neighbor search reads; ``None``: the networks' input.
-        trees: To what trees and kernels read, each column separately; ``None``: the networks' input.
-    """
-
-    networks: FeatureMap
-    neighbors: FeatureMap | None
-    trees: FeatureMap | None
-
-    @classmethod
-    def fit(cls, X: Any, scales: Scales, n_components: int | None, seed: int) -> Maps:
-        """Fit the maps to X, dense or sparse, with the given scalings."""
-        networks = FeatureMap.fit(X, scale=scales.networks, n_components=n_components, seed=seed)
-        neighbors, trees = None, None
-        if scales.neighbors != scales.networks:
-            neighbors = FeatureMap.fit(X, scale=scales.neighbors, n_components=n_components, seed=seed)
-        wide = sp.issparse(X) and n_components is not None and X.shape[1] > n_components
-        if not wide and X.shape[1] <= _TREE_COLUMNS:
-            # Scale does not matter to trees, but it does to single precision.
-            trees = FeatureMap.fit(X, scale="range", n_components=None, seed=seed)
-        return cls(networks, neighbors, trees)
-
-    def places(self, X: Any, points: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """What the neighbor search reads of X; ``points`` are the networks' input."""
-        return points if self.neighbors is None else self.neighbors(X)
-
-    def columns(self, X: Any, points: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """What trees and kernels read of X; ``points`` are the networks' input."""
-        return points if self.trees is None else self.trees(X)
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """The sizes that the arrays of a fitted family must have.
-
-    Attributes:
-        points, width: N and D of the networks' input.
-        columns: F', the number of columns of trees and kernels.
-        features: F, the number of columns of X.
-        classes: C.
-        graphs: The graphs.
-        networks: Settings of the networks.
-    """
-
-    points: int
-    width: int
-    columns: int
-    features: int
-    classes: int
-    graphs: Mapping[str, PointGraph]
-    networks: Networks
-
-    def check_graph(self, name: str) -> None:
-        """Raise ValueError unless there is a graph of this name."""
-        if name not in self.graphs:
-            raise ValueError("its family learns on a graph that is missing")
-
-
-@dataclass(frozen=True)
-class Placed:
-    """Points and what was computed from them; only the choice of scales depends on the labels.
-
-    Attributes:
-        scales: How X is scaled.
-        maps: Maps from raw features to what families read.
-        points: What families learn from.
-        search: How new points find neighbors.
-        labels: Number of labels when the scales were decided.
-    """
-
-    scales: Scales
-    maps: Maps
-    points: Points
-    search: NeighborSearch
-    labels: int = field(default=0, metadata=NOT_SAVED)
-
-    @property
-    def sizes(self) -> Sizes:
-        """The sizes that follow from the points and the maps."""
-        points, maps = self.points, self.maps
-        columns = points.points.shape[1] if maps.trees is None else maps.trees.num_outputs
-        return Sizes(
-            points.count, points.points.shape[1], columns, maps.networks.num_features, points.classes, points.graphs,
-            points.networks,
-        )  # fmt: skip
-
-    def check(self) -> None:
-        """Raise ValueError if the parts, which may be those of a file, contradict each other."""
-        points, maps = self.points, self.maps
-        for part in (maps.networks, maps.neighbors, maps.trees):
-            if part is not None:
-                part.check()
-                if part.num_features != maps.networks.num_features:
-                    raise ValueError("its maps contradict each other")
-        neighbors = maps.networks if maps.neighbors is None else maps.neighbors
-        for rows, own in ((points.points, maps.networks), (self.search.places, neighbors)):
-            if rows.dtype != torch.float32 or rows.shape != (points.count, own.num_outputs) or not points.count:
-                raise ValueError("its points and their maps contradict each other")
-            if not float(rows.abs().max() if rows.numel() else 0) <= FARTHEST:
-                raise ValueError("its points are too large")
-        points.networks.check()
-        if NEIGHBORS not in points.graphs or not set(points.graphs) <= {NEIGHBORS, GIVEN} or points.classes < 2:
-            raise ValueError("its neighbors are missing")
-        for graph in points.graphs.values():
-            if (graph.alpha, graph.epsilon) != (points.networks.alpha, points.networks.epsilon):
-                raise ValueError("its graphs and its networks have other orders")
-            graph.check(points.count)
-        self.search.check(points.count)
-
-
-def make_points(
-    settings: Mapping[str, Any],
-    X: Any,
-    codes: npt.NDArray[np.int64],
-    graph: Graph | None,
-    generator: np.random.Generator,
-    report: Callable[..., bool],
-    threads: int,
-    known: Placed | None = None,
-) -> Placed:
-    """Compute points, columns and graphs from X [N, F].
-
-    Args:
-        settings: The estimator's parameters by name.
-        X: Raw points, dense or sparse.
-        codes: int64 [N], classes as numbers from 0; -1: unlabeled.
-        graph: A graph of the points, or ``None``.
-        generator: Random numbers for scales, projections and the families' seed.
-        report: Called when neighbors are found; families report their steps to it.
-        threads: Number of threads that the neighbor search may use.
-        known: The result for the same X and graph with other labels. It is reused unless the labels decide on other
-            scales, which is checked when their number has doubled since the last check.
-    """
-    k, alpha, epsilon = settings["k"], settings["alpha"], settings["epsilon"]
-    count, classes = int((codes >= 0).sum()), int(codes.max()) + 1
-    if known is not None and count < _MANY_MORE * known.labels:
-        return replace(known, points=replace(known.points, classes=classes, report=report))
-    device = device_for(settings["device"], X)
-    graphs: dict[str, PointGraph] = {}
-    if graph is not None:
-        given, reweighted = given_graph(graph, alpha)
-        graphs[GIVEN] = PointGraph(given.to(device), alpha, epsilon, reweighted=reweighted)
-    scales = decide_scales(settings["scale"], X, codes, k, settings["n_components"], generator)
-    if known is not None and scales == known.scales:
-        return replace(known, labels=count, points=replace(known.points, classes=classes, report=report))
-    maps = Maps.fit(X, scales, settings["n_components"], int(generator.integers(2**31)))
-    scaled = maps.networks(X)
-    near, search = neighbor_graph(
-        maps.places(X, scaled), k, settings["metric"], settings["method"], settings["bandwidth"],
-        settings["symmetrize"], device, threads,
-    )  # fmt: skip
-    graphs[NEIGHBORS] = PointGraph(near.to(device), alpha, epsilon, (k + 1) // 2)
-    report("neighbors", 1, 1)
-    points = Points(
-        points=search.places if maps.neighbors is None else torch.from_numpy(scaled).to(device),
-        graphs=graphs,
-        classes=classes,
-        networks=Networks.of(settings),
-        columns=maps.columns(X, scaled),
-        rows=X if graph is not None or has_foreign(settings["families"]) else None,
-        seed=int(generator.integers(2**31)),
-        report=report,
-    )
-    return Placed(scales, maps, points, search, count)
-
-
-def device_for(device: str | torch.device | None, X: Any) -> torch.device:
-    """The device to compute on: the one given, or, for "auto", a GPU if there is one and X is large enough."""
-    if device is None or device == "auto":
-        large = X.shape[0] * min(X.shape[1], 256) >= _GPU_ENTRIES
-        return torch.device("cuda" if device == "auto" and large and torch.cuda.is_available() else "cpu")
-    return torch.device(device)
-
-
-def given_graph(graph: Graph, alpha: int) -> tuple[Graph, bool]:
-    """The given graph, and whether it was reweighted.
-
-    If α > 1, weights that are all 1 become those of the normalized adjacency: otherwise all powers would be equal.
-    """
-    if alpha > 1 and graph.num_edges and bool((graph.weight == 1).all()):
-        return reweight(graph), True
-    return graph, False
-
-
-def has_foreign(families: Any) -> bool:
-    """Whether ``families`` names classifiers of others, which read X itself."""
-    return not isinstance(families, str) and any(isinstance(entry, tuple) for entry in families)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +38,8 @@ _DIRECTIONS, _BOTH_SIGNS, _CENTERED, _ALIKE, _LENGTHS = 32, 0.98, 0.3, (1.3, 10.
 _PENALTIES = 10.0 ** np.arange(-3, 3)
 
 
-class Scales(NamedTuple):
+@dataclass(frozen=True)
+class Scales:
     """One scaling for the neighbor search, one for the networks' input; often the same."""
 
     neighbors: Scale | None
@@ -179,16 +181,13 @@ def relu_kernel_errors(
     values, vectors = eigen(kernel)
     values = values.clip(min=0)
     projected = vectors.T @ target
-    best: npt.NDArray[np.float64] | None = None
+    found = []
     for penalty in _PENALTIES:
         inverse = 1 / (values + penalty * values.mean())
         # The residual of a point left out is its dual weight divided by its entry of the inverse's diagonal.
         left_out = ((vectors * inverse) @ projected) / (np.square(vectors) @ inverse)[:, None]
-        errors = np.square(left_out).sum(axis=1)
-        if best is None or errors.mean() < best.mean():
-            best = errors
-    assert best is not None  # there is always a penalty
-    return best
+        found.append(np.square(left_out).sum(axis=1))
+    return min(found, key=np.mean)
 
 
 def _best(losses: Sequence[npt.NDArray[np.floating]], usual: int, errors: float) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import scipy.sparse as sp
@@ -152,22 +151,6 @@ def _fixed_point(smoother: Smoother, start: Tensor, strength: float, fixed: Tens
     return current.clamp_(min=0).view_as(start)
 
 
-def _steps(least: int, result: Tensor) -> Iterator[int]:
-    """Steps of an iteration from zeros that advances by one edge per step: ``least``, or more for longer paths.
-
-    Whenever an entry of the result, which every step fills, is nonzero for the first time, the iteration continues to
-    four times the steps made so far: an entry that was just reached is far from the solution.
-    """
-    unreached, last, step = 0, least, 0
-    while step < last:
-        yield step
-        step += 1
-        if step >= least - 1 and (unreached or step < least):
-            before, unreached = unreached, int((result == 0).sum())
-            if step >= least and unreached < before:
-                last = min(_MOST_ON_LONG_WAYS, 4 * step)
-
-
 def strongest(graph: Graph, most: int) -> Graph:
     """The graph of edges that are among the ``most`` heaviest of at least one of their ends."""
     csr = graph.to("cpu").to_scipy(copy=False)
@@ -209,12 +192,17 @@ def poisson_potential(smoother: Smoother, index: Tensor, sources: Tensor) -> Ten
 
 
 def _conjugate_gradients(smoother: Smoother, right: Tensor) -> Tensor:
-    """Solve (I - a D^{-1/2} A D^{-1/2}) v = right, [N, h], with step sizes that do not depend on other columns."""
+    """Solve (I - a D^{-1/2} A D^{-1/2}) v = right, [N, h], with step sizes that do not depend on other columns.
+
+    A step advances by one edge, and an entry that was just reached is far from the solution. So whenever some are
+    nonzero for the first time, the iteration continues to four times the steps made so far.
+    """
     stencil, moved = smoother.stencil(right.dtype), torch.empty_like(right).unsqueeze(1)
     v, residual, direction = torch.zeros_like(right), right.clone(), right.clone()
     size = residual.square().sum(dim=0)
     zero = torch.zeros_like(size)
-    for _ in _steps(_MOST_STEPS, v):
+    unreached, taken, last = 0, 0, _MOST_STEPS
+    while taken < last:
         backends.run(stencil, direction, moved)
         image = torch.sub(direction, moved[:, 0], alpha=1 - _LEAK)
         curve = (direction * image).sum(dim=0)
@@ -224,4 +212,9 @@ def _conjugate_gradients(smoother: Smoother, right: Tensor) -> Tensor:
         after = residual.square().sum(dim=0)
         direction = torch.addcmul(residual, direction, torch.where(size > 0, after / size, zero))
         size = after
+        taken += 1
+        if taken == _MOST_STEPS - 1 or (unreached and taken >= _MOST_STEPS):
+            before, unreached = unreached, int((v == 0).sum())
+            if taken >= _MOST_STEPS and unreached < before:
+                last = min(_MOST_ON_LONG_WAYS, 4 * taken)
     return v

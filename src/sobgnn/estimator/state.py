@@ -1,7 +1,7 @@
 """The state of frozen dataclasses as JSON values and arrays, and back: one walk over their fields.
 
 What is built is decided by the annotations of the class that is asked for, never by the file: a file only fills in
-values. Each class's ``check`` then says whether these fit together.
+values. The fields' declared shapes, and each class's ``check``, then say whether these fit together.
 """
 
 from __future__ import annotations
@@ -24,14 +24,39 @@ T = TypeVar("T")
 # Metadata of fields that are not part of the state, and of those that may hold NaN.
 NOT_SAVED: Mapping[str, Any] = {"saved": False}
 NAN_ALLOWED: Mapping[str, Any] = {"nan": True}
-# Metadata of a field that holds an instance of one of several classes: ``one_of(A, B)``.
-_CHOICES = "choices"
 _DTYPES = ("bool", "int32", "int64", "float32", "float64")
+# Larger values of a saved model are refused: their products overflow single precision.
+LARGEST = 1e9
 
 
 def one_of(*kinds: type) -> Mapping[str, Any]:
     """Metadata of a field, or of the entries of a field, that are instances of one of these classes."""
-    return {_CHOICES: {kind.__name__: kind for kind in kinds}}
+    return {"choices": {kind.__name__: kind for kind in kinds}}
+
+
+def shaped(*shape: str | int, least: float | None = None, most: float = LARGEST) -> Mapping[str, Any]:
+    """Metadata of an array's field: its shape, in named sizes, and the bounds of its entries, by default ±``most``."""
+    return {"shape": shape, "bounds": (-most if least is None else least, most)}
+
+
+def check_shapes(part: Any, sizes: Mapping[str, int]) -> None:
+    """Raise ValueError unless the arrays of a dataclass have the shapes and bounds that its fields declare.
+
+    Names that are not in ``sizes`` stand for any size, the same wherever they occur.
+    """
+    known = dict(sizes)
+    for field in fields(part):
+        value, shape = getattr(part, field.name), field.metadata.get("shape")
+        if shape is None or value is None:
+            continue
+        have = tuple(value.shape)
+        wanted = [s if isinstance(s, int) else known.setdefault(s, h) for s, h in zip(shape, have, strict=False)]
+        if len(have) != len(shape) or list(have) != wanted:
+            raise ValueError(f"its {field.name} has the shape {list(have)}, which does not fit")
+        least, most = field.metadata["bounds"]
+        # NaN, where it is allowed, is within any bounds.
+        if 0 not in have and bool(((value < least) | (value > most)).any()):
+            raise ValueError(f"its {field.name} holds values that are not from {least:g} to {most:g}")
 
 
 def to_state(value: Any) -> tuple[Any, Arrays]:
@@ -55,11 +80,7 @@ def to_state(value: Any) -> tuple[Any, Arrays]:
         if isinstance(value, Mapping):
             return {key: walk(entry, f"{name}.{key}") for key, entry in value.items()}
         if is_dataclass(value) and not isinstance(value, type):
-            found = {
-                field.name: walk(getattr(value, field.name), f"{name}.{field.name}".lstrip("."))
-                for field in fields(value)
-                if field.metadata.get("saved", True)
-            }
+            found = {n: walk(getattr(value, n), f"{name}.{n}".lstrip(".")) for n in _saved(type(value))}
             return {"class": type(value).__name__, **found}
         raise TypeError(f"{type(value).__name__} cannot be saved")
 
@@ -83,11 +104,10 @@ def from_state(kind: type[T], stored: Any, arrays: Arrays, device: torch.device 
 
     def build(kind: Any, stored: Any, name: str, metadata: Mapping[str, Any]) -> Any:
         origin, inner = get_origin(kind), get_args(kind)
-        if _CHOICES in metadata and isinstance(stored, Mapping):
-            choices = metadata[_CHOICES]
-            if stored.get("class") not in choices:
+        if "choices" in metadata and isinstance(stored, Mapping):
+            if stored.get("class") not in metadata["choices"]:
                 raise ValueError(f"its {name} is of an unknown kind")
-            return record(choices[stored["class"]], stored, name)
+            return record(metadata["choices"][stored["class"]], stored, name)
         if origin in (Union, types.UnionType):
             if stored is None and type(None) in inner:
                 return None
@@ -100,19 +120,13 @@ def from_state(kind: type[T], stored: Any, arrays: Arrays, device: torch.device 
             return torch.from_numpy(array_of(stored, name, metadata)).to(device)
         if origin is np.ndarray:
             found = array_of(stored, name, metadata)
-            expected = get_args(inner[1])[0]
-            if expected is not Any and found.dtype != np.dtype(expected):
+            if found.dtype != np.dtype(get_args(inner[1])[0]):
                 raise ValueError(f"its {name} has type {found.dtype}")
             return found
         if origin in (tuple, list):
             if not isinstance(stored, list):
                 raise ValueError(f"its {name} is no list")
-            kinds = [inner[0]] * len(stored) if origin is list or inner[-1] is Ellipsis else list(inner)
-            if len(kinds) != len(stored):
-                raise ValueError(f"its {name} has another length")
-            pairs = enumerate(zip(kinds, stored, strict=True))
-            entries = [build(each, entry, f"{name}.{n}", metadata) for n, (each, entry) in pairs]
-            return tuple(entries) if origin is tuple else entries
+            return origin(build(inner[0], entry, f"{name}.{n}", metadata) for n, entry in enumerate(stored))
         if origin is dict:
             if not isinstance(stored, Mapping):
                 raise ValueError(f"its {name} is no table of names")
@@ -121,49 +135,32 @@ def from_state(kind: type[T], stored: Any, arrays: Arrays, device: torch.device 
             return _scalar(kind, stored, name, metadata)
         if is_dataclass(kind) and isinstance(kind, type):
             return record(kind, stored, name)
-        if isinstance(kind, type) and hasattr(kind, "_fields"):  # a named tuple
-            if not isinstance(stored, list) or len(stored) != len(kind._fields):
-                raise ValueError(f"its {name} has another length")
-            hints = _hints(kind)
-            named = zip(kind._fields, stored, strict=True)
-            return kind(*(build(hints[each], entry, f"{name}.{each}", metadata) for each, entry in named))
         raise TypeError(f"{kind!r} cannot be loaded")
 
     def record(kind: Any, stored: Any, name: str) -> Any:
-        saved = {field.name: field for field in fields(kind) if field.metadata.get("saved", True)}
+        saved = _saved(kind)
         if not isinstance(stored, Mapping) or set(stored) != {"class", *saved} or stored["class"] != kind.__name__:
             raise ValueError(f"its {name or kind.__name__} has other entries")
-        hints = _hints(kind)
-        return kind(**{n: build(hints[n], stored[n], f"{name}.{n}".lstrip("."), f.metadata) for n, f in saved.items()})
+        return kind(**{n: build(hint, stored[n], f"{name}.{n}".lstrip("."), own) for n, (hint, own) in saved.items()})
 
     made: T = build(kind, stored, "", {})
     return made
 
 
+@cache
+def _saved(kind: type) -> dict[str, tuple[Any, Mapping[str, Any]]]:
+    """The annotation and metadata of each field that is part of the state."""
+    hints = get_type_hints(kind)
+    return {f.name: (hints[f.name], f.metadata) for f in fields(kind) if f.metadata.get("saved", True)}
+
+
 def _scalar(kind: type, stored: Any, name: str, metadata: Mapping[str, Any]) -> Any:
     good = isinstance(stored, kind) or (kind is float and isinstance(stored, int))
-    if not good or (isinstance(stored, bool) and kind is not bool):
+    if not good or (isinstance(stored, bool) and kind is not bool) or (kind is int and abs(stored) >= 2**63):
         raise ValueError(f"its {name} is not what it should be")
     if kind is float:
         # An integer of JSON may be too large for a number.
-        if abs(stored) > 1e308 and not (isinstance(stored, float) and math.isinf(stored)):
-            raise ValueError(f"its {name} is out of range")
-        stored = float(stored)
+        stored = float(stored) if abs(stored) <= 1e308 or isinstance(stored, float) else math.inf
         if not math.isfinite(stored) and not ("nan" in metadata and math.isnan(stored)):
             raise ValueError(f"its {name} is not finite")
-    if kind is int and abs(stored) >= 2**63:
-        raise ValueError(f"its {name} is out of range")
     return stored
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-def check_array(array: Any, shape: tuple[int, ...], name: str, *, most: float | None = None) -> None:
-    """Raise ValueError unless an array or tensor has this shape and, if given, no entry beyond ±``most``."""
-    if tuple(array.shape) != shape:
-        raise ValueError(f"its {name} has shape {tuple(array.shape)}, but should have {shape}")
-    if most is not None and array.shape and 0 not in array.shape and not float(abs(array).max()) <= most:
-        raise ValueError(f"its {name} holds values beyond {most:g}")

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from sobgnn.estimator.features import FeatureMap
+from sobgnn.estimator.spreading import strongest
 from sobgnn.graphs.graph import Graph
 from sobgnn.graphs.knn import knn_graph
 
@@ -73,7 +74,9 @@ def suggest_points(
     uncertainty = np.ones(graph.num_nodes)
     trusted = probabilities is not None and len(labeled) >= _TRUSTED * probabilities.shape[1]
     if probabilities is not None and (strategy == "uncertain" or (strategy == "auto" and trusted)):
-        uncertainty = _uncertainty(probabilities, reached)
+        top = np.sort(probabilities, axis=1)[:, -2:].astype(np.float64)
+        uncertainty = 1 - (top[:, -1] - top[:, 0] if top.shape[1] > 1 else np.zeros(len(top)))
+        uncertainty = (uncertainty if reached is None else np.where(reached, uncertainty, 1.0)) + _LEAST
     copy = _copies(graph)
     new = free & ~np.isin(copy, copy[labeled])  # a copy of a labeled point adds nothing new
     if strategy == "uncertain":
@@ -119,22 +122,11 @@ def _copies(graph: Graph) -> npt.NDArray[np.int64]:
     return np.asarray(connected_components(sp.csr_array(pairs, shape=adjacency.shape), directed=False)[1], np.int64)
 
 
-def _uncertainty(
-    probabilities: npt.NDArray[np.floating], reached: npt.NDArray[np.bool_] | None
-) -> npt.NDArray[np.float64]:
-    top = np.sort(probabilities, axis=1)[:, -2:].astype(np.float64)
-    gap = top[:, -1] - top[:, 0] if top.shape[1] > 1 else np.zeros(len(top))
-    uncertainty = 1 - gap
-    if reached is not None:
-        uncertainty = np.where(reached, uncertainty, 1.0)
-    return np.asarray(uncertainty + _LEAST)
-
-
 def two_step_walks(graph: Graph) -> sp.csr_array:
     """I + Â + Â², symmetric, [N, N] sparse; without Â² if a few nodes have so many edges that it would be dense."""
     adjacency = sp.csr_array(graph.to_scipy(copy=False), dtype=np.float64)
     if _two_steps(adjacency) > _MOST_WALKS:
-        adjacency = _thinned(adjacency)
+        adjacency = sp.csr_array(strongest(graph, _STRONGEST).to_scipy(copy=False), dtype=np.float64)
     degree = np.asarray(adjacency.sum(axis=1)).ravel()
     scale = sp.diags_array(1 / np.sqrt(np.where(degree > 0, degree, 1.0)))
     normalized = sp.csr_array(scale @ adjacency @ scale, dtype=np.float32)
@@ -149,16 +141,6 @@ def two_step_walks(graph: Graph) -> sp.csr_array:
 def _two_steps(adjacency: sp.csr_array) -> float:
     """Number of walks of two steps, at least the number of entries of Â²."""
     return float(np.square(np.diff(adjacency.indptr).astype(np.float64)).sum())
-
-
-def _thinned(adjacency: sp.csr_array) -> sp.csr_array:
-    """The strongest edges of each node, symmetrized by the larger of both directions."""
-    rows = np.repeat(np.arange(adjacency.shape[0]), np.diff(adjacency.indptr))
-    order = np.lexsort((-adjacency.data, rows))
-    rank = np.arange(len(order)) - adjacency.indptr[rows[order]]
-    keep = order[rank < _STRONGEST]
-    thin = sp.csr_array((adjacency.data[keep], (rows[keep], adjacency.indices[keep])), shape=adjacency.shape)
-    return sp.csr_array(thin.maximum(thin.T))
 
 
 def _cover(
@@ -181,9 +163,9 @@ def _cover(
         covered[indices[near]] = np.maximum(covered[indices[near]], data[near])
     rows = np.repeat(np.arange(nodes), np.diff(indptr))
     gain = np.bincount(rows, uncertainty[indices] * np.maximum(0, data - covered[indices]), minlength=nodes)
-    score = np.where(free, uncertainty * gain, -np.inf)
     chosen: list[int] = []
     while len(chosen) < count and free.any():
+        score = np.where(free, uncertainty * gain, -np.inf)
         best = int(score.argmax())
         chosen.append(best)
         near = slice(indptr[best], indptr[best + 1])
@@ -194,9 +176,7 @@ def _cover(
         node = np.repeat(np.arange(len(changed)), np.diff(around.indptr))
         before, after = covered[changed][node], reach[node]
         lost = uncertainty[changed][node] * (np.maximum(0, around.data - before) - np.maximum(0, around.data - after))
-        shrunk = np.bincount(around.indices, lost, minlength=nodes)
-        gain -= shrunk
+        gain -= np.bincount(around.indices, lost, minlength=nodes)
         covered[changed] = reach
         free[copy == copy[best]] = False
-        score = np.where(free, uncertainty * gain, -np.inf)
     return np.array(chosen, dtype=np.int64)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from sobgnn.estimator.fit import Fit
 from sobgnn.estimator.frequencies import Frequencies
 from sobgnn.estimator.labels import UNLABELED, Labels
-from sobgnn.estimator.points import Placed
+from sobgnn.estimator.placed import Placed
 from sobgnn.graphs.graph import Graph
 
 # Share of the labels that may change before the blend is decided again.
@@ -32,6 +32,7 @@ class Kept:
         labels: The labels that its decisions are based on.
         classes: Their names, [C].
         frequencies: Assumed class frequencies.
+        latest: The labels of the latest fit, a refit if they are not those of ``labels``.
     """
 
     fingerprint: str
@@ -40,6 +41,7 @@ class Kept:
     labels: Labels
     classes: npt.NDArray[Any]
     frequencies: Frequencies
+    latest: Labels
 
     def holds(self, codes: npt.NDArray[np.int64], classes: npt.NDArray[Any]) -> bool:
         """Whether the classes are the same and only a few labels have changed since the decisions were made.
@@ -54,14 +56,13 @@ class Kept:
         before[self.labels.index] = self.labels.codes
         return int((before != codes).sum()) <= _MOST_CHANGED * len(self.labels.index)
 
-
-def out_of_fold_before(estimator: Any, labels: Labels) -> npt.NDArray[np.float64]:
-    """Earlier out-of-fold probabilities of labels that have not changed since, [L, C]; NaN for the others."""
-    rows, codes, own = estimator.labelled_, estimator.labelled_codes_, estimator.out_of_fold_probabilities_
-    known = dict(zip(zip(rows.tolist(), codes.tolist(), strict=True), own, strict=True))
-    unknown = np.full(labels.classes, np.nan)
-    keys = zip(labels.index.tolist(), labels.codes.tolist(), strict=True)
-    return np.array([known.get(key, unknown) for key in keys])
+    def unchanged(self, labels: Labels, out_of_fold: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """The latest fit's out-of-fold probabilities, of labels that have not changed since, [L, C]; NaN for others."""
+        found = np.full((len(labels.index), labels.classes), np.nan)
+        _, here, there = np.intersect1d(labels.index, self.latest.index, assume_unique=True, return_indices=True)
+        same = labels.codes[here] == self.latest.codes[there]
+        found[here[same]] = out_of_fold[there[same]]
+        return found
 
 
 def fingerprint(X: Any, graph: Graph | None, settings: Mapping[str, Any], weight: Any = None) -> str:

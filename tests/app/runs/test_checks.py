@@ -7,8 +7,8 @@ from sobgnn import SobolevClassifier
 from sobgnn.app.runs.checks import FILE, Checks, checks_of, find_threshold
 from sobgnn.app.runs.result import measure
 from sobgnn.app.runs.run import Fitted
-from sobgnn.estimator.acceptance import Acceptance
-from sobgnn.estimator.outcome import shown_out_of_fold
+from sobgnn.estimator.fitted import shown_out_of_fold
+from sobgnn.estimator.trust import Acceptance
 from sobgnn.tables import from_arrays, read_table
 from tests.fitted_runs import fitted_run
 

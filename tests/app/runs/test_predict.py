@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from sobgnn.app.runs import predict as run_predict
 from sobgnn.app.runs.checks import Checks
-from sobgnn.estimator.acceptance import Acceptance
+from sobgnn.estimator.trust import Acceptance
 from sobgnn.tables import Batch, TableEncoder
 from sobgnn.tables.encoding import Encoding
 

@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 from sobgnn.app.runs.checks import checks_of
 from sobgnn.app.runs.result import confusion, measure
 from sobgnn.app.runs.summary import details, headlines, next_steps
-from sobgnn.estimator.interval import wilson_interval
+from sobgnn.estimator.trust import wilson_interval
 from sobgnn.tables import read_table
 from tests.fitted_runs import fitted_run, found_search
 

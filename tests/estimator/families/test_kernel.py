@@ -6,17 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from sobgnn import SobolevClassifier
 from sobgnn.estimator.families import kernel
 from sobgnn.estimator.families.kernel import (
-    ROUNDS,
     GaussianRegression,
     KernelRegression,
     first_metric,
-    gradients,
     learned,
     merged,
-    typical,
 )
 from tests.estimator.cases import labels_of, points_of
 
@@ -32,26 +28,6 @@ def case(X, y, labeled, weight=None):
     return points_of(X, classes=int(y.max()) + 1), labels_of(y, labeled, weight)
 
 
-def test_gradients_are_those_of_the_regression():
-    z, target, weight = two_classes(lambda z: z[:, 0])
-    _, fitted = learned(z, target, weight, torch.arange(60), torch.ones(8).double(), 3)
-    rows, stretch, bandwidth, dual = (
-        torch.from_numpy(part) for part in (fitted.rows, fitted.stretch, fitted.bandwidth, fitted.dual)
-    )
-    distance = torch.cdist(rows, rows)
-    pull = torch.exp(-distance / bandwidth) / (bandwidth * distance.fill_diagonal_(torch.inf))
-    some = torch.tensor([3, 17, 40])
-    found = gradients(z, pull[some], dual, some, stretch.square())
-    for place, row in enumerate(some):
-        others = torch.arange(60) != row  # at its own row a kernel has no gradient
-        x = z[row].clone().requires_grad_()
-        moved = (x - z[others]) * stretch
-        f = torch.exp(-moved.norm(dim=1) / bandwidth) @ dual[others]
-        for c in range(2):
-            wanted = torch.autograd.grad(f[c], x, retain_graph=True)[0]
-            np.testing.assert_allclose(found[c, place], wanted, atol=1e-10)
-
-
 @pytest.mark.parametrize("learn", [False, True])
 def test_a_label_is_not_predicted_from_labels_of_its_fold(learn, monkeypatch):
     monkeypatch.setattr(kernel, "clearly_better", lambda *_: not learn)  # which all held-out labels decide together
@@ -65,12 +41,6 @@ def test_a_label_is_not_predicted_from_labels_of_its_fold(learn, monkeypatch):
     )
     np.testing.assert_allclose(after[held], before[held], atol=1e-6)
     assert not np.allclose(after[~held], before[~held], atol=1e-3)
-
-
-def test_the_metric_is_learned_where_out_of_fold_labels_do_not_speak_against_it():
-    X = np.random.default_rng(0).normal(size=(200, 12))
-    problem, labels = case(X, (X[:, 2] > 0).astype(int), 80)
-    assert KernelRegression().fit(problem, labels).fitted.rounds == ROUNDS
 
 
 def test_the_column_that_tells_the_classes_counts_more_than_all_others():
@@ -122,33 +92,11 @@ def test_a_row_is_judged_without_its_copies():
     np.testing.assert_allclose(found.stretch, alone.stretch, rtol=1e-6)
 
 
-def test_copies_are_one_row_of_the_regression():
-    X = np.random.default_rng(0).normal(size=(30, 3))
-    y = (X[:, 0] > 0).astype(int)
-    problem, labels = case(np.concatenate([X, X]), np.concatenate([y, y]), 60)
-    assert len(KernelRegression().fit(problem, labels).fitted.regression.rows) == 30
-
-
-def test_rows_of_which_most_are_equal_have_the_bandwidth_of_the_others():
-    distance = torch.full((5, 5), 1e-8, dtype=torch.float64)
-    distance[4], distance[:, 4] = 3, 3
-    assert float(typical(distance.fill_diagonal_(0))) == pytest.approx(3)
-
-
 def test_equal_rows_of_different_classes_give_finite_numbers():
     z = torch.zeros(6, 3, dtype=torch.float64)
     target = torch.nn.functional.one_hot(torch.arange(6) % 2).double()
     for fitted in learned(z, target, torch.ones(6, dtype=torch.float64), torch.arange(6), torch.ones(3).double(), 3):
         np.testing.assert_allclose(fitted(z), 0.5, atol=1e-9)
-
-
-def test_it_takes_part_where_labels_are_enough_and_work_is_little():
-    X = np.random.default_rng(0).normal(size=(200, 4))
-    y = np.arange(200) % 2
-    assert not KernelRegression.worth_it(*case(X, y, 38))
-    assert KernelRegression.worth_it(*case(X, y, 40))
-    long = np.zeros((100_000, 300))
-    assert not KernelRegression.worth_it(*case(long, np.arange(100_000) % 2, 200))
 
 
 def around(count, seed=0):
@@ -187,23 +135,6 @@ def test_ten_labels_find_a_class_that_surrounds_another():
     assert GaussianRegression.worth_it(points, labels)
     found = GaussianRegression().fit(points, labels).fitted.predict(points).argmax(dim=1).numpy()
     assert (found == y)[10:].mean() > 0.85
-
-
-@pytest.mark.trains
-def test_the_estimator_finds_it_too():
-    X, y = around(600)
-    given = np.where(np.arange(600) < 10, y, -1)
-    model = SobolevClassifier(random_state=0).fit(X, given)
-    assert (model.transduction_ == y)[10:].mean() > 0.8
-    assert model.family_shares_["gaussian"] > 0.2
-
-
-def test_the_gaussian_regression_joins_where_labels_are_held_out_and_it_is_quick():
-    points, labels = case(*around(200), 40)
-    assert GaussianRegression.worth_it(points, labels)
-    assert not GaussianRegression.worth_it(points, replace(labels, fold=np.full(40, -1)))
-    many = replace(labels, index=np.arange(200).repeat(10), codes=np.arange(2000) % 2)
-    assert not GaussianRegression.worth_it(points, many)
 
 
 @pytest.mark.parametrize("rows", [np.zeros((30, 3)), np.repeat(np.eye(3), 10, axis=0)])

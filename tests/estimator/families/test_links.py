@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from sobgnn import Graph, SobolevClassifier
-from sobgnn.estimator.families.links import LinkedLinear, unit_pattern
+from sobgnn.estimator.families.given import LinkedLinear, unit_pattern
 from tests.estimator.cases import labels_of, points_of
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-from sobgnn.estimator.families.nodes import joined, of_forest
+from sobgnn.estimator.families.trees import joined, of_forest
 
 
 def table(classes, rows=200, seed=0):
@@ -75,6 +75,6 @@ def first(value):
 def test_arrays_that_would_be_read_out_of_bounds_are_refused(name, change):
     X, y = table(4)
     trees = of_forest(RandomForestClassifier(3, random_state=0).fit(X, y), 4)
-    trees.check(6, 4)
-    with pytest.raises(ValueError, match="contradict"):
-        changed(trees, name, change).check(6, 4)
+    trees.check({"columns": 6, "classes": 4})
+    with pytest.raises(ValueError, match="its "):
+        changed(trees, name, change).check({"columns": 6, "classes": 4})

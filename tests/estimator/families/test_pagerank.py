@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from sobgnn import Graph
-from sobgnn.estimator.families.pagerank import STRENGTH, PageRankLinear, spread, transition, unit_rows
+from sobgnn.estimator.families.given import STRENGTH, PageRankLinear, spread, transition, unit_rows
 from sobgnn.estimator.points import PointGraph
 from tests.estimator.cases import labels_of, points_of
 

@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from sobgnn import Graph, SobolevClassifier
-from sobgnn.estimator.families import default_families, make_family
-from sobgnn.estimator.families.poisson import PoissonLabels, sized
+from sobgnn.estimator.families.spreading import DiffusedLabels, PoissonLabels
 from sobgnn.estimator.fit import chosen_families, fit_families
 from sobgnn.estimator.labels import with_folds
 from tests.estimator.cases import neighbors, points_of
@@ -39,26 +37,17 @@ def test_a_label_reaches_the_end_of_its_cluster_where_diffused_labels_fade():
     graph = Graph.from_edges(edges, np.where(edges[0] == 39, 0.2, 1.0), num_nodes=80, symmetrize="union")
     problem = problem_of(np.arange(80.0)[:, None], graph)
     labels, truth = labels_at([0, 40], [0, 1], 80), np.repeat([0, 1], 40)
-    found = make_family("poisson", "neighbors").fit(problem, labels).fitted.spread.argmax(dim=1).numpy()
-    faded = make_family("diffusion", "neighbors").fit(problem, labels).fitted.spread.argmax(dim=1).numpy()
+    found = PoissonLabels("neighbors").fit(problem, labels).fitted.spread.argmax(dim=1).numpy()
+    faded = DiffusedLabels("neighbors").fit(problem, labels).fitted.spread.argmax(dim=1).numpy()
     assert (found == truth).mean() > 0.95
     assert (faded == truth).mean() < 0.85
-
-
-def test_what_is_added_to_a_class_brings_sizes_as_far_as_it_may():
-    u = torch.from_numpy(np.random.default_rng(0).normal(size=(4000, 3))).float() + torch.tensor([1.0, 0.0, 0.0])
-    wanted = torch.tensor([0.2, 0.3, 0.5])
-    np.testing.assert_allclose(np.bincount(sized(u, wanted, 9.0).argmax(dim=1)) / 4000, wanted, atol=0.03)
-    unit = u.abs().amax(dim=1).median()
-    assert float((sized(u, wanted, 0.1) - u / unit).abs().max()) <= 0.1 + 1e-6
-    np.testing.assert_array_equal(sized(torch.zeros(5, 2), torch.tensor([0.5, 0.5]), 0.1), np.zeros((5, 2)))
 
 
 def test_it_takes_part_where_labels_are_few_and_columns_of_numbers_many():
     X, truth = clouds()
     few = labels_at([0, 1, 2, 3], truth[:4], 300)
     assert PoissonLabels.worth_it(problem_of(X), few)
-    assert "poisson" in default_families(problem_of(X), few)
+    assert "poisson" in [family.name for family in chosen_families("auto", problem_of(X), few)]
     assert not PoissonLabels.worth_it(problem_of(X[:, :20]), few)
     assert not PoissonLabels.worth_it(problem_of(X > 0.5), few)
     many = labels_at(np.arange(40), truth[:40], 300)
@@ -82,7 +71,7 @@ def test_it_has_a_share_where_points_form_clusters(apart, trusted):
 
 def test_an_isolated_point_and_a_part_without_labels_are_even():
     graph = Graph.from_edges(np.array([[0, 1, 3], [1, 2, 4]]), np.full(3, 0.5), num_nodes=6, symmetrize="union")
-    found = make_family("poisson", "neighbors").fit(problem_of(np.zeros((6, 1)), graph), labels_at([0, 2], [0, 1], 6))
+    found = PoissonLabels("neighbors").fit(problem_of(np.zeros((6, 1)), graph), labels_at([0, 2], [0, 1], 6))
     probabilities = found.fitted.spread.numpy()
     assert np.isfinite(probabilities).all()
     np.testing.assert_array_equal(probabilities[[0, 2]].argmax(axis=1), [0, 1])
@@ -91,13 +80,13 @@ def test_an_isolated_point_and_a_part_without_labels_are_even():
 
 def test_a_class_with_many_labels_by_chance_reaches_no_farther(monkeypatch):
     # A chain of 90 nodes with five labels, three of them of one class.
-    monkeypatch.setattr("sobgnn.estimator.families.poisson.evenness", lambda *_: 1.0)
+    monkeypatch.setattr("sobgnn.estimator.families.spreading.evenness", lambda *_: 1.0)
     edges = np.array([[i, i + 1] for i in range(89)]).T
     graph = Graph.from_edges(edges, np.full(89, 0.5), num_nodes=90, symmetrize="union")
     labels = labels_at([5, 10, 15, 45, 75], [0, 0, 0, 1, 2], 90, chosen=False)
 
     def size(labels):
-        family = make_family("poisson", "neighbors")
+        family = PoissonLabels("neighbors")
         found = family.fit(problem_of(np.arange(90.0)[:, None], graph), labels).fitted.spread.argmax(dim=1)
         return int((found == 0).sum())
 

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 
-from sobgnn.estimator.families.regressions import logistic_regressions
+from sobgnn.estimator.families.given import logistic_regressions
 from sobgnn.estimator.labels import with_folds
 
 

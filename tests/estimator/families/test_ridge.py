@@ -35,15 +35,6 @@ def test_the_error_is_that_of_rows_left_out_one_by_one():
     assert error == pytest.approx(float(torch.stack(left_out).mean()))
 
 
-def test_columns_are_scaled_and_cut_and_constant_ones_count_for_nothing():
-    columns = np.array([[0.0, 5.0], [2.0, 5.0], [4.0, 5.0], [1000.0, 5.0]], np.float32)
-    scaling = Scaling.of(columns[:3])
-    found = scaling(columns)
-    np.testing.assert_allclose(found[:3, 0], np.array([-1, 0, 1]) * 1.5**0.5)
-    assert float(found[3, 0]) == 4.0
-    assert (found[:, 1] == 0).all()
-
-
 def test_a_few_huge_cells_leave_the_others_of_their_column_apart():
     columns = np.random.default_rng(0).normal(size=(400, 2)).astype(np.float32)
     clean = Scaling.of(columns)

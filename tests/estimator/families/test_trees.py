@@ -6,26 +6,6 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
 from sobgnn import SobolevClassifier
 from sobgnn.estimator.families import trees
-from sobgnn.estimator.families.trees import PER_FOLD, WHOLE, Forests
-from sobgnn.estimator.labels import with_folds
-from tests.estimator.cases import points_of
-
-
-@pytest.mark.parametrize(("columns", "per_fold"), [(8, WHOLE), (400, PER_FOLD)])
-def test_folds_grow_as_many_trees_as_the_whole_where_that_is_quick(columns, per_fold, monkeypatch):
-    X = np.random.default_rng(0).normal(size=(80, columns)).astype(np.float32)
-    y = np.where(np.arange(80) < 40, np.arange(80) % 2, -1)
-    labels = with_folds(y, np.ones(40), 2, np.random.default_rng(0), True)
-    sizes, grown = [], trees.grown
-
-    def counted(kind, size, *rest):
-        sizes.append(size)
-        return grown(kind, size, *rest)
-
-    monkeypatch.setattr(trees, "grown", counted)
-    fitted = Forests().fit(points_of(X), labels).fitted
-    assert sizes == [per_fold] * 2 * labels.folds + [WHOLE] * 2
-    assert len(fitted.trees.root) == 2 * WHOLE
 
 
 @pytest.mark.parametrize(("kind", "forest"), [("random", RandomForestClassifier), ("extra", ExtraTreesClassifier)])

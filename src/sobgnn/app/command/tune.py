@@ -63,8 +63,7 @@ def tune(
     from sobgnn.app.runs.run import Fitted, hide_labels
     from sobgnn.app.runs.source import picture_side
     from sobgnn.estimator.classifier import SobolevClassifier
-    from sobgnn.estimator.tuning.problem import study_name
-    from sobgnn.estimator.tuning.search import check_request
+    from sobgnn.estimator.tuning.search import check_request, study_name
     from sobgnn.estimator.tuning.search import tune as search
     from sobgnn.estimator.tuning.storage import is_url
 

@@ -108,7 +108,7 @@ class Trainer:
 
     def fit(self, codes: npt.NDArray[np.int32], skipped: list[int]) -> Predictions:
         """Fit the labels [N], and predict every point."""
-        from sobgnn.estimator.outcome import shown_out_of_fold
+        from sobgnn.estimator.fitted import shown_out_of_fold
         from sobgnn.estimator.suggestion import suggest_points
 
         started = time.perf_counter()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.estimator.interval import wilson_interval
+from sobgnn.estimator.trust import wilson_interval
 
 if TYPE_CHECKING:
     from sobgnn.app.labeling.store import Label

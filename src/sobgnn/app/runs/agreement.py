@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sobgnn.app.runs.summary import interval_words, percent
-from sobgnn.estimator.interval import wilson_interval
+from sobgnn.estimator.trust import wilson_interval
 from sobgnn.tables.columns.names import listed_counts
 from sobgnn.tables.labels import UNLABELED
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from sobgnn._system.files import check_inside, read_json, write_text
 from sobgnn.app.runs.run import Fitted
-from sobgnn.estimator.acceptance import Acceptance, find_acceptance
-from sobgnn.estimator.outcome import shown_out_of_fold
+from sobgnn.estimator.fitted import shown_out_of_fold
+from sobgnn.estimator.trust import Acceptance, find_acceptance
 
 FILE = "checks.json"
 # A new point is far if its nearest training point is farther than this many times the 99 % quantile of the training

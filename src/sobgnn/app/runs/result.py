@@ -12,11 +12,8 @@ import numpy.typing as npt
 from sobgnn.app.runs.checks import USUAL, find_threshold
 from sobgnn.app.runs.content import row_name
 from sobgnn.app.runs.run import Fitted
-from sobgnn.estimator.acceptance import Acceptance
-from sobgnn.estimator.guessing import Outcome, compare_with_chance
-from sobgnn.estimator.interval import wilson_interval
-from sobgnn.estimator.outcome import shown_out_of_fold
-from sobgnn.estimator.suspicion import hard_labels
+from sobgnn.estimator.fitted import shown_out_of_fold
+from sobgnn.estimator.trust import Acceptance, Outcome, compare_with_chance, hard_labels, wilson_interval
 from sobgnn.tables import Table
 from sobgnn.tables.labels import unsaid_classes, unsaid_note
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sobgnn.estimator.suggestion import suggest_points
-from sobgnn.estimator.suspicion import Suspect
+from sobgnn.estimator.trust import Suspect
 from sobgnn.tables import Encoding, Table
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sobgnn.app.runs.result import Accepted, HeldOut, Result
-from sobgnn.estimator.guessing import BETTER_LEVEL
-from sobgnn.estimator.suspicion import HARD
+from sobgnn.estimator.trust import BETTER_LEVEL, HARD
 from sobgnn.tables.columns.names import counted
 
 GUESSING = "Not shown to be better than guessing"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sobgnn.estimator.state import shaped
 from sobgnn.training.adam import BETA1, BETA2, TINY
-
-__all__ = ["BlockNetworks", "BlockProgress", "BlockSchedule", "train_blocks"]
 
 # Dropout masks are rows of a pool that is drawn once; every step reads the pool from another row. Drawing new masks at
 # every step would cost more than all its products.
@@ -23,46 +21,6 @@ _ROWS = 4096
 # Steps between two reports of progress.
 _REPORT_EVERY = 5
 
-Parameters = tuple[Tensor, Tensor, Tensor, Tensor]
-
-
-@dataclass(frozen=True)
-class BlockSchedule:
-    """How long and how fast to train.
-
-    Args:
-        steps: Maximum number of steps of Adam.
-        passes: Minimum number of passes over all rows, which for many rows takes more steps than ``steps``.
-        batch: Maximum number of rows per step.
-        lr: Adam's learning rate at the first step; it decays linearly to 0.
-        weight_decay: L2 penalty, as in torch's Adam.
-    """
-
-    steps: int = 150
-    passes: int = 10
-    batch: int = 256
-    lr: float = 0.03
-    weight_decay: float = 5e-3
-
-    def batches(self, rows: int) -> int:
-        """Number of batches in a pass over the rows."""
-        return max(1, math.ceil(rows / self.batch))
-
-    def total(self, rows: int) -> int:
-        """Total number of steps, unless progress ends training."""
-        return max(self.steps, self.passes * self.batches(rows))
-
-
-@dataclass(frozen=True)
-class BlockProgress:
-    """Progress after some steps; losses are means over the members, NaN if nothing is held out."""
-
-    step: int
-    steps: int
-    train_loss: float
-    validation_loss: float
-    validation_accuracy: float
-
 
 @dataclass(frozen=True)
 class BlockNetworks:
@@ -71,27 +29,31 @@ class BlockNetworks:
     .. math:: \mathrm{logits}_s(x) = \sum_b \mathrm{ReLU}(x_b W_{1,b,s} + b_{1,b,s}) W_{2,b,s} + b_{2,s}
 
     With one block these are MLPs; with the blocks :math:`x, \hat{A}_\rho x, \dots` decoupled Sobolev networks.
-
-    Attributes:
-        weight1: [B, S, D, h].
-        bias1: [B, S, 1, h].
-        weight2: [B, S, h, C].
-        bias2: [S, 1, C].
     """
 
-    weight1: Tensor
-    bias1: Tensor
-    weight2: Tensor
-    bias2: Tensor
+    weight1: Tensor = field(metadata=shaped("blocks", "members", "width", "hidden"))
+    bias1: Tensor = field(metadata=shaped("blocks", "members", 1, "hidden"))
+    weight2: Tensor = field(metadata=shaped("blocks", "members", "hidden", "classes"))
+    bias2: Tensor = field(metadata=shaped("members", 1, "classes"))
+
+    @property
+    def parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Weights and biases of both layers."""
+        return self.weight1, self.bias1, self.weight2, self.bias2
 
     def part(self, blocks: Sequence[int]) -> BlockNetworks:
         """The networks without the other blocks."""
         kept = list(blocks)
         return replace(self, weight1=self.weight1[kept], bias1=self.bias1[kept], weight2=self.weight2[kept])
 
+    def member(self, number: int) -> BlockNetworks:
+        """One of the networks."""
+        one = slice(number, number + 1)
+        return BlockNetworks(self.weight1[:, one], self.bias1[:, one], self.weight2[:, one], self.bias2[one])
+
     def double(self) -> BlockNetworks:
         """The same in float64."""
-        return BlockNetworks(self.weight1.double(), self.bias1.double(), self.weight2.double(), self.bias2.double())
+        return BlockNetworks(*(part.double() for part in self.parts))
 
     @torch.no_grad()
     def logits(self, X: Tensor) -> Tensor:
@@ -99,7 +61,11 @@ class BlockNetworks:
         out = X.new_empty(self.bias2.shape[0], X.shape[1], self.bias2.shape[2])
         for start in range(0, X.shape[1], _ROWS):
             rows = slice(start, start + _ROWS)
-            out[:, rows] = _forward(X[:, rows], (self.weight1, self.bias1, self.weight2, self.bias2))
+            logits = self.bias2
+            for x, weight1, bias1, weight2 in zip(X[:, rows], self.weight1, self.bias1, self.weight2, strict=True):
+                hidden = torch.baddbmm(bias1, x.expand(len(bias1), -1, -1), weight1).clamp_min_(0)
+                logits = torch.baddbmm(logits, hidden, weight2)
+            out[:, rows] = logits
         return out
 
 
@@ -110,12 +76,16 @@ def train_blocks(
     seeds: Sequence[int],
     hidden: int,
     classes: int,
-    schedule: BlockSchedule,
     *,
+    steps: int = 150,
+    passes: int = 10,
+    batch: int = 256,
+    lr: float = 0.03,
+    weight_decay: float = 5e-3,
     dropout: float = 0.5,
     held_out: Tensor | None = None,
     start: BlockNetworks | None = None,
-    progress: Callable[[BlockProgress], bool | None] | None = None,
+    progress: Callable[..., bool | None] | None = None,
 ) -> BlockNetworks:
     """Train one network per seed, all in one batch, by cross-entropy on each member's own rows.
 
@@ -129,78 +99,65 @@ def train_blocks(
             of the rows.
         hidden: h, hidden units per block.
         classes: C.
-        schedule: How long and how fast.
+        steps: Maximum number of steps of Adam.
+        passes: Minimum number of passes over all rows, which for many rows takes more steps than ``steps``.
+        batch: Maximum number of rows per step.
+        lr: Adam's learning rate at the first step; it decays linearly to 0.
+        weight_decay: L2 penalty, as in torch's Adam.
         dropout: Share of hidden units dropped in training, in [0, 1).
         held_out: [S, L], the weight of row l in the scores of member s that progress reports, or 0. Members that hold
             out rows come first.
         start: Networks whose weights to start from, instead of random ones.
-        progress: Called after every few steps; returning True stops training.
+        progress: Called after every few steps with the step, their number, the training loss, and the loss and accuracy
+            on what is held out, means over the members; returning True stops training.
     """
-    if weight.shape != (len(seeds), X.shape[1]):
-        raise ValueError(
-            f"`weight` must be [members, rows] = {[len(seeds), X.shape[1]]}, but got {list(weight.shape)}."
-        )
-    state = _State(X, target, weight, seeds, hidden, classes, schedule, dropout)
+    count = X.shape[1]
+    batches = max(1, math.ceil(count / batch))
+    steps = max(steps, passes * batches)
+    generator = np.random.default_rng(list(seeds))
+    training = _Training(X, len(seeds), hidden, classes, batch_size=math.ceil(count / batches))
+    training.draw_weights(seeds)
+    data = list(_batches(X, target, weight, classes, batches, generator))
+    training.draw_dropout(generator, dropout)
+    offsets = generator.integers(_OFFSETS, size=steps).tolist()
     if start is not None:
-        for own, given in zip(state.parameters, (start.weight1, start.bias1, start.weight2, start.bias2), strict=True):
+        for own, given in zip(training.networks.parts, start.parts, strict=True):
             own.copy_(given)
-    validation = None if held_out is None else _Validation(X, target, held_out)
-    for step in range(1, state.steps + 1):
-        state.step(step - 1)
-        if progress is None or (step % _REPORT_EVERY and step != state.steps):
+    for number in range(steps):
+        training.gradients_of(*data[number % batches], offsets[number])
+        training.adam(number, lr * (1 - number / steps), weight_decay)
+        if progress is None or ((number + 1) % _REPORT_EVERY and number + 1 != steps):
             continue
-        loss, accuracy = (math.nan, math.nan) if validation is None else validation(state.parameters)
-        if progress(BlockProgress(step, state.steps, state.train_loss(step - 1), loss, accuracy)):
+        scores = (math.nan, math.nan) if held_out is None else _scores(training.networks, X, target, held_out)
+        if progress(number + 1, steps, training.loss(*data[number % batches][1:]), *scores):
             break
-    return BlockNetworks(*state.parameters)
+    return training.networks
 
 
-class _State:
-    """The state of a training. All parameters are in ``flat``, so that Adam is a few passes over one vector."""
+class _Training:
+    """Parameters, gradients and work space; all parameters are in ``flat``, so that Adam passes over one vector."""
 
-    def __init__(
-        self,
-        X: Tensor,
-        target: Tensor,
-        weight: Tensor,
-        seeds: Sequence[int],
-        hidden: int,
-        classes: int,
-        schedule: BlockSchedule,
-        dropout: float,
-    ) -> None:
-        blocks, rows, width = X.shape
-        members = len(seeds)
-        self.schedule, self.steps, self.scale = schedule, schedule.total(rows), 1 / (1 - dropout)
-        self.shapes = (
-            (blocks, members, width, hidden),
-            (blocks, members, 1, hidden),
-            (blocks, members, hidden, classes),
+    def __init__(self, X: Tensor, members: int, hidden: int, classes: int, batch_size: int) -> None:
+        blocks, _, width = X.shape
+        shapes = (
+            (blocks, members, width, hidden), (blocks, members, 1, hidden), (blocks, members, hidden, classes),
             (members, 1, classes),
-        )
-        self.flat = X.new_zeros(sum(math.prod(shape) for shape in self.shapes))
+        )  # fmt: skip
+        self.flat = X.new_zeros(sum(math.prod(shape) for shape in shapes))
         self.gradient, self.mean, self.square, self.work = (torch.zeros_like(self.flat) for _ in range(4))
-        self.parameters, self.gradients = self.views(self.flat), self.views(self.gradient)
-        self._draw_weights(seeds)
-        generator = np.random.default_rng(list(seeds))
-        self.batches = list(_batches(X, target, weight, classes, schedule, generator))
-        size = self.batches[0][0].shape[1]
-        pool = generator.random((blocks, members, size + _OFFSETS, hidden), dtype=np.float32) >= dropout
-        self.pool = torch.from_numpy(pool).to(X)
-        self.offsets: list[int] = generator.integers(_OFFSETS, size=self.steps).tolist()
+
+        def views(flat: Tensor) -> BlockNetworks:
+            parts = torch.split(flat, [math.prod(shape) for shape in shapes])
+            return BlockNetworks(*(part.view(shape) for part, shape in zip(parts, shapes, strict=True)))
+
+        self.networks, self.gradients = views(self.flat), views(self.gradient)
         # A step writes into existing memory: the system would clear the memory of a large new tensor every time.
-        self.hidden, self.back = (X.new_empty(blocks, members, size, hidden) for _ in range(2))
-        self.logits, self.delta = (X.new_empty(members, size, classes) for _ in range(2))
+        self.hidden, self.back = (X.new_empty(blocks, members, batch_size, hidden) for _ in range(2))
+        self.logits, self.delta = (X.new_empty(members, batch_size, classes) for _ in range(2))
 
-    def views(self, flat: Tensor) -> Parameters:
-        """Weights and biases of both layers as views of a flat vector."""
-        parts = torch.split(flat, [math.prod(shape) for shape in self.shapes])
-        weight1, bias1, weight2, bias2 = (part.view(shape) for part, shape in zip(parts, self.shapes, strict=True))
-        return weight1, bias1, weight2, bias2
-
-    def _draw_weights(self, seeds: Sequence[int]) -> None:
+    def draw_weights(self, seeds: Sequence[int]) -> None:
         """Draw Glorot weights, for a second layer that reads all blocks; a member's weights depend only on its seed."""
-        weight1, _, weight2, _ = self.parameters
+        weight1, _, weight2, _ = self.networks.parts
         blocks, _, width, hidden = weight1.shape
         for member, seed in enumerate(seeds):
             generator = np.random.default_rng(seed)
@@ -208,13 +165,18 @@ class _State:
                 drawn = generator.uniform(-1, 1, weight[:, member].shape) * math.sqrt(6 / fan)
                 weight[:, member] = torch.from_numpy(drawn).to(weight)
 
+    def draw_dropout(self, generator: np.random.Generator, dropout: float) -> None:
+        """Draw the pool of masks, and set the factor of what remains."""
+        blocks, members, rows, hidden = self.hidden.shape
+        pool = generator.random((blocks, members, rows + _OFFSETS, hidden), dtype=np.float32) >= dropout
+        self.pool, self.scale = torch.from_numpy(pool).to(self.flat), 1 / (1 - dropout)
+
     @torch.no_grad()
-    def step(self, number: int) -> None:
-        """One step of Adam for every member."""
-        X, one_hot, share = self.batches[number % len(self.batches)]
-        weight1, bias1, weight2, bias2 = self.parameters
-        gradient1, gradient_bias1, gradient2, gradient_bias2 = self.gradients
-        members, offset = len(bias2), self.offsets[number]
+    def gradients_of(self, X: Tensor, one_hot: Tensor, share: Tensor, offset: int) -> None:
+        """The gradient of every member's loss on a batch."""
+        weight1, bias1, weight2, bias2 = self.networks.parts
+        gradient1, gradient_bias1, gradient2, gradient_bias2 = self.gradients.parts
+        members = len(bias2)
         for b, rows in enumerate(X):
             torch.baddbmm(bias1[b], rows.expand(members, -1, -1), weight1[b], out=self.hidden[b])
         self.hidden.clamp_min_(0).mul_(self.pool[:, :, offset : offset + X.shape[1]])
@@ -234,78 +196,49 @@ class _State:
         torch.sum(self.back, 2, keepdim=True, out=gradient_bias1)
         for b, rows in enumerate(X):
             torch.bmm(rows.t().expand(members, -1, -1), self.back[b], out=gradient1[b])
-        self._adam(number)
 
-    def _adam(self, number: int) -> None:
-        schedule, t = self.schedule, number + 1
-        lr = schedule.lr * (1 - number / self.steps)
-        self.gradient.add_(self.flat, alpha=schedule.weight_decay)
+    def adam(self, number: int, lr: float, weight_decay: float) -> None:
+        """One step of Adam for every member."""
+        t = number + 1
+        self.gradient.add_(self.flat, alpha=weight_decay)
         self.mean.lerp_(self.gradient, 1 - BETA1)
         self.square.mul_(BETA2).addcmul_(self.gradient, self.gradient, value=1 - BETA2)
         torch.sqrt(self.square, out=self.work)
         self.work.mul_(1 / math.sqrt(1 - BETA2**t)).add_(TINY)
         self.flat.addcdiv_(self.mean, self.work, value=-lr / (1 - BETA1**t))
 
-    def train_loss(self, number: int) -> float:
-        """Mean over the members of a step's loss, right after it, with its dropout."""
-        _, one_hot, share = self.batches[number % len(self.batches)]
+    def loss(self, one_hot: Tensor, share: Tensor) -> float:
+        """Mean over the members of the last step's loss, with its dropout."""
         return -float((self.logits.log_softmax(2) * one_hot * share).sum()) / len(self.logits)
 
 
-class _Validation:
-    """The held-out rows of each member that has some; shorter lists are padded with rows of weight 0."""
-
-    def __init__(self, X: Tensor, target: Tensor, held_out: Tensor) -> None:
-        counts = (held_out > 0).sum(dim=1)
-        self.members, most = int(counts.nonzero().max()) + 1, int(counts.max())
-        first = (held_out[: self.members] > 0).int().argsort(dim=1, descending=True, stable=True)[:, :most]
-        share = held_out[: self.members].gather(1, first).to(X)
-        self.X, self.target, self.share = X[:, first], target[first], share / share.sum()
-
-    @torch.no_grad()
-    def __call__(self, parameters: Parameters) -> tuple[float, float]:
-        """Loss and accuracy over all held-out rows."""
-        weight1, bias1, weight2, bias2 = parameters
-        m = self.members
-        logits = _forward(self.X, (weight1[:, :m], bias1[:, :m], weight2[:, :m], bias2[:m]))
-        losses = logits.log_softmax(2).gather(2, self.target.unsqueeze(2)).squeeze(2)
-        right = (logits.argmax(2) == self.target).to(self.share)
-        # Rounded: shares are float32, but if every row is right, the accuracy is 1.
-        accuracy = round(float((right * self.share).sum(dtype=torch.float64)), 7)
-        return -float((losses * self.share).sum()), accuracy
-
-
 def _batches(
-    X: Tensor,
-    target: Tensor,
-    weight: Tensor,
-    classes: int,
-    schedule: BlockSchedule,
-    generator: np.random.Generator,
-) -> list[tuple[Tensor, Tensor, Tensor]]:
+    X: Tensor, target: Tensor, weight: Tensor, classes: int, number: int, generator: np.random.Generator
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Equal batches of rows in random order, each contiguous in memory; the last is padded with the first rows.
 
-    Returns:
+    Yields:
         For each batch its rows [B, R, D], one-hot targets [R, C], and shares in the loss [S, R, 1].
     """
     count = X.shape[1]
-    number = schedule.batches(count)
     size = math.ceil(count / number)
-    order: npt.NDArray[np.int64] = generator.permutation(count)
     one_hot = torch.nn.functional.one_hot(target, classes).to(X)
-    out = []
-    for part in np.resize(order, (number, size)):
+    for part in np.resize(generator.permutation(count), (number, size)):
         rows = torch.from_numpy(part).to(X.device)
         share = (weight[:, rows] * (count / size)).to(X).unsqueeze(2).contiguous()
-        out.append((X[:, rows].contiguous(), one_hot[rows], share))
-    return out
+        yield X[:, rows].contiguous(), one_hot[rows], share
 
 
-def _forward(X: Tensor, parameters: Parameters) -> Tensor:
-    """Logits [S, N, C] of rows that all members share, X [B, N, D], or of each member's own, X [B, S, N, D]."""
-    weight1, bias1, weight2, bias2 = parameters
-    logits = bias2
-    for b, rows in enumerate(X):
-        each = rows if X.ndim == 4 else rows.expand(len(bias2), -1, -1)
-        logits = torch.baddbmm(logits, torch.baddbmm(bias1[b], each, weight1[b]).clamp_min_(0), weight2[b])
-    return logits
+def _scores(networks: BlockNetworks, X: Tensor, target: Tensor, held_out: Tensor) -> tuple[float, float]:
+    """Loss and accuracy over all rows that members hold out, by their weights [S, L]."""
+    loss = right = total = 0.0
+    for member, weight in enumerate(held_out):
+        rows = weight.nonzero().flatten()
+        if not len(rows):
+            break
+        own, share = target[rows], weight[rows].double()
+        logits = networks.member(member).logits(X[:, rows])[0]
+        loss += float(share @ torch.nn.functional.cross_entropy(logits, own, reduction="none").double())
+        right += float(share @ (logits.argmax(dim=1) == own).double())
+        total += float(share.sum())
+    return loss / total, right / total

@@ -1,31 +1,40 @@
-"""The contracts of a family, which is one way to learn from the labels, and of a fitted family."""
+"""The contract of a family, which is one way to learn from the labels, and of what it has learned."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.points import Points, Sizes, View
+from sobgnn.estimator.points import Points, View
+from sobgnn.estimator.state import check_shapes
 
 # Which graphs a family learns on, each separately.
 Graphs = Literal["none", "any", "given"]
-# Larger weights of a saved model are refused: their products overflow single precision.
-LARGEST_WEIGHT = 1e9
 
 
-class FittedFamily(Protocol):
-    """A fitted family: a frozen dataclass whose fields are what a saved model holds of it."""
+class FittedFamily:
+    """What a family learned: a frozen dataclass whose fields are what a saved model holds of it."""
 
     def predict(self, view: View) -> Tensor:
         """Class probabilities of rows, training points or new ones, learned from all labels: [M, C]."""
+        raise NotImplementedError
 
-    def check(self, sizes: Sizes) -> None:
-        """Raise ValueError if the fields, which may be those of a file, are impossible or do not fit the points."""
+    def check(self, points: Points, sizes: Mapping[str, int]) -> None:
+        """Raise ValueError if the fields, which may be those of a file, are impossible or do not fit the points.
+
+        Args:
+            points: The training points.
+            sizes: Sizes that shapes name (:func:`~sobgnn.estimator.state.shaped`).
+        """
+        check_shapes(self, sizes)
+        if getattr(self, "graph", None) not in (None, *points.graphs):
+            raise ValueError("its family learns on a graph that is missing")
 
 
 @dataclass(frozen=True)
@@ -44,33 +53,32 @@ class Learned:
     prior_factor: float = 1.0
 
 
-class Family(Protocol):
+@dataclass(frozen=True)
+class Family:
     """One way to learn from the labels.
 
     Attributes:
         name: Its name in ``families=``.
+        title, explained: What people read of it: its name, and how it decides, for readers who know none of them.
         graphs: Whether it learns on no graph, on any, or only on a given one, not on the neighbor graph.
+        graph: The name of the graph that it learns on, if it learns on one.
     """
 
     name: ClassVar[str]
-    graphs: ClassVar[Graphs]
-
-    def fit(self, points: Points, labels: Labels) -> Learned:
-        """Learn without each fold in turn, and from all labels."""
-
-
-@runtime_checkable
-class Refits(Protocol):
-    """A family that can learn from a few more or changed labels in much less time than a fit."""
-
-    def refit(self, points: Points, labels: Labels, before: Any) -> Learned:
-        """Learn from all labels, none held out, starting from ``before``, fitted by a fit or an earlier refit."""
-
-
-@runtime_checkable
-class Sometimes(Protocol):
-    """A family that is used by default only under some conditions."""
+    title: ClassVar[str]
+    explained: ClassVar[str]
+    graphs: ClassVar[Graphs] = "none"
+    graph: Any = None
 
     @staticmethod
     def worth_it(points: Points, labels: Labels) -> bool:
-        """Whether the family is worth its cost for these points and labels."""
+        """Whether it is used by default for these points and labels."""
+        return True
+
+    def fit(self, points: Points, labels: Labels, before: Any = None) -> Learned:
+        """Learn without each fold in turn, and from all labels.
+
+        ``before`` is what an earlier fit of nearly the same labels learned, if nothing is held out this time; families
+        that can start from it take much less time.
+        """
+        raise NotImplementedError

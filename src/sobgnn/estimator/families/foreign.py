@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor
 
-from sobgnn.estimator.families.contract import Graphs, Learned
-from sobgnn.estimator.families.regressions import softmax
+from sobgnn.estimator.families.contract import Family, FittedFamily, Learned
 from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
-from sobgnn.estimator.points import Points, Sizes, View
+from sobgnn.estimator.points import Points, View
 from sobgnn.estimator.state import NOT_SAVED
 
 # The probability that a classifier which predicts only classes is taken to give them.
 _SURE = 0.9
 
 
-class ForeignClassifier:
+@dataclass(frozen=True)
+class ForeignClassifier(Family):
     """A classifier that follows scikit-learn's contract, as a family.
 
     Clones of it learn from the labeled rows of X without each fold, and from all labels. ``sample_weight`` is passed if
@@ -36,12 +37,11 @@ class ForeignClassifier:
         estimator: Not fitted, and not changed.
     """
 
-    graphs: ClassVar[Graphs] = "none"
+    name: str  # type: ignore[misc]  # of this one, and not of the class
+    estimator: Any
+    graph: Any = field(default=None, init=False)
 
-    def __init__(self, name: str, estimator: Any) -> None:
-        self.name, self.estimator = name, estimator
-
-    def fit(self, points: Points, labels: Labels) -> Learned:
+    def fit(self, points: Points, labels: Labels, before: object = None) -> Learned:
         """Fit one clone without each fold, and one with all labels."""
         generator, X = points.generator(self.name), points.rows
         fitted = []
@@ -68,7 +68,7 @@ class ForeignClassifier:
 
 
 @dataclass(frozen=True)
-class FittedForeign:
+class FittedForeign(FittedFamily):
     """A fitted classifier of others; it cannot be saved.
 
     Args:
@@ -102,7 +102,7 @@ class FittedForeign:
             return np.asarray(self.estimator.predict_proba(X), dtype=np.float64)
         if hasattr(self.estimator, "decision_function"):
             scores = np.asarray(self.estimator.decision_function(X), dtype=np.float64)
-            return softmax(np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores)
+            return np.asarray(softmax(np.stack([-scores, scores], axis=1) if scores.ndim == 1 else scores, axis=1))
         classes = np.asarray(self.estimator.classes_)
         hit = np.asarray(self.estimator.predict(X))[:, None] == classes
         return np.where(hit, _SURE, (1 - _SURE) / max(1, len(classes) - 1))
@@ -110,10 +110,6 @@ class FittedForeign:
     def predict(self, view: View) -> Tensor:
         """[M, C]."""
         return torch.from_numpy(self.probabilities(view.rows)).float().to(view.points.device)
-
-    def check(self, sizes: Sizes) -> None:
-        """A file never holds one."""
-        raise ValueError("its family is a classifier of others")
 
 
 @contextmanager

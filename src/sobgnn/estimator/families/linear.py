@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from sobgnn._system.process import at_most
-from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Graphs, Learned
+from sobgnn.estimator.families.contract import Family, FittedFamily, Learned
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.points import Points, Sizes, View
-from sobgnn.estimator.state import check_array
+from sobgnn.estimator.points import Points, View
+from sobgnn.estimator.state import shaped
 
 # Shares of the pool used in each round. The first is small: later rounds build on what a few labels predict with
 # confidence.
@@ -32,7 +32,7 @@ _LEAST_SIZE = 0.3
 _ROWS_PER_BLOCK = 16384
 
 
-class SelfTrainedLinear:
+class SelfTrainedLinear(Family):
     r"""Logistic regression on the labels, then in rounds also on the most confident predictions.
 
     .. math:: \min_{W, b} \sum_l w_l \ell(x_l, y_l) + \sum_{p \in S_t} \ell(x_p, \hat{y}_p) + \frac{1}{2C} \|W\|^2
@@ -43,9 +43,10 @@ class SelfTrainedLinear:
     """
 
     name: ClassVar[str] = "linear"
-    graphs: ClassVar[Graphs] = "none"
+    title: ClassVar[str] = "self-trained linear classifier"
+    explained: ClassVar[str] = "weighs columns, and learns from its own confident predictions too"
 
-    def fit(self, points: Points, labels: Labels) -> Learned:
+    def fit(self, points: Points, labels: Labels, before: object = None) -> Learned:
         """Train one classifier for each fit, all at once, with one thread: the bits then depend on nothing else."""
         X = points.points
         with at_most(1):
@@ -92,7 +93,7 @@ def pool_size(points: int, labels_per_class: float) -> int:
 
 
 @dataclass(frozen=True)
-class FittedLinear:
+class FittedLinear(FittedFamily):
     r""":math:`\mathrm{softmax}(x W + b)`, from all labels.
 
     Args:
@@ -100,8 +101,8 @@ class FittedLinear:
         bias: b, [C].
     """
 
-    weight: Tensor
-    bias: Tensor
+    weight: Tensor = field(metadata=shaped("width", "classes"))
+    bias: Tensor = field(metadata=shaped("classes"))
 
     def predict(self, view: View) -> Tensor:
         """[M, C]."""
@@ -110,11 +111,6 @@ class FittedLinear:
         starts = range(0, max(1, len(X)), _ROWS_PER_BLOCK)
         with at_most(1):
             return torch.cat([_probabilities(X[start : start + _ROWS_PER_BLOCK], weight, bias)[0] for start in starts])
-
-    def check(self, sizes: Sizes) -> None:
-        """Check shapes and ranges."""
-        check_array(self.weight, (sizes.width, sizes.classes), "linear classifier", most=LARGEST_WEIGHT)
-        check_array(self.bias, (sizes.classes,), "linear classifier", most=LARGEST_WEIGHT)
 
 
 def _probabilities(X: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

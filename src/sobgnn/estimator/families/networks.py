@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
@@ -13,22 +14,23 @@ import torch
 from torch import Tensor
 
 from sobgnn._system.process import at_most
-from sobgnn.estimator.families.blocks import BlockNetworks, BlockProgress, BlockSchedule, train_blocks
-from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Graphs, Learned
+from sobgnn.estimator.families.blocks import BlockNetworks, train_blocks
+from sobgnn.estimator.families.contract import Family, FittedFamily, Graphs, Learned
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.points import Points, Sizes, View
-from sobgnn.estimator.state import NAN_ALLOWED, check_array
+from sobgnn.estimator.points import Points, View
+from sobgnn.estimator.state import NAN_ALLOWED, check_shapes
 
 # Hops of the decoupled networks, and the bytes of propagated features up to which more than one hop is used.
 HOPS = 2
 _PROPAGATED_BYTES = 2**31
-# Steps and initial learning rate of a refit, as shares of those of a fit.
-_FURTHER_STEPS, _FURTHER_RATE = 0.2, 0.3
+# Passes over all rows of a fit at least; and the steps and initial learning rate of a refit, as shares of those of a
+# fit.
+_PASSES, _FURTHER_STEPS, _FURTHER_RATE = 10, 0.2, 0.3
 # Number of new points up to which they are predicted in float64.
 _EXACT_ROWS = 1024
 
 
-class SobolevNetworks:
+class SobolevNetworks(Family):
     r"""Decoupled Sobolev networks: sparse Sobolev operators are applied once, then networks learn from the result.
 
     .. math:: \mathrm{logits} = \sum_b \mathrm{ReLU}(x_b W_{1,b} + b_{1,b}) W_{2,b} + b_2, \qquad
@@ -39,38 +41,54 @@ class SobolevNetworks:
     """
 
     name: ClassVar[str] = "sobolev"
+    title: ClassVar[str] = "Sobolev networks"
+    explained: ClassVar[str] = "learn from each row together with its nearest neighbors"
     graphs: ClassVar[Graphs] = "any"
 
-    def __init__(self, graph: str) -> None:
-        self.graph = graph
+    def fit(self, points: Points, labels: Labels, before: FittedNetworks | None = None) -> Learned:
+        """Propagate once; train members without each fold and from all labels, as one batch.
 
-    def fit(self, points: Points, labels: Labels) -> Learned:
-        """Propagate once; train members without each fold and from all labels, as one batch."""
-        return self._fit(points, labels)
-
-    def refit(self, points: Points, labels: Labels, before: FittedNetworks) -> Learned:
-        """Continue training all members, from all labels."""
-        return self._fit(points, labels, before)
-
-    def _fit(self, points: Points, labels: Labels, before: FittedNetworks | None = None) -> Learned:
-        device = points.device
-        size = 4 * points.points.numel() * points.networks.alpha * HOPS
+        After an earlier fit, continue training its members.
+        """
+        device, settings = points.device, points.networks
+        size = 4 * points.points.numel() * settings.alpha * HOPS
         hops = HOPS if size <= _PROPAGATED_BYTES else 1
-        index, _ = labels.tensors(device)
+        index, codes = labels.tensors(device)
         rows = points.blocks(self.graph, hops, index)
-        networks, history = _trained(self.name, f"{self.name} {self.graph}", rows, points, labels, before)
-        used = min(points.networks.members, len(networks.bias2))
-        fitted = FittedNetworks(self.graph, hops, used, networks, history)
+        members = labels.folds + max(1, settings.n_members - labels.folds)
+        part, rate = 1.0, 1.0
+        if before is not None:
+            members, part, rate = len(before.networks.bias2), _FURTHER_STEPS, _FURTHER_RATE
+        which = np.minimum(np.arange(members), labels.folds)
+        seeds = points.generator(f"{self.name} {self.graph}").integers(2**31, size=members)
+        names = ("epoch", "train_loss", "validation_loss", "validation_accuracy")
+        history: dict[str, list[float]] = {name: [] for name in names}
+
+        def seen(step: int, steps: int, *scores: float) -> bool:
+            for curve, value in zip(history.values(), (step, *scores), strict=True):
+                curve.append(float(value))
+            return points.report(self.name, step, steps, *scores)
+
+        held_out = torch.from_numpy((~labels.known() * labels.weight)[which]).float().to(device)
+        shares = torch.from_numpy(labels.shares()[which]).float().to(device)
+        with at_most(1):  # a product that is split over threads is rounded differently
+            networks = train_blocks(
+                rows, codes, shares, [int(seed) for seed in seeds], max(8, settings.hidden_channels // 2),
+                labels.classes, steps=math.ceil(part * settings.epochs), passes=math.ceil(part * _PASSES),
+                lr=rate * settings.lr, weight_decay=settings.weight_decay, dropout=settings.dropout,
+                held_out=held_out if labels.folds else None, start=None if before is None else before.networks,
+                progress=seen,
+            )  # fmt: skip
 
         def without(fold: int, held: npt.NDArray[np.int64]) -> Tensor:
-            own = networks.logits(rows[:, torch.from_numpy(held).to(device)])
-            return own[fold].softmax(dim=1)
+            return networks.logits(rows[:, torch.from_numpy(held).to(device)])[fold].softmax(dim=1)
 
+        fitted = FittedNetworks(self.graph, hops, min(settings.n_members, members), networks, history)
         return Learned(fitted, labels.each_fold(without))
 
 
 @dataclass(frozen=True)
-class FittedNetworks:
+class FittedNetworks(FittedFamily):
     """Members of one kind of network.
 
     Attributes:
@@ -115,58 +133,34 @@ class FittedNetworks:
             found.append(own.transpose(0, 1).flatten(1))
         return torch.cat(found)
 
-    def check(self, sizes: Sizes) -> None:
+    @torch.no_grad()
+    def importance(self, points: Points, labels: Labels) -> dict[str, float]:
+        """Increase of the out-of-fold log loss without each part of the input; empty if nothing was held out.
+
+        The parts are the point itself, ``"no graph"``, and each order over all hops, ``"ρ=1"`` ….
+        """
+        judged, alpha = labels.judged, points.networks.alpha
+        if not judged.any():
+            return {}
+        index, fold, codes = (
+            torch.from_numpy(part[judged]).to(points.device) for part in (labels.index, labels.fold, labels.codes)
+        )
+        blocks = points.blocks(self.graph, self.hops, index)
+        group = np.array([0, *(1 + number % alpha for number in range(len(blocks) - 1))])
+
+        def loss(without: int | None) -> float:
+            kept = [place for place in range(len(blocks)) if group[place] != without]
+            logits = self.networks.part(kept).logits(blocks[kept])
+            held_out = logits[fold, torch.arange(len(codes), device=codes.device)]
+            return float(torch.nn.functional.cross_entropy(held_out, codes))
+
+        whole = loss(None)
+        names = ["no graph", *(f"ρ={rho}" for rho in range(1, alpha + 1))]
+        return {name: loss(number) - whole for number, name in enumerate(names)}
+
+    def check(self, points: Points, sizes: Mapping[str, int]) -> None:
         """Check shapes and ranges."""
-        sizes.check_graph(self.graph)
-        own, what = self.networks, "networks"
-        blocks, members, hidden = 1 + self.hops * sizes.networks.alpha, len(own.bias2), own.weight1.shape[-1]
-        if not (self.hops in (1, HOPS) and 1 <= self.used <= members):
+        super().check(points, sizes)
+        if not (self.hops in (1, HOPS) and 1 <= self.used <= len(self.networks.bias2)):
             raise ValueError("its networks contradict each other")
-        check_array(own.weight1, (blocks, members, sizes.width, hidden), what, most=LARGEST_WEIGHT)
-        check_array(own.bias1, (blocks, members, 1, hidden), what, most=LARGEST_WEIGHT)
-        check_array(own.weight2, (blocks, members, hidden, sizes.classes), what, most=LARGEST_WEIGHT)
-        check_array(own.bias2, (members, 1, sizes.classes), what, most=LARGEST_WEIGHT)
-
-
-def _trained(
-    stage: str, name: str, rows: Tensor, points: Points, labels: Labels, before: FittedNetworks | None
-) -> tuple[BlockNetworks, dict[str, list[float]]]:
-    """Train members without each fold and from all labels; continue with those of ``before``, if given.
-
-    Args:
-        stage: What progress is reported as.
-        name: Seeds are derived from it.
-        rows: Blocks of the labeled points [B, L, D].
-        points: For settings and progress.
-        labels: Labels and folds.
-        before: Earlier networks.
-    """
-    settings, device = points.networks, points.device
-    start = None if before is None else before.networks
-    members = labels.folds + max(1, settings.members - labels.folds) if start is None else len(start.bias2)
-    seeds = [int(seed) for seed in points.generator(name).integers(2**31, size=members)]
-    _, codes = labels.tensors(device)
-    which = np.minimum(np.arange(members), labels.folds)
-    shares = labels.shares()[which]
-    schedule = BlockSchedule(steps=settings.epochs, lr=settings.lr, weight_decay=settings.weight_decay)
-    if start is not None:
-        steps, passes = (math.ceil(_FURTHER_STEPS * part) for part in (schedule.steps, schedule.passes))
-        schedule = replace(schedule, steps=steps, passes=passes, lr=_FURTHER_RATE * schedule.lr)
-    history: dict[str, list[float]] = {"epoch": [], "train_loss": [], "validation_loss": [], "validation_accuracy": []}
-    held_out = (~labels.known() * labels.weight)[which]
-
-    def seen(at: BlockProgress) -> bool:
-        values = (at.step, at.train_loss, at.validation_loss, at.validation_accuracy)
-        for curve, value in zip(history.values(), values, strict=True):
-            curve.append(float(value))
-        return points.report(stage, at.step, at.steps, *values[1:])
-
-    hidden = max(8, settings.hidden_channels // 2)
-    # One thread: a product that is split over threads is rounded differently.
-    with at_most(1):
-        networks = train_blocks(
-            rows, codes, torch.from_numpy(shares).float().to(device), seeds, hidden, labels.classes, schedule,
-            dropout=settings.dropout, progress=seen, start=start,
-            held_out=torch.from_numpy(held_out).float().to(device) if labels.folds else None,
-        )  # fmt: skip
-    return networks, history
+        check_shapes(self.networks, {**sizes, "blocks": 1 + self.hops * points.networks.alpha})

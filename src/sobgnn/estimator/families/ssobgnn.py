@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -12,11 +13,11 @@ from torch import Tensor
 from torch.func import functional_call, vmap
 
 from sobgnn._system.process import own_random_state
-from sobgnn.estimator.families.contract import LARGEST_WEIGHT, Graphs, Learned
+from sobgnn.estimator.families.contract import Family, FittedFamily, Graphs, Learned
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.points import Points, Sizes, View
-from sobgnn.estimator.settings import Networks
-from sobgnn.estimator.state import NAN_ALLOWED, check_array
+from sobgnn.estimator.points import Points, View
+from sobgnn.estimator.state import LARGEST, NAN_ALLOWED
+from sobgnn.estimator.validation import Networks
 from sobgnn.training import Progress, Schedule, Task, train_members
 
 if TYPE_CHECKING:  # layers are PyG's, which takes over a second to import: only where this family is fitted
@@ -26,7 +27,7 @@ if TYPE_CHECKING:  # layers are PyG's, which takes over a second to import: only
 _PATIENCE, _EVALUATE_EVERY = 60, 5
 
 
-class SSobGNNs:
+class SSobGNNs(Family):
     r"""Sparse Sobolev graph neural networks as in the paper:
 
     .. math:: H^{(l+1)} = \sum_\rho \mu_\rho \, \mathrm{ReLU}(\hat{A}_\rho H^{(l)} W_\rho^{(l)} + b_\rho^{(l)}) .
@@ -36,20 +37,19 @@ class SSobGNNs:
     """
 
     name: ClassVar[str] = "s-sobgnn"
+    title: ClassVar[str] = "S-SobGNN"
+    explained: ClassVar[str] = "the paper's network on the graph"
     graphs: ClassVar[Graphs] = "any"
-
-    def __init__(self, graph: str) -> None:
-        self.graph = graph
 
     @staticmethod
     def worth_it(points: Points, labels: Labels) -> bool:
         """Never by default: this family is used only by name, as in ``SobolevClassifier.paper()``."""
         return False
 
-    def fit(self, points: Points, labels: Labels) -> Learned:
+    def fit(self, points: Points, labels: Labels, before: object = None) -> Learned:
         """Train members without each fold and from all labels, as one batch."""
         settings, operators = points.networks, points.graphs[self.graph].operators
-        members = labels.folds + max(1, settings.members - labels.folds)
+        members = labels.folds + max(1, settings.n_members - labels.folds)
         signal = np.minimum(np.arange(members), labels.folds)
         held = (~labels.known() * labels.weight)[signal]
         task = Task(
@@ -75,7 +75,7 @@ class SSobGNNs:
         )  # fmt: skip
         history = {name: curve.double().flatten(1).mean(1).tolist() if curve.ndim > 1 else curve.tolist()
                    for name, curve in trained.history.items()}  # fmt: skip
-        fitted = FittedSSobGNNs(self.graph, min(settings.members, members), trained.parameters, history)
+        fitted = FittedSSobGNNs(self.graph, min(settings.n_members, members), trained.parameters, history)
         logits = fitted.states(points)[-1]
         rows = torch.from_numpy(labels.index).to(points.device)
         out_of_fold = labels.each_fold(
@@ -85,7 +85,7 @@ class SSobGNNs:
 
 
 @dataclass(frozen=True)
-class FittedSSobGNNs:
+class FittedSSobGNNs(FittedFamily):
     """Trained members.
 
     Attributes:
@@ -131,19 +131,20 @@ class FittedSSobGNNs:
         states = self.states(points)
         return states[-2].flatten(1) if len(states) > 1 else points.points
 
-    def check(self, sizes: Sizes) -> None:
+    def check(self, points: Points, sizes: Mapping[str, int]) -> None:
         """Check shapes and ranges; layers are counted first, and nothing of a declared size is made."""
-        sizes.check_graph(self.graph)
-        settings = sizes.networks
+        super().check(points, sizes)
+        settings = points.networks
         if len({name.split(".")[1] for name in self.parameters if name.startswith("convs.")}) != settings.num_layers:
             raise ValueError("its networks do not have the layers that its settings say")
         members = len(next(iter(self.parameters.values())))
         with torch.device("meta"):
-            expected = dict(_network(settings, sizes.width, sizes.classes).named_parameters())
+            expected = dict(_network(settings, sizes["width"], sizes["classes"]).named_parameters())
         if set(self.parameters) != set(expected) or not 1 <= self.used <= members:
             raise ValueError("its networks contradict its settings")
-        for name, value in expected.items():
-            check_array(self.parameters[name], (members, *value.shape), "networks", most=LARGEST_WEIGHT)
+        for name, value in self.parameters.items():
+            if value.shape != (members, *expected[name].shape) or not float(value.abs().max()) <= LARGEST:
+                raise ValueError(f"its {name} has another shape, or too large values")
 
 
 def _model(settings: Networks, points: Points) -> SSobGNN:

@@ -1,12 +1,13 @@
-"""Forests of decision trees, grown by scikit-learn, stored as arrays."""
+"""Forests of decision trees: grown by scikit-learn, kept as arrays, and loaded without running code from a file."""
 
 from __future__ import annotations
 
 import copy
 import math
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,11 +16,11 @@ import torch
 from torch import Tensor
 
 from sobgnn._system.process import importing
-from sobgnn.estimator.families.contract import Graphs, Learned
-from sobgnn.estimator.families.nodes import Trees, joined, of_forest
+from sobgnn.estimator.families.contract import Family, FittedFamily, Learned
 from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
-from sobgnn.estimator.points import Points, Sizes, View
-from sobgnn.estimator.state import NOT_SAVED
+from sobgnn.estimator.points import Points, View
+from sobgnn.estimator.state import NOT_SAVED, check_shapes, shaped
+from sobgnn.propagation.trees import Nodes, tree_sums
 
 # Trees of each kind that are grown from all labels, the fewer trees that are grown without each fold to save time, and
 # labels times columns above which this is done.
@@ -38,18 +39,21 @@ _MOST_TRIED = 24
 _THREADED_WORK, _MOST_THREADS = 200_000, 4
 
 
-class Forests:
+class Forests(Family):
     """Random forests and extremely randomized trees, half of each; the mean of their leaves' class shares.
 
     They read the original columns and find classes that depend on single columns; heavy tails and units do not matter.
     """
 
     name: ClassVar[str] = "forests"
-    graphs: ClassVar[Graphs] = "none"
+    title: ClassVar[str] = "forests"
+    explained: ClassVar[str] = "decision trees, which ask about one column after the other"
 
-    def fit(self, points: Points, labels: Labels) -> Learned:
-        """Grow trees without each fold, and from all labels."""
+    def fit(self, points: Points, labels: Labels, before: FittedTrees | None = None) -> Learned:
+        """Grow trees without each fold, and from all labels; of an earlier forest, only the oldest are regrown."""
         X, generator = points.columns, points.generator(self.name)
+        if before is not None:
+            return Learned(self._regrown(points, labels, before), np.zeros((0, labels.classes)))
         fits = labels.folds + 1
         per_fold = PER_FOLD if len(labels.index) * X.shape[1] > _FEWER_FROM else WHOLE
         shares_per_tree = labels.classes * min(len(labels.index), _USUAL_LEAVES)
@@ -64,25 +68,80 @@ class Forests:
         out_of_fold = labels.each_fold(lambda fold, held: forests[fold].predict(X[labels.index[held]]))
         return Learned(FittedTrees(forests[-1]), out_of_fold)
 
-    def refit(self, points: Points, labels: Labels, before: FittedTrees) -> Learned:
-        """Replace the oldest trees of each kind by new ones, grown from all labels."""
-        X, trees = points.columns, before.trees
+    def _regrown(self, points: Points, labels: Labels, before: FittedTrees) -> FittedTrees:
+        """The forest with the oldest trees of each kind replaced by new ones, grown from all labels."""
         # Each refit has its own random numbers: the same ones would grow the same trees.
         generator = np.random.default_rng([int(points.generator(self.name).integers(2**31)), before.age])
-        size = len(trees.root) // 2
-        anew = math.ceil(_ANEW * size)
-        share = labels.shares()[-1]
-        parts = []
-        for start, kind in ((0, KINDS[0]), (size, KINDS[1])):
-            forest = grown(kind, anew, X[labels.index], labels.codes, share, generator)
-            parts += [trees.part(start + anew, start + size), of_forest(forest, labels.classes)]
-        fitted = FittedTrees(joined(parts), before.age + 1)
+        size = len(before.trees.root) // 2
+        anew, parts = math.ceil(_ANEW * size), []
+        for start, kind in zip((0, size), KINDS, strict=True):
+            forest = grown(kind, anew, points.columns[labels.index], labels.codes, labels.shares()[-1], generator)
+            parts += [before.trees.part(start + anew, start + size), of_forest(forest, labels.classes)]
         points.report(self.name, 1, 1)
-        return Learned(fitted, np.zeros((0, labels.classes)))
+        return FittedTrees(joined(parts), before.age + 1)
 
 
 @dataclass(frozen=True)
-class FittedTrees:
+class Trees:
+    r"""Many trees, concatenated. A walk goes from a root to a leaf: left if the column is at most the threshold.
+
+    .. math:: P = \frac{1}{T} \sum_t v_t
+
+    with :math:`v_t` the value of the leaf that tree t ends in.
+
+    Args:
+        column: int32 [nodes], the column that a node tests; -1 for a leaf.
+        threshold: float64 [nodes].
+        left, right: int32 [nodes], the next node; for a leaf, ``left`` is its row in ``value``.
+        value: float32 [leaves, C].
+        root: int32 [T].
+    """
+
+    column: npt.NDArray[np.int32] = field(metadata=shaped("nodes"))
+    threshold: npt.NDArray[np.float64] = field(metadata=shaped("nodes", most=math.inf))
+    left: npt.NDArray[np.int32] = field(metadata=shaped("nodes", least=0))
+    right: npt.NDArray[np.int32] = field(metadata=shaped("nodes", least=0))
+    value: npt.NDArray[np.float32] = field(metadata=shaped("leaves", "classes", least=0, most=1 + 1e-3))
+    root: npt.NDArray[np.int32] = field(metadata=shaped("trees", least=0))
+
+    def part(self, first: int, stop: int) -> Trees:
+        """The trees of a forest from ``first`` to before ``stop``; nodes are stored tree by tree."""
+        ends = np.append(self.root, len(self.column))
+        nodes = slice(int(ends[first]), int(ends[stop]))
+        leaf = self.column[nodes] < 0
+        # Leaves are numbered in the order of their nodes.
+        row = int((self.column[: nodes.start] < 0).sum())
+        return Trees(
+            self.column[nodes], self.threshold[nodes],
+            self.left[nodes] - np.where(leaf, row, nodes.start).astype(np.int32),
+            np.where(leaf, 0, self.right[nodes] - nodes.start).astype(np.int32),
+            self.value[row : row + int(leaf.sum())], (self.root[first:stop] - nodes.start).astype(np.int32),
+        )  # fmt: skip
+
+    def predict(self, X: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Class probabilities [M, C] of rows X [M, F]."""
+        rows = torch.from_numpy(np.ascontiguousarray(X, np.float32))
+        sums: npt.NDArray[np.float64] = tree_sums(self._nodes, rows, self.value.shape[1]).numpy()
+        return (sums / len(self.root)).astype(np.float32)
+
+    @cached_property
+    def _nodes(self) -> Nodes:
+        parts = (self.column, self.threshold, self.left, self.right, self.value, self.root, np.zeros(0, np.int32))
+        return Nodes(*(torch.from_numpy(np.ascontiguousarray(part)) for part in parts))
+
+    def check(self, sizes: Mapping[str, int]) -> None:
+        """Raise ValueError unless every walk over rows stays in bounds and ends."""
+        check_shapes(self, sizes)
+        count, inner, place = len(self.column), self.column >= 0, np.arange(len(self.column))
+        # Children come after their parent, so a walk cannot loop.
+        ends = all(((child > place) & (child < count))[inner].all() for child in (self.left, self.right))
+        inside = (self.column < sizes["columns"]).all() and (self.left[~inner] < len(self.value)).all()
+        if not ends or not inside or not len(self.root) or not (self.root < count).all():
+            raise ValueError("its trees' arrays contradict each other")
+
+
+@dataclass(frozen=True)
+class FittedTrees(FittedFamily):
     """Trees grown from all labels; ``age`` counts refits."""
 
     trees: Trees
@@ -92,9 +151,36 @@ class FittedTrees:
         """The mean of the trees, [M, C]."""
         return torch.from_numpy(self.trees.predict(view.columns)).to(view.points.device)
 
-    def check(self, sizes: Sizes) -> None:
+    def check(self, points: Points, sizes: Mapping[str, int]) -> None:
         """Check that every walk stays in bounds and ends."""
-        self.trees.check(sizes.columns, sizes.classes)
+        self.trees.check(sizes)
+
+
+def of_forest(forest: Any, classes: int) -> Trees:
+    """The trees of a fitted scikit-learn forest whose classes are codes below ``classes``."""
+    parts = []
+    for member in forest.estimators_:
+        tree = member.tree_
+        leaf = tree.children_left < 0
+        value = np.zeros((int(leaf.sum()), classes), np.float32)
+        shares = tree.value[leaf, 0]
+        value[:, forest.classes_] = shares / shares.sum(axis=1, keepdims=True)
+        column, threshold = np.where(leaf, -1, tree.feature), np.where(leaf, 0.0, tree.threshold)
+        left = np.where(leaf, np.cumsum(leaf) - 1, tree.children_left)
+        column, left, right = (a.astype(np.int32) for a in (column, left, np.where(leaf, 0, tree.children_right)))
+        parts.append(Trees(column, threshold, left, right, value, np.zeros(1, np.int32)))
+    return joined(parts)
+
+
+def joined(parts: Sequence[Trees]) -> Trees:
+    """All trees of several parts, concatenated."""
+    node = leaf = np.int32(0)
+    moved = []
+    for part in parts:
+        left = part.left + np.where(part.column < 0, leaf, node)
+        moved.append(replace(part, left=left, right=part.right + node, root=part.root + node))
+        node, leaf = np.int32(node + len(part.column)), np.int32(leaf + len(part.value))
+    return Trees(*(np.concatenate([getattr(part, each.name) for part in moved]) for each in fields(Trees)))
 
 
 def grown(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from sobgnn.estimator.tuning.storage import retries_of
@@ -20,10 +20,10 @@ class Trial:
     """One finished trial; ``log_loss`` and ``accuracy`` are None if it was pruned."""
 
     number: int
-    setting: dict[str, Any]
     log_loss: float | None
     accuracy: float | None
     seconds: float
+    setting: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -36,20 +36,20 @@ class TuningResult:
         log_loss: Its log loss, a mean over held-out labels.
         accuracy: Out-of-fold accuracy of the same trial.
         default_log_loss: Log loss of the setting before the search, which is the first trial.
-        trials: Finished trials, in the order in which they finished.
-        importance: The share of the differences in log loss that each parameter explains (fANOVA), largest first;
-            empty if fewer than 4 trials were completed.
         wanted: Requested number of trials: more than in ``trials`` if the search was stopped, or fewer if several
             processes ended at once.
+        importance: The share of the differences in log loss that each parameter explains (fANOVA), largest first;
+            empty if fewer than 4 trials were completed.
+        trials: Finished trials, in the order in which they finished.
     """
 
     setting: dict[str, Any]
     log_loss: float
     accuracy: float
     default_log_loss: float | None
-    trials: list[Trial]
-    importance: dict[str, float]
     wanted: int
+    importance: dict[str, float]
+    trials: list[Trial]
 
     @property
     def complete(self) -> bool:
@@ -58,36 +58,16 @@ class TuningResult:
 
     def best_so_far(self) -> list[float | None]:
         """The least log loss after each trial."""
-        best: float | None = None
-        curve = []
+        curve: list[float | None] = []
         for trial in self.trials:
-            if trial.log_loss is not None:
-                best = trial.log_loss if best is None else min(best, trial.log_loss)
-            curve.append(best)
+            losses = [loss for loss in (*curve[-1:], trial.log_loss) if loss is not None]
+            curve.append(min(losses, default=None))
         return curve
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for metrics.json and the report."""
-        return {
-            "setting": self.setting,
-            "log_loss": self.log_loss,
-            "accuracy": self.accuracy,
-            "default_log_loss": self.default_log_loss,
-            "wanted": self.wanted,
-            "pruned": sum(trial.log_loss is None for trial in self.trials),
-            "importance": self.importance,
-            "best_so_far": self.best_so_far(),
-            "trials": [
-                {
-                    "number": trial.number,
-                    "log_loss": trial.log_loss,
-                    "accuracy": trial.accuracy,
-                    "seconds": round(trial.seconds, 3),
-                    "setting": trial.setting,
-                }
-                for trial in self.trials
-            ],
-        }
+        pruned = sum(trial.log_loss is None for trial in self.trials)
+        return {**asdict(self), "pruned": pruned, "best_so_far": self.best_so_far()}
 
 
 def read_result(
@@ -102,45 +82,34 @@ def read_result(
         decided: Parameters that were decided once for all trials.
         seed: Seed of the importances.
     """
-    from optuna.trial import TrialState
+    from optuna.importance import FanovaImportanceEvaluator, get_param_importances
+    from optuna.trial import FrozenTrial, TrialState
 
     ended = finished(study)
-    default = [t for t in ended if t.number == 0 or 0 in retries_of(t)]
-    complete = [t for t in ended if t.state == TrialState.COMPLETE]
+    complete = [trial for trial in ended if trial.state == TrialState.COMPLETE]
     if not complete:
         raise ValueError(
             "No trial was completed: training diverged or ran out of memory, or the search was stopped at once."
         )
-    best = min(complete, key=lambda t: (float(t.value or 0.0), t.number))
-    trials = [
-        Trial(
-            t.number,
-            dict(t.params),
-            None if t.state == TrialState.PRUNED else t.value,
-            t.user_attrs.get("accuracy") if t.state == TrialState.COMPLETE else None,
-            (t.datetime_complete - t.datetime_start).total_seconds()
-            if t.datetime_complete and t.datetime_start
-            else math.nan,
-        )
-        for t in sorted(ended, key=lambda t: (str(t.datetime_complete), t.number))
-    ]
+
+    def read(trial: FrozenTrial) -> Trial:
+        scores = (trial.value, trial.user_attrs.get("accuracy")) if trial in complete else (None, None)
+        duration = trial.duration.total_seconds() if trial.duration else math.nan
+        return Trial(trial.number, *scores, round(duration, 3), dict(trial.params))
+
+    importance: dict[str, float] = {}
+    with contextlib.suppress(RuntimeError, ValueError):  # e.g. all losses equal
+        if len(complete) >= 4:
+            found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=seed))
+            importance = {name: float(share) for name, share in found.items()}
+    best = min(complete, key=lambda trial: (float(trial.value or 0.0), trial.number))
+    default = next((trial for trial in complete if trial.number == 0 or 0 in retries_of(trial)), None)
     return TuningResult(
         setting={name: best.params[name] for name in names} | decided,
         log_loss=float(best.value or 0.0),
         accuracy=float(best.user_attrs["accuracy"]),
-        default_log_loss=default[0].value if default and default[0] in complete else None,
-        trials=trials,
-        importance=_importance(study, len(complete), seed),
+        default_log_loss=None if default is None else default.value,
         wanted=wanted,
+        importance=importance,
+        trials=[read(trial) for trial in sorted(ended, key=lambda t: (str(t.datetime_complete), t.number))],
     )
-
-
-def _importance(study: optuna.Study, complete: int, seed: int) -> dict[str, float]:
-    from optuna.importance import FanovaImportanceEvaluator, get_param_importances
-
-    if complete < 4:
-        return {}
-    with contextlib.suppress(RuntimeError, ValueError):  # e.g. all losses equal
-        found = get_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=seed))
-        return {name: float(share) for name, share in found.items()}
-    return {}

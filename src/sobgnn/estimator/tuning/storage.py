@@ -91,20 +91,11 @@ def _database(url: str, pulse: Pulse) -> optuna.storages.RDBStorage:
             parsed = parsed.set(drivername=f"postgresql+{driver}")
         if parsed.drivername.startswith("postgresql"):
             options["connect_args"] = {"connect_timeout": 10}
-        for attempt in range(_TABLE_ATTEMPTS):
-            try:
-                return optuna.storages.RDBStorage(
-                    parsed.render_as_string(hide_password=False),
-                    engine_kwargs=options,
-                    heartbeat_interval=pulse.every,
-                    grace_period=pulse.grace,
-                    heartbeat_stale_trial_callback=retry,
-                )
-            except (IntegrityError, ProgrammingError):  # another process makes the tables at the same time
-                if attempt + 1 == _TABLE_ATTEMPTS:
-                    raise
-                time.sleep(1)
-        raise AssertionError("the last attempt returns or raises")
+        for _ in range(_TABLE_ATTEMPTS - 1):
+            with contextlib.suppress(IntegrityError, ProgrammingError):  # another process makes the tables meanwhile
+                return _opened(parsed, options, pulse)
+            time.sleep(1)
+        return _opened(parsed, options, pulse)
     except ImportError as error:
         raise ValueError(
             f"The storage {_shown(url)} needs a driver that is not installed: {_line(error)} For PostgreSQL, "
@@ -114,6 +105,18 @@ def _database(url: str, pulse: Pulse) -> optuna.storages.RDBStorage:
         raise ValueError(
             f"The storage {_shown(url)} cannot be used: {_line(error)} Check the URL and whether the server is running."
         ) from error
+
+
+def _opened(url: Any, options: dict[str, Any], pulse: Pulse) -> optuna.storages.RDBStorage:
+    import optuna
+
+    return optuna.storages.RDBStorage(
+        url.render_as_string(hide_password=False),
+        engine_kwargs=options,
+        heartbeat_interval=pulse.every,
+        grace_period=pulse.grace,
+        heartbeat_stale_trial_callback=retry,
+    )
 
 
 def _shown(url: str) -> str:
@@ -164,7 +167,9 @@ def _journal(path: Path) -> Iterator[optuna.storages.JournalStorage]:
         file.seek(0)
         if not _BEGINNING.startswith(file.read(len(_BEGINNING))):
             raise ValueError(other)
-        _cut_torn_line(file)
+        # An incomplete last line is dropped: the next one would be joined to it.
+        file.seek(0)
+        file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
         try:
             storage = JournalStorage(JournalFileBackend(str(path), lock_obj=Held(str(path))))
         except (ValueError, KeyError, TypeError, AssertionError, RecursionError) as error:
@@ -176,22 +181,6 @@ def _journal(path: Path) -> Iterator[optuna.storages.JournalStorage]:
                     retry(study, trial)
                     study.tell(trial.number, state=TrialState.FAIL)
         yield storage
-
-
-def _cut_torn_line(file: Any) -> None:
-    """Drop an incomplete last line: the next line would be joined to it."""
-    size = file.seek(0, 2)
-    end = size
-    while end:
-        start = max(0, end - 4096)
-        file.seek(start)
-        place = file.read(end - start).rfind(b"\n")
-        if place >= 0:
-            end = start + place + 1
-            break
-        end = start
-    if end < size:
-        file.truncate(end)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import optuna
 
 Sampler = Literal["tpe", "random"]
-Objective = Callable[["optuna.Trial"], float]
 
 
 class StopSearch(Exception):  # noqa: N818 - a request, like StopIteration
@@ -36,7 +35,7 @@ def run_search(
     storage: optuna.storages.BaseStorage,
     name: str,
     trials: int,
-    objective: Objective,
+    objective: Callable[[optuna.Trial], float],
     *,
     sampler: Sampler = "tpe",
     seed: int = 0,
@@ -61,7 +60,15 @@ def run_search(
     from optuna.study import MaxTrialsCallback
     from optuna.trial import TrialState
 
-    def retried(trial: optuna.Trial) -> float:
+    def seeded(trial: optuna.Trial) -> float:
+        every = study.get_trials(deepcopy=False)
+        # A trial that is run again has the seed of its first attempt.
+        originals = [other.number for other in every if not retries_of(other)]
+        place = int(np.searchsorted(originals, (retries_of(every[trial.number]) or [trial.number])[0]))
+        own = int(np.random.SeedSequence([seed, place]).generate_state(1)[0])
+        # Parameters are drawn one by one when the objective asks for them, by the sampler that the study then has.
+        samplers = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
+        study.sampler = samplers[sampler](seed=own)
         try:
             return objective(trial)
         except optuna.TrialPruned:
@@ -71,42 +78,11 @@ def run_search(
             raise
 
     with quiet():
-        study = optuna.create_study(
-            storage=storage, study_name=name, sampler=_sampler(sampler, seed), pruner=pruner, load_if_exists=True
-        )
+        study = optuna.create_study(storage=storage, study_name=name, pruner=pruner, load_if_exists=True)
         if first and not study.get_trials(deepcopy=False):
             study.enqueue_trial(first)
         if len(finished(study)) < trials:
             enough = MaxTrialsCallback(trials, states=(TrialState.COMPLETE, TrialState.PRUNED))
             with contextlib.suppress(StopSearch):
-                study.optimize(retried, callbacks=[enough])
+                study.optimize(seeded, callbacks=[enough])
     return study
-
-
-def _sampler(kind: Sampler, seed: int) -> optuna.samplers.BaseSampler:
-    """optuna's sampler, seeded anew for each trial; a trial that is run again has the seed of the first attempt."""
-    import optuna
-
-    class Seeded(optuna.samplers.BaseSampler):
-        def before_trial(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
-            others = [t.number for t in study.get_trials(deepcopy=False) if not retries_of(t)]
-            place = int(np.searchsorted(others, (retries_of(trial) or [trial.number])[0]))
-            own = int(np.random.SeedSequence([seed, place]).generate_state(1)[0])
-            self.own: optuna.samplers.BaseSampler = (
-                optuna.samplers.RandomSampler(seed=own) if kind == "random" else optuna.samplers.TPESampler(seed=own)
-            )
-            self.own.before_trial(study, trial)
-
-        def infer_relative_search_space(self, study: Any, trial: Any) -> Any:
-            return self.own.infer_relative_search_space(study, trial)
-
-        def sample_relative(self, study: Any, trial: Any, search_space: Any) -> Any:
-            return self.own.sample_relative(study, trial, search_space)
-
-        def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
-            return self.own.sample_independent(study, trial, param_name, param_distribution)
-
-        def after_trial(self, study: Any, trial: Any, state: Any, values: Any) -> None:
-            self.own.after_trial(study, trial, state, values)
-
-    return Seeded()

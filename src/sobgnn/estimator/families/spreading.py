@@ -1,7 +1,8 @@
-"""Poisson learning: labels as sources of what flows over the graph."""
+"""Families that spread the labels alone over a graph: diffused labels, and Poisson learning."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -9,15 +10,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sobgnn.estimator.families.contract import Graphs, Learned
-from sobgnn.estimator.families.diffusion import SpreadLabels
+from sobgnn.estimator.families.contract import Family, FittedFamily, Graphs, Learned
 from sobgnn.estimator.frequencies import evenness
 from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.points import GIVEN, Points
-from sobgnn.estimator.spreading import poisson_potential
+from sobgnn.estimator.points import GIVEN, Points, View
+from sobgnn.estimator.spreading import diffuse, poisson_potential
+from sobgnn.estimator.state import shaped
 from sobgnn.graphs.assortativity import assortativity
 
-# The Hadamard power of the graph, and the factor of relative potentials before the softmax.
+# Strength of the diffusion.
+STRENGTH = 0.98
+# The Hadamard power of the graph in Poisson learning, and the factor of relative potentials before the softmax.
 POWER, SHARPNESS = 3, 8.0
 # Assortativity of the predicted classes at which the prior begins to grow and at which it is full, and the least
 # factor.
@@ -33,7 +36,29 @@ _POINTS, _STEPS, _SOFT = 5000, 100, 0.1
 _ADDED, _ADDED_BLINDLY = 0.3, 0.1
 
 
-class PoissonLabels:
+class DiffusedLabels(Family):
+    r"""Labels spread over the strongest edges of a graph: label propagation with the labels clamped.
+
+    .. math:: P \leftarrow (1 - a) Y + a D^{-1/2} A D^{-1/2} P, \qquad P_i = Y_i \text{ at labeled points}
+
+    where Y has a one-hot row for each labeled point and zeros elsewhere, and a = 0.98.
+    """
+
+    name: ClassVar[str] = "diffusion"
+    title: ClassVar[str] = "diffused labels"
+    explained: ClassVar[str] = "labels pass from neighbor to neighbor"
+    graphs: ClassVar[Graphs] = "any"
+
+    def fit(self, points: Points, labels: Labels, before: object = None) -> Learned:
+        """Spread the labels of every fit, all at once."""
+        index, codes = labels.tensors(points.device)
+        known = torch.from_numpy(labels.known()).to(points.device)
+        smoother = points.graphs[self.graph].strong_smoother
+        spread = diffuse(smoother, STRENGTH, index, torch.where(known, codes, -1), labels.classes).transpose(0, 1)
+        return Learned(SpreadLabels(self.graph, spread[-1].contiguous()), labels.out_of_fold(spread))
+
+
+class PoissonLabels(Family):
     r"""Labels as sources of what flows over the graph (Calder, Cook, Thorpe and Slepčev, ICML 2020).
 
     .. math:: (D_3 - A^{(3)}) \, u = \sum_l v_l (e_{y_l} - \bar{y}) \, \delta_{i_l}, \qquad
@@ -42,14 +67,13 @@ class PoissonLabels:
     with :math:`A^{(3)}` the graph's third Hadamard power, v the labels' weights, :math:`\bar{y}` the labels' weighted
     mean, and a small b, [C], that moves class sizes toward it. Weights even out the classes to the degree that labels
     support equal frequencies (:func:`~sobgnn.estimator.frequencies.evenness`). A label reaches its whole cluster,
-    however large; :class:`~sobgnn.estimator.families.diffusion.DiffusedLabels` fade on the way.
+    however large; :class:`DiffusedLabels` fade on the way.
     """
 
     name: ClassVar[str] = "poisson"
+    title: ClassVar[str] = "Poisson learning"
+    explained: ClassVar[str] = "labels flow through whole clusters of similar rows"
     graphs: ClassVar[Graphs] = "any"
-
-    def __init__(self, graph: str) -> None:
-        self.graph = graph
 
     @staticmethod
     def worth_it(points: Points, labels: Labels) -> bool:
@@ -61,7 +85,7 @@ class PoissonLabels:
         small = points.count * labels.classes * (labels.folds + 1) <= _MOST_ENTRIES
         return few and small and GIVEN not in points.graphs and points.many_numbers
 
-    def fit(self, points: Points, labels: Labels) -> Learned:
+    def fit(self, points: Points, labels: Labels, before: object = None) -> Learned:
         """Solve the equation for every fit."""
         smoother = points.graphs[self.graph].smoother.powered(POWER)
         of_class = np.eye(labels.classes)[labels.codes]
@@ -87,6 +111,28 @@ class PoissonLabels:
         clustered = assortativity(points.graphs[self.graph].graph, whole.argmax(dim=1).cpu().numpy())
         factor = float(np.clip((clustered - _CLUSTERED[0]) / (_CLUSTERED[1] - _CLUSTERED[0]), _LEAST_FACTOR, 1.0))
         return Learned(SpreadLabels(self.graph, whole), out_of_fold, factor)
+
+
+@dataclass(frozen=True)
+class SpreadLabels(FittedFamily):
+    """Labels spread over a graph.
+
+    Attributes:
+        graph: The name of the graph.
+        spread: Class probabilities of the training points, float32 [N, C].
+    """
+
+    graph: str
+    spread: Tensor = field(metadata=shaped("points", "classes", least=0, most=1 + 1e-3))
+
+    def predict(self, view: View) -> Tensor:
+        """Of training points, their own; of new ones, the weighted mean of their neighbors', uniform without any."""
+        joined = view.joined(self.graph)
+        if joined is None:
+            return self.spread
+        around = joined.average(self.spread)
+        total = around.sum(dim=1, keepdim=True)
+        return torch.where(total > 0, around / total.clamp(min=1e-30), 1 / around.shape[1])
 
 
 def sized(u: Tensor, sizes: Tensor, most: float) -> Tensor:
