@@ -20,11 +20,6 @@ def test_weights_of_new_points_have_the_range_of_a_graphs(weight):
         as_edges(sp.csr_array([[weight, 1.0]]), 1, 2)
 
 
-def test_edges_of_new_points_are_real():
-    with pytest.raises(ValueError, match="graph must hold real weights, but got complex128"):
-        as_edges(sp.csr_array([[1j, 1.0]]), 1, 2)
-
-
 class Drawn:
     """As networkx has graphs."""
 
@@ -54,10 +49,6 @@ def test_another_form_of_graph_is_named_with_what_to_pass_instead(given, said):
         as_graph(given, 4)
 
 
-def test_lists_are_edge_index():
-    assert as_graph([[0, 1], [2, 3]], 4).to_scipy().nonzero()[1].tolist() == [2, 3, 0, 1]
-
-
 def test_entries_of_zero_are_no_edges_and_gradients_are_left_behind():
     matrix = sp.csr_array(([0.5, 0.5, 0.0, 0.0], ([0, 1, 1, 2], [1, 0, 2, 1])), shape=(3, 3))
     assert as_graph(matrix, 3).num_edges == 2
@@ -65,11 +56,6 @@ def test_entries_of_zero_are_no_edges_and_gradients_are_left_behind():
     assert as_edges(sp.csr_array(([0.5, 0.0], ([0, 0], [1, 2])), shape=(1, 3)), 1, 3).nnz == 1
     weight = torch.tensor([0.5, 0.5], requires_grad=True)
     assert not as_graph((torch.tensor([[0, 1], [1, 0]]), weight), 2).weight.requires_grad
-
-
-def test_dense_edges_of_new_points_are_told_apart_from_those_of_another_shape():
-    with pytest.raises(ValueError, match=r"got a dense array. Pass scipy.sparse.csr_array\(graph\)"):
-        as_edges(np.zeros((2, 3)), 2, 3)
 
 
 def test_repeated_entries_of_a_coo_matrix_are_summed_as_scipy_means_them():

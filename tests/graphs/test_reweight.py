@@ -43,11 +43,6 @@ def test_pagerank_keeps_an_edge_where_either_end_has_it_among_its_top(graph30):
     np.testing.assert_allclose(adjacency(graph), expected, atol=1e-5)
 
 
-def test_reweighted_graph_of_ones_has_different_weights():
-    star = Graph.from_edges(np.array([[0, 0, 0, 1], [1, 2, 3, 2]]), num_nodes=4, symmetrize="union")
-    assert len(np.unique(reweight(star).weight.numpy())) > 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

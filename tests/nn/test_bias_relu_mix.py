@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from sobgnn.nn.dropout import drop_by_hash
-from sobgnn.nn.filter_bank import bias_relu_mix
 from sobgnn.propagation import native
 
 needs_kernel = pytest.mark.skipif(not native.available(), reason="the compiled kernel is not installed")
@@ -39,14 +38,6 @@ def test_combine_and_its_gradients_are_those_of_the_definition(rows, width, relu
     torch.testing.assert_close(total, expected.detach(), **close)
     for got, want in zip(native.combine_backward(product, grad, mu, relu=relu), wanted, strict=True):
         torch.testing.assert_close(got, want, **close)
-
-
-@pytest.mark.parametrize("wrong", [{"rows": 4}, {"dtype": torch.float64}])
-def test_branches_of_other_shapes_and_types_are_refused(wrong):
-    product, bias, mu, *_ = draw(5, 3, torch.float32)
-    out = torch.zeros(wrong.get("rows", 5), 3, dtype=wrong.get("dtype", torch.float32))
-    with pytest.raises(ValueError, match="All branches must have one shape and type"):
-        bias_relu_mix(product, bias, mu, out, True, True)
 
 
 @needs_kernel

@@ -1,6 +1,5 @@
 import pytest
 import torch
-from torch.func import vmap
 
 from sobgnn.nn.dropout import dropout
 
@@ -35,27 +34,11 @@ def test_an_entry_is_dropped_wherever_its_row_is_computed() -> None:
     assert torch.equal(dropout(h[some], 0.5, True, key(3), some, 1), whole[some])
 
 
-def test_the_portable_and_the_compiled_draws_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    h = torch.rand(100, 33)
-    compiled = dropout(h, 0.3, True, key(3), None, 1)
-    monkeypatch.setenv("SOBGNN_BACKEND", "portable")
-    assert torch.equal(compiled, dropout(h, 0.3, True, key(3), None, 1))
-
-
 def test_the_gradient_passes_where_the_value_did() -> None:
     h = torch.rand(30, 8, dtype=torch.float64).requires_grad_()
     out = dropout(h, 0.5, True, key(3), None, 1)
     (gradient,) = torch.autograd.grad(out.sum(), h)
     assert torch.equal(gradient, (out != 0) * 2.0)
-
-
-def test_members_draw_by_their_own_keys() -> None:
-    h, keys = torch.rand(5, 30, 8), torch.tensor([1, 2, 3, 4, 5])
-    mapped = vmap(lambda x, k: dropout(x, 0.5, True, k, None, 1))(h, keys)
-    shared = vmap(lambda k: dropout(h[0], 0.5, True, k, None, 1))(keys)
-    for member in range(5):
-        assert torch.equal(mapped[member], dropout(h[member], 0.5, True, keys[member], None, 1))
-        assert torch.equal(shared[member], dropout(h[0], 0.5, True, keys[member], None, 1))
 
 
 def test_signals_of_one_graph_draw_apart_and_the_first_as_one_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,16 +50,6 @@ def test_signals_of_one_graph_draw_apart_and_the_first_as_one_alone(monkeypatch:
     assert float((kept @ kept.T / kept.shape[1] * 4 - torch.eye(4)).abs().max()) < 0.05
     monkeypatch.setenv("SOBGNN_BACKEND", "portable")
     assert torch.equal(out, dropout(h, 0.5, True, key(3), None, 1))
-
-
-def test_a_hash_for_every_row_is_needed() -> None:
-    with pytest.raises(ValueError, match="Every row needs one hash"):
-        torch.ops.sobgnn.drop_by_hash(torch.rand(4, 5, 3), torch.arange(5, dtype=torch.int32), 0.5)
-
-
-def test_nothing_is_dropped_outside_training() -> None:
-    h = torch.rand(5, 4)
-    assert torch.equal(dropout(h, 0.5, False, key(1), None, 1), h)
 
 
 def test_the_operator_fits_torch() -> None:

@@ -65,55 +65,11 @@ def test_mapping_over_members_is_a_loop_over_them(shared: bool, with_own: bool) 
         torch.testing.assert_close(a, b)
 
 
-def test_only_one_of_the_inputs_may_differ_from_member_to_member() -> None:
-    tensors, _ = draw((), True, shared=True)
-    filtered = torch.stack([tensors[1], 2 * tensors[1]])
-    mapped = vmap(lambda f: filter_bank(tensors[0], f, *tensors[2:], relu=True))(filtered)
-    torch.testing.assert_close(mapped[1], definition(tensors[0], filtered[1], *tensors[2:], True))
-
-
-def test_one_thread_and_two_give_the_same() -> None:
-    # Up to float64's rounding: how torch divides a product among threads is its own affair. That our own pass gives the
-    # same bits is tested in tests/propagation/test_combine.py.
-    def run(threads: int) -> list[Tensor]:
-        torch.set_num_threads(threads)
-        generator = torch.Generator().manual_seed(3)
-
-        def normal(*shape: int) -> Tensor:
-            return torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
-
-        leaves = [normal(1001, 2, 9), normal(2, 9, 33), normal(2, 33), normal(2)]
-        out = filter_bank(None, *leaves, relu=True)
-        return [out, *torch.autograd.grad(out.square().sum(), leaves)]
-
-    before = torch.get_num_threads()
-    try:
-        one, two = run(1), run(2)
-    finally:
-        torch.set_num_threads(before)
-    for a, b in zip(one, two, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
-
-
-def test_no_rows_give_no_rows() -> None:
-    out = filter_bank(None, torch.empty(0, 2, 3), torch.ones(2, 3, 4), torch.ones(2, 4), torch.ones(2), relu=True)
-    assert out.shape == (0, 4)
-
-
 @pytest.mark.parametrize("relu", [True, False])
 @pytest.mark.parametrize("self_branch", [True, False])
 def test_gradients_have_gradients(self_branch: bool, relu: bool) -> None:
     (own, *rest), _ = draw((), self_branch, shared=True)
     assert torch.autograd.gradgradcheck(lambda *leaves: filter_bank(own, *leaves, relu=relu), rest)
-
-
-def test_nothing_passes_as_nothing() -> None:
-    (_, *rest), _ = draw((), True, shared=True)
-    empty = torch.zeros(0, 5, dtype=torch.float64, requires_grad=True)
-    out = filter_bank(empty, torch.zeros(0, 3, 5, dtype=torch.float64), *rest[1:], relu=True)  # type: ignore[arg-type]
-    out.sum().backward()
-    assert empty.grad is not None
-    assert empty.grad.shape == (0, 5)
 
 
 @pytest.mark.parametrize("with_own", [True, False])

@@ -23,13 +23,6 @@ def x():
     return torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("combine", ["linear", "concat"])
-def test_edge_weights_of_a_directed_graph_pass_gradcheck(path5, x, combine):
-    edge_index, edge_weight = path5.edges()
-    conv = layer(combine=combine, normalize="row")
-    assert torch.autograd.gradcheck(lambda w: conv(x, edge_index, w), edge_weight.double().requires_grad_())
-
-
 def test_one_weight_for_both_directions_passes_gradcheck(path5, x):
     edge_index, edge_weight = path5.edges()
     low, high = edge_index.min(dim=0).values, edge_index.max(dim=0).values

@@ -54,12 +54,6 @@ def test_the_papers_form_has_relu_on_every_filter_of_the_last_layer_too(graph30)
     assert (filters < 0).any()  # else ReLU changes nothing
 
 
-def test_filter_weights_have_one_row_per_layer():
-    weights = SSobGNN(4, 8, 3, num_layers=3, alpha=2, self_branch=True).filter_weights()
-    assert weights.shape == (3, 3)
-    torch.testing.assert_close(weights.sum(dim=1), torch.ones(3))
-
-
 @pytest.mark.parametrize(("wrong", "name"), [({"num_layers": 0}, "num_layers"), ({"dropout": 1.0}, "dropout")])
 def test_impossible_settings_are_refused(wrong, name):
     with pytest.raises(ValueError, match=name):

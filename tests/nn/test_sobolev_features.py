@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
@@ -65,12 +64,6 @@ def test_sparse_and_half_features_are_taken_and_missing_ones_named(graph30):
     torch.testing.assert_close(SobolevFeatures()(x.half(), graph30), want.half())
     with pytest.raises(ValueError, match=r"need data.x and data.edge_index"):
         SobolevFeatures()(Data(edge_index=torch.tensor([[0, 1], [1, 0]])))
-
-
-def test_scipy_features_and_integers_of_numpy_are_taken(graph30):
-    x = torch.randn(30, 4).relu()
-    expected = SobolevFeatures(2, hops=2)(x, graph30)
-    torch.testing.assert_close(SobolevFeatures(2, hops=np.int64(2))(sp.csr_array(x.numpy()), graph30), expected)
 
 
 def test_a_directed_graph_and_several_signals_are_refused_with_ways_out_that_there_are(graph30):

@@ -31,37 +31,12 @@ def test_new_rows_have_their_own_degrees_and_the_old_ones_keep_theirs(graph30, e
         np.testing.assert_allclose(got[:, rho - 1], rows @ nodes + loop[:, None] * own, atol=1e-5)
 
 
-def test_each_order_of_its_own_signal_is_that_order_of_the_signal_alone(graph30):
-    generator = torch.Generator().manual_seed(0)
-    edges = sp.csr_array(([1.0, 3.0, 2.0], ([0, 0, 1], [4, 9, 7])), shape=(2, 30), dtype=np.float32)
-    joined = attach(SobolevOperators(graph30, 3, 0.5), edges)
-    nodes, own = torch.randn(30, 3, 4, generator=generator), torch.randn(2, 3, 4, generator=generator)
-    got = joined.propagate_each(nodes, own)
-    for order in range(3):
-        alone = joined.propagate(nodes[:, order].contiguous(), own[:, order].contiguous())
-        torch.testing.assert_close(got[:, order], alone[:, order])
-
-
 def test_the_average_of_neighbors_is_by_weight_and_zero_without_any(graph30):
     edges = sp.csr_array(([1.0, 3.0], ([0, 0], [4, 9])), shape=(2, 30), dtype=np.float32)
     nodes = torch.randn(30, 2)
     got = attach(SobolevOperators(graph30), edges).average(nodes)
     torch.testing.assert_close(got[0], 0.25 * nodes[4] + 0.75 * nodes[9])
     assert (got[1] == 0).all()
-
-
-@pytest.mark.parametrize("count", [3, 60])  # of few edges and of more edges than nodes
-def test_with_and_without_gradients_the_same_rows_are_read(graph30, count):
-    generator = np.random.default_rng(1)
-    edges = sp.random_array((count, 30), density=0.2, random_state=generator, format="csr", dtype=np.float32)
-    joined = attach(SobolevOperators(graph30, 2, 0.5), edges)
-    assert (joined.used is None) == (edges.nnz >= 30)
-    nodes, own = torch.randn(30, 4, requires_grad=True), torch.randn(count, 4)
-    found = joined.propagate(nodes, own)
-    (to_nodes,) = torch.autograd.grad(found.sum(), nodes)
-    with torch.no_grad():
-        torch.testing.assert_close(joined.propagate(nodes, own), found.detach())
-        torch.testing.assert_close(joined.propagate(nodes + 1, own).sum() - found.sum(), to_nodes.sum())
 
 
 def test_points_without_any_edge_keep_their_loops(graph30):

@@ -106,17 +106,6 @@ def test_reduce_over_more_inputs_than_outputs_and_the_other_way_round(alpha, thr
 
 
 @needs_kernel
-def test_reduce_onto_a_long_row_keeps_its_accuracy():
-    nodes = 50_000
-    graph = random_graph(nodes, 0, hub=True, low=0.0, high=0.0)
-    stencil = stencil_of(graph, 3)
-    got, want = torch.empty(nodes, 16), torch.empty(nodes, 16, dtype=torch.float64)
-    native.run(stencil, torch.ones(nodes, 3, 16), got)
-    portable.run(stencil_of(graph, 3, dtype=torch.float64), torch.ones(nodes, 3, 16, dtype=torch.float64), want)
-    torch.testing.assert_close(got.double(), want, rtol=3e-5, atol=0)
-
-
-@needs_kernel
 def test_the_callers_treatment_of_denormals_comes_back(monkeypatch):
     monkeypatch.setenv("SOBGNN_BACKEND", "native")
     stencil = stencil_of(random_graph(50, 4, low=-9.0, high=-8.0), 8)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sobgnn.propagation import backend, each, expand, reduce, transpose
+from sobgnn.propagation import backend, each, expand, reduce
 from tests.propagation.propagation_cases import random_graph, rows_of, stencil_of
 
 OPERATORS = [(expand, False), (reduce, True), (each, True)]
@@ -37,17 +37,6 @@ def test_gradients_of_first_and_second_order_are_right(device, operator, orders,
     assert torch.autograd.gradgradcheck(lambda x: operator(stencil, x).square(), x)
 
 
-@pytest.mark.parametrize("which", [0, 1])
-def test_the_adjoint_is_the_dual_operator_of_the_transpose(device, which):
-    stencil = stencils(torch.float64, device)[which]
-    flipped = transpose(stencil)
-    x = features(stencil, False, dtype=torch.float64)
-    y = features(stencil, True, dtype=torch.float64)
-    g = features(flipped, True, dtype=torch.float64, seed=1)
-    torch.testing.assert_close((expand(stencil, x) * g).sum(), (x * reduce(flipped, g)).sum())
-    torch.testing.assert_close((each(stencil, y) * g).sum(), (y * each(flipped, g)).sum())
-
-
 @pytest.mark.parametrize("name", ["expand", "reduce", "each"])
 @pytest.mark.parametrize("which", [0, 1])
 def test_opcheck_passes(device, name, which):
@@ -72,52 +61,6 @@ def test_vmap_over_the_stencil_is_refused(device):
     x = features(stencil, False)
     with pytest.raises(ValueError, match="the stencil is batched"):
         torch.vmap(lambda w: torch.ops.sobgnn.expand(*stencil._replace(weight=w), x))(weights)
-
-
-class Layer(torch.nn.Module):
-    def __init__(self, alpha, width):
-        super().__init__()
-        self.first = torch.nn.Parameter(torch.randn(alpha, width, width))
-        self.second = torch.nn.Linear(width, alpha * width)
-
-    def forward(self, x, stencil):
-        hidden = torch.einsum("nrh,rhk->nk", expand(stencil, x), self.first).relu()
-        hidden = self.second(hidden).unflatten(-1, (-1, x.shape[-1]))
-        return each(stencil, hidden).sum(1) + reduce(stencil, hidden)
-
-
-def test_one_backward_outside_vmap_gives_every_member_its_own_gradient(device):
-    stencil = stencils(device=device)[0]
-    torch.manual_seed(0)
-    members = [Layer(3, 4).to(device) for _ in range(3)]
-    x = features(stencil, False, 4)
-    parameters, buffers = torch.func.stack_module_state(members)
-    template = Layer(3, 4).to(device)
-
-    def forward(parameters, buffers):
-        return torch.func.functional_call(template, (parameters, buffers), (x, stencil))
-
-    torch.vmap(forward)(parameters, buffers).square().mean((1, 2)).sum().backward()
-    for index, member in enumerate(members):
-        member(x, stencil).square().mean().backward()
-        for name, parameter in member.named_parameters():
-            torch.testing.assert_close(parameters[name].grad[index], parameter.grad, rtol=1e-4, atol=1e-5)
-
-
-def test_a_model_compiles_as_one_graph_with_the_same_gradients(device):
-    stencil = stencils(device=device)[0]
-    torch.manual_seed(0)
-    layer = Layer(3, 4).to(device)
-    x = features(stencil, False, 4)
-    torch._dynamo.reset()
-    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    for run in (layer, compiled):
-        run(x, stencil).square().sum().backward()
-        if run is layer:
-            expected = [p.grad.clone() for p in layer.parameters()]
-            layer.zero_grad()
-    for parameter, gradient in zip(layer.parameters(), expected, strict=True):
-        torch.testing.assert_close(parameter.grad, gradient)
 
 
 @pytest.mark.parametrize(

@@ -42,27 +42,5 @@ def test_what_is_kept_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(results._free) == 1
 
 
-def test_pages_much_too_large_are_not_taken() -> None:
-    results.empty(torch.empty(0), (2 * LARGE[0],))
-    assert len(results._free) == 1
-    small = results.empty(torch.empty(0), LARGE)
-    assert len(results._free) == 1
-    assert small.shape == LARGE
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_shape_and_type_are_as_asked(dtype: torch.dtype) -> None:
-    shape = (LARGE[0] // 8, 3, 8)
-    result = results.empty(torch.empty(0, dtype=dtype), shape)
-    assert result.shape == shape
-    assert result.dtype == dtype
-    assert result.is_contiguous()
-
-
 def test_a_large_result_is_no_view_which_an_operator_must_not_return() -> None:
     assert not results.empty(torch.empty(0), LARGE)._is_view()
-
-
-def test_small_results_are_left_to_torch() -> None:
-    results.empty(torch.empty(0), (1000,))
-    assert results._free == []

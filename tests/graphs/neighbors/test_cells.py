@@ -84,11 +84,6 @@ def test_threads_and_runs_do_not_change_a_digit_and_the_backend_hardly_a_neighbo
     assert hits(nearest(X, 7, method="cells", seed=3), found[0]) > 0.97
 
 
-def test_another_seed_is_another_clustering():
-    base, _ = dense_spaces(mixture(), None, cosine=False, device=torch.device("cpu"))
-    assert not np.array_equal(Cells(base, 0).order, Cells(base, 1).order)
-
-
 @pytest.mark.parametrize(
     "X",
     [
@@ -138,20 +133,6 @@ def test_rows_whose_cells_have_too_few_points_are_searched_among_all(monkeypatch
     indices, squared = Cells(base, size=8).search(base, np.arange(600), 40, 1)
     assert np.isfinite(squared).all()
     assert all(len(set(row)) == 40 for row in indices)
-
-
-@pytest.mark.parametrize(
-    ("X", "k", "message"),
-    [
-        (np.ones((1, 3)), 1, "Give at least two points"),
-        (np.ones((5, 3)), 5, "smaller than the number of points"),
-        (np.array([[1.0], [np.nan], [2.0]]), 1, "1 row with NaN"),
-        (sp.csr_array(np.eye(4)), 1, "needs dense X"),
-    ],
-)
-def test_what_cannot_be_searched_is_refused(X, k, message):
-    with pytest.raises(ValueError, match=message):
-        nearest(X, k, method="cells")
 
 
 def test_auto_is_exact_up_to_its_cost_and_by_cells_past_it(monkeypatch):
