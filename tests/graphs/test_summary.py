@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,13 +33,6 @@ def test_agreement_is_the_share_of_powered_weight_between_equal_labels(islands):
     agreement = islands.describe([0, 0, 1, 1, 1, 0], orders=3).agreement
     expected = [(0.5**r + 2**r) / (0.5**r + 2**r + 0.25**r + 1) for r in (1, 2, 3)]
     assert agreement == pytest.approx(expected)
-
-
-def test_unknown_labels_take_their_edges_out_of_the_agreement(islands):
-    # Known are 0, 2 and 3, so only the edge 0-2 counts; then the triangle does, with 1-2 (0.25) equal.
-    assert islands.describe(torch.tensor([0, -1, 0, 1, -1, -1]), orders=2).agreement == (1.0, 1.0)
-    agreement = islands.describe(torch.tensor([0, 1, 1, 0, -1, -1]), orders=2).agreement
-    assert agreement == pytest.approx([0.25 / 1.75, 0.0625 / (0.0625 + 0.25 + 1)])
 
 
 def test_labels_that_do_not_fit_are_refused(islands):

@@ -58,19 +58,6 @@ def test_what_a_layer_returns_can_be_changed_in_place(graph30, combine, signals)
     torch.testing.assert_close(gradient, expected)
 
 
-def test_one_order_with_unit_loops_is_gcn(graph30):
-    edge_index, edge_weight = graph30.edges()
-    gcn = GCNConv(4, 6)
-    layer = SobolevConv(4, 6, alpha=1, epsilon=1.0)
-    with torch.no_grad():
-        layer.weight[0] = gcn.lin.weight.T
-        layer.bias[0] = torch.randn(6)
-        gcn.bias.copy_(layer.bias[0])
-        layer.mu.fill_(1)
-    x = torch.randn(30, 4)
-    torch.testing.assert_close(layer(x, edge_index, edge_weight), gcn(x, edge_index, edge_weight).relu())
-
-
 @pytest.mark.filterwarnings("ignore:All edge weights are 1")
 @pytest.mark.parametrize("way", ["plain", "export"])
 def test_it_is_gcn_with_self_loops_repeated_edges_and_weights_of_zero_too(graph30, way):

@@ -139,13 +139,6 @@ def test_a_model_goes_through_to_hetero_and_drops_in_training_alone(options):
     assert not torch.equal(model(x, edges)["a"], model(x, edges, weight)["a"])
 
 
-def test_a_norm_given_as_a_module_is_copied_for_each_layer(graph30):
-    norm = torch.nn.BatchNorm1d(6)
-    model = SSobGNN(4, 6, 2, num_layers=3, norm=norm)
-    assert len({id(norm), *(id(copy) for copy in model.norms[:2])}) == 3
-    assert model(torch.randn(30, 4), graph30).shape == (30, 2)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

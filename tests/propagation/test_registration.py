@@ -84,25 +84,6 @@ def test_a_stencil_that_contradicts_itself_is_refused_in_one_line(name, change):
         expand(stencil._replace(weight=stencil.weight.to("meta")), features(stencil, False))
 
 
-def test_features_that_do_not_fit_are_refused_in_one_line():
-    square, rectangular = stencils()
-    x = features(square, False)
-    with pytest.raises(ValueError, match=r"\[14, h\], but got shape \[13, 3\]"):
-        expand(square, x[1:])
-    with pytest.raises(ValueError, match=r"\[14, 3, h\], but got shape \[14, 3\]"):
-        reduce(square, x)
-    with pytest.raises(ValueError, match=r"\[14, 3, h\]"):
-        each(square, features(square, True)[:, :2])
-    with pytest.raises(ValueError, match="does not fit a signal of torch"):
-        expand(square, x.double())
-    with pytest.raises(TypeError, match="float32, float64 or bfloat16"):
-        expand(square, x.half())
-    with pytest.raises(ValueError, match="one device"):
-        expand(square, x.to("meta"))
-    with pytest.raises(ValueError, match="self-loops as entries"):
-        expand(rectangular._replace(epsilon=0.5), x)
-
-
 def test_the_environment_chooses_the_backend(monkeypatch):
     x = torch.zeros(1)
     monkeypatch.delenv("SOBGNN_BACKEND", raising=False)

@@ -108,16 +108,6 @@ def test_equal_points_are_cut_into_cells_of_bounded_size_and_found(X, backend):
     assert (found.indices != np.arange(len(X))[:, None]).all()
 
 
-def test_cells_of_very_different_density_are_split():
-    X = np.vstack([1e-3 * mixture(5000, 4), 100 * mixture(200, 4)])
-    base, _ = dense_spaces(X, None, cosine=False, device=torch.device("cpu"))
-    made = Cells(base)
-    assert np.diff(made.start).max() <= 4 * cells._SIZE
-    for cell in range(made.count):
-        rows = made.order[made.start[cell] : made.start[cell + 1]]
-        np.testing.assert_allclose(made.centers[cell], base.low[rows].mean(0), atol=1e-5)
-
-
 @pytest.mark.parametrize(("n", "k"), [(2, 1), (20, 19), (300, 299), (700, 600)])
 def test_few_points_and_many_neighbors_are_as_in_an_exact_search(n, k, backend):
     X = mixture(n, 3)

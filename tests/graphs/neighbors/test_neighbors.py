@@ -136,12 +136,6 @@ def test_many_equal_rows_are_not_compared_each_with_each(make, metric, monkeypat
     assert sum(compared) < 900 * 60  # each with each: 900 × 150
 
 
-def test_the_proof_is_needed_float32_alone_gets_clusters_wrong(monkeypatch):
-    X = HARD["clusters smaller than float32 resolves"]
-    monkeypatch.setattr(exact, "_bound", lambda base, own, farthest, level: torch.full_like(own, -torch.inf))
-    assert (nearest(X, 8).indices != brute(X, 8)[0]).any()
-
-
 def test_reduced_precision_products_do_not_change_the_answer(monkeypatch):
     monkeypatch.setattr(exact, "_keeps_float32", lambda device: False)
     assert_nearest(nearest(HARD["gaussian"], 9), HARD["gaussian"], 9)
