@@ -87,7 +87,7 @@ def test_the_front_door_shows_public_names_only() -> None:
 
 
 def test_importing_the_package_leaves_heavy_libraries_alone() -> None:
-    heavy = ["torch", "optuna", "polars", "matplotlib", "pandas", "typer", "triton", "starlette"]
+    heavy = ["torch", "optuna", "polars", "matplotlib", "pandas", "rich", "triton", "starlette"]
     code = f"import sobgnn, sys; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240)
     assert done.stdout.strip() == "[]"

@@ -11,31 +11,16 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from types import FrameType
-from typing import Annotated
-
-import typer
 
 import sobgnn
-from sobgnn.app.command import data, fit, label, models, predict, reproduce, tune
-from sobgnn.app.command.options import INTERRUPTED, TERMINATED, WRONG_INPUT
+from sobgnn.app.command import catalogs, fit, label, predict, tune
+from sobgnn.app.command.options import INTERRUPTED, TERMINATED, WRONG_INPUT, Parser, add_command
 
-app = typer.Typer(
-    name="sobgnn",
-    help="Labels for many points from a few, with sparse Sobolev graph neural networks.\n\n"
-    "Exit: 0 done, 2 wrong input (one line on stderr), 130 interrupted. --debug, anywhere, shows tracebacks.",
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-app.command()(fit.fit)
-app.command()(label.label)
-app.command()(predict.predict)
-app.command()(tune.tune)
-app.add_typer(data.app, name="data")
-app.add_typer(models.app, name="models")
-app.command(context_settings=reproduce.PASSED_ON)(reproduce.reproduce)
+_ABOUT = """Labels for many points from a few, with sparse Sobolev graph neural networks.
 
-
+Exit: 0 done, 2 wrong input (one line on stderr), 130 interrupted. --debug, anywhere, shows tracebacks."""
+_DATA, _MODELS = "Data sets by name, and where they are.", "Models that compare texts and pictures by meaning."
+_REPRODUCE = "The paper's tables and figures: table1, few-labels, ablations, report, prepare, figure1."
 # Commands that write under another name, and rename what they wrote when it is whole, or have a process of their own.
 _WRITERS = ("fit", "predict", "tune", "label")
 
@@ -65,18 +50,28 @@ def _cleaned_up() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
-        print(f"sobgnn {sobgnn.__version__}")
-        raise typer.Exit
+def _run(words: Sequence[str]) -> int:
+    """Run a command; errors are raised, and SystemExit after --help."""
+    if words[0] == "reproduce":  # it has a parser of its own
+        from sobgnn.paper.__main__ import run_command
 
-
-@app.callback()
-def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None: ...
+        return run_command(words[1:] or ["--help"], "sobgnn reproduce")
+    parser = Parser(_ABOUT, prog="sobgnn")
+    parser.add_argument("--version", action="version", version=f"sobgnn {sobgnn.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for command, add_options in (
+        (fit.fit, fit.add_options),
+        (label.label, label.add_options),
+        (predict.predict, predict.add_options),
+        (tune.tune, tune.add_options),
+    ):
+        add_options(add_command(commands, command.__name__, command))
+    catalogs.add_data_commands(commands.add_parser("data", text=_DATA, help=_DATA))
+    catalogs.add_model_commands(commands.add_parser("models", text=_MODELS, help=_MODELS))
+    commands.add_parser("reproduce", help=_REPRODUCE)
+    own = commands.choices.get(words[0])  # its errors name it
+    options = parser.parse_args(words) if own is None else own.parse_args(words[1:])
+    return int(options.run(options))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -86,11 +81,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = [word for word in words if word != "--debug"] or ["--help"]
     try:
         with _plain_warnings(), _cleaned_up() if words[0] in _WRITERS else contextlib.nullcontext():
-            code = app(words, prog_name="sobgnn", standalone_mode=False)
-        if code == INTERRUPTED:  # typer's word for Ctrl-C, and ours for a run that was stopped
+            code = _run(words)
+        if code == INTERRUPTED:
             _say("Interrupted.", debug=False)
-        return int(code or 0)
-    except (KeyboardInterrupt, typer.Abort):
+        return code
+    except SystemExit as ended:  # after --help and --version
+        return int(ended.code or 0)
+    except KeyboardInterrupt:
         _say("Interrupted.", debug)
         return INTERRUPTED
     except _Terminated:
@@ -103,12 +100,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(str(error) or type(error).__name__, debug)
         return WRONG_INPUT
     except Exception as error:
-        if hasattr(error, "format_message"):  # a word that is no command or option, or a value it cannot have
-            context = getattr(error, "ctx", None)
-            command = context.command_path if context is not None else "sobgnn"
-            said = error.format_message().strip()
-            _say(said + ("" if said.endswith((".", "?")) else ".") + f" `{command} --help` says more.", debug)
-            return WRONG_INPUT
         _say(f"Internal error, {type(error).__name__}: {error}. --debug shows where.", debug)
         return 1
 

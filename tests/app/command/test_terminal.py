@@ -27,9 +27,9 @@ def test_a_fit_says_every_few_seconds_where_it_is_if_stderr_is_no_terminal(monke
     with terminal.Terminal().working("Writing"):
         assert read_lines(capsys, 2)[:2] == ["Writing"] * 2
     capsys.readouterr()
-    with terminal.Terminal().counting() as count:
-        count(5000)
-        assert "Predicting, 5,000 rows done" in read_lines(capsys, 3)
+    with terminal.Terminal().working("Predicting") as working:
+        working("5,000 rows done")
+        assert "Predicting: 5,000 rows done" in read_lines(capsys, 3)
 
 
 def test_the_time_left_of_a_stage_is_told():

@@ -129,7 +129,7 @@ def test_a_request_that_is_refused_leaves_no_folder(tmp_path: Path, capsys: pyte
         (["--out", tmp_path / "taken"], "already exists"),
         (["--sampler", "grid"], "sampler"),
         (["--accept", 2], "--accept must be between 0 and 1, but got 2"),
-        (["--class-weight", "even"], "--class-weight must be balanced"),
+        (["--class-weight", "even"], "--class-weight: invalid choice"),
         (["--device", "abacus"], "There is no device 'abacus' here"),
         (["--text", "subject"], "--text names 'subject'"),
         (["--text", "p", "--text-model", tmp_path / "missing"], "missing"),

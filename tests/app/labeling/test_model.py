@@ -10,7 +10,7 @@ import pytest
 from sobgnn.app.labeling.launch import open_page
 from sobgnn.app.labeling.model import Trainer
 from sobgnn.app.labeling.rows import open_source
-from sobgnn.app.runs.page.layout import plane_layout
+from sobgnn.app.runs.page.map import plane_layout
 from tests.app.labeling.conftest import Client
 from tests.app.labeling.fake_model import Fake
 

@@ -11,7 +11,7 @@ from PIL import Image
 from sobgnn.app.labeling import rows
 from sobgnn.app.labeling.launch import open_page
 from sobgnn.app.labeling.rows import LARGEST_SIDE, check_unchanged, open_source
-from sobgnn.app.runs.content import picture_path, row_content, row_name
+from sobgnn.app.runs.source import picture_path, row_content, row_name
 from tests.app.labeling.conftest import Client
 from tests.app.labeling.fake_model import Fake
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from sobgnn import SobolevClassifier
-from sobgnn.app.runs.checks import FILE, Checks, checks_of, find_threshold
+from sobgnn.app.runs import CHECKS
+from sobgnn.app.runs.checks import Checks, checks_of, find_threshold
 from sobgnn.app.runs.result import measure
 from sobgnn.app.runs.run import Fitted
 from sobgnn.estimator.fitted import shown_out_of_fold
@@ -33,15 +34,18 @@ def test_a_folder_gives_back_what_was_written_and_nothing_where_it_is_older(tmp_
     ],
 )
 def test_a_damaged_file_is_refused_in_one_line(tmp_path, content):
-    (tmp_path / FILE).write_text(content)
+    (tmp_path / CHECKS).write_text(content)
     with pytest.raises(ValueError, match="is damaged"):
         Checks.read(tmp_path)
 
 
 def test_given_labels_are_marked_so_unless_they_look_wrong():
-    checks = Checks(Acceptance(0.95, None, 10, 0, 0, 77))
-    given, suspect = np.array([True, False, True]), np.array([False, False, True])
-    assert checks.columns(np.ones(3), given=given, suspect=suspect) == {"decision": ["given", "review", "review"]}
+    run = fitted_run(suspects=1)
+    decision = Checks(Acceptance(0.95, None, 10, 0, 0, 77)).of_run(run)["decision"]
+    wrong = {each.row for each in run.suspects}
+    assert wrong
+    for row, given in enumerate(run.given != -1):
+        assert decision[row] == ("given" if given and row not in wrong else "review")
 
 
 def test_far_is_beyond_what_nearly_all_training_points_have():

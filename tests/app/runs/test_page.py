@@ -15,9 +15,9 @@ from scipy.spatial import cKDTree
 
 from sobgnn.app.runs.checks import checks_of
 from sobgnn.app.runs.page import render as page_render
-from sobgnn.app.runs.page.layout import plane_layout
-from sobgnn.app.runs.page.pictures import row_picture, sheet
+from sobgnn.app.runs.page.map import plane_layout
 from sobgnn.app.runs.page.render import render
+from sobgnn.app.runs.page.rows import row_picture, sheet
 from sobgnn.app.runs.result import measure
 from sobgnn.tables import from_arrays, read_table
 from tests.app.labeling.browser import Browser, find_chromium
@@ -163,7 +163,7 @@ def test_the_map_holds_the_picture_of_every_point(shop, monkeypatch):
     held = page_data(text)["map"]["pictures"]
     assert (held["columns"], held["missing"]) == (7, [])
     assert "Hover over a point to see its picture." in shown(text)
-    for module in ("points", "render"):
+    for module in ("map", "render"):
         monkeypatch.setattr(f"sobgnn.app.runs.page.{module}.MOST_TOLD", 39)
     text = page(table=shop, labels=None)
     assert "pictures" not in page_data(text)["map"]

@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
-from typing import Annotated
+from argparse import Namespace
 
-import typer
-
-from sobgnn.app.command.options import DATA, Device, Reading, Seed, at_home, with_reading
+from sobgnn.app.command.options import Parser, add_data, check, path, reading
 
 
-@with_reading
-def label(
-    data: Annotated[str, DATA],
-    *,
-    reading: Reading,
-    new: Annotated[
-        bool, typer.Option("--new", help="The label column is new, even if one has a similar name.")
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="RUN", callback=at_home, help="Run folder; default: runs/<name>-labeled, resumed if it exists."
-        ),
-    ] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; default: any free port.")] = 0,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Print the address without opening a browser.")] = False,
-    seed: Seed = 0,
-    device: Device = None,
-) -> None:
+def add_options(parser: Parser) -> None:
+    """Arguments and options of the command."""
+    add_data(parser)
+    parser.add_argument("--new", action="store_true", help="The label column is new, even if one has a similar name.")
+    parser.add_argument(
+        "--out", type=path, metavar="RUN", help="Run folder; default: runs/<name>-labeled, resumed if it exists."
+    )
+    parser.add_argument("--port", type=int, default=0, help="Port on 127.0.0.1; default: any free port.")
+    parser.add_argument("--no-open", action="store_true", help="Print the address without opening a browser.")
+
+
+def label(options: Namespace) -> int:
     """Open a page on this machine for labeling DATA, while the model learns from each label. DATA is not changed.
 
     The label column may be missing: then it is new. Prints the page's address; anyone who has its token can label.
@@ -37,29 +27,33 @@ def label(
     folder: labels.csv and, with labels of at least two classes, everything that `sobgnn fit` writes. The same command
     resumes it. Exit: 0 done, 2 wrong input (one line on stderr).
     """
-    from sobgnn.app.command import terminal
+    check(options)
+    if not 0 <= options.port <= 65535:
+        raise ValueError(f"--port must be between 0 and 65535, but got {options.port}.")
+    from sobgnn.app.command.terminal import Terminal
     from sobgnn.app.labeling import open_page
     from sobgnn.app.labeling.export import count_formulas
     from sobgnn.app.labeling.rows import new_label_note
-    from sobgnn.app.runs.predict import formula_notes
+    from sobgnn.app.runs.summary import formula_notes
     from sobgnn.tables.columns.names import counted
 
-    console = terminal.Terminal()
-    settings = {"random_state": seed, **({} if device is None else {"device": device})}
-    with console.working(f"Reading {data}"):
+    console = Terminal()
+    settings = {"random_state": options.seed, **({} if options.device is None else {"device": options.device})}
+    with console.working(f"Reading {options.data}"):
         page = open_page(
-            data, *reading.columns, reading=reading.options, new=new, folder=out, port=port, settings=settings
-        )
+            options.data, options.label, options.id, options.drop, reading=reading(options),
+            new=options.new, folder=options.out, port=options.port, settings=settings,
+        )  # fmt: skip
     try:
         source, store = page.labeling.source, page.labeling.store
         if store.saved and store.labels:
             console.said(f"Resuming {page.folder}: {counted(store.labels, 'label')}.")
-        elif start := new_label_note(source, reading.label):
+        elif start := new_label_note(source, options.label):
             console.said(start)
         console.notes(source.table.notes)
         console.said(f"Labeling page: {page.url}")
         console.said("Press Ctrl-C to stop and write the run.")
-        with contextlib.nullcontext() if no_open else page.in_browser():
+        with contextlib.nullcontext() if options.no_open else page.in_browser():
             page.serve()
         if page.unwritten:
             with console.working("Fitting and writing the run; Ctrl-C keeps only the labels"):
@@ -74,3 +68,4 @@ def label(
         console.wrote(page.folder / "report.html")
     elif not page.problem:
         console.said("A report and predictions need labels of at least two classes.")
+    return 0

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from argparse import Namespace
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from sobgnn.app.command.options import ImageModel, Sheet, TextEncoding, TextModel, at_hand, at_home
+from sobgnn.app.command.options import Parser, add_models, check_file, path
 
 # Formats that predictions are not written in.
 _OTHER_FORMATS = (
@@ -16,35 +14,27 @@ _OTHER_FORMATS = (
 )  # fmt: skip
 
 
-def predict(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder written by `sobgnn fit`.")],
-    data: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DATA",
-            callback=at_hand,
-            help="CSV, Parquet, Excel, JSON or NPZ file with the same columns, or pictures; may be larger than memory.",
-        ),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", callback=at_home, help="CSV file to write; default: DATA's name with .predictions.csv."
-        ),
-    ] = None,
-    text_model: TextModel = None,
-    image_model: ImageModel = None,
-    characters: TextEncoding = None,
-    sheet: Sheet = None,
-    formats: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--export",
-            metavar="spreadsheet",
-            help="Also write FILE for a spreadsheet, with the separator and decimal sign of DATA.",
-        ),
-    ] = None,
-) -> None:
+def add_options(parser: Parser) -> None:
+    """Arguments and options of the command."""
+    parser.add_argument("run_folder", type=path, metavar="RUN", help="Run folder written by `sobgnn fit`.")
+    parser.add_argument(
+        "data",
+        type=path,
+        metavar="DATA",
+        help="CSV, Parquet, Excel, JSON or NPZ file with the same columns, or pictures; may be larger than memory.",
+    )
+    parser.add_argument(
+        "--out", type=path, metavar="FILE", help="CSV file to write; default: DATA's name with .predictions.csv."
+    )
+    add_models(parser)
+    parser.add_argument(
+        "--export",
+        choices=["spreadsheet"],
+        help="Also write FILE for a spreadsheet, with the separator and decimal sign of DATA.",
+    )
+
+
+def predict(options: Namespace) -> int:
     """Labels for new points from a fitted run. Trains nothing; RUN is not changed, and nothing outside it is opened.
 
     A run that was fitted with --text-model or --image-model needs the same model again: it names none by its path.
@@ -53,27 +43,26 @@ def predict(
     if the run was fitted with --accept, predictions are marked accept or review. Exit: 0 done, 2 wrong input (one line
     on stderr).
     """
+    run, data = options.run_folder, options.data
+    check_file(data)
     from sobgnn import tables
     from sobgnn._system.files import atomic_file
-    from sobgnn.app.command import terminal
+    from sobgnn.app.command.terminal import Terminal
     from sobgnn.app.runs import folder as run_folder
     from sobgnn.app.runs.checks import Checks
-    from sobgnn.app.runs.exports import spreadsheet_notes
     from sobgnn.app.runs.predict import predict_batches
+    from sobgnn.app.runs.summary import spreadsheet_notes
     from sobgnn.tables.predictions import spreadsheet_name, write_spreadsheet
 
-    wrong = [name for name in formats or [] if name != "spreadsheet"]
-    if wrong:
-        raise ValueError(f"--export must be spreadsheet, but got {wrong[0]!r}.")
-    console = terminal.Terminal()
+    console = Terminal()
     if not (run / "table.json").is_file() and (data / "table.json").is_file():
         raise ValueError(f"The run comes first: sobgnn predict {shlex.quote(str(data))} {shlex.quote(str(run))}.")
     tables.check_readable(data)
     place = data if data.name.strip(".") else data.resolve()  # . and .. name no file
-    target = _written_to(out or place.with_name(tables.file_stem(place) + ".predictions.csv"))
+    target = _written_to(options.out or place.with_name(tables.file_stem(place) + ".predictions.csv"))
     if not target.parent.is_dir():
         raise ValueError(f"--out names a file in {str(target.parent)!r}, but there is no such folder.")
-    copy = _written_to(spreadsheet_name(target)) if formats else None
+    copy = _written_to(spreadsheet_name(target)) if options.export else None
     targets = [target] if copy is None else [target, copy]
     for each in targets:
         if each.exists() and each.samefile(data):
@@ -85,19 +74,20 @@ def predict(
             raise ValueError(
                 f"{each} exists but does not hold predictions. Name another file with --out, or remove it."
             )
-    classifier, encoding = run_folder.open_run(run, text_model, image_model)
+    classifier, encoding = run_folder.open_run(run, options.text_model, options.image_model)
     checks = Checks.read(run)
     notes: list[str] = []
-    with atomic_file(target) as file, console.counting() as count:
-        rows = tables.batches(data, encoding, characters, sheet)
+    with atomic_file(target) as file, console.working("Predicting") as working:
+        rows = tables.batches(data, encoding, options.encoding, options.sheet)
         for done in predict_batches(classifier, rows, file, notes, checks, encoding):
-            count(done)
+            working(f"{done:,} rows done")
     if copy is not None:
         with atomic_file(copy) as file:
-            write_spreadsheet(target, file, tables.file_sheet(data, encoding, characters))
+            write_spreadsheet(target, file, tables.file_sheet(data, encoding, options.encoding))
     for each in targets:
         console.wrote(each, done)
-    console.notes([*notes, *spreadsheet_notes(encoding.sheet(","), formats or [])])
+    console.notes([*notes, *spreadsheet_notes(encoding.sheet(","), [options.export])])
+    return 0
 
 
 def _written_to(target: Path) -> Path:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from sobgnn.estimator.fit import FitProgress
     from sobgnn.tables import Table
 
-
 # Seconds between lines about progress where stderr is no terminal.
 INTERVAL = 10.0
 
@@ -55,16 +54,17 @@ class Training:
     def __call__(self, seen: FitProgress) -> bool:
         """Show where the fit stands; True ends training."""
         self._begun = self._begun or seen.train_loss is not None
-        if seen.stage not in self._tasks:
-            self._tasks[seen.stage] = self._bar.add_task(seen.stage.capitalize(), total=seen.total, score="")
+        stage = seen.stage.capitalize()
+        if stage not in self._tasks:
+            self._tasks[stage] = self._bar.add_task(stage, total=seen.total, score="")
             self._stage_began = time.monotonic()
         score = ""
         if seen.validation_accuracy is not None:
             score = f"held-out {seen.validation_accuracy:.1%}"
         elif seen.train_loss is not None:
             score = f"loss {seen.train_loss:.3f}"
-        self._bar.update(self._tasks[seen.stage], completed=seen.done, score=score)
-        self.line = f"{seen.stage.capitalize()} {seen.done:,} of {seen.total:,}" + (f", {score}" if score else "")
+        self._bar.update(self._tasks[stage], completed=seen.done, score=score)
+        self.line = f"{stage} {seen.done:,} of {seen.total:,}" + (f", {score}" if score else "")
         spent = time.monotonic() - self._stage_began
         if seen.done and spent > 1:
             self.line += f", at most {spent / seen.done * (seen.total - seen.done):.0f} s left"
@@ -120,19 +120,6 @@ class Terminal:
             yield said
 
     @contextlib.contextmanager
-    def counting(self) -> Iterator[Callable[[int], None]]:
-        """A count of rows whose total is not known."""
-        line = "Predicting"
-        with self.err.status(line) as status, self._lines(lambda: line):
-
-            def count(done: int) -> None:
-                nonlocal line
-                line = f"Predicting, {done:,} rows done"
-                status.update(line)
-
-            yield count
-
-    @contextlib.contextmanager
     def training(self) -> Iterator[Training]:
         """A bar with the time left, until :meth:`Training.trained`; Ctrl-C is for :class:`Training` until the end."""
         columns = (
@@ -144,13 +131,20 @@ class Terminal:
             TimeRemainingColumn(),
             TextColumn("left at most"),
         )
+        main = threading.current_thread() is threading.main_thread()  # signals belong to it
+        before = signal.getsignal(signal.SIGINT)
         with contextlib.ExitStack() as shown:
             bar = Progress(*columns, console=self.err, transient=True, disable=not self.err.is_terminal)
             hook = Training(bar, shown)
-            with _interrupting(hook.interrupt):
+            if main:
+                signal.signal(signal.SIGINT, hook.interrupt)
+            try:
                 shown.enter_context(bar)
                 shown.enter_context(self._lines(lambda: hook.line))
                 yield hook
+            finally:
+                if main:
+                    signal.signal(signal.SIGINT, before)
 
     @contextlib.contextmanager
     def _lines(self, said: Callable[[], str]) -> Iterator[None]:
@@ -173,16 +167,14 @@ class Terminal:
             thread.join()
 
     def data(self, name: str, table: Table, given: Any = None) -> None:
-        """What was read, and what the rules made of it."""
+        """What was read; without a run, which says it after how good it is, also what the rules made of it."""
         rows, features = table.X.shape
         known = int((table.codes != -1).sum())
         counts = {"row": rows, "feature": features, "class": len(table.classes), "label": known}
         line = f"{name}: " + ", ".join(counted(count, what) for what, count in counts.items())
-        if given is not None:
-            used = int((given != -1).sum())
-            line += f", {known - used:,} of them hidden" if used < known else ""
-        self.out.print(Text(line, style="bold"))
-        if given is None:  # a run says it at its end, after how good it is
+        hidden = 0 if given is None else known - int((given != -1).sum())
+        self.out.print(Text(line + (f", {hidden:,} of them hidden" if hidden else ""), style="bold"))
+        if given is None:
             self.notes(table.notes)
 
     def notes(self, notes: Sequence[str]) -> None:
@@ -192,7 +184,7 @@ class Terminal:
 
     def summary(self, result: Result, folder: Path) -> None:
         """How good it is, what was not used, what to do next; then what was made of what, and where it is."""
-        from sobgnn.app.runs.folder import MODEL, PREDICTIONS, REPORT
+        from sobgnn.app.runs import MODEL, PREDICTIONS, REPORT
         from sobgnn.app.runs.summary import details, facts, headlines, next_steps
 
         first, *others = headlines(result)
@@ -213,16 +205,3 @@ class Terminal:
     def wrote(self, path: Path, rows: int | None = None) -> None:
         """A file that was written."""
         self.said(f"{path}" + (f": {counted(rows, 'row')}" if rows is not None else ""))
-
-
-@contextlib.contextmanager
-def _interrupting(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Handle SIGINT in the block; in another thread nothing changes, since signals belong to the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

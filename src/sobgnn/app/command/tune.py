@@ -4,127 +4,103 @@ from __future__ import annotations
 
 import contextlib
 import time
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from sobgnn.app.command.options import (
-    DATA,
-    INTERRUPTED,
-    Accept,
-    ClassWeight,
-    Device,
-    Labels,
-    Reading,
-    Seed,
-    at_home,
-    with_reading,
-)
+from sobgnn.app.command.options import INTERRUPTED, Parser, add_data, add_fitting, check, load, path
 
 
-@with_reading
-def tune(
-    data: Annotated[str, DATA],
-    *,
-    trials: Annotated[int, typer.Option(help="Number of trials, over all processes.")] = 100,
-    storage: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Database through which processes on any machine share the search: postgresql://user@host/name. "
-            "Default: a journal file in the run folder.",
-        ),
-    ] = None,
-    sampler: Annotated[str, typer.Option(help="tpe, or random as in the paper.")] = "tpe",
-    worker: Annotated[
-        bool, typer.Option("--worker", help="Only take part in the search of --storage; write no run folder.")
-    ] = False,
-    reading: Reading,
-    labels: Labels = None,
-    accept: Accept = None,
-    class_weight: ClassWeight = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="RUN", callback=at_home, help="Run folder to make, or one whose search to resume."),
-    ] = None,
-    seed: Seed = 0,
-    device: Device = None,
-) -> None:
+def add_options(parser: Parser) -> None:
+    """Arguments and options of the command."""
+    add_data(parser)
+    parser.add_argument("--trials", type=int, default=100, help="Number of trials, over all processes. Default: 100.")
+    parser.add_argument(
+        "--storage",
+        metavar="URL",
+        help="Database through which processes on any machine share the search: postgresql://user@host/name. Default: "
+        "a journal file in the run folder.",
+    )
+    parser.add_argument("--sampler", default="tpe", help="tpe (the default), or random as in the paper.")
+    parser.add_argument(
+        "--worker", action="store_true", help="Only take part in the search of --storage; write no run folder."
+    )
+    add_fitting(parser)
+    parser.add_argument("--out", type=path, metavar="RUN", help="Run folder to make, or one whose search to resume.")
+
+
+def tune(options: Namespace) -> int:
     """Search for the best setting on held-out labels, then fit it.
 
     Writes a run folder like `sobgnn fit`, with the search in report.html and metrics.json. The same command resumes an
     interrupted search; Ctrl-C fits the best setting so far. Exit: 0 done, 2 wrong input (one line on stderr), 130
     interrupted.
     """
+    check(options)
     from sobgnn.app.command.terminal import Terminal
-    from sobgnn.app.runs import folder as run_folder
+    from sobgnn.app.runs.folder import write_into
     from sobgnn.app.runs.run import Fitted, hide_labels
     from sobgnn.app.runs.source import picture_side
     from sobgnn.estimator.classifier import SobolevClassifier
-    from sobgnn.estimator.tuning.search import check_request, study_name
+    from sobgnn.estimator.fit import FitProgress
+    from sobgnn.estimator.tuning.search import TuningProgress, check_request, study_name
     from sobgnn.estimator.tuning.search import tune as search
     from sobgnn.estimator.tuning.storage import is_url
 
-    if worker and storage is None:
+    seed, storage = options.seed, options.storage
+    if options.worker and storage is None:
         raise ValueError("--worker takes part in a shared search: name it with --storage URL.")
     if storage is not None and not is_url(storage):
         raise ValueError(f"--storage must be a URL like postgresql://user@host/name, but got {storage!r}.")
-    check_request(trials, sampler)
+    check_request(options.trials, options.sampler)
     console = Terminal()
-    name, table, seconds = reading.load(data, console)
-    given = hide_labels(table.codes, labels, seed)
+    name, table, seconds = load(options, console)
+    given = hide_labels(table.codes, options.labels, seed)
     console.data(name, table, given)
     X, y = table.X, table.labels(given)
-    weighing: Any = {"class_weight": class_weight}
-    base = SobolevClassifier(device=device, **weighing)
+    settings: Any = {"device": options.device, "class_weight": options.class_weight}
+    base = SobolevClassifier(**settings)
     journal = None if storage else f"{study_name(X, y, graph=table.graph, base=base, seed=seed)}.journal"
-    folder = None if worker else out or _folder(name, journal)
+    folder = None if options.worker else options.out or _folder(name, journal)
     with _storage(folder, journal) as kept, console.training() as searching:
         if kept is not None:
             console.out.print(f"  Search saved in {kept}; the same command resumes it.", style="dim")
+
+        def progress(seen: TuningProgress) -> bool:
+            return searching(FitProgress("trials", seen.done, seen.total, seen.log_loss, seen.accuracy))
+
         started = time.perf_counter()
         found = search(
-            X, y, trials, sampler=sampler, storage=storage or kept, seed=seed, graph=table.graph, base=base,  # type: ignore[arg-type]
-            progress=lambda seen: searching(_shown(seen)),
+            X, y, options.trials, sampler=options.sampler, storage=storage or kept, seed=seed, graph=table.graph,
+            base=base, progress=progress,
         )  # fmt: skip
         seconds["search"] = time.perf_counter() - started
         complete = searching.trained()
     pressed = searching.pressed
-    console.said(f"{len(found.trials):,} trials; best held-out log loss {found.log_loss:.4f}, "
-                 f"accuracy {found.accuracy:.1%}")  # fmt: skip
+    console.said(
+        f"{len(found.trials):,} trials; best held-out log loss {found.log_loss:.4f}, accuracy {found.accuracy:.1%}"
+    )
     if folder is not None:
         with console.training() as training:
             started = time.perf_counter()
-            classifier = SobolevClassifier(device=device, random_state=seed, **weighing, **found.setting)
+            classifier = SobolevClassifier(random_state=seed, **settings, **found.setting)
             classifier.fit(X, y, graph=table.graph, progress=training)
             seconds["fitting"] = time.perf_counter() - started
             fitted = Fitted(
-                name, classifier, table, given, seconds, complete=training.trained() and complete,
-                search=found.to_json(), accept=accept, side=picture_side(data, table),
+                name, classifier, table, given, seconds, training.trained() and complete, found.to_json(),
+                accept=options.accept, side=picture_side(options.data, table),
             )  # fmt: skip
-            if folder.exists():
-                result = run_folder.write_into(folder, fitted, console.working)
-            else:
-                with run_folder.reserved(folder) as run:
-                    result = run_folder.fill_run(run.place, fitted, stage=console.working)
+            result = write_into(folder, fitted, console.working)
         pressed |= training.pressed
         console.summary(result, folder)
-    if pressed:
-        raise typer.Exit(INTERRUPTED)
-
-
-def _shown(seen: Any) -> Any:
-    """A search as the terminal's bar shows a fit."""
-    from sobgnn.estimator.fit import FitProgress
-
-    return FitProgress("trials", seen.done, seen.total, seen.log_loss, seen.accuracy)
+    return INTERRUPTED if pressed else 0
 
 
 def _folder(name: str, journal: str | None) -> Path:
     """The folder of the same search if that was interrupted before it wrote its results, else a new one."""
-    from sobgnn.app.runs.folder import TABLE, free_folder
+    from sobgnn.app.runs import TABLE
+    from sobgnn.app.runs.folder import free_folder
 
     free = free_folder(name)
     stem, count = free.name.rsplit("-", 1)

@@ -28,7 +28,7 @@ from sobgnn.app.labeling.picking import Picker, Windows
 from sobgnn.app.labeling.progress import advice, audit, curve
 from sobgnn.app.labeling.rows import Source
 from sobgnn.app.labeling.store import Change, ConflictError, MovedError, Store
-from sobgnn.app.runs.content import row_name
+from sobgnn.app.runs.source import row_name
 
 UPCOMING = 4
 # Number of rows that a search lists.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sobgnn.app.labeling.rows import Source
 from sobgnn.app.labeling.store import Store
-from sobgnn.app.runs.content import picture_path
+from sobgnn.app.runs.source import picture_path
 from sobgnn.tables.predictions import is_formula, neutral
 
 if TYPE_CHECKING:

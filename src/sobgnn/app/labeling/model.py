@@ -98,7 +98,7 @@ class Trainer:
 
     def layout(self, learned: bool) -> npt.NDArray[np.float32]:
         """Coordinates [N, 2] of the points: from their features, or from the rows that the last fit has learned."""
-        from sobgnn.app.runs.page.layout import plane_layout
+        from sobgnn.app.runs.page.map import plane_layout
 
         place = plane_layout(self.classifier.embedding_ if learned else self.points)
         if self._place is not None:  # mirrored, if that moves the points less

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from sobgnn.app.runs.content import row_name
-from sobgnn.app.runs.source import dataset_table, picture_side
+from sobgnn.app.runs.source import dataset_table, picture_side, row_name
 from sobgnn.tables import Table
 from sobgnn.tables.columns.names import label_names
 from sobgnn.tables.picture_files import FORMATS, open_picture

@@ -23,25 +23,15 @@ _NUMBER = r"[+-]?(?:0|[1-9]\d{0,14})(?:\.\d{0,15})?$"
 
 @dataclass
 class Agreement:
-    """Counts of rows whose file names a class of the model.
+    """Counts of rows whose file names a class of the model."""
 
-    Args:
-        classes: The model's classes, text or whole numbers.
-        counted: Number of such rows that are no copies of training points.
-        right: How many of them are predicted to be in that class.
-        accepted: How many of them are accepted.
-        accepted_right: How many of these are right.
-        copies: Number of such rows that equal a training point, whose label the model may have learned.
-        others: Number of rows for each label that is no class of the model.
-    """
-
-    classes: Sequence[Any]
-    counted: int = 0
-    right: int = 0
-    accepted: int = 0
+    classes: Sequence[Any]  # of the model, text or whole numbers
+    counted: int = 0  # such rows that are no copies of training points
+    right: int = 0  # of these
+    accepted: int = 0  # of these
     accepted_right: int = 0
-    copies: int = 0
-    others: Counter[str] = field(default_factory=Counter)
+    copies: int = 0  # such rows that equal a training point, whose label the model may have learned
+    others: Counter[str] = field(default_factory=Counter)  # rows for each label that is no class of the model
 
     def add(
         self,
@@ -107,15 +97,11 @@ def _classes_of(labels: Collection[str], names: Collection[str]) -> dict[str, st
     numbers = {float(name): name for name in names if re.match(_NUMBER if numeric else _INTEGER, name)}
     found: dict[str, str | None] = {}
     for label in labels:
-        number = _as_number(label)
-        name = label if label in names else numbers.get(number) if number is not None else None
+        try:
+            number = float(label)
+        except ValueError:
+            number = float("nan")
+        name = label if label in names else numbers.get(number)
         if name is not None or not (number == -1 or label.lower() in UNLABELED):
             found[label] = name
     return found
-
-
-def _as_number(label: str) -> float | None:
-    try:
-        return float(label)
-    except ValueError:
-        return None

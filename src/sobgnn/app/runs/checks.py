@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sobgnn._system.files import check_inside, read_json, write_text
+from sobgnn.app.runs import CHECKS
 from sobgnn.app.runs.run import Fitted
 from sobgnn.estimator.fitted import shown_out_of_fold
 from sobgnn.estimator.trust import Acceptance, find_acceptance
 
-FILE = "checks.json"
 # A new point is far if its nearest training point is farther than this many times the 99 % quantile of the training
 # points' own nearest-neighbor distances.
 _FAR, _SHARE = 1.5, 0.99
@@ -36,59 +36,52 @@ class Checks:
     acceptance: Acceptance | None = None
     far: float | None = None
 
-    def columns(
+    def of_run(self, fitted: Fitted) -> dict[str, list[str]]:
+        """The column ``decision`` for the rows of a run: given for a label that was given and does not look wrong."""
+        if self.acceptance is None:
+            return {}
+        decision = np.where(self._accepted(fitted.confidence, fitted.doubtful), "accept", "review").astype(object)
+        decision[fitted.given != -1] = "given"
+        decision[[each.row for each in fitted.suspects]] = "review"
+        return {"decision": decision.tolist()}
+
+    def of_new(
         self,
         confidence: npt.NDArray[np.floating],
-        nearest: npt.NDArray[np.floating] | None = None,
-        given: npt.NDArray[np.bool_] | None = None,
-        suspect: npt.NDArray[np.bool_] | None = None,
+        nearest: npt.NDArray[np.floating],
         doubtful: npt.NDArray[np.bool_] | None = None,
     ) -> dict[str, list[str]]:
-        """Columns for predictions [M] of this confidence: ``decision`` and, for new points, ``far``.
+        """Columns for predictions of new points: ``decision``, accept or review, and ``far``.
 
-        A decision is ``given`` for a label that was given, unless it looks wrong; else ``accept`` or ``review``. A
-        prediction for a point that is far from all training points, or doubtful, is never accepted.
+        A prediction for a point that is far from all training points, or doubtful, is never accepted.
 
         Args:
             confidence: [M].
-            nearest: Distance of each new point to the nearest training point, [M].
-            given: bool [M], whether the label was given and not predicted.
-            suspect: bool [M], whether it was given, but looks wrong.
+            nearest: Distance of each point to the nearest training point, [M].
             doubtful: bool [M], whether a point is empty, or has a cell that the model has not learned.
         """
+        distant = np.zeros(len(confidence), dtype=bool) if self.far is None else np.asarray(nearest > self.far)
         made: dict[str, list[str]] = {}
-        distant = np.zeros(len(confidence), dtype=bool)
-        if nearest is not None and self.far is not None:
-            distant = np.asarray(nearest > self.far)
-            made["far"] = np.where(distant, "far", "").tolist()
         if self.acceptance is not None:
-            taken = self.acceptance.accepts(confidence) & ~distant
-            taken = taken if doubtful is None else taken & ~doubtful
-            decision = np.where(taken, "accept", "review").astype(object)
-            if given is not None:
-                decision[given] = "given"
-            if suspect is not None:
-                decision[suspect] = "review"
-            made = {"decision": decision.tolist(), **made}
+            barred = distant if doubtful is None else distant | doubtful
+            made["decision"] = np.where(self._accepted(confidence, barred), "accept", "review").tolist()
+        if self.far is not None:
+            made["far"] = np.where(distant, "far", "").tolist()
         return made
 
-    def of_run(self, fitted: Fitted) -> dict[str, list[str]]:
-        """:meth:`columns` for the rows that a run was fitted on."""
-        if self.acceptance is None:
-            return {}
-        suspect = np.zeros(len(fitted.given), dtype=bool)
-        suspect[[each.row for each in fitted.suspects]] = True
-        return self.columns(fitted.confidence, given=fitted.given != -1, suspect=suspect, doubtful=fitted.doubtful)
+    def _accepted(self, confidence: npt.NDArray[np.floating], barred: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        assert self.acceptance is not None
+        return self.acceptance.accepts(confidence) & ~barred
 
     def write(self, folder: Path) -> None:
         """Write ``checks.json`` into a run folder."""
         accept = None if self.acceptance is None else asdict(self.acceptance)
-        write_text(folder / FILE, json.dumps({"format": 1, "accept": accept, "far": self.far}, indent=1))
+        write_text(folder / CHECKS, json.dumps({"format": 1, "accept": accept, "far": self.far}, indent=1))
 
     @classmethod
     def read(cls, folder: Path) -> Checks:
         """Read what :meth:`write` wrote; without such a file, nothing is checked."""
-        file = folder / FILE
+        file = folder / CHECKS
         if not os.path.lexists(file):
             return cls()
         check_inside(file, folder)
@@ -114,10 +107,7 @@ def checks_of(fitted: Fitted) -> Checks:
 
 def find_threshold(fitted: Fitted, target: float) -> Acceptance:
     """Which predictions of a run may be accepted so that a share ``target`` of them is right."""
-    classifier = fitted.classifier
-    shown = shown_out_of_fold(classifier)
+    shown = shown_out_of_fold(fitted.classifier)
     judged = np.isfinite(shown).all(axis=1)
-    shown = shown[judged]
-    right = shown.argmax(axis=1) == classifier.labelled_codes_[judged]
-    free = fitted.confidence[fitted.given == -1]
-    return find_acceptance(shown.max(axis=1, initial=0), right, target, free)
+    right = shown[judged].argmax(axis=1) == fitted.classifier.labelled_codes_[judged]
+    return find_acceptance(shown[judged].max(axis=1, initial=0), right, target, fitted.confidence[fitted.given == -1])

@@ -5,57 +5,42 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sobgnn.app.runs.run import Fitted
-from sobgnn.tables.predictions import Sheet, write_spreadsheet
+from sobgnn.app.runs import FORMATS, PREDICTIONS
+from sobgnn.tables.predictions import write_spreadsheet
 
-FORMATS = {
-    "parquet": "predictions.parquet",
-    "jsonl": "predictions.jsonl",
-    "label-studio": "label-studio.json",
-    "spreadsheet": "predictions.spreadsheet.csv",
-}
+if TYPE_CHECKING:
+    import polars as pl
+
+    from sobgnn.app.runs.run import Fitted
 
 
-def check_formats(names: Sequence[str]) -> None:
-    """Raise if a format is unknown."""
-    unknown = [name for name in names if name not in FORMATS]
-    if unknown:
-        raise ValueError(f"--export must be one of {', '.join(FORMATS)}, but got {unknown[0]!r}.")
-
-
-def export(
-    folder: Path, fitted: Fitted, predictions: Path, decision: Sequence[str] | None, formats: Sequence[str]
-) -> None:
-    """Write the predictions of a run into a folder in each of the formats.
+def export(folder: Path, fitted: Fitted, decision: Sequence[str] | None, formats: Sequence[str]) -> None:
+    """Write the predictions of a run into its folder, which has them as CSV, in each of the formats.
 
     Args:
-        folder: Where.
+        folder: The folder.
         fitted: The run.
-        predictions: They as CSV.
         decision: Accept, review or given, for each row, if the run decides.
-        formats: Names of :data:`FORMATS`.
+        formats: Names of :data:`~sobgnn.app.runs.FORMATS`.
     """
+    import polars as pl
+
     for name in formats:
         path = folder / FORMATS[name]
-        if name == "spreadsheet":
-            with path.open("wb") as file:
-                write_spreadsheet(predictions, file, fitted.table.encoding.sheet(fitted.table.separator))
+        if name == "parquet":
+            _frame(fitted, decision).hstack(_probabilities(fitted, "probability_")).write_parquet(path)
+        elif name == "jsonl":
+            shares = _probabilities(fitted).select(pl.all().round(6)).to_struct("probabilities")
+            _frame(fitted, decision).with_columns(shares).write_ndjson(path)
+        elif name == "label-studio":
+            path.write_text(json.dumps(_tasks(fitted, decision), ensure_ascii=False), encoding="utf-8")
         else:
-            {"parquet": _parquet, "jsonl": _lines, "label-studio": _label_studio}[name](path, fitted, decision)
-
-
-def spreadsheet_notes(sheet: Sheet, formats: Sequence[str]) -> list[str]:
-    """A hint at the format for spreadsheets, if the file has decimal commas and that format was not requested."""
-    if sheet.decimal == "." or "spreadsheet" in formats:
-        return []
-    return [
-        "Predictions have decimal points between commas. For a spreadsheet that expects decimal commas: --export "
-        "spreadsheet."
-    ]
+            with path.open("wb") as file:
+                write_spreadsheet(folder / PREDICTIONS, file, fitted.table.encoding.sheet(fitted.table.separator))
 
 
 def label_studio_task(
@@ -89,7 +74,8 @@ def label_studio_task(
     return {"data": data, "annotations": [annotation | ({} if when is None else {"created_at": when})]}
 
 
-def _parquet(path: Path, fitted: Fitted, decision: Sequence[str] | None) -> None:
+def _frame(fitted: Fitted, decision: Sequence[str] | None) -> pl.DataFrame:
+    """The predictions as a table: row, id, label, given, decision."""
     import polars as pl
 
     classifier = fitted.classifier
@@ -98,26 +84,18 @@ def _parquet(path: Path, fitted: Fitted, decision: Sequence[str] | None) -> None
         columns["id"] = pl.Series([str(value) for value in fitted.table.ids.tolist()], dtype=pl.String)
     columns |= {"label": classifier.transduction_.tolist(), "given": fitted.given != -1}
     columns |= {} if decision is None else {"decision": list(decision)}
-    for place, name in enumerate(classifier.classes_.tolist()):
-        columns[f"probability_{name}"] = classifier.label_distributions_[:, place].astype(np.float64)
-    pl.DataFrame(columns).write_parquet(path)
+    return pl.DataFrame(columns)
 
 
-def _lines(path: Path, fitted: Fitted, decision: Sequence[str] | None) -> None:
-    classifier, ids = fitted.classifier, fitted.table.ids
-    names = [str(name) for name in classifier.classes_.tolist()]
-    labels = classifier.transduction_.tolist()
-    with path.open("w", encoding="utf-8", newline="\n") as file:
-        for row, probability in enumerate(classifier.label_distributions_.astype(float).round(6).tolist()):
-            line: dict[str, Any] = {"row": row}
-            line |= {} if ids is None else {"id": str(ids[row])}
-            line |= {"label": labels[row], "given": bool(fitted.given[row] != -1)}
-            line |= {} if decision is None else {"decision": decision[row]}
-            line["probabilities"] = dict(zip(names, probability, strict=True))
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+def _probabilities(fitted: Fitted, before: str = "") -> pl.DataFrame:
+    """A column for each class, with its name after ``before``."""
+    import polars as pl
+
+    names = [f"{before}{name}" for name in fitted.classifier.classes_.tolist()]
+    return pl.DataFrame(fitted.classifier.label_distributions_.astype(np.float64), schema=names, orient="row")
 
 
-def _label_studio(path: Path, fitted: Fitted, decision: Sequence[str] | None) -> None:
+def _tasks(fitted: Fitted, decision: Sequence[str] | None) -> list[dict[str, Any]]:
     """Given labels as annotations, predicted ones as predictions, of tasks with ``row``, ``text``, id and decision."""
     labels, confidence, ids = fitted.classifier.transduction_.tolist(), fitted.confidence.tolist(), fitted.table.ids
     tasks = []
@@ -128,4 +106,4 @@ def _label_studio(path: Path, fitted: Fitted, decision: Sequence[str] | None) ->
         fields |= {} if decision is None else {"decision": decision[row]}
         score = confidence[row] if fitted.given[row] == -1 else None
         tasks.append({"id": row + 1, **label_studio_task("text", fields, cells, str(label), score=score)})
-    path.write_text(json.dumps(tasks, ensure_ascii=False), encoding="utf-8")
+    return tasks

@@ -16,23 +16,18 @@ from pathlib import Path
 from typing import IO, Any
 
 from sobgnn._system.files import check_inside, flush, flush_folder, lock_file
-from sobgnn.app.runs import checks as run_checks
-from sobgnn.app.runs.exports import FORMATS, export
+from sobgnn.app.runs import FILES, METRICS, MODEL, PREDICTIONS, REPORT, TABLE
+from sobgnn.app.runs.checks import checks_of
+from sobgnn.app.runs.exports import export
 from sobgnn.app.runs.importance import column_importance
-from sobgnn.app.runs.predict import formula_notes
 from sobgnn.app.runs.result import Result, measure
 from sobgnn.app.runs.run import Fitted
+from sobgnn.app.runs.summary import formula_notes
 from sobgnn.tables import Encoding, write_predictions
 
-# What a run folder holds. The table marks it as a run; the last three are for people.
-TABLE, ARRAYS, METRICS, MODEL, PREDICTIONS, REPORT = (
-    "table.json", "table.npz", "metrics.json", "model", "predictions.csv", "report.html",
-)  # fmt: skip
-FILES = (TABLE, ARRAYS, METRICS, run_checks.FILE, MODEL, PREDICTIONS, REPORT, *FORMATS.values())
-
+Stage = Callable[[str], AbstractContextManager[object]]
 # What the name of a folder ends in that holds a run being written.
 _UNFINISHED = ".unfinished"
-
 # Files of a labeling, which becomes a run when it is finished.
 _LABELING = ("labels.db", "labels.csv")
 
@@ -41,7 +36,7 @@ def free_folder(name: str, under: Path = Path("runs")) -> Path:
     """runs/<name>-<n> with the smallest unused n."""
     safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name).strip(".") or "run"
     number = 1
-    while (under / f"{safe}-{number}").exists() or _is_reserved(under / f"{safe}-{number}"):
+    while (under / f"{safe}-{number}").exists() or _is_held(under / f"{safe}-{number}"):
         number += 1
     return under / f"{safe}-{number}"
 
@@ -67,27 +62,32 @@ def reserved(out: Path | None, name: str = "run") -> Iterator[Reserved]:
     Raises:
         ValueError: The folder exists, cannot be created, or another process is making it.
     """
-    while True:
+    held: IO[bytes] | None = None
+    while held is None:
         folder = out or free_folder(name)
         check_free(folder)
         made = [parent for parent in folder.absolute().parents if not parent.exists()]
         folder.parent.mkdir(parents=True, exist_ok=True)
-        held = _reserve(folder)
-        if held is not None:
-            break
-        if out is not None:
+        held = lock_file(_lock_of(folder))
+        if held is None and out is not None:
             raise ValueError(f"{folder} is being written by another process. Name another folder with --out.")
     run = Reserved(folder, _hidden(folder))
     with held:
         try:
-            _remove_left_over(folder.parent, run.place)
+            for lock in folder.parent.glob(f".*{_UNFINISHED}.lock"):  # its own is held
+                if (left := lock_file(lock)) is not None:
+                    with left:
+                        _remove(lock.with_suffix(""))
+                        lock.unlink(missing_ok=True)
+            _remove(run.place)
+            run.place.mkdir()
             yield run
             flush_folder(run.place)
             _appear(run, name if out is None else None)
             flush(folder.parent)
         finally:
             _remove(run.place)
-            _lock_of(run.place).unlink(missing_ok=True)
+            _lock_of(folder).unlink(missing_ok=True)
             for parent in made:
                 with contextlib.suppress(OSError):  # it is empty unless the block succeeded
                     parent.rmdir()
@@ -112,48 +112,28 @@ def _hidden(folder: Path) -> Path:
     return folder.with_name(f".{name}{_UNFINISHED}")
 
 
-def _lock_of(place: Path) -> Path:
-    return place.with_name(f"{place.name}.lock")
+def _lock_of(folder: Path) -> Path:
+    return folder.with_name(f"{_hidden(folder).name}.lock")
 
 
-def _is_reserved(folder: Path) -> bool:
+def _is_held(folder: Path) -> bool:
     """Whether another process makes the folder."""
-    lock = _lock_of(_hidden(folder))
+    lock = _lock_of(folder)
     if not lock.exists():
         return False
-    held = lock_file(lock)
-    if held is not None:
-        held.close()
-    return held is None
+    with lock_file(lock) or nullcontext() as held:
+        return held is None
 
 
-def _remove_left_over(parent: Path, own: Path) -> None:
-    """Remove what processes that were killed have left in a folder of runs."""
-    for lock in parent.glob(_lock_of(Path(f".*{_UNFINISHED}")).name):
-        if lock != _lock_of(own) and (held := lock_file(lock)) is not None:
-            with held:
-                _remove(lock.with_suffix(""))
-                lock.unlink(missing_ok=True)
+def write_into(folder: Path, fitted: Fitted, stage: Stage = nullcontext) -> Result:
+    """:func:`fill_run` for a new folder, or for one that holds others, such as labels or a search.
 
-
-def _reserve(folder: Path) -> IO[bytes] | None:
-    """Lock the name of a folder and make its hidden folder, empty; ``None`` if another process has it."""
-    place = _hidden(folder)
-    held = lock_file(_lock_of(place))
-    if held is not None:
-        _remove(place)
-        place.mkdir()
-    return held
-
-
-def write_into(
-    folder: Path, fitted: Fitted, stage: Callable[[str], AbstractContextManager[object]] = nullcontext
-) -> Result:
-    """:func:`fill_run`, and move the files into a folder that holds others, such as labels or a search.
-
-    Each file is replaced as a whole. The table, which marks a folder as a run, is removed first and written last: a
-    folder with a half-moved run is not mistaken for one.
+    There each file is replaced as a whole. The table, which marks a folder as a run, is removed first and written last:
+    a folder with a half-moved run is not mistaken for one.
     """
+    if not folder.exists():
+        with reserved(folder) as run:
+            return fill_run(run.place, fitted, stage=stage)
     made = folder / _UNFINISHED  # what a killed process has left here is written over
     _remove(made)
     made.mkdir()
@@ -194,25 +174,21 @@ def check_not_of_run(path: Path, folder: Path) -> None:
 
 
 def fill_run(
-    place: Path,
-    fitted: Fitted,
-    formats: Sequence[str] = (),
-    importance: bool = True,
-    stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
+    place: Path, fitted: Fitted, formats: Sequence[str] = (), importance: bool = True, stage: Stage = nullcontext
 ) -> Result:
     """Measure a run and write its files into an empty folder.
 
     Args:
         place: The folder.
         fitted: The run.
-        formats: Formats in which predictions are exported, names of :data:`~sobgnn.app.runs.exports.FORMATS`.
+        formats: Formats in which predictions are exported, names of :data:`~sobgnn.app.runs.FORMATS`.
         importance: Whether to measure which columns matter.
         stage: Shows what takes a moment.
     """
     from sobgnn.app.runs.page.render import render
 
     started = time.perf_counter()
-    checks = run_checks.checks_of(fitted)
+    checks = checks_of(fitted)
     result = measure(fitted, checks.acceptance)
     seconds = dict(result.seconds)
     if importance and fitted.complete and not result.guessing:
@@ -231,7 +207,7 @@ def fill_run(
                 file, classifier.classes_.tolist(), 0, labels, probability, fitted.table.ids, header=True, extra=extra
             )
         result = replace(result, notes=[*result.notes, *formula_notes(formulas)])
-        export(place, fitted, place / PREDICTIONS, extra.get("decision"), formats)
+        export(place, fitted, extra.get("decision"), formats)
         (place / REPORT).write_text(render(fitted, result), encoding="utf-8")
         seconds["writing"] = round(time.perf_counter() - started, 3)
         result = replace(result, seconds=seconds)
@@ -253,7 +229,7 @@ def open_run(
             f"{folder} holds labels, but no model yet: open its page with `sobgnn label {folder}`, label rows of at "
             "least two classes, and press Finish."
         )
-    check_inside(folder / "model", folder)
+    check_inside(folder / MODEL, folder)
     encoding = Encoding.load(folder, text_model=text_model, image_model=image_model)
 
     from sobgnn.estimator.classifier import SobolevClassifier

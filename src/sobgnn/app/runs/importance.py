@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sobgnn.app.runs.content import column_slices
 from sobgnn.app.runs.run import Fitted
 from sobgnn.estimator.labels import stratified_folds
 
@@ -31,12 +30,14 @@ def column_importance(fitted: Fitted, seed: int = 0) -> dict[str, float]:
     """
     from sklearn.ensemble import ExtraTreesClassifier
 
-    slices, codes = column_slices(fitted.table.encoding), fitted.given
-    if slices is None or not 1 < len(slices) < MOST_COLUMNS or (codes != -1).sum() < LEAST_LABELS:
+    encoding, codes = fitted.table.encoding, fitted.given
+    slices = encoding.slices if encoding.named else {}  # which features came from each column
+    if not 1 < len(slices) < MOST_COLUMNS or (codes != -1).sum() < LEAST_LABELS:
         return {}
     generator = np.random.default_rng(seed)
     labeled = generator.permutation(np.flatnonzero(codes != -1))[:_MOST_LABELS]
-    X, codes = _dense(fitted.table.X[labeled]), codes[labeled]
+    X, codes = fitted.table.X[labeled], codes[labeled]
+    X = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float32)
     fold = stratified_folds(codes, _FOLDS, generator)
     lost, judged = np.zeros(len(slices)), 0
     for held in range(_FOLDS):
@@ -75,7 +76,3 @@ def _drops(
             part[:, column] = X[order, column]
         scores += score(parts)
     return np.asarray(score([X])[0] - np.array(scores).reshape(len(columns), shuffles).mean(axis=1))
-
-
-def _dense(X: Any) -> npt.NDArray[np.float32]:
-    return np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float32)

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from sobgnn.app.runs.agreement import Agreement
 from sobgnn.app.runs.checks import Checks
-from sobgnn.app.runs.summary import percent
+from sobgnn.app.runs.summary import formula_notes, percent
 from sobgnn.tables import Batch, Encoding, write_predictions
 from sobgnn.tables.columns.names import listed_counts
 from sobgnn.tables.notes import empty_notes
@@ -24,61 +24,47 @@ _JOINED_BYTES = 2**28
 
 @dataclass
 class Found:
-    """What was found while predicting a file, summed over its batches.
+    """What was found while predicting a file, summed over its batches."""
 
-    Args:
-        agreement: With the file's own labels.
-        rows: Rows that were predicted.
-        taken: How many are accepted.
-        distant: How many are far from all training points.
-        formulas: Cells that were written with ' before them.
-        empty: Rows that are empty.
-        unread: Cells that count as blank though they are filled, by column.
-        gaps: Cells that the model has not learned, by column.
-        unsigned: Numbers without their unit, by column.
-        outside: Values of far rows outside the training range, by column.
-        said: Sentences about the file, each once.
-    """
-
-    agreement: Agreement
+    agreement: Agreement  # with the file's own labels
     rows: int = 0
-    taken: int = 0
-    distant: int = 0
-    formulas: int = 0
+    accepted: int = 0
+    far: int = 0  # from all training points
+    formulas: int = 0  # cells that were written with ' before them
     empty: RowCount = field(default_factory=RowCount)
-    unread: Counter[str] = field(default_factory=Counter)
-    gaps: Counter[str] = field(default_factory=Counter)
-    unsigned: Counter[str] = field(default_factory=Counter)
-    outside: Counter[str] = field(default_factory=Counter)
-    said: dict[str, None] = field(default_factory=dict)
+    unread: Counter[str] = field(default_factory=Counter)  # filled cells that count as blank, by column
+    gaps: Counter[str] = field(default_factory=Counter)  # cells that the model has not learned
+    unsigned: Counter[str] = field(default_factory=Counter)  # numbers without their unit
+    outside: Counter[str] = field(default_factory=Counter)  # values of far rows outside the training range
+    said: dict[str, None] = field(default_factory=dict)  # sentences about the file, each once
 
     def notes(self, checks: Checks) -> list[str]:
         """Sentences about it."""
         review = "" if checks.acceptance is None else ", and these rows are marked review"
         notes = [*self.said, *empty_notes(self.empty.count, self.empty.first)]
-        for counts, sentence in (
-            (self.unread, "Unreadable values and unseen categories, treated as blank: {}."),
+        for counts, what, means in (
+            (self.unread, "Unreadable values and unseen categories, treated as blank", ""),
             (
                 self.gaps,
-                "Categories that are new, or blank cells in columns that had none in training: {}. The model has not "
-                f"learned what they mean, so its confidence says little{review}.",
+                "Categories that are new, or blank cells in columns that had none in training",
+                f" The model has not learned what they mean, so its confidence says little{review}.",
             ),
             (
                 self.unsigned,
-                "Numbers without the unit that all had in training, and of another size: {}. They are read as written, "
-                f"which may be wrong{review}.",
+                "Numbers without the unit that all had in training, and of another size",
+                f" They are read as written, which may be wrong{review}.",
             ),
         ):
-            notes += [sentence.format(listed_counts(counts.most_common(), "cell"))] if counts else []
+            notes += [f"{what}: {listed_counts(counts.most_common(), 'cell')}.{means}"] if counts else []
         notes += self.agreement.notes()
         if checks.acceptance is not None:
             notes.append(
-                f"Accepted at {checks.acceptance.target:.4g}: {self.taken:,} of {self.rows:,} rows "
-                f"({percent(self.taken / self.rows)}); the others are marked review."
+                f"Accepted at {checks.acceptance.target:.4g}: {self.accepted:,} of {self.rows:,} rows "
+                f"({percent(self.accepted / self.rows)}); the others are marked review."
             )
-        if self.distant:
+        if self.far:
             notes.append(
-                f"Far from all training points, so predictions are uncertain: {self.distant:,} of {self.rows:,} rows, "
+                f"Far from all training points, so predictions are uncertain: {self.far:,} of {self.rows:,} rows, "
                 "marked in the column far."
             )
         if self.outside:
@@ -116,16 +102,16 @@ def predict_batches(
         probability = classifier.predictor_(batch.X, nearest=nearest)
         if batch.beyond is not None:  # the scaling may hide it from the distance: rows of unit length, ranks
             nearest[batch.beyond] = np.inf
-        extra = checks.columns(probability.max(axis=1), nearest, doubtful=batch.gappy)
+        extra = checks.of_new(probability.max(axis=1), nearest, batch.gappy)
         label = classifier.classes_[probability.argmax(axis=1)]
         found.formulas += write_predictions(
             file, classes, batch.first_row, label, probability, batch.ids, header=not found.rows, extra=extra
         )
-        accepted = np.array(extra.get("decision", [""] * count), dtype=object) == "accept"
-        far = np.flatnonzero(np.array(extra.get("far", []), dtype=object) == "far")
+        accepted = np.array([decision == "accept" for decision in extra.get("decision", [""] * count)])
+        far = np.flatnonzero([word == "far" for word in extra.get("far", [])])
         found.rows += count
-        found.taken += int(accepted.sum())
-        found.distant += far.size
+        found.accepted += int(accepted.sum())
+        found.far += far.size
         if batch.labels is not None:
             found.agreement.add(batch.labels.tolist(), label, nearest, accepted)
         if encoding is not None and far.size:
@@ -141,13 +127,6 @@ def predict_batches(
         raise ValueError("The file has no rows, so there is nothing to predict.")
     if notes is not None:
         notes += found.notes(checks)
-
-
-def formula_notes(count: int) -> list[str]:
-    """The note about cells that were made harmless, if there are any."""
-    if not count:
-        return []
-    return [f"Cells that a spreadsheet would run as formulas were written with ' before them: {count:,}."]
 
 
 def _joined(batches: Iterator[Batch], rows: int | None) -> Iterator[Batch]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sobgnn.app.runs.checks import USUAL, find_threshold
-from sobgnn.app.runs.content import row_name
 from sobgnn.app.runs.run import Fitted
+from sobgnn.app.runs.source import row_name
 from sobgnn.estimator.fitted import shown_out_of_fold
 from sobgnn.estimator.trust import Acceptance, Outcome, compare_with_chance, hard_labels, wilson_interval
+from sobgnn.graphs.summary import GraphReport
 from sobgnn.tables import Table
 from sobgnn.tables.labels import unsaid_classes, unsaid_note
 
@@ -25,161 +26,81 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How good out-of-fold predictions of the given labels are. Without such labels all but ``verdict`` is empty.
+    """How good out-of-fold predictions of the given labels are. Without such labels all but ``verdict`` is empty."""
 
-    Attributes:
-        labels: Number of labels that were held out.
-        verdict: Whether predictions are better than guessing.
-        copies: Further labels, of copies or near copies of these rows, which were held out with them and not counted.
-        accuracy: The probable accuracy on rows without a label.
-        interval: Its 95 % interval.
-        unknown: Labels of classes that are never held out, whose accuracy is unknown.
-        majority_share: Share of the largest class.
-        largest_class: That class.
-        balanced_accuracy: Mean recall of the classes.
-        uneven: Whether balanced accuracy is more informative than accuracy.
-        p_value: Chance of such predictions if labels were unrelated to them.
-        confusion: Counts [given, predicted], by the table's classes.
-        never_predicted: Classes that have labels and are never predicted.
-        not_held_out: Classes of which no label was held out.
-        hard: Labels that another class is 5 times as probable as, and that are not suspect.
-    """
-
-    labels: int
-    verdict: Outcome
-    copies: int = 0
-    accuracy: float = float("nan")
-    interval: tuple[float, float] = (0.0, 1.0)
-    unknown: int = 0
-    majority_share: float = float("nan")
+    labels: int  # held out
+    verdict: Outcome  # whether predictions are better than guessing
+    copies: int = 0  # further labels, of copies or near copies, which were held out with these and not counted
+    accuracy: float = float("nan")  # probable accuracy on rows without a label
+    interval: tuple[float, float] = (0.0, 1.0)  # of 95 %
+    unknown: int = 0  # labels of classes that are never held out, whose accuracy is unknown
+    majority_share: float = float("nan")  # of the largest class
     largest_class: Any = None
-    balanced_accuracy: float = float("nan")
-    uneven: bool = False
-    p_value: float = 1.0
-    confusion: Sequence[Sequence[int]] = ()
-    never_predicted: Sequence[Any] = ()
-    not_held_out: Sequence[Any] = ()
-    hard: int = 0
+    balanced_accuracy: float = float("nan")  # mean recall of the classes
+    uneven: bool = False  # whether balanced accuracy is more informative than accuracy
+    p_value: float = 1.0  # chance of such predictions if labels were unrelated to them
+    confusion: Sequence[Sequence[int]] = ()  # counts [given, predicted], by the table's classes
+    never_predicted: Sequence[Any] = ()  # classes that have labels and are never predicted
+    not_held_out: Sequence[Any] = ()  # classes of which no label was held out
+    hard: int = 0  # labels that another class is 5 times as probable as, and that are not suspect
 
 
 @dataclass(frozen=True)
 class Hidden:
-    """How good predictions are of labels that ``--labels`` hid from training.
-
-    Attributes:
-        accuracy: Share that is predicted correctly.
-        accuracy_interval: Its 95 % interval.
-        majority_share: Share of the largest class.
-        confusion: Counts [true, predicted], by the table's classes.
-    """
+    """How good predictions are of labels that ``--labels`` hid from training."""
 
     accuracy: float
-    accuracy_interval: tuple[float, float]
-    majority_share: float
-    confusion: Sequence[Sequence[int]]
+    accuracy_interval: tuple[float, float]  # of 95 %
+    majority_share: float  # of the largest class
+    confusion: Sequence[Sequence[int]]  # counts [true, predicted], by the table's classes
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """The threshold of ``--accept``, the labels it is based on, and how many rows without a given label it accepts.
+    """The threshold of ``--accept``, the labels it is based on, and how many rows without a given label it accepts."""
 
-    Attributes:
-        target: Share of accepted predictions that should be right.
-        threshold: Least confidence of an accepted prediction; ``None``: none is.
-        labels: Number of labels that the threshold is based on.
-        labels_accepted: How many of them it accepts.
-        labels_wrong: How many of these are wrong.
-        labels_needed: Least number of labels that supports a threshold.
-        rows: Rows without a given label.
-        rows_accepted: How many of them are accepted.
-        rows_doubtful: How many reach the threshold, but have a blank cell where no labeled row has one.
-        hidden_accepted: Hidden labels among the accepted rows; ``None`` if there are none, like the next.
-        hidden_error: Share of these that is predicted wrong.
-    """
-
-    target: float
-    threshold: float | None
-    labels: int
-    labels_accepted: int
-    labels_wrong: int
-    labels_needed: int
-    rows: int
-    rows_accepted: int
-    rows_doubtful: int
-    hidden_accepted: int | None = None
-    hidden_error: float | None = None
-
-
-@dataclass(frozen=True)
-class GraphFacts:
-    """The neighbor graph; ``agreement`` is the share of weight^ρ that connects equal labels, for ρ = 1, 2, …"""
-
-    nodes: int
-    edges: int
-    components: int
-    isolated: int
-    degree_quantiles: Sequence[float]
-    weight_quantiles: Sequence[float]
-    agreement: Sequence[float]
+    target: float  # share of accepted predictions that should be right
+    threshold: float | None  # least confidence of an accepted prediction; None: none is
+    labels: int  # that the threshold is based on
+    labels_accepted: int  # of these
+    labels_wrong: int  # of the accepted ones
+    labels_needed: int  # at least, to support a threshold
+    rows: int  # without a given label
+    rows_accepted: int  # of these
+    rows_doubtful: int  # that reach the threshold, but have a blank cell where no labeled row has one
+    hidden_accepted: int | None = None  # hidden labels of accepted rows, if there are any
+    hidden_error: float | None = None  # share of these that is predicted wrong
 
 
 @dataclass(frozen=True)
 class Result:
-    """What is known of a run.
+    """What is known of a run."""
 
-    Attributes:
-        data: Name of the data.
-        rows: Number of points.
-        features: Number of features.
-        classes: The table's classes.
-        labels_given: Labels that training saw.
-        labels_hidden: Known labels that it did not see.
-        complete: False if training was stopped by the user.
-        held_out: On given labels, out of fold.
-        hidden: On hidden labels, if there are any.
-        notes: Sentences about how the data was read.
-        unsaid: Sentences about large classes whose name may mean unlabeled.
-        suspects: Number of given labels that look wrong.
-        suggested: Names of a few rows whose labels would help most, best first.
-        rows_numbered: Whether these are numbers, counted from 0, and not ids.
-        accept: What ``--accept`` accepts, if it was requested.
-        acceptable: Number of rows that ``--accept 0.95`` would accept, if nothing was requested.
-        graph: The neighbor graph.
-        families: Share of each family in the blend.
-        filter_importance: Rise of the Sobolev networks' out-of-fold log loss without each part of their input.
-        columns: Importance of each column, largest first; ``None`` if it was not measured.
-        settings: Parameters of the estimator.
-        seconds: Wall time of each stage.
-        versions: Of the packages.
-        search: The result of ``TuningResult.to_json``, if the setting was searched.
-        advice: What to type for texts to be compared by meaning, if they were not.
-    """
-
-    data: str
+    data: str  # name of the data
     rows: int
     features: int
-    classes: Sequence[Any]
-    labels_given: int
-    labels_hidden: int
-    complete: bool
-    held_out: HeldOut
-    hidden: Hidden | None
-    notes: Sequence[str]
-    unsaid: Sequence[str]
-    suspects: int
-    suggested: Sequence[str]
-    rows_numbered: bool
-    accept: Accepted | None
-    acceptable: int | None
-    graph: GraphFacts
-    families: Mapping[str, float]
-    filter_importance: Mapping[str, float]
-    columns: Mapping[str, float] | None
-    settings: Mapping[str, Any]
-    seconds: Mapping[str, float]
-    versions: Mapping[str, str]
-    search: Mapping[str, Any] | None
-    advice: str | None = None
+    classes: Sequence[Any]  # of the table
+    labels_given: int  # that training saw
+    labels_hidden: int  # known labels that it did not see
+    complete: bool  # False if training was stopped by the user
+    held_out: HeldOut  # on given labels, out of fold
+    hidden: Hidden | None  # on hidden labels, if there are any
+    notes: Sequence[str]  # sentences about how the data was read
+    unsaid: Sequence[str]  # sentences about large classes whose name may mean unlabeled
+    suspects: int  # given labels that look wrong
+    suggested: Sequence[str]  # names of a few rows whose labels would help most, best first
+    rows_numbered: bool  # whether these are numbers, counted from 0, and not ids
+    accept: Accepted | None  # what --accept accepts, if it was requested
+    acceptable: int | None  # rows that --accept 0.95 would accept, if nothing was requested
+    graph: GraphReport
+    families: Mapping[str, float]  # share of each in the blend
+    filter_importance: Mapping[str, float]  # rise of the Sobolev networks' log loss without each part of their input
+    columns: Mapping[str, float] | None  # importance of each, largest first; None if it was not measured
+    settings: Mapping[str, Any]  # parameters of the estimator
+    seconds: Mapping[str, float]  # of each stage
+    versions: Mapping[str, str]  # of the packages
+    search: Mapping[str, Any] | None  # what TuningResult.to_json returns, if the setting was searched
+    advice: str | None = None  # what to type for texts to be compared by meaning, if they were not
 
     @property
     def guessing(self) -> bool:
@@ -192,8 +113,6 @@ class Result:
         facts |= facts.pop("hidden") or {}
         if not self.held_out.labels:
             facts["held_out"] = {"labels": 0, "verdict": self.held_out.verdict}
-        if self.accept is not None and self.accept.hidden_error is None:
-            del facts["accept"]["hidden_accepted"], facts["accept"]["hidden_error"]
         return {name: value for name, value in facts.items() if value is not None}
 
 
@@ -208,16 +127,12 @@ def measure(fitted: Fitted, acceptance: Acceptance | None = None) -> Result:
 
     table, classifier = fitted.table, fitted.classifier
     suggested = fitted.suggested(_NAMED).tolist()
-    count, features = table.X.shape
-    accept, acceptable = None, None
-    if acceptance is not None:
-        accept = _accepted(fitted, acceptance)
-    elif fitted.accept is None:
-        acceptable = _accepted(fitted, find_threshold(fitted, USUAL)).rows_accepted
+    rows, features = table.X.shape
     graph = classifier.graph_.describe(table.codes)
+    usual = acceptance is None and fitted.accept is None
     return Result(
         data=fitted.name,
-        rows=int(count),
+        rows=int(rows),
         features=int(features),
         classes=list(table.classes),
         labels_given=int((fitted.given != -1).sum()),
@@ -231,21 +146,17 @@ def measure(fitted: Fitted, acceptance: Acceptance | None = None) -> Result:
         suspects=len(fitted.suspects),
         suggested=[row_name(table, row) for row in suggested],
         rows_numbered=table.ids is None or not all(table.ids[row] for row in suggested),
-        accept=accept,
-        acceptable=acceptable,
-        graph=GraphFacts(
-            graph.nodes,
-            graph.edges,
-            graph.components,
-            graph.isolated,
-            list(graph.degree_quantiles),
-            list(graph.weight_quantiles),
-            [share for share in graph.agreement or () if np.isfinite(share)],
-        ),
+        accept=None if acceptance is None else _accepted(fitted, acceptance),
+        acceptable=_accepted(fitted, find_threshold(fitted, USUAL)).rows_accepted if usual else None,
+        graph=replace(graph, agreement=tuple(share for share in graph.agreement or () if np.isfinite(share))),
         families={name: round(share, 6) for name, share in classifier.family_shares_.items()},
         filter_importance={name: round(lost, 6) for name, lost in classifier.filter_importance_.items()},
         columns=None,
-        settings=_plain(classifier.get_params()),
+        settings={
+            name: value if isinstance(value, str | int | float | bool | tuple | None) else repr(value)
+            for name, value in sorted(classifier.get_params().items())
+            if not callable(value)
+        },
         seconds={stage: round(spent, 3) for stage, spent in fitted.seconds.items()},
         versions={"sobgnn": sobgnn.__version__, "numpy": np.__version__},
         search=fitted.search,
@@ -330,12 +241,3 @@ def confusion(true: npt.NDArray[Any], predicted: npt.NDArray[Any], classes: int)
     """Counts [true class, predicted class]."""
     flat = np.bincount(true * classes + predicted, minlength=classes * classes)
     return flat.reshape(classes, classes).astype(np.int64)
-
-
-def _plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings that JSON can hold; anything else by its repr."""
-    return {
-        name: value if isinstance(value, str | int | float | bool | tuple | None) else repr(value)
-        for name, value in sorted(settings.items())
-        if not callable(value)
-    }

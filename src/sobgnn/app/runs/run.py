@@ -59,13 +59,6 @@ class Fitted:
         return self.encoding.gaps(self.encoding.features_of(self.table.frame))[1]
 
     @cached_property
-    def empty(self) -> npt.NDArray[np.bool_]:
-        """Rows that are empty, [N]."""
-        if self.table.frame is None:
-            return np.zeros(len(self.given), dtype=bool)
-        return self.encoding.empty(self.table.frame)
-
-    @cached_property
     def suspects(self) -> list[Suspect]:
         """Given labels that look wrong, most suspicious first."""
         return list(self.classifier.suspects())
@@ -76,11 +69,11 @@ class Fitted:
         Doubtful rows are left out, and pictures that cannot be read: a person could not label them. If all rows without
         a label are doubtful, those are suggested that are not empty.
         """
-        classifier, free = self.classifier, self.given == -1
+        classifier, free, frame = self.classifier, self.given == -1, self.table.frame
         unread = self.encoding.unread_pictures(self.table.X)
         left_out = self.doubtful | unread
-        if not (free & ~left_out).any():
-            left_out = self.empty | unread
+        if frame is not None and not (free & ~left_out).any():
+            left_out = self.encoding.empty(frame) | unread
         count = min(most, int((free & ~left_out).sum()))
         if not count:
             return np.zeros(0, np.int64)
@@ -93,24 +86,22 @@ class Fitted:
             exclude=np.flatnonzero(free & left_out),
         )
 
-    @property
+    @cached_property
     def own_codes(self) -> npt.NDArray[np.int64]:
         """The table's code of each of the estimator's classes, [C]."""
-        place = {value: code for code, value in enumerate(self.table.classes)}
-        return np.array([place[value] for value in self.classifier.classes_.tolist()], dtype=np.int64)
+        codes = {value: code for code, value in enumerate(self.table.classes)}
+        return np.array([codes[value] for value in self.classifier.classes_.tolist()], dtype=np.int64)
 
-    @property
+    @cached_property
     def predicted(self) -> npt.NDArray[np.int64]:
         """The code of each row's predicted class, [N]."""
-        column = np.searchsorted(self.classifier.classes_, self.classifier.transduction_)
-        return np.asarray(self.own_codes[column])
+        return np.asarray(self.own_codes[np.searchsorted(self.classifier.classes_, self.classifier.transduction_)])
 
-    @property
+    @cached_property
     def confidence(self) -> npt.NDArray[np.float64]:
         """The probability of each row's predicted class, [N]."""
         column = np.searchsorted(self.classifier.classes_, self.classifier.transduction_)
-        rows = np.arange(len(column))
-        return np.asarray(self.classifier.label_distributions_[rows, column], dtype=np.float64)
+        return np.asarray(self.classifier.label_distributions_[np.arange(len(column)), column], dtype=np.float64)
 
 
 def hide_labels(codes: npt.NDArray[np.int64], labels: float | None, seed: int) -> npt.NDArray[np.int64]:
@@ -131,8 +122,7 @@ def hide_labels(codes: npt.NDArray[np.int64], labels: float | None, seed: int) -
         rows = np.flatnonzero(codes == code)
         if rows.size:
             keep = int(labels) if labels >= 1 else max(1, round(labels * rows.size))
-            chosen = generator.permutation(rows)[:keep]
-            given[chosen] = code
+            given[generator.permutation(rows)[:keep]] = code
     if labels >= 1 and bool((given == codes).all()):
         raise ValueError(f"--labels {labels:g} would hide nothing: no class has more labels.")
     return given

@@ -1,9 +1,9 @@
-"""From DATA, as users name it, to a table: a file, or a data set's name."""
+"""From DATA, as users name it, to a table, and what a person sees of its rows."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from sobgnn.tables.table import graph_of
 
 # Data sets whose features are the gray values of square pictures.
 _PICTURES = ("digits", "mnist")
+# Columns of a row that are shown, and characters of each; text from the last length on is shown before numbers.
+_COLUMNS, _LENGTH, _SENTENCE = 4, 120, 20
 
 
 def load_table(
@@ -36,3 +38,38 @@ def picture_side(data: str, table: Table) -> int:
     """Width and height of the pictures whose gray values are the features of a data set; 0 for other data."""
     side = math.isqrt(table.X.shape[1])
     return side if data in _PICTURES and table.frame is None and side**2 == table.X.shape[1] else 0
+
+
+def picture_path(table: Table, row: int) -> str | None:
+    """Path of the row's picture, for a table of pictures."""
+    pictures = table.encoding.pictures
+    return None if pictures is None else table.content(row).get(pictures.name)
+
+
+def row_name(table: Table, row: int) -> str:
+    """The row's id, after the name of its column if it is a number: ticket 847530; without one row 17, from 0."""
+    name = "" if table.ids is None else str(table.ids[row])
+    if not name.strip():
+        return f"row {row}"
+    return f"{table.encoding.id or 'id'} {name}" if name.isdecimal() else name
+
+
+def row_content(table: Table, row: int, importance: Mapping[str, float] | None = None) -> dict[str, str]:
+    """A few columns of a row, shortened: the most important first, otherwise long texts first, then as in the file.
+
+    Args:
+        table: The run's table.
+        row: Row number, from 0.
+        importance: Importance of columns, by name.
+    """
+    pictures, weight = table.encoding.pictures, importance or {}
+    image = None if pictures is None else pictures.name
+    cells = {name: " ".join(text.split()) for name, text in table.content(row).items()}
+    cells = {name: text for name, text in cells.items() if text and name not in (table.encoding.id, image)}
+    order = sorted(cells, key=lambda name: (-weight.get(name, 0.0), len(cells[name]) < _SENTENCE))
+    return {name: shortened(cells[name], _LENGTH) for name in order[:_COLUMNS]}
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of at most this many characters."""
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"

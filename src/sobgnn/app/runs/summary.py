@@ -9,6 +9,7 @@ from typing import Any
 from sobgnn.app.runs.result import Accepted, HeldOut, Result
 from sobgnn.estimator.trust import BETTER_LEVEL, HARD
 from sobgnn.tables.columns.names import counted
+from sobgnn.tables.predictions import Sheet
 
 GUESSING = "Not shown to be better than guessing"
 # Least number of labels per class from which hiding most of them leaves enough to learn from.
@@ -25,6 +26,21 @@ def percent(share: float) -> str:
 def interval_words(interval: Sequence[float]) -> str:
     """The interval of a share, such as 95% interval 91.4% to 97.7%."""
     return f"95% interval {percent(interval[0])} to {percent(interval[1])}"
+
+
+def formula_notes(count: int) -> list[str]:
+    """The note about cells that were made harmless, if there are any."""
+    return [f"Cells that a spreadsheet would run as formulas were written with ' before them: {count:,}."] * (count > 0)
+
+
+def spreadsheet_notes(sheet: Sheet, formats: Sequence[str]) -> list[str]:
+    """A hint at the format for spreadsheets, if the file has decimal commas and that format was not requested."""
+    if sheet.decimal == "." or "spreadsheet" in formats:
+        return []
+    return [
+        "Predictions have decimal points between commas. For a spreadsheet that expects decimal commas: --export "
+        "spreadsheet."
+    ]
 
 
 def headlines(result: Result) -> list[str]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from sobgnn.app import web
-from sobgnn.app.runs.page import rows
-from sobgnn.app.runs.page.pictures import pictured
-from sobgnn.app.runs.page.points import MOST_POINTS, MOST_TOLD, map_points
+from sobgnn.app.runs.page.map import MOST_POINTS, MOST_TOLD, map_points
+from sobgnn.app.runs.page.rows import lists, pictured
 from sobgnn.app.runs.result import Result
+from sobgnn.app.runs.run import Fitted
 from sobgnn.app.runs.summary import (
     GUESSING,
     details,
@@ -25,11 +24,7 @@ from sobgnn.app.runs.summary import (
     percent,
 )
 from sobgnn.estimator.describing import TITLES, decisions
-
-if TYPE_CHECKING:
-    from jinja2 import Template
-
-    from sobgnn.app.runs.run import Fitted
+from sobgnn.tables.columns.names import counted
 
 _MOST_BARS, _BINS = 20, 40
 # Number of classes up to which a confusion matrix shows counts, and up to which it is shown at all.
@@ -38,30 +33,32 @@ _COUNTED, MOST_CONFUSED = 15, 40
 
 def render(fitted: Fitted, result: Result) -> str:
     """The page as HTML: it loads nothing and sends nothing."""
+    from jinja2 import Environment, StrictUndefined
+
     importance = result.columns or {}
+    listed = lists(fitted, importance, result.guessing)
+    search = _search(result.search) if result.search else None
+    charts = {
+        "training": _training(fitted),
+        "graph": _graph(fitted, result),
+        "search": search["charts"] if search else [],
+    }
     sections = {
         "points": "The points",
         "accuracy": "Accuracy",
         "columns": "Which columns matter" if importance else "",
-        "next": "What to label next",
-        "suspects": "Labels that look wrong",
-        "mistakes": "Mistakes",
+        "next": "What to label next" if "next" in listed else "",
+        "suspects": "Labels that look wrong" if "suspects" in listed else "",
+        "mistakes": "Mistakes" if "mistakes" in listed else "",
         "blend": "The blend",
-        "search": "The search" if result.search else "",
-        "training": "Training",
+        "search": "The search" if search else "",
+        "training": "Training" if charts["training"] else "",
         "graph": "The graph",
     }
-    lists = {
-        "next": rows.suggestions(fitted, importance),
-        "suspects": None if result.guessing else rows.suspects(fitted, importance),
-        "mistakes": rows.mistakes(fitted, importance),
-    }
-    charts: dict[str, Any] = {"training": _training(fitted), "graph": _graph(fitted, result)}
-    absent = [name for name, content in (lists | charts).items() if not content and name != "graph"]
-    shown = {name: title for name, title in sections.items() if title and name not in absent}
-    search = _search(result.search) if result.search else None
-    charts["search"] = search["charts"] if search else []
-    return _template().render(
+    shown = {name: title for name, title in sections.items() if title}
+    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    page.filters |= {"percent": percent, "interval": interval_words}
+    return page.from_string(web.read("report.html")).render(
         result=result,
         sections=shown,
         headlines=headlines(result),
@@ -71,12 +68,11 @@ def render(fitted: Fitted, result: Result) -> str:
         views=[] if result.guessing else _views(fitted),
         over=GUESSING if result.guessing else "",
         hint=_hint(fitted, result),
-        accuracy=_accuracy(fitted, result),
+        accuracy=_accuracy(result),
         columns=_bars(dict(list(importance.items())[:_MOST_BARS]), "{:.3f}"),
         importance_top=max(importance.values(), default=0.0),
         more_columns=len(importance) if len(importance) > _MOST_BARS else 0,
-        lists={name: content for name, content in lists.items() if content},
-        numbered=fitted.table.ids is None,
+        lists=listed,
         families=_families(fitted, result),
         filters=_bars(result.filter_importance, "{:.2f}") if len(result.filter_importance) > 1 else [],
         decisions=decisions(fitted.classifier),
@@ -88,15 +84,6 @@ def render(fitted: Fitted, result: Result) -> str:
         script="\n".join(map(web.read, ("map.js", "charts.js", "report.js"))),
         data=_json({"map": map_points(fitted, result.guessing), "charts": charts}),
     )
-
-
-@cache
-def _template() -> Template:
-    from jinja2 import Environment, StrictUndefined
-
-    page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    page.filters |= {"percent": percent, "interval": interval_words}
-    return page.from_string(web.read("report.html"))
 
 
 def _json(value: Any) -> str:
@@ -127,23 +114,20 @@ def _hint(fitted: Fitted, result: Result) -> str:
     said = f"{MOST_POINTS:,} of {count:,} points, drawn at random. " if count > MOST_POINTS else ""
     said += "" if result.guessing else "Click a class to hide it. "
     if pictured(fitted):
-        many = count > MOST_TOLD
-        said += (
-            f"Pictures are shown for up to {MOST_TOLD:,} points." if many else "Hover over a point to see its picture."
-        )
+        many = f"Pictures are shown for up to {MOST_TOLD:,} points."
+        said += many if count > MOST_TOLD else "Hover over a point to see its picture."
     return said
 
 
-def _accuracy(fitted: Fitted, result: Result) -> list[dict[str, Any]]:
+def _accuracy(result: Result) -> list[dict[str, Any]]:
     """A confusion matrix beside recall and precision of each class, for held-out and for hidden labels."""
-    held, hidden = result.held_out, result.hidden
+    held, hidden, names = result.held_out, result.hidden, [str(name) for name in result.classes]
     parts = [("Held-out labels", "given", held.confusion)] if held.labels else []
     parts += [("Hidden labels", "hidden", hidden.confusion)] if hidden else []
-    return [{"name": name, "kind": kind, **_judged(np.array(counts), fitted)} for name, kind, counts in parts]
+    return [{"name": name, "kind": kind, **_judged(np.array(counts), names)} for name, kind, counts in parts]
 
 
-def _judged(counts: Any, fitted: Fitted) -> dict[str, Any]:
-    names = [str(name) for name in fitted.table.classes]
+def _judged(counts: Any, names: list[str]) -> dict[str, Any]:
     right, have, named = np.diag(counts), counts.sum(axis=1), counts.sum(axis=0)
     true, columns = np.flatnonzero(have).tolist(), np.flatnonzero(have + named).tolist()
     table = [
@@ -152,13 +136,15 @@ def _judged(counts: Any, fitted: Fitted) -> dict[str, Any]:
     ]
     if len(columns) > MOST_CONFUSED:
         return {"table": table, "matrix": None}
-    few = len(columns) <= _COUNTED
     cells = [
         (names[i], [(int(counts[i, j]), counts[i, j] / have[i], names[j]) for j in columns]) for i in true
     ]  # fmt: skip
-    upright = len(columns) > 6 and max(len(names[j]) for j in columns) > 3
-    matrix = {"columns": [names[j] for j in columns], "rows": cells, "few": few, "upright": upright}
-    return {"table": table, "matrix": matrix}
+    heads = [names[j] for j in columns]
+    upright = len(heads) > 6 and max(map(len, heads)) > 3
+    return {
+        "table": table,
+        "matrix": {"columns": heads, "rows": cells, "few": len(heads) <= _COUNTED, "upright": upright},
+    }
 
 
 def _bars(values: Mapping[str, float], form: str) -> list[tuple[str, str, float, float]]:
@@ -178,12 +164,12 @@ def _unsigned(number: str) -> str:
 
 def _families(fitted: Fitted, result: Result) -> list[tuple[str, str, float, str]]:
     """Name, share as text, length of its bar, and its own accuracy, largest share first."""
-    alone = fitted.classifier.family_accuracy_
-    found = []
-    for name, share, _, length in _bars(dict(sorted(result.families.items(), key=lambda item: -item[1])), "{:.0%}"):
-        own = alone.get(name, float("nan"))
-        found.append((TITLES.get(name, name), share, length, percent(own) if np.isfinite(own) else ""))
-    return found
+    alone = {name: percent(own) for name, own in fitted.classifier.family_accuracy_.items() if np.isfinite(own)}
+    shares = dict(sorted(result.families.items(), key=lambda item: -item[1]))
+    return [
+        (TITLES.get(name, name), share, length, alone.get(name, ""))
+        for name, share, _, length in _bars(shares, "{:.0%}")
+    ]
 
 
 def _training(fitted: Fitted) -> list[dict[str, Any]]:
@@ -196,9 +182,8 @@ def _training(fitted: Fitted) -> list[dict[str, Any]]:
         for name, curves in fitted.classifier.history_.items():
             values = np.asarray(curves.get(quantity, ()), dtype=float)
             if values.size > 1 and np.isfinite(values).all():
-                series.append(
-                    {"name": TITLES.get(name, name), "x": list(map(int, curves["epoch"])), "y": values.tolist()}
-                )
+                x = list(map(int, curves["epoch"]))
+                series.append({"name": TITLES.get(name, name), "x": x, "y": values.tolist()})
         if series:
             options = {"percent": is_share, "zero": not is_share, "whole": True}
             charts.append({"title": title, "more": more, "across": "epoch", "series": series, **options})
@@ -206,7 +191,7 @@ def _training(fitted: Fitted) -> list[dict[str, Any]]:
 
 
 def _graph(fitted: Fitted, result: Result) -> list[dict[str, Any]]:
-    graph, agreement = fitted.classifier.graph_, list(result.graph.agreement)
+    graph, agreement = fitted.classifier.graph_, list(result.graph.agreement or ())
     charts = [
         _histogram(graph.degree.numpy(), "Neighbors", "of each point", whole=True),
         _histogram(graph.weight.numpy(), "Weights", "of the edges") if graph.num_edges else None,
@@ -234,13 +219,13 @@ def _histogram(values: Any, title: str, more: str, *, whole: bool = False) -> di
 
 def _graph_words(fitted: Fitted, result: Result) -> list[str]:
     facts, agreement = result.graph, result.graph.agreement
-    said = [f"{facts.nodes:,} points and {facts.edges:,} edges in {_many(facts.components, 'component')}."]
+    said = [f"{facts.nodes:,} points and {facts.edges:,} edges in {counted(facts.components, 'component')}."]
     if facts.isolated:
-        said.append(f"{_many(facts.isolated, 'point')} without a neighbor.")
+        said.append(f"{counted(facts.isolated, 'point')} without a neighbor.")
     stranded = int((~np.asarray(fitted.classifier.component_labelled_, dtype=bool)).sum())
     if stranded:
         said.append(
-            f"{_many(stranded, 'point')} reach no label through the graph and are predicted from features only."
+            f"{counted(stranded, 'point')} reach no label through the graph and are predicted from features only."
         )
     low, high = facts.degree_quantiles[0], facts.degree_quantiles[-1]
     if low == high:
@@ -253,27 +238,28 @@ def _graph_words(fitted: Fitted, result: Result) -> list[str]:
 
 def _search(search: Mapping[str, Any]) -> dict[str, Any]:
     """The trials, the best so far, what mattered, and the best setting beside the one before the search."""
-    finished, pruned, before = len(search["trials"]), search["pruned"], search["default_log_loss"]
+    trials, pruned, before = search["trials"], search["pruned"], search["default_log_loss"]
     early = f", {pruned:,} of them pruned early" if pruned else ""
     said = [
-        f"{finished:,} of {search['wanted']:,} trials finished{early}.",
+        f"{len(trials):,} of {search['wanted']:,} trials finished{early}.",
         f"The best has a log loss of {search['log_loss']:.3f} and an accuracy of {percent(search['accuracy'])} on "
         "labels held out" + (f"; the setting before the search had {before:.3f}." if before is not None else "."),
         "The best of many looks a little better than it is; hidden labels, where there are any, tell.",
     ]
-    places = list(range(1, finished + 1))
+    x = list(range(1, len(trials) + 1))
     series = [
-        {"name": "best so far", "x": places, "y": search["best_so_far"]},
-        {"name": "trial", "x": places, "y": [trial["log_loss"] for trial in search["trials"]], "dots": True},
+        {"name": "best so far", "x": x, "y": search["best_so_far"]},
+        {"name": "trial", "x": x, "y": [trial["log_loss"] for trial in trials], "dots": True},
     ]
     chart = {"title": "Out-of-fold log loss", "more": "of each trial", "across": "trials finished", "whole": True}
-    first = min(search["trials"], key=lambda trial: trial["number"])["setting"]
-    best = search["setting"].items()
+    first = min(trials, key=lambda trial: trial["number"])["setting"]
     return {
         "said": said,
-        "charts": [{**chart, "series": series}] if finished > 1 else [],
+        "charts": [{**chart, "series": series}] if len(trials) > 1 else [],
         "mattered": _bars(search["importance"], "{:.0%}") if len(search["importance"]) > 1 else [],
-        "settings": [(name, _short(first.get(name, value)), _short(value)) for name, value in best],
+        "settings": [
+            (name, _short(first.get(name, value)), _short(value)) for name, value in search["setting"].items()
+        ],
     }
 
 
@@ -285,7 +271,3 @@ def _settings(result: Result) -> dict[str, str]:
 
 def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
