@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sobgnn._system.process import own_random_state
-from sobgnn.training.state import Run, forward_members
-from sobgnn.training.tasks import Schedule, Task
+from sobgnn.training.state import Run, Schedule, Task, forward_members
 
 
 @dataclass(frozen=True)
@@ -99,10 +98,6 @@ def initial_parameters(model: nn.Module, seeds: Sequence[int], device: torch.dev
     stacked = {name: value.new_empty(len(seeds), *value.shape) for name, value in member.named_parameters()}
     with torch.no_grad():
         for i, seed in enumerate(seeds):
-            if seed in seeds[:i]:
-                for value in stacked.values():
-                    value[i] = value[seeds.index(seed)]
-                continue
             with own_random_state():
                 torch.manual_seed(seed)
                 member.reset_parameters()  # type: ignore[operator]
@@ -130,11 +125,7 @@ def predict_members(
             module.training = mode
 
 
-def _train(
-    run: Run,
-    schedule: Schedule,
-    progress: Callable[[Progress], bool | None] | None,
-) -> Members:
+def _train(run: Run, schedule: Schedule, progress: Callable[[Progress], bool | None] | None) -> Members:
     validated = run.task.validation is not None
     history: dict[str, list[Tensor]] = {"epoch": [], "train_loss": [], "validation_loss": [], "validation_accuracy": []}
     epoch, ended = 0, False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,11 +12,49 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from sobgnn.training.adam import Moments, adam_step, corrections
-from sobgnn.training.tasks import Schedule, Task
-
+# Of Adam, as in torch and in the original paper.
+BETA1, BETA2, TINY = 0.9, 0.999, 1e-8
 # Spreads the dropout keys of successive steps.
 _STEP = 0x5851F42D
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast to train.
+
+    Args:
+        epochs: Maximum number of full-batch steps.
+        lr: Adam's learning rate; a sequence gives each member its own.
+        weight_decay: L2 penalty, as in torch's Adam; a sequence gives each member its own.
+        patience: Steps without a better validation score, a higher accuracy or the same with a lower loss, after which
+            a member is done: its best weights are final, and training ends when all members are done. ``None``: all
+            epochs.
+        evaluate_every: Steps between two validations.
+        shared_early_stopping: Whether all members keep the weights of one step, the best over all their validation
+            rows. A member without validation rows can then train on every label and still stop in time.
+    """
+
+    epochs: int = 500
+    lr: float | Sequence[float] = 0.01
+    weight_decay: float | Sequence[float] = 5e-4
+    patience: int | None = 100
+    evaluate_every: int = 1
+    shared_early_stopping: bool = False
+
+
+@dataclass(frozen=True)
+class Task:
+    """What S members learn on R rows of logits; all tensors on one device.
+
+    Args:
+        target: int64 [R] or [S, R], classes; any valid class for unused rows.
+        train_weight: float32 [S, R]. Row r's share in member s's loss, or 0. Rows sum to 1.
+        validation: bool [S, R], or ``None``. Rows that choose a member's best weights; numbers are used as weights.
+    """
+
+    target: Tensor
+    train_weight: Tensor
+    validation: Tensor | None = None
 
 
 def forward_members(
@@ -78,7 +117,7 @@ class Run:
         self.shapes = {name: value.shape[1:] for name, value in parameters.items()}
         self.initial = torch.cat([value.flatten(1) for value in parameters.values()], dim=1)
         self.flat = self.initial.clone().requires_grad_()
-        self.moments = Moments(torch.zeros_like(self.initial), torch.zeros_like(self.initial))
+        self.moments = torch.zeros_like(self.initial), torch.zeros_like(self.initial)
         device, size = self.flat.device, len(self.flat)
         self.lr = _column(schedule.lr, size, device, "lr")
         self.decay = _column(schedule.weight_decay, size, device, "weight_decay")
@@ -118,7 +157,7 @@ class Run:
         logits, own = forward_members(
             self.model, self.unflatten(self.flat), self.buffers, self.call, training=True, keys=keys
         )
-        losses = _losses(logits, self.task.target, self.task.train_weight)
+        losses = (_cross_entropy(logits, self.task.target) * self.task.train_weight).sum(dim=1)
         if own is not None:
             losses = losses + own
         # Each member's gradient comes only from its own loss, so the sum trains each as if it were alone.
@@ -126,7 +165,7 @@ class Run:
         with torch.no_grad():
             self.losses.copy_(losses)
             correction = self.corrections.index_select(0, self.epoch)
-            adam_step(self.flat, gradient, self.moments, self.lr, self.decay, correction)
+            adam_step(self.flat, gradient, *self.moments, self.lr, self.decay, correction)
             self.epoch += 1
 
     @torch.no_grad()
@@ -135,13 +174,10 @@ class Run:
         scores = _scores(logits, self.task)
         if self.schedule.shared_early_stopping:
             scores = scores.sum(dim=1, keepdim=True).expand_as(scores)
-        loss, accuracy = scores[0] / scores[2].clamp_min(1), scores[1] / scores[2].clamp_min(1)
-        self.loss.copy_(loss)
-        self.accuracy.copy_(accuracy)
-        if self.schedule.monitor == "accuracy":
-            better = (accuracy > self.best_accuracy) | ((accuracy == self.best_accuracy) & (loss < self.best_loss))
-        else:
-            better = loss < self.best_loss
+        # Compared as they are kept: a float64 score and its float32 copy would differ.
+        loss = self.loss.copy_(scores[0] / scores[2].clamp_min(1))
+        accuracy = self.accuracy.copy_(scores[1] / scores[2].clamp_min(1))
+        better = (accuracy > self.best_accuracy) | ((accuracy == self.best_accuracy) & (loss < self.best_loss))
         better = (better | (self.best_epoch == 0)) & ~self.done
         self.best.copy_(torch.where(better.unsqueeze(1), self.flat, self.best))
         self.best_loss.copy_(torch.where(better, loss, self.best_loss))
@@ -170,17 +206,43 @@ class Run:
                 state.zero_()
 
 
+def corrections(steps: int) -> Tensor:
+    r"""Adam's corrections of its two means, which start at 0: :math:`1 - β_1^t, \sqrt{1 - β_2^t}` [steps, 2]."""
+    t = torch.arange(1, steps + 1, dtype=torch.float64)
+    return torch.stack([1 - BETA1**t, (1 - BETA2**t).sqrt()], dim=1).to(torch.float32)
+
+
+def adam_step(
+    flat: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, lr: Tensor, decay: Tensor, correction: Tensor
+) -> None:
+    r"""One step of Adam in place for all members, as in torch with ``weight_decay``.
+
+    .. math:: g ← g + λθ, \quad m ← m + (1 - β_1)(g - m), \quad s ← β_2 s + (1 - β_2) g^2, \quad
+        θ ← θ - \frac{η}{c_1} \frac{m}{\sqrt{s} / c_2 + 10^{-8}}
+
+    Args:
+        flat: The members' weights θ [S, P].
+        gradient: g [S, P].
+        mean: m [S, P].
+        square: s [S, P].
+        lr: η of each member [S, 1].
+        decay: λ of each member [S, 1].
+        correction: :math:`c_1, c_2` of this step [1, 2].
+    """
+    first, second = correction.unbind(dim=1)
+    gradient = torch.addcmul(gradient, flat, decay)
+    mean.lerp_(gradient, 1 - BETA1)
+    square.mul_(BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
+    update = mean / (square.sqrt() / second + TINY)
+    flat.addcmul_(update, lr / first, value=-1)
+
+
 def _column(values: float | Sequence[float], size: int, device: torch.device, name: str) -> Tensor:
     """One value per member as a column [S, 1]."""
     column = torch.as_tensor(values, dtype=torch.float32).reshape(-1, 1)
     if len(column) not in (1, size):
         raise ValueError(f"`{name}` must be a number or have one entry per member, but got {len(column)} for {size}.")
     return column.expand(size, 1).contiguous().to(device)
-
-
-def _losses(logits: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    """Weighted cross-entropy of each member [S]; logits [S, R, C]."""
-    return (_cross_entropy(logits, target) * weight).sum(dim=1)
 
 
 def _scores(logits: Tensor, task: Task) -> Tensor:
@@ -193,5 +255,6 @@ def _scores(logits: Tensor, task: Task) -> Tensor:
 
 
 def _cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
+    """Of each member and row [S, R]; logits [S, R, C]."""
     target = target.expand(logits.shape[:2])
     return F.cross_entropy(logits.flatten(0, 1), target.flatten(), reduction="none").view(target.shape)
