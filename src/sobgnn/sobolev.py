@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.graphs.given import check_graph
+from sobgnn.graphs.convert import check_graph
 from sobgnn.graphs.graph import Graph
 from sobgnn.operators import SobolevOperators, check_epsilon, shift_diagonal
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.linalg import eigsh
 
-from sobgnn.graphs.given import check_graph
+from sobgnn.graphs.convert import check_graph
 from sobgnn.graphs.graph import Graph
 from sobgnn.sobolev import check_order, matrix_of
 

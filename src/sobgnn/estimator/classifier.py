@@ -46,7 +46,7 @@ from sobgnn.estimator.validation import (
     is_frame,
 )
 from sobgnn.estimator.warm import Kept, fingerprint
-from sobgnn.graphs.given import as_edges, as_graph
+from sobgnn.graphs.convert import as_edges, as_graph
 from sobgnn.graphs.graph import Graph, Symmetrize
 from sobgnn.graphs.knn import Bandwidth
 

@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from torch import Tensor
 
+from sobgnn.graphs.convert import check_graph
 from sobgnn.graphs.edges import SMALLEST_WEIGHT
-from sobgnn.graphs.given import check_graph
 from sobgnn.graphs.graph import Graph
 
 _COLUMNS_PER_BLOCK = 64  # of float64: what a step reads and writes stays in the cache for thousands of nodes

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sobgnn import propagation
-from sobgnn.graphs.given import check_graph
+from sobgnn.graphs.convert import check_graph
 from sobgnn.graphs.graph import Graph
 from sobgnn.operators.base import OperatorBase, check_alpha, check_epsilon, clamp_epsilon, warn_unweighted
 from sobgnn.operators.rows import SobolevRows, as_rows

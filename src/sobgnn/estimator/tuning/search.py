@@ -24,7 +24,7 @@ from sobgnn.estimator.tuning.space import SPACE, Between, OneOf, Space
 from sobgnn.estimator.tuning.storage import Pulse, open_storage
 from sobgnn.estimator.tuning.study import Sampler, StopSearch, finished, run_search
 from sobgnn.estimator.validation import check_whole
-from sobgnn.graphs.given import as_graph
+from sobgnn.graphs.convert import as_graph
 
 if TYPE_CHECKING:
     import optuna

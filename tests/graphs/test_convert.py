@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from sobgnn.graphs.given import as_edges, as_graph
+from sobgnn.graphs.convert import as_edges, as_graph
 
 
 def test_edges_of_new_points_are_summed_and_sorted_in_a_copy():
