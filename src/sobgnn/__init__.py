@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sobgnn.nn.conv import SobolevConv
     from sobgnn.nn.features import SobolevFeatures
     from sobgnn.nn.model import SSobGNN
-    from sobgnn.operators.whole import SobolevOperators
+    from sobgnn.operators.sobolev import SobolevOperators
     from sobgnn.tables.encoder import TableEncoder
 
 __version__ = "0.1.0"
@@ -46,7 +46,7 @@ _HOME = {
     "SobolevClassifier": "estimator.classifier",
     "SobolevConv": "nn.conv",
     "SobolevFeatures": "nn.features",
-    "SobolevOperators": "operators.whole",
+    "SobolevOperators": "operators.sobolev",
     "TableEncoder": "tables.encoder",
     "graph_from_neighbors": "graphs.knn",
     "knn_graph": "graphs.knn",

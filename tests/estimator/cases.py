@@ -9,7 +9,7 @@ from sobgnn.estimator.labels import with_folds
 from sobgnn.estimator.placed import NeighborSearch
 from sobgnn.estimator.points import NewPoints, PointGraph, Points
 from sobgnn.estimator.validation import Networks
-from sobgnn.operators.attached import attach
+from sobgnn.operators.new_points import attach
 
 
 def points_of(X, graph=None, classes=2, name="neighbors", **more):

@@ -10,7 +10,7 @@ from torch.func import vmap
 
 from sobgnn import SobolevOperators
 from sobgnn.operators import EdgeOperators, SobolevRows
-from sobgnn.operators.attached import attach
+from sobgnn.operators.new_points import attach
 from tests.oracle import adjacency, random_graph, sobolev_operator
 
 ALPHA, EPSILON = 3, 0.5

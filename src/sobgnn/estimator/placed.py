@@ -25,7 +25,7 @@ from sobgnn.graphs.knn import gaussian_weights, graph_from_neighbors, mean_dista
 from sobgnn.graphs.neighbors import nearest
 from sobgnn.graphs.neighbors.held import HeldPoints
 from sobgnn.graphs.reweight import normalized_edges, reweight
-from sobgnn.operators.attached import attach
+from sobgnn.operators.new_points import attach
 
 # Number of entries of X from which a GPU pays off, if ``device="auto"``.
 _GPU_ENTRIES = 2_000_000

@@ -18,7 +18,7 @@ from sobgnn.estimator.state import NOT_SAVED
 from sobgnn.estimator.validation import Networks
 from sobgnn.graphs.graph import Graph
 from sobgnn.operators import SobolevOperators
-from sobgnn.operators.attached import Attachment
+from sobgnn.operators.new_points import Attachment
 
 # The names of the graphs: the nearest-neighbor graph, and the given graph.
 NEIGHBORS, GIVEN = "neighbors", "given"

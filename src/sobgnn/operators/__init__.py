@@ -3,7 +3,7 @@
 from sobgnn.operators.base import check_alpha, check_epsilon
 from sobgnn.operators.edges import EdgeOperators, Normalize
 from sobgnn.operators.rows import SobolevRows
-from sobgnn.operators.whole import SobolevOperators, shift_diagonal
+from sobgnn.operators.sobolev import SobolevOperators, shift_diagonal
 
 __all__ = [
     "EdgeOperators",

@@ -13,7 +13,7 @@ from sobgnn.operators.base import OperatorBase, clamp_epsilon
 from sobgnn.propagation import Stencil, csr_tensors
 
 if TYPE_CHECKING:
-    from sobgnn.operators.whole import SobolevOperators
+    from sobgnn.operators.sobolev import SobolevOperators
 
 
 def as_rows(index: Tensor, nodes: int) -> Tensor:

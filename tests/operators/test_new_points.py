@@ -8,7 +8,7 @@ import scipy.sparse as sp
 import torch
 
 from sobgnn import SobolevOperators
-from sobgnn.operators.attached import attach
+from sobgnn.operators.new_points import attach
 from tests.oracle import adjacency
 
 

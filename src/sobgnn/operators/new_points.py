@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sobgnn import propagation
 from sobgnn.operators.base import clamp_epsilon
-from sobgnn.operators.whole import SobolevOperators
+from sobgnn.operators.sobolev import SobolevOperators
 from sobgnn.propagation import Stencil, backends, csr_tensors
 from sobgnn.propagation.stencil import check
 
