@@ -94,8 +94,8 @@ def test_predictions_after_loading_are_equal_to_the_last_bit(tmp_path, settings)
 
 def test_many_new_points_are_placed_by_cells_that_are_the_same_after_loading(saved, monkeypatch):
     X, _, folder = saved
-    monkeypatch.setattr("sobgnn.graphs.neighbors.held.INDEX_COST", 0)
-    monkeypatch.setattr("sobgnn.graphs.neighbors.held.INDEX_QUERIES", 100)
+    monkeypatch.setattr("sobgnn.graphs.neighbors.index.INDEX_COST", 0)
+    monkeypatch.setattr("sobgnn.graphs.neighbors.index.INDEX_QUERIES", 100)
     loaded = SobolevClassifier.load(folder)
     few = loaded.predict_proba(X[:10] + 0.1)
     assert not loaded.predictor_.placed.search._held._near  # what loading checks, and few points, need none

@@ -23,7 +23,7 @@ from sobgnn.estimator.validation import Networks, check_whole
 from sobgnn.graphs.graph import Graph
 from sobgnn.graphs.knn import gaussian_weights, graph_from_neighbors, mean_distance
 from sobgnn.graphs.neighbors import nearest
-from sobgnn.graphs.neighbors.held import HeldPoints
+from sobgnn.graphs.neighbors.index import NeighborIndex
 from sobgnn.graphs.reweight import normalized_edges, reweight
 from sobgnn.operators.new_points import attach
 
@@ -117,8 +117,8 @@ class NeighborSearch:
         return np.where(indices[:, 0] == rows, distances[:, 1], distances[:, 0])
 
     @cached_property
-    def _held(self) -> HeldPoints:
-        return HeldPoints(self.places, self.metric, self.recall)  # type: ignore[arg-type]
+    def _held(self) -> NeighborIndex:
+        return NeighborIndex(self.places, self.metric, self.recall)  # type: ignore[arg-type]
 
     @property
     def many(self) -> int | None:

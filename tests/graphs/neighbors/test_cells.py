@@ -10,8 +10,8 @@ import torch
 from sobgnn._system.process import exactly
 from sobgnn.graphs.neighbors import AUTO_EXACT_COST, cells, nearest
 from sobgnn.graphs.neighbors.cells import Cells
+from sobgnn.graphs.neighbors.distances import dense_spaces
 from sobgnn.graphs.neighbors.scan import Groups, Heaps, compiled, scan
-from sobgnn.graphs.neighbors.spaces import dense_spaces
 
 
 @pytest.fixture(params=["compiled", "portable"])

@@ -12,9 +12,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sobgnn.graphs.neighbors import check_points, exact, held, nearest, points
+from sobgnn.graphs.neighbors import check_points, exact, index, nearest, points
 from sobgnn.graphs.neighbors.cells import Cells
-from sobgnn.graphs.neighbors.held import HeldPoints
+from sobgnn.graphs.neighbors.index import NeighborIndex
 
 
 def brute(X, k, queries=None, metric="euclidean"):
@@ -312,7 +312,7 @@ def test_points_and_queries_on_different_devices_are_refused_unless_a_device_is_
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 def test_points_that_are_kept_have_the_neighbors_of_a_search_from_scratch(metric):
     X = gaussian(300, 5)
-    kept = HeldPoints(torch.from_numpy(X), metric)
+    kept = NeighborIndex(torch.from_numpy(X), metric)
     for queries in (X[:7] + 0.1, 1e12 * X[:7], 1e-12 * X[:7]):
         found, distances = kept.nearest(queries, 4)
         expected = nearest(X, 4, queries=queries, metric=metric)
@@ -321,16 +321,16 @@ def test_points_that_are_kept_have_the_neighbors_of_a_search_from_scratch(metric
 
 
 def test_no_queries_have_no_neighbors():
-    indices, distances = HeldPoints(torch.from_numpy(gaussian(50, 3))).nearest(np.empty((0, 3), np.float32), 4)
+    indices, distances = NeighborIndex(torch.from_numpy(gaussian(50, 3))).nearest(np.empty((0, 3), np.float32), 4)
     assert (indices.shape, distances.shape) == ((0, 4), (0, 4))
     assert (indices.dtype, distances.dtype) == (np.int64, np.float32)
 
 
 def test_kept_points_are_clustered_once_and_answer_for_a_query_whatever_was_asked_before(monkeypatch):
     built = []
-    monkeypatch.setattr(held, "Cells", lambda *given: built.append(1) or Cells(*given))
+    monkeypatch.setattr(index, "Cells", lambda *given: built.append(1) or Cells(*given))
     X = gaussian(3000, 6)
-    kept = HeldPoints(torch.from_numpy(X), recall=0.9)
+    kept = NeighborIndex(torch.from_numpy(X), recall=0.9)
     together = kept.nearest(X[:200] + 0.1, 10, approximate=True)
     kept.nearest(X[200:210], 10)
     alone = kept.nearest(X[100:200] + 0.1, 10, approximate=True)

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from sobgnn._system.process import check_device
 from sobgnn.graphs.neighbors.cells import search_cells
+from sobgnn.graphs.neighbors.distances import dense_spaces, distances, sparse_spaces
 from sobgnn.graphs.neighbors.exact import Progress, query_cost, search_exact
 from sobgnn.graphs.neighbors.points import check_k, check_pair, check_points
-from sobgnn.graphs.neighbors.spaces import dense_spaces, distances, sparse_spaces
 
 __all__ = ["AUTO_EXACT_COST", "Neighbors", "check_points", "nearest"]
 

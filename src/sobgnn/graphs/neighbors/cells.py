@@ -10,9 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sobgnn.graphs.neighbors.distances import Dense
 from sobgnn.graphs.neighbors.exact import Progress, by_distance, measure, search_exact
 from sobgnn.graphs.neighbors.scan import Groups, Heaps, scan
-from sobgnn.graphs.neighbors.spaces import Dense
 
 # Points of a cell on average. Smaller ones need fewer comparisons for a recall, and more work for each comparison.
 _SIZE = 256

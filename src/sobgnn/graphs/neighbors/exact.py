@@ -19,8 +19,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sobgnn.graphs.neighbors.distances import Dense, Space
 from sobgnn.graphs.neighbors.scan import Groups, Heaps, compiled, scan
-from sobgnn.graphs.neighbors.spaces import Dense, Space
 
 _TILE = 4096  # points: float32 products of a tile take 64 MiB; 8192 saves 15 % of the time and takes 256 MiB
 _CUDA_TILE = 8192

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from torch import Tensor
 
 from sobgnn.graphs.neighbors.cells import Cells, enough_cells
+from sobgnn.graphs.neighbors.distances import Dense, beside, dense_spaces, distances, peak
 from sobgnn.graphs.neighbors.exact import query_cost, search_exact
 from sobgnn.graphs.neighbors.points import check_k
-from sobgnn.graphs.neighbors.spaces import Dense, beside, dense_spaces, distances, peak
 
 # Minimum cost of an exact query for which cells are several times faster, and minimum number of queries at once for
 # which this makes up for clustering the points. Very many points are clustered for any query, so that later calls need
@@ -25,7 +25,7 @@ _MORE_CELLS = 2
 _LARGER = 2.0**20
 
 
-class HeldPoints:
+class NeighborIndex:
     """Points prepared once, and clustered once where that pays.
 
     The result of a search depends only on the points and the queries, not on earlier searches.
