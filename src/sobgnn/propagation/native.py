@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sobgnn._system import pages
+from sobgnn._system import pooled
 from sobgnn.propagation.portable import unscaled
 from sobgnn.propagation.stencil import Stencil, transpose
 
@@ -83,7 +83,7 @@ def gradients(
     if spare:  # else it would still copy
         x, y, g = (F.pad(tensor, (0, spare)) for tensor in (x, y, g))
     x, y, g = (tensor.contiguous() for tensor in (x, y, g))
-    to_weight, to_x = pages.empty(x, stencil.weight.shape), pages.empty(x, x.shape)
+    to_weight, to_x = pooled.empty(x, stencil.weight.shape), pooled.empty(x, x.shape)
     to_scale_out = unscaled(_dots(g, y, level), stencil.scale_out[:, 1:])
     call("sobgnn_gradient", dtype, x.dim() == 3, *_problem(stencil, x), x, g, to_weight, level=level)
     back = transpose(stencil)
@@ -136,14 +136,14 @@ def combine(products: Tensor, bias: Tensor, mu: Tensor, out: Tensor, *, relu: bo
 
 def combine_backward(products: Tensor, grad: Tensor, mu: Tensor, *, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of :func:`combine` with respect to products [n, w], bias [w] and mu [w]."""
-    found = (pages.empty(products, products.shape), mu.new_empty(mu.shape), mu.new_empty(mu.shape))
+    found = (pooled.empty(products, products.shape), mu.new_empty(mu.shape), mu.new_empty(mu.shape))
     call("sobgnn_combine_backward", products.dtype, products, grad, mu, *found, *products.shape, relu)
     return found
 
 
 def drop(h: Tensor, rows: Tensor, columns: Tensor, threshold: int, factor: float) -> Tensor:
     """h [..., c] · factor where the mix of rows [...] and columns [c], int32, reaches the threshold; 0 elsewhere."""
-    out = pages.empty(h, h.shape)
+    out = pooled.empty(h, h.shape)
     call("sobgnn_drop", h.dtype, h, rows, columns, out, rows.numel(), columns.numel(), threshold, factor)
     return out
 

@@ -34,7 +34,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sobgnn._system import pages
+from sobgnn._system import pooled
 from sobgnn.propagation import backends
 from sobgnn.propagation.stencil import Stencil, check, transpose
 
@@ -196,7 +196,7 @@ def _propagation(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) 
     def compute(*arguments: Any) -> Tensor:
         *stencil, x = arguments
         operators = Stencil._make(stencil)
-        return backends.run(operators, x, pages.empty(x, _shape(operators, x, orders=orders_out)))
+        return backends.run(operators, x, pooled.empty(x, _shape(operators, x, orders=orders_out)))
 
     def fake(*arguments: Any) -> Tensor:
         *stencil, x = arguments

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from sobgnn._system import pages as results
+from sobgnn._system import pooled as results
 
 LARGE = (results.SMALLEST // 4 + 1000,)
 
