@@ -74,23 +74,22 @@ def locate(name: str, folder: str | Path | None = None) -> Location:
     place = _folder(folder)
     if place is not None and (place / entry.file).is_file():
         return Location(name, "file", place / entry.file)
-    return Location(name, "download" if _has_fetcher(name) else "missing", None)
+    return Location(name, "download" if name == "mnist" or entry.kind == "news" else "missing", None)
 
 
 def load(name: str, folder: str | Path | None = None) -> Dataset:
     """Load the data set with this name.
 
     Its file is looked for in ``folder``, or in the folder that SOBGNN_DATA names, and must have the sha256 of the
-    catalog; otherwise scikit-learn's fetcher is used, if there is one. In ``cancer``, missing entries are filled with
-    the median of their column. ``20news`` gets features from its texts (see
+    catalog; otherwise scikit-learn's fetcher is used, if there is one. Missing entries of dense features are filled
+    with the median of their column. ``20news`` gets features from its texts (see
     :func:`sobgnn.datasets.news.text_features`), cached in SOBGNN_CACHE or ~/.cache/sobgnn.
 
     Raises:
         ValueError: unknown name; a file that is altered, truncated or incomplete.
         FileNotFoundError: Not found; the message names the places that were searched.
     """
-    entry = _entry(name)
-    where = locate(name, folder)
+    entry, where = _entry(name), locate(name, folder)
     if where.path is not None:
         content = where.path.read_bytes()
         _check_hash(content, entry.sha256, where.path)
@@ -99,17 +98,22 @@ def load(name: str, folder: str | Path | None = None) -> Dataset:
         except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             reason = error.args[0] if isinstance(error, KeyError) else error  # str() would add quotes
             raise ValueError(f"{where.path} cannot be read as the file of {name!r}: {reason}.") from error
-    elif where.source == "missing":
-        raise FileNotFoundError(f"Data set {name!r} was not found: {_advice(entry, folder)}")
     else:
-        parts = _fetch(name, entry, folder)
-    return Dataset(
-        name=name,
-        description=entry.description,
-        licence=entry.licence,
-        standardize=entry.standardize,
-        **_finish(name, parts),
-    )
+        place = _folder(folder)
+        advice = (
+            f"{f'{entry.file} is not in {place}' if place else 'SOBGNN_DATA is not set and no folder was given'}. Set "
+            f"SOBGNN_DATA to the folder that holds {entry.file} (sha256 {entry.sha256}). docs/protocol.md says what it "
+            "holds."
+        )
+        if where.source == "missing":
+            raise FileNotFoundError(f"Data set {name!r} was not found: {advice}")
+        try:
+            parts = _read_news(name, fetch_posts()) if entry.kind == "news" else _fetch_digits(name)
+        except OSError as error:  # raised by urllib without a network
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise FileNotFoundError(f"Data set {name!r} could not be downloaded ({reason}), and {advice}") from error
+    parts = _finish(name, parts)
+    return Dataset(name, description=entry.description, licence=entry.licence, standardize=entry.standardize, **parts)
 
 
 def _entry(name: str) -> Entry:
@@ -125,34 +129,12 @@ def _folder(folder: str | Path | None) -> Path | None:
     return Path(chosen).expanduser() if chosen else None
 
 
-def _cache() -> Path:
-    if chosen := os.environ.get("SOBGNN_CACHE"):
-        return Path(chosen).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "sobgnn"
-
-
-def _has_fetcher(name: str) -> bool:
-    return name == "mnist" or CATALOGUE[name].kind == "news"
-
-
-def _advice(entry: Entry, folder: str | Path | None) -> str:
-    place = _folder(folder)
-    looked = f"{entry.file} is not in {place}" if place else "SOBGNN_DATA is not set and no folder was given"
-    return (
-        f"{looked}. Set SOBGNN_DATA to the folder that holds {entry.file} (sha256 {entry.sha256}). docs/protocol.md "
-        "says what it holds."
-    )
-
-
 def _check_hash(content: bytes, expected: str, what: object) -> None:
     found = hashlib.sha256(content).hexdigest()
     if found != expected:
         raise ValueError(
             f"{what} is truncated or altered: its sha256 is {found[:12]}…, not {expected[:12]}…. Get the file again."
         )
-
-
-# -------------------------------------------------------------------------------------------- reading
 
 
 def _read_npz(content: bytes, entry: Entry) -> dict[str, Any]:
@@ -180,29 +162,23 @@ def _read_npz(content: bytes, entry: Entry) -> dict[str, Any]:
 
 
 def _read_news(name: str, posts: Posts) -> dict[str, Any]:
+    cache = os.environ.get("SOBGNN_CACHE") or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/sobgnn"
     texts = tuple(map(strip_post, posts.texts)) if name == "20news-stripped" else posts.texts
     splits = np.where(posts.is_test, TEST, TRAIN).astype(np.int8)[None]
-    X = text_features(texts, _cache())
+    X = text_features(texts, Path(cache).expanduser())
     return {"X": X, "y": posts.y, "class_names": posts.class_names, "splits": splits, "texts": texts}
 
 
-def _fetch(name: str, entry: Entry, folder: str | Path | None) -> dict[str, Any]:
+def _fetch_digits(name: str) -> dict[str, Any]:
+    """The digits that scikit-learn ships, or downloads as ``mnist``."""
     from sklearn.datasets import fetch_openml, load_digits
 
     splits = None
-    try:
-        if entry.kind == "news":
-            return _read_news(name, fetch_posts())
-        if name == "mnist":
-            X, y = fetch_openml("mnist_784", version=1, as_frame=False, return_X_y=True, parser="liac-arff")
-            splits = np.where(np.arange(len(y)) < 60000, TRAIN, TEST).astype(np.int8)[None]
-        else:
-            X, y = load_digits(return_X_y=True)
-    except OSError as error:  # raised by urllib without a network
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FileNotFoundError(
-            f"Data set {name!r} could not be downloaded ({reason}), and {_advice(entry, folder)}"
-        ) from error
+    if name == "mnist":
+        X, y = fetch_openml("mnist_784", version=1, as_frame=False, return_X_y=True, parser="liac-arff")
+        splits = np.where(np.arange(len(y)) < 60000, TRAIN, TEST).astype(np.int8)[None]
+    else:
+        X, y = load_digits(return_X_y=True)
     gray, labels = np.ascontiguousarray(X, np.uint8), np.ascontiguousarray(y, "<i8")
     _check_hash(gray.tobytes() + labels.tobytes(), CONTENT[name], f"scikit-learn's copy of {name!r}")
     return {"X": gray, "y": labels, "class_names": tuple("0123456789"), "splits": splits}
@@ -213,10 +189,11 @@ def _finish(name: str, parts: dict[str, Any]) -> dict[str, Any]:
     X, y = parts["X"], np.asarray(parts["y"], np.int64)
     if name.startswith("cancer"):
         parts["class_names"] = tuple(c.partition("_")[2] or c for c in parts["class_names"])
-        X = np.where(np.isnan(X), np.nanmedian(X, axis=0), X)
     if name == "cancer-binary":
         tumor = parts["class_names"].index("TUMOR")
         y, parts["class_names"] = (y == tumor).astype(np.int64), ("other", "TUMOR")
+    if not sp.issparse(X) and np.isnan(X).any():
+        X = np.where(np.isnan(X), np.nanmedian(X, axis=0), X)
     X = X.astype(np.float32) if sp.issparse(X) else np.ascontiguousarray(X, np.float32)
     n = X.shape[0]
     lengths = {"y": len(y)}
