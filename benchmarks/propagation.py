@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from benchmarks.timing import copy_bandwidth, line, machine, medians
 from sobgnn import SobolevOperators, SSobGNN, knn_graph
-from sobgnn.propagation import Stencil, expand, reduce, scales
+from sobgnn.propagation import SobolevCSR, propagate, propagate_sum, scales
 
 K, WIDTH = 30, 32
 FEATURES, CLASSES, HIDDEN, ALPHA = 617, 26, 64, 3  # of the epoch
@@ -60,9 +60,9 @@ def pattern(
     return indptr, j.int(), weight
 
 
-def stencil(
+def csr_of(
     graph: tuple[Tensor, Tensor, Tensor], alpha: int, *, epsilon: float = 1.0, dtype: torch.dtype = torch.float32
-) -> Stencil:
+) -> SobolevCSR:
     """The normalized operators of orders 1 .. alpha on that graph."""
     indptr, _, weight = graph
     nodes = indptr.numel() - 1
@@ -77,10 +77,10 @@ def stencil(
         degree = (epsilon * q**2) ** order
         columns.append(degree.index_add(0, i, base**order).rsqrt())
     scale = torch.stack(columns, 1).to(dtype)
-    return Stencil(*graph, *graph, scale, scale, epsilon)
+    return SobolevCSR(*graph, *graph, scale, scale, epsilon)
 
 
-def matrices(operators: Stencil, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+def matrices(operators: SobolevCSR, dtype: torch.dtype = torch.float32) -> list[Tensor]:
     """Each order written out as torch's sparse CSR, self-loops included: what a peer multiplies by."""
     indptr, indices, weight = operators[:3]
     nodes = indptr.numel() - 1
@@ -92,7 +92,7 @@ def matrices(operators: Stencil, dtype: torch.dtype = torch.float32) -> list[Ten
     w = torch.cat([weight, weight.new_full((nodes,), operators.epsilon)]).double()
     order = torch.argsort(i * nodes + j)
     i, j, w = i[order], j[order], w[order]
-    scale = operators.scale_in.double()
+    scale = operators.column_scale.double()
     base = w * (scale[i, 0] * scale[j, 0])
     starts = (indptr + torch.arange(nodes + 1, device=device)).int()
     result = []
@@ -117,7 +117,7 @@ def peers(nodes: int, alpha: int = 4) -> None:
     layer.lin = nn.Identity()
     for kind in ("local", "random"):
         graph = pattern(kind, nodes, K)
-        operators, edges = stencil(graph, alpha), graph[1].numel()
+        operators, edges = csr_of(graph, alpha), graph[1].numel()
         case = f"{kind} n={nodes} e={edges / 1e6:.1f}M h={WIDTH}"
         x, g = signals(nodes, alpha)
         slices, leaf = [g[:, order].contiguous() for order in range(alpha)], x.clone().requires_grad_()
@@ -131,22 +131,22 @@ def peers(nodes: int, alpha: int = 4) -> None:
             return [layer(leaf, edge_index, value) for value in values]
 
         quick = {
-            "expand": lambda s=operators, x=x: expand(s, x),
-            "reduce": lambda s=operators, g=g: reduce(s, g),
+            "propagate": lambda s=operators, x=x: propagate(s, x),
+            "propagate_sum": lambda s=operators, g=g: propagate_sum(s, g),
             "MKL": lambda m=orders, x=x: [order @ x for order in m],
             "MKL back": lambda m=orders, g=slices: sum(order @ part for order, part in zip(m, g, strict=True)),
         }
         slow = {"PyG": pyg, "PyG both": lambda leaf=leaf, g=slices, pyg=pyg: torch.autograd.grad(pyg(), leaf, g)}
         seconds = medians(quick, rounds=11) | medians(slow, rounds=3, warm=1)
         print(f"{case:<34} " + "  ".join(f"{name} {1e3 * value:.1f} ms" for name, value in seconds.items()))
-        forward, both = seconds["expand"], seconds["expand"] + seconds["reduce"]
+        forward, both = seconds["propagate"], seconds["propagate"] + seconds["propagate_sum"]
         print(line(case, "MKL x alpha, forward", seconds["MKL"] / forward, 3.0))
         print(line(case, "MKL x alpha, forward + backward", (seconds["MKL"] + seconds["MKL back"]) / both, 2.0))
         print(line(case, "GCNConv x alpha, forward", seconds["PyG"] / forward, 100.0))
         print(line(case, "GCNConv x alpha, forward + backward", seconds["PyG both"] / both, 100.0))
         # What must move: each index, weight, scale and row once, the output written and, before that, read.
         fixed = 8 * edges + 8 * nodes + 2 * 4 * nodes * (alpha + 1)
-        for name, rows in (("expand", 1 + 2 * alpha), ("reduce", alpha + 2)):
+        for name, rows in (("propagate", 1 + 2 * alpha), ("propagate_sum", alpha + 2)):
             share = (fixed + 4 * WIDTH * nodes * rows) / seconds[name] / bandwidth
             print(f"{case:<34} {name}: {share:.0%} of the copy bandwidth, counting each row once")
 
@@ -159,23 +159,26 @@ def orders(nodes: int) -> None:
             graph = pattern(kind, nodes, k)
             counts[k] = graph[1].numel()
             for alpha in (1, 2, 4, 8):
-                operators, (x, g) = stencil(graph, alpha), signals(nodes, alpha)
-                work[k, alpha, "expand"] = lambda s=operators, x=x: expand(s, x)
-                work[k, alpha, "reduce"] = lambda s=operators, g=g: reduce(s, g)
+                operators, (x, g) = csr_of(graph, alpha), signals(nodes, alpha)
+                work[k, alpha, "propagate"] = lambda s=operators, x=x: propagate(s, x)
+                work[k, alpha, "propagate_sum"] = lambda s=operators, g=g: propagate_sum(s, g)
         seconds = medians(work, rounds=7)
         each = {}
         for k, alpha, name in work:
             each[k, alpha, name] = 1e9 * seconds[k, alpha, name] / (counts[k] * alpha)
         for k, count in counts.items():
             case = f"{kind} n={nodes} e={count / 1e6:.1f}M h={WIDTH}"
-            for name in ("expand", "reduce"):
+            for name in ("propagate", "propagate_sum"):
                 found = "  ".join(f"alpha={alpha} {each[k, alpha, name]:.2f}" for alpha in (1, 2, 4, 8))
                 print(f"{case:<34} {name}: ns per entry and order  {found}")
         case = f"{kind} n={nodes} h={WIDTH}"
-        one, four = ([seconds[K, alpha, name] for name in ("expand", "reduce")] for alpha in (1, 4))
+        one, four = ([seconds[K, alpha, name] for name in ("propagate", "propagate_sum")] for alpha in (1, 4))
         print(line(case, "alpha = 4 over alpha = 1, forward", four[0] / one[0], 1.6, at_most=True))
         print(line(case, "alpha = 4 over alpha = 1, fwd + bwd", sum(four) / sum(one), 2.5, at_most=True))
-        both = {at: each[(*at, "expand")] + each[(*at, "reduce")] for at in [(k, a) for k in counts for a in (2, 4, 8)]}
+        both = {
+            at: each[(*at, "propagate")] + each[(*at, "propagate_sum")]
+            for at in [(k, a) for k in counts for a in (2, 4, 8)]
+        }
         print(line(case, "ns: alpha = 8 over alpha = 2", both[K, 8] / both[K, 2], 1.25, at_most=True))
         print(line(case, "ns: 2 |E| over |E|, alpha = 4", both[K, 4] / both[K // 2, 4], 1.25, at_most=True))
 
@@ -187,8 +190,8 @@ def weights(nodes: int, alpha: int = 4) -> None:
         x, g = signals(nodes, alpha)
         leaf, x = weight.clone().requires_grad_(), x.requires_grad_()
         scale = scales(indptr, leaf, alpha, 1.0)
-        learned = expand(Stencil(indptr, indices, leaf, *graph, scale, scale, 1.0), x)
-        plain = expand(stencil(graph, alpha), x)
+        learned = propagate(SobolevCSR(indptr, indices, leaf, *graph, scale, scale, 1.0), x)
+        plain = propagate(csr_of(graph, alpha), x)
         work = {
             "without": lambda x=x, g=g, out=plain: torch.autograd.grad(out, [x], g, retain_graph=True),
             "with": lambda x=x, w=leaf, g=g, out=learned: torch.autograd.grad(out, [x, w], g, retain_graph=True),

@@ -15,9 +15,9 @@ import warnings
 import torch
 from torch import Tensor
 
-from benchmarks.propagation import matrices, pattern, stencil
+from benchmarks.propagation import csr_of, matrices, pattern
 from benchmarks.timing import copy_bandwidth, line, machine, medians
-from sobgnn.propagation import Stencil, backend, each, expand, portable, reduce
+from sobgnn.propagation import SobolevCSR, backend, portable, propagate, propagate_each, propagate_sum
 
 ALPHA = 4
 
@@ -26,10 +26,10 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def reference(operators: Stencil, x: Tensor, *, orders_out: bool) -> Tensor:
+def reference(operators: SobolevCSR, x: Tensor, *, orders_out: bool) -> Tensor:
     """The portable backend in float64."""
-    double = operators._replace(scale_out=operators.scale_out.double(), scale_in=operators.scale_in.double())
-    rows, alpha = double.scale_out.shape[0], double.scale_out.shape[1] - 1
+    double = operators._replace(row_scale=operators.row_scale.double(), column_scale=operators.column_scale.double())
+    rows, alpha = double.row_scale.shape[0], double.row_scale.shape[1] - 1
     shape = (rows, alpha, x.shape[-1]) if orders_out else (rows, x.shape[-1])
     result = torch.empty(shape, dtype=torch.float64, device=x.device)
     portable.run(double, x.double(), result)
@@ -38,16 +38,16 @@ def reference(operators: Stencil, x: Tensor, *, orders_out: bool) -> Tensor:
 
 def check(name: str, graph: tuple[Tensor, Tensor, Tensor], width: int, alpha: int = ALPHA) -> None:
     """Every operator against float64, in float32 and bfloat16, twice."""
-    operators = stencil(graph, alpha)
+    operators = csr_of(graph, alpha)
     nodes = graph[0].numel() - 1
     x = torch.randn(nodes, width, device="cuda")
     g = torch.randn(nodes, alpha, width, device="cuda")
-    for operator, argument in ((expand, x), (reduce, g), (each, g)):
+    for operator, argument in ((propagate, x), (propagate_sum, g), (propagate_each, g)):
         for dtype, limit in ((torch.float32, 1e-5), (torch.bfloat16, 1e-2)):
             features = argument.to(dtype)
             got = operator(operators, features)
             same = all(torch.equal(got, operator(operators, features)) for _ in range(2))
-            want = reference(operators, features, orders_out=operator is not reduce)
+            want = reference(operators, features, orders_out=operator is not propagate_sum)
             error = ((got.double() - want).abs().max() / want.abs().max()).item()
             verdict = "holds" if error < limit and same else "misses"
             say(
@@ -66,18 +66,18 @@ def hub() -> None:
     nodes = 1_000_001
     graph = pattern("random", nodes, 2, device="cuda", hub=nodes - 1)
     check("hub of 1M neighbors", graph, 16, alpha=2)
-    operators = stencil(graph, ALPHA)
-    even = stencil(pattern("random", nodes, 3, device="cuda"), ALPHA)
+    operators = csr_of(graph, ALPHA)
+    even = csr_of(pattern("random", nodes, 3, device="cuda"), ALPHA)
     x = torch.randn(nodes, 64, device="cuda")
-    seconds = medians({"hub": lambda: expand(operators, x), "even": lambda: expand(even, x)})
+    seconds = medians({"hub": lambda: propagate(operators, x), "even": lambda: propagate(even, x)})
     ratio = seconds["hub"] / seconds["even"]
     say(line("hub of 1M neighbors, h=64", "as many entries, no hub", ratio, 2, at_most=True))
 
 
 def compare(kind: str, nodes: int, width: int, bandwidth: float, forward_goal: float, *, rounds: int) -> None:
     graph = pattern(kind, nodes, 30, device="cuda")
-    operators = stencil(graph, ALPHA)
-    single = stencil(graph, 1)
+    operators = csr_of(graph, ALPHA)
+    single = csr_of(graph, 1)
     edges = graph[1].numel()
     case = f"{kind} n={nodes} e={edges / 1e6:.1f}M h={width}"
     x = torch.randn(nodes, width, device="cuda")
@@ -90,16 +90,16 @@ def compare(kind: str, nodes: int, width: int, bandwidth: float, forward_goal: f
         warnings.simplefilter("ignore")
         orders = matrices(operators)
     work = {
-        "expand": lambda: expand(operators, x),
-        "reduce": lambda: reduce(operators, g),
-        "each": lambda: each(operators, g),
-        "expand 1": lambda: expand(single, x),
-        "reduce 1": lambda: reduce(single, first),
+        "propagate": lambda: propagate(operators, x),
+        "propagate_sum": lambda: propagate_sum(operators, g),
+        "propagate_each": lambda: propagate_each(operators, g),
+        "propagate 1": lambda: propagate(single, x),
+        "propagate_sum 1": lambda: propagate_sum(single, first),
         "cusparse": lambda: [order @ x for order in orders],
         # Symmetric, so its backward multiplies by the same matrices; the sum over orders is part of it.
         "cusparse back": lambda: sum(order @ part for order, part in zip(orders, slices, strict=True)),
-        "bfloat16 expand": lambda: expand(operators, x16),
-        "bfloat16 reduce": lambda: reduce(operators, g16),
+        "bfloat16 propagate": lambda: propagate(operators, x16),
+        "bfloat16 propagate_sum": lambda: propagate_sum(operators, g16),
     }
     seconds = medians(work, rounds=rounds)
     for name, value in seconds.items():
@@ -107,19 +107,19 @@ def compare(kind: str, nodes: int, width: int, bandwidth: float, forward_goal: f
     scatter = medians({"": lambda: gather_scatter(rows, columns, value, x)}, rounds=3, warm=1)[""]
     say(f"{case:<34} {'gather-scatter':<16} {1e3 * scatter:9.3f} ms")
 
-    both = seconds["expand"] + seconds["reduce"]
+    both = seconds["propagate"] + seconds["propagate_sum"]
     peer = seconds["cusparse"] + seconds["cusparse back"]
-    ones = seconds["expand 1"] + seconds["reduce 1"]
-    say(line(case, "cuSPARSE x alpha, forward", seconds["cusparse"] / seconds["expand"], forward_goal))
+    ones = seconds["propagate 1"] + seconds["propagate_sum 1"]
+    say(line(case, "cuSPARSE x alpha, forward", seconds["cusparse"] / seconds["propagate"], forward_goal))
     say(line(case, "cuSPARSE x alpha, forward + backward", peer / both, 2.0))
-    say(line(case, "gather-scatter x alpha, forward", scatter / seconds["expand"], 50.0))
+    say(line(case, "gather-scatter x alpha, forward", scatter / seconds["propagate"], 50.0))
     say(line(case, "gather-scatter x alpha, fwd + bwd", 2 * scatter / both, 50.0))
-    say(line(case, "own alpha = 1, forward", seconds["expand"] / seconds["expand 1"], 1.6, at_most=True))
+    say(line(case, "own alpha = 1, forward", seconds["propagate"] / seconds["propagate 1"], 1.6, at_most=True))
     say(line(case, "own alpha = 1, forward + backward", both / ones, 2.5, at_most=True))
     pattern_bytes = 8 * edges + 8 * nodes + 2 * nodes * 4 * (ALPHA + 1)
     for name, gathered, streamed in (
-        ("expand", 4 * width, (1 + ALPHA) * 4 * width * nodes),
-        ("reduce", 4 * width * ALPHA, (1 + ALPHA) * 4 * width * nodes),
+        ("propagate", 4 * width, (1 + ALPHA) * 4 * width * nodes),
+        ("propagate_sum", 4 * width * ALPHA, (1 + ALPHA) * 4 * width * nodes),
     ):
         # Least: each index, weight and row once. Most: every gathered row from memory, as if nothing were cached.
         least = pattern_bytes + streamed

@@ -1,8 +1,9 @@
 // Runs the kernels on numbers from a file, for compilers and processors that have no Python here: `harness IN OUT`.
 //
-// IN holds int64 [rows, inputs, alpha, width, entries, threads], then the stencil (indptr, indices int32, weight float;
-// the same of its transpose; scale_out, scale_in; epsilon) and x [inputs, width], g [inputs, alpha, width], all
-// double unless said otherwise. OUT gets, in float and then in double and all as double: expand(x), reduce(g), each(g).
+// IN holds int64 [rows, inputs, alpha, width, entries, threads], then the SobolevCSR (indptr, indices int32, weight float;
+// the same of its transpose; row_scale, column_scale; epsilon) and x [inputs, width], g [inputs, alpha, width], all
+// double unless said otherwise. OUT gets, in float and then in double and all as double: propagate(x),
+// propagate_sum(g), propagate_each(g).
 
 #include <cstdint>
 #include <cstdio>
@@ -44,14 +45,14 @@ int main(int count, char **names) {
   const auto t_indptr = read<int64_t>(inputs + 1);
   const auto t_indices = read<int32_t>(entries);
   const auto t_weight = read<float>(entries);
-  const auto scale_out = read<double>(rows * (alpha + 1)), scale_in = read<double>(inputs * (alpha + 1));
+  const auto row_scale = read<double>(rows * (alpha + 1)), column_scale = read<double>(inputs * (alpha + 1));
   const double epsilon = read<double>(1)[0];
   const auto x = read<double>(inputs * width), g = read<double>(inputs * alpha * width);
   const int64_t wide = alpha * width;
 
 #define RUN(T, NAME)                                                                                                  \
   {                                                                                                                   \
-    const std::vector<T> q = as<T>(scale_out), r = as<T>(scale_in), h = as<T>(x), k = as<T>(g);                       \
+    const std::vector<T> q = as<T>(row_scale), r = as<T>(column_scale), h = as<T>(x), k = as<T>(g);                       \
     const auto propagate = [&](bool orders_in, bool orders_out, const std::vector<T> &from) {                         \
       std::vector<T> to(rows * (orders_out ? wide : width));                                                          \
       sobgnn_propagate_##NAME(orders_in, orders_out, rows, inputs, alpha, width, indptr.data(), indices.data(), 0,    \

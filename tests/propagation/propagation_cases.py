@@ -1,4 +1,4 @@
-"""Random stencils, and the dense matrices that they stand for, from the definition."""
+"""Random CSRs, and the dense matrices that they stand for, from the definition."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from sobgnn.propagation import Stencil
+from sobgnn.propagation import SobolevCSR
 
 
 def random_graph(nodes, degree, seed=0, *, low=-3.0, high=0.0, isolated=0, hub=False):
@@ -45,19 +45,19 @@ def scales(graph, alpha, epsilon, dtype=torch.float32):
     return torch.from_numpy(np.stack(columns, 1)).to(dtype)
 
 
-def stencil_of(graph, alpha, epsilon=1.0, dtype=torch.float32, index=torch.int32, device="cpu"):
-    """The stencil of a symmetric graph."""
+def csr_of(graph, alpha, epsilon=1.0, dtype=torch.float32, index=torch.int32, device="cpu"):
+    """The csr of a symmetric graph."""
     pattern = (
         torch.from_numpy(graph.indptr).to(device, torch.int64),
         torch.from_numpy(graph.indices).to(device, index),
         torch.from_numpy(graph.data).to(device, torch.float32),
     )
     scale = scales(graph, alpha, epsilon, dtype).to(device)
-    return Stencil(*pattern, *pattern, scale, scale, epsilon)
+    return SobolevCSR(*pattern, *pattern, scale, scale, epsilon)
 
 
 def rows_of(graph, keep, alpha, epsilon=1.0, dtype=torch.float32, index=torch.int32, device="cpu"):
-    """The rectangular stencil of the rows ``keep``, with self-loops as entries of weight ε."""
+    """The rectangular csr of the rows ``keep``, with self-loops as entries of weight ε."""
     scale = scales(graph, alpha, epsilon, dtype).to(device)
     looped = (graph + sp.diags_array(np.full(graph.shape[0], epsilon, np.float32))).tocsr()
     picked = looped[keep].tocsr().astype(np.float32)
@@ -70,7 +70,7 @@ def rows_of(graph, keep, alpha, epsilon=1.0, dtype=torch.float32, index=torch.in
             torch.from_numpy(matrix.indices).to(device, index),
             torch.from_numpy(matrix.data).to(device, torch.float32),
         ]
-    return Stencil(*pattern, scale[torch.as_tensor(keep)], scale, 0.0)
+    return SobolevCSR(*pattern, scale[torch.as_tensor(keep)], scale, 0.0)
 
 
 def dense(graph, alpha, epsilon):

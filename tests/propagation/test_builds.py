@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from sobgnn.propagation import Stencil, portable
-from tests.propagation.propagation_cases import random_graph, rows_of, stencil_of
+from sobgnn.propagation import SobolevCSR, portable
+from tests.propagation.propagation_cases import csr_of, random_graph, rows_of
 
 pytestmark = pytest.mark.builds
 KERNELS = Path(portable.__file__).parent
@@ -41,25 +41,25 @@ def harness(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return [*([emulator] if name == "aarch64" else []), str(program)]
 
 
-def write_problem(path: Path, stencil: Stencil, x: torch.Tensor, g: torch.Tensor, threads: int) -> None:
-    sizes = [*stencil.scale_out.shape[:1], *stencil.scale_in.shape[:1], g.shape[1], g.shape[2], len(stencil.indices)]
+def write_problem(path: Path, csr: SobolevCSR, x: torch.Tensor, g: torch.Tensor, threads: int) -> None:
+    sizes = [*csr.row_scale.shape[:1], *csr.column_scale.shape[:1], g.shape[1], g.shape[2], len(csr.indices)]
     tensors = [
         torch.tensor([*sizes, threads]),
-        *stencil[:8],
-        torch.tensor([stencil.epsilon], dtype=torch.float64),
+        *csr[:8],
+        torch.tensor([csr.epsilon], dtype=torch.float64),
         x,
         g,
     ]
     path.write_bytes(b"".join(np.ascontiguousarray(tensor.numpy()).tobytes() for tensor in tensors))
 
 
-def expected(stencil: Stencil, x: torch.Tensor, g: torch.Tensor) -> list[torch.Tensor]:
+def expected(csr: SobolevCSR, x: torch.Tensor, g: torch.Tensor) -> list[torch.Tensor]:
     """What harness.cpp writes, from the portable backend."""
-    rows, (_, alpha, width) = len(stencil.scale_out), g.shape
+    rows, (_, alpha, width) = len(csr.row_scale), g.shape
     results = []
     for argument, shape in ((x, (rows, alpha, width)), (g, (rows, width)), (g, (rows, alpha, width))):
         results.append(torch.empty(shape, dtype=torch.float64))
-        portable.run(stencil, argument, results[-1])
+        portable.run(csr, argument, results[-1])
     return results
 
 
@@ -70,23 +70,23 @@ def test_it_gives_the_portable_backends_numbers(
 ) -> None:
     generator = torch.Generator().manual_seed(alpha)
     graph = random_graph(60, 6, isolated=3, hub=True)
-    square = stencil_of(graph, alpha, 0.75, torch.float64)
-    for stencil in (square, rows_of(graph, [5, 0, 59, 31], alpha, 0.75, torch.float64)):
-        inputs = len(stencil.scale_in)
+    square = csr_of(graph, alpha, 0.75, torch.float64)
+    for csr in (square, rows_of(graph, [5, 0, 59, 31], alpha, 0.75, torch.float64)):
+        inputs = len(csr.column_scale)
         x = torch.randn(inputs, width, generator=generator, dtype=torch.float64)
         g = torch.randn(inputs, alpha, width, generator=generator, dtype=torch.float64)
-        write_problem(tmp_path / "in", stencil, x, g, threads)
+        write_problem(tmp_path / "in", csr, x, g, threads)
         subprocess.run([*harness, tmp_path / "in", tmp_path / "out"], check=True, timeout=300, capture_output=True)
-        wanted = torch.cat([values.flatten() for values in expected(stencil, x, g)])
+        wanted = torch.cat([values.flatten() for values in expected(csr, x, g)])
         got = torch.from_numpy(np.fromfile(tmp_path / "out")).view(2, -1)
         torch.testing.assert_close(got[1], wanted, rtol=1e-11, atol=1e-11)
         torch.testing.assert_close(got[0], wanted, rtol=1e-4, atol=1e-4)
 
 
 def test_the_environment_holds_it_to_an_instruction_set(harness: list[str], tmp_path: Path) -> None:
-    stencil = stencil_of(random_graph(20, 4), 2, 0.75, torch.float64)
+    csr = csr_of(random_graph(20, 4), 2, 0.75, torch.float64)
     x, g = torch.ones(20, 8, dtype=torch.float64), torch.ones(20, 2, 8, dtype=torch.float64)
-    write_problem(tmp_path / "in", stencil, x, g, 1)
+    write_problem(tmp_path / "in", csr, x, g, 1)
     levels, results = [], []
     for held in ("plain", "avx2", "avx512"):
         done = subprocess.run(

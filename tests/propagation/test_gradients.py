@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from sobgnn.propagation import Stencil, each, expand, native, reduce, scales
-from tests.propagation.propagation_cases import random_graph, rows_of, stencil_of
+from sobgnn.propagation import SobolevCSR, native, propagate, propagate_each, propagate_sum, scales
+from tests.propagation.propagation_cases import csr_of, random_graph, rows_of
 
 TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-10}
 
 
-def csr(graph, dtype=torch.float64, device="cpu", index=torch.int32):
+def pattern_of(graph, dtype=torch.float64, device="cpu", index=torch.int32):
     return (
         torch.from_numpy(graph.indptr).to(device, torch.int64),
         torch.from_numpy(graph.indices).to(device, index),
@@ -20,12 +20,12 @@ def csr(graph, dtype=torch.float64, device="cpu", index=torch.int32):
     )
 
 
-def learned_stencil(indptr, indices, weight, alpha, epsilon, *, by_rows=False, transposed=None):
+def learned_csr(indptr, indices, weight, alpha, epsilon, *, by_rows=False, transposed=None):
     """The operators of a graph as a function of its weights."""
     scale = scales(indptr, weight, alpha, epsilon, by_rows=by_rows)
     back = transposed or (indptr, indices, weight.detach())
     other = torch.ones_like(scale).detach() if by_rows else scale
-    return Stencil(indptr, indices, weight, *back, scale, other, epsilon)
+    return SobolevCSR(indptr, indices, weight, *back, scale, other, epsilon)
 
 
 def dense_operators(indptr, indices, weight, alpha, epsilon, *, by_rows=False):
@@ -70,19 +70,19 @@ def test_weight_gradients_are_those_of_the_dense_definition(
     shape = (nodes, alpha, width) if orders else (nodes, width)
     x, g = features(*shape, dtype=dtype), features(nodes, alpha, width, dtype=dtype, seed=2)
 
-    indptr, indices, exact = csr(graph)
+    indptr, indices, exact = pattern_of(graph)
     exact.requires_grad_()
     given = x.double().requires_grad_()
     matrices = dense_operators(indptr, indices, exact, alpha, epsilon, by_rows=by_rows)
     out = torch.einsum("rij,jrh->irh" if orders else "rij,jh->irh", matrices, given)
     expected = torch.autograd.grad((out * g.double()).sum(), [exact, given])
 
-    indptr, indices, weight = csr(graph, dtype, device)
+    indptr, indices, weight = pattern_of(graph, dtype, device)
     weight.requires_grad_()
     mine = x.to(device).requires_grad_()
-    stencil = learned_stencil(indptr, indices, weight, alpha, epsilon, by_rows=by_rows)
-    operator = each if orders else expand
-    got = torch.autograd.grad((operator(stencil, mine) * g.to(device)).sum(), [weight, mine])
+    csr = learned_csr(indptr, indices, weight, alpha, epsilon, by_rows=by_rows)
+    operator = propagate_each if orders else propagate
+    got = torch.autograd.grad((operator(csr, mine) * g.to(device)).sum(), [weight, mine])
     for actual, wanted in zip(got, expected, strict=True):
         size = float(wanted.abs().max()) if wanted.numel() else 1.0
         torch.testing.assert_close(
@@ -90,41 +90,39 @@ def test_weight_gradients_are_those_of_the_dense_definition(
         )
 
 
-@pytest.mark.parametrize("name", ["expand", "each"])
+@pytest.mark.parametrize("name", ["propagate", "propagate_each"])
 @pytest.mark.parametrize("which", ["square", "rows"])
 def test_opcheck_passes_where_weights_have_gradients(device, name, which):
     graph = random_graph(14, 4, isolated=1)
     if which == "square":
-        stencil = stencil_of(graph, 3, 0.5, device=device)
+        csr = csr_of(graph, 3, 0.5, device=device)
     else:
-        stencil = rows_of(graph, np.array([2, 9, 13]), 3, 0.5, device=device)
-    learned = stencil._replace(
-        weight=stencil.weight.clone().requires_grad_(), scale_out=stencil.scale_out.clone().requires_grad_()
-    )
-    inputs = stencil.scale_in.shape[0]
-    x = features(*((inputs, 3) if name == "expand" else (inputs, 3, 3)), dtype=torch.float32, device=device)
+        csr = rows_of(graph, np.array([2, 9, 13]), 3, 0.5, device=device)
+    learned = csr._replace(weight=csr.weight.clone().requires_grad_(), row_scale=csr.row_scale.clone().requires_grad_())
+    inputs = csr.column_scale.shape[0]
+    x = features(*((inputs, 3) if name == "propagate" else (inputs, 3, 3)), dtype=torch.float32, device=device)
     torch.library.opcheck(getattr(torch.ops.sobgnn, name).default, (*learned, x.requires_grad_()))
 
 
 def test_opcheck_passes_for_scales(device):
-    indptr, _, weight = csr(random_graph(14, 4, isolated=1), device=device)
+    indptr, _, weight = pattern_of(random_graph(14, 4, isolated=1), device=device)
     torch.library.opcheck(torch.ops.sobgnn.scales.default, (indptr, weight.requires_grad_(), 3, 0.5, False))
 
 
 def test_rows_of_a_graph_give_their_own_weights_gradients(device):
     graph = random_graph(30, 5)
     keep = np.array([3, 20, 11])
-    stencil = rows_of(graph, keep, 3, 0.5, torch.float64, device=device)
-    double = {"weight": stencil.weight.double().requires_grad_(), "t_weight": stencil.t_weight.double()}
-    scaled = {name: getattr(stencil, name).clone().requires_grad_() for name in ("scale_out", "scale_in")}
-    stencil = stencil._replace(**double, **scaled)
+    csr = rows_of(graph, keep, 3, 0.5, torch.float64, device=device)
+    double = {"weight": csr.weight.double().requires_grad_(), "t_weight": csr.t_weight.double()}
+    scaled = {name: getattr(csr, name).clone().requires_grad_() for name in ("row_scale", "column_scale")}
+    csr = csr._replace(**double, **scaled)
     x, g = features(30, 5, device=device), features(3, 3, 5, device=device, seed=2)
-    got = torch.autograd.grad((expand(stencil, x) * g).sum(), [stencil.weight, *scaled.values()])
+    got = torch.autograd.grad((propagate(csr, x) * g).sum(), [csr.weight, *scaled.values()])
 
-    leaves = [tensor.detach().cpu().requires_grad_() for tensor in (stencil.weight, *scaled.values())]
+    leaves = [tensor.detach().cpu().requires_grad_() for tensor in (csr.weight, *scaled.values())]
     weight, outer, inner = leaves
-    rows = torch.repeat_interleave(torch.arange(3), stencil.indptr.cpu().diff())
-    columns = stencil.indices.cpu().long()
+    rows = torch.repeat_interleave(torch.arange(3), csr.indptr.cpu().diff())
+    columns = csr.indices.cpu().long()
     total = torch.zeros((), dtype=torch.float64)
     for rho in range(1, 4):
         # q is a constant to the kernels, so it is one here.
@@ -136,9 +134,9 @@ def test_rows_of_a_graph_give_their_own_weights_gradients(device):
 
 
 def test_tiny_and_huge_weights_give_finite_gradients(device):
-    indptr, indices, weight = csr(random_graph(30, 4, low=-30.0, high=6.0), torch.float32, device)
+    indptr, indices, weight = pattern_of(random_graph(30, 4, low=-30.0, high=6.0), torch.float32, device)
     weight.requires_grad_()
-    out = expand(learned_stencil(indptr, indices, weight, 6, 1e-6), features(30, 8, dtype=torch.float32, device=device))
+    out = propagate(learned_csr(indptr, indices, weight, 6, 1e-6), features(30, 8, dtype=torch.float32, device=device))
     (gradient,) = torch.autograd.grad(out.sum(), weight)
     assert torch.isfinite(gradient).all()
 
@@ -149,25 +147,25 @@ def test_tiny_and_huge_weights_give_finite_gradients(device):
 def test_threads_and_instruction_sets_agree(level, index, shared):
     if not native.available():
         pytest.skip("the compiled kernel is not installed")
-    stencil = stencil_of(random_graph(700, 6, hub=True), 5, index=index)
+    csr = csr_of(random_graph(700, 6, hub=True), 5, index=index)
     x = features(700, *(() if shared else (5,)), 40, dtype=torch.float32)
     y, g = (features(700, 5, 40, dtype=torch.float32, seed=seed) for seed in (2, 3))
-    alone = native.gradients(stencil, x, y, g, level=level)
+    alone = native.gradients(csr, x, y, g, level=level)
     torch.set_num_threads(3)  # the fixture puts it back
-    for mine, other in zip(native.gradients(stencil, x, y, g, level=level), alone, strict=True):
+    for mine, other in zip(native.gradients(csr, x, y, g, level=level), alone, strict=True):
         assert torch.equal(mine, other)
-    for mine, best in zip(alone, native.gradients(stencil, x, y, g), strict=True):
+    for mine, best in zip(alone, native.gradients(csr, x, y, g), strict=True):
         torch.testing.assert_close(mine, best, rtol=1e-4, atol=1e-4)
 
 
 def test_second_derivatives_of_weights_and_reduce_are_refused(device):
-    indptr, indices, weight = csr(random_graph(12, 4), device=device)
+    indptr, indices, weight = pattern_of(random_graph(12, 4), device=device)
     weight.requires_grad_()
-    stencil = learned_stencil(indptr, indices, weight, 2, 1.0)
-    out = expand(stencil, features(12, 3, device=device))
+    csr = learned_csr(indptr, indices, weight, 2, 1.0)
+    out = propagate(csr, features(12, 3, device=device))
     (first,) = torch.autograd.grad(out.square().sum(), weight, create_graph=True)
     torch.testing.assert_close(first, torch.autograd.grad(out.square().sum(), weight, retain_graph=True)[0])
     with pytest.raises(NotImplementedError, match="first order"):
         first.sum().backward()
-    with pytest.raises(NotImplementedError, match="Use `each`"):
-        reduce(stencil, features(12, 2, 3, device=device)).sum().backward()
+    with pytest.raises(NotImplementedError, match="Use propagate_each and a sum"):
+        propagate_sum(csr, features(12, 2, 3, device=device)).sum().backward()

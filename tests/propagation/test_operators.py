@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from sobgnn.propagation import backend, each, expand, reduce, transpose
-from tests.propagation.propagation_cases import dense, random_graph, rows_of, stencil_of
+from sobgnn.propagation import backend, propagate, propagate_each, propagate_sum, transpose
+from tests.propagation.propagation_cases import csr_of, dense, random_graph, rows_of
 
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-13}
 
@@ -42,12 +42,12 @@ def close(actual, expected, scale=1.0):
 def test_each_operator_is_its_definition(device, dtype, nodes, degree, alpha, width, epsilon, options):
     graph = random_graph(nodes, degree, **options)
     matrices = dense(graph, alpha, epsilon)
-    stencil = stencil_of(graph, alpha, epsilon, dtype, device=device)
+    csr = csr_of(graph, alpha, epsilon, dtype, device=device)
     x = features(nodes, width, dtype=dtype, device=device)
     g = features(nodes, alpha, width, dtype=dtype, device=device)
-    close(expand(stencil, x), torch.einsum("rij,jh->irh", matrices, x.double().cpu()), 3)
-    close(reduce(stencil, g), torch.einsum("rij,jrh->ih", matrices, g.double().cpu()), 3 * alpha)
-    close(each(stencil, g), torch.einsum("rij,jrh->irh", matrices, g.double().cpu()), 3)
+    close(propagate(csr, x), torch.einsum("rij,jh->irh", matrices, x.double().cpu()), 3)
+    close(propagate_sum(csr, g), torch.einsum("rij,jrh->ih", matrices, g.double().cpu()), 3 * alpha)
+    close(propagate_each(csr, g), torch.einsum("rij,jrh->irh", matrices, g.double().cpu()), 3)
 
 
 @pytest.mark.parametrize("index", [torch.int32, torch.int64])
@@ -58,47 +58,47 @@ def test_every_backend_agrees_with_the_definition_on_random_sizes(device, seed, 
     graph = random_graph(int(nodes), int(draw.integers(0, 12)), seed, low=-9.0, high=2.0)
     epsilon = float(10 ** draw.uniform(-3, 1))
     matrices = dense(graph, alpha, epsilon)
-    stencil = stencil_of(graph, alpha, epsilon, index=index, device=device)
+    csr = csr_of(graph, alpha, epsilon, index=index, device=device)
     x, g = features(nodes, width, device=device), features(nodes, alpha, width, device=device)
-    close(expand(stencil, x), torch.einsum("rij,jh->irh", matrices, x.double().cpu()), 3)
-    close(reduce(stencil, g), torch.einsum("rij,jrh->ih", matrices, g.double().cpu()), 3 * alpha)
-    close(each(stencil, g), torch.einsum("rij,jrh->irh", matrices, g.double().cpu()), 3)
+    close(propagate(csr, x), torch.einsum("rij,jh->irh", matrices, x.double().cpu()), 3)
+    close(propagate_sum(csr, g), torch.einsum("rij,jrh->ih", matrices, g.double().cpu()), 3 * alpha)
+    close(propagate_each(csr, g), torch.einsum("rij,jrh->irh", matrices, g.double().cpu()), 3)
 
 
 def test_empty_sizes_give_empty_or_zero_results(device):
     graph = random_graph(12, 3)
-    stencil = stencil_of(graph, 3, device=device)
-    assert expand(stencil, features(12, 0, device=device)).shape == (12, 3, 0)
-    assert reduce(stencil, features(12, 3, 0, device=device)).shape == (12, 0)
+    csr = csr_of(graph, 3, device=device)
+    assert propagate(csr, features(12, 0, device=device)).shape == (12, 3, 0)
+    assert propagate_sum(csr, features(12, 3, 0, device=device)).shape == (12, 0)
     nothing = rows_of(graph, np.array([], int), 3, device=device)
-    assert expand(nothing, features(12, 5, device=device)).shape == (0, 3, 5)
-    assert each(nothing, features(12, 3, 5, device=device)).shape == (0, 3, 5)
-    back = reduce(transpose(nothing), features(0, 3, 5, device=device))
+    assert propagate(nothing, features(12, 5, device=device)).shape == (0, 3, 5)
+    assert propagate_each(nothing, features(12, 3, 5, device=device)).shape == (0, 3, 5)
+    back = propagate_sum(transpose(nothing), features(0, 3, 5, device=device))
     assert back.shape == (12, 5)
     assert not back.any()
 
 
 def test_layout_of_the_features_does_not_matter(device):
-    stencil = stencil_of(random_graph(40, 5), 3, device=device)
+    csr = csr_of(random_graph(40, 5), 3, device=device)
     x, g = features(40, 11, device=device), features(40, 3, 11, device=device)
     strided = features(22, 80, device=device)[::2, ::2].t()
-    torch.testing.assert_close(expand(stencil, x.t().contiguous().t()), expand(stencil, x), rtol=0, atol=0)
-    torch.testing.assert_close(expand(stencil, strided), expand(stencil, strided.contiguous()), rtol=0, atol=0)
+    torch.testing.assert_close(propagate(csr, x.t().contiguous().t()), propagate(csr, x), rtol=0, atol=0)
+    torch.testing.assert_close(propagate(csr, strided), propagate(csr, strided.contiguous()), rtol=0, atol=0)
     flipped = g.permute(2, 1, 0).contiguous().permute(2, 1, 0)
-    torch.testing.assert_close(reduce(stencil, flipped), reduce(stencil, g), rtol=0, atol=0)
-    torch.testing.assert_close(each(stencil, flipped), each(stencil, g), rtol=0, atol=0)
+    torch.testing.assert_close(propagate_sum(csr, flipped), propagate_sum(csr, g), rtol=0, atol=0)
+    torch.testing.assert_close(propagate_each(csr, flipped), propagate_each(csr, g), rtol=0, atol=0)
     spread = torch.ones(1, 1, device=device).expand(40, 11)
-    torch.testing.assert_close(expand(stencil, spread), expand(stencil, spread.contiguous()), rtol=0, atol=0)
+    torch.testing.assert_close(propagate(csr, spread), propagate(csr, spread.contiguous()), rtol=0, atol=0)
 
 
 def test_bfloat16_features_are_summed_in_float32(device):
-    stencil = stencil_of(random_graph(400, 6, hub=True), 3, device=device)
+    csr = csr_of(random_graph(400, 6, hub=True), 3, device=device)
     x = features(400, 24, dtype=torch.bfloat16, device=device)
     g = features(400, 3, 24, dtype=torch.bfloat16, device=device)
-    for operator, argument in ((expand, x), (reduce, g), (each, g)):
-        result = operator(stencil, argument)
+    for operator, argument in ((propagate, x), (propagate_sum, g), (propagate_each, g)):
+        result = operator(csr, argument)
         assert result.dtype == torch.bfloat16
-        torch.testing.assert_close(result.float(), operator(stencil, argument.float()), rtol=1 / 128, atol=1e-6)
+        torch.testing.assert_close(result.float(), operator(csr, argument.float()), rtol=1 / 128, atol=1e-6)
 
 
 @pytest.mark.parametrize("power", [1.5e-38, 1.1e-38])
@@ -107,13 +107,13 @@ def test_entries_that_scales_make_vanish_are_zero_and_not_denormal(device, power
         pytest.skip("Triton flushes powers, not their products with scales: denormals cost a GPU nothing")
     weight = power ** (1 / 3)  # to the third power about the least normal float
     graph = sp.csr_array(np.array([[0, 1, weight], [1, 0, 0], [weight, 0, 0]], np.float32))
-    expanded = expand(stencil_of(graph, 3, 1.0, device=device), torch.eye(3, device=device))
+    expanded = propagate(csr_of(graph, 3, 1.0, device=device), torch.eye(3, device=device))
     assert expanded[0, 2, 2] == expanded[2, 2, 0] == 0
 
 
 def test_the_same_bits_come_out_every_time(device):
-    stencil = stencil_of(random_graph(900, 6, hub=True), 4, device=device)
+    csr = csr_of(random_graph(900, 6, hub=True), 4, device=device)
     x, g = features(900, 19, device=device), features(900, 4, 19, device=device)
-    for operator, argument in ((expand, x), (reduce, g), (each, g)):
-        first = operator(stencil, argument)
-        assert all(torch.equal(first, operator(stencil, argument)) for _ in range(3))
+    for operator, argument in ((propagate, x), (propagate_sum, g), (propagate_each, g)):
+        first = operator(csr, argument)
+        assert all(torch.equal(first, operator(csr, argument)) for _ in range(3))

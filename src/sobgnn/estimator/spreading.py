@@ -134,13 +134,13 @@ def _fixed_point(smoother: Smoother, start: Tensor, strength: float, fixed: Tens
     held = fixed.unsqueeze(2).expand_as(start).reshape(-1).nonzero().flatten()
     known = current.reshape(-1)[held]
     previous, moved = current.clone(), torch.empty_like(current).unsqueeze(1)
-    stencil = smoother.stencil(current.dtype)
+    csr = smoother.csr(current.dtype)
     rate = strength / (1 + math.sqrt(1 - strength**2))
     enough = math.ceil(math.log(_TOLERANCE / 2) / math.log(rate))
     weight, step, last, reached = 1.0, 0, enough, 0
     while step < last:
         # Into existing memory: the system would have to clear the memory of a large new tensor at every step.
-        backends.run(stencil, current, moved)
+        backends.run(csr, current, moved)
         previous.mul_(1 - weight).add_(moved[:, 0], alpha=weight * strength).view(-1)[held] = known
         current, previous = previous, current
         weight = 1 / (1 - strength**2 * (weight / 4 if step else 1 / 2))
@@ -197,13 +197,13 @@ def _conjugate_gradients(smoother: Smoother, right: Tensor) -> Tensor:
     A step advances by one edge, and an entry that was just reached is far from the solution. So whenever some are
     nonzero for the first time, the iteration continues to four times the steps made so far.
     """
-    stencil, moved = smoother.stencil(right.dtype), torch.empty_like(right).unsqueeze(1)
+    csr, moved = smoother.csr(right.dtype), torch.empty_like(right).unsqueeze(1)
     v, residual, direction = torch.zeros_like(right), right.clone(), right.clone()
     size = residual.square().sum(dim=0)
     zero = torch.zeros_like(size)
     unreached, taken, last = 0, 0, _MOST_STEPS
     while taken < last:
-        backends.run(stencil, direction, moved)
+        backends.run(csr, direction, moved)
         image = torch.sub(direction, moved[:, 0], alpha=1 - _LEAK)
         curve = (direction * image).sum(dim=0)
         step = torch.where(curve > 0, size / curve, zero)

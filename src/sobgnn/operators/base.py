@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sobgnn import propagation
 from sobgnn.graphs.edges import LARGEST_WEIGHT, SMALLEST_WEIGHT
-from sobgnn.propagation import Stencil
+from sobgnn.propagation import SobolevCSR
 
 _INSIDE = ("sobgnn", "torch", "torch_geometric")
 
@@ -28,17 +28,17 @@ class OperatorBase:
     alpha: int
     nodes: Tensor | None = None
 
-    def stencil(self, dtype: torch.dtype = torch.float32) -> Stencil:
+    def csr(self, dtype: torch.dtype = torch.float32) -> SobolevCSR:
         """The operators for signals of that type, as :mod:`sobgnn.propagation` takes them."""
         raise NotImplementedError
 
     def propagate(self, H: Tensor) -> Tensor:
         """Every order applied to one signal in one pass: H [C, h] to [R, α, h], entry ρ-1 being Â_ρ H."""
-        return propagation.expand(self.stencil(getattr(H, "dtype", torch.float32)), H)
+        return propagation.propagate(self.csr(getattr(H, "dtype", torch.float32)), H)
 
     def propagate_each(self, H: Tensor) -> Tensor:
         """Each order applied to a signal of its own: H [C, α, h] to [R, α, h]."""
-        return propagation.each(self.stencil(getattr(H, "dtype", torch.float32)), H)
+        return propagation.propagate_each(self.csr(getattr(H, "dtype", torch.float32)), H)
 
 
 def check_count(name: str, value: int, least: int) -> int:

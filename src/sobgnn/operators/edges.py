@@ -19,7 +19,7 @@ from sobgnn.graphs.edges import (
     symmetrize_edges,
 )
 from sobgnn.operators.base import OperatorBase, clamp_epsilon
-from sobgnn.propagation import Stencil
+from sobgnn.propagation import SobolevCSR
 
 Normalize = Literal["sym", "row"]
 
@@ -108,19 +108,19 @@ class EdgeOperators(OperatorBase):
         by_rows = normalize == "row"
         scale = propagation.scales(at.indptr, pattern[2], alpha, 0.0 if loops else plain, by_rows=by_rows)
         inputs = scale.new_ones((self.num_inputs, alpha + 1)) if by_rows else scale
-        self._stencil = Stencil(*pattern, *back, scale, inputs, 0.0 if loops else plain)
+        self._csr = SobolevCSR(*pattern, *back, scale, inputs, 0.0 if loops else plain)
 
     def __repr__(self) -> str:
         return (
-            f"EdgeOperators({self.num_inputs} to {self.num_nodes} nodes, {self._stencil.indices.numel()} entries, "
+            f"EdgeOperators({self.num_inputs} to {self.num_nodes} nodes, {self._csr.indices.numel()} entries, "
             f"alpha={self.alpha}, normalize={self.normalize!r})"
         )
 
-    def stencil(self, dtype: torch.dtype = torch.float32) -> Stencil:
+    def csr(self, dtype: torch.dtype = torch.float32) -> SobolevCSR:
         """The operators as :mod:`sobgnn.propagation` takes them."""
         if (dtype == torch.float64) != (self.dtype == torch.float64):
             raise TypeError(f"These operators are for signals of {self.dtype}, but got {dtype}. Build them again.")
-        return self._stencil
+        return self._csr
 
 
 def _has_loops(row: Tensor, column: Tensor) -> bool:

@@ -12,8 +12,8 @@ from torch import Tensor
 from sobgnn import propagation
 from sobgnn.operators.base import clamp_epsilon
 from sobgnn.operators.sobolev import SobolevOperators
-from sobgnn.propagation import Stencil, backends, csr_tensors
-from sobgnn.propagation.stencil import check
+from sobgnn.propagation import SobolevCSR, backends, csr_tensors
+from sobgnn.propagation.csr import check
 
 
 @dataclass(frozen=True)
@@ -27,25 +27,25 @@ class Attachment:
     as in :class:`~sobgnn.SobolevOperators`, with q and t of node j as they were in training.
 
     Attributes:
-        stencil: The M x U pattern, its columns the U nodes that some edge goes to.
+        csr: The M x U pattern, its columns the U nodes that some edge goes to.
         loop: Â_ρ[i, i], [M, α].
         walk: w_ij / Σ_j w_ij, M x U, as an operator of one order; zero rows for points without edges.
         used: int64 [U], those nodes; ``None``: all N in their order. So a few points on a large graph cost what they
             read, and not what the graph holds.
     """
 
-    stencil: Stencil
+    csr: SobolevCSR
     loop: Tensor
-    walk: Stencil
+    walk: SobolevCSR
     used: Tensor | None = None
 
     def propagate(self, nodes: Tensor, own: Tensor) -> Tensor:
         """Every order: node rows [N, h] and the new points' own [M, h] to [M, α, h]."""
-        return self._run(self.stencil, nodes) + self.loop.unsqueeze(2) * own.unsqueeze(1)
+        return self._run(self.csr, nodes) + self.loop.unsqueeze(2) * own.unsqueeze(1)
 
     def propagate_each(self, nodes: Tensor, own: Tensor) -> Tensor:
         """Each order of its own signal: node rows [N, α, h] and the new points' own [M, α, h] to [M, α, h]."""
-        return self._run(self.stencil, nodes) + self.loop.unsqueeze(2) * own
+        return self._run(self.csr, nodes) + self.loop.unsqueeze(2) * own
 
     def average(self, nodes: Tensor) -> Tensor:
         """The neighbors' mean of node rows [N, h], by weight: [M, h]; zeros for points without edges."""
@@ -61,27 +61,27 @@ class Attachment:
         ones = torch.ones_like(self.walk.weight)
         return self._run(self.walk._replace(weight=ones, t_weight=ones), nodes)[:, 0]
 
-    def _run(self, stencil: Stencil, nodes: Tensor) -> Tensor:
+    def _run(self, csr: SobolevCSR, nodes: Tensor) -> Tensor:
         """Every order of node rows [N, h], or each order of its own [N, α, h]: [M, α, h]."""
         x = nodes if self.used is None else nodes.index_select(0, self.used)
         orders = nodes.ndim == 3
         if torch.is_grad_enabled():
-            return propagation.each(stencil, x) if orders else propagation.expand(stencil, x)
+            return propagation.propagate_each(csr, x) if orders else propagation.propagate(csr, x)
         # Without the overhead of a torch operator, which is more than the work of a single point.
-        check(stencil, x, orders=orders)
-        rows, columns = stencil.scale_out.shape
-        return backends.run(stencil, x, x.new_empty((rows, columns - 1, x.shape[-1])))
+        check(csr, x, orders=orders)
+        rows, columns = csr.row_scale.shape
+        return backends.run(csr, x, x.new_empty((rows, columns - 1, x.shape[-1])))
 
 
 def attach(operators: SobolevOperators, edges: sp.csr_array) -> Attachment:
     """Join new points to a graph by ``edges``, CSR [M, N] of positive float32 weights."""
     edges.sort_indices()
     device, epsilon, alpha = operators.device, clamp_epsilon(operators.epsilon), operators.alpha
-    scale_in, used = operators.scale(), None
+    column_scale, used = operators.scale(), None
     if edges.nnz < edges.shape[1]:
         chosen, place = np.unique(edges.indices, return_inverse=True)  # sorted, so rows keep their order
         used = torch.from_numpy(chosen.astype(np.int64)).to(device)
-        scale_in = scale_in.index_select(0, used)
+        column_scale = column_scale.index_select(0, used)
         place = place.astype(np.int32)
         edges = sp.csr_array((edges.data, place, edges.indptr), shape=(edges.shape[0], len(chosen)))
     # The scales of the new points are those they would have in a graph of these edges alone.
@@ -89,8 +89,8 @@ def attach(operators: SobolevOperators, edges: sp.csr_array) -> Attachment:
     scale = propagation.scales(forward[0], forward[2].double(), alpha, epsilon)
     base = epsilon * scale[:, :1] ** 2
     loop = base ** torch.arange(1, alpha + 1, device=device) * scale[:, 1:] ** 2
-    stencil = Stencil(*forward, *backward, scale.float(), scale_in, 0.0)
-    return Attachment(stencil, loop.float(), random_walk(*forward, backward), used)
+    csr = SobolevCSR(*forward, *backward, scale.float(), column_scale, 0.0)
+    return Attachment(csr, loop.float(), random_walk(*forward, backward), used)
 
 
 def _transposed(edges: sp.csr_array, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
@@ -103,7 +103,9 @@ def _transposed(edges: sp.csr_array, device: torch.device) -> tuple[Tensor, Tens
     return tuple(torch.from_numpy(part).to(device) for part in parts)  # type: ignore[return-value]
 
 
-def random_walk(indptr: Tensor, indices: Tensor, weight: Tensor, transposed: tuple[Tensor, Tensor, Tensor]) -> Stencil:
+def random_walk(
+    indptr: Tensor, indices: Tensor, weight: Tensor, transposed: tuple[Tensor, Tensor, Tensor]
+) -> SobolevCSR:
     """D^{-1} A of a CSR matrix [M, N] and its transpose's CSR, as an operator of one order; zero rows stay zero."""
     rows = torch.repeat_interleave(indptr.diff())
     total = torch.zeros(indptr.numel() - 1, dtype=torch.float64, device=weight.device)
@@ -116,4 +118,4 @@ def random_walk(indptr: Tensor, indices: Tensor, weight: Tensor, transposed: tup
     t_shares = (t_weight.double() * inverse[t_indices.long()]).float()
     ones = weight.new_ones
     scales = ones((len(total), 2)), ones((t_indptr.numel() - 1, 2))
-    return Stencil(indptr, indices, shares, t_indptr, t_indices, t_shares, *scales, 0.0)
+    return SobolevCSR(indptr, indices, shares, t_indptr, t_indices, t_shares, *scales, 0.0)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.operators.base import OperatorBase, clamp_epsilon
-from sobgnn.propagation import Stencil, csr_tensors
+from sobgnn.propagation import SobolevCSR, csr_tensors
 
 if TYPE_CHECKING:
     from sobgnn.operators.sobolev import SobolevOperators
@@ -57,7 +57,7 @@ class SobolevRows(OperatorBase):
             position = torch.full((operators.num_nodes,), -1, device=operators.device)
             position[self.columns] = torch.arange(self.num_columns, device=operators.device)
             self.own = position[self.index]
-        self._stencils: dict[torch.dtype, Stencil] = {}
+        self._csrs: dict[torch.dtype, SobolevCSR] = {}
 
     def __repr__(self) -> str:
         return f"SobolevRows({self.index.numel()} rows from {self.num_columns} nodes of {self.operators})"
@@ -67,17 +67,17 @@ class SobolevRows(OperatorBase):
         """Where the pattern and the scales live."""
         return self.operators.device
 
-    def stencil(self, dtype: torch.dtype = torch.float32) -> Stencil:
+    def csr(self, dtype: torch.dtype = torch.float32) -> SobolevCSR:
         """The rows as :mod:`sobgnn.propagation` takes them; made when first asked for."""
         key = torch.float64 if dtype == torch.float64 else torch.float32
-        if key not in self._stencils:
+        if key not in self._csrs:
             with torch.inference_mode(False):  # a training may use it later
                 scale = self.operators.scale(dtype)
                 inputs = scale if self.columns is None else scale[self.columns]
-                known = next(iter(self._stencils.values()), None)
+                known = next(iter(self._csrs.values()), None)
                 csr = known[:6] if known else self._pattern()
-                self._stencils[key] = Stencil(*csr, scale[self.index], inputs, 0.0)
-        return self._stencils[key]
+                self._csrs[key] = SobolevCSR(*csr, scale[self.index], inputs, 0.0)
+        return self._csrs[key]
 
     def _pattern(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
         """CSR of the rows and of their transpose. Self-loops are entries like any other, of weight ε."""

@@ -14,7 +14,7 @@ from sobgnn.graphs.convert import check_graph
 from sobgnn.graphs.graph import Graph
 from sobgnn.operators.base import OperatorBase, check_alpha, check_epsilon, clamp_epsilon, warn_unweighted
 from sobgnn.operators.rows import SobolevRows, as_rows
-from sobgnn.propagation import Stencil
+from sobgnn.propagation import SobolevCSR
 
 _SMALLEST = np.finfo(np.float32).tiny
 
@@ -96,12 +96,12 @@ class SobolevOperators(OperatorBase):
                 self._scale[key] = scale.to(self.device)
         return self._scale[key]
 
-    def stencil(self, dtype: torch.dtype = torch.float32) -> Stencil:
+    def csr(self, dtype: torch.dtype = torch.float32) -> SobolevCSR:
         """The operators as :mod:`sobgnn.propagation` takes them."""
         g, scale = self.graph, self.scale(dtype)
         csr = (g.indptr, g.indices, g.weight.to(scale.dtype) if self.learned else g.weight)
         # The transpose serves the features' gradient, which is a constant to the weights.
-        return Stencil(*csr, *csr[:2], csr[2].detach(), scale, scale, clamp_epsilon(self.epsilon))
+        return SobolevCSR(*csr, *csr[:2], csr[2].detach(), scale, scale, clamp_epsilon(self.epsilon))
 
     def rows(self, index: Tensor) -> SobolevRows:
         """Rows ``index`` of every order, numbers or a mask of nodes: propagation to those nodes alone."""

@@ -1,19 +1,20 @@
 """The hot path: every order of the sparse Sobolev operator in one pass, and its adjoint.
 
-``expand``, ``reduce`` and ``each`` apply a :class:`Stencil`; ``backend`` names the code that serves a tensor.
+``propagate``, ``propagate_sum`` and ``propagate_each`` apply a :class:`SobolevCSR`; ``backend`` names the code that
+serves a tensor.
 """
 
 from sobgnn.propagation.backends import backend
-from sobgnn.propagation.ops import each, expand, reduce, scales
-from sobgnn.propagation.stencil import Stencil, csr_tensors, transpose
+from sobgnn.propagation.csr import SobolevCSR, csr_tensors, transpose
+from sobgnn.propagation.ops import propagate, propagate_each, propagate_sum, scales
 
 __all__ = [
-    "Stencil",
+    "SobolevCSR",
     "backend",
     "csr_tensors",
-    "each",
-    "expand",
-    "reduce",
+    "propagate",
+    "propagate_each",
+    "propagate_sum",
     "scales",
     "transpose",
 ]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sobgnn._system.packages import installed
 from sobgnn.propagation import native, portable
-from sobgnn.propagation.stencil import Stencil
+from sobgnn.propagation.csr import SobolevCSR
 
 
 def backend(tensor: Tensor | None = None) -> str:
@@ -45,36 +45,36 @@ def backend(tensor: Tensor | None = None) -> str:
     raise ValueError(f"SOBGNN_BACKEND must be native, portable or triton, but got {forced!r}. Unset it.")
 
 
-def run(stencil: Stencil, x: Tensor, out: Tensor) -> Tensor:
+def run(csr: SobolevCSR, x: Tensor, out: Tensor) -> Tensor:
     """Fill ``out`` from ``x``; which of the three operators is meant follows from their dimensions."""
     if out.numel() == 0:
         return out
     name = backend(x)
     if name == "native":
-        native.run(stencil, x, out)
+        native.run(csr, x, out)
     elif name == "triton":
         from sobgnn.propagation import triton
 
-        triton.run(stencil, x, out)
+        triton.run(csr, x, out)
     else:
         if x.device.type == "cpu" and not os.environ.get("SOBGNN_BACKEND"):
             _warn_once()
-        portable.run(stencil, x, out)
+        portable.run(csr, x, out)
     return out
 
 
-def gradients(stencil: Stencil, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of x, the weights [E], scale_out [R, α] and scale_in [C, α]; 0 for weights of 0, which are no edges."""
+def gradients(csr: SobolevCSR, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of x, the weights [E] (0 for those of 0, which are no edges), row_scale [R, α], column_scale [C, α]."""
     if x.numel() == 0 or g.numel() == 0:
-        shapes = (stencil.weight.shape, g.shape[:2], (x.shape[0], g.shape[1]))
-        to_weight, to_scale_out, to_scale_in = (stencil.scale_in.new_zeros(shape) for shape in shapes)
-        return torch.zeros_like(x), to_weight, to_scale_out, to_scale_in
+        shapes = (csr.weight.shape, g.shape[:2], (x.shape[0], g.shape[1]))
+        to_weight, to_row_scale, to_column_scale = (csr.column_scale.new_zeros(shape) for shape in shapes)
+        return torch.zeros_like(x), to_weight, to_row_scale, to_column_scale
     kernels: Any = native if backend(x) == "native" else portable
     if backend(x) == "triton":
         from sobgnn.propagation import triton_gradient as kernels
-    to_x, to_weight, to_scale_out, to_scale_in = kernels.gradients(stencil, x, y, g)
-    to_weight.masked_fill_(stencil.weight == 0, 0.0)
-    return to_x.to(x.dtype).contiguous(), to_weight, to_scale_out, to_scale_in
+    to_x, to_weight, to_row_scale, to_column_scale = kernels.gradients(csr, x, y, g)
+    to_weight.masked_fill_(csr.weight == 0, 0.0)
+    return to_x.to(x.dtype).contiguous(), to_weight, to_row_scale, to_column_scale
 
 
 def scales(indptr: Tensor, weight: Tensor, alpha: int, epsilon: float, by_rows: bool) -> Tensor:

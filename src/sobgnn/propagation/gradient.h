@@ -17,14 +17,14 @@ TARGET void gradient_orders(const Problem<T> &p, const Gradient<T> &d, int64_t b
   const auto fill = p.wide ? coefficients<T, int64_t, A> : coefficients<T, int32_t, A>;
   const T *const x = p.x + (IN ? (first - 1) * width : 0);
   const Prefetch<T> prefetch = {reinterpret_cast<const char *>(x), stride * int64_t(sizeof(T)),
-                            std::min<int64_t>((IN ? A : 1) * width * int64_t(sizeof(T)), 1024), p.scale_in, columns};
+                            std::min<int64_t>((IN ? A : 1) * width * int64_t(sizeof(T)), 1024), p.column_scale, columns};
   alignas(line) T coefficient[chunk * A];
   alignas(line) int64_t position[chunk];
   alignas(line) T value[chunk + U];
 
   for (int64_t row = begin; row < end; ++row) {
     const int64_t last = p.indptr[row + 1];
-    const T *const scale = p.scale_out + row * columns + first;
+    const T *const scale = p.row_scale + row * columns + first;
     const T *const g = d.grad + (row * p.alpha + first - 1) * width;
     for (int64_t from = p.indptr[row]; from < last; from += chunk) {
       const int64_t count = std::min<int64_t>(chunk, last - from);

@@ -1,16 +1,16 @@
-// All orders of a stencil in one pass over its rows, for CPUs. Plain C interface at the end, OpenMP inside.
+// All orders of a SobolevCSR in one pass over its rows, for CPUs. Plain C interface at the end, OpenMP inside.
 //
 //   acc[a] = sum over the row's entries (j, w) of (w q_i q_j)^a t_in[j,a] x[j]      a = 1 .. alpha
 //   out[i,a] = t_out[i,a] acc[a]        or, where the output has no orders,        out[i] = sum_a t_out[i,a] acc[a]
 //
-// x[j] is one row for all orders (expand) or one row per order (reduce, each). For every row
+// x[j] is one row for all orders (propagate) or one row per order (the other two). For every row
 //   1. the coefficients of its entries go to a small buffer;
 //   2. each block of columns is summed over the entries with all accumulators in registers. Where neighbors lie
 //      far apart, the rows needed about 64 entries later are prefetched.
 // A row is summed by one thread in the order of its entries, so the number of threads does not change a bit.
 // Sums run over at most `chunk` entries before they join the total: hubs lose no accuracy to their length.
 //
-// reduce may go the other way, along the rows of the transpose: x[j], all orders of it, stays in registers while its
+// propagate_sum may go the other way, along the rows of the transpose: x[j], all orders of it, stays in registers while its
 // share is added to every out[i] that reads it. An entry then costs one row read and written, instead of alpha rows
 // read. Each thread has a range of outputs and takes what falls into it from all rows, in their order.
 //
@@ -53,7 +53,7 @@ template <class T> struct Problem {
   const void *indices;
   bool wide;  // int64 indices
   const void *weight;  // float, or double where `heavy`, which T must be then
-  const T *scale_out, *scale_in;
+  const T *row_scale, *column_scale;
   T epsilon;
   const T *x;
   T *out;
@@ -64,7 +64,7 @@ template <class T> struct Problem {
   bool heavy;
   bool scattered;  // entries lie far apart, so that their rows are prefetched
   bool past;       // out is written past the caches
-  const T *own = nullptr;  // reduce only, [rows, width]: also gives sums[i,a] = acc[a] . own[i], where it is set
+  const T *own = nullptr;  // propagate_sum only, [rows, width]: also gives sums[i,a] = acc[a] . own[i], where it is set
   T *sums = nullptr;       // [rows, alpha]; widths are then whole cache lines
 
   int64_t index(int64_t e) const {
@@ -82,7 +82,7 @@ template <class T> struct Problem {
     std::swap(p.indices, p.t_indices);
     std::swap(p.wide, p.t_wide);
     std::swap(p.weight, p.t_weight);
-    std::swap(p.scale_out, p.scale_in);
+    std::swap(p.row_scale, p.column_scale);
     return p;
   }
 };
@@ -323,21 +323,21 @@ void run_dots(const T *x, const T *y, T *out, int64_t rows, int64_t width, int t
 
 }  // namespace
 
-#define STENCIL(T)                                                                                                  \
+#define SOBOLEV_CSR(T)                                                                                                  \
   int64_t rows, int64_t inputs, int64_t alpha, int64_t width, const int64_t *indptr, const void *indices, int wide, \
       const void *weight, const int64_t *t_indptr, const void *t_indices, int t_wide, const void *t_weight,         \
-      int heavy, const T *scale_out, const T *scale_in, double epsilon, const T *x
+      int heavy, const T *row_scale, const T *column_scale, double epsilon, const T *x
 #define PROBLEM(T, ORDERS_IN, ORDERS_OUT, ...)                                                                      \
-  {rows, inputs, alpha, width, ORDERS_IN != 0, ORDERS_OUT != 0, indptr, indices, wide != 0, weight, scale_out,      \
-   scale_in, T(epsilon), x, __VA_ARGS__}
+  {rows, inputs, alpha, width, ORDERS_IN != 0, ORDERS_OUT != 0, indptr, indices, wide != 0, weight, row_scale,      \
+   column_scale, T(epsilon), x, __VA_ARGS__}
 #define TRANSPOSE t_indptr, t_indices, t_wide != 0, t_weight, heavy != 0, false, false
 
 #define DEFINE(T, NAME)                                                                                             \
-  SOBGNN_EXPORT void sobgnn_propagate_##NAME(int orders_in, int orders_out, STENCIL(T), T *out, const T *own,       \
+  SOBGNN_EXPORT void sobgnn_propagate_##NAME(int orders_in, int orders_out, SOBOLEV_CSR(T), T *out, const T *own,       \
                                              T *sums, int threads, int level) {                                     \
     run<T>(PROBLEM(T, orders_in, orders_out, out, TRANSPOSE, own, sums), threads, level);                           \
   }                                                                                                                 \
-  SOBGNN_EXPORT void sobgnn_gradient_##NAME(int orders_in, STENCIL(T), const T *grad, T *to_weight, int threads,    \
+  SOBGNN_EXPORT void sobgnn_gradient_##NAME(int orders_in, SOBOLEV_CSR(T), const T *grad, T *to_weight, int threads,    \
                                             int level) {                                                            \
     run_gradient<T>(PROBLEM(T, orders_in, true, nullptr, TRANSPOSE), {grad, to_weight}, threads, level);            \
   }                                                                                                                 \
@@ -402,8 +402,8 @@ TARGET __attribute__((noinline)) void coefficients(const Problem<T> &p, int64_t 
                                                    int64_t last, int64_t first, int64_t stride, T *coefficient,
                                                    int64_t *position) {
   const int64_t columns = p.alpha + 1;
-  const T q = p.scale_out[row * columns];
-  const T *const scale_in = p.scale_in;
+  const T q = p.row_scale[row * columns];
+  const T *const column_scale = p.column_scale;
   const I *const indices = static_cast<const I *>(p.indices) + begin;
   const int64_t count = std::min(end, last) - begin;
 #if BYTES == 64
@@ -434,7 +434,7 @@ TARGET __attribute__((noinline)) void coefficients(const Problem<T> &p, int64_t 
       // Two neighboring columns of the scales for the price of one: a gather costs by the element.
       const auto pair = [&](int64_t column, __m512 &even, __m512 &odd) TARGET ALWAYS {
         const __m512d none = _mm512_setzero_pd();
-        const float *const from = scale_in + column;
+        const float *const from = column_scale + column;
         const __m512 head = _mm512_castpd_ps(
             _mm512_mask_i32gather_pd(none, __mmask8(valid), _mm512_castsi512_si256(at), from, 4));
         const __m512 tail = _mm512_castpd_ps(
@@ -443,7 +443,7 @@ TARGET __attribute__((noinline)) void coefficients(const Problem<T> &p, int64_t 
         odd = _mm512_permutex2var_ps(head, odds, tail);
       };
       const auto single = [&](int64_t column) TARGET ALWAYS {
-        return _mm512_mask_i32gather_ps(_mm512_setzero_ps(), valid, at, scale_in + column, 4);
+        return _mm512_mask_i32gather_ps(_mm512_setzero_ps(), valid, at, column_scale + column, 4);
       };
       __m512 t[A + 1], scale;
       if (first == 1) {
@@ -472,7 +472,7 @@ TARGET __attribute__((noinline)) void coefficients(const Problem<T> &p, int64_t 
   }
 #endif
   const auto entry = [&](int64_t e, int64_t j, T weight) TARGET ALWAYS {
-    const T *const scale = scale_in + j * columns;
+    const T *const scale = column_scale + j * columns;
     const T base = weight * (q * scale[0]);
     T lead = 1, square = base;
     for (int64_t rest = first - 1; rest; rest >>= 1, square *= square)
@@ -576,7 +576,7 @@ TARGET void orders(const Problem<T> &p, int64_t begin, int64_t end, int64_t firs
   const T *const x = p.x + (IN ? (first - 1) * width : 0);
   // A wide row is prefetched as far as a kilobyte, the rest is left to the hardware.
   const Prefetch<T> prefetch = {reinterpret_cast<const char *>(x), stride * int64_t(sizeof(T)),
-                            std::min<int64_t>((IN ? A : 1) * width * int64_t(sizeof(T)), 1024), p.scale_in, columns};
+                            std::min<int64_t>((IN ? A : 1) * width * int64_t(sizeof(T)), 1024), p.column_scale, columns};
   alignas(line) T coefficient[chunk * A];
   alignas(line) int64_t position[chunk];
 
@@ -584,7 +584,7 @@ TARGET void orders(const Problem<T> &p, int64_t begin, int64_t end, int64_t firs
     const int64_t start = p.indptr[row], last = p.indptr[row + 1], stop = last + loop;
     const bool once = stop - start <= chunk;
     if (once) fill(p, row, start, stop, last, first, stride, coefficient, position);
-    const T *const scale = p.scale_out + row * columns + first;
+    const T *const scale = p.row_scale + row * columns + first;
     T *const out = p.out + row * (OUT ? p.alpha * width : width) + (OUT ? (first - 1) * width : 0);
     alignas(line) T dot[A + 3] = {};
 
@@ -700,7 +700,7 @@ TARGET void scatter_orders(const Problem<T> &p, int64_t begin, int64_t end, int6
   const int64_t columns = p.alpha + 1, width = p.width;
   const auto fill = p.wide ? coefficients<T, int64_t, A> : coefficients<T, int32_t, A>;
   const Prefetch<T> prefetch = {reinterpret_cast<const char *>(p.out), width * int64_t(sizeof(T)),
-                            std::min<int64_t>(width * int64_t(sizeof(T)), 1024), p.scale_in, columns};
+                            std::min<int64_t>(width * int64_t(sizeof(T)), 1024), p.column_scale, columns};
   alignas(line) T coefficient[chunk * A];
   alignas(line) int64_t position[chunk];
 
@@ -710,7 +710,7 @@ TARGET void scatter_orders(const Problem<T> &p, int64_t begin, int64_t end, int6
     int64_t start = p.indptr[row], last = p.indptr[row + 1];
     narrow(p, begin, end, start, last);
     const int64_t stop = last + (p.epsilon != T(0) && begin <= row && row < end);
-    const T *const scale = p.scale_out + row * columns + first;
+    const T *const scale = p.row_scale + row * columns + first;
     const T *const x = p.x + (row * p.alpha + first - 1) * width;
     for (int64_t from = start; from < stop; from += chunk) {
       const int64_t to = std::min<int64_t>(from + chunk, stop);
@@ -756,7 +756,7 @@ TARGET void scatter_orders(const Problem<T> &p, int64_t begin, int64_t end, int6
   }
 }
 
-// reduce for the outputs [begin, end) of p, along the rows of its transpose. The width is whole vectors.
+// propagate_sum for the outputs [begin, end) of p, along the rows of its transpose. The width is whole vectors.
 template <class T> TARGET void scatter(const Problem<T> &p, int64_t begin, int64_t end) {
   const Problem<T> transposed = p.transposed();
   std::fill(p.out + begin * p.width, p.out + end * p.width, T(0));

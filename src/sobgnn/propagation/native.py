@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sobgnn._system import pooled
+from sobgnn.propagation.csr import SobolevCSR, transpose
 from sobgnn.propagation.portable import unscaled
-from sobgnn.propagation.stencil import Stencil, transpose
 
 # Instruction sets by the number that targets.h gives them. A kernel takes the best one that the processor has, up to
 # the one it is held to. Off x86 there is only "plain", whose vectors are the processor's own.
@@ -47,7 +47,7 @@ def instruction_set() -> str:
 
 
 def run(
-    stencil: Stencil,
+    csr: SobolevCSR,
     x: Tensor,
     out: Tensor,
     *,
@@ -62,48 +62,48 @@ def run(
 
     ``level`` holds this call to an instruction set, as ``SOBGNN_CPU`` holds them all.
     """
-    dtype = stencil.scale_in.dtype
+    dtype = csr.column_scale.dtype
     if x.dtype != dtype:  # bfloat16: summed in float32, rounded once
         result = torch.empty(out.shape, dtype=dtype)
-        run(stencil, x.to(dtype), result, level=level)
+        run(csr, x.to(dtype), result, level=level)
         out.copy_(result)
         return
     orders = (x.dim() == 3, out.dim() == 3)
-    call("sobgnn_propagate", dtype, *orders, *_problem(stencil, x), x, out, own, sums, level=level)
+    call("sobgnn_propagate", dtype, *orders, *_problem(csr, x), x, out, own, sums, level=level)
 
 
 def gradients(
-    stencil: Stencil, x: Tensor, y: Tensor, g: Tensor, *, level: str = "avx512"
+    csr: SobolevCSR, x: Tensor, y: Tensor, g: Tensor, *, level: str = "avx512"
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of x, the weights [E], scale_out [R, α] and scale_in [C, α] from the output y [R, α, h] and its g."""
-    dtype, width = stencil.scale_in.dtype, x.shape[-1]
+    """Gradients of x, the weights [E], row_scale [R, α], column_scale [C, α] from the output y [R, α, h] and its g."""
+    dtype, width = csr.column_scale.dtype, x.shape[-1]
     # Whole cache lines: the kernels have no code for what is left of a row.
     spare = -width % (64 // dtype.itemsize)
     x, y, g = (tensor.to(dtype) for tensor in (x, y, g))
     if spare:  # else it would still copy
         x, y, g = (F.pad(tensor, (0, spare)) for tensor in (x, y, g))
     x, y, g = (tensor.contiguous() for tensor in (x, y, g))
-    to_weight, to_x = pooled.empty(x, stencil.weight.shape), pooled.empty(x, x.shape)
-    to_scale_out = unscaled(_dots(g, y, level), stencil.scale_out[:, 1:])
-    call("sobgnn_gradient", dtype, x.dim() == 3, *_problem(stencil, x), x, g, to_weight, level=level)
-    back = transpose(stencil)
+    to_weight, to_x = pooled.empty(x, csr.weight.shape), pooled.empty(x, x.shape)
+    to_row_scale = unscaled(_dots(g, y, level), csr.row_scale[:, 1:])
+    call("sobgnn_gradient", dtype, x.dim() == 3, *_problem(csr, x), x, g, to_weight, level=level)
+    back = transpose(csr)
     if x.dim() == 3:
         run(back, g, to_x, level=level)
-        to_scale_in = unscaled(_dots(to_x, x, level), stencil.scale_in[:, 1:])
+        to_column_scale = unscaled(_dots(to_x, x, level), csr.column_scale[:, 1:])
     else:
-        to_scale_in = x.new_empty((x.shape[0], g.shape[1]))
-        run(back, g, to_x, level=level, own=x, sums=to_scale_in)
-    return to_x[..., :width], to_weight, to_scale_out, to_scale_in
+        to_column_scale = x.new_empty((x.shape[0], g.shape[1]))
+        run(back, g, to_x, level=level, own=x, sums=to_column_scale)
+    return to_x[..., :width], to_weight, to_row_scale, to_column_scale
 
 
-def _problem(stencil: Stencil, x: Tensor) -> tuple[Any, ...]:
-    """A stencil and its sizes as the kernels take them: R, C, α, the width; CSR and its transpose's; scales and ε."""
-    indptr, indices, weight, t_indptr, t_indices, t_weight, scale_out, scale_in, epsilon = stencil
+def _problem(csr: SobolevCSR, x: Tensor) -> tuple[Any, ...]:
+    """A :class:`SobolevCSR` as the kernels take it: R, C, α, the width; the CSR and its transpose's; scales and ε."""
+    indptr, indices, weight, t_indptr, t_indices, t_weight, row_scale, column_scale, epsilon = csr
     return (
-        *(scale_out.shape[0], scale_in.shape[0], scale_in.shape[1] - 1, x.shape[-1]),
+        *(row_scale.shape[0], column_scale.shape[0], column_scale.shape[1] - 1, x.shape[-1]),
         *(indptr, indices, indices.dtype == torch.int64, weight),
         *(t_indptr, t_indices, t_indices.dtype == torch.int64, t_weight),
-        *(weight.dtype == torch.float64, scale_out, scale_in, epsilon),
+        *(weight.dtype == torch.float64, row_scale, column_scale, epsilon),
     )
 
 
@@ -168,11 +168,11 @@ def call(name: str, dtype: torch.dtype, *arguments: Any, level: str | None = Non
 
 
 _NUMBER, _FLAG, _POINTER, _REAL = ctypes.c_int64, ctypes.c_int, ctypes.c_void_p, ctypes.c_double
-_CSR = [_POINTER, _POINTER, _FLAG, _POINTER]
-_STENCIL = [*[_NUMBER] * 4, *_CSR, *_CSR, _FLAG, _POINTER, _POINTER, _REAL]
+_PATTERN = [_POINTER, _POINTER, _FLAG, _POINTER]
+_SOBOLEV_CSR = [*[_NUMBER] * 4, *_PATTERN, *_PATTERN, _FLAG, _POINTER, _POINTER, _REAL]
 _SIGNATURES = {
-    "sobgnn_propagate": [_FLAG, _FLAG, *_STENCIL, *[_POINTER] * 4, _FLAG, _FLAG],
-    "sobgnn_gradient": [_FLAG, *_STENCIL, *[_POINTER] * 3, _FLAG, _FLAG],
+    "sobgnn_propagate": [_FLAG, _FLAG, *_SOBOLEV_CSR, *[_POINTER] * 4, _FLAG, _FLAG],
+    "sobgnn_gradient": [_FLAG, *_SOBOLEV_CSR, *[_POINTER] * 3, _FLAG, _FLAG],
     "sobgnn_dots": [*[_POINTER] * 3, _NUMBER, _NUMBER, _FLAG, _FLAG],
     "sobgnn_scales": [*[_POINTER] * 3, _NUMBER, _NUMBER, _REAL, _FLAG, _FLAG],
     "sobgnn_scales_backward": [*[_POINTER] * 5, _NUMBER, _NUMBER, _FLAG, _FLAG],

@@ -1,18 +1,18 @@
-r"""``expand``, ``reduce``, ``each`` and ``scales``: derivatives, vmap, compiled graphs.
+r"""``propagate``, ``propagate_sum``, ``propagate_each`` and ``scales``: derivatives, vmap, compiled graphs.
 
-With :math:`S_\rho` the matrices of a :class:`~sobgnn.propagation.stencil.Stencil`,
+With :math:`S_\rho` the matrices of a :class:`~sobgnn.propagation.csr.SobolevCSR`,
 
 .. math::
-    \mathrm{expand}(x)_\rho = S_\rho x, \qquad
-    \mathrm{reduce}(g) = \sum_\rho S_\rho g_\rho, \qquad
-    \mathrm{each}(x)_\rho = S_\rho x_\rho .
+    \mathrm{propagate}(x)_\rho = S_\rho x, \qquad
+    \mathrm{propagate\_sum}(g) = \sum_\rho S_\rho g_\rho, \qquad
+    \mathrm{propagate\_each}(x)_\rho = S_\rho x_\rho .
 
-The adjoint of ``expand`` over S is ``reduce`` over its transpose and the other way round; that of ``each`` is
-``each`` over the transpose. So every derivative, of any order, is again one of the three, and the same
-bits come out every time.
+The adjoint of ``propagate`` over S is ``propagate_sum`` over its transpose and the other way round; that of
+``propagate_each`` is ``propagate_each`` over the transpose. So every derivative, of any order, is again one of the
+three, and the same bits come out every time.
 
-``expand`` and ``each`` have gradients for the weights and the scales too, of first order: with :math:`P_\rho[i,j]` the
-product of row i of the output's gradient with row j of x,
+``propagate`` and ``propagate_each`` have gradients for the weights and the scales too, of first order: with
+:math:`P_\rho[i,j]` the product of row i of the output's gradient with row j of x,
 
 .. math::
     \frac{\partial}{\partial w_{ij}} = \sum_\rho \frac{\rho}{w_{ij}} S_\rho[i,j] P_\rho[i,j], \qquad
@@ -36,7 +36,7 @@ from torch import Tensor
 
 from sobgnn._system import pooled
 from sobgnn.propagation import backends
-from sobgnn.propagation.stencil import Stencil, check, transpose
+from sobgnn.propagation.csr import SobolevCSR, check, transpose
 
 _FUNCTIONS: dict[str, Any] = {}
 
@@ -115,24 +115,24 @@ def keep_nothing(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     """Save nothing for such a gradient."""
 
 
-def expand(stencil: Stencil, x: Tensor) -> Tensor:
+def propagate(csr: SobolevCSR, x: Tensor) -> Tensor:
     """Every order of the same features: [C, h] -> [R, α, h]."""
-    check(stencil, x, orders=False)
-    result: Tensor = call("expand", *stencil, x)
+    check(csr, x, orders=False)
+    result: Tensor = call("propagate", *csr, x)
     return result
 
 
-def reduce(stencil: Stencil, g: Tensor) -> Tensor:
+def propagate_sum(csr: SobolevCSR, g: Tensor) -> Tensor:
     """Each order of its own slice, summed over the orders: [C, α, h] -> [R, h]."""
-    check(stencil, g, orders=True)
-    result: Tensor = call("reduce", *stencil, g)
+    check(csr, g, orders=True)
+    result: Tensor = call("propagate_sum", *csr, g)
     return result
 
 
-def each(stencil: Stencil, x: Tensor) -> Tensor:
+def propagate_each(csr: SobolevCSR, x: Tensor) -> Tensor:
     """Each order of its own slice: [C, α, h] -> [R, α, h]."""
-    check(stencil, x, orders=True)
-    result: Tensor = call("each", *stencil, x)
+    check(csr, x, orders=True)
+    result: Tensor = call("propagate_each", *csr, x)
     return result
 
 
@@ -153,23 +153,23 @@ def scales(indptr: Tensor, weight: Tensor, alpha: int, epsilon: float = 0.0, *, 
     return result
 
 
-def _shape(stencil: Stencil, x: Tensor, *, orders: bool) -> tuple[int, ...]:
+def _shape(csr: SobolevCSR, x: Tensor, *, orders: bool) -> tuple[int, ...]:
     """The operator's output shape; ``orders`` says whether the output has them."""
-    rows, alpha = stencil.scale_out.shape[0], stencil.scale_out.shape[1] - 1
+    rows, alpha = csr.row_scale.shape[0], csr.row_scale.shape[1] - 1
     return (rows, alpha, x.shape[-1]) if orders else (rows, x.shape[-1])
 
 
-# What each operator takes: a stencil and features.
-_STENCIL = (
+# What each operator takes: a SobolevCSR and features.
+_CSR = (
     "Tensor indptr, Tensor indices, Tensor weight, Tensor t_indptr, Tensor t_indices, Tensor t_weight, "
-    "Tensor scale_out, Tensor scale_in, float epsilon"
+    "Tensor row_scale, Tensor column_scale, float epsilon"
 )
-_WEIGHT, _SCALE_OUT, _SCALE_IN = 2, 6, 7  # places of what has gradients besides x
+_WEIGHT, _ROW_SCALE, _COLUMN_SCALE = 2, 6, 7  # places of what has gradients besides x
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     *tensors, epsilon, x = inputs
-    ctx.learned = any(tensors[place].requires_grad for place in (_WEIGHT, _SCALE_OUT, _SCALE_IN))
+    ctx.learned = any(tensors[place].requires_grad for place in (_WEIGHT, _ROW_SCALE, _COLUMN_SCALE))
     ctx.epsilon = epsilon
     ctx.save_for_backward(*tensors, *((x, output) if ctx.learned else ()))
 
@@ -184,7 +184,7 @@ def _learn(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         result[-1] = to_x
     if needs[_WEIGHT]:
         result[_WEIGHT] = to_weight.to(tensors[_WEIGHT].dtype)
-    for place, value in zip((_SCALE_OUT, _SCALE_IN), scales, strict=True):
+    for place, value in zip((_ROW_SCALE, _COLUMN_SCALE), scales, strict=True):
         if needs[place]:
             result[place] = F.pad(value, (1, 0))  # nothing for q
     return tuple(result)
@@ -194,26 +194,26 @@ def _propagation(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) 
     """One of the three."""
 
     def compute(*arguments: Any) -> Tensor:
-        *stencil, x = arguments
-        operators = Stencil._make(stencil)
+        *csr, x = arguments
+        operators = SobolevCSR._make(csr)
         return backends.run(operators, x, pooled.empty(x, _shape(operators, x, orders=orders_out)))
 
     def fake(*arguments: Any) -> Tensor:
-        *stencil, x = arguments
-        result: Tensor = x.new_empty(_shape(Stencil._make(stencil), x, orders=orders_out))
+        *csr, x = arguments
+        result: Tensor = x.new_empty(_shape(SobolevCSR._make(csr), x, orders=orders_out))
         return result
 
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         if ctx.learned:
             if not orders_out:
-                raise NotImplementedError(f"sobgnn::{name} has no gradients for weights. Use `each` and a sum.")
+                raise NotImplementedError(f"{name} has no gradients for weights. Use propagate_each and a sum.")
             return _learn(ctx, gradient)
-        transposed = transpose(Stencil._make((*ctx.saved_tensors, ctx.epsilon)))
+        transposed = transpose(SobolevCSR._make((*ctx.saved_tensors, ctx.epsilon)))
         return (*([None] * len(transposed)), call(adjoint, *transposed, gradient))
 
     def vmap(info: Any, in_dims: Sequence[int | None], *arguments: Any) -> tuple[Tensor, int]:
         if any(dim is not None for dim in in_dims[:-1]):
-            raise ValueError(f"sobgnn::{name} maps over features only, but the stencil is batched. Use a loop.")
+            raise ValueError(f"sobgnn::{name} maps over features only, but the CSR is batched. Use a loop.")
         # A batch is more columns of features: [C, batch, h] is [C, batch · h] without a copy.
         batch = in_dims[-1]
         assert batch is not None  # torch calls this rule only where some argument is batched
@@ -222,28 +222,28 @@ def _propagation(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) 
         result: Tensor = call(name, *arguments[:-1], x.flatten(-2))
         return result.view(*result.shape[:-1], info.batch_size, width), 2 if orders_out else 1
 
-    define(name, f"({_STENCIL}, Tensor x) -> Tensor", compute, fake, _save, backward, vmap)
+    define(name, f"({_CSR}, Tensor x) -> Tensor", compute, fake, _save, backward, vmap)
 
 
-_propagation("expand", "reduce", orders_in=False, orders_out=True)
-_propagation("reduce", "expand", orders_in=True, orders_out=False)
-_propagation("each", "each", orders_in=True, orders_out=True)
+_propagation("propagate", "propagate_sum", orders_in=False, orders_out=True)
+_propagation("propagate_sum", "propagate", orders_in=True, orders_out=False)
+_propagation("propagate_each", "propagate_each", orders_in=True, orders_out=True)
 
 
 def _gradients(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    *stencil, x, y, g = arguments
-    return backends.gradients(Stencil._make(stencil), x, y, g)
+    *csr, x, y, g = arguments
+    return backends.gradients(SobolevCSR._make(csr), x, y, g)
 
 
 def _fake_gradients(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    *stencil, x, _, g = arguments
-    like, alpha = stencil[_SCALE_IN], g.shape[1]
-    shapes = (stencil[_WEIGHT].shape, (g.shape[0], alpha), (x.shape[0], alpha))
-    to_weight, to_scale_out, to_scale_in = (like.new_empty(shape) for shape in shapes)
-    return x.new_empty(x.shape), to_weight, to_scale_out, to_scale_in
+    *csr, x, _, g = arguments
+    like, alpha = csr[_COLUMN_SCALE], g.shape[1]
+    shapes = (csr[_WEIGHT].shape, (g.shape[0], alpha), (x.shape[0], alpha))
+    to_weight, to_row_scale, to_column_scale = (like.new_empty(shape) for shape in shapes)
+    return x.new_empty(x.shape), to_weight, to_row_scale, to_column_scale
 
 
-_SCHEMA = f"({_STENCIL}, Tensor x, Tensor y, Tensor g) -> (Tensor, Tensor, Tensor, Tensor)"
+_SCHEMA = f"({_CSR}, Tensor x, Tensor y, Tensor g) -> (Tensor, Tensor, Tensor, Tensor)"
 define("gradients", _SCHEMA, _gradients, _fake_gradients, keep_nothing, first_order)
 
 

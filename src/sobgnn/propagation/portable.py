@@ -7,28 +7,28 @@ import warnings
 import torch
 from torch import Tensor
 
-from sobgnn.propagation.stencil import Stencil, transpose
+from sobgnn.propagation.csr import SobolevCSR, transpose
 
 _ENTRIES = 1 << 14  # number of entries whose rows are multiplied at once
 
 
-def run(stencil: Stencil, x: Tensor, out: Tensor) -> None:
+def run(csr: SobolevCSR, x: Tensor, out: Tensor) -> None:
     """Fill ``out`` from ``x``, each [n, h] or [n, α, h]."""
     # Sums in at least float32; coefficients are made in float64, where a power of a float32 cannot underflow
     # before it is scaled, and rounded once.
-    dtype = stencil.scale_in.dtype
-    rows = row_of_entries(stencil.indptr)
-    columns = stencil.indices
-    q_out, q_in = stencil.scale_out[:, 0].double(), stencil.scale_in[:, 0].double()
-    base = stencil.weight.double() * (q_out[rows] * q_in[columns])
+    dtype = csr.column_scale.dtype
+    rows = row_of_entries(csr.indptr)
+    columns = csr.indices
+    q_out, q_in = csr.row_scale[:, 0].double(), csr.column_scale[:, 0].double()
+    base = csr.weight.double() * (q_out[rows] * q_in[columns])
     total = x.new_zeros(out.shape, dtype=dtype)
-    for order in range(1, stencil.scale_in.shape[1]):
-        t_out, t_in = stencil.scale_out[:, order].double(), stencil.scale_in[:, order].double()
+    for order in range(1, csr.column_scale.shape[1]):
+        t_out, t_in = csr.row_scale[:, order].double(), csr.column_scale[:, order].double()
         values = flush(flush(base**order, dtype) * (t_out[rows] * t_in[columns]), dtype)
         features = (x if x.dim() == 2 else x[:, order - 1]).to(dtype).contiguous()
-        product = _matmul(stencil, values.to(dtype), features)
-        if stencil.epsilon != 0.0:
-            loop = flush((stencil.epsilon * (q_out * q_in)) ** order, dtype)
+        product = _matmul(csr, values.to(dtype), features)
+        if csr.epsilon != 0.0:
+            loop = flush((csr.epsilon * (q_out * q_in)) ** order, dtype)
             diagonal = flush(loop * (t_out * t_in), dtype)
             product += diagonal.to(dtype).unsqueeze(1) * features
         if out.dim() == 2:
@@ -38,26 +38,26 @@ def run(stencil: Stencil, x: Tensor, out: Tensor) -> None:
     out.copy_(total)
 
 
-def gradients(stencil: Stencil, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of x, the weights [E], scale_out [R, α] and scale_in [C, α] from the output y [R, α, h] and its g."""
-    dtype, alpha = stencil.scale_in.dtype, g.shape[1]
+def gradients(csr: SobolevCSR, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of x, the weights [E], row_scale [R, α], column_scale [C, α] from the output y [R, α, h] and its g."""
+    dtype, alpha = csr.column_scale.dtype, g.shape[1]
     x, y, g = x.to(dtype), y.to(dtype), g.to(dtype)
-    back = g.new_empty((stencil.scale_in.shape[0], *g.shape[1:]))
-    run(transpose(stencil), g, back)
+    back = g.new_empty((csr.column_scale.shape[0], *g.shape[1:]))
+    run(transpose(csr), g, back)
     own = x if x.dim() == 3 else x.unsqueeze(1)
-    to_scale_in = unscaled((back * own).sum(dim=2), stencil.scale_in[:, 1:])
-    to_scale_out = unscaled((g * y).sum(dim=2), stencil.scale_out[:, 1:])
-    rows = row_of_entries(stencil.indptr)
+    to_column_scale = unscaled((back * own).sum(dim=2), csr.column_scale[:, 1:])
+    to_row_scale = unscaled((g * y).sum(dim=2), csr.row_scale[:, 1:])
+    rows = row_of_entries(csr.indptr)
     to_weight = g.new_empty(rows.shape)
     orders = torch.arange(1, alpha + 1, device=g.device, dtype=torch.float64)
     for start in range(0, rows.numel(), _ENTRIES):  # never all entries' features at once
         part = slice(start, start + _ENTRIES)
-        i, j, w = rows[part], stencil.indices[part].long(), stencil.weight[part].double()
-        outer, inner = stencil.scale_out[i].double(), stencil.scale_in[j].double()
+        i, j, w = rows[part], csr.indices[part].long(), csr.weight[part].double()
+        outer, inner = csr.row_scale[i].double(), csr.column_scale[j].double()
         power = flush((w * (outer[:, 0] * inner[:, 0])).unsqueeze(1) ** orders, dtype)
         dots = (g[i] * own[j]).sum(dim=2)
         to_weight[part] = ((orders * power * outer[:, 1:] * inner[:, 1:] * dots).sum(dim=1) / w).to(dtype)
-    return (back if x.dim() == 3 else back.sum(dim=1)), to_weight, to_scale_out, to_scale_in
+    return (back if x.dim() == 3 else back.sum(dim=1)), to_weight, to_row_scale, to_column_scale
 
 
 def scales(indptr: Tensor, weight: Tensor, alpha: int, epsilon: float, by_rows: bool) -> Tensor:
@@ -106,14 +106,14 @@ def flush(power: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.where(power < torch.finfo(dtype).tiny, 0.0, power)
 
 
-def _matmul(stencil: Stencil, values: Tensor, features: Tensor) -> Tensor:
-    shape = (stencil.scale_out.shape[0], stencil.scale_in.shape[0])
+def _matmul(csr: SobolevCSR, values: Tensor, features: Tensor) -> Tensor:
+    shape = (csr.row_scale.shape[0], csr.column_scale.shape[0])
     if values.numel() == 0 or features.shape[1] == 0:
         return features.new_zeros(shape[0], features.shape[1])
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse (CSR tensor support is in beta|invariant checks)")
         matrix = torch.sparse_csr_tensor(
-            stencil.indptr.to(stencil.indices.dtype), stencil.indices, values, shape, check_invariants=False
+            csr.indptr.to(csr.indices.dtype), csr.indices, values, shape, check_invariants=False
         )
     # Under autocast the product would be of float16 or bfloat16, which sparse matrices do not have.
     with torch.autocast(features.device.type, enabled=False):

@@ -26,7 +26,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from sobgnn.propagation.stencil import Stencil
+from sobgnn.propagation.csr import SobolevCSR
 
 CHUNK = 2048
 GROUP = 6  # orders that are summed at once
@@ -78,7 +78,7 @@ def _order(
 
 @triton.jit
 def _span(
-    indices, weight, scale_out, scale_in, x, row, alive, begin, count, head, skipped, columns, inside,
+    indices, weight, row_scale, column_scale, x, row, alive, begin, count, head, skipped, columns, inside,
     first, alpha, width,
     A: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, EVEN: tl.constexpr, E: tl.constexpr,
     R: tl.constexpr, H: tl.constexpr, ACC: tl.constexpr, TINY: tl.constexpr, OFFSET: tl.constexpr,
@@ -94,7 +94,7 @@ def _span(
     acc4 = tl.zeros([R, H], ACC)
     acc5 = tl.zeros([R, H], ACC)
     stride = width * alpha if IN else width
-    t_out = scale_out + row * (alpha + 1)
+    t_out = row_scale + row * (alpha + 1)
     q = tl.load(t_out, mask=alive, other=0.0)[:, None]
     t_out += first
     lane = tl.arange(0, E)[None, :]
@@ -117,7 +117,7 @@ def _span(
         next_w = tl.load(weight + place, mask=next_valid, other=0.0)
 
         # All coefficients before the first gather: handing them round is a barrier, which no load may cross.
-        t_in = scale_in + j.to(tl.int64) * (alpha + 1)
+        t_in = column_scale + j.to(tl.int64) * (alpha + 1)
         base = w * (q * tl.load(t_in, mask=valid, other=0.0))
         p = _lead(base, first, TINY)
         t_in += first
@@ -167,7 +167,7 @@ def _span(
 
 @triton.jit
 def _chunks(
-    indptr, indices, weight, scale_out, scale_in, x, partial, rows, steps, first, alpha, width,
+    indptr, indices, weight, row_scale, column_scale, x, partial, rows, steps, first, alpha, width,
     A: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, EVEN: tl.constexpr, E: tl.constexpr,
     H: tl.constexpr, ACC: tl.constexpr, TINY: tl.constexpr, OFFSET: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
@@ -186,7 +186,7 @@ def _chunks(
         columns = tl.program_id(1) * H + tl.arange(0, H)
         inside = columns < width
         s0, s1, s2, s3, s4, s5 = _span(
-            indices, weight, scale_out, scale_in, x, low, whole, begin, (begin * 0 + CHUNK).to(tl.int32), begin,
+            indices, weight, row_scale, column_scale, x, low, whole, begin, (begin * 0 + CHUNK).to(tl.int32), begin,
             begin * 0, columns, inside, first, alpha, width, A, IN, OUT, EVEN, E, 1, H, ACC, TINY, OFFSET,
         )  # fmt: skip
         orders = A if OUT else 1
@@ -215,7 +215,7 @@ def _finish(s, out, mask, ADD: tl.constexpr):
 
 @triton.jit
 def _rows(
-    indptr, indices, weight, scale_out, scale_in, x, partial, out, epsilon, rows, first, alpha, width,
+    indptr, indices, weight, row_scale, column_scale, x, partial, out, epsilon, rows, first, alpha, width,
     A: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, LOOP: tl.constexpr, ADD: tl.constexpr, EVEN: tl.constexpr,
     E: tl.constexpr, R: tl.constexpr, H: tl.constexpr, ACC: tl.constexpr, TINY: tl.constexpr, OFFSET: tl.constexpr,
     CHUNK: tl.constexpr,
@@ -229,7 +229,7 @@ def _rows(
     columns = tl.program_id(1) * H + tl.arange(0, H)
     inside = columns < width
     s0, s1, s2, s3, s4, s5 = _span(
-        indices, weight, scale_out, scale_in, x, row, alive, begin, (end - begin - skipped).to(tl.int32), head,
+        indices, weight, row_scale, column_scale, x, row, alive, begin, (end - begin - skipped).to(tl.int32), head,
         skipped, columns, inside, first, alpha, width, A, IN, OUT, EVEN, E, R, H, ACC, TINY, OFFSET,
     )  # fmt: skip
     orders = A if OUT else 1
@@ -250,8 +250,8 @@ def _rows(
             if A > 5:
                 s5 += tl.load(slot + 5 * width, mask=has, other=0.0)
     if LOOP:
-        t_out = scale_out + row * (alpha + 1)
-        t_in = scale_in + row * (alpha + 1)
+        t_out = row_scale + row * (alpha + 1)
+        t_in = column_scale + row * (alpha + 1)
         q = tl.load(t_out, mask=alive, other=0.0) * tl.load(t_in, mask=alive, other=0.0)
         base = tl.load(epsilon) * q
         p = _lead(base, first, TINY)
@@ -317,25 +317,25 @@ def tile(width: int, orders: int, orders_in: bool, dtype: torch.dtype) -> Tile:
     return Tile(max(4, lanes), 32 // lanes, columns)
 
 
-def run(stencil: Stencil, x: Tensor, out: Tensor) -> None:
+def run(csr: SobolevCSR, x: Tensor, out: Tensor) -> None:
     """Fill ``out`` from ``x``, each [n, h] or [n, α, h]; bfloat16 is summed in float32."""
-    dtype = stencil.scale_in.dtype
-    alpha, width, rows = stencil.scale_in.shape[1] - 1, x.shape[-1], stencil.scale_out.shape[0]
+    dtype = csr.column_scale.dtype
+    alpha, width, rows = csr.column_scale.shape[1] - 1, x.shape[-1], csr.row_scale.shape[0]
     orders_in, orders_out = x.dim() == 3, out.dim() == 3
     if not orders_out and alpha > GROUP and out.dtype != dtype:
         # Groups of orders add up in the output, which must not round in between.
         total = torch.empty_like(out, dtype=dtype)
-        run(stencil, x, total)
+        run(csr, x, total)
         out.copy_(total)
         return
-    pattern = [tensor.contiguous() for tensor in stencil[:3]]
-    scales = [stencil.scale_out.contiguous(), stencil.scale_in.contiguous()]
+    pattern = [tensor.contiguous() for tensor in csr[:3]]
+    scales = [csr.row_scale.contiguous(), csr.column_scale.contiguous()]
     x = x.contiguous()
     # As a tensor: a float argument would be rounded to float32.
-    epsilon = torch.full((1,), stencil.epsilon, dtype=dtype, device=x.device)
+    epsilon = torch.full((1,), csr.epsilon, dtype=dtype, device=x.device)
     entries, rows_at_once, columns = tile(width, min(alpha, GROUP), orders_in, x.dtype)
     column_blocks = triton.cdiv(width, columns)
-    chunks = stencil.indices.numel() // CHUNK
+    chunks = csr.indices.numel() // CHUNK
     settings = {
         "IN": orders_in,
         "OUT": orders_out,
@@ -358,6 +358,6 @@ def run(stencil: Stencil, x: Tensor, out: Tensor) -> None:
                 )  # fmt: skip
             _rows[(triton.cdiv(rows, rows_at_once), column_blocks)](
                 *pattern, *scales, x, partial, out, epsilon, rows, first, alpha, width,
-                A=orders, E=entries, R=rows_at_once, LOOP=stencil.epsilon != 0.0,
+                A=orders, E=entries, R=rows_at_once, LOOP=csr.epsilon != 0.0,
                 ADD=first > 1 and not orders_out, **settings,
             )  # fmt: skip

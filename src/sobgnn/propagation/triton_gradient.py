@@ -16,8 +16,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from sobgnn.propagation.csr import SobolevCSR, transpose
 from sobgnn.propagation.portable import unscaled
-from sobgnn.propagation.stencil import Stencil, transpose
 from sobgnn.propagation.triton import power, run
 
 
@@ -36,7 +36,7 @@ def _row_of(indptr, e, rows, steps):
 
 @triton.jit
 def _entry_gradient(
-    indptr, indices, weight, scale_out, scale_in, x, g, out, rows, entries, steps, alpha, width,
+    indptr, indices, weight, row_scale, column_scale, x, g, out, rows, entries, steps, alpha, width,
     IN: tl.constexpr, E: tl.constexpr, H: tl.constexpr, ACC: tl.constexpr, TINY: tl.constexpr,
 ):  # fmt: skip
     """out[e] = sum over the orders a of a (w q_i q_j)^a t_out[i,a] t_in[j,a] (g[i,a] . x[j]) / w."""
@@ -45,8 +45,8 @@ def _entry_gradient(
     i = _row_of(indptr, tl.where(valid, e, 0), rows, steps)
     j = tl.load(indices + e, mask=valid, other=0).to(tl.int64)
     w = tl.load(weight + e, mask=valid, other=1.0).to(ACC)
-    t_out = scale_out + i * (alpha + 1)
-    t_in = scale_in + j * (alpha + 1)
+    t_out = row_scale + i * (alpha + 1)
+    t_in = column_scale + j * (alpha + 1)
     base = w * (tl.load(t_out) * tl.load(t_in))
     p = base * 0.0 + 1.0
     total = base * 0.0
@@ -114,19 +114,19 @@ def _scale_gradient(
     tl.store(out + e, total / w, mask=valid)
 
 
-def gradients(stencil: Stencil, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of x, the weights [E], scale_out [R, α] and scale_in [C, α] from the output y [R, α, h] and its g.
+def gradients(csr: SobolevCSR, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of x, the weights [E], row_scale [R, α] and column_scale [C, α] from the output y [R, α, h] and its g.
 
     What flows back to each input, one order at a time, is what x's gradient adds up and what the column's scale is
     multiplied by; so it is written out once, in the size of the output.
     """
-    dtype, alpha, width = stencil.scale_in.dtype, g.shape[1], g.shape[2]
-    rows, inputs, entries = stencil.scale_out.shape[0], stencil.scale_in.shape[0], stencil.indices.numel()
-    indptr, indices, weight = (tensor.contiguous() for tensor in stencil[:3])
-    scale_out, scale_in = stencil.scale_out.contiguous(), stencil.scale_in.contiguous()
+    dtype, alpha, width = csr.column_scale.dtype, g.shape[1], g.shape[2]
+    rows, inputs, entries = csr.row_scale.shape[0], csr.column_scale.shape[0], csr.indices.numel()
+    indptr, indices, weight = (tensor.contiguous() for tensor in csr[:3])
+    row_scale, column_scale = csr.row_scale.contiguous(), csr.column_scale.contiguous()
     x, y, g = x.contiguous(), y.contiguous(), g.contiguous()
     back = g.new_empty((inputs, alpha, width), dtype=dtype if x.dim() == 2 else g.dtype)
-    run(transpose(stencil), g.to(back.dtype), back)
+    run(transpose(csr), g.to(back.dtype), back)
     to_weight = torch.zeros(entries, dtype=dtype, device=g.device)
     to_out, to_in = back.new_empty((rows, alpha), dtype=dtype), back.new_empty((inputs, alpha), dtype=dtype)
     total = torch.empty_like(x, dtype=dtype) if x.dim() == 2 else back
@@ -135,14 +135,14 @@ def gradients(stencil: Stencil, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor
     with torch.cuda.device(g.device) if g.is_cuda else contextlib.nullcontext():
         if entries:
             _entry_gradient[(triton.cdiv(entries, 32),)](
-                indptr, indices, weight, scale_out, scale_in, x, g, to_weight, rows, entries, rows.bit_length() + 1,
+                indptr, indices, weight, row_scale, column_scale, x, g, to_weight, rows, entries, rows.bit_length() + 1,
                 alpha, width, IN=x.dim() == 3, E=32, TINY=torch.finfo(dtype).tiny, num_warps=4, **settings,
             )  # fmt: skip
         _fold[(triton.cdiv(rows, 8),)](g, y, g, to_out, rows, alpha, width, IN=True, SUM=False, R=8, **settings)
         _fold[(triton.cdiv(inputs, 8),)](
             back, x, total, to_in, inputs, alpha, width, IN=x.dim() == 3, SUM=x.dim() == 2, R=8, **settings
         )
-    return total.to(x.dtype), to_weight, unscaled(to_out, scale_out[:, 1:]), unscaled(to_in, scale_in[:, 1:])
+    return total.to(x.dtype), to_weight, unscaled(to_out, row_scale[:, 1:]), unscaled(to_in, column_scale[:, 1:])
 
 
 def scales_backward(indptr: Tensor, weight: Tensor, scale: Tensor, grad: Tensor, by_rows: bool) -> Tensor:

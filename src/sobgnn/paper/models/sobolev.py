@@ -13,7 +13,7 @@ from sobgnn import propagation
 from sobgnn.graphs.graph import Graph
 from sobgnn.nn.model import SSobGNN
 from sobgnn.paper.models.contract import DEEP, Call, Choice, Network, Setting, Uniform
-from sobgnn.paper.models.source import Source, matrix_stencil
+from sobgnn.paper.models.source import Source, matrix_csr
 
 ALPHA, EPSILON = Choice((1, 2, 3, 4, 5, 6)), Uniform(0.5, 2.0)
 # Maximum number of entries of one matrix power: 12 bytes each, and as much again while they are computed.
@@ -38,29 +38,29 @@ class MatrixPowers:
         self.alpha, self.num_nodes, self.nodes = alpha, graph.num_nodes, index
         base = (graph.to_scipy().astype(np.float64) + epsilon * sp.eye_array(graph.num_nodes)).tocsr()
         power = sp.eye_array(graph.num_nodes)
-        self._stencils = []
+        self._csrs = []
         for rho in range(1, alpha + 1):
             power = (power @ base).tocsr()
             if power.nnz > _MOST_ENTRIES:
                 raise ValueError(f"Power {rho} has {power.nnz} entries, too many for memory. Lower `alpha`.")
             degree = power.sum(axis=1)
             scale = sp.diags_array(np.divide(1.0, np.sqrt(degree), where=degree > 0, out=np.zeros_like(degree)))
-            self._stencils.append(matrix_stencil(scale @ power @ scale, graph.device, index, symmetric=True))
+            self._csrs.append(matrix_csr(scale @ power @ scale, graph.device, index, symmetric=True))
 
     @property
     def nbytes(self) -> int:
         """Bytes of the matrices, each counted once, without transposed copies."""
         return sum(
-            t.numel() * t.element_size() for s in self._stencils for t in (s.indptr, s.indices, s.weight)
+            t.numel() * t.element_size() for s in self._csrs for t in (s.indptr, s.indices, s.weight)
         )  # fmt: skip
 
     def propagate(self, H: Tensor) -> Tensor:
         """Every power applied to one signal: H [N, h] to [R, α, h]."""
-        return torch.cat([propagation.expand(stencil, H) for stencil in self._stencils], dim=1)
+        return torch.cat([propagation.propagate(csr, H) for csr in self._csrs], dim=1)
 
     def propagate_each(self, H: Tensor) -> Tensor:
         """Each power applied to its own signal: H [N, α, h] to [R, α, h]."""
-        parts = [propagation.expand(stencil, H[:, i]) for i, stencil in enumerate(self._stencils)]
+        parts = [propagation.propagate(csr, H[:, i]) for i, csr in enumerate(self._csrs)]
         return torch.cat(parts, dim=1)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from sobgnn import propagation
 from sobgnn.graphs.graph import Graph
 from sobgnn.operators import SobolevOperators
-from sobgnn.propagation import Stencil, csr_tensors
+from sobgnn.propagation import SobolevCSR, csr_tensors
 
 Kind = Literal["gcn", "adjacency", "cluster"]
 
@@ -26,18 +26,18 @@ class Operator:
     """A fixed sparse matrix S [R, N] of a graph.
 
     Args:
-        stencil: The matrix, as the only order of a stencil.
+        csr: The matrix, as the only order of a SobolevCSR.
         index: int64 [R], the rows that S has; ``None`` for all N.
         sign: 1 or -1, a factor of the matrix.
     """
 
-    stencil: Stencil
+    csr: SobolevCSR
     index: Tensor | None = None
     sign: int = 1
 
     def __call__(self, H: Tensor) -> Tensor:
         """S H, [R, h] of H [N, h]."""
-        product = propagation.expand(self.stencil, H)[:, 0]
+        product = propagation.propagate(self.csr, H)[:, 0]
         return -product if self.sign < 0 else product
 
     def own(self, H: Tensor) -> Tensor:
@@ -97,17 +97,17 @@ def _operator(source: Source, kind: Kind, index: Tensor | None) -> Operator:
     if kind == "cluster":
         ones = sp.csr_array(graph.to_scipy().astype(bool) + sp.eye_array(graph.num_nodes, dtype=bool))
         matrix = sp.diags_array(1 / ones.sum(axis=1)) @ ones
-        return Operator(matrix_stencil(matrix, graph.device, index), index)
+        return Operator(matrix_csr(matrix, graph.device, index), index)
     operators = SobolevOperators(graph, 1, 1.0 if kind == "gcn" else 0.0)
-    return Operator((operators if index is None else operators.rows(index)).stencil(), index)
+    return Operator((operators if index is None else operators.rows(index)).csr(), index)
 
 
-def matrix_stencil(
+def matrix_csr(
     matrix: sp.csr_array, device: torch.device, index: Tensor | None = None, *, symmetric: bool = False
-) -> Stencil:
-    """Any sparse matrix, or its rows ``index``, as the only order of a stencil."""
+) -> SobolevCSR:
+    """Any sparse matrix, or its rows ``index``, as the only order of a SobolevCSR."""
     block = (matrix if index is None else matrix[index.cpu().numpy()]).tocsr()
     forward = csr_tensors(block, device)
     backward = forward if symmetric and index is None else csr_tensors(block.T.tocsr(), device)
     left, right = (torch.ones(size, 2, device=device) for size in block.shape)
-    return Stencil(*forward, *backward, left, right, 0.0)
+    return SobolevCSR(*forward, *backward, left, right, 0.0)

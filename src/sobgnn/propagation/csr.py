@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-class Stencil(NamedTuple):
+class SobolevCSR(NamedTuple):
     r"""One pattern of R rows (outputs) and C columns (inputs) that stands for α matrices.
 
     .. math:: S_\rho[i,j] = t^{out}_{i\rho} \; (w_{ij} q_i q_j)^\rho \; t^{in}_{j\rho}, \qquad \rho = 1, \dots, \alpha
@@ -28,9 +28,9 @@ class Stencil(NamedTuple):
         t_indptr: [C + 1] int64. CSR of the transpose; the same three tensors for a symmetric graph.
         t_indices: [E] int32 or int64.
         t_weight: [E], of the same type.
-        scale_out: [R, α + 1], columns q, t_1, …, t_α; float32, or float64 where the features are float64. q has 12
+        row_scale: [R, α + 1], columns q, t_1, …, t_α; float32, or float64 where the features are float64. q has 12
             significant bits, so that a product of two is exact and an entry has the same value from either side.
-        scale_in: [C, α + 1], likewise.
+        column_scale: [C, α + 1], likewise.
         epsilon: Weight of the self-loops; 0.0 unless R = C (a rectangular pattern carries its own as entries).
     """
 
@@ -40,8 +40,8 @@ class Stencil(NamedTuple):
     t_indptr: Tensor
     t_indices: Tensor
     t_weight: Tensor
-    scale_out: Tensor
-    scale_in: Tensor
+    row_scale: Tensor
+    column_scale: Tensor
     epsilon: float
 
 
@@ -51,7 +51,7 @@ def csr_tensors(
     index_dtype: torch.dtype = torch.int32,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``indptr``, ``indices`` and ``weight`` of a scipy CSR matrix, as a :class:`Stencil` takes them."""
+    """``indptr``, ``indices`` and ``weight`` of a scipy CSR matrix, as a :class:`SobolevCSR` takes them."""
     return (
         torch.from_numpy(csr.indptr.astype(np.int64)).to(device),
         torch.from_numpy(csr.indices).to(device, index_dtype),
@@ -59,25 +59,25 @@ def csr_tensors(
     )
 
 
-def transpose(stencil: Stencil) -> Stencil:
-    """The stencil of the transposed matrices; copies nothing."""
-    return Stencil(
-        stencil.t_indptr,
-        stencil.t_indices,
-        stencil.t_weight,
-        stencil.indptr,
-        stencil.indices,
-        stencil.weight,
-        stencil.scale_in,
-        stencil.scale_out,
-        stencil.epsilon,
+def transpose(csr: SobolevCSR) -> SobolevCSR:
+    """The CSR of the transposed matrices; copies nothing."""
+    return SobolevCSR(
+        csr.t_indptr,
+        csr.t_indices,
+        csr.t_weight,
+        csr.indptr,
+        csr.indices,
+        csr.weight,
+        csr.column_scale,
+        csr.row_scale,
+        csr.epsilon,
     )
 
 
-def check(csr: Stencil, x: Tensor, *, orders: bool) -> None:
+def check(csr: SobolevCSR, x: Tensor, *, orders: bool) -> None:
     """Raise on sizes, types or devices that do not fit; ``orders`` says whether x has a dimension of orders."""
     rows, columns, entries = csr.indptr.numel() - 1, csr.t_indptr.numel() - 1, csr.indices.numel()
-    alpha = csr.scale_in.shape[-1] - 1
+    alpha = csr.column_scale.shape[-1] - 1
     if not isinstance(x, Tensor):
         raise TypeError(f"The signal must be a torch tensor, but got {type(x).__name__}. Use torch.as_tensor.")
     if x.layout != torch.strided:
@@ -117,7 +117,7 @@ def check(csr: Stencil, x: Tensor, *, orders: bool) -> None:
                 f"and one of the types {kinds}, but has {list(tensor.shape)} and {tensor.dtype}."
             )
     if alpha < 1:
-        raise ValueError("`scale_in` must have the columns q, t_1, ..., t_alpha with alpha at least 1.")
+        raise ValueError("`column_scale` must have the columns q, t_1, ..., t_alpha with alpha at least 1.")
     if csr.epsilon != 0.0 and rows != columns:
         raise ValueError(
             f"`epsilon` must be 0.0 where rows and columns differ, but got {csr.epsilon} for {rows} by {columns}. "
