@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from sobgnn._system.process import at_most
+from sobgnn._system.process import limit_threads
 from sobgnn.paper import run as running
 from sobgnn.paper.__main__ import main
 from sobgnn.paper.data import Prepared
@@ -65,7 +65,7 @@ def test_lines_that_were_lost_or_wait_for_time_come_as_in_one_run(folder: Path, 
 
 def test_two_shards_or_workers_in_one_folder_are_one_run(folder: Path, tmp_path: Path) -> None:
     models = "S-SobGNN,SGC,SVM"
-    with at_most(1):  # workers share the threads there are, and sums depend on how many add them up
+    with limit_threads(1):  # workers share the threads there are, and sums depend on how many add them up
         assert table(folder, tmp_path / "one", models=models) == 0
         for part in ("1/2", "2/2"):
             assert table(folder, tmp_path / "shards", "--shard", part, models=models) == 0

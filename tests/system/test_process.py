@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from sobgnn._system.process import at_most, eigen, exactly, one_blas_thread, own_random_state
+from sobgnn._system.process import eigen, limit_threads, one_blas_thread, own_random_state, set_threads
 
 
 @pytest.fixture
@@ -21,15 +21,15 @@ def two_threads():
 
 @pytest.mark.usefixtures("two_threads")
 def test_threads_are_limited_or_set_within_and_put_back_after_an_error():
-    with at_most(1):
+    with limit_threads(1):
         assert torch.get_num_threads() == 1
-        with at_most(2):
+        with limit_threads(2):
             assert torch.get_num_threads() == 1
-        with exactly(2):
+        with set_threads(2):
             assert torch.get_num_threads() == 2
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == 2
-    with pytest.raises(KeyError), exactly(1):
+    with pytest.raises(KeyError), set_threads(1):
         raise KeyError
     assert torch.get_num_threads() == 2
 
@@ -40,13 +40,13 @@ def test_blocks_that_overlap_in_two_threads_leave_the_number_of_before():
     seen = []
 
     def first():
-        with exactly(1):
+        with set_threads(1):
             first_in.set()
             second_in.wait(10)
 
     def second():
         first_in.wait(10)
-        with exactly(1):
+        with set_threads(1):
             second_in.set()
             one.join(10)
 

@@ -68,18 +68,18 @@ class _Outside:
 
 
 @contextlib.contextmanager
-def at_most(threads: int) -> Iterator[None]:
+def limit_threads(threads: int) -> Iterator[None]:
     """Limit torch to this many threads in the block; the earlier number is restored.
 
     Many short operations do not parallelize well: threads spend more time waiting for one another than computing, on a
     busy machine a hundred times more, and a sum that is split over threads is not bitwise the same as one that is not.
     """
-    with exactly(min(torch.get_num_threads(), threads)):
+    with set_threads(min(torch.get_num_threads(), threads)):
         yield
 
 
 @contextlib.contextmanager
-def exactly(threads: int) -> Iterator[None]:
+def set_threads(threads: int) -> Iterator[None]:
     """Set torch to this many threads in the block; the earlier number is restored."""
     before = torch.get_num_threads()
     with _Outside.lock:
@@ -135,7 +135,7 @@ def eigen(matrix: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt
     if len(matrix) > _SMALL:
         values, vectors = np.linalg.eigh(matrix)
         return values, vectors
-    with at_most(1):
+    with limit_threads(1):
         found = torch.linalg.eigh(torch.from_numpy(np.ascontiguousarray(matrix)))
     return found.eigenvalues.numpy(), found.eigenvectors.numpy()
 

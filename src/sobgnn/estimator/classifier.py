@@ -15,7 +15,7 @@ import torch
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from sobgnn._system.process import at_most, check_device, own_precision
+from sobgnn._system.process import check_device, limit_threads, own_precision
 from sobgnn.estimator import artifact
 from sobgnn.estimator.describing import described
 from sobgnn.estimator.families import FAMILIES
@@ -259,7 +259,7 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         available = torch.get_num_threads()
         threads = 1 if X.shape[0] * X.shape[1] <= _ONE_THREAD_ENTRIES else available
-        with own_precision(), at_most(threads):
+        with own_precision(), limit_threads(threads):
             self._fit(X, codes, weight, graph, Report(progress), available)
         return self
 

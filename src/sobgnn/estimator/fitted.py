@@ -13,7 +13,7 @@ import torch
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from sobgnn._system.process import at_most
+from sobgnn._system.process import limit_threads
 from sobgnn.estimator.blend import Blend, log_loss, sharpen
 from sobgnn.estimator.fit import Fit, Member
 from sobgnn.estimator.frequencies import Frequencies, class_frequencies, shift_priors
@@ -98,7 +98,7 @@ class Predictor:
         out = np.empty((count, self.points.classes), np.float32)
         many = self.many is not None and count >= self.many
         work = float(min(count, _POINTS_PER_BATCH)) * self.placed.search.places.numel()
-        with at_most(1 if work < _THREADED_PRODUCTS else torch.get_num_threads()):
+        with limit_threads(1 if work < _THREADED_PRODUCTS else torch.get_num_threads()):
             for start in range(0, count, _POINTS_PER_BATCH):
                 rows = slice(start, min(start + _POINTS_PER_BATCH, count))
                 new, distance = self.placed.beside(X[rows], None if edges is None else edges[rows], many)

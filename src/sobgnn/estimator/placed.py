@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn._system.process import exactly
+from sobgnn._system.process import set_threads
 from sobgnn.estimator.features import FARTHEST, FeatureMap
 from sobgnn.estimator.points import GIVEN, NEIGHBORS, NewPoints, PointGraph, Points
 from sobgnn.estimator.scaling import Scales, decide_scales
@@ -75,7 +75,7 @@ class NeighborSearch:
         held = torch.from_numpy(places).to(device)
         # The neighbors do not depend on the number of threads.
         large = float(len(places)) * places.size >= _THREADED_PRODUCTS
-        with exactly(threads) if large else contextlib.nullcontext():
+        with set_threads(threads) if large else contextlib.nullcontext():
             found = nearest(held if held.is_cuda else places, k, metric=metric, method=settings["method"])
         graph = graph_from_neighbors(
             found.indices, found.distances, bandwidth, settings["symmetrize"], neighbor_recall=found.recall

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from sobgnn._system.process import exactly
+from sobgnn._system.process import set_threads
 from sobgnn.graphs.neighbors import AUTO_EXACT_COST, cells, nearest
 from sobgnn.graphs.neighbors.cells import Cells
 from sobgnn.graphs.neighbors.distances import dense_spaces
@@ -74,7 +74,7 @@ def test_threads_and_runs_do_not_change_a_digit_and_the_backend_hardly_a_neighbo
     X = mixture(6000)
     found = []
     for threads in (1, 2, 2):
-        with exactly(threads):
+        with set_threads(threads):
             found.append(nearest(X, 7, method="cells", seed=3))
     for other in found[1:]:
         np.testing.assert_array_equal(found[0].indices, other.indices)

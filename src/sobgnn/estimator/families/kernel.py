@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sobgnn._system.process import at_most
+from sobgnn._system.process import limit_threads
 from sobgnn.estimator.families.contract import Family, FittedFamily, Learned
 from sobgnn.estimator.families.ridge import Regression, Scaling, distances, learned, merged, solved
 from sobgnn.estimator.families.trees import grown
@@ -62,7 +62,7 @@ class GaussianRegression(Family):
         rows = scaling(points.columns[labels.index])
         varying = max(1, int((scaling.deviation > 0).sum()))
         stretch, bandwidth = torch.ones(rows.shape[1], dtype=torch.float64), torch.tensor([float(varying)]).double()
-        with at_most(1):  # bitwise the same for any number of threads
+        with limit_threads(1):  # bitwise the same for any number of threads
             kernel = torch.exp(-distances(rows, rows).square() / varying)
             found = []
             for share in labels.shares():
@@ -113,7 +113,7 @@ class KernelRegression(Family):
         rounds = ROUNDS if before is None else before.rounds
         first: list[Regression] = []
         best: list[Regression] = []
-        with at_most(1):  # bitwise the same for any number of threads
+        with limit_threads(1):  # bitwise the same for any number of threads
             for number, share in enumerate(labels.shares()):
                 used, target, weight = _taking_part(labels, share)
                 taken = chosen[share[chosen] > 0][:_GRADIENTS]
@@ -153,7 +153,7 @@ class FittedKernel(FittedFamily):
 
     def predict(self, view: View) -> Tensor:
         """[M, C]."""
-        with at_most(1):
+        with limit_threads(1):
             return probabilities(self.regression, self.scaling, view.columns).to(view.points.device)
 
     def check(self, points: Points, sizes: Any) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from sobgnn._system.process import at_most
+from sobgnn._system.process import limit_threads
 from sobgnn.estimator.families.contract import Family, FittedFamily, Learned
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.points import Points, View
@@ -49,7 +49,7 @@ class SelfTrainedLinear(Family):
     def fit(self, points: Points, labels: Labels, before: object = None) -> Learned:
         """Train one classifier for each fit, all at once, with one thread: the bits then depend on nothing else."""
         X = points.points
-        with at_most(1):
+        with limit_threads(1):
             weight, bias = self._trained(points, labels)
             rows = torch.from_numpy(labels.index).to(X.device)
 
@@ -109,7 +109,7 @@ class FittedLinear(FittedFamily):
         X = view.points
         weight, bias = self.weight.unsqueeze(1), self.bias.unsqueeze(0)
         starts = range(0, max(1, len(X)), _ROWS_PER_BLOCK)
-        with at_most(1):
+        with limit_threads(1):
             return torch.cat([_probabilities(X[start : start + _ROWS_PER_BLOCK], weight, bias)[0] for start in starts])
 
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sobgnn._system.process import at_most
+from sobgnn._system.process import limit_threads
 from sobgnn.estimator.families.blocks import BlockNetworks, train_blocks
 from sobgnn.estimator.families.contract import Family, FittedFamily, Graphs, Learned
 from sobgnn.estimator.labels import Labels
@@ -71,7 +71,7 @@ class SobolevNetworks(Family):
 
         held_out = torch.from_numpy((~labels.known() * labels.weight)[which]).float().to(device)
         shares = torch.from_numpy(labels.shares()[which]).float().to(device)
-        with at_most(1):  # a product that is split over threads is rounded differently
+        with limit_threads(1):  # a product that is split over threads is rounded differently
             networks = train_blocks(
                 rows, codes, shares, [int(seed) for seed in seeds], max(8, settings.hidden_channels // 2),
                 labels.classes, steps=math.ceil(part * settings.epochs), passes=math.ceil(part * _PASSES),
