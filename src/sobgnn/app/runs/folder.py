@@ -83,7 +83,9 @@ def reserved(out: Path | None, name: str = "run") -> Iterator[Reserved]:
             run.place.mkdir()
             yield run
             flush_folder(run.place)
-            _appear(run, name if out is None else None)
+            if out is None and run.folder.exists():  # made by hand meanwhile
+                run.folder = free_folder(name)
+            run.place.rename(run.folder)
             flush(folder.parent)
         finally:
             _remove(run.place)
@@ -91,20 +93,6 @@ def reserved(out: Path | None, name: str = "run") -> Iterator[Reserved]:
             for parent in made:
                 with contextlib.suppress(OSError):  # it is empty unless the block succeeded
                     parent.rmdir()
-
-
-def _appear(run: Reserved, name: str | None) -> None:
-    """Rename the hidden folder to its own name or, if that was taken meanwhile, to the next number of ``name``."""
-    while True:
-        try:
-            run.place.rename(run.folder)
-            return
-        except OSError:
-            if not run.folder.exists():
-                raise
-            if name is None:
-                raise ValueError(f"{run.folder} was made by another process. Name another with --out.") from None
-            run.folder = free_folder(name)
 
 
 def _hidden(folder: Path) -> Path:
