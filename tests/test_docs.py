@@ -16,10 +16,7 @@ from sobgnn.paper.models import MODELS
 
 ROOT = Path(__file__).parents[1]
 # Pages whose Python blocks run one after another, as a reader would run them. Others show parts of longer programs.
-RUNNABLE = [
-    *(ROOT / "docs" / f"{page}.md" for page in ("start", "protocol", "scaling")),
-    *sorted((ROOT / "docs/howto").glob("*.md")),
-]
+RUNNABLE = [ROOT / "docs" / f"{page}.md" for page in ("index", "tables", "paper", "scaling", "scikit_learn")]
 
 
 def name(page: Path) -> str:

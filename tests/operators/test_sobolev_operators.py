@@ -70,7 +70,7 @@ def test_matrices_agree_with_the_dense_definition_entry_by_entry(graph, alpha, e
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.7, 1.0])
 def test_every_edge_of_order_64_stays_within_the_proven_bound_in_float32(epsilon):
-    # docs/operator.md: 131 roundings, of which 64 stand for the one in the base. A second one there would show.
+    # docs/paper.md: 131 roundings, of which 64 stand for the one in the base. A second one there would show.
     graph = random_graph(5, 300, 0.9, (-0.3, 0.0))
     result = SobolevOperators(graph, 64, epsilon).propagate(torch.eye(300))[:, 63].double().numpy()
     expected = sobolev_operator(graph, 64, epsilon)

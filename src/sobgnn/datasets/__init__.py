@@ -102,7 +102,7 @@ def load(name: str, folder: str | Path | None = None) -> Dataset:
         place = _folder(folder)
         advice = (
             f"{f'{entry.file} is not in {place}' if place else 'SOBGNN_DATA is not set and no folder was given'}. Set "
-            f"SOBGNN_DATA to the folder that holds {entry.file} (sha256 {entry.sha256}). docs/protocol.md says what it "
+            f"SOBGNN_DATA to the folder that holds {entry.file} (sha256 {entry.sha256}). docs/paper.md says what it "
             "holds."
         )
         if where.source == "missing":

@@ -77,7 +77,7 @@ def table1_markdown(cells: Sequence[Summary]) -> list[str]:
         "(1 000 resamples). "
         f"The protocol is {TRIALS} settings × {SEARCH_SEEDS} seeds of random search and {SEEDS} final seeds, at most "
         f"{EPOCHS} steps each, on full-precision features and the graph of 30 neighbors; a cell that deviates says so. "
-        "Every choice is in docs/protocol.md.",
+        "Every choice is in docs/paper.md.",
         "",
         "## Ours, plain logits, beside the paper's (in italics)",
         "",
@@ -127,7 +127,7 @@ def ablations_markdown(cells: Sequence[Summary]) -> list[str]:
     lines = [
         "# Ablations",
         "",
-        "S-SobGNN, and below it D-SobGNN, with one thing changed at a time, all else as in docs/protocol.md. Test "
+        "S-SobGNN, and below it D-SobGNN, with one thing changed at a time, all else as in docs/paper.md. Test "
         f"accuracy in percent over {STUDY_SEEDS} seeds, mean ± the larger distance to a bound of the 95 % bootstrap "
         "interval.",
         "",
