@@ -311,7 +311,7 @@ class SobolevConv(LazyWeights, WithoutMessages):
             return torch.stack([one(*given) for given in zip(signals, known, strict=True)])
         places = tuple(None if part is None else 0 for part in pair)
         out: Tensor = vmap(one, (places, None if propagated is None else 0))(tuple(pair), propagated)
-        return out
+        return out.contiguous()  # whose signals and rows can be viewed as one dimension, as those of PyG's layers
 
     @property
     def shares_operators(self) -> bool:
