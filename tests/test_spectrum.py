@@ -87,11 +87,6 @@ def test_definiteness_of_large_sparse_matrices_agrees_with_their_spectrum(large,
     assert is_positive_definite(matrix) == (np.linalg.eigvalsh(matrix.toarray())[0] > 1e-10)
 
 
-def test_a_laplacian_alone_is_not_positive_definite(path5, large):
-    assert not is_positive_definite(laplacian(path5))
-    assert not is_positive_definite(sp.csr_array(laplacian(large)))
-
-
 # ------------------------------------------------------------------------------------ condition numbers
 
 

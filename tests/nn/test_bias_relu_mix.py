@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from sobgnn.nn.dropout import drop_by_hash
 from sobgnn.propagation import native
 
 needs_kernel = pytest.mark.skipif(not native.available(), reason="the compiled kernel is not installed")
@@ -57,16 +56,3 @@ def test_the_number_of_threads_does_not_change_a_bit():
         torch.set_num_threads(before)
     for other in results[1:]:
         assert all(torch.equal(first, second) for first, second in zip(results[0], other, strict=True))
-
-
-@needs_kernel
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_compiled_dropout_drops_the_entries_that_the_portable_one_does(dtype, monkeypatch):
-    h, *_ = draw(200, 37, dtype)
-    keys = torch.randint(-(2**31), 2**31 - 1, (200,), dtype=torch.int32, generator=torch.Generator().manual_seed(1))
-    results = {}
-    for backend in ("native", "portable"):
-        monkeypatch.setenv("SOBGNN_BACKEND", backend)
-        results[backend] = drop_by_hash(h, keys, 0.3)
-    torch.testing.assert_close(results["native"], results["portable"])
-    assert 0.25 < (results["native"] == 0).double().mean() < 0.35

@@ -180,6 +180,12 @@ def test_wrong_calls_say_what_is_wrong(graph30, call, message, self_branch):
         call(SobolevConv(4, 3, alpha=2, self_branch=self_branch), SobolevOperators(graph30, 2))
 
 
+@pytest.mark.parametrize("x", [np.ones((30, 4), np.float32), [[1.0] * 4] * 30], ids=["array", "list"])
+def test_rows_that_are_no_tensor_are_named(graph30, x):
+    with pytest.raises(TypeError, match="x must be a torch tensor, but got"):
+        SobolevConv(4, 3)(x, *graph30.edges())
+
+
 @pytest.mark.parametrize(
     "kind", [lambda graph: graph.to_scipy(), lambda graph: graph.edges()[0].numpy(), lambda graph: 1]
 )

@@ -52,9 +52,3 @@ def test_the_papers_form_has_relu_on_every_filter_of_the_last_layer_too(graph30)
     filters = (operators.propagate(hidden).unsqueeze(2) @ last.weight).squeeze(2) + last.bias
     torch.testing.assert_close(model(x, operators), (filters.relu() * last.mu[:, None]).sum(dim=1))
     assert (filters < 0).any()  # else ReLU changes nothing
-
-
-@pytest.mark.parametrize(("wrong", "name"), [({"num_layers": 0}, "num_layers"), ({"dropout": 1.0}, "dropout")])
-def test_impossible_settings_are_refused(wrong, name):
-    with pytest.raises(ValueError, match=name):
-        SSobGNN(4, 8, 3, **wrong)

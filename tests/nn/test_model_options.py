@@ -144,6 +144,8 @@ def test_a_model_goes_through_to_hetero_and_drops_in_training_alone(options):
     [
         ({"jk": "first"}, r'`jk` must be "last", "cat", "max", "lstm" or None, but got \'first\''),
         ({"num_layers": 2.0}, "`num_layers` must be an integer, but got 2.0"),
+        ({"num_layers": 0}, "`num_layers` must be at least 1"),
+        ({"dropout": 1.0}, "`dropout` must be in"),
         ({"num_layers": True}, "`num_layers` must be an integer, but got True"),
     ],
 )

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from sobgnn.propagation import SobolevCSR
+from sobgnn.propagation import SobolevCSR, portable
 
 
 def random_graph(nodes, degree, seed=0, *, low=-3.0, high=0.0, isolated=0, hub=False):
@@ -27,22 +27,9 @@ def random_graph(nodes, degree, seed=0, *, low=-3.0, high=0.0, isolated=0, hub=F
 
 
 def scales(graph, alpha, epsilon, dtype=torch.float32):
-    """[N, α + 1]: q of 12 bits and t_ρ = d_ρ^{-1/2}, degrees in float64."""
-    graph = graph.astype(np.float64)
-    nodes = graph.shape[0]
-    peak = np.zeros(nodes)
-    np.maximum.at(peak, np.repeat(np.arange(nodes), np.diff(graph.indptr)), graph.data)
-    peak = np.maximum(peak, epsilon)
-    linked = peak > 0
-    mantissa, exponent = np.frexp(np.where(linked, peak, 1.0) ** -0.5)
-    q = np.ldexp(np.round(mantissa * 4096), exponent - 12)
-    columns = [q]
-    rows = np.repeat(np.arange(nodes), np.diff(graph.indptr))
-    for order in range(1, alpha + 1):
-        powers = (graph.data * q[rows] ** 2) ** order
-        degree = (epsilon * q**2) ** order + np.bincount(rows, powers, nodes)
-        columns.append(np.where(linked, np.where(linked, degree, 1.0) ** -0.5, 0.0))
-    return torch.from_numpy(np.stack(columns, 1)).to(dtype)
+    """[N, α + 1]: q of 12 bits and t_ρ = d_ρ^{-1/2}, which tests/operators compare to the definition."""
+    indptr, weight = torch.from_numpy(graph.indptr).long(), torch.from_numpy(graph.data).double()
+    return portable.scales(indptr, weight, alpha, epsilon, False).to(dtype)
 
 
 def csr_of(graph, alpha, epsilon=1.0, dtype=torch.float32, index=torch.int32, device="cpu"):

@@ -4,11 +4,10 @@ import subprocess
 import sys
 import threading
 
-import numpy as np
 import pytest
 import torch
 
-from sobgnn._system.process import eigen, limit_threads, one_blas_thread, own_random_state, set_threads
+from sobgnn._system.process import limit_threads, one_blas_thread, own_random_state, set_threads
 
 
 @pytest.fixture
@@ -109,14 +108,3 @@ print(states() == before)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
     assert done.stdout.strip() == "True", done.stderr
-
-
-@pytest.mark.parametrize("small", [2048, 10], ids=["one thread", "numpy's threads"])
-def test_values_are_in_order_and_vectors_rebuild_the_matrix(monkeypatch, small):
-    monkeypatch.setattr("sobgnn._system.process._SMALL", small)
-    half = np.random.default_rng(0).normal(size=(40, 25))
-    matrix = half.T @ half
-    values, vectors = eigen(matrix)
-    assert (np.diff(values) >= 0).all()
-    np.testing.assert_allclose(vectors * values @ vectors.T, matrix, atol=1e-10)
-    np.testing.assert_allclose(vectors.T @ vectors, np.eye(25), atol=1e-12)
