@@ -27,7 +27,7 @@ from torch_geometric.nn import GCNConv
 
 from sobgnn import SobolevOperators
 from sobgnn.paper import data as datafiles
-from sobgnn.paper.evaluate import DatasetRunner, Limits
+from sobgnn.paper.evaluate import DatasetRunner
 from sobgnn.paper.studies import BASES, OURS, Batch, Cell, Member
 from sobgnn.paper.summary import bootstrap
 
@@ -93,7 +93,7 @@ def batched(lab: DatasetRunner, model: str, setting: dict[str, Any], seeds: list
 def seeds(chosen: argparse.Namespace) -> None:
     torch.set_float32_matmul_precision("high")  # both sides alike
     data, device, every = datafiles.load(chosen.dataset, chosen.data), torch.device(chosen.device), list(range(50))
-    lab, short = (DatasetRunner(data, device, Limits(epochs, epochs)) for epochs in (chosen.epochs, 5))
+    lab, short = (DatasetRunner(data, device, epochs, patience=epochs) for epochs in (chosen.epochs, 5))
     batched(short, chosen.model, SETTING, every, "search")  # set-up of libraries and compilation of kernels
     one_by_one(lab, chosen.model, [0], 5)
     start = time.perf_counter()
@@ -115,7 +115,7 @@ def float16(chosen: argparse.Namespace) -> None:
     stored, whole = datafiles.load(chosen.dataset, chosen.data), datafiles.prepare(chosen.dataset)
     scores = []
     for data in (whole, stored):
-        lab = DatasetRunner(data, torch.device(chosen.device), Limits(chosen.epochs))
+        lab = DatasetRunner(data, torch.device(chosen.device), chosen.epochs)
         records = batched(lab, chosen.model, BASES[OURS], list(range(1000, 1005)), "test")
         scores.append([100 * (record.test_accuracy or 0.0) for record in records])
     interval = bootstrap([one - other for one, other in zip(*scores, strict=True)])

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from scipy.stats import bootstrap as oracle
 
 from sobgnn.paper.__main__ import main
 from sobgnn.paper.report import few_labels_markdown
-from sobgnn.paper.results import Record, Writer
+from sobgnn.paper.results import Record, append
 from sobgnn.paper.summary import Interval, bootstrap, summarize
 from sobgnn.paper.tables import published, shortfall
 
@@ -92,8 +91,7 @@ def test_few_labels_come_in_order_and_the_best_stands_out() -> None:
 
 
 def test_the_report_holds_ours_beside_the_papers_and_says_what_is_short(records: list[Record], tmp_path: Path) -> None:
-    with closing(Writer(tmp_path / "lines" / "table1.jsonl")) as writer:
-        writer.append(records)
+    append(tmp_path / "lines" / "table1.jsonl", records)
     for out in ("one", "two"):
         assert main(["report", "--lines", str(tmp_path / "lines"), "--out", str(tmp_path / out)]) == 0
     names = sorted(path.name for path in (tmp_path / "one").iterdir())

@@ -108,7 +108,6 @@ def _ablations(chosen: argparse.Namespace) -> int:
 
 def _train(chosen: argparse.Namespace, cells: Sequence[Cell]) -> int:
     """Train one part of a study's cells."""
-    from sobgnn.paper.evaluate import Limits
     from sobgnn.paper.run import Run, run
 
     if not cells:
@@ -120,8 +119,8 @@ def _train(chosen: argparse.Namespace, cells: Sequence[Cell]) -> int:
         raise ValueError(
             f"{chosen.out} already holds results of {cells[0].study}. Resume them, or pass another folder."
         )
-    device, limits = _device(chosen.device), Limits(chosen.epochs)
-    how = Run(chosen.out, device, limits, chosen.time_limit, chosen.cuda_graph, chosen.shard)
+    device = _device(chosen.device)
+    how = Run(chosen.out, device, chosen.epochs, chosen.time_limit, chosen.cuda_graph, chosen.shard)
     return DONE if run(cells, how, chosen.data, chosen.workers) else TIME_UP
 
 

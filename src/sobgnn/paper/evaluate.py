@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,19 +25,7 @@ from sobgnn.training import Schedule, Task, predict_members, train_members
 Score = dict[str, Any]  # the fields of a record that a training gives
 
 
-@dataclass(frozen=True)
-class Limits:
-    """How long a training may take.
-
-    Args:
-        epochs: Maximum number of steps.
-        patience: Steps without a better validation accuracy after which training stops.
-        evaluate_every: Steps between validations.
-    """
-
-    epochs: int = 500
-    patience: int = 100
-    evaluate_every: int = 5
+EVALUATE_EVERY = 5  # steps between two validations
 
 
 class DatasetRunner:
@@ -47,12 +34,15 @@ class DatasetRunner:
     Args:
         data: The data set.
         device: Where to train.
-        limits: How long a training may take.
+        epochs: Maximum number of steps of a training.
         cuda_graph: Record steps on CUDA and replay them.
+        patience: Steps without a better validation accuracy after which a training ends.
     """
 
-    def __init__(self, data: Prepared, device: torch.device, limits: Limits, cuda_graph: bool = True) -> None:
-        self.data, self.device, self.limits = data, device, limits
+    def __init__(
+        self, data: Prepared, device: torch.device, epochs: int, cuda_graph: bool = True, patience: int = 100
+    ) -> None:
+        self.data, self.device, self.epochs, self.patience = data, device, epochs, patience
         self.development, self.test = development_and_test(len(data.y))
         # Rows for training and validation in the search: no test points.
         self.rows = torch.from_numpy(self.development).to(device)
@@ -98,7 +88,7 @@ class DatasetRunner:
                 versions=versions(),
                 device=torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else platform.machine(),
                 measures=measures,
-                most_epochs=self.limits.epochs,
+                most_epochs=self.epochs,
                 data=self.data.deviation,
             )
             for member, score in zip(batch.members, scores, strict=True)
@@ -113,7 +103,7 @@ class DatasetRunner:
         rates = torch.tensor(dropout, device=self.device)
         buffers = {name: rates for name, _ in model.named_buffers() if name.endswith("dropout.p")}
         call = network.inputs(self.source, settings[0], self.rows)
-        schedule = Schedule(self.limits.epochs, lr, decay, self.limits.patience, self.limits.evaluate_every)
+        schedule = Schedule(self.epochs, lr, decay, self.patience, EVALUATE_EVERY)
         trained = train_members(
             model,
             call.args,

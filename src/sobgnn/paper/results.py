@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,21 +21,15 @@ class Record:
     Args:
         study: ``"table1"``, ``"few-labels"`` or ``"ablations"``.
         stage: ``"search"``, or ``"test"`` for the final seeds.
-        dataset: Its name.
         labels: What was trained on: ``"10%"`` or, for example, ``"5/class"``.
-        model: Its name in the table of models.
         variant: ``""``, or what an experiment changed: ``"head=paper"``, ``"alpha=3"``.
         trial: Number of the setting in the model's published list; -1 for settings that are not from it.
-        setting: The hyperparameters.
         seed: Draws the training points and the initial weights.
-        validation_accuracy: Validation accuracy of the kept weights.
-        test_accuracy: Test accuracy of the same weights; ``None`` in the search.
+        test_accuracy: That of the same weights as ``validation_accuracy``; ``None`` in the search.
         best_epoch: Step of the kept weights.
         epochs: Number of steps of its batch.
         members: Number of trainings in its batch.
         seconds: Its share of the batch's time.
-        versions: Versions of the software.
-        device: What it ran on.
         measures: What else a study measures, for example bytes.
         most_epochs: Number of steps that it could have made.
         data: How its data deviates from the protocol's, in words (``Prepared.deviation``).
@@ -97,30 +92,25 @@ def _lines(file: Path) -> Iterator[str]:
     yield from whole.decode().splitlines()
 
 
-class Writer:
-    """Appends records to a file, after removing a truncated last line.
+def append(path: Path, records: Iterable[Record]) -> None:
+    """Add records to a file, after removing a truncated last line, and wait until they are on disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(json.dumps(asdict(record), separators=(",", ":")) + "\n" for record in records)
+    with path.open("ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read() != b"\n":
+                file.truncate(path.read_bytes().rfind(b"\n") + 1)
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
 
-    Args:
-        path: The file; its folder is created.
-    """
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("ab")
-        size = self._file.tell()
-        if size:
-            whole = path.read_bytes().rfind(b"\n") + 1
-            if whole < size:
-                self._file.truncate(whole)
-                self._file.seek(whole)
+def exact_mean(values: Collection[float]) -> float:
+    """The mean, rounded once: equal settings stay equal for any order of their seeds and any version of Python."""
+    return math.fsum(values) / len(values)
 
-    def append(self, records: Iterable[Record]) -> None:
-        """Write records and wait until they are on disk."""
-        text = "".join(json.dumps(asdict(record), separators=(",", ":")) + "\n" for record in records)
-        self._file.write(text.encode())
-        self._file.flush()
-        os.fsync(self._file.fileno())
 
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+def best_trial(means: Mapping[int, float]) -> int:
+    """The setting with the highest mean; ties go to the lower number."""
+    return max(means, key=lambda trial: (means[trial], -trial))

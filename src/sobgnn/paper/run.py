@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -19,10 +19,9 @@ import torch
 
 from sobgnn.paper import data as datafiles
 from sobgnn.paper.data import Prepared
-from sobgnn.paper.evaluate import DatasetRunner, Limits
-from sobgnn.paper.results import Key, Record, Writer, read
+from sobgnn.paper.evaluate import DatasetRunner
+from sobgnn.paper.results import Key, Record, append, best_trial, exact_mean, read
 from sobgnn.paper.studies import Batch, Cell, search_batches, shard, test_batches
-from sobgnn.paper.summary import best_trial, exact_mean
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Run:
     Args:
         out: Folder of JSON lines; a training that any of its files has is not repeated.
         device: Where to train.
-        limits: How long a training may take.
+        epochs: Maximum number of steps of a training.
         time_limit: Seconds after which to stop between two batches.
         cuda_graph: Record steps on CUDA and replay them.
         part: (i, n): fill part i of n of the cells; each part has a file of its own.
@@ -40,7 +39,7 @@ class Run:
 
     out: Path
     device: torch.device
-    limits: Limits
+    epochs: int = 500
     time_limit: float | None = None
     cuda_graph: bool = True
     part: tuple[int, int] = (1, 1)
@@ -94,10 +93,10 @@ def fill(cells: Sequence[Cell], data: Mapping[str, Prepared], how: Run) -> bool:
 
     @lru_cache(maxsize=1)
     def runner(dataset: str, k: int) -> DatasetRunner:
-        return DatasetRunner(data[dataset].with_k(k), how.device, how.limits, how.cuda_graph)
+        return DatasetRunner(data[dataset].with_k(k), how.device, how.epochs, how.cuda_graph)
 
     name = f"{study}.jsonl" if count == 1 else f"{study}.{index}-of-{count}.jsonl"
-    with closing(Writer(how.out / name)) as writer, _precision(how.device):
+    with _precision(how.device):
         for cell in mine:
             for batch in _batches_left(cell, len(data[cell.dataset].y), known):
                 if how.time_limit is not None and time.perf_counter() - start >= how.time_limit:
@@ -106,7 +105,7 @@ def fill(cells: Sequence[Cell], data: Mapping[str, Prepared], how: Run) -> bool:
                 began = time.perf_counter()
                 # Train the whole batch, even if some results are known: its random draws depend on all its members.
                 records = [record for record in runner(cell.dataset, cell.k).run(batch) if record.key not in known]
-                writer.append(records)
+                append(how.out / name, records)
                 known.update((record.key, record) for record in records)
                 done, left = done + len(records), max(0, left - len(records))
                 now = time.perf_counter()

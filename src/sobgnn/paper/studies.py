@@ -59,9 +59,6 @@ class Cell:
     """One cell of a table: a model on a data set.
 
     Args:
-        study: Which table.
-        dataset: Its name.
-        model: Its name.
         labels: ``"10%"`` or ``"n/class"``.
         variant: What differs from the plain model, ``""`` for nothing.
         override: Setting entries that replace drawn ones.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from sobgnn.paper.results import Record
+from sobgnn.paper.results import Record, best_trial, exact_mean
 
 CellKey = tuple[str, str, str, str, str]
 
@@ -39,16 +38,6 @@ def bootstrap(values: Sequence[float], resamples: int = RESAMPLES) -> Interval:
     draws = np.random.default_rng(_SEED).integers(len(array), size=(resamples, len(array)))
     low, high = np.percentile(array[draws].mean(axis=1), [2.5, 97.5])
     return Interval(float(array.mean()), float(low), float(high))
-
-
-def exact_mean(values: Collection[float]) -> float:
-    """The mean, rounded once: equal settings stay equal for any order of their seeds and any version of Python."""
-    return math.fsum(values) / len(values)
-
-
-def best_trial(means: Mapping[int, float]) -> int:
-    """The setting with the highest mean; ties go to the lower number."""
-    return max(means, key=lambda trial: (means[trial], -trial))
 
 
 @dataclass
