@@ -110,13 +110,6 @@ def test_accept_marks_predictions_of_the_run_and_of_new_points(here, trees, caps
     assert "Far from all training points" in capsys.readouterr().out
 
 
-def test_predictions_are_exported_and_the_columns_that_matter_are_measured(here, trees):
-    assert cli.main(["fit", "trees.csv", "--out", "run", "--export", "parquet", "--export", "jsonl"]) == 0
-    assert {"predictions.parquet", "predictions.jsonl"} <= set(files(here / "run"))
-    assert set(json.loads((here / "run/metrics.json").read_text())["columns"]) == {"height", "girth", "bark"}
-    assert "Which columns matter" in (here / "run/report.html").read_text()
-
-
 def test_a_reader_that_leaves_early_still_gets_its_run(here, trees):
     script = (
         "import sys; from sobgnn import SobolevClassifier, cli; from sobgnn.app.command import fit;"
@@ -296,22 +289,6 @@ def test_cells_that_do_not_fit_are_counted_when_predicting(here, trees, capsys):
     assert "treated as blank: height (9 cells)." in capsys.readouterr().out
 
 
-def test_categories_that_were_never_seen_are_counted_when_predicting(here, trees, capsys):
-    generator = np.random.default_rng(0)
-    frame = pl.read_csv(trees, infer_schema=False)
-    frame.with_columns(country=pl.Series(generator.choice(["no", "se"], frame.height))).write_csv("north.csv")
-    assert cli.main(["fit", "north.csv", "--out", "run"]) == 0
-    frame.head(30).with_columns(country=pl.Series(["fi"] * 4 + ["no"] * 26)).write_csv("new.csv")
-    capsys.readouterr()
-    assert cli.main(["predict", "run", "new.csv"]) == 0
-    assert "treated as blank: country (4 cells)." in capsys.readouterr().out
-
-
-def test_debug_shows_the_traceback(here, capsys):
-    assert cli.main(["fit", "nothing.csv", "--debug"]) == 2
-    assert "Traceback" in capsys.readouterr().err
-
-
 def press(monkeypatch, stage, times=1):
     def make(paper, settings):
         Interrupted.stage, Interrupted.times = stage, times
@@ -391,16 +368,6 @@ def test_an_encoding_that_is_not_found_can_be_named(here, trees, capsys):
     assert "must be a codec of Python" in capsys.readouterr().err
 
 
-def test_a_failure_while_writing_leaves_nothing(here, trees, monkeypatch, capsys):
-    def fail(*_):
-        raise ValueError("the disk is full")
-
-    monkeypatch.setattr("sobgnn.app.runs.page.render.render", fail)
-    assert cli.main(["fit", "trees.csv", "--out", "deep/run"]) == 2
-    assert not (here / "deep").exists()
-    assert files(here) == ["trees.csv"]
-
-
 def test_data_sets_are_listed_with_their_place(here, capsys):
     assert cli.main(["data", "list"]) == 0
     assert "digits" in capsys.readouterr().out
@@ -470,13 +437,6 @@ def test_a_german_file_is_told_of_the_spreadsheet_which_predict_writes_too(here,
     assert cli.main(["predict", "run", "d.spreadsheet.csv", "--out", "d.csv", "--export", "spreadsheet"]) == 2
     assert "d.spreadsheet.csv would be written, but is DATA itself" in capsys.readouterr().err
     assert Path("d.spreadsheet.csv").read_text() == text
-
-
-def test_json_lines_are_fitted_and_predicted(here, trees):
-    pl.read_csv(trees).write_ndjson("trees.jsonl")
-    assert cli.main(["fit", "trees.jsonl", "--out", "run"]) == 0
-    assert cli.main(["predict", "run", "trees.jsonl"]) == 0
-    assert pl.read_csv("trees.predictions.csv")["id"].to_list() == pl.read_csv(trees)["id"].to_list()
 
 
 def test_an_error_shows_no_codes_that_a_terminal_obeys(capsys):

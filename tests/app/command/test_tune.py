@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from sobgnn import SobolevClassifier, cli
-from sobgnn.estimator.tuning.space import SPACE
 from tests.estimator.tuning.tuning_cases import clusters
 
 
@@ -62,18 +61,6 @@ def test_the_command_writes_a_run_with_its_search_and_goes_on_with_more_trials(t
         assert len(search["trials"]) == trials
     assert "<h2>The search</h2>" in (run / "report.html").read_text()
     assert {name: measured["settings"][name] for name in search["setting"]} == search["setting"]
-
-
-@pytest.mark.usefixtures("quick")
-def test_a_search_of_fewer_points_than_neighbors_resumes_too(tmp_path: Path) -> None:
-    lines = table_file(tmp_path).read_text().splitlines()
-    labeled = [line for line in lines[1:] if not line.endswith(",")]
-    few = tmp_path / "few.csv"
-    few.write_text("\n".join([lines[0], *labeled[:-1], labeled[-1].rsplit(",", 1)[0] + ","]) + "\n")
-    assert len(labeled) < SPACE["k"].high
-    for trials in (1, 2):
-        assert tune(few, "--trials", trials, "--out", tmp_path / "run") == 0
-    assert len(json.loads((tmp_path / "run" / "metrics.json").read_text())["search"]["trials"]) == 2
 
 
 @pytest.mark.usefixtures("quick")

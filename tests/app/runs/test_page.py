@@ -17,9 +17,9 @@ from sobgnn.app.runs.checks import checks_of
 from sobgnn.app.runs.page import render as page_render
 from sobgnn.app.runs.page.map import plane_layout
 from sobgnn.app.runs.page.render import render
-from sobgnn.app.runs.page.rows import row_picture, sheet
+from sobgnn.app.runs.page.rows import sheet
 from sobgnn.app.runs.result import measure
-from sobgnn.tables import from_arrays, read_table
+from sobgnn.tables import read_table
 from tests.app.labeling.browser import Browser, find_chromium
 from tests.fitted_runs import fitted_run, found_search
 
@@ -133,15 +133,6 @@ def test_lists_show_rows_with_the_columns_that_matter_first_at_full_height(table
     assert len(copied) == 1 + rows.count("<td data-head=\"row\">") == 21  # fmt: skip
 
 
-def test_mistakes_are_listed_from_the_most_confident_and_counted():
-    text = section(page(points=600, labels=0.1), "mistakes")
-    found = [float(value) for value in re.findall(r'data-head="probability">.*?</span> ([\d.]+)', text)]
-    assert len(found) == 30
-    assert found == sorted(found, reverse=True)
-    assert found[0] > found[-1]
-    assert re.search(r"The first 30 of \d+\.", text)
-
-
 def test_rows_of_pictures_are_shown_as_pictures(shop):
     text = page(table=shop, labels=None)
     assert section(text, "next").count('<img alt="" src="data:image/jpeg;base64,') == 20
@@ -151,11 +142,6 @@ def test_rows_of_pictures_are_shown_as_pictures(shop):
     for name in ("next", "suspects"):
         assert '<img alt="" src="data:image/png;base64,' in section(text, name)
     assert page_data(text)["map"]["pictures"]["side"] == 8
-
-
-def test_a_picture_of_gray_values_is_drawn_as_it_is():
-    fitted = replace(fitted_run(X=np.eye(4, dtype=np.float32)[[0, 1, 2, 3] * 8], codes=np.arange(32) % 2), side=2)
-    np.testing.assert_array_equal(np.asarray(row_picture(fitted, 1, 96)), [[0, 255], [0, 0]])
 
 
 def test_the_map_holds_the_picture_of_every_point(shop, monkeypatch):
@@ -168,22 +154,6 @@ def test_the_map_holds_the_picture_of_every_point(shop, monkeypatch):
     text = page(table=shop, labels=None)
     assert "pictures" not in page_data(text)["map"]
     assert "Pictures are shown for up to 39 points." in shown(text)
-
-
-def test_a_sheet_names_what_is_missing_and_shrinks_to_its_bytes():
-    generator = np.random.default_rng(0)
-
-    def pictures():
-        made = [Image.fromarray(generator.integers(0, 255, (60, 60, 3), dtype=np.uint8)) for _ in range(10)]
-        return [None, *made]
-
-    assert sheet([None, None]) is None
-    whole = sheet(pictures())
-    assert (whole["side"], whole["columns"], whole["missing"]) == (48, 4, [0])
-    small = sheet(pictures(), most_bytes=9_000)
-    assert small["side"] < 48
-    assert len(small["image"]) < 17_000
-    assert sheet(pictures(), most_bytes=10) is None
 
 
 def test_each_picture_is_at_its_place_on_the_sheet_and_keeps_its_shape():
@@ -242,14 +212,6 @@ def test_the_page_asks_for_nothing_from_elsewhere():
     assert "unsafe-eval" not in text
 
 
-def test_without_hidden_labels_held_out_ones_tell_how_good_it_is():
-    text = page(labels=None)
-    assert "Held-out labels" in text
-    assert "Hidden labels" not in text
-    assert "What to label next" not in text
-    assert "Every row is labeled" in text
-
-
 def test_names_of_classes_rows_and_data_cannot_become_markup():
     ids = np.array([NASTY[i % 3] for i in range(60)])
     text = page(points=60, classes=NASTY, name=NASTY[0], ids=ids, columns={NASTY[1]: 0.2, NASTY[2]: 0.1})
@@ -306,13 +268,6 @@ def test_a_class_is_hidden_by_keys_without_losing_the_place(browser):
         assert browser.js("document.activeElement === document.querySelector('#legend button')")
 
 
-def test_numbers_of_charts_are_told_to_screen_readers(browser):
-    opened(browser, page())
-    told = browser.js("document.querySelector('[data-chart=\"training 0\"] table').rows.length")
-    assert 2 < told <= 14
-    assert browser.js("[...document.querySelectorAll('table')].every(table => !table.closest('[role=img]'))")
-
-
 def test_the_picture_of_the_point_under_the_mouse_is_shown(shop, browser):
     opened(browser, page(table=shop, labels=None))
     seen = """(() => {
@@ -346,8 +301,3 @@ def test_a_few_or_equal_points_have_a_finite_map(count):
         place = plane_layout(points)
         assert place.shape == (count, 2)
         assert np.isfinite(place).all()
-
-
-def test_an_array_without_names_has_no_content():
-    table = from_arrays(np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2)
-    assert "content" not in section(page(table=table), "next").split("<tbody>")[0]

@@ -11,7 +11,7 @@ from PIL import Image
 from scipy.stats import binomtest
 
 from sobgnn.app.runs.checks import checks_of
-from sobgnn.app.runs.result import confusion, measure
+from sobgnn.app.runs.result import measure
 from sobgnn.app.runs.summary import details, headlines, next_steps
 from sobgnn.estimator.trust import wilson_interval
 from sobgnn.tables import read_table
@@ -37,11 +37,6 @@ def accepting(**options):
 def test_the_interval_is_wilsons(right, total):
     expected = binomtest(right, total).proportion_ci(method="wilson")
     np.testing.assert_allclose(wilson_interval(right, total), [expected.low, expected.high], atol=1e-6)
-
-
-def test_confusion_counts_true_classes_in_rows():
-    counts = confusion(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 1]), 3)
-    np.testing.assert_array_equal(counts, [[1, 1, 0], [0, 1, 0], [0, 1, 0]])
 
 
 def test_accuracy_is_over_hidden_labels_alone_and_metrics_are_plain_json():

@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 
 from sobgnn.app.runs.run import hide_labels
-from sobgnn.app.runs.source import picture_side
-from sobgnn.tables import from_arrays
 
 
 @pytest.mark.parametrize(("labels", "kept"), [(0.1, [10, 2, 1]), (5, [5, 5, 3]), (1, [1, 1, 1]), (0.999, [100, 20, 3])])
@@ -33,9 +31,3 @@ def test_hiding_nothing_is_refused():
     with pytest.raises(ValueError, match="would hide nothing"):
         hide_labels(np.array([0, 0, 1, -1]), 2, 0)
     np.testing.assert_array_equal(np.bincount(hide_labels(np.array([0, 0, 1, -1]), 1, 0) + 1), [2, 1, 1])
-
-
-def test_only_a_data_set_of_gray_values_has_pictures():
-    assert picture_side("digits", from_arrays(np.eye(64), np.arange(64) % 2)) == 8
-    assert picture_side("digits", from_arrays(np.eye(60), np.arange(60) % 2)) == 0
-    assert picture_side("wine", from_arrays(np.eye(64), np.arange(64) % 2)) == 0
