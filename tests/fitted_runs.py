@@ -84,7 +84,7 @@ def fitted_run(
         classes_=names[order],
         transduction_=names[probability.argmax(axis=1)],
         label_distributions_=probability[:, order],
-        embedding_=np.asarray(X, dtype=np.float32),
+        embedding_=np.asarray(X, dtype=np.float32)[:, :32],
         graph_=knn_graph(np.asarray(X, dtype=np.float32), k=min(10, len(X) - 1)),
         history_={"sobolev": curves, "mlp": {"epoch": steps, "train_loss": curves["train_loss"]}, "diffusion": {}},
         family_shares_={"sobolev": 0.5, "mlp": 0.3, "diffusion": 0.2},

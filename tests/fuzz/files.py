@@ -25,24 +25,8 @@ ODD_CELLS = [
     " ", "a\nb", "a\r\nb", "\0", "a\0", "\u202e", "\t", "\u0085", "\u2028", "\ud7ff", "9" * 400, "x" * 3000,
 ]  # fmt: skip
 ODD_NAMES = [
-    "",
-    " ",
-    "label",
-    "y",
-    "id",
-    "a",
-    "a ",
-    "A",
-    "a\nb",
-    '"',
-    "column_1",
-    "0",
-    "1.5",
-    "x" * 500,
-    "é",
-    "=x",
-    "\0",
-]
+    "", " ", "label", "y", "id", "a", "a ", "A", "a\nb", '"', "column_1", "0", "1.5", "x" * 500, "é", "=x", "\0",
+]  # fmt: skip
 # Malformed by thought, where chance would not get to it.
 CHOSEN_TEXTS = (
     "", "\n", "a,label", "a,label\n", "a,label\n1,u\n", "a,label\n1,u\n2,u\n", "a,label\n,u\n,v\n", "label\nu\nv\n",

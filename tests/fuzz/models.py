@@ -15,58 +15,20 @@ from sobgnn.estimator.artifact import CONFIG, WEIGHTS
 
 FILES = ("table.json", "table.npz", "checks.json", f"model/{CONFIG}", f"model/{WEIGHTS}")
 ODD_VALUES: list[Any] = [
-    None,
-    True,
-    False,
-    -1,
-    0,
-    1,
-    2,
-    10**6,
-    10**18,
-    10**40,
-    -(10**12),
-    0.5,
-    -0.0,
-    1e-300,
-    1e300,
-    float("nan"),
-    float("inf"),
-    "",
-    "x",
-    "auto",
-    "x" * 1000,
-    "<U100000000",
-    "object",
-    [],
-    {},
-    [1],
-    [[]],
-    {"a": 1},
-    [None],
-    ["x"] * 3,
-    "\0",
-    "\n",
-]
+    None, True, False, -1, 0, 1, 2, 10**6, 10**18, 10**40, -(10**12), 0.5, -0.0, 1e-300, 1e300, float("nan"),
+    float("inf"), "", "x", "auto", "x" * 1000, "<U100000000", "object", [], {}, [1], [[]], {"a": 1}, [None], ["x"] * 3,
+    "\0", "\n",
+]  # fmt: skip
 
 
 def named(outside: Path) -> list[str]:
     """What a forged value may name: files and modules outside the run, which the fuzzer's audit watches."""
+    own = [str(outside / name) for name in ("evil.pt2", "", "model", "secret.png")]
     return [
-        str(outside / "evil.pt2"),
-        str(outside),
-        str(outside / "model"),
-        str(outside / "secret.png"),
-        "../../outside/secret.png",
-        "../../../../../../etc/passwd",
-        "/etc/passwd",
-        "~/.ssh/known_hosts",
-        "https://localhost:9/model",
-        "os.system",
-        "torch.load",
-        "__import__('os').system('true')",
+        *own, "../../outside/secret.png", "../../../../../../etc/passwd", "/etc/passwd", "~/.ssh/known_hosts",
+        "https://localhost:9/model", "os.system", "torch.load", "__import__('os').system('true')",
         "sentence-transformers/all-MiniLM-L6-v2",
-    ]
+    ]  # fmt: skip
 
 
 def harm(folder: Path, seed: int, outside: Path | None = None) -> str:

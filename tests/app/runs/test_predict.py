@@ -67,9 +67,7 @@ def test_new_points_are_accepted_by_the_runs_threshold_and_never_where_they_are_
     assert found["far"].to_list() == ["", "", "", "far"]
     assert "2 of 4 rows (50.0%)" in notes[0]
     assert "1 of 4 rows" in notes[1]
-    found, _ = predicted(
-        Batch(0, SURE, None, beyond=SECOND)
-    )  # a number far beyond
+    found, _ = predicted(Batch(0, SURE, None, beyond=SECOND))  # a number far beyond
     assert found["far"].to_list() == ["", "far"]
     assert found["decision"].to_list() == ["accept", "review"]
     found, notes = predicted(Batch(0, SURE, None), checks=Checks())
