@@ -9,18 +9,26 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
+from typing import Any
 
 import sobgnn
 from sobgnn.app.command import catalogs, fit, label, predict, tune
-from sobgnn.app.command.options import INTERRUPTED, TERMINATED, WRONG_INPUT, Parser, add_command
+from sobgnn.app.command.options import INTERRUPTED, TERMINATED, WRONG_INPUT, Parser
 
 _ABOUT = """Labels for many points from a few, with sparse Sobolev graph neural networks.
 
 Exit: 0 done, 2 wrong input (one line on stderr), 130 interrupted. --debug, anywhere, shows tracebacks."""
-_DATA, _MODELS = "Data sets by name, and where they are.", "Models that compare texts and pictures by meaning."
 _REPRODUCE = "The paper's tables and figures: table1, few-labels, ablations, report, prepare, figure1."
+_COMMANDS: dict[str, Callable[[Any], None]] = {
+    "fit": fit.add_fit,
+    "label": label.add_label,
+    "predict": predict.add_predict,
+    "tune": tune.add_tune,
+    "data": catalogs.add_data,
+    "models": catalogs.add_models,
+}
 # Commands that write under another name, and rename what they wrote when it is whole, or have a process of their own.
 _WRITERS = ("fit", "predict", "tune", "label")
 
@@ -59,15 +67,8 @@ def _run(words: Sequence[str]) -> int:
     parser = Parser(_ABOUT, prog="sobgnn")
     parser.add_argument("--version", action="version", version=f"sobgnn {sobgnn.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for command, add_options in (
-        (fit.fit, fit.add_options),
-        (label.label, label.add_options),
-        (predict.predict, predict.add_options),
-        (tune.tune, tune.add_options),
-    ):
-        add_options(add_command(commands, command.__name__, command))
-    catalogs.add_data_commands(commands.add_parser("data", text=_DATA, help=_DATA))
-    catalogs.add_model_commands(commands.add_parser("models", text=_MODELS, help=_MODELS))
+    for add in [_COMMANDS[words[0]]] if words[0] in _COMMANDS else _COMMANDS.values():
+        add(commands)
     commands.add_parser("reproduce", help=_REPRODUCE)
     own = commands.choices.get(words[0])  # its errors name it
     options = parser.parse_args(words) if own is None else own.parse_args(words[1:])

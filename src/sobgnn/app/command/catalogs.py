@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import Any
 
-from sobgnn.app.command.options import Parser, add_command
+from sobgnn.app.command.options import add_command
 
 _PLACES = {"shipped": "with scikit-learn", "download": "downloadable", "missing": "not found; set SOBGNN_DATA"}
 
@@ -82,18 +83,21 @@ def _distill(options: Namespace) -> int:
     return 0
 
 
-def add_data_commands(parser: Parser) -> None:
-    """Subcommands of `sobgnn data`."""
-    commands = parser.add_subparsers(required=True, metavar="list|fetch")
-    add_command(commands, "list", _list_data)
-    add_command(commands, "fetch", _fetch_data).add_argument("name", help="A name from `sobgnn data list`.")
+def add_data(commands: Any) -> None:
+    """Add `sobgnn data` and its subcommands."""
+    about = "Data sets by name, and where they are."
+    own = commands.add_parser("data", text=about, help=about).add_subparsers(required=True, metavar="list|fetch")
+    add_command(own, "list", _list_data)
+    add_command(own, "fetch", _fetch_data).add_argument("name", help="A name from `sobgnn data list`.")
 
 
-def add_model_commands(parser: Parser) -> None:
-    """Subcommands of `sobgnn models`."""
-    commands = parser.add_subparsers(required=True, metavar="list|fetch|distill")
-    add_command(commands, "list", _list_models)
-    fetch = add_command(commands, "fetch", _fetch_model)
+def add_models(commands: Any) -> None:
+    """Add `sobgnn models` and its subcommands."""
+    about = "Models that compare texts and pictures by meaning, and where they are."
+    parser = commands.add_parser("models", text=about, help=about)
+    own = parser.add_subparsers(required=True, metavar="list|fetch|distill")
+    add_command(own, "list", _list_models)
+    fetch = add_command(own, "fetch", _fetch_model)
     fetch.add_argument("name", help="A short name from `sobgnn models list`, or OWNER/NAME.")
-    distill = add_command(commands, "distill", _distill)
+    distill = add_command(own, "distill", _distill)
     distill.add_argument("name", metavar="NAME|FOLDER", help="A sentence-transformers model.")

@@ -6,12 +6,13 @@ import time
 from argparse import Namespace
 from typing import Any
 
-from sobgnn.app.command.options import INTERRUPTED, Parser, add_data, add_fitting, at_least, check, load, path
+from sobgnn.app.command.options import INTERRUPTED, add_command, add_data, add_fitting, at_least, check, load, path
 from sobgnn.app.runs import FORMATS
 
 
-def add_options(parser: Parser) -> None:
-    """Arguments and options of the command."""
+def add_fit(commands: Any) -> None:
+    """Add the command, with its arguments and options."""
+    parser = add_command(commands, "fit", fit)
     add_data(parser, required=False)
     add_fitting(parser)
     parser.add_argument("--out", type=path, metavar="RUN", help="Run folder to make; default: runs/<name>-<n>.")

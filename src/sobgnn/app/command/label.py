@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from argparse import Namespace
+from typing import Any
 
-from sobgnn.app.command.options import Parser, add_data, check, path, reading
+from sobgnn.app.command.options import add_command, add_data, check, path, reading
 
 
-def add_options(parser: Parser) -> None:
-    """Arguments and options of the command."""
+def add_label(commands: Any) -> None:
+    """Add the command, with its arguments and options."""
+    parser = add_command(commands, "label", label)
     add_data(parser)
     parser.add_argument("--new", action="store_true", help="The label column is new, even if one has a similar name.")
     parser.add_argument(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
-from sobgnn.app.command.options import Parser, add_models, check_file, path
+from sobgnn.app.command.options import add_command, add_models, check_file, path
 
 # Formats that predictions are not written in.
 _OTHER_FORMATS = (
@@ -14,8 +15,9 @@ _OTHER_FORMATS = (
 )  # fmt: skip
 
 
-def add_options(parser: Parser) -> None:
-    """Arguments and options of the command."""
+def add_predict(commands: Any) -> None:
+    """Add the command, with its arguments and options."""
+    parser = add_command(commands, "predict", predict)
     parser.add_argument("run_folder", type=path, metavar="RUN", help="Run folder written by `sobgnn fit`.")
     parser.add_argument(
         "data",

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sobgnn.app.command.options import INTERRUPTED, Parser, add_data, add_fitting, check, load, path
+from sobgnn.app.command.options import INTERRUPTED, add_command, add_data, add_fitting, check, load, path
 
 
-def add_options(parser: Parser) -> None:
-    """Arguments and options of the command."""
+def add_tune(commands: Any) -> None:
+    """Add the command, with its arguments and options."""
+    parser = add_command(commands, "tune", tune)
     add_data(parser)
     parser.add_argument("--trials", type=int, default=100, help="Number of trials, over all processes. Default: 100.")
     parser.add_argument(

@@ -195,7 +195,8 @@ def fill_run(
                 file, classifier.classes_.tolist(), 0, labels, probability, fitted.table.ids, header=True, extra=extra
             )
         result = replace(result, notes=[*result.notes, *formula_notes(formulas)])
-        export(place, fitted, extra.get("decision"), formats)
+        if formats:
+            export(place, fitted, extra.get("decision"), formats)
         (place / REPORT).write_text(render(fitted, result), encoding="utf-8")
         seconds["writing"] = round(time.perf_counter() - started, 3)
         result = replace(result, seconds=seconds)
