@@ -76,7 +76,7 @@ def test_a_room_imports_only_from_rooms_above_it() -> None:
 
 
 def test_a_string_and_an_import_inside_a_function_count() -> None:
-    source = '"""See sobgnn.cli."""\ndef f():\n    from sobgnn.app.runs import x\n    load("sobgnn.tables.text")\n'
+    source = '"""See sobgnn.cli."""\ndef f():\n    from sobgnn.app.runs import x\n    load("sobgnn.tables.labels")\n'
     assert set(imported_rooms(source)) == {"app", "tables"}
 
 

@@ -10,9 +10,9 @@ import pytest
 from sobgnn import TableEncoder
 from sobgnn.cli import main
 from sobgnn.tables import kept, models, read_table
+from sobgnn.tables.columns.text import TextColumn
 from sobgnn.tables.meaning import TextModel
 from sobgnn.tables.models import AskedModel, at_hand, distill, find, find_text_model, same_model
-from sobgnn.tables.text import TextColumn
 from tests.encoders import WORDS, image_model, static_model, text_model
 
 pytest.importorskip("transformers")

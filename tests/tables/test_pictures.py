@@ -10,8 +10,8 @@ from PIL import Image
 from sobgnn.app.labeling.rows import open_source
 from sobgnn.app.runs import predict as run_predict
 from sobgnn.tables import Encoding, batches, read_table
-from sobgnn.tables.picture_files import folder_labels, list_pictures, open_picture
-from sobgnn.tables.pictures import oriented_gradients, see
+from sobgnn.tables.columns.picture import oriented_gradients, see
+from sobgnn.tables.pictures import folder_labels, list_pictures, open_picture
 
 
 def stripes(path, vertical, shade, side=40):

@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from sobgnn.tables import grams
-from sobgnn.tables.grams import Grams
-from sobgnn.tables.text import TextColumn, choose_analyzer, right_singular_vectors
+from sobgnn.tables.columns import grams
+from sobgnn.tables.columns.grams import Grams
+from sobgnn.tables.columns.text import TextColumn, choose_analyzer, right_singular_vectors
 
 TEXTS = pl.Series("t", ["The cat sat. The cat!", "a dog sat", "", "Über_7 die Brücke"])
 

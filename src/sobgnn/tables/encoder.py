@@ -21,13 +21,12 @@ from sobgnn.tables.columns.category import CategoryColumn, SetColumn
 from sobgnn.tables.columns.date import DateColumn
 from sobgnn.tables.columns.names import distinct_names, listed
 from sobgnn.tables.columns.number import NumberColumn, find_format
+from sobgnn.tables.columns.picture import PictureColumn
+from sobgnn.tables.columns.text import MeaningColumn, TextColumn
 from sobgnn.tables.columns.vector import VectorColumn
 from sobgnn.tables.conversion import as_frame
-from sobgnn.tables.kinds import Rules, choose_column
+from sobgnn.tables.kinds import Rules, choose_column, column_notes
 from sobgnn.tables.models import AskedModel, find_image_model, find_text_model, same_model
-from sobgnn.tables.notes import column_notes
-from sobgnn.tables.pictures import PictureColumn
-from sobgnn.tables.text import MeaningColumn, TextColumn
 
 if TYPE_CHECKING:
     import polars as pl

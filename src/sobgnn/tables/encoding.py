@@ -20,13 +20,13 @@ from sobgnn.tables.columns.base import Arrays, Cells, Column, empty_rows
 from sobgnn.tables.columns.category import CategoryColumn
 from sobgnn.tables.columns.date import DateColumn
 from sobgnn.tables.columns.names import clean_names, label_names, shortened
-from sobgnn.tables.columns.number import LARGEST, NumberColumn, NumberFormat, check_numbers, parse_numbers
+from sobgnn.tables.columns.number import NumberColumn, NumberFormat, check_numbers, parse_numbers
+from sobgnn.tables.columns.picture import PictureColumn
+from sobgnn.tables.columns.text import MeaningColumn
 from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.meaning import ImageModel, TextModel
-from sobgnn.tables.pictures import PictureColumn
 from sobgnn.tables.predictions import Sheet
 from sobgnn.tables.reading.formats import Layout
-from sobgnn.tables.text import MeaningColumn
 
 if TYPE_CHECKING:
     import polars as pl
@@ -108,20 +108,17 @@ class ArrayEncoder:
             X = X.astype(np.float32)
         return X if sp.issparse(X) else np.where(np.isfinite(X), X, self.fill.astype(np.float32))
 
-    def from_frame(self, frame: pl.DataFrame, check: bool) -> npt.NDArray[np.float32]:
+    def from_frame(self, frame: pl.DataFrame, check: bool) -> Any:
         """Features of the columns of a table, in their order; ``check`` raises if one does not hold numbers."""
         if frame.width != len(self.fill):
             raise ValueError(
                 f"The model was fitted on {len(self.fill)} unnamed features, but the file has {frame.width} "
                 "columns besides label and id. Give it the same features in the same order."
             )
-        out = np.empty((frame.height, frame.width), np.float32)
-        for place, series in enumerate(frame.get_columns()):
-            cells = parse_numbers(series)
-            if check:
-                check_numbers(series, cells, NumberFormat())
-            out[:, place] = np.where(np.abs(cells.values) <= LARGEST, cells.values, self.fill[place])
-        return out
+        columns = [(series, parse_numbers(series)) for series in frame.get_columns()]
+        for series, cells in columns if check else ():
+            check_numbers(series, cells, NumberFormat())
+        return self.from_array(np.stack([cells.values for _, cells in columns], axis=1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The kind of a column, found by looking at its cells: the first test of a list that takes it."""
+"""The kind of a column, found by looking at its cells: the first test of a list that takes it; and notes on all."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 from sobgnn.tables.columns.base import Choice, is_text, text_values
 from sobgnn.tables.columns.category import CategoryColumn, SetColumn, find_sets
 from sobgnn.tables.columns.date import DateColumn, looks_like_dates
+from sobgnn.tables.columns.names import listed, listed_counts
 from sobgnn.tables.columns.number import NumberColumn, NumberFormat, find_format
+from sobgnn.tables.columns.picture import PictureColumn
+from sobgnn.tables.columns.text import MeaningColumn, TextColumn, choose_analyzer
 from sobgnn.tables.columns.vector import VectorColumn, as_lists
 from sobgnn.tables.ids import are_codes, identifies_rows
 from sobgnn.tables.meaning import ImageModel
 from sobgnn.tables.models import AskedModel, characters
-from sobgnn.tables.picture_files import names_pictures
-from sobgnn.tables.pictures import PictureColumn
-from sobgnn.tables.text import MeaningColumn, TextColumn, choose_analyzer
+from sobgnn.tables.pictures import names_pictures
 
 if TYPE_CHECKING:
     import polars as pl
@@ -209,3 +210,43 @@ def _hardly_repeats(text: pl.Series, distinct: int) -> bool:
 def rare_below(rows: int) -> int:
     """Values in fewer rows than this are rare."""
     return 1 if rows < 50 else max(2, rows // 1000)
+
+
+def column_notes(choices: dict[str, Choice]) -> list[str]:
+    """One sentence for each thing that users may not expect, from the choices made for the columns, by name."""
+    by: dict[str, list[str]] = {}
+    for name, choice in choices.items():
+        by.setdefault(choice.outcome, []).append(name)
+    widths = {n: len(c.column.feature_names()) for n, c in choices.items() if c.column is not None}
+    notes = []
+    for outcome, words in (
+        ("text", "Text, by its words"),
+        ("short text", "Short text, by its characters"),
+        ("date", "Dates"),
+        ("categories", "One-hot encoded"),
+        ("set", "Lists of values, one feature each"),
+        ("vectors", "Vectors"),
+        ("pictures", "Pictures"),
+    ):
+        if outcome in by:
+            notes.append(f"{words}: {listed_counts([(name, widths.get(name, 0)) for name in by[outcome]], 'feature')}.")
+    for name in by.get("text model", []):
+        column = choices[name].column
+        if isinstance(column, MeaningColumn):
+            features = listed_counts([(name, widths[name])], "feature")
+            notes.append(f"Text, by words and meaning ({column.model.name}): {features}.")
+    if "id" in by:
+        notes.append(f"Left out, ids: {listed(by['id'])}.")
+    same = [name for outcome in ("constant", "empty") for name in by.get(outcome, [])]
+    if same:
+        notes.append(f"Left out, constant or empty: {listed(same)}.")
+    for outcome in ("bytes", "vectors of different lengths", "lists of other things", "too large"):
+        if outcome in by:
+            notes.append(f"Left out, {outcome}: {listed(by[outcome])}.")
+    filled = [(name, choice.blank) for name, choice in choices.items() if choice.blank and choice.column]
+    if filled:
+        notes.append(f"Missing values filled with the column's median: {listed_counts(filled, 'cell')}.")
+    for name, choice in choices.items():
+        if choice.notes:
+            notes.append(f"Column {listed([name])}: {'; '.join(choice.notes)}.")
+    return notes

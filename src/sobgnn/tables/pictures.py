@@ -1,173 +1,172 @@
-"""Pictures as features: pixels, oriented gradients, and the vectors of a model."""
+"""Files of pictures: found in a folder or named by a column, and opened."""
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from sobgnn.tables.columns.base import NOT_SAVED, Column, evenly_spaced, text_values
-from sobgnn.tables.columns.names import counted, shortened
-from sobgnn.tables.meaning import ImageModel, ModelRecord, check_same
-from sobgnn.tables.picture_files import is_file, leads_out, open_picture
+from sobgnn._system.files import is_inside
+from sobgnn.tables.columns.base import is_text, text_values
+from sobgnn.tables.columns.names import listed, listed_counts, shortened
 
 if TYPE_CHECKING:
     import polars as pl
+    from PIL.Image import Image
 
-SIDE, CELL, BINS = 32, 4, 9
-# Number of values of the pixels, and with the gradients.
-_PIXELS = 3 * SIDE * SIDE
-_SEEN = _PIXELS + (SIDE // CELL) ** 2 * BINS
-_MODEL_BATCH = 32
-_OPTION = "--image-model FOLDER (in Python, image_model=FOLDER)"
+SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+# What these files may hold, whatever their name says: Pillow would start Ghostscript for an EPS.
+FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
+# Picture formats that are not read; other files are ignored silently.
+UNREAD = (
+    ".heic", ".heif", ".avif", ".svg", ".jxl", ".jp2", ".psd", ".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".ico",
+    ".eps", ".xcf",
+)  # fmt: skip
+UNLABELED = ("unlabelled", "unlabeled", "unknown", "unsorted")
 
 
-@dataclass(frozen=True)
-class PictureColumn(Column):
-    """Pictures named by a column: pixels at 32 × 32 and histograms of oriented gradients, and a model's vectors.
+def left_out(folder: Path) -> list[str]:
+    """Sentences about pictures that are not read, for the format or the bytes of their names, or behind links."""
+    notes, (inside, outside) = [], _found(folder)
+    odd = [name for name in inside if name.lower().endswith(SUFFIXES) and not _is_unicode(name)]
+    if odd:
+        which, them = (
+            (f"{len(odd):,} pictures whose names are", "them") if odd[1:] else ("1 picture whose name is", "it")
+        )
+        notes.append(f"Left out, {which} not UTF-8, such as {repr(os.fsencode(odd[0]))[1:]}. Rename {them}.")
+    names = [name for name in inside if name.lower().endswith(UNREAD) and _is_unicode(name)]
+    if names:
+        kinds = [kind for kind, _ in Counter(Path(name).suffix.lower() for name in names).most_common()]
+        files = f"{len(names):,} files of kinds that are" if names[1:] else "1 file of a kind that is"
+        notes.append(f"Left out, {files} not read: {listed(kinds)}. Convert them to PNG or JPEG.")
+    if outside:
+        which, them = (f"{len(outside):,} links", "they lead") if outside[1:] else ("1 link", "it leads")
+        notes.append(f"Left out, {which} to outside the folder ({shortened(outside[0])}): copy what {them} to into it.")
+    return notes
 
-    All parts are centered. Pixels and gradients have the same total variance, and a model's vectors that of both
-    together. A picture that cannot be read becomes the mean.
 
-    Args:
-        name: The column.
-        model: What a vision model is recognized by, or ``None``.
-        center: Mean of the features, [width].
-        factors: What features are multiplied by, [width].
-        root: Folder that names are relative to; ``None`` after loading, since a saved column names no path.
-        opened: The vision model, if it is at hand.
+def unlabeled_notes(names: Sequence[str]) -> list[str]:
+    """A sentence about folders whose names mean unlabeled, if there are any."""
+    counts = Counter(name.split("/")[0] for name in names if "/" in name)
+    found = [(name, count) for name, count in counts.items() if name.lower() in UNLABELED]
+    if not found:
+        return []
+    return [
+        f"Folders whose pictures count as unlabeled: {listed_counts(found, 'picture')}. If one is a class, rename it."
+    ]
+
+
+def list_pictures(folder: Path) -> list[str]:
+    """Names of all pictures under a folder, relative to it, sorted; names that are not UTF-8 are left out."""
+    return [name for name in _found(folder)[0] if name.lower().endswith(SUFFIXES) and _is_unicode(name)]
+
+
+def _is_unicode(name: str) -> bool:
+    """Whether a file's name is UTF-8: Python keeps other bytes as surrogates, which no other program reads."""
+    return name.isascii() or not any("\ud800" <= sign <= "\udfff" for sign in name)
+
+
+def _found(folder: Path) -> tuple[list[str], list[str]]:
+    """Names of files under a folder, relative to it, sorted; and of links that lead out of it, to folders and pictures.
+
+    Each folder is read once; hidden ones and __MACOSX are left out.
     """
-
-    kind: ClassVar[str] = "pictures"
-    name: str
-    model: ModelRecord | None
-    center: npt.NDArray[np.float32]
-    factors: npt.NDArray[np.float32]
-    root: str | None = field(default=None, kw_only=True, metadata=NOT_SAVED)
-    opened: ImageModel | None = field(default=None, compare=False, repr=False, kw_only=True, metadata=NOT_SAVED)
-
-    def __post_init__(self) -> None:
-        """Raise ValueError unless the arrays fit together, and the model."""
-        super().__post_init__()
-        wide = len(self.center) == _SEEN if self.model is None else len(self.center) > _SEEN
-        if self.center.ndim != 1 or self.center.shape != self.factors.shape or not wide:
-            raise ValueError("shapes of the arrays")
-
-    @classmethod
-    def fit(cls, series: pl.Series, root: Path, model: ImageModel | None = None) -> tuple[PictureColumn, list[str]]:
-        """Fit the column, with features centered on these pictures; also returns what users may not expect."""
-        plain = cls(series.name, None, np.zeros(_SEEN, np.float32), np.ones(_SEEN, np.float32), root=str(root))
-        sample = evenly_spaced(series, 5000)
-        paths = [plain.open_path(name) for name in text_values(sample).to_list()]
-        features, broken = see(paths)
-        count = int(broken.sum())
-        if 2 * count > len(paths):
-            wrong = sample[int(broken.argmax())]
-            raise ValueError(f"{count} of {len(paths)} pictures cannot be read{plain.reason(wrong)}")
-        features = features if model is None else np.hstack([features, _by_model(paths, model)])
-        good = features[~broken]
-        variance = good.var(axis=0, dtype=np.float64)
-        factors = np.ones(features.shape[1])
-        # A model's vectors have the variance of pixels and gradients together.
-        for part, weight in ((slice(0, _PIXELS), 1), (slice(_PIXELS, _SEEN), 1), (slice(_SEEN, None), 2)):
-            total = float(variance[part].sum())
-            factors[part] = np.sqrt(weight / total) if total > 0 else 0.0
-        said = []
-        if count:
-            first = str(sample[int(broken.argmax())])[:100]
-            said.append(f"{counted(count, 'picture')} cannot be read ({first!r}), set to the mean")
-        center = good.mean(axis=0, dtype=np.float64).astype(np.float32)
-        record = None if model is None else model.record
-        return cls(series.name, record, center, factors.astype(np.float32), root=str(root), opened=model), said
-
-    def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
-        """Features float32 [rows, width]."""
-        out = np.zeros((series.len(), len(self.center)), np.float32)
-        paths = [self.open_path(name) for name in text_values(series).to_list()]
-        features, broken = see(paths)
-        if not broken.all():
-            if self.model is not None:
-                features = np.hstack([features, _by_model(paths, check_same(self.model, self.opened, _OPTION))])
-            out[~broken] = (features[~broken] - self.center) * self.factors
-        return out
-
-    def with_model(self, model: ImageModel | None) -> PictureColumn:
-        """The same column with its model; raises ValueError if it is another one or none."""
-        return self if self.model is None else replace(self, opened=check_same(self.model, model, _OPTION))
-
-    def open_path(self, name: str | None) -> Path | None:
-        """Path of the picture with that name; ``None`` for no name, and for a link that leads out of the folder."""
-        return None if name is None or leads_out(self.root or "", self._path(name)) else self._path(name)
-
-    def reason(self, name: Any) -> str:
-        """The end of a sentence about pictures that cannot be read, such as that one: why, and the way out."""
-        such = f", such as {shortened(name, 100)}"
-        if isinstance(name, str) and leads_out(self.root or "", self._path(name.strip())):
-            return f"{such}: it is a link to a file outside {self.root}, which is not opened. Copy the file there."
-        if isinstance(name, str) and is_file(self._path(name.strip())):
-            return f"{such}: the file is damaged or holds no picture. Replace it, or leave it out."
-        return f"{such}. Names are relative to {self.root}."
-
-    def feature_names(self) -> list[str]:
-        """The column's name with the feature's number."""
-        return [f"{self.name} [{i}]" for i in range(len(self.center))]
-
-    def _path(self, name: str) -> Path:
-        if self.root is None:
-            raise ValueError("The folder of the pictures is not saved with an encoder. Pass it: image_folder=FOLDER.")
-        return Path(self.root) / name
+    inside, outside, seen = [], [], set()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        own = os.path.realpath(place)
+        if own in seen:  # a link may form a loop
+            folders.clear()
+            continue
+        seen.add(own)
+        folders[:] = [name for name in folders if not name.startswith(".") and name != "__MACOSX"]
+        for name in (*folders, *(name for name in files if not name.startswith("."))):
+            path = Path(place, name)
+            if leads_out(folder, path):
+                if name in folders or (path.is_symlink() and name.lower().endswith(SUFFIXES)):
+                    outside.append(os.fsencode(path.relative_to(folder)).decode(errors="replace"))
+            elif path.is_file():
+                inside.append(path.relative_to(folder).as_posix())
+        folders[:] = [name for name in folders if not leads_out(folder, Path(place, name))]
+    return sorted(inside), sorted(outside)
 
 
-def see(paths: Sequence[Path | None]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-    """Pixels and oriented gradients [pictures, 3072 + 576], and which pictures cannot be read."""
-    pixels, broken = _read(paths, SIDE)
-    hog = np.empty((len(paths), _SEEN - _PIXELS), np.float32)
-    for start in range(0, len(paths), 256):
-        hog[start : start + 256] = oriented_gradients(pixels[start : start + 256].mean(axis=3))
-    return np.concatenate([pixels.reshape(len(paths), -1), hog], axis=1), broken
+def folder_labels(names: Sequence[str]) -> list[str | None]:
+    """The first folder of each name; ``None`` if there is none or it means unlabeled."""
+    first = [name.split("/")[0] if "/" in name else None for name in names]
+    return [None if label is None or label.lower() in UNLABELED else label for label in first]
 
 
-def oriented_gradients(gray: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Histograms [B, cells * cells * 9] of the gradients' directions, without sign, in cells of 4 × 4 pixels.
+def names_pictures(series: pl.Series, root: Path) -> bool:
+    """Whether a column names pictures; raises if none of the first pictures exists."""
+    if not is_text(series):
+        return False
+    known = text_values(series).drop_nulls().head(200)
+    pattern = "(?i)(?:" + "|".join(suffix.replace(".", r"\.") for suffix in SUFFIXES) + ")$"
+    if not known.len() or known.str.contains(pattern).mean() < 0.9:  # type: ignore[operator]
+        return False
+    if not any(is_file(root / name) for name in known.head(20).to_list()):
+        raise ValueError(
+            f"Column {series.name!r} names pictures that do not exist, such as {shortened(known[0])}: names are "
+            f"relative to {str(root)!r}. Put the table beside the pictures, or leave the column out with --drop."
+        )
+    return True
 
-    A pixel adds the gradient's size to the two nearest of 9 directions. Each cell is divided by the length of the
-    histograms of the 3 × 3 cells around it, so that brightness and contrast do not matter.
+
+def open_picture(path: str | Path | None, side: int) -> Image | None:
+    """The picture upright and in RGB, at least about ``side`` pixels wide and high if it is large enough.
+
+    Transparent pixels become white. ``None`` if there is no readable picture.
     """
-    count, side, _ = gray.shape
-    cells = side // CELL
-    dy, dx = np.gradient(gray, axis=1), np.gradient(gray, axis=2)
-    size = np.hypot(dx, dy)
-    angle = (np.arctan2(dy, dx) % np.pi) * (BINS / np.pi)
-    low = np.floor(angle).astype(np.int64) % BINS
-    share = angle - np.floor(angle)
-    out = np.zeros((count, cells, cells, BINS), np.float32)
-    place = np.arange(side) // CELL
-    index = (np.arange(count)[:, None, None], place[None, :, None], place[None, None, :])
-    np.add.at(out, (*index, low), size * (1 - share))
-    np.add.at(out, (*index, (low + 1) % BINS), size * share)
-    square = np.pad(np.square(out).sum(axis=3), ((0, 0), (1, 1), (1, 1)))
-    around = sum(square[:, i : i + cells, j : j + cells] for i in range(3) for j in range(3))
-    return np.asarray(out / np.sqrt(around + 1e-3)[..., None], dtype=np.float32).reshape(count, -1)
+    import warnings
+
+    from PIL import Image, ImageOps
+
+    if path is None or not is_file(Path(path)):  # opening a pipe may never end
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(path, formats=FORMATS) as image:
+                image.draft("RGB", (2 * side, 2 * side))
+                upright = ImageOps.exif_transpose(image)
+                if upright.mode in ("I", "F") or upright.mode.startswith("I;16"):
+                    values = np.asarray(upright, np.float32)
+                    top = float(values.max()) or 1.0
+                    upright = Image.fromarray((255 * np.clip(values / top, 0, 1)).astype(np.uint8))
+                return _on_white(upright)
+    except Exception:  # a damaged picture can make Pillow raise anything
+        return None
 
 
-def _by_model(paths: Sequence[Path | None], model: ImageModel) -> npt.NDArray[np.float32]:
-    """The model's vectors of pictures [pictures, width]; black for those that cannot be read."""
-    starts = range(0, len(paths), _MODEL_BATCH)
-    return np.concatenate([model.encode(_read(paths[at : at + _MODEL_BATCH], model.side)[0]) for at in starts])
+def _on_white(image: Image) -> Image:
+    """The picture in RGB on a white background: transparent pixels have arbitrary colors, mostly black."""
+    from PIL import Image
+
+    if "transparency" not in image.info and image.mode not in ("RGBA", "LA", "PA", "La", "RGBa"):
+        return image.convert("RGB")
+    layered = image.convert("RGBA")
+    if layered.getchannel("A").getextrema()[0] == 255:
+        return layered.convert("RGB")
+    return Image.alpha_composite(Image.new("RGBA", layered.size, "white"), layered).convert("RGB")
 
 
-def _read(paths: Sequence[Path | None], side: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-    """RGB in [0, 1], [pictures, side, side, 3], and which pictures cannot be read: they are black."""
-    from PIL.Image import Resampling
+def leads_out(folder: str | Path, path: Path) -> bool:
+    """Whether a path into a folder is, or passes, a link that leads out of it."""
+    if not Path(os.path.normpath(path)).is_relative_to(os.path.normpath(folder)):
+        return False  # the table itself names a file elsewhere
+    try:
+        return not is_inside(path, folder)
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
-    pixels, broken = np.zeros((len(paths), side, side, 3), np.float32), np.ones(len(paths), np.bool_)
-    for number, path in enumerate(paths):
-        opened = open_picture(path, side)
-        if opened is not None:
-            pixels[number] = np.asarray(opened.resize((side, side), Resampling.BOX), np.float32) / 255
-            broken[number] = False
-    return pixels, broken
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file; no file has a name that the system refuses."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False

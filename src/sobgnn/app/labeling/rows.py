@@ -20,7 +20,7 @@ import numpy as np
 from sobgnn.app.runs.source import dataset_table, picture_side, row_name
 from sobgnn.tables import Table
 from sobgnn.tables.columns.names import label_names
-from sobgnn.tables.picture_files import FORMATS, open_picture
+from sobgnn.tables.pictures import FORMATS, open_picture
 
 LONGEST_VALUE = 20_000
 # A column is one of text, which comes first, if its mean length among this many rows is at least that.

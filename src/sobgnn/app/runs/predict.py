@@ -14,8 +14,7 @@ from sobgnn.app.runs.agreement import Agreement
 from sobgnn.app.runs.checks import Checks
 from sobgnn.app.runs.summary import formula_notes, percent
 from sobgnn.tables import Batch, Encoding, write_predictions
-from sobgnn.tables.columns.names import listed_counts
-from sobgnn.tables.notes import empty_notes
+from sobgnn.tables.columns.names import empty_notes, listed_counts
 from sobgnn.tables.reading.records import RowCount
 
 # Batches are joined up to this size if a model predicts many rows at once faster.

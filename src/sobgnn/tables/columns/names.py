@@ -1,4 +1,4 @@
-"""Names of columns, and values in sentences."""
+"""Names of columns, and values and numbers in sentences."""
 
 from __future__ import annotations
 
@@ -60,3 +60,8 @@ def listed_counts(counts: Iterable[tuple[str, int]], what: str, most: int = 6) -
 def counted(count: int, what: str) -> str:
     """A number of things, such as 1 class or 2,000 classes."""
     return f"{count:,} {what}" + ("" if count == 1 else "es" if what.endswith("s") else "s")
+
+
+def empty_notes(count: int, first: int) -> list[str]:
+    """A sentence about rows that are entirely empty, if there are any; ``first`` is the number of the first."""
+    return [f"Empty rows, whose predictions mean nothing: {count:,} (first: row {first})."] if count else []

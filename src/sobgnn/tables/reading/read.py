@@ -16,17 +16,23 @@ import numpy as np
 import numpy.typing as npt
 
 from sobgnn.tables.columns.base import text_values
-from sobgnn.tables.columns.names import clean_names, listed
+from sobgnn.tables.columns.names import clean_names, empty_notes, listed
 from sobgnn.tables.conversion import as_frame
 from sobgnn.tables.encoding import Batch, Encoding
 from sobgnn.tables.labels import parse_labels
-from sobgnn.tables.leaks import filled_with_labels, telling_notes
-from sobgnn.tables.notes import empty_notes
 from sobgnn.tables.predictions import Sheet, is_formula
 from sobgnn.tables.reading.formats import find_layout
 from sobgnn.tables.reading.npz import point_batches, read_points
 from sobgnn.tables.reading.readers import SUFFIXES, file_kind, open_reader
-from sobgnn.tables.reading.roles import check_columns, check_id, find_id, find_label, id_notes
+from sobgnn.tables.reading.roles import (
+    check_columns,
+    check_id,
+    filled_with_labels,
+    find_id,
+    find_label,
+    id_notes,
+    telling_notes,
+)  # fmt: skip
 from sobgnn.tables.table import Table
 
 if TYPE_CHECKING:

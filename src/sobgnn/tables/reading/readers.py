@@ -13,8 +13,8 @@ from sobgnn._system.files import check_regular
 from sobgnn._system.packages import installed
 from sobgnn.tables.columns.names import shortened
 from sobgnn.tables.conversion import as_frame
-from sobgnn.tables.picture_files import SUFFIXES as PICTURE_SUFFIXES
-from sobgnn.tables.picture_files import UNREAD, folder_labels, left_out, list_pictures, unlabeled_notes
+from sobgnn.tables.pictures import SUFFIXES as PICTURE_SUFFIXES
+from sobgnn.tables.pictures import UNREAD, folder_labels, left_out, list_pictures, unlabeled_notes
 from sobgnn.tables.reading.formats import Layout, find_encoding, find_layout, read_header, text_blocks
 from sobgnn.tables.reading.records import CsvRows
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sobgnn.tables.columns.base import NOT_SAVED, Column, distinct_cells, evenly_spaced, text_values
-from sobgnn.tables.grams import Analyzer, Grams, chunks
+from sobgnn.tables.columns.grams import Analyzer, Grams, chunks
 from sobgnn.tables.meaning import ModelRecord, TextModel, check_same
 
 if TYPE_CHECKING:
