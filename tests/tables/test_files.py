@@ -1,23 +1,19 @@
 from __future__ import annotations
 
 import csv
-import json
 import subprocess
 import sys
 import tracemalloc
-from datetime import timedelta
 
 import numpy as np
 import polars as pl
 import pytest
 import scipy.sparse as sp
-from PIL import Image
 
 from sobgnn import tables
 from sobgnn.tables import Encoding, batches, file_stem, is_file_name, read_table
-from sobgnn.tables.reading import formats, npz, records
+from sobgnn.tables.reading import formats, records
 from sobgnn.tables.reading.readers import open_reader
-from sobgnn.tables.table import from_arrays
 
 
 def write(path, text, encoding="utf-8"):
@@ -157,31 +153,6 @@ def test_blocks_of_any_size_give_the_whole_csv(tmp_path, monkeypatch, block):
     assert "Empty rows, whose predictions mean nothing: 1 (first: row 2)." in table.notes
 
 
-def test_npz_files_dense_sparse_and_in_column_order_are_read_alike(tmp_path, monkeypatch):
-    monkeypatch.setattr(npz, "_BATCH_BYTES", 64)
-    X = np.arange(30.0).reshape(10, 3)
-    X[2, 1] = np.nan
-    y = np.array([0, 1, 2, -1, 0, 1, 2, -1, 0, 1])
-    names = np.array(["p", "q", "r"])
-    np.savez(tmp_path / "dense.npz", X=X, y=y, class_names=names)
-    np.savez_compressed(tmp_path / "fortran.npz", X=np.asfortranarray(X), y=y)
-    np.savez_compressed(tmp_path / "packed.npz", X=X, y=y)
-    np.savez_compressed(tmp_path / "deep.npz", X=X.reshape(10, 3, 1), y=y)
-    np.save(tmp_path / "bare.npy", X)
-    table = read_table(tmp_path / "dense.npz")
-    assert table.classes == ["p", "q", "r"]
-    assert table.codes.tolist() == y.tolist()
-    expected = np.where(np.isnan(X), np.nanmedian(X[:, 1]), X).astype(np.float32)
-    np.testing.assert_array_equal(table.X, expected)
-    for name in ("dense.npz", "fortran.npz", "packed.npz", "deep.npz", "bare.npy"):
-        np.testing.assert_array_equal(all_rows(tmp_path / name, table.encoding), expected)
-    np.testing.assert_array_equal(read_table(tmp_path / "deep.npz").X, expected)
-    csr = sp.csr_array(expected)
-    parts = {"X_data": csr.data, "X_indices": csr.indices, "X_indptr": csr.indptr, "X_shape": np.array(csr.shape)}
-    np.savez(tmp_path / "sparse.npz", **parts, y=y)
-    np.testing.assert_array_equal(read_table(tmp_path / "sparse.npz").X.toarray(), expected)
-
-
 def test_a_model_of_unnamed_features_takes_a_table_with_as_many_columns(tmp_path):
     np.savez(tmp_path / "t.npz", X=np.eye(4), y=np.array([0, 1, 0, 1]))
     encoding = read_table(tmp_path / "t.npz").encoding
@@ -191,16 +162,6 @@ def test_a_model_of_unnamed_features_takes_a_table_with_as_many_columns(tmp_path
     np.testing.assert_array_equal(all_rows(new, encoding), [[1, 2, 3, 4]])
     with pytest.raises(ValueError, match="4 unnamed features, but the file has 2"):
         all_rows(write(tmp_path / "n.csv", "a,b\n1,2\n"), encoding)
-
-
-def test_objects_in_an_npz_file_are_never_unpickled(tmp_path):
-    objects = np.array([[object()]], dtype=object)
-    np.savez(tmp_path / "t.npz", X=objects, y=np.array([0]))
-    with pytest.raises(ValueError, match="Array 'X' holds Python objects, which are never loaded"):
-        read_table(tmp_path / "t.npz")
-    np.save(tmp_path / "t.npy", objects)
-    with pytest.raises(ValueError, match=r"t.npy holds Python objects, which are never loaded"):
-        read_table(tmp_path / "t.npy", need_labels=False)
 
 
 def test_streaming_a_csv_holds_a_few_blocks_and_not_the_file(tmp_path, monkeypatch):
@@ -283,19 +244,6 @@ def test_names_of_files_and_of_data_sets_are_told_apart(tmp_path):
     assert file_stem(tmp_path / "a.b.csv.gz") == "a.b"
 
 
-def test_a_label_with_a_zero_character_and_one_very_long_label_stay_what_they_are(tmp_path):
-    labels = ["a\0", "a", "b"] * 400 + ["x" * 20_000]
-    frame = pl.DataFrame({"v": np.arange(len(labels)) % 17, "label": labels})
-    frame.write_parquet(tmp_path / "t.parquet")
-    tracemalloc.start()
-    table = read_table(tmp_path / "t.parquet")
-    given = table.labels(table.codes)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert set(given.tolist()) == {"a\0", "a", "b", "x" * 20_000}
-    assert peak < 20e6
-
-
 def test_a_column_that_came_with_the_labels_is_left_out(tmp_path):
     generator = np.random.default_rng(0)
     team = ["red" if value else "blue" for value in generator.random(60) < 0.5]
@@ -362,29 +310,6 @@ def test_a_file_whose_columns_repeat_is_predicted_as_it_was_fitted(tmp_path, dro
     np.testing.assert_array_equal(all_rows(path, Encoding.load(tmp_path)), table.X)
 
 
-def test_gaps_are_blank_or_unread_cells_of_columns_that_had_none(tmp_path):
-    rows = [f"{i / 7:.3f},{'ab'[i % 2]},{'' if i == 5 else i * 0.1:},{'yes' if i % 2 else 'no'}" for i in range(60)]
-    (tmp_path / "old.csv").write_text("\n".join(["x,kind,z,label", *rows]) + "\n")
-    encoding = read_table(tmp_path / "old.csv").encoding
-    (tmp_path / "new.csv").write_text(
-        "x,kind,z\n1.5,a,0.3\n,a,0.3\nsoon,a,0.3\n2.5,c,0.3\n2.5,,0.3\n2.5,b,\n3.5,b,1\n4.5,b,1\n"
-    )
-    content, arrays = encoding.to_parts()
-    for stored in (encoding, Encoding.from_parts(json.loads(json.dumps(content)), arrays)):
-        batch = next(batches(tmp_path / "new.csv", stored))
-        assert batch.gaps == {"x": 2, "kind": 2}
-        assert batch.gappy.tolist() == [False, True, True, True, True, False, False, False]
-
-
-def test_a_category_that_was_never_seen_is_a_gap_though_blank_cells_were_learned(tmp_path):
-    rows = [f"{i / 7:.3f},{('a', 'b', '')[i % 3]},{'yes' if i % 2 else 'no'}" for i in range(60)]
-    (tmp_path / "old.csv").write_text("\n".join(["x,kind,label", *rows]) + "\n")
-    (tmp_path / "new.csv").write_text("x,kind\n1.5,a\n1.5,\n1.5,c\n2.5,b\n")
-    batch = next(batches(tmp_path / "new.csv", read_table(tmp_path / "old.csv").encoding))
-    assert batch.gaps == {"kind": 1}
-    assert batch.gappy.tolist() == [False, False, True, False]
-
-
 @pytest.mark.parametrize("start", [b"PK\x03\x04", b"\xd0\xcf\x11\xe0"])
 def test_a_spreadsheet_that_is_called_text_is_refused_with_the_way_out(tmp_path, start):
     (tmp_path / "sheet.csv").write_bytes(start + b"\x00\xff" * 100)
@@ -443,69 +368,6 @@ def test_a_header_that_is_repeated_is_one(tmp_path):
     ).encoding.encoder.feature_names_in_.tolist() == header.split(",")
 
 
-def test_a_mark_of_a_missing_number_is_one_in_new_files_too(tmp_path):
-    lines = ["x,label", *(f"{'-' if i % 3 == 0 else i / 7:},{'ab'[i % 2]}" for i in range(90))]
-    (tmp_path / "old.csv").write_text("\n".join(lines) + "\n")
-    encoding = read_table(tmp_path / "old.csv").encoding
-    (tmp_path / "new.csv").write_text("x,b\n-,1\n")
-    content, arrays = encoding.to_parts()
-    for stored in (encoding, Encoding.from_parts(json.loads(json.dumps(content)), arrays)):
-        assert next(batches(tmp_path / "new.csv", stored)).gaps == {}
-    (tmp_path / "bad.csv").write_text("x,b\nsoon,1\n")
-    with pytest.raises(ValueError, match="must hold numbers"):
-        next(batches(tmp_path / "bad.csv", encoding))
-
-
-def test_gaps_of_arrays_lists_and_sentinels(tmp_path):
-    old = pl.DataFrame({"x": np.arange(60) / 7, "s": ["a;b", "b;c", "c;d"] * 20, "z": [-999.0, 1.5, 2.5, 3.5] * 15,
-                        "label": ["p", "q"] * 30})  # fmt: skip
-    old.write_parquet(tmp_path / "old.parquet")
-    encoding = read_table(tmp_path / "old.parquet").encoding
-    new = pl.DataFrame({"x": [1.0, float("nan")], "s": [None, "a;b"], "z": [None, 1.5]})
-    new.write_parquet(tmp_path / "new.parquet")
-    assert next(batches(tmp_path / "new.parquet", encoding)).gaps == {"x": 1, "s": 1}
-    encoding = read_table(tmp_path / "old.parquet", drop=["s", "z"]).encoding
-    np.savez(tmp_path / "new.npz", X=np.array([[1.0], [np.nan]]))
-    assert next(batches(tmp_path / "new.npz", encoding)).gappy.tolist() == [False, True]
-
-
-def test_rows_whose_numbers_lack_the_unit_of_the_fit_are_doubtful(tmp_path):
-    rows = [f"{v}%,{'uv'[v % 2]}" for v in range(3, 98)]
-    (tmp_path / "t.csv").write_text("\n".join(["share,label", *rows]))
-    encoding = read_table(tmp_path / "t.csv").encoding
-    (tmp_path / "new.csv").write_text("share\n0.664\n12%\n0.25\n")
-    batch = next(batches(tmp_path / "new.csv", encoding))
-    assert batch.unsigned == {"share without %": 2}
-    assert batch.gappy.tolist() == [True, False, True]
-
-
-def test_a_row_without_any_cell_is_doubtful_even_where_blanks_were_met(tmp_path):
-    rows = [f"{'' if i % 3 else i / 7},{'' if i % 3 == 1 else 'ab'[i % 2]},{'uv'[i % 2]}" for i in range(60)]
-    (tmp_path / "t.csv").write_text("\n".join(["x,kind,label", *rows]))
-    encoding = read_table(tmp_path / "t.csv").encoding
-    (tmp_path / "new.csv").write_text("x,kind,other\n1.5,,u\n,a,u\n , ,u\nNA,,u\n")
-    batch = next(batches(tmp_path / "new.csv", encoding))
-    assert batch.gaps == {}
-    assert batch.gappy.tolist() == [False, False, True, True]
-    table = from_arrays(np.arange(60.0).reshape(20, 3), np.arange(20) % 2)
-    np.savez(tmp_path / "new.npz", X=np.array([[1.0, np.nan, 2.0], [np.nan] * 3]))
-    assert next(batches(tmp_path / "new.npz", table.encoding)).gappy.tolist() == [False, True]
-    (tmp_path / "new.csv").write_text("a,b,c\n1,,\n,,\n")
-    assert next(batches(tmp_path / "new.csv", table.encoding)).gappy.tolist() == [False, True]
-
-
-def test_gaps_are_judged_on_the_rows_with_labels(tmp_path):
-    rows = [f"{'' if i % 9 == 8 else i / 7},{-999 if i % 9 == 8 else i % 5},{'uv'[i % 2]}" for i in range(60)]
-    (tmp_path / "t.csv").write_text("\n".join(["x,z,label", *rows]))
-    table = read_table(tmp_path / "t.csv")
-    assert not any(column.complete for column in table.encoding.columns)
-    labeled = table.frame.filter(np.arange(60) % 9 != 8)
-    judged = table.encoding.judged_on(labeled)
-    assert all(column.complete for column in judged.columns)
-    assert judged.gaps(judged.features_of(table.frame))[1].tolist() == [i % 9 == 8 for i in range(60)]
-    assert not any(column.complete for column in table.encoding.judged_on(table.frame).columns)
-
-
 def test_rows_with_too_few_or_too_many_cells_are_counted(tmp_path):
     lines = ["a,b,label", *(f"{i},{i % 7},{'uv'[i % 2]}" for i in range(40))]
     lines[1], lines[6], lines[9], lines[12] = lines[1] + ",7", "5,3", "8", lines[12] + ",7"
@@ -526,68 +388,6 @@ def test_a_table_without_features_says_what_each_column_is(tmp_path):
     reasons = r"id \(ids\), flat \(constant\), x \(too large\), label \(labels\)"
     with pytest.raises(ValueError, match=f"No column is left to learn from: {reasons}. Give"):
         read_table(write(tmp_path / "t.csv", "\n".join(["id,flat,x,label", *lines])))
-
-
-def test_columns_are_found_though_their_capitals_differ(tmp_path):
-    rows = [f"k{i:03},{i / 7},{i % 5},{'uv'[i % 2]}" for i in range(40)]
-    (tmp_path / "t.csv").write_text("\n".join(["id,Height,size,label", *rows]))
-    encoding = read_table(tmp_path / "t.csv").encoding
-    (tmp_path / "new.csv").write_text("ID,HEIGHT,size\nk1,1.5,2\nk2,2.5,3\n")
-    batch = next(batches(tmp_path / "new.csv", encoding))
-    assert batch.ids.tolist() == ["k1", "k2"]
-    assert batch.said == (
-        "Columns whose names differ from the model's only in capitals were matched: HEIGHT as Height, ID as id.",
-    )
-    (tmp_path / "new.csv").write_text("HEIGHT,height,size\n1.5,1.5,2\n")
-    with pytest.raises(ValueError, match="Missing column 'Height'"):
-        next(batches(tmp_path / "new.csv", encoding))
-
-
-def test_labels_and_unknown_columns_of_a_file_for_prediction_are_read(tmp_path):
-    rows = [f"k{i:03},{i / 7},{i % 5},1,{'uv'[i % 2]}" for i in range(40)]
-    (tmp_path / "t.csv").write_text("\n".join(["id,height,size,constant,label", *rows]))
-    encoding = read_table(tmp_path / "t.csv").encoding
-    (tmp_path / "new.csv").write_text("id,size,constant,height,mood,label\nk1,1,1,2,x,u\nk2,2,1,3,x,\nk3,3,1,1,x,NA\n")
-    batch = next(batches(tmp_path / "new.csv", encoding))
-    assert batch.labels.tolist() == ["u", None, None]
-    assert batch.said == ("Columns that the model was not fitted with, ignored: mood.",)
-    (tmp_path / "new.csv").write_text("height,size\n1.5,2\n")
-    batch = next(batches(tmp_path / "new.csv", encoding))
-    assert batch.labels is None
-    assert batch.said == ()
-    (tmp_path / "new.csv").write_text("height,size,Label\n1.5,2,u\n")
-    batch = next(batches(tmp_path / "new.csv", encoding))
-    assert batch.labels.tolist() == ["u"]
-    assert batch.said == ("Columns whose names differ from the model's only in capitals were matched: Label as label.",)
-
-
-def test_labels_of_pictures_that_cannot_be_read_are_not_compared(tmp_path):
-    for number in range(6):
-        (tmp_path / "ab"[number % 2]).mkdir(exist_ok=True)
-        Image.new("RGB", (16, 16), (number * 40, 0, 90)).save(tmp_path / "ab"[number % 2] / f"{number}.png")
-    encoding = read_table(tmp_path).encoding
-    (tmp_path / "a" / "broken.png").write_bytes(b"no picture")
-    batch = next(batches(tmp_path, encoding))
-    assert dict(zip(batch.ids, batch.labels, strict=True))["a/broken.png"] is None
-    assert sum(label is not None for label in batch.labels) == 6
-
-
-@pytest.mark.parametrize("cell", [["u"], timedelta(days=1), b"\xff"])
-def test_a_label_column_that_cannot_be_text_does_not_prevent_predictions(tmp_path, cell):
-    rows = [f"{i / 7},{i % 5},{'uv'[i % 2]}" for i in range(40)]
-    encoding = read_table(write(tmp_path / "t.csv", "\n".join(["height,size,label", *rows]))).encoding
-    pl.DataFrame({"height": [1.5, 2.0], "size": [2, 3], "label": [cell, cell]}).write_parquet(tmp_path / "new.parquet")
-    batch = next(batches(tmp_path / "new.parquet", encoding))
-    assert batch.labels is None
-    assert batch.X.shape[0] == 2
-
-
-def test_words_for_missing_numbers_are_no_unreadable_values(tmp_path):
-    rows = [f"{'k.A.' if i % 10 == 0 else i / 7},{i % 5},{'uv'[i % 2]}" for i in range(60)]
-    (tmp_path / "t.csv").write_text("\n".join(["height,size,label", *rows]))
-    encoding = read_table(tmp_path / "t.csv").encoding
-    (tmp_path / "new.csv").write_text("height,size\nk.A.,1\n2.5,2\ntall,3\n1.5,4\n2.0,1\n")
-    assert next(batches(tmp_path / "new.csv", encoding)).unread == {"height": 1}
 
 
 CELLS = {
@@ -669,13 +469,6 @@ def test_empty_rows_are_counted_and_count_as_far_in_a_new_file(tmp_path):
     )
     assert part.empty.tolist() == part.beyond.tolist() == [False, True, False, True]
     assert part.gappy.tolist() == [False, True, True, True]
-
-
-def test_another_decimal_sign_is_named_though_some_cells_are_words(tmp_path):
-    encoding = read_table(write(tmp_path / "t.csv", patients(CODES))).encoding
-    new = "PatID;size\n" + "".join(f"P-{i};{cell}\n" for i, cell in enumerate(["k.A.", "3.09", "4.5", "", "1.25"]))
-    with pytest.raises(ValueError, match=r"'size' had a decimal comma .* has a decimal point here, as in '3.09'"):
-        all_rows(write(tmp_path / "n.csv", new), encoding)
 
 
 @pytest.mark.parametrize(

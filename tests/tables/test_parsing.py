@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from sobgnn.tables import Encoding, TableEncoder, batches, read_table
+from sobgnn.tables import TableEncoder
 from sobgnn.tables.columns import category, date, number, vector
 
 ROWS = 60
@@ -55,20 +55,6 @@ def test_every_cell_is_parsed_and_stripped_once_when_a_table_is_encoded(parsed):
     assert {name: count for (key, name), count in parsed.items() if key == "parsed"} == {
         name: ROWS for name in TABLE if name != "color"
     }
-
-
-def test_features_notes_gaps_and_doubts_of_a_batch_come_from_one_parse(parsed, tmp_path):
-    names = [*TABLE, "label"]
-    rows = ["\t".join([*row, "uv"[i % 2]]) for i, row in enumerate(zip(*TABLE.values(), strict=True))]
-    path = tmp_path / "t.tsv"
-    path.write_text("\n".join(["\t".join(names), *rows, ""]))
-    encoding = read_table(path).encoding
-    assert isinstance(encoding, Encoding)
-    parsed.clear()
-    batch = next(batches(path, encoding))
-    assert not batch.gappy.any()
-    stripped = {name: count for (key, name), count in parsed.items() if key == "stripped"}
-    assert stripped == {name: ROWS for name in TABLE if name != "plain"}  # which holds no blanks to look for
 
 
 def test_a_fit_reads_each_cell_once_after_its_kind_is_found(parsed):

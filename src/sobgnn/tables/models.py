@@ -79,30 +79,27 @@ class AskedModel:
     """
 
     def __init__(self, asked: str | Path | None, progress: Callable[[str], None] | None = None) -> None:
-        self._asked, self._progress, self.advice = asked, progress, ""
-        self._fast = self._slow = None  # type: TextModel | None
-        self._sought = False
-        if asked not in (None, "none", "auto"):  # a wrong name is said before anything is read
-            self._fast = self._slow = find_text_model(asked)
-            self._sought = True
+        self._progress, self.advice, self._auto = progress, "", asked == "auto"
+        # A wrong name is said before anything is read.
+        named = None if self._auto else find_text_model(asked)
+        self._models: list[TextModel] | None = None if self._auto else [named] if named else []
 
     def of(self, count: int) -> TextModel | None:
         """The model for texts of so many characters; sets :attr:`advice` where words are used for want of one."""
-        if not self._sought and self._asked == "auto":
-            self._slow, self._fast = find_text_model("auto"), find_text_model("auto", _MOST_CHARACTERS + 1)
-            self._sought = True
-        chosen = self._fast if count > _MOST_CHARACTERS else self._slow
+        if self._models is None:
+            self._models = models_of_texts()
+        long = self._auto and count > _MOST_CHARACTERS and not _has_cuda()
+        chosen = next((model for model in self._models if model.static or not long), None)
         if chosen is not None:
             chosen.progress = self._progress
-        elif self._asked == "auto":
-            self.advice = _advice(self._slow)
+        elif self._auto:
+            self.advice = _advice(next(iter(self._models), None))
         return chosen
 
     def finish(self) -> None:
         """Report no more."""
-        for model in (self._slow, self._fast):
-            if model is not None:
-                model.progress = None
+        for model in self._models or ():
+            model.progress = None
 
 
 def _advice(slow: TextModel | None) -> str:
@@ -119,32 +116,27 @@ def _advice(slow: TextModel | None) -> str:
     )
 
 
-def find_text_model(asked: str | Path | None, characters: int = 0) -> TextModel | None:
-    """The model that is asked for, or ``None`` for words alone.
+def find_text_model(asked: str | Path | None) -> TextModel | None:
+    """The model that is asked for: a folder, a name, or ``"auto"``; ``None`` for ``None`` and ``"none"``: words alone.
 
-    Args:
-        asked: A folder, a name, ``"auto"``, or ``None`` or ``"none"``. A name is looked for here, and then on the hub.
-        characters: Number of characters to encode, of 1,000 a text at most; ``"auto"`` leaves out what takes long.
+    A name is looked for here, and then on the hub.
     """
-    if asked is None or asked == "none":
-        return None
-    if asked != "auto":
-        found = find(asked)
-        return TextModel(found.folder, found.name)
-    if not installed("tokenizers"):
-        return None
+    if asked == "auto":
+        return next(iter(models_of_texts()), None)
+    found = None if asked is None or asked == "none" else find(asked)
+    return None if found is None else TextModel(found.folder, found.name)
+
+
+def models_of_texts() -> list[TextModel]:
+    """The models at hand that compare texts and can be read, the most accurate ones first."""
     models = []
-    for each in at_hand():
-        try:
+    for each in at_hand() if installed("tokenizers") else ():
+        with contextlib.suppress(ValueError, OSError):  # a model of something else, or half of one
             model = TextModel(each.folder, each.name)
-        except (ValueError, OSError):  # a model of something else, or half of one
-            continue
-        if model.static or (model.of_sentences and installed("transformers")):
-            models.append(model)
+            if model.static or (model.of_sentences and installed("transformers")):
+                models.append(model)
     order = [*KNOWN.values()]
-    models.sort(key=lambda model: (model.static, order.index(model.name) if model.name in order else len(order)))
-    slow = characters > _MOST_CHARACTERS and not _has_cuda()
-    return next((model for model in models if model.static or not slow), None)
+    return sorted(models, key=lambda m: (m.static, order.index(m.name) if m.name in order else len(order)))
 
 
 def find_image_model(asked: str | Path | None) -> ImageModel | None:
