@@ -5,6 +5,7 @@ words and pairs of words; its C is chosen by 5-fold cross-validation on the 150 
 
     SOBGNN_DATA=... python -m benchmarks.tables_tickets [DRAWS]
     SOBGNN_DATA=... python -m benchmarks.tables_tickets linear [DRAWS]      the same regression on reduced features
+    SOBGNN_DATA=... python -m benchmarks.tables_tickets maps MODEL FILE.png   500 tickets by words, and by meaning too
 """
 
 from __future__ import annotations
@@ -50,6 +51,31 @@ def linear(draws):
         print(f"draw {draw}: regression on TableEncoder {found[0]:.1%}, on TF-IDF and SVD {found[1]:.1%}", flush=True)
 
 
+def maps(model, target):
+    """A picture of two maps (t-SNE of the features): tickets by their words, and by words and meaning."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+    from sklearn.manifold import TSNE
+
+    sys.path.insert(0, "examples")
+    from tickets import COLUMNS, tickets
+
+    rows, truth = tickets(500, 500, seed=0)
+    table = {c: [str(r[i]) for r in rows] for i, c in enumerate(COLUMNS[:-1])}
+    figure, places = plt.subplots(1, 2, figsize=(9, 4.2), layout="constrained")
+    for place, title, asked in zip(places, ("words", "words and meaning"), ("none", model), strict=True):
+        X = TableEncoder(text_model=asked).fit_transform(table)
+        points = TSNE(init="pca", random_state=0).fit_transform(X)
+        for team in sorted(set(truth)):
+            own = points[np.array(truth) == team]
+            place.scatter(*own.T, s=9, linewidths=0, label=team)
+        place.set(title=title, xticks=[], yticks=[])
+    figure.legend(*places[0].get_legend_handles_labels(), loc="outside lower center", ncols=6, markerscale=2)
+    figure.savefig(target, dpi=90)
+
+
 def main(draws):
     sys.path.insert(0, "examples")
     from tickets import COLUMNS, tickets
@@ -78,5 +104,7 @@ def main(draws):
 if __name__ == "__main__":
     if sys.argv[1:2] == ["linear"]:
         linear(int(sys.argv[2]) if len(sys.argv) > 2 else 3)
+    elif sys.argv[1:2] == ["maps"]:
+        maps(sys.argv[2], sys.argv[3])
     else:
         main(int(sys.argv[1]) if len(sys.argv) > 1 else 5)

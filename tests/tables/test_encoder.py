@@ -146,7 +146,7 @@ def test_a_damaged_encoder_is_refused_in_one_line(fitted, tmp_path):
         with contextlib.suppress(ValueError):  # anything else is a fault
             assert np.isfinite(TableEncoder.from_parts(bad, arrays).transform(messy())).all()
     for name in arrays:
-        for wrong in (arrays[name].astype(str), arrays[name][None]):
+        for wrong in (arrays[name].astype(str), arrays[name].astype(np.float16), arrays[name][None]):
             with pytest.raises(ValueError, match=r"^The table's encoding is damaged: [^\n]*$"):
                 TableEncoder.from_parts(content, {**arrays, name: wrong})
     fitted[0].save(tmp_path)

@@ -213,15 +213,6 @@ def test_many_stray_quotes_join_no_rows_and_lines_are_read_a_few_times_at_most(t
     assert read < 10 * 3000
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_a_column_name_may_hold_a_quoted_line_break(tmp_path, end):
-    text = '"height\n(cm)",width,"label\n"\n1,2,u\n3,4,v\n5,1,u\n'.replace("\n", end)
-    table = read_table(write(tmp_path / "t.csv", text))
-    assert table.frame.columns == ["height\n(cm)", "width", "label"]
-    assert table.frame.height == 3
-    assert [len(batch.X) for batch in batches(tmp_path / "t.csv", table.encoding)] == [3]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -1,8 +1,7 @@
-"""Excel sheets and JSON records."""
+"""Excel sheets."""
 
 from __future__ import annotations
 
-import json
 import zipfile
 from xml.sax.saxutils import escape
 
@@ -112,33 +111,3 @@ def test_without_the_package_that_reads_excel_the_way_out_is_named(tmp_path, mon
     path = workbook(tmp_path / "t.xlsx", data=[HEADER, *ROWS])
     with pytest.raises(ValueError, match=r'install it with `pip install "sobgnn\[excel\]"`, or save the sheet as CSV'):
         read_table(path)
-
-
-def test_json_records_are_read_as_json_lines(tmp_path):
-    rows = [{"size": i / 7, "of": {"kind": "ab"[i % 2]}, "label": "uv"[i % 2]} for i in range(20)]
-    del rows[3]["size"]
-    (tmp_path / "t.json").write_text("\ufeff" + json.dumps(rows, indent=1), encoding="utf-8")
-    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    table, lines = read_table(tmp_path / "t.json"), read_table(tmp_path / "t.jsonl")
-    np.testing.assert_array_equal(table.X, lines.X)
-    assert table.encoding.names == {"size", "of.kind"}
-    np.testing.assert_array_equal(next(batches(tmp_path / "t.json", lines.encoding)).X, table.X)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"a": [1, 2]}', r"must hold a list of objects, .* but it holds '.*a.*'\.$"),
-        ('[{"a": 1}, 3]', r"must hold a list of objects, .* but item 1 is '3'\.$"),
-        ('{"a": 1}\n{"a": 2}\n', r"is not JSON: Extra data.* If it has one object per line, name it \.jsonl\.$"),
-        ("[{", "is not JSON"),
-        ("", "is not JSON"),
-        ("[]", "has no"),
-        ("[" * 100_000, "is not JSON"),
-    ],
-)
-def test_other_json_is_one_clear_line(tmp_path, text, message):
-    (tmp_path / "t.json").write_text(text)
-    with pytest.raises(ValueError, match=message) as error:
-        read_table(tmp_path / "t.json")
-    assert "\n" not in str(error.value)

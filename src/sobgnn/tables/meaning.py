@@ -43,7 +43,7 @@ _BATCH_TOKENS, _BATCH = 8192, 256
 _CHARACTERS_A_TOKEN = 20
 
 Vectors = npt.NDArray[np.float32]
-_Model = TypeVar("_Model", bound="TextModel | ImageModel")
+_Either = TypeVar("_Either", bound="TextModel | ImageModel")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ModelRecord:
         return f"{self.name[:100]!r} (digest {self.digest[:12]})"
 
 
-def check_same(record: ModelRecord, model: _Model | None, option: str) -> _Model:
+def check_same(record: ModelRecord, model: _Either | None, option: str) -> _Either:
     """The model, if it is the recorded one; otherwise raises a ValueError that says ``option``, how it is passed."""
     if model is None:
         raise ValueError(
@@ -92,19 +92,15 @@ class _Files:
             raise ValueError(f"There is no folder {str(folder)!r} with a model.")
         self._names: set[str] = set()
 
-    def json(self, name: str, optional: bool = False) -> Any:
-        """The value of a JSON file; {} if it is missing and may be."""
+    def json(self, name: str, kind: type = dict, optional: bool = False) -> Any:
+        """The value of a JSON file, of that type; an empty one if it is missing and may be."""
         path = self.path(name)
         if optional and not path.exists():
-            return {}
+            return kind()
         self.note(name)
-        return read_json(path)
-
-    def object(self, name: str, optional: bool = False) -> dict[str, Any]:
-        """The value of a JSON file, which must be an object."""
-        content = self.json(name, optional)
-        if not isinstance(content, dict):
-            raise ValueError(f"{self.path(name)} is damaged: it holds no object.")
+        content = read_json(path)
+        if not isinstance(content, kind):
+            raise ValueError(f"{path} is damaged: it holds no {'list' if kind is list else 'object'}.")
         return content
 
     def note_weights(self, place: str = "") -> list[str]:
@@ -112,7 +108,7 @@ class _Files:
         names = [f"{place}model.safetensors"]
         index = f"{place}model.safetensors.index.json"
         if self.path(index).exists():
-            parts = sorted({str(part) for part in dict(self.object(index).get("weight_map", {})).values()})
+            parts = sorted({str(part) for part in dict(self.json(index).get("weight_map", {})).values()})
             if not parts or not all(_PLAIN.match(part) and part.endswith(".safetensors") for part in parts):
                 raise ValueError(f"{self.path(index)} is damaged: it names no safetensors files beside it.")
             names = [place + part for part in parts]
@@ -155,11 +151,8 @@ class _Files:
         return self.folder / name
 
 
-class TextModel:
-    """Texts to vectors: a sentence-transformers folder, or a static one as model2vec writes it.
-
-    Read are the transformer, its pooling (mean, first token or maximum), dense layers, and the prompt and length that
-    the folder names. Nothing is loaded before the first call of :meth:`encode`.
+class _Model:
+    """A model's folder, and what to call it.
 
     Args:
         folder: The model's folder.
@@ -167,52 +160,60 @@ class TextModel:
     """
 
     def __init__(self, folder: str | Path, name: str | None = None) -> None:
-        files = self._files = _Files(folder)
-        modules = files.json("modules.json", optional=True) or []
-        kinds = [_module(files, module) for module in modules]
-        first = kinds[0] if kinds else ("Transformer", "")
-        self._config = files.object("config.json", optional=first[0] == "StaticEmbedding")
-        self.static = first[0] == "StaticEmbedding" or self._config.get("model_type") == "model2vec"
-        self.of_sentences = bool(kinds)
-        place = first[1] if files.path(f"{first[1]}tokenizer.json").exists() else ""
-        self._tokenizing = f"{place}tokenizer.json"
-        files.note(self._tokenizing)
-        self._names = files.note_weights(first[1] if first[0] == "StaticEmbedding" and place else "")
-        self._settings = files.object("sentence_bert_config.json", optional=True)
-        own = files.object("config_sentence_transformers.json", optional=True)
-        self._prompt = str(dict(own.get("prompts") or {}).get(own.get("default_prompt_name"), ""))
-        pooling = [files.object(f"{at}config.json") for kind, at in kinds if kind == "Pooling"]
-        self._pooling = _pooling_of(pooling[0]) if pooling else "mean"
-        self._dense = [
-            (str(files.object(f"{at}config.json").get("activation_function", "")), files.note_weights(at))
-            for kind, at in kinds
-            if kind == "Dense"
-        ]
-        if not self.static:
-            _check_kind(files, self._config, _TEXT_KINDS)
-        self.name = name or files.folder.resolve().name
-        self.progress: Callable[[str], None] | None = None
+        self._files = _Files(folder)
+        self.folder = self._files.folder
+        self.name = name or self.folder.resolve().name
 
     @cached_property
     def record(self) -> ModelRecord:
         """What the model is recognized by."""
         return ModelRecord(self.name, self._files.digest)
 
-    @property
-    def folder(self) -> Path:
-        """Where the model is."""
-        return self._files.folder
+
+class TextModel(_Model):
+    """Texts to vectors: a sentence-transformers folder, or a static one as model2vec writes it.
+
+    Read are the transformer, its pooling (mean, first token or maximum), dense layers, and the prompt and length that
+    the folder names. Nothing is loaded before the first call of :meth:`encode`.
+    """
+
+    def __init__(self, folder: str | Path, name: str | None = None) -> None:
+        super().__init__(folder, name)
+        files = self._files
+        modules = files.json("modules.json", list, optional=True)
+        kinds = [_module(files, module) for module in modules]
+        first = kinds[0] if kinds else ("Transformer", "")
+        self._config = files.json("config.json", optional=first[0] == "StaticEmbedding")
+        self.static = first[0] == "StaticEmbedding" or self._config.get("model_type") == "model2vec"
+        self.of_sentences = bool(kinds)
+        place = first[1] if files.path(f"{first[1]}tokenizer.json").exists() else ""
+        self._tokenizing = f"{place}tokenizer.json"
+        files.note(self._tokenizing)
+        self._names = files.note_weights(first[1] if first[0] == "StaticEmbedding" and place else "")
+        self._settings = files.json("sentence_bert_config.json", optional=True)
+        own = files.json("config_sentence_transformers.json", optional=True)
+        self._prompt = str(dict(own.get("prompts") or {}).get(own.get("default_prompt_name"), ""))
+        pooling = [files.json(f"{at}config.json") for kind, at in kinds if kind == "Pooling"]
+        self._pooling = _pooling_of(pooling[0]) if pooling else "mean"
+        self._dense = [
+            (str(files.json(f"{at}config.json").get("activation_function", "")), files.note_weights(at))
+            for kind, at in kinds
+            if kind == "Dense"
+        ]
+        if not self.static:
+            _check_kind(files, self._config, _TEXT_KINDS)
+        self.progress: Callable[[str], None] | None = None
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Vectors float32 [texts, width]. Those of a network are kept: the same text is never encoded twice."""
-        with _one_line(self._files.folder):
+        with _one_line(self.folder):
             if self.static:
                 return self._static_vectors(texts)
             return self._kept.vectors(texts, self._network_vectors, self.progress)
 
     def word_vectors(self) -> Vectors:
         """Vectors of all words of the vocabulary, each alone between the tokens that begin and end a text."""
-        with _one_line(self._files.folder):
+        with _one_line(self.folder):
             if self.static:
                 raise ValueError("it is static already")
             around = self._tokenizer.encode("").ids
@@ -312,23 +313,19 @@ class TextModel:
         return np.zeros((0, 0), np.float32) if out is None else out
 
 
-class ImageModel:
-    """Pictures to vectors: a folder of a vision network as transformers writes it.
-
-    Args:
-        folder: The model's folder.
-        name: What to call it; ``None`` for the folder's name.
-    """
+class ImageModel(_Model):
+    """Pictures to vectors: a folder of a vision network as transformers writes it."""
 
     def __init__(self, folder: str | Path, name: str | None = None) -> None:
-        files = self._files = _Files(folder)
-        config = files.object("config.json")
+        super().__init__(folder, name)
+        files = self._files
+        config = files.json("config.json")
         if config.get("model_type") in _IMAGE_PARTS:
             config = {**dict(config.get("vision_config") or {}), "model_type": _IMAGE_PARTS[config["model_type"]]}
         self._config = config
         _check_kind(files, config, _IMAGE_KINDS)
         self._names = files.note_weights()
-        seen = files.object("preprocessor_config.json", optional=True)
+        seen = files.json("preprocessor_config.json", optional=True)
         with _one_line(files.folder):
             side = config.get("image_size", 224)
             self.side = int(side[0] if isinstance(side, list) else side)
@@ -336,23 +333,12 @@ class ImageModel:
             self._deviation = np.array(seen.get("image_std", (0.229, 0.224, 0.225)), np.float32)
             if not 1 <= self.side <= 2048 or not self._mean.shape == self._deviation.shape == (3,):
                 raise ValueError("the size or the normalization of its pictures")
-        self.name = name or files.folder.resolve().name
-
-    @cached_property
-    def record(self) -> ModelRecord:
-        """What the model is recognized by."""
-        return ModelRecord(self.name, self._files.digest)
-
-    @property
-    def folder(self) -> Path:
-        """Where the model is."""
-        return self._files.folder
 
     def encode(self, pixels: Vectors) -> Vectors:
         """Vectors float32 [B, width] of RGB in [0, 1], [B, side, side, 3]."""
         import torch
 
-        with _one_line(self._files.folder), torch.inference_mode():
+        with _one_line(self.folder), torch.inference_mode():
             network, pooled, device = self._network
             normal = (pixels - self._mean) / self._deviation
             seen = torch.from_numpy(np.ascontiguousarray(normal.transpose(0, 3, 1, 2)))
