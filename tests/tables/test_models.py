@@ -126,7 +126,7 @@ def test_texts_are_encoded_once(place, monkeypatch):
     again.progress = said.append
     again.encode(["new", "the cat"])
     assert calls == [["new"]]
-    assert said == ["meaning of 1 of 1 texts, 0 s left"]
+    assert said == ["meaning of 0 of 1 texts", "meaning of 1 of 1 texts, 0 s left"]
     other = TextModel(text_model(place / "o", seed=1))
     assert np.abs(other.encode(texts) - first).max() > 1e-3
 
@@ -207,3 +207,21 @@ def test_a_models_vectors_stand_beside_pixels_and_gradients(place):
     assert both.X.shape[1] == width + 12
     seen, meaning = both.X[:, :width], both.X[:, width:]
     np.testing.assert_allclose(seen.var(axis=0).sum(), meaning.var(axis=0).sum(), rtol=1e-3)
+
+
+def test_the_labeling_page_says_how_far_encoding_is_and_what_would_help(place):
+    pytest.importorskip("uvicorn")
+    from sobgnn.app.labeling import open_page
+    from tests.app.labeling.fake_model import Fake
+
+    pl.DataFrame(table()).write_csv(place / "t.csv")
+    said = []
+    for name, model in (("words", None), ("meaning", in_hub)):
+        if model is not None:
+            model(place)
+        page = open_page(str(place / "t.csv"), folder=place / name, trainer=Fake, progress=said.append)
+        advice, notes = page.labeling.source.table.encoding.advice, page.labeling.source.table.notes
+        page.close()
+        assert ("fetches a model" in advice) == (not said) == (model is None)
+    assert said[-1] == "meaning of 30 of 30 texts, 0 s left"
+    assert any("by words and meaning" in note for note in notes)

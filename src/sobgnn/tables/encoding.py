@@ -162,6 +162,11 @@ class Encoding:
         """Number of features."""
         return self.encoder.n_features_out_
 
+    @property
+    def advice(self) -> str:
+        """What to type for texts to be compared by their meaning, if they are not and it may help."""
+        return getattr(self.encoder, "advice_", "")
+
     @cached_property
     def pictures(self) -> PictureColumn | None:
         """The column that names pictures, if there is one."""

@@ -51,6 +51,8 @@ class KeptVectors:
         begun = last = time.monotonic()
         left = sorted(new, key=lambda key: -len(new[key]))
         done, total = 0, sum(map(len, new.values()))
+        if left and progress is not None:
+            progress(f"meaning of 0 of {len(left):,} texts")
         for start in range(0, len(left), _AT_ONCE):
             part = left[start : start + _AT_ONCE]
             known.update(zip(part, encode([new[key] for key in part]), strict=True))

@@ -41,10 +41,10 @@ def label(options: Namespace) -> int:
 
     console = Terminal()
     settings = {"random_state": options.seed, **({} if options.device is None else {"device": options.device})}
-    with console.working(f"Reading {options.data}"):
+    with console.working(f"Reading {options.data}") as progress:
         page = open_page(
             options.data, options.label, options.id, options.drop, reading=reading(options),
-            new=options.new, folder=options.out, port=options.port, settings=settings,
+            new=options.new, folder=options.out, port=options.port, settings=settings, progress=progress,
         )  # fmt: skip
     try:
         source, store = page.labeling.source, page.labeling.store
@@ -52,7 +52,8 @@ def label(options: Namespace) -> int:
             console.said(f"Resuming {page.folder}: {counted(store.labels, 'label')}.")
         elif start := new_label_note(source, options.label):
             console.said(start)
-        console.notes(source.table.notes)
+        advice = source.table.encoding.advice
+        console.notes([*source.table.notes, *([f"Next: {advice}"] if advice else [])])
         console.said(f"Labeling page: {page.url}")
         console.said("Press Ctrl-C to stop and write the run.")
         with contextlib.nullcontext() if options.no_open else page.in_browser():

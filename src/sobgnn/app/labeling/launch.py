@@ -166,6 +166,7 @@ def open_page(
     settings: dict[str, Any] | None = None,
     framed: bool = False,
     trainer: Callable[..., Any] = Trainer,
+    progress: Callable[[str], None] | None = None,
 ) -> Page:
     """Read DATA, resume its labeling if there is one, and listen at 127.0.0.1.
 
@@ -182,6 +183,7 @@ def open_page(
         settings: Parameters of the final fit.
         framed: Whether a notebook on this machine may show the page.
         trainer: What learns in the model's process; another one for tests.
+        progress: Takes a few words about how far a slow model of texts is.
     """
     given = Path(data)
     if (given / STORE).is_file():
@@ -213,7 +215,7 @@ def open_page(
         if store is not None and not anew:
             models = _same_models(store, models)
         options = {**asked["reading"], **models}
-        source = open_source(data, asked["label"], asked["identity"], asked["drop"], **options)
+        source = open_source(data, asked["label"], asked["identity"], asked["drop"], progress=progress, **options)
         if asked["label"] is not None and not new and anew:
             check_new_label(source, asked["label"])
         try:

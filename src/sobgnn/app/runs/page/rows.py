@@ -12,7 +12,7 @@ import numpy as np
 
 from sobgnn.app.runs.run import Fitted
 from sobgnn.app.runs.source import picture_path, row_content
-from sobgnn.tables.picture_files import open_picture
+from sobgnn.tables.pictures import open_picture
 
 if TYPE_CHECKING:
     from PIL.Image import Image
