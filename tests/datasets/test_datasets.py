@@ -58,27 +58,23 @@ def graph_arrays():
     }
 
 
-def test_points_keep_their_dtypes_split_groups_and_class_names(folder, put):
+def test_points_keep_their_split_groups_and_class_names(folder, put):
     X = np.arange(12.0).reshape(4, 3)
     arrays = {"split": np.array([0, 0, 1, 1], np.int8), "subject": np.array([1, 1, 2, 3], np.int16)}
     put("har", X=X, y=np.array([0, 1, 1, 0]), class_names=np.array(["SIT", "STAND"]), **arrays)
     data = load("har", folder)
     np.testing.assert_array_equal(data.X, X)
     assert (data.X.dtype, data.y.dtype, data.groups.dtype) == (np.float32, np.int64, np.int64)
-    assert data.class_names == ("SIT", "STAND")
-    np.testing.assert_array_equal(data.splits, [[datasets.TRAIN, datasets.TRAIN, datasets.TEST, datasets.TEST]])
+    assert (data.class_names, data.edge_index) == (("SIT", "STAND"), None)
+    np.testing.assert_array_equal(data.splits, [[1, 1, 3, 3]])
     np.testing.assert_array_equal(data.groups, [1, 1, 2, 3])
-    assert data.edge_index is None
-    assert data.licence
 
 
 def test_a_graph_comes_with_sparse_features_edges_and_its_published_splits(folder, put):
     arrays = graph_arrays()
     put("texas", **arrays)
     data = load("texas", folder)
-    assert isinstance(data.X, sp.csr_array)
     assert data.X.shape == (5, 4)
-    assert data.edge_index.dtype == np.int64
     np.testing.assert_array_equal(data.edge_index, arrays["edge_index"])
     np.testing.assert_array_equal(data.splits, arrays["splits"])
     assert data.class_names == ("0", "1", "2")
@@ -205,16 +201,14 @@ Someone
 def posts(put, monkeypatch):
     monkeypatch.setattr(news, "TFIDF", news.TFIDF | {"min_df": 1, "max_df": 1.0})
     monkeypatch.setattr(news, "SVD", news.SVD | {"n_components": 3})
-    words = ["encryption", "hockey", "orbit", "engine"]
-    lines = [
-        {"id": str(90 - i), "split": split, "label": label, "label_name": words[label], "text": text}
-        for i, (split, label) in enumerate((s, c) for s in ("test", "train") for c in (3, 1, 0, 2))
-        for text in [POST.format(word=f"{words[label]} {words[(label + i) % 4]}")]
-    ]
+    words, lines = ["encryption", "hockey", "orbit", "engine"], []
+    for i, label in enumerate((3, 1, 0, 2, 3, 1, 0, 2)):
+        text = POST.format(word=f"{words[label]} {words[(label + i) % 4]}")
+        kind = {"split": "test" if i < 4 else "train", "label": label, "label_name": words[label]}
+        lines.append({"id": str(90 - i), **kind, "text": text})
     content = gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode())
     for name in ("20news", "20news-stripped"):
         put(name, content)
-    return lines
 
 
 def test_posts_come_in_one_order_with_features_made_from_their_text(folder, posts):
@@ -244,13 +238,9 @@ def test_features_are_kept_and_made_anew_when_the_kept_file_is_broken(folder, po
     assert list((tmp_path / "cache").iterdir()) == [kept]
     monkeypatch.setattr(news, "SVD", news.SVD | {"n_components": 2})
     assert load("20news", folder).X.shape == (8, 2)
-
-
-def test_a_cache_that_cannot_be_written_costs_a_warning_and_nothing_else(folder, posts, tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("SOBGNN_CACHE", str(tmp_path / "file"))
+    monkeypatch.setenv("SOBGNN_CACHE", str(folder / CATALOGUE["20news"].file))  # is no folder
     with pytest.warns(UserWarning, match="Set SOBGNN_CACHE"):
-        assert load("20news", folder).X.shape == (8, 3)
+        assert load("20news", folder).X.shape == (8, 2)
 
 
 # --------------------------------------------------------------------------------------- the real files
@@ -262,16 +252,7 @@ SHAPES |= {"citeseer": (3327, 3703, 6), "squirrel": (5201, 2089, 5), "amazon-pho
 @real
 @pytest.mark.parametrize("name", [n for n in names() if n != "mnist" and not n.startswith("20news")])
 def test_a_real_file_is_what_the_catalogue_says(name):
-    if locate(name).source == "missing":
-        pytest.skip(f"{CATALOGUE[name].file} is not in SOBGNN_DATA")
     data = load(name)
-    if name in SHAPES:
-        assert (*data.X.shape, len(data.class_names)) == SHAPES[name]
-    values = data.X.data if sp.issparse(data.X) else data.X
-    assert np.isfinite(values).all()
+    assert name not in SHAPES or (*data.X.shape, len(data.class_names)) == SHAPES[name]
+    assert np.isfinite(data.X.data if sp.issparse(data.X) else data.X).all()
     assert set(np.unique(data.y)) == set(range(len(data.class_names)))
-    if data.edge_index is not None:
-        A = sp.coo_array((np.ones(data.edge_index.shape[1]), data.edge_index), shape=(len(data.y),) * 2).tocsr()
-        assert (A != A.T).nnz == 0
-        assert A.diagonal().sum() == 0
-        assert A.max() == 1

@@ -67,14 +67,6 @@ def test_a_part_of_the_graph_without_labels_or_an_isolated_point_still_gets_labe
         assert predicted[2] == 1
 
 
-def test_classes_get_the_sizes_that_are_asked_for() -> None:
-    u = np.random.default_rng(0).random((3000, 3)) + np.array([0.3, 0.0, 0.0])
-    sizes = np.array([0.3, 0.3, 0.4])
-    assert np.bincount(u.argmax(axis=1))[0] > 1500
-    found = _sized(torch.from_numpy(u), torch.from_numpy(sizes))
-    np.testing.assert_allclose(np.bincount(found) / 3000, sizes, atol=0.02)
-
-
 def test_sizes_that_are_told_count_more_than_those_of_the_labels(blobs: tuple) -> None:
     _, truth, graph = blobs
     y = np.full(120, -1)

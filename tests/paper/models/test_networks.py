@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.transforms import SIGN
 
-from sobgnn import Graph, knn_graph
+from sobgnn import Graph
 from sobgnn.paper.models import MODELS
 from sobgnn.paper.models.contract import Choice, Network, Uniform, draw_settings
-from sobgnn.paper.models.layers import Dropout
 from sobgnn.paper.models.sobolev import MatrixPowers
 from sobgnn.paper.models.source import Source
+from tests.paper.conftest import F, N
 
 NETWORKS = [name for name, model in MODELS.items() if isinstance(model, Network)]
 SETTING: dict[str, Any] = {
@@ -22,15 +22,12 @@ SETTING: dict[str, Any] = {
     "heads": 2,
     "epsilon": 1.3, "combine": "linear", "norm": "layer", "drop_input": True, "smooth": 0.25,
 }  # fmt: skip
-F, C = 7, 4
+C, ROWS = 4, torch.tensor([N - 1, 3, 20, 7])
 
 
 @pytest.fixture
-def source() -> Source:
-    generator = torch.Generator().manual_seed(0)
-    X = torch.randn(60, F, generator=generator)
-    edges = knn_graph(X[:-1], k=5).edges()
-    return Source(Graph.from_edges(*edges, num_nodes=60), X)  # the last node is isolated
+def source(graph: Graph, x: Tensor) -> Source:
+    return Source(graph, x)
 
 
 def pyg_layer(model: str, layer: Any) -> nn.Module:
@@ -52,7 +49,7 @@ def pyg_layer(model: str, layer: Any) -> nn.Module:
     return conv
 
 
-@pytest.mark.parametrize("rows", [None, torch.tensor([59, 3, 20, 7])], ids=["all nodes", "some rows"])
+@pytest.mark.parametrize("rows", [None, ROWS], ids=["all nodes", "some rows"])
 @pytest.mark.parametrize(("model", "terms"), [("GCN", 0), ("ClusterGCN", 0), ("Cheby", 1), ("Cheby", 2), ("Cheby", 3)])
 def test_fixed_filters_are_pygs_layers_of_the_same_weights(
     source: Source, model: str, terms: int, rows: Tensor | None
@@ -87,14 +84,13 @@ def test_sign_reads_pygs_powers_of_the_normalized_adjacency(source: Source) -> N
     torch.testing.assert_close(hops, torch.stack([data.x, data.x1, data.x2], dim=1), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("model", NETWORKS)
-def test_logits_at_some_rows_are_those_of_all_nodes_there(source: Source, model: str) -> None:
-    net = MODELS[model].build(F, C, SETTING).eval()
-    rows = torch.tensor([59, 3, 20, 7])
-    full, some = (MODELS[model].inputs(source, SETTING, at) for at in (None, rows))
+@pytest.mark.parametrize(("model", "powers"), [*((name, "hadamard") for name in NETWORKS), ("S-SobGNN", "matrix")])
+def test_logits_at_some_rows_are_those_of_all_nodes_there(source: Source, model: str, powers: str) -> None:
+    net, setting = MODELS[model].build(F, C, SETTING).eval(), {**SETTING, "powers": powers}
+    full, some = (MODELS[model].inputs(source, setting, at) for at in (None, ROWS))
     expected = net(*full.args, **full.keywords)
-    assert expected.shape == (60, C)
-    torch.testing.assert_close(net(*some.args, **some.keywords), expected[rows], rtol=1e-5, atol=1e-5)
+    assert expected.shape == (N, C)
+    torch.testing.assert_close(net(*some.args, **some.keywords), expected[ROWS], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("model", ["GCN", "SGC", "Cheby", "ClusterGCN", "GAT", "SuperGAT", "Transformer"])
@@ -123,10 +119,10 @@ def test_a_setting_depends_on_its_trial_and_names_alone() -> None:
     assert all(0.005 <= float(s["lr"]) <= 0.02 for s in many)
 
 
-@pytest.mark.parametrize("rows", [None, torch.tensor([59, 3, 20, 7])], ids=["all nodes", "some rows"])
+@pytest.mark.parametrize("rows", [None, ROWS], ids=["all nodes", "some rows"])
 def test_matrix_powers_are_those_of_the_dense_definition(source: Source, rows: Tensor | None) -> None:
     powers = MatrixPowers(source.graph, alpha=3, epsilon=0.7, index=rows)
-    shifted = torch.from_numpy(source.graph.to_scipy().toarray()).double() + 0.7 * torch.eye(60).double()
+    shifted = torch.from_numpy(source.graph.to_scipy().toarray()).double() + 0.7 * torch.eye(N).double()
     expected = []
     for rho in (1, 2, 3):
         power = torch.linalg.matrix_power(shifted, rho)
@@ -136,26 +132,3 @@ def test_matrix_powers_are_those_of_the_dense_definition(source: Source, rows: T
     torch.testing.assert_close(powers.propagate(source.X), dense if rows is None else dense[rows], rtol=1e-5, atol=1e-6)
     each = powers.propagate_each(source.X.unsqueeze(1).expand(-1, 3, -1).contiguous())
     torch.testing.assert_close(each, powers.propagate(source.X))
-
-
-def test_matrix_powers_serve_s_sobgnn_and_differ_from_hadamard_powers(source: Source) -> None:
-    setting = {**SETTING, "powers": "matrix"}
-    net = MODELS["S-SobGNN"].build(F, C, setting).eval()
-    rows = torch.tensor([59, 3, 20, 7])
-    full, some = (MODELS["S-SobGNN"].inputs(source, setting, at) for at in (None, rows))
-    logits = net(*full.args, **full.keywords)
-    torch.testing.assert_close(net(*some.args, **some.keywords), logits[rows], rtol=1e-5, atol=1e-5)
-    sparse = MODELS["S-SobGNN"].inputs(source, SETTING, None)
-    assert not torch.allclose(net(*sparse.args, **sparse.keywords), logits, atol=1e-3)
-
-
-def test_keyed_dropout_drops_its_share_and_keeps_the_mean():
-    h = torch.ones(400, 50, dtype=torch.float64)
-    for rate in (0.3, 0.7):
-        layer = Dropout(rate)
-        dropped = layer(h, torch.tensor(5), 1)
-        assert (dropped == 0).double().mean().item() == pytest.approx(rate, abs=0.02)
-        assert dropped.max().item() == pytest.approx(1 / (1 - rate), rel=1e-6)
-        assert torch.equal(dropped, layer(h, torch.tensor(5), 1))
-        assert not torch.equal(dropped, layer(h, torch.tensor(5), 2))  # each layer drops others
-        assert torch.equal(layer.eval()(h, torch.tensor(5), 1), h)
