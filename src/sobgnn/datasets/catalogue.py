@@ -21,7 +21,7 @@ class Entry(NamedTuple):
     sha256: str
     kind: Literal["dense", "news", "graph"]
     description: str
-    licence: str
+    licence: str = "none stated"
     standardize: bool = False
 
 
@@ -113,49 +113,42 @@ CATALOGUE: dict[str, Entry] = {
         "8163bbaedf366d44a501f06ab26c50c9c0211e60d9be456fb89b208c360745c4",
         "graph",
         "Web pages of Cornell, corrected in 2022, 5 classes (WebKB; Pei et al. 2020)",
-        "none stated",
     ),
     "cornell-2020": Entry(
         "geomgcn_cornell_2020.npz",
         "fbb5e562cbf56355db6ca1cd695bfab6e1f8daf74c29ee315ab30ec534d5c748",
         "graph",
         "Cornell before the correction: its features and labels are those of texas",
-        "none stated",
     ),
     "texas": Entry(
         "geomgcn_texas.npz",
         "408b144dac72642d55fe97fb93374c878ff9d696209c34a6e008f0c02eb584c5",
         "graph",
         "Web pages of Texas, 5 classes (WebKB; Pei et al. 2020)",
-        "none stated",
     ),
     "wisconsin": Entry(
         "geomgcn_wisconsin.npz",
         "8a983a4b9de807d7592d4027fd51fc558e4ade3137772d2a41e39aff5050a178",
         "graph",
         "Web pages of Wisconsin, 5 classes (WebKB; Pei et al. 2020)",
-        "none stated",
     ),
     "chameleon": Entry(
         "geomgcn_chameleon.npz",
         "6a94c32862928272642c7845c1e03bc7a796bcf3d74c1135308e93d18ba9adb4",
         "graph",
         "Wikipedia pages on chameleons, 5 classes (Rozemberczki et al. 2021; Pei et al. 2020)",
-        "none stated",
     ),
     "squirrel": Entry(
         "geomgcn_squirrel.npz",
         "74b9ac810095558bfdadaffd6b33d593774ddb2bc1b962d77cef134ebc8a197e",
         "graph",
         "Wikipedia pages on squirrels, 5 classes (Rozemberczki et al. 2021; Pei et al. 2020)",
-        "none stated",
     ),
     "actor": Entry(
         "geomgcn_actor.npz",
         "e69797d61339f2171902cc49560e85d18c64160d51b5edc8dda273e731f4adfc",
         "graph",
         "Actors who share a Wikipedia page, 5 classes (Tang et al. 2009; Pei et al. 2020)",
-        "none stated",
     ),
     "amazon-photo": Entry(
         "amazon_photo.npz",

@@ -86,7 +86,11 @@ def table1_markdown(cells: Sequence[Summary]) -> list[str]:
     headed = [model for model in models if any((model, plots.HEAD, d) in find for d in datasets)]
     if headed:
         rows = [[model, *(entry(find.get((model, plots.HEAD, d))) for d in datasets)] for model in headed]
-        lines += ["## With ReLU and dropout on the logits (head=paper)", "", *markdown_table(["", *datasets], rows)]
+        lines += [
+            "## The paper's form (head=paper): ReLU and dropout on the logits; S-SobGNN: ReLU on its last filters",
+            "",
+            *markdown_table(["", *datasets], rows),
+        ]
     if OURS in models:
         own = {d: find.get((OURS, "", d)) for d in datasets}
         others = [model for model in models if model != OURS]

@@ -21,7 +21,7 @@ SETTING: dict[str, Any] = {
 
 def test_blocks_are_the_features_and_powers_of_each_order_applied_to_them(graph: Graph, x: Tensor) -> None:
     operators = SobolevOperators(graph, alpha=5, epsilon=1.3)
-    blocks = sobolev_blocks(operators, x, orders=[1, 3, 5], hops=2)
+    blocks = sobolev_blocks(Source(graph, x), alpha=5, epsilon=1.3, hops=2)
     assert blocks.shape == (N, 7, F)
     want = [x.numpy().astype(np.float64)]
     for hop in (1, 2):

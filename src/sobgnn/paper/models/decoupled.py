@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sobgnn.nn.features import SobolevFeatures
 from sobgnn.nn.filter_bank import shared_product
-from sobgnn.operators import SobolevOperators
 from sobgnn.paper.models.contract import COMMON, HIDDEN, Call, Choice, Network, Setting, at_rows
 from sobgnn.paper.models.layers import Dropout, glorot
 from sobgnn.paper.models.sobolev import ALPHA, EPSILON
@@ -53,8 +51,6 @@ class DSobGNN(nn.Module):
         smooth: float = 0.0,
     ) -> None:
         super().__init__()
-        if norm not in ("none", "layer"):
-            raise ValueError(f'`norm` must be "none" or "layer", but got {norm!r}.')
         self.norm, self.drop_input, self.smooth = norm, drop_input, smooth
         self.weight = nn.Parameter(torch.empty(blocks, in_channels, hidden_channels))
         self.bias = nn.Parameter(torch.empty(blocks, hidden_channels))
@@ -96,15 +92,12 @@ def block_orders(alpha: int) -> list[int]:
     return sorted({1, (1 + alpha) // 2, alpha})
 
 
-def sobolev_blocks(operators: SobolevOperators, X: Tensor, orders: Sequence[int], hops: int) -> Tensor:
-    """X and, for each hop k and order ρ, Â_ρ^k X: [N, F] to [N, 1 + hops · orders, F]."""
-    chosen = torch.tensor([order - 1 for order in orders], device=X.device)
-    blocks = [X.unsqueeze(1)]
-    propagated: Tensor | None = None
-    for _ in range(hops):
-        propagated = operators.propagate(X) if propagated is None else operators.propagate_each(propagated)
-        blocks.append(propagated.index_select(1, chosen))
-    return torch.cat(blocks, dim=1)
+def sobolev_blocks(source: Source, alpha: int, epsilon: float, hops: int) -> Tensor:
+    """X and, for each hop k and chosen order ρ, Â_ρ^k X: [N, 1 + hops · orders, F]."""
+    every = SobolevFeatures(alpha, epsilon, hops)(source.X, source.sobolev(alpha, epsilon))
+    chosen = [0, *(alpha * hop + order for hop in range(hops) for order in block_orders(alpha))]
+    blocks: Tensor = every[:, chosen]
+    return blocks
 
 
 def _blocks(setting: Setting) -> int:
@@ -118,9 +111,7 @@ def _build(features: int, classes: int, setting: Setting) -> nn.Module:
 
 
 def _inputs(source: Source, setting: Setting, rows: Tensor | None) -> Call:
-    alpha = int(setting["alpha"])
-    operators = source.sobolev(alpha, float(setting["epsilon"]))
-    blocks = sobolev_blocks(operators, source.X, block_orders(alpha), int(setting["hops"]))
+    blocks = sobolev_blocks(source, int(setting["alpha"]), float(setting["epsilon"]), int(setting["hops"]))
     if setting["smooth"] == 0:
         return Call((at_rows(blocks, rows),))
     return Call((at_rows(blocks, rows), blocks, source.operator("adjacency", rows)))
