@@ -96,6 +96,18 @@ def fill_and_end(cells: Sequence[Cell], data: Mapping[str, Prepared], how: runni
     os._exit(1)
 
 
+def test_a_member_trains_on_its_training_points_and_is_chosen_by_its_validation_points(toy: Prepared) -> None:
+    lab = DatasetRunner(toy, torch.device("cpu"), epochs=1)
+    splits = [lab.split("5/class", seed) for seed in (3, 4)]
+    task = lab._task(splits)
+    assert task.validation is not None
+    for split, weight, chosen in zip(splits, task.train_weight, task.validation, strict=True):
+        np.testing.assert_array_equal(lab.development[weight > 0], split.train)
+        assert float(weight.sum()) == pytest.approx(1)
+        np.testing.assert_array_equal(lab.development[chosen], split.validation)
+    np.testing.assert_array_equal(task.target, toy.y[lab.development])
+
+
 @pytest.mark.parametrize("labels", ["10%", "5/class"])
 @pytest.mark.parametrize(
     "model",
