@@ -150,7 +150,3 @@ def test_messy_files_become_what_they_mean(title, tmp_path):
     assert said is None or said in notes, notes
     parts = [b.X.toarray() if sp.issparse(b.X) else b.X for b in batches(path, table.encoding)]
     np.testing.assert_allclose(np.concatenate(parts), table.X, atol=1e-6)
-
-
-def test_there_are_fifty_of_them():
-    assert len(FILES) >= 50

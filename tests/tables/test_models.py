@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from sobgnn import TableEncoder
+from sobgnn import SobolevClassifier, TableEncoder
 from sobgnn.cli import main
 from sobgnn.tables import kept, models, read_table
 from sobgnn.tables.columns.text import TextColumn
@@ -225,3 +225,18 @@ def test_the_labeling_page_says_how_far_encoding_is_and_what_would_help(place):
         assert ("fetches a model" in advice) == (not said) == (model is None)
     assert said[-1] == "meaning of 30 of 30 texts, 0 s left"
     assert any("by words and meaning" in note for note in notes)
+
+
+@pytest.mark.trains
+def test_a_saved_classifier_of_frames_finds_its_model_by_its_digest(place):
+    folder, rows = in_hub(place), table(40)
+    labels = np.array(["a", "b"] * 20, dtype=object)
+    fitted = SobolevClassifier(families=["linear"]).fit(pl.DataFrame(rows), labels)
+    fitted.save(place / "model")
+    np.testing.assert_allclose(
+        SobolevClassifier.load(place / "model").predict_proba(pl.DataFrame(rows)),
+        fitted.predict_proba(pl.DataFrame(rows)), atol=1e-5,
+    )  # fmt: skip
+    shutil.rmtree(folder)
+    with pytest.raises(ValueError, match=rf"^It was fitted with the model '{HUB_NAME}' .*text_model=FOLDER"):
+        SobolevClassifier.load(place / "model").predict(pl.DataFrame(rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 from collections.abc import Mapping
@@ -93,6 +94,8 @@ def put_together(estimator: Any, config: dict[str, Any], arrays: Arrays, device:
         from sobgnn.tables import TableEncoder
 
         estimator.encoder_ = TableEncoder.from_parts(config["table"], part("table"))
+        with contextlib.suppress(ValueError):  # a model that is not at hand is missed by what encodes texts
+            estimator.encoder_ = estimator.encoder_.with_models()
         read = estimator.encoder_.n_features_out_ if estimator.encoder_.n_features_in_ == count else -1
     elif config["filling"] is not None:
         estimator.filling_ = from_state(Filling, config["filling"], part("filling"))

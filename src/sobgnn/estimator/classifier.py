@@ -432,6 +432,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def load(cls, folder: str | Path, device: str | torch.device = "cpu") -> SobolevClassifier:
         """Read a classifier that :meth:`save` wrote, on any device. Nothing is unpickled.
 
+        A model of texts that the frame was encoded by is looked for among those at hand;
+        ``encoder_ = encoder_.with_models(FOLDER)`` gives one from elsewhere.
+
         Raises:
             ArtifactError: The folder is damaged, was changed, or is of another kind or another format.
         """

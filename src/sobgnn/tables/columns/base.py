@@ -69,8 +69,7 @@ class Column:
 
     def parse(self, series: pl.Series) -> Cells:
         """The cells of a series of any type."""
-        filled = (text_values(series) if is_text(series) else series).is_not_null().to_numpy()
-        return Cells(series, filled, filled)
+        return cells_of(series, text_values(series) if is_text(series) else series)
 
     def check(self, series: pl.Series, cells: Any) -> None:
         """Raise if the cells, the first of a file, cannot be of this column: another has its name."""
@@ -152,6 +151,12 @@ def from_plain(kind: Any, content: Any, arrays: Arrays, name: str = "") -> Any:
 
 def _saved(kind: Any) -> list[str]:
     return [part.name for part in fields(kind) if part.metadata.get("saved", True)]
+
+
+def cells_of(values: pl.Series, held: pl.Series) -> Cells:
+    """Cells of any content, read where ``held`` is not null."""
+    filled = held.is_not_null().to_numpy()
+    return Cells(values, filled, filled)
 
 
 def is_text(series: pl.Series) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from sobgnn.tables.columns.base import COMMON_BLANKS, Cells, Choice, Column, is_text, text_values
+from sobgnn.tables.columns.base import COMMON_BLANKS, Cells, Choice, Column, cells_of, is_text, text_values
 from sobgnn.tables.columns.names import shortened
 
 if TYPE_CHECKING:
@@ -138,15 +138,12 @@ class SetColumn(Column):
         kept = kept if kept.height else counts.head(most)
         values = tuple(kept["item"].sort().to_list())
         column = cls(series.name, sign, values, kept.height + 1 < counts.height)
-        return Choice(column, "set", cells=column._cells(lists))
+        return Choice(column, "set", cells=cells_of(lists, lists))
 
     def parse(self, series: pl.Series) -> Cells:
         """Lists of values."""
-        return self._cells(_item_lists(series, self.sign))
-
-    def _cells(self, lists: pl.Series) -> Cells:
-        filled = lists.is_not_null().to_numpy()
-        return Cells(lists, filled, filled)
+        lists = _item_lists(series, self.sign)
+        return cells_of(lists, lists)
 
     def encode(self, values: pl.Series) -> Any:
         """Features float32 CSR [rows, width]."""

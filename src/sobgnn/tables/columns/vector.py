@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from sobgnn.tables.columns.base import Cells, Choice, Column, is_text, text_values
+from sobgnn.tables.columns.base import Cells, Choice, Column, cells_of, is_text, text_values
 
 if TYPE_CHECKING:
     import polars as pl
@@ -47,14 +47,15 @@ class VectorColumn(Column):
         if not len(known) or not np.ptp(known, axis=0).any():
             return Choice(None, "constant")
         notes = [f"{int(hole.sum()):,} blank or of another length, set to the mean"] if hole.any() else []
-        return Choice(cls(series.name, known.mean(axis=0)), "vectors", notes, _cells(lists))
+        return Choice(cls(series.name, known.mean(axis=0)), "vectors", notes, cells_of(lists, lists))
 
     def parse(self, series: pl.Series) -> Cells:
         """Lists of numbers."""
         import polars as pl
 
         lists = as_lists(series, all_cells=False)
-        return _cells(pl.Series([None] * series.len(), dtype=pl.List(pl.Float64)) if lists is None else lists)
+        lists = pl.Series([None] * series.len(), dtype=pl.List(pl.Float64)) if lists is None else lists
+        return cells_of(lists, lists)
 
     def encode(self, values: pl.Series) -> npt.NDArray[np.float32]:
         """Features float32 [rows, width]."""
@@ -90,11 +91,6 @@ def as_lists(series: pl.Series, *, all_cells: bool = True) -> pl.Series | None:
         lists: pl.Series = series.cast(target)
         return lists
     return None
-
-
-def _cells(lists: pl.Series) -> Cells:
-    filled = lists.is_not_null().to_numpy()
-    return Cells(lists, filled, filled)
 
 
 def _matrix(lists: pl.Series, width: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
