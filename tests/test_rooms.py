@@ -20,6 +20,7 @@ FLOORS = [
     {"training"},
     {"tables"},
     {"estimator"},
+    {"sharded"},
     {"datasets"},
     {"paper"},
     {"app"},

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from typing import Any as _Any
 
 if TYPE_CHECKING:
-    from sobgnn import sobolev, spectrum
+    from sobgnn import sharded, sobolev, spectrum
     from sobgnn.app.labeling.launch import label
     from sobgnn.estimator.classifier import SobolevClassifier
     from sobgnn.graphs.graph import Graph
@@ -36,6 +36,7 @@ __all__ = [
     "knn_graph",
     "label",
     "reweight",
+    "sharded",
     "sobolev",
     "spectrum",
 ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Generator
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor
@@ -135,25 +138,46 @@ def _fixed_point(smoother: Smoother, start: Tensor, strength: float, fixed: Tens
     known = current.reshape(-1)[held]
     previous, moved = current.clone(), torch.empty_like(current).unsqueeze(1)
     csr = smoother.csr(current.dtype)
+    schedule = chebyshev(strength)
+    weight, counted = next(schedule)
+    with contextlib.suppress(StopIteration):
+        while True:
+            # Into existing memory: the system would have to clear the memory of a large new tensor at every step.
+            backends.run(csr, current, moved)
+            previous.mul_(1 - weight).add_(moved[:, 0], alpha=weight * strength).view(-1)[held] = known
+            current, previous = previous, current
+            weight, counted = schedule.send(int(torch.count_nonzero(current)) if counted else 0)
+    return current.clamp_(min=0).view_as(start)
+
+
+def chebyshev(strength: float) -> Generator[tuple[float, bool], int, None]:
+    """The weights w of the steps of :func:`diffuse`, and whether the number of entries that are not 0 is to be sent.
+
+    There are enough steps for the tolerance after the last one that reached an entry: a step takes labels one edge
+    further, and an entry that was just reached is far from the solution.
+    """
     rate = strength / (1 + math.sqrt(1 - strength**2))
     enough = math.ceil(math.log(_TOLERANCE / 2) / math.log(rate))
     weight, step, last, reached = 1.0, 0, enough, 0
     while step < last:
-        # Into existing memory: the system would have to clear the memory of a large new tensor at every step.
-        backends.run(csr, current, moved)
-        previous.mul_(1 - weight).add_(moved[:, 0], alpha=weight * strength).view(-1)[held] = known
-        current, previous = previous, current
+        now = yield weight, last == step + enough
         weight = 1 / (1 - strength**2 * (weight / 4 if step else 1 / 2))
         step += 1
-        # A step takes labels one edge further; an entry that was just reached is far from the solution.
-        if last == step - 1 + enough and (now := int(torch.count_nonzero(current))) > reached:
+        if last == step - 1 + enough and now > reached:
             last, reached = step + enough, now
-    return current.clamp_(min=0).view_as(start)
 
 
 def strongest(graph: Graph, most: int) -> Graph:
     """The graph of edges that are among the ``most`` heaviest of at least one of their ends."""
     csr = graph.to("cpu").to_scipy(copy=False)
+    keep = heaviest(csr, most)
+    heads = np.concatenate([[0], np.cumsum(np.minimum(np.diff(csr.indptr), most))]).astype(csr.indptr.dtype)
+    part = sp.csr_array((csr.data[keep], csr.indices[keep], heads), shape=csr.shape)
+    return Graph.from_scipy(part.maximum(part.T.tocsr()).tocsr())
+
+
+def heaviest(csr: sp.csr_array, most: int) -> npt.NDArray[np.bool_]:
+    """Which entries [E] of a matrix are among the ``most`` heaviest of their row."""
     count, indptr = csr.shape[0], csr.indptr
     keep = np.zeros(csr.nnz, dtype=bool)
     for start in range(0, count, _SORTED_ROWS):  # as many rows as can be sorted within the cache
@@ -161,9 +185,7 @@ def strongest(graph: Graph, most: int) -> Graph:
         rows, first = np.repeat(np.arange(len(ends) - 1), np.diff(ends)), ends[0]
         order = np.lexsort((-csr.data[first : ends[-1]], rows))  # row by row, the heaviest first
         keep[first + order[np.arange(len(rows)) - (ends[rows] - first) < most]] = True
-    heads = np.concatenate([[0], np.cumsum(np.minimum(np.diff(indptr), most))]).astype(indptr.dtype)
-    part = sp.csr_array((csr.data[keep], csr.indices[keep], heads), shape=csr.shape)
-    return Graph.from_scipy(part.maximum(part.T.tocsr()).tocsr())
+    return keep
 
 
 @torch.no_grad()
