@@ -98,12 +98,22 @@ class Pool:
 
 
 def _begin(threads: int) -> None:
-    """Share the cores with the other processes, and leave Ctrl-C to the first one."""
+    """Share the cores with the other processes, leave Ctrl-C to the first one, and end where that is killed."""
     import signal
+    import threading
+    import time
 
     import torch
     from threadpoolctl import threadpool_limits
 
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(threads)
     threadpool_limits(threads, "blas")

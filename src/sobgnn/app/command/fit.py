@@ -6,7 +6,17 @@ import time
 from argparse import Namespace
 from typing import Any
 
-from sobgnn.app.command.options import INTERRUPTED, add_command, add_data, add_fitting, at_least, check, load, path
+from sobgnn.app.command.options import (
+    INTERRUPTED,
+    add_cluster,
+    add_command,
+    add_data,
+    add_fitting,
+    at_least,
+    check,
+    load,
+    place,
+)
 from sobgnn.app.runs import FORMATS
 
 
@@ -15,7 +25,10 @@ def add_fit(commands: Any) -> None:
     parser = add_command(commands, "fit", fit)
     add_data(parser, required=False)
     add_fitting(parser)
-    parser.add_argument("--out", type=path, metavar="RUN", help="Run folder to make; default: runs/<name>-<n>.")
+    parser.add_argument("--points", metavar="COLUMN", help="For shards: the column of points, which are lists.")
+    parser.add_argument("--shards", type=at_least(1), help="For shards: their number; more need less memory each.")
+    add_cluster(parser)
+    parser.add_argument("--out", type=place, metavar="RUN", help="Run folder to make; default: runs/<name>-<n>.")
     parser.add_argument(
         "--export",
         metavar="FORMAT",
@@ -36,10 +49,19 @@ def fit(options: Namespace) -> int:
 
     Writes a run folder: report.html to look at, predictions.csv, metrics.json, and the model for `sobgnn predict`.
     Prints the estimated accuracy, what was not used, and what to do next.
+    With --labels FILE, DATA may be many Parquet or .npy files ("s3://b/part-*.parquet"): a fit of shards, which resumes
+    if it is run again, and writes predictions as Parquet.
     Ctrl-C during training keeps the best model so far. Exit: 0 done, 2 wrong input, 130 interrupted.
     """
     if options.data is None:
         raise ValueError("DATA is missing. Name a file: sobgnn fit FILE. For a first try: sobgnn fit digits.")
+    if isinstance(options.labels, str):
+        from sobgnn.app.command.shards import fit_shards
+
+        return fit_shards(options)
+    for name in ("points", "shards", "cluster"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"--{name} is for shards: give their labels as a CSV file, --labels FILE.")
     check(options)
     from sobgnn.app.command.terminal import Terminal
 

@@ -58,6 +58,30 @@ def path(text: str) -> Path:
     return Path(text).expanduser()
 
 
+def place(text: str) -> Path | str:
+    """A path, or a URL as it is."""
+    return text if "://" in text else path(text)
+
+
+def number_or_file(text: str) -> float | str:
+    """A number, or the name of a file."""
+    try:
+        return float(text)
+    except ValueError:
+        if is_file_name(text):
+            return text
+        raise argparse.ArgumentTypeError(f"invalid float value: {text!r}") from None
+
+
+def add_cluster(parser: Parser) -> None:
+    """Where shards are worked on."""
+    parser.add_argument(
+        "--cluster",
+        metavar="auto|ray://HOST:PORT",
+        help="For shards: a Ray cluster to work on; default: all cores of this machine.",
+    )
+
+
 def add_models(parser: Parser) -> None:
     """Options of reading that `sobgnn predict` has too: models, character encoding, sheet."""
     parser.add_argument(
@@ -100,9 +124,10 @@ def add_fitting(parser: Parser) -> None:
     """Which labels are learned from, and how predictions are judged."""
     parser.add_argument(
         "--labels",
-        type=float,
-        metavar="SHARE|COUNT",
-        help="Keep this share (0.1) or number per class (5) of the labels; hide the others, measure accuracy on them.",
+        type=number_or_file,
+        metavar="SHARE|COUNT|FILE",
+        help="Keep this share (0.1) or number per class (5) of the labels; hide the others, measure accuracy on them. "
+        "A CSV FILE of ids and labels: a fit of shards, in which DATA may be many files and larger than memory.",
     )
     parser.add_argument(
         "--accept",
@@ -123,6 +148,8 @@ def check_file(file: Path) -> None:
 
 def check(options: Namespace) -> None:
     """Raise if DATA is missing, or the value of an option is impossible."""
+    if isinstance(getattr(options, "labels", None), str):
+        raise ValueError(f"--labels must be a share or a number per class, but got {options.labels!r}.")
     if is_file_name(options.data):
         check_file(Path(options.data))
     else:

@@ -7,7 +7,7 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-from sobgnn.app.command.options import add_command, add_models, check_file, path
+from sobgnn.app.command.options import add_cluster, add_command, add_models, check_file, path, place
 
 # Formats that predictions are not written in.
 _OTHER_FORMATS = (
@@ -18,16 +18,22 @@ _OTHER_FORMATS = (
 def add_predict(commands: Any) -> None:
     """Add the command, with its arguments and options."""
     parser = add_command(commands, "predict", predict)
-    parser.add_argument("run_folder", type=path, metavar="RUN", help="Run folder written by `sobgnn fit`.")
+    parser.add_argument("run_folder", type=place, metavar="RUN", help="Run folder written by `sobgnn fit`.")
     parser.add_argument(
         "data",
-        type=path,
+        nargs="+",
+        type=place,
         metavar="DATA",
-        help="CSV, Parquet, Excel, JSON or NPZ file with the same columns, or pictures; may be larger than memory.",
+        help="CSV, Parquet, Excel, JSON or NPZ file with the same columns, or pictures; may be larger than memory. "
+        "Of a run of shards: Parquet or .npy files.",
     )
     parser.add_argument(
-        "--out", type=path, metavar="FILE", help="CSV file to write; default: DATA's name with .predictions.csv."
+        "--out",
+        type=place,
+        metavar="FILE",
+        help="CSV file to write; default: DATA's name with .predictions.csv. Of a run of shards: a folder.",
     )
+    add_cluster(parser)
     add_models(parser)
     parser.add_argument(
         "--export",
@@ -45,8 +51,14 @@ def predict(options: Namespace) -> int:
     if the run was fitted with --accept, predictions are marked accept or review. Exit: 0 done, 2 wrong input (one line
     on stderr).
     """
-    run, data = options.run_folder, options.data
+    from sobgnn.app.command.shards import is_sharded, predict_shards
+
+    if is_sharded(options.run_folder):
+        return predict_shards(options)
+    run, data = options.run_folder, path(str(options.data[0]))
     check_file(data)
+    if len(options.data) > 1 or options.cluster is not None:
+        raise ValueError(f"{run} is no run of shards: it predicts one file at a time, on this machine.")
     from sobgnn import tables
     from sobgnn._system.files import atomic_file
     from sobgnn.app.command.terminal import Terminal

@@ -1,0 +1,272 @@
+"""Past one machine's memory: time, memory and traffic of every step of a fit over shards, and what kills do to it.
+
+    python -m benchmarks.scale_shards fit --points 1000000 --shards 8 --engine local:2 --out /tmp/run
+    python -m benchmarks.scale_shards memory --points 250000      # peak a process as shards grow: 1, 2, 4, 8
+    python -m benchmarks.scale_shards kill --points 250000        # kill -9 in the middle, and resume
+    python -m benchmarks.scale_shards ray --points 250000         # three nodes: a worker, a node, the driver killed
+
+Points are the mixture of :mod:`benchmarks.scale_stages`, 128 columns, 20 labels per class; k = 15. Each prints its
+results and leaves a line in results/shards.jsonl.
+
+Claims: ten million points within 12 GiB; memory per process shrinks as shards grow; after a kill only lost tasks run
+again, and the predictions are the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from benchmarks.scale_meter import keep, mixture, shown
+from benchmarks.timing import machine
+from sobgnn import sharded
+from sobgnn.sharded import engine, fitting
+
+LINES = Path(__file__).parents[1] / "results" / "shards.jsonl"
+
+
+def points(count: int, features: int, folder: Path) -> tuple[Path, dict[int, int], np.ndarray, np.ndarray, float]:
+    """A file of points, the labels of some rows, the truth, which rows have no label, and the best accuracy."""
+    path = folder / f"mixture-{count}-{features}.npy"
+    about = path.with_suffix(".about.npz")
+    if not about.exists():
+        _, truth, best = mixture(count, features, path)
+        np.savez(about, truth=truth, best=best)
+    found = np.load(about)
+    y = shown(found["truth"])
+    labels = {int(row): int(y[row]) for row in np.flatnonzero(y >= 0)}
+    return path, labels, found["truth"], y < 0, float(found["best"])
+
+
+def steps_of(out: Path) -> dict[str, dict[str, float]]:
+    """Seconds, processor seconds, peak GiB of a process and bytes written for others, of each kind of step."""
+    table: dict[str, dict[str, float]] = {}
+    for path in sorted((out / "done").glob("*.json"), key=lambda path: path.stat().st_mtime):
+        empty = dict.fromkeys(("tasks", "clock", "processor", "peak", "MB"), 0.0)
+        line = table.setdefault(path.stem.split("-")[0], empty)
+        for found in json.loads(path.read_text()):
+            line["tasks"] += 1
+            line["clock"] += found["seconds"]
+            line["processor"] += found["processor"]
+            line["peak"] = max(line["peak"], found["peak_gib"])
+            line["MB"] += found.get("sent", 0) / 1e6
+    return table
+
+
+def run(options: argparse.Namespace, out: Path, shards: int | None, engine: str, quiet: bool = False) -> dict[str, Any]:
+    """Fit, and print a table of the steps."""
+    path, labels, truth, unlabeled, best = points(options.points, options.features, options.folder)
+    began, said = time.perf_counter(), [0.0]
+
+    def say(line: str) -> None:
+        if not quiet and time.perf_counter() - said[0] > 20:
+            said[0] = time.perf_counter()
+            print(f"{said[0] - began:8.0f} s  {line}", flush=True)
+
+    result = sharded.fit(path, labels, out, engine=engine, k=15, shards=shards, progress=say)
+    seconds = time.perf_counter() - began
+    table = pl.read_parquet(result.predictions).sort("row")
+    steps = steps_of(out)
+    for name, line in {} if quiet else steps.items():
+        print(
+            f"{name:<10} {line['tasks']:5.0f} tasks {line['clock']:9.1f} s {line['processor']:8.1f} processor s "
+            f"{line['peak']:6.2f} GiB {line['MB']:9.1f} MB"
+        )
+    found = {
+        "points": options.points, "features": options.features, "shards": len(steps_shards(out)), "engine": engine,
+        "seconds": seconds, "processor": sum(line["processor"] for line in steps.values()),
+        "peak": max(line["peak"] for line in steps.values()), "recall": result.recall, "near": result.near,
+        "accuracy": float((table["label"].to_numpy() == truth)[unlabeled].mean()), "best": best, "steps": steps,
+        "bytes_per_row": 1e6 * sum(line["MB"] for line in steps.values()) / options.points, "machine": machine(),
+        "load": os.getloadavg()[0],
+    }  # fmt: skip
+    print(
+        f"{options.points:,} x {options.features}, {found['shards']} shards, {engine}: {seconds:.0f} s, "
+        f"{found['processor']:.0f} processor s, peak {found['peak']:.2f} GiB a process, "
+        f"{found['bytes_per_row']:.0f} bytes a row, recall {result.recall:.4f} in {result.near} cells, accuracy "
+        f"{100 * found['accuracy']:.2f} % (best possible {100 * best:.2f} %)",
+        flush=True,
+    )
+    return found
+
+
+def steps_shards(out: Path) -> list[Any]:
+    """What gathering found, of each shard."""
+    found: list[Any] = json.loads((out / "done" / "gather.json").read_text())
+    return found
+
+
+def memory(options: argparse.Namespace) -> None:
+    """Peak memory of a process as shards grow, and the traffic between them."""
+    for shards in (1, 2, 4, 8):
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            keep({"what": "memory", **run(options, Path(folder) / "run", shards, "local:2", quiet=True)}, LINES)
+
+
+class Logged:
+    """An engine that writes down when a task begins and ends, and in which process."""
+
+    def __init__(self, inner: Any, log: Path, slow: float) -> None:
+        self.inner, self.log, self.slow = inner, log, slow
+
+    def map(self, step: Callable[[Any], Any], args: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        return self.inner.map(partial(logged, str(self.log), self.slow, step), args)
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def logged(log: str, slow: float, step: Any, argument: Any) -> Any:
+    name = step.args[1]
+    note(log, name, argument, "begin")
+    if name in ("find", "hop", "score"):
+        time.sleep(slow)
+    found = step(argument)
+    note(log, name, argument, "end")
+    return found
+
+
+def note(log: str, name: str, argument: Any, what: str) -> None:
+    with open(log, "a") as file:
+        file.write(json.dumps([name, str(argument), what, os.getpid()]) + "\n")
+
+
+def noted(log: Path) -> list[list[Any]]:
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def going(log: Path, step: str) -> int | None:
+    """The process of a task of this step that has begun and not ended, once another one has ended."""
+    own = [(argument, what, process) for name, argument, what, process in noted(log) if name == step]
+    ended = {argument for argument, what, _ in own if what == "end"}
+    begun = [(argument, process) for argument, what, process in own if what == "begin" and argument not in ended]
+    return begun[0][1] if ended and begun else None
+
+
+def drive(options: argparse.Namespace) -> None:
+    """A driver that may be killed: fits on an engine whose tasks are written down."""
+    path, labels, *_ = points(options.points, options.features, options.folder)
+    fitting.make_engine = lambda name: Logged(engine.make_engine(name), options.log, options.slow)
+    sharded.fit(path, labels, options.out, engine=options.engine, k=15, shards=options.shards, **settings(options))
+
+
+def settings(options: argparse.Namespace) -> dict[str, Any]:
+    return {"families": ["sobolev", "diffusion"], "epochs": 20} if options.fast else {}
+
+
+def driver(options: argparse.Namespace, log: Path, out: Path, **environment: str) -> subprocess.Popen[bytes]:
+    words = [sys.executable, "-m", "benchmarks.scale_shards", "drive", *(["--fast"] if options.fast else [])]
+    for name in ("points", "features", "shards", "slow", "engine", "folder"):
+        words.append(f"--{name}={getattr(options, name)}")
+    return subprocess.Popen([*words, f"--log={log}", f"--out={out}"], env={**os.environ, **environment})
+
+
+def wait_for(what: Callable[[], Any], process: subprocess.Popen[bytes], seconds: float = 3600) -> Any:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and process.poll() is None:
+        found = what()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise RuntimeError(f"nothing to kill: the driver ended with {process.poll()}")
+
+
+def compared(options: argparse.Namespace, log: Path, out: Path, folder: Path, killed: list[str]) -> None:
+    """Say what ran more than once, and whether the predictions are those of a run that nobody disturbed."""
+    path, labels, *_ = points(options.points, options.features, options.folder)
+    calm = sharded.fit(path, labels, folder / "calm", engine="local", k=15, shards=options.shards, **settings(options))
+    pair = [pl.read_parquet(f"{one}/predictions/*.parquet").sort("row") for one in (out, calm.out)]
+    columns = [name for name in pair[0].columns if name.startswith("probability_")]
+    difference = max(float((pair[0][name] - pair[1][name]).abs().max()) for name in columns)
+    begun = Counter((name, argument) for name, argument, what, _ in noted(log) if what == "begin")
+    again = {f"{name} {argument}": times for (name, argument), times in begun.items() if times > 1}
+    line = {
+        "what": options.what, "points": options.points, "shards": options.shards, "killed": killed,
+        "tasks": len(begun), "again": again, "same_labels": float((pair[0]["label"] == pair[1]["label"]).mean()),
+        "largest_difference": difference, "machine": machine(),
+    }  # fmt: skip
+    print(json.dumps(line, indent=1), flush=True)
+    if not options.fast:
+        keep(line, LINES)
+
+
+def kill(options: argparse.Namespace) -> None:
+    """Kill -9 the driver and its processes in three steps, and resume."""
+    with tempfile.TemporaryDirectory(dir=options.folder) as place:
+        folder, killed = Path(place), []
+        out, log = folder / "run", folder / "log"
+        for step in ("partition", "find", "score"):
+            process = driver(options, log, out)
+            wait_for(lambda step=step: going(log, step), process)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            killed.append(f"driver in {step}")
+            time.sleep(2)  # its processes see that it is gone
+        assert driver(options, log, out).wait() == 0
+        compared(options, log, out, folder, killed)
+
+
+def ray(options: argparse.Namespace) -> None:
+    """A cluster of three nodes on this machine; a worker, a node and the driver are killed, each in another step."""
+    from ray.cluster_utils import Cluster
+
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    small = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=small)
+    nodes = [cluster.add_node(**{**small, "include_dashboard": None}) for _ in range(2)]
+    options.engine = "ray"
+    try:
+        with tempfile.TemporaryDirectory(dir=options.folder) as place:
+            folder, killed = Path(place), []
+            out, log = folder / "run", folder / "log"
+            process = driver(options, log, out, RAY_ADDRESS=cluster.address)
+            os.kill(wait_for(lambda: going(log, "find"), process), signal.SIGKILL)
+            killed.append("worker in find")
+            wait_for(lambda: going(log, "hop"), process)
+            cluster.remove_node(nodes[0], allow_graceful=False)
+            killed.append("node in hop")
+            wait_for(lambda: going(log, "score"), process)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            killed.append("driver in score")
+            assert driver(options, log, out, RAY_ADDRESS=cluster.address).wait() == 0
+            compared(options, log, out, folder, killed)
+    finally:
+        cluster.shutdown()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["fit", "memory", "kill", "ray", "drive"])
+    parser.add_argument("--points", type=lambda text: int(float(text)), default=250_000)
+    parser.add_argument("--features", type=int, default=128)
+    parser.add_argument("--shards", type=int, default=8)
+    parser.add_argument("--engine", default="local:2")
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where points are made")
+    parser.add_argument("--out", type=Path, help="the run")
+    parser.add_argument("--log", type=Path)
+    parser.add_argument("--slow", type=float, default=1.0, help="seconds by which tasks that are killed take longer")
+    parser.add_argument("--fast", action="store_true", help="two families, few epochs, nothing is written down")
+    options = parser.parse_args()
+    if options.what == "fit":
+        keep({"what": "fit", **run(options, options.out, options.shards, options.engine)}, LINES)
+    else:
+        {"memory": memory, "kill": kill, "ray": ray, "drive": drive}[options.what](options)
+
+
+if __name__ == "__main__":
+    main()
