@@ -59,6 +59,62 @@ def stages() -> list[str]:
     return [*out, ""]
 
 
+def shards() -> list[str]:
+    latest = {line["points"]: line for line in kept(what="shards")}
+    lines = [latest[n] for n in sorted(latest)]
+    if not lines:
+        return []
+    out = [
+        "## Shards",
+        "",
+        "    python -m benchmarks.scale_shards fit --points 10000000 --shards 16 --out RUN",
+        "",
+        f"{lines[-1]['machine']}; {lines[-1]['features']} columns, k = 15, 20 labels per class, two processes. "
+        "Processor seconds of each step, since other work had most of the machine; in brackets the highest memory of a "
+        "process in GiB, mapped files and libraries included, and megabytes written for other shards.",
+        "",
+        "| step | " + " | ".join(f"{line['points']:,} in {line['shards']}" for line in lines) + " |",
+        "|---|" + "---|" * len(lines),
+    ]
+    for name in lines[-1]["steps"]:
+        steps = [line["steps"].get(name) for line in lines]
+        cells = ["" if s is None else f"{s['processor']:.1f} ({s['peak']:.2f}; {s['MB']:.0f})" for s in steps]
+        out.append(f"| {name} | {' | '.join(cells)} |")
+    rows = {
+        "processor seconds": [f"{line['processor']:.0f}" for line in lines],
+        "seconds by the clock (load)": [f"{line['seconds']:.0f} ({line['load']:.0f})" for line in lines],
+        "highest memory of a process, GiB": [f"{line['peak']:.2f}" for line in lines],
+        "bytes written for other shards, a row": [f"{line['bytes_per_row']:.0f}" for line in lines],
+        "recall, cells searched": [f"{line['recall']:.4f}, {line['near']}" for line in lines],
+        "accuracy %": [f"{100 * line['accuracy']:.2f}" for line in lines],
+        "best possible %": [f"{100 * line['best']:.2f}" for line in lines],
+    }
+    out += [f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()]
+    sizes = {line["shards"]: line for line in kept(what="shards of one size")}
+    if sizes:
+        points = next(iter(sizes.values()))["points"]
+        out += [
+            "",
+            f"    python -m benchmarks.scale_shards memory --points {points}",
+            "",
+            "| shards | highest memory of a process, GiB | processor seconds | bytes written for other shards, a row |",
+            "|---|---|---|---|",
+        ]
+        for number, line in sorted(sizes.items()):
+            out.append(f"| {number} | {line['peak']:.2f} | {line['processor']:.1f} | {line['bytes_per_row']:.0f} |")
+    for line in [*kept(what="shards, kill")[-1:], *kept(what="shards, ray")[-1:]]:
+        again = ", ".join(line["again"]) or "none"
+        out += [
+            "",
+            f"    python -m benchmarks.scale_shards {line['what'].split()[-1]} --points {line['points']}",
+            "",
+            f"Killed: {', '.join(line['killed'])}. Of {line['tasks']} tasks these were begun more than once: {again}. "
+            f"Labels as of a run that nobody disturbed: {100 * line['same_labels']:.2f} %; probabilities differ by "
+            f"at most {line['largest_difference']:.1g}.",
+        ]
+    return [*out, ""]
+
+
 def mnist() -> list[str]:
     lines = kept(what="mnist")
     if not lines:
@@ -122,7 +178,7 @@ def main() -> None:
         "Written by `python -m benchmarks.scale_report` from `results/scale.jsonl`.",
         "",
     ]
-    for part in (stages, mnist, cuda):
+    for part in (stages, shards, mnist, cuda):
         parts += part()
     OUT.write_text("\n".join(parts).rstrip() + "\n")
     print(f"{OUT} from {LINES}")

@@ -6,7 +6,7 @@
     python -m benchmarks.scale_shards ray --points 250000         # three nodes: a worker, a node, the driver killed
 
 Points are the mixture of :mod:`benchmarks.scale_stages`, 128 columns, 20 labels per class; k = 15. Each prints its
-results and leaves a line in results/shards.jsonl.
+results and leaves a line in results/scale.jsonl.
 
 Claims: ten million points within 12 GiB; memory per process shrinks as shards grow; after a kill only lost tasks run
 again, and the predictions are the same.
@@ -35,8 +35,6 @@ from benchmarks.scale_meter import keep, mixture, shown
 from benchmarks.timing import machine
 from sobgnn import sharded
 from sobgnn.sharded import engine, fitting
-
-LINES = Path(__file__).parents[1] / "results" / "shards.jsonl"
 
 
 def points(count: int, features: int, folder: Path) -> tuple[Path, dict[int, int], np.ndarray, np.ndarray, float]:
@@ -114,7 +112,7 @@ def memory(options: argparse.Namespace) -> None:
     """Peak memory of a process as shards grow, and the traffic between them."""
     for shards in (1, 2, 4, 8):
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            keep({"what": "memory", **run(options, Path(folder) / "run", shards, "local:2", quiet=True)}, LINES)
+            keep({"what": "shards of one size", **run(options, Path(folder) / "run", shards, "local:2", quiet=True)})
 
 
 class Logged:
@@ -195,13 +193,13 @@ def compared(options: argparse.Namespace, log: Path, out: Path, folder: Path, ki
     begun = Counter((name, argument) for name, argument, what, _ in noted(log) if what == "begin")
     again = {f"{name} {argument}": times for (name, argument), times in begun.items() if times > 1}
     line = {
-        "what": options.what, "points": options.points, "shards": options.shards, "killed": killed,
+        "what": f"shards, {options.what}", "points": options.points, "shards": options.shards, "killed": killed,
         "tasks": len(begun), "again": again, "same_labels": float((pair[0]["label"] == pair[1]["label"]).mean()),
         "largest_difference": difference, "machine": machine(),
     }  # fmt: skip
     print(json.dumps(line, indent=1), flush=True)
     if not options.fast:
-        keep(line, LINES)
+        keep(line)
 
 
 def kill(options: argparse.Namespace) -> None:
@@ -263,7 +261,7 @@ def main() -> None:
     parser.add_argument("--fast", action="store_true", help="two families, few epochs, nothing is written down")
     options = parser.parse_args()
     if options.what == "fit":
-        keep({"what": "fit", **run(options, options.out, options.shards, options.engine)}, LINES)
+        keep({"what": "shards", **run(options, options.out, options.shards, options.engine)})
     else:
         {"memory": memory, "kill": kill, "ray": ray, "drive": drive}[options.what](options)
 
