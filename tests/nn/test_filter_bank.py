@@ -70,6 +70,10 @@ def test_mapping_over_members_is_a_loop_over_them(shared: bool, with_own: bool) 
 def test_gradients_have_gradients(self_branch: bool, relu: bool) -> None:
     (own, *rest), _ = draw((), self_branch, shared=True)
     assert torch.autograd.gradgradcheck(lambda *leaves: filter_bank(own, *leaves, relu=relu), rest)
+    loss = filter_bank(own, *rest, relu=relu).square().sum()
+    once = torch.autograd.grad(loss, rest, retain_graph=True)
+    for plain, fused in zip(torch.autograd.grad(loss, rest, create_graph=True), once, strict=True):
+        torch.testing.assert_close(plain, fused)
 
 
 @pytest.mark.parametrize("with_own", [True, False])

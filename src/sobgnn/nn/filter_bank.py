@@ -69,7 +69,11 @@ class _FilterBank(torch.autograd.Function):
         own, filtered, weight, bias, mu, *products = ctx.saved_tensors
         # Gradients of gradients, and several at once (is_grads_batched), by what torch maps and differentiates.
         if torch.is_grad_enabled() or is_batched(grad):
-            return *_plain_backward(own, filtered, weight, bias, mu, grad, relu=ctx.relu), None
+            tensors = (filtered, weight, bias, mu)
+            if own is None:
+                gradients = torch.func.vjp(lambda *t: _plain(None, *t, relu=ctx.relu), *tensors)[1](grad)
+                return None, *gradients, None
+            return *torch.func.vjp(lambda *t: _plain(*t, relu=ctx.relu), own, *tensors)[1](grad), None
         members, branches, _, width = weight.shape
         grad = grad.reshape(len(grad), members * width).contiguous()
         scale = _columns(mu, width)
@@ -148,27 +152,21 @@ def _(product: Tensor, grad: Tensor, mu: Tensor, relu: bool) -> tuple[Tensor, Te
     return torch.empty_like(product), torch.empty_like(mu), torch.empty_like(mu)
 
 
-def _plain_backward(
-    own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, grad: Tensor, *, relu: bool
-) -> tuple[Tensor | None, Tensor, Tensor, Tensor, Tensor]:
-    """The same by operations that have gradients themselves, where these are asked for."""
-    to_inputs, to_weight, to_bias, to_mu = [], [], [], []
-    for branch in range(weight.shape[1]):
+def _plain(own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, *, relu: bool) -> Tensor:
+    """The same by operations that have gradients of every order."""
+    members, branches, _, width = weight.shape
+    total: Tensor | None = None
+    for branch in range(branches):
         x = _branch(own, filtered, branch)
-        members = weight.shape[0]
-        product = _multiply_plainly(x, weight[:, branch]) + bias[:, branch]
-        to_product = grad * mu[:, branch, None]
-        if relu:
-            to_product = to_product * (product > 0)
-            product = product.relu()
-        beside = to_product.reshape(grad.shape[0], -1)  # flatten cannot be mapped in every way
-        to_inputs.append(_multiply_to_inputs(beside, weight[:, branch], shared=x.ndim == 2))
-        to_weight.append(_multiply_to_weight(x, beside, members))
-        to_bias.append(to_product.sum(dim=0))
-        to_mu.append((grad * product).sum(dim=(0, 2)))
-    to_own = None if own is None else to_inputs.pop(0)
-    to_filtered, weights, biases, mus = (torch.stack(parts, 1) for parts in (to_inputs, to_weight, to_bias, to_mu))
-    return to_own, to_filtered, weights, biases, mus
+        if x.ndim == 2:
+            product = (x @ weight[:, branch].transpose(0, 1).flatten(1)).view(-1, members, width)
+        else:
+            product = torch.bmm(x.transpose(0, 1), weight[:, branch]).transpose(0, 1)
+        product = product + bias[:, branch]
+        term = (product.relu() if relu else product) * mu[:, branch, None]
+        total = term if total is None else total + term
+    assert total is not None
+    return total
 
 
 def _branch(own: Tensor | None, filtered: Tensor, branch: int) -> Tensor:
@@ -191,13 +189,6 @@ def _multiply(x: Tensor, weight: Tensor) -> Tensor:
     out = x.new_empty((x.shape[0], members, width))
     torch.bmm(x.transpose(0, 1), weight, out=out.transpose(0, 1))
     return out.flatten(1)
-
-
-def _multiply_plainly(x: Tensor, weight: Tensor) -> Tensor:
-    """The same by operations that have gradients: [N, S, o]."""
-    if x.ndim == 2:
-        return (x @ weight.transpose(0, 1).flatten(1)).view(-1, *weight.shape[::2])
-    return torch.bmm(x.transpose(0, 1), weight).transpose(0, 1)
 
 
 def _multiply_to_weight(x: Tensor, to_product: Tensor, members: int) -> Tensor:
