@@ -71,9 +71,10 @@ def files(folder):
 
 
 def test_fit_makes_a_run_folder_from_a_csv(here, trees, capsys):
-    assert cli.main(["fit", "trees.csv"]) == 0
+    assert cli.main(["fit", "trees.csv", "--export", "parquet", "--export", "jsonl"]) == 0
     run = here / "runs" / "trees-1"
     assert {"predictions.csv", "metrics.json", "report.html", "table.json"} <= set(files(run))
+    assert {"predictions.parquet", "predictions.jsonl"} <= set(files(run))
     assert list(here.rglob("*partial*")) == []
     predictions = pl.read_csv(run / "predictions.csv")
     assert predictions.columns[:3] == ["row", "id", "label"]
@@ -83,6 +84,7 @@ def test_fit_makes_a_run_folder_from_a_csv(here, trees, capsys):
     np.testing.assert_allclose(total.to_numpy(), 1, atol=1e-5)
     metrics = json.loads((run / "metrics.json").read_text())
     assert (metrics["rows"], metrics["labels_given"], metrics["complete"]) == (150, 60, True)
+    assert set(metrics["columns"]) == {"height", "girth", "bark"}
     assert "<b>cedar" not in (run / "report.html").read_text().split("<script>")[0]
     said = capsys.readouterr().out
     assert "One-hot encoded: bark (3 features)" in said
@@ -148,18 +150,43 @@ def test_predict_labels_new_rows_as_the_model_does(here, trees, capsys):
     classifier = SobolevClassifier.load(here / "run/model")
     X = Encoding.load(here / "run").batch(new).X
     assert found["label"].to_list() == classifier.predict(X).tolist()
+    tall = pl.when(pl.int_range(40) < 9).then(pl.lit("tall")).otherwise("height")
+    new.with_columns(height=tall).write_csv("wrong.csv")
+    assert cli.main(["predict", "run", "wrong.csv"]) == 0
+    assert "treated as blank: height (9 cells)." in capsys.readouterr().out
 
 
-def test_predict_refuses_a_file_without_a_needed_column_and_leaves_nothing(here, trees, capsys):
+def test_predict_refuses_in_one_line_and_writes_over_nothing_but_predictions(here, trees, capsys):
     assert cli.main(["fit", "trees.csv", "--out", "run"]) == 0
-    before = files(here)
-    pl.read_csv(trees).drop("girth").write_csv(here / "new.csv")
+    (here / "other.csv").write_text("a,b\n1,2\n")
+    pl.read_csv(trees).drop("girth").write_csv(here / "narrow.csv")
+    os.mkfifo(here / "pipe")
+    before = {name: (here / name).read_bytes() for name in files(here)}
     capsys.readouterr()
-    assert cli.main(["predict", "run", "new.csv"]) == 2
-    said = capsys.readouterr().err
-    assert "Missing column 'girth'" in said
-    assert said.count("\n") == 1
-    assert files(here) == sorted([*before, "new.csv"])
+    for words, said in (
+        ("trees.csv run", "The run comes first: sobgnn predict run trees.csv."),
+        ("run narrow.csv", "Missing column 'girth'"),
+        ("run trees.csv --export xml", "argument --export: invalid choice: 'xml' (choose"),
+        ("run trees.csv --out /proc/x.csv", "/proc/x.csv cannot be used: No such file"),
+        ("run trees.csv --out other.csv", "other.csv exists but does not hold predictions"),
+        ("run trees.csv --out ./trees.csv", "trees.csv would be written, but is DATA itself"),
+        ("run trees.csv --out nowhere/x.csv", "--out names a file in 'nowhere', but there is no such folder"),
+        ("run trees.csv --out run/predictions.csv", "run/predictions.csv belongs to the run"),
+        ("run trees.csv --out run/model/new.csv", "run/model/new.csv belongs to the run"),
+        ("run trees.csv --out -", "--out must name a regular file"),
+        ("run trees.csv --out pipe", "--out must name a regular file"),
+        ("run trees.csv --out x.parquet", "--out names x.parquet, but predictions are written as CSV"),
+    ):
+        assert cli.main(["predict", *words.split()]) == 2
+        shown = capsys.readouterr().err
+        assert shown.startswith(f"sobgnn: {said}")
+        assert shown.count("\n") == 1
+    assert {name: (here / name).read_bytes() for name in files(here)} == before
+    (here / "real.csv").write_text("row,label,probability_a\n")
+    (here / "link.csv").symlink_to("real.csv")
+    assert cli.main(["predict", "run", "trees.csv", "--out", "link.csv"]) == 0
+    assert (here / "link.csv").is_symlink()
+    assert (here / "real.csv").read_text().startswith("row,id,")
 
 
 @pytest.mark.parametrize(
@@ -225,42 +252,6 @@ def test_a_missing_file_is_said_before_anything_is_imported_that_takes_seconds(w
     assert (ended.returncode, ended.stderr) == (2, "sobgnn: There is no file 'nothing.csv'.\n")
 
 
-def test_predict_never_writes_over_its_input_nor_into_a_folder_that_is_not_there(here, trees, capsys):
-    assert cli.main(["fit", str(trees), "--out", "run"]) == 0
-    before = trees.read_bytes()
-    held = files(here / "run")
-    own = [here / "run" / "predictions.csv", here / "run" / "model" / "new.csv"]
-    (here / "other.csv").write_text("a,b\n1,2\n")
-    for out in (
-        here / "other.csv",
-        trees,
-        here / "." / trees.name,
-        here / "nowhere" / "x.csv",
-        *own,
-        "-",
-        "/dev/stdout",
-        "x.parquet",
-    ):
-        capsys.readouterr()
-        assert cli.main(["predict", "run", str(trees), "--out", str(out)]) == 2
-        assert capsys.readouterr().err.count("\n") == 1
-    assert trees.read_bytes() == before
-    assert (here / "other.csv").read_text() == "a,b\n1,2\n"
-    assert files(here / "run") == held
-
-
-def test_predict_writes_through_a_link_and_into_no_pipe(here, trees, capsys):
-    assert cli.main(["fit", str(trees), "--out", "run"]) == 0
-    (here / "real.csv").write_text("row,label,probability_a\n")
-    (here / "link.csv").symlink_to("real.csv")
-    os.mkfifo(here / "pipe")
-    assert cli.main(["predict", "run", str(trees), "--out", "link.csv"]) == 0
-    assert (here / "link.csv").is_symlink()
-    assert (here / "real.csv").read_text().startswith("row,")
-    assert cli.main(["predict", "run", str(trees), "--out", "pipe"]) == 2
-    assert not (here / "pipe").is_file()
-
-
 def test_a_tilde_that_the_shell_has_left_is_the_home_folder(here, trees, monkeypatch):
     monkeypatch.setenv("HOME", str(here / "home"))
     (here / "home").mkdir()
@@ -277,16 +268,6 @@ def test_pictures_of_the_folder_one_is_in_are_predicted_beside_it(here, monkeypa
     monkeypatch.chdir(here / "photos" / "dark")
     assert cli.main(["predict", "../../run", ".."]) == 0
     assert pl.read_csv(here / "photos.predictions.csv").height == 12
-
-
-def test_cells_that_do_not_fit_are_counted_when_predicting(here, trees, capsys):
-    assert cli.main(["fit", str(trees), "--out", "run"]) == 0
-    frame = pl.read_csv(trees, infer_schema=False).head(30)
-    wrong = frame.with_columns(height=pl.when(pl.int_range(30) < 9).then(pl.lit("tall")).otherwise("height"))
-    wrong.write_csv("new.csv")
-    capsys.readouterr()
-    assert cli.main(["predict", "run", "new.csv"]) == 0
-    assert "treated as blank: height (9 cells)." in capsys.readouterr().out
 
 
 def press(monkeypatch, stage, times=1):
@@ -347,16 +328,6 @@ def test_what_ends_the_writing_leaves_nothing(here, trees, monkeypatch, capsys, 
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-def test_a_run_remembers_where_no_labeled_row_has_a_blank(here, trees):
-    lines = trees.read_text().splitlines()
-    lines[101] = lines[101].split(",")[0] + ",,,,"  # row 100 has no label
-    trees.write_text("\n".join(lines) + "\n")
-    assert cli.main(["fit", "trees.csv", "--out", "run", "--accept", "0.5"]) == 0
-    columns = json.loads((here / "run/table.json").read_text())["encoding"]["encoder"]["columns"]
-    assert all(column["complete"] for column in columns)
-    assert pl.read_csv(here / "run/predictions.csv")["decision"][100] == "review"
-
-
 def test_an_encoding_that_is_not_found_can_be_named(here, trees, capsys):
     (here / "forest.csv").write_bytes(trees.read_text().replace("grey", "серый").encode("cp1251"))
     assert cli.main(["fit", "forest.csv", "--out", "run"]) == 2
@@ -375,9 +346,11 @@ def test_data_sets_are_listed_with_their_place(here, capsys):
     assert "1,797 rows, 64 features, 10 classes" in capsys.readouterr().out
 
 
-def test_figure_1_is_drawn(here, capsys):
-    assert cli.main(["reproduce", "figure1", "--out", "drawn"]) == 0
-    assert files(here / "drawn") == ["figure1.png", "figure1.svg"]
+def test_the_papers_command_line_is_passed_on(capsys):
+    assert cli.main(["reproduce", "figure1", "--help"]) == 0
+    assert "usage: sobgnn reproduce figure1" in capsys.readouterr().out
+    assert cli.main(["reproduce", "table9"]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 def test_help_names_every_command_and_needs_no_torch():
@@ -399,21 +372,6 @@ def test_the_package_runs_as_a_module():
     command = [sys.executable, "-m", "sobgnn", "predict", "nowhere", "nothing.csv"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (2, "sobgnn: There is no file 'nothing.csv'.\n")
-
-
-def test_predict_says_in_plain_words_what_is_wrong_with_its_arguments(here, trees, capsys):
-    assert cli.main(["fit", "trees.csv", "--out", "run"]) == 0
-    capsys.readouterr()
-    for words, said in (
-        (["predict", "trees.csv", "run"], "sobgnn: The run comes first: sobgnn predict run trees.csv.\n"),
-        (["predict", "run", "trees.csv", "--out", "/proc/x.csv"], "sobgnn: /proc/x.csv cannot be used: No such file"),
-        (
-            ["predict", "run", "trees.csv", "--export", "xml"],
-            "sobgnn: argument --export: invalid choice: 'xml' (choose",
-        ),
-    ):
-        assert cli.main(words) == 2
-        assert capsys.readouterr().err.startswith(said)
 
 
 def test_a_german_file_is_told_of_the_spreadsheet_which_predict_writes_too(here, capsys):
@@ -442,3 +400,5 @@ def test_a_german_file_is_told_of_the_spreadsheet_which_predict_writes_too(here,
 def test_an_error_shows_no_codes_that_a_terminal_obeys(capsys):
     cli._say("There is no class 'a\x1b[31m'.\nSee \x07", debug=False)
     assert capsys.readouterr().err == "sobgnn: There is no class 'a\ufffd[31m'. See \ufffd\n"
+    assert cli.main(["fit", "nothing.csv", "--debug"]) == 2
+    assert "Traceback" in capsys.readouterr().err

@@ -43,18 +43,8 @@ def test_the_command_writes_a_run_with_its_search_and_goes_on_with_more_trials(t
     file, run = table_file(tmp_path), tmp_path / "run"
     for trials in (1, 2):
         assert tune(file, "--trials", trials, "--out", run) == 0
-        assert sorted(p.name for p in run.iterdir()) == sorted(
-            [
-                "model",
-                "predictions.csv",
-                "report.html",
-                "metrics.json",
-                "table.json",
-                "table.npz",
-                "checks.json",
-                *journals(run),
-            ]
-        )
+        held = {"model", "predictions.csv", "report.html", "metrics.json", "table.json", "table.npz", "checks.json"}
+        assert {path.name for path in run.iterdir()} == held | set(journals(run))
         assert len(journals(run)) == 1
         measured = json.loads((run / "metrics.json").read_text())
         search = measured["search"]

@@ -109,7 +109,8 @@ def test_the_page_says_first_how_good_it_is_and_each_number_once():
 
 
 def test_noise_is_called_guessing_and_its_map_is_gray_with_that_sentence_on_it():
-    text = page(noise=True)
+    text = page(noise=True, suspects=9)
+    assert 'id="suspects"' not in text
     assert '<div class="over">Not shown to be better than guessing</div>' in text
     assert shown(text).count("Not shown to be better than guessing") == 2
     assert page_data(text)["map"]["gray"] is True
@@ -229,6 +230,7 @@ def test_names_of_classes_rows_and_data_cannot_become_markup():
     assert tags.scripts == 2
     assert "<b>bold" not in text
     assert page_data(text)["map"]["classes"] == list(NASTY)
+    assert "<" not in re.search(r'id="page-data">(.*?)</script>', text, re.DOTALL).group(1)
 
 
 def test_a_page_of_three_thousand_points_is_below_three_megabytes(tmp_path):
