@@ -69,6 +69,14 @@ def test_the_best_mean_validation_chooses_the_setting_whose_seeds_count(records:
     assert not ours.overtaken
 
 
+def test_of_settings_that_were_tested_the_best_one_stands_until_a_better_one_is(records: list[Record]) -> None:
+    found = [line("search", "S-SobGNN", 2, seed, 0.95) for seed in range(5)]  # the search went on
+    stale = [line("test", "S-SobGNN", 0, 1000 + seed, 0.1) for seed in range(4)]
+    ours = summarize([*stale, *records, *found])[0]
+    assert (ours.trial, ours.trials, ours.overtaken) == (1, 3, True)
+    assert shortfall(ours) == "3 trials, 4 seeds, search went on"
+
+
 def test_settings_that_are_equal_stay_equal_in_whatever_order_their_seeds_came() -> None:
     scores = (0.1, 0.2, 0.3, 0.4, 0.7)  # added one by one from the other end they are 2e-16 more
     search = [line("search", "GCN", 0, seed, score) for seed, score in enumerate(scores)]

@@ -1,4 +1,4 @@
-"""The paper's command line: ``sobgnn reproduce``, or ``python -m sobgnn.paper`` where rich is missing."""
+"""The paper's command line: ``sobgnn reproduce``, or ``python -m sobgnn.paper``."""
 
 from __future__ import annotations
 
