@@ -303,11 +303,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, frame: pl.DataFrame, encode: bool = False) -> list[Any]:
         """Fit all columns; returns the features of each if asked to."""
         self._check_settings(frame)
-        rules = Rules(
-            tuple(self.text), AskedModel(self.text_model, self._progress), self.image_folder,
-            find_image_model(self.image_model), _decimal_sign(frame), self.n_components, int(self.random_state),
-            max_categories=self.max_categories,
-        )  # fmt: skip
+        asked = AskedModel(self.text_model, self._progress)
+        rules = Rules(self, asked, find_image_model(self.image_model), _decimal_sign(frame))
         used = [name for name in frame.columns if name not in self.drop]
         choices = {name: choose_column(frame[name], rules) for name in used}
         if not any(choice.column for choice in choices.values()):  # an id is better than nothing
@@ -324,8 +321,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = frame.width
         self.outcomes_ = {name: choice.outcome for name, choice in choices.items()}
         self.notes_ = column_notes(choices)
-        self.advice_ = rules.text_model.advice
-        rules.text_model.finish()
+        self.advice_ = asked.advice
+        asked.finish()
         self._keep(columns)
         return features
 

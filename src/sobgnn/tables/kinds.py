@@ -24,32 +24,26 @@ from sobgnn.tables.pictures import names_pictures
 if TYPE_CHECKING:
     import polars as pl
 
+    from sobgnn.tables.encoder import TableEncoder
+
 
 @dataclass(frozen=True)
 class Rules:
     """What the user specified, and what the whole table shows.
 
     Args:
-        text: Columns that are text, whatever they look like.
+        settings: The encoder, for its parameters.
         text_model: Finds a model for columns of words.
-        image_folder: Folder that names of pictures are relative to, or ``None``.
         image_model: A model for pictures.
         decimal: The decimal sign for columns that do not determine their own.
-        components: Maximum number of coordinates of a text column; ``None`` for the usual number.
-        seed: Seed of the SVD.
         keep_ids: Whether columns that look like ids are used.
-        max_categories: Maximum number of distinct values of categories; columns with more are text.
     """
 
-    text: tuple[str, ...] = ()
-    text_model: AskedModel = AskedModel(None)  # noqa: RUF009
-    image_folder: str | Path | None = None
-    image_model: ImageModel | None = None
-    decimal: str | None = None
-    components: int | None = None
-    seed: int = 0
+    settings: TableEncoder
+    text_model: AskedModel
+    image_model: ImageModel | None
+    decimal: str | None
     keep_ids: bool = False
-    max_categories: int = 40
 
 
 @dataclass
@@ -94,11 +88,11 @@ def choose_column(series: pl.Series, rules: Rules) -> Choice:
 
 
 def _asked_text(column: Candidate) -> Choice | None:
-    return _text(column) if column.series.name in column.rules.text else None
+    return _text(column) if column.series.name in column.rules.settings.text else None
 
 
 def _pictures(column: Candidate) -> Choice | None:
-    folder = column.rules.image_folder
+    folder = column.rules.settings.image_folder
     if folder is None or not names_pictures(column.series, Path(folder)):
         return None
     seen, notes = PictureColumn.fit(column.series, Path(folder), column.rules.image_model)
@@ -120,7 +114,7 @@ def _nested(column: Candidate) -> Choice | None:
     if lists is not None:
         return VectorColumn.fit(series, lists)
     if isinstance(series.dtype, pl.List) and series.dtype.inner in (pl.String, pl.Categorical, pl.Enum):
-        return SetColumn.fit(series, "", rare_below(series.len()), column.rules.max_categories)
+        return SetColumn.fit(series, "", rare_below(series.len()), column.rules.settings.max_categories)
     return Choice(None, "lists of other things")
 
 
@@ -156,7 +150,7 @@ def _written_vectors(column: Candidate) -> Choice | None:
 
 
 def _sets(column: Candidate) -> Choice | None:
-    most = column.rules.max_categories
+    most = column.rules.settings.max_categories
     if column.distinct <= max(2, most // 2):
         return None
     sign = find_sets(column.text, most)
@@ -164,7 +158,7 @@ def _sets(column: Candidate) -> Choice | None:
 
 
 def _categories(column: Candidate) -> Choice | None:
-    if column.distinct > column.rules.max_categories or _hardly_repeats(column.text, column.distinct):
+    if column.distinct > column.rules.settings.max_categories or _hardly_repeats(column.text, column.distinct):
         return None
     choice = CategoryColumn.fit(column.series.name, column.text, rare_below(column.series.len()))
     return _with_code_note(column, choice)
@@ -185,8 +179,8 @@ def _text(column: Candidate) -> Choice:
     if column.distinct < 2:
         return Choice(None, "constant" if column.distinct else "empty")
     analyzer = choose_analyzer(text)
-    made = TextColumn.fit(text, analyzer, rules.components, rules.seed)
-    if analyzer == "words" or text.name in rules.text:
+    made = TextColumn.fit(text, analyzer, rules.settings.n_components, int(rules.settings.random_state))
+    if analyzer == "words" or text.name in rules.settings.text:
         model = rules.text_model.of(characters(text.to_list()))
         if model is not None:
             return Choice(MeaningColumn.fit(text, model, made), "text model")

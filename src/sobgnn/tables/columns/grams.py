@@ -18,7 +18,7 @@ Analyzer = Literal["words", "characters"]
 _WORD = r"[\p{L}\p{N}_][\p{L}\p{N}_]+"
 _LENGTHS = (3, 4)
 _MOST = {"words": 50_000, "characters": 40_000}
-_CHUNK_CHARACTERS = 8 * 2**20
+_CHUNK_CHARACTERS = 4 * 2**20
 
 
 @dataclass(frozen=True)
