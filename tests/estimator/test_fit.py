@@ -13,7 +13,7 @@ from sobgnn.estimator.fit import (
     fit_families,
     refit_families,
 )
-from sobgnn.estimator.labels import Labels, with_folds
+from sobgnn.estimator.labels import with_folds
 from sobgnn.estimator.points import GIVEN, PointGraph
 from tests.estimator.cases import clouds
 
@@ -74,16 +74,6 @@ def test_edges_that_join_points_by_chance_change_nothing():
     beside = fitted(replace(points, graphs=graphs), labels, ["sobolev", "diffusion"])
     assert [member.title for member in beside.members] == [member.title for member in alone.members]
     np.testing.assert_allclose(beside.distributions, alone.distributions, atol=1e-5)
-
-
-def test_without_folds_the_prior_decides_and_nothing_is_scored():
-    points, labels, _ = clouds()
-    none = Labels(labels.index, labels.codes, labels.weight, np.full(len(labels.fold), -1), 3)
-    fit = fitted(points, none, ["sobolev", "diffusion"])
-    assert fit.out_of_fold.shape == (0, 3)
-    assert all(np.isnan(value) for value in fit.alone.values())
-    shares = {member.title: share for member, share in zip(fit.members, fit.blend.shares, strict=True)}
-    assert shares["diffusion"] > shares["sobolev"]
 
 
 def test_once_a_hook_asks_to_stop_every_later_step_is_asked_to_stop():

@@ -103,16 +103,6 @@ def test_factors_go_no_further_than_out_of_fold_labels_allow():
     assert decided(shift_priors(p, np.array([1, 1, 0.2])), rare, own).factor[2] < 1.5
 
 
-def test_factors_make_classes_expected_as_often_as_wanted_but_conjure_none_up():
-    _, p = points(np.array([0.6, 0.3, 0.1]), count=500)
-    wanted = np.array([0.45, 0.35, 0.2])
-    np.testing.assert_allclose(shift_priors(p, matching(p, wanted)).mean(axis=0), wanted, atol=0.01)
-    absent = np.full((50, 20), 1.0)
-    absent[:, 0] = 1e-12
-    found = shift_priors(absent, matching(absent / absent.sum(axis=1, keepdims=True), np.full(20, 1 / 20)))
-    assert found[:, 0].max() < 1e-9
-
-
 def test_labels_at_random_are_evened_as_far_as_their_numbers_support_it():
     def even(*counts):
         return evenness(np.repeat(np.arange(len(counts)), counts), len(counts))
@@ -161,13 +151,6 @@ def test_without_points_or_calibration_nothing_is_estimated_and_given_shares_are
     for wrong in ({0: 1}, {0: 0, 1: 1}, {0: float("nan"), 1: 1}, "even", [0.5, 0.5]):
         with pytest.raises(ValueError, match="class_priors"):
             check_class_priors(wrong, np.arange(2))
-
-
-def test_a_sample_of_exactly_the_maximum_number_of_points_is_whole(monkeypatch):
-    monkeypatch.setattr("sobgnn.estimator.frequencies._POINTS", 100)
-    # The classes of every second point are others than those of the points between.
-    p = np.where(np.arange(100)[:, None] % 2, [0.01, 0.01, 0.98], [0.98, 0.01, 0.01])
-    assert decided(p, labels_of(5, 5, 5)).assumed[2] > 0.3
 
 
 def test_labels_chosen_class_by_class_are_told_from_labels_drawn_at_random():

@@ -8,7 +8,6 @@ import torch
 from sobgnn import Graph, SobolevClassifier, knn_graph
 from sobgnn.estimator.placed import Placed, make_points
 from sobgnn.estimator.points import GIVEN, NEIGHBORS
-from sobgnn.estimator.scaling import Scales
 from tests.estimator.cases import neighbors, points_of
 
 POINTS = np.random.default_rng(0).normal(size=(40, 5)) * [1, 10, 100, 1, 1]
@@ -43,15 +42,6 @@ def test_neighbors_are_found_by_the_points_as_they_are_scaled():
     assert found.search.k == 4
     assert list(found.points.graphs) == [NEIGHBORS]
     assert (found.points.classes, found.points.rows) == (3, None)
-
-
-def test_neighbors_and_networks_may_read_points_in_scales_of_their_own():
-    found = placed(scale=("range", "standard"))
-    assert found.scales == Scales("range", "standard")
-    np.testing.assert_array_equal(found.search.places, found.maps.neighbors(POINTS))
-    np.testing.assert_array_equal(found.points.points, found.maps.networks(POINTS))
-    assert not np.allclose(found.search.places, found.points.points)
-    found.check()
 
 
 @pytest.mark.parametrize(("alpha", "weight", "kept"), [(1, 1.0, True), (2, 1.0, False), (2, 0.5, True)])

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sobgnn.estimator.scaling import CANDIDATES, Scales, choose_scales, looks_embedded
+from sobgnn.estimator.scaling import CANDIDATES, Scales, decide_scales, looks_embedded
 
 pytestmark = pytest.mark.trains
 
@@ -27,7 +27,7 @@ def shells(points=300, seed=0):
 @pytest.mark.parametrize(("data", "unit"), [(rays, True), (shells, False)])
 def test_the_scaling_whose_neighbors_agree_with_the_labels_is_chosen(data, unit):
     X, y = data()
-    assert choose_scales(X, y, 5, None, np.random.default_rng(0)).neighbors.endswith("unit") == unit
+    assert decide_scales("auto", X, y, 5, None, np.random.default_rng(0)).neighbors.endswith("unit") == unit
 
 
 def test_one_label_per_class_decides_nothing():
@@ -35,8 +35,8 @@ def test_one_label_per_class_decides_nothing():
     codes = np.full(len(y), -1)
     for code in range(2):
         codes[np.flatnonzero(y == code)[0]] = code
-    assert choose_scales(X, codes, 5, None, np.random.default_rng(0)) == Scales(CANDIDATES[0], CANDIDATES[0])
-    assert choose_scales(np.exp(5 * X), codes, 5, None, np.random.default_rng(0)) == Scales("rank", "rank")
+    assert decide_scales("auto", X, codes, 5, None, np.random.default_rng(0)) == Scales(CANDIDATES[0], CANDIDATES[0])
+    assert decide_scales("auto", np.exp(5 * X), codes, 5, None, np.random.default_rng(0)) == Scales("rank", "rank")
 
 
 def embedded(points=200, columns=48, seed=0):
@@ -49,9 +49,9 @@ def test_what_looks_like_embeddings_is_taken_for_directions_where_labels_are_few
     X = embedded()
     codes = np.full(len(X), -1)
     codes[:3] = range(3)
-    assert choose_scales(X, codes, 5, None, np.random.default_rng(0)) == Scales("unit", "unit")
+    assert decide_scales("auto", X, codes, 5, None, np.random.default_rng(0)) == Scales("unit", "unit")
     codes[:12] = np.arange(12) % 3
-    assert choose_scales(X, codes, 5, None, np.random.default_rng(0)).neighbors == "unit"
+    assert decide_scales("auto", X, codes, 5, None, np.random.default_rng(0)).neighbors == "unit"
 
 
 @pytest.mark.parametrize(

@@ -112,11 +112,3 @@ def test_potentials_on_a_long_line_solve_their_equation():
     right[index.numpy()] = sources.numpy()
     exact = np.linalg.solve(np.diag(degree) - (1 - 1e-4) * adjacency(spread.graph), right)
     assert np.abs(found - exact).max() < 0.02 * np.abs(exact).max()
-
-
-def test_potentials_of_many_classes_are_those_of_each_alone(graph30):
-    spread, index = Smoother(graph30), torch.tensor([4, 9, 17])
-    sources = torch.randn(3, 70, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    sources -= sources.mean(dim=0)
-    each = [poisson_potential(spread, index, sources[:, place : place + 1]) for place in range(70)]
-    torch.testing.assert_close(poisson_potential(spread, index, sources), torch.cat(each, dim=1))

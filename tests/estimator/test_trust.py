@@ -181,13 +181,6 @@ def test_a_constant_guess_never_passes_however_large_its_class(constant):
     assert verdict.balanced == 0.5
 
 
-def test_few_labels_or_one_class_cannot_tell():
-    codes, probability = drawn(8, 2, 0.0)
-    assert compare_with_chance(codes, probability).outcome == "unknown"
-    assert compare_with_chance(np.zeros(50, np.int64), np.tile([0.7, 0.3], (50, 1))).outcome == "unknown"
-    assert compare_with_chance(np.zeros(0, np.int64), np.zeros((0, 2))).outcome == "unknown"
-
-
 def test_labels_unrelated_to_the_points_pass_as_seldom_as_the_p_value_says():
     # Out of fold by a symmetric kernel: two labels that agree by chance predict each other.
     found = []

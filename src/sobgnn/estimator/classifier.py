@@ -273,8 +273,10 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         threads: int,
     ) -> None:
         settings = self.get_params(deep=False)
+        seed = self.random_state
+        seed = int(seed.randint(2**31 - 1)) if isinstance(seed, np.random.RandomState) else seed
         # The seed sequence draws a seed if none is given.
-        generator = np.random.default_rng(np.random.SeedSequence(_seed(self.random_state)).entropy)
+        generator = np.random.default_rng(np.random.SeedSequence(seed).entropy)
         mark, warm, before = "", None, None
         if self.warm_start:
             own = {name: settings[name] for name in settings.keys() - {"verbose"}}
@@ -468,9 +470,3 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __getstate__(self) -> dict[str, Any]:
         # What a warm start keeps can be recomputed by a fit.
         return {name: value for name, value in super().__getstate__().items() if name != "_kept"}
-
-
-def _seed(random_state: Any) -> int | None:
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    return None if random_state is None else int(random_state)

@@ -39,15 +39,9 @@ class FeatureMap:
     vectors (no centering), and rows get length 1, as is usual for texts. g scales the mean variance of the result to 1.
 
     Attributes:
-        shift: m, or ``None`` for 0.
-        factor: f, 0 for constant columns, or ``None`` for 1.
-        basis: V, or ``None`` for the identity.
-        center: c, or ``None`` for 0.
-        gain: g.
+        shift, factor, basis, center, gain: m, f (0 for constant columns), V, c and g; ``None`` changes nothing.
         unit_rows: Whether u divides rows by their length.
-        num_features: F.
-        knots: Values of each column, ascending, or ``None`` if r is the identity.
-        scores: Their normal scores.
+        knots, scores: Values of each column, ascending, and their normal scores; ``None`` if r is the identity.
     """
 
     shift: _Array | None = field(metadata=shaped("features", most=np.inf))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.estimator.blend import PRIOR_COUNTS, Blend, blend_error, cross_fit, fit_blend, result_temperature
-from sobgnn.estimator.families import FAMILIES, FITTED, Family, FittedFamily, Learned, default_families
+from sobgnn.estimator.families import AUTO, FAMILIES, FITTED, Family, FittedFamily, Learned
 from sobgnn.estimator.families.foreign import ForeignClassifier
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.points import GIVEN, NEIGHBORS, Points
@@ -97,6 +97,11 @@ class Fit:
     distributions: Tensor
     out_of_fold: npt.NDArray[np.float64]
     alone: dict[str, float]
+
+
+def default_families(points: Points, labels: Labels) -> list[str]:
+    """The families that "auto" means; those for given graphs are skipped where there is none."""
+    return [family.name for family in AUTO if family.worth_it is None or family.worth_it(points, labels)]
 
 
 def chosen_families(option: Any, points: Points, labels: Labels) -> list[Family]:

@@ -42,9 +42,6 @@ class Predictor:
     """Predicts new points.
 
     Attributes:
-        placed: The training points, their graphs and maps, and how new points find neighbors.
-        members: The families.
-        blend: Their shares and temperatures.
         temperature: Divides the logits of the result.
         ratio: Factors of the class probabilities, [C], from the class frequencies and class weights.
     """

@@ -84,7 +84,7 @@ def class_frequencies(
     (:func:`supported_power`).
 
     Args:
-        option: ``"auto"``, ``None``, or shares by class, as :class:`~sobgnn.SobolevClassifier` takes them.
+        option: As :class:`~sobgnn.SobolevClassifier` takes it.
         classes: [C].
         probabilities: Learned probabilities of the unlabeled points, [M, C].
         out_of_fold: Out-of-fold probabilities of the judged labels, [J, C].

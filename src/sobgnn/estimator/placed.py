@@ -42,11 +42,7 @@ class NeighborSearch:
     """How a new point finds its neighbors among the training points.
 
     Args:
-        places: float32 [N, D], the training points as the search reads them.
-        k: Number of neighbors of a new point.
-        metric: Distance.
-        method: How neighbors are found.
-        recall: Share of true neighbors that an approximate search must find.
+        places: The training points as the search reads them, float32 [N, D].
         bandwidth: σ of the training graph's kernel; ``None`` if it is local.
         reach: Distance of each training point to its k-th neighbor [N], for a local σ.
     """
@@ -55,7 +51,6 @@ class NeighborSearch:
     k: int
     metric: str = "euclidean"
     method: str = "auto"
-    recall: float = 0.99
     bandwidth: float | None = None
     reach: npt.NDArray[np.float32] | None = field(default=None, metadata=shaped("points", least=0, most=np.inf))
 
@@ -63,14 +58,7 @@ class NeighborSearch:
     def of(
         cls, places: npt.NDArray[np.float32], settings: Mapping[str, Any], device: torch.device, threads: int = 1
     ) -> tuple[Graph, NeighborSearch]:
-        """The graph of each point's k nearest neighbors, or of all others if there are fewer, and the search.
-
-        Args:
-            places: Points [N, D].
-            settings: The estimator's parameters.
-            device: Device to search on.
-            threads: Number of threads that the search may use.
-        """
+        """The graph of the k nearest neighbors of points [N, D], or of all others if they are fewer, and the search."""
         k, metric, bandwidth = min(int(settings["k"]), len(places) - 1), settings["metric"], settings["bandwidth"]
         held = torch.from_numpy(places).to(device)
         # The neighbors do not depend on the number of threads.
@@ -118,7 +106,7 @@ class NeighborSearch:
 
     @cached_property
     def _held(self) -> NeighborIndex:
-        return NeighborIndex(self.places, self.metric, self.recall)  # type: ignore[arg-type]
+        return NeighborIndex(self.places, self.metric)  # type: ignore[arg-type]
 
     @property
     def many(self) -> int | None:
@@ -132,7 +120,7 @@ class NeighborSearch:
         if self.reach is None:
             # It is 0 if every neighbor is a copy of its point.
             known = known and self.bandwidth is not None and 0 <= self.bandwidth < np.inf
-        if not known or not 0 < self.recall <= 1:
+        if not known:
             raise ValueError("its settings for the neighbor search are invalid")
 
 
@@ -179,10 +167,6 @@ class Placed:
     """Points and what was computed from them; only the choice of scales depends on the labels.
 
     Attributes:
-        scales: How X is scaled.
-        maps: Maps from raw features to what families read.
-        points: What families learn from.
-        search: How new points find neighbors.
         labels: Number of labels when the scales were decided.
     """
 
@@ -197,10 +181,8 @@ class Placed:
     ) -> tuple[NewPoints, npt.NDArray[np.float32]]:
         """New points X [M, F] as families read them, and their distances to the nearest training point [M].
 
-        Args:
-            X: Raw rows.
-            edges: Edges to the training points in the given graph, CSR [M, N]; ``None``: none.
-            approximate: Whether neighbors are found by cells.
+        ``edges``, CSR [M, N], are those to the training points in the given graph; if ``approximate``, neighbors are
+        found by cells.
         """
         points = self.points
         z, places, columns = self.maps(X)
@@ -257,8 +239,8 @@ def make_points(
     Args:
         settings: The estimator's parameters by name.
         X: Raw points, dense or sparse.
-        codes: int64 [N], classes as numbers from 0; -1: unlabeled.
-        graph: A graph of the points, or ``None``.
+        codes: [N], classes as numbers from 0; -1: unlabeled.
+        graph: A graph of the points, if one is given.
         generator: Random numbers for scales, projections and the families' seed.
         report: Called when neighbors are found; families report their steps to it.
         threads: Number of threads that the neighbor search may use.

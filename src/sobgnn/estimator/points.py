@@ -13,8 +13,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from sobgnn.estimator.features import FARTHEST
 from sobgnn.estimator.spreading import Smoother, strongest
-from sobgnn.estimator.state import NOT_SAVED
+from sobgnn.estimator.state import NOT_SAVED, shaped
 from sobgnn.estimator.validation import Networks
 from sobgnn.graphs.graph import Graph
 from sobgnn.operators import SobolevOperators
@@ -36,8 +37,6 @@ class PointGraph:
     """A graph of the training points as families use it.
 
     Args:
-        graph: N nodes.
-        alpha, epsilon: Orders and self-loops of its operators.
         strongest: Number of edges that each point keeps for diffusing labels; ``None``: all.
         reweighted: Whether the graph's weights were all 1 and have been replaced by those of its normalized adjacency;
             new points' weights then are too.
@@ -152,7 +151,7 @@ class Points:
         report: Called with the stage, steps done, maximum steps and scores; returns True to request a stop.
     """
 
-    points: Tensor
+    points: Tensor = field(metadata=shaped("points", "width", most=FARTHEST))
     graphs: dict[str, PointGraph]
     classes: int
     networks: Networks = field(default_factory=Networks)
@@ -233,11 +232,7 @@ class NewPoints:
     """New points beside the training points, as a :class:`View`.
 
     Args:
-        points: float32 [M, D], scaled like the training points.
-        columns: float32 [M, F'], for trees and kernels.
         edges: Their edges to the training points, by graph.
-        training: The training points.
-        rows: Raw X [M, F].
     """
 
     points: Tensor

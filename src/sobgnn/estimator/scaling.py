@@ -58,35 +58,28 @@ def decide_scales(
     n_components: int | None,
     generator: np.random.Generator,
 ) -> Scales:
-    """Use the given scaling, or choose one; wide sparse X has only one way of scaling."""
-    if isinstance(option, tuple):
-        return Scales(*option)
-    if option != "auto":
-        return Scales(option, option)
-    if sp.issparse(X) and n_components is not None and X.shape[1] > n_components:
-        return Scales(None, None)
-    return choose_scales(X, codes, k, n_components, generator)
-
-
-def choose_scales(
-    X: Any, codes: npt.NDArray[np.int64], k: int, n_components: int | None, generator: np.random.Generator
-) -> Scales:
-    """The scaling whose neighbors, and the one whose columns, best predict the class of labeled points.
+    """The given scaling, or that whose neighbors, and whose columns, best predict the class of labeled points.
 
     Large X is sampled. Neighbors are evaluated by diffusing the other folds' labels over their graph, by log loss at
     the best temperature; columns by the leave-one-out error of kernel ridge regression with the kernel of wide ReLU
     networks, :func:`relu_kernel_errors`. The usual scaling is ``"unit"`` if rows look like embeddings, ``"rank"`` if
     most columns have heavy tails, and ``"range"`` otherwise. Neighbors get another one if its loss is smaller (with few
     labels, only ``"range"`` and ``"rank"`` may replace each other). Networks get the neighbors' scaling, unless another
-    one is better and the mean of the paired differences is above twice its standard error.
+    one is better and the mean of the paired differences is above twice its standard error. Wide sparse X has only one
+    way of scaling.
 
     Args:
+        option: As for :class:`~sobgnn.SobolevClassifier`.
         X: Points [N, F].
-        codes: int64 [N]; -1: unlabeled.
+        codes: [N]; -1: unlabeled.
         k: Number of neighbors.
         n_components: As for :class:`~sobgnn.estimator.features.FeatureMap`.
         generator: Draws the sample and the folds.
     """
+    if option != "auto":
+        return Scales(*option) if isinstance(option, tuple) else Scales(option, option)
+    if sp.issparse(X) and n_components is not None and X.shape[1] > n_components:
+        return Scales(None, None)
     index = np.flatnonzero(codes >= 0)
     labeled = generator.permutation(index)[:_LABELS]
     others = generator.permutation(np.flatnonzero(codes < 0))[: max(0, _POINTS - len(labeled))]

@@ -27,12 +27,8 @@ class Kept:
 
     Attributes:
         fingerprint: Hash of everything but the labels, by :func:`fingerprint`.
-        placed: Points, their maps and graphs.
-        fit: The outcome.
         labels: The labels that its decisions are based on.
-        classes: Their names, [C].
-        frequencies: Assumed class frequencies.
-        latest: The labels of the latest fit, a refit if they are not those of ``labels``.
+        latest: Those of the latest fit, a refit if they are others.
     """
 
     fingerprint: str
@@ -44,12 +40,7 @@ class Kept:
     latest: Labels
 
     def holds(self, codes: npt.NDArray[np.int64], classes: npt.NDArray[Any]) -> bool:
-        """Whether the classes are the same and only a few labels have changed since the decisions were made.
-
-        Args:
-            codes: Classes of all points, [N]; -1: unlabeled.
-            classes: Their names, [C].
-        """
+        """Whether classes [C] are the same and codes [N] differ in a few labels from when the decisions were made."""
         if not np.array_equal(self.classes, classes):
             return False
         before = np.full(len(codes), UNLABELED)

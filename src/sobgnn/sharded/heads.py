@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from sobgnn.estimator.blend import Blend, cross_fit, sharpen
-from sobgnn.estimator.families import FAMILIES, Learned, default_families
+from sobgnn.estimator.families import FAMILIES, Learned
 from sobgnn.estimator.families.spreading import SpreadLabels
-from sobgnn.estimator.fit import Member, blend_rule
+from sobgnn.estimator.fit import Member, blend_rule, default_families
 from sobgnn.estimator.fitted import scores
 from sobgnn.estimator.frequencies import class_frequencies, shift_priors
 from sobgnn.estimator.labels import Labels, class_weights

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from sobgnn.estimator.families import kernel
 from sobgnn.estimator.families.kernel import (
     GaussianRegression,
     KernelRegression,
@@ -14,6 +13,7 @@ from sobgnn.estimator.families.kernel import (
     learned,
     merged,
 )
+from sobgnn.estimator.families.ridge import Scaling, solved
 from tests.estimator.cases import labels_of, points_of
 
 
@@ -26,21 +26,6 @@ def two_classes(rule, columns=8, rows=60, seed=0):
 
 def case(X, y, labeled, weight=None):
     return points_of(X, classes=int(y.max()) + 1), labels_of(y, labeled, weight)
-
-
-@pytest.mark.parametrize("learn", [False, True])
-def test_a_label_is_not_predicted_from_labels_of_its_fold(learn, monkeypatch):
-    monkeypatch.setattr(kernel, "clearly_better", lambda *_: not learn)  # which all held-out labels decide together
-    X = np.random.default_rng(0).normal(size=(120, 5))
-    problem, labels = case(X, (X[:, 0] > 0).astype(int), 60)
-    codes = labels.codes.copy()
-    codes[labels.fold == 1] = codes[labels.fold == 1][::-1]  # the same number of each class: only who has which
-    held = labels.fold == 1
-    before, after = (
-        KernelRegression().fit(problem, each).out_of_fold for each in (labels, replace(labels, codes=codes))
-    )
-    np.testing.assert_allclose(after[held], before[held], atol=1e-6)
-    assert not np.allclose(after[~held], before[~held], atol=1e-3)
 
 
 def test_the_column_that_tells_the_classes_counts_more_than_all_others():
@@ -137,9 +122,39 @@ def test_ten_labels_find_a_class_that_surrounds_another():
     assert (found == y)[10:].mean() > 0.85
 
 
-@pytest.mark.parametrize("rows", [np.zeros((30, 3)), np.repeat(np.eye(3), 10, axis=0)])
-def test_rows_that_are_all_alike_and_copies_give_finite_numbers(rows):
-    points, labels = case(rows, np.arange(30) % 2, 12)
-    learned = GaussianRegression().fit(points, labels)
-    assert torch.isfinite(learned.fitted.predict(points)).all()
-    assert np.isfinite(learned.out_of_fold).all()
+def by_definition(similarity, penalty, target):
+    """The dual weights and the constant by the dense system that defines them."""
+    count = len(target)
+    system = torch.ones(count + 1, count + 1, dtype=torch.float64)
+    system[:-1, :-1] = similarity + penalty
+    system[-1, -1] = 0
+    solution = torch.linalg.solve(system, torch.cat([target, torch.zeros(1, target.shape[1], dtype=torch.float64)]))
+    return solution[:-1], solution[-1]
+
+
+def test_the_error_is_that_of_rows_left_out_one_by_one():
+    z = torch.randn(20, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    target = torch.nn.functional.one_hot((z[:, 0] + z[:, 1] > 0).long(), 2).double()
+    weight = torch.linspace(0.5, 1.5, 20, dtype=torch.float64)
+    similarity = torch.exp(-torch.cdist(z, z) / 3)
+    penalty = torch.diag(0.03 / weight)
+    dual, constant, error = solved(similarity, target, weight, 0.03)
+    wanted = by_definition(similarity, penalty, target)
+    np.testing.assert_allclose(dual, wanted[0], atol=1e-10)
+    np.testing.assert_allclose(constant, wanted[1], atol=1e-10)
+    left_out = []
+    for i in range(20):
+        rest = torch.arange(20) != i
+        own, base = by_definition(similarity[rest][:, rest], penalty[rest][:, rest], target[rest])
+        left_out.append(weight[i] * (similarity[i, rest] @ own + base - target[i]).square().sum())
+    assert error == pytest.approx(float(torch.stack(left_out).mean()))
+
+
+def test_a_few_huge_cells_leave_the_others_of_their_column_apart():
+    columns = np.random.default_rng(0).normal(size=(400, 2)).astype(np.float32)
+    clean = Scaling.of(columns)
+    columns[7, 0] = 1e6
+    found = Scaling.of(columns)
+    assert found.deviation[0] == pytest.approx(clean.deviation[0], rel=0.1)
+    assert abs(found.center[0] - clean.center[0]) < 0.1
+    assert (found.center[1], found.deviation[1]) == (clean.center[1], clean.deviation[1])

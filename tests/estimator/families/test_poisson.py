@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -43,21 +41,6 @@ def test_a_label_reaches_the_end_of_its_cluster_where_diffused_labels_fade():
     assert (faded == truth).mean() < 0.85
 
 
-def test_it_takes_part_where_labels_are_few_and_columns_of_numbers_many():
-    X, truth = clouds()
-    few = labels_at([0, 1, 2, 3], truth[:4], 300)
-    assert PoissonLabels.worth_it(problem_of(X), few)
-    assert "poisson" in [family.name for family in chosen_families("auto", problem_of(X), few)]
-    assert not PoissonLabels.worth_it(problem_of(X[:, :20]), few)
-    assert not PoissonLabels.worth_it(problem_of(X > 0.5), few)
-    many = labels_at(np.arange(40), truth[:40], 300)
-    assert not PoissonLabels.worth_it(problem_of(X), many)
-    given = problem_of(X)
-    assert not PoissonLabels.worth_it(replace(given, graphs={**given.graphs, "given": given.graphs["neighbors"]}), few)
-    constant = np.concatenate([X, np.zeros((300, 60))], axis=1)
-    assert PoissonLabels.worth_it(problem_of(constant), few)
-
-
 @pytest.mark.parametrize(("apart", "trusted"), [(1.5, True), (0.0, False)])
 def test_it_has_a_share_where_points_form_clusters(apart, trusted):
     X, truth = clouds(apart=apart)
@@ -76,24 +59,6 @@ def test_an_isolated_point_and_a_part_without_labels_are_even():
     assert np.isfinite(probabilities).all()
     np.testing.assert_array_equal(probabilities[[0, 2]].argmax(axis=1), [0, 1])
     np.testing.assert_allclose(probabilities[3:], 0.5, atol=1e-3)
-
-
-def test_a_class_with_many_labels_by_chance_reaches_no_farther(monkeypatch):
-    # A chain of 90 nodes with five labels, three of them of one class.
-    monkeypatch.setattr("sobgnn.estimator.families.spreading.evenness", lambda *_: 1.0)
-    edges = np.array([[i, i + 1] for i in range(89)]).T
-    graph = Graph.from_edges(edges, np.full(89, 0.5), num_nodes=90, symmetrize="union")
-    labels = labels_at([5, 10, 15, 45, 75], [0, 0, 0, 1, 2], 90, chosen=False)
-
-    def size(labels):
-        family = PoissonLabels("neighbors")
-        found = family.fit(problem_of(np.arange(90.0)[:, None], graph), labels).fitted.spread.argmax(dim=1)
-        return int((found == 0).sum())
-
-    alike = replace(labels, weight=np.array([1, 1, 1, 3, 3.0]), chosen=True)
-    # A rounding may decide about a node between two classes.
-    assert abs(size(alike) - size(labels)) <= 1
-    assert size(labels) + 2 < size(replace(labels, chosen=True))
 
 
 @pytest.mark.cuda

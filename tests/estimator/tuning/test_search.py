@@ -43,14 +43,6 @@ def test_no_more_neighbors_are_tried_than_there_are_other_points() -> None:
     assert all(trial.setting["k"] <= 21 for trial in found.trials)
 
 
-def test_a_missing_label_may_be_nan_as_well_as_minus_one() -> None:
-    X, y = clusters()
-    one = tune(X, y, 2, base=small(), space=SMALL, sampler="random")
-    other = tune(X, np.where(y == -1, np.nan, y.astype(float)), 2, base=small(), space=SMALL, sampler="random")
-    assert [t.setting for t in one.trials] == [t.setting for t in other.trials]
-    assert [t.log_loss for t in one.trials] == pytest.approx([t.log_loss for t in other.trials], rel=1e-3)
-
-
 def test_every_trial_is_judged_by_the_labels_that_are_given() -> None:
     """Wrong labels for half of the given points, and none else: a search that read others would not notice."""
     X, y = clusters()
@@ -83,12 +75,6 @@ def test_a_search_that_was_stopped_goes_on_from_its_journal(tmp_path: Path) -> N
     assert rest.trials[:2] == first.trials
     straight = tune(X, y, 4, base=small(), space=SMALL, sampler="random")
     assert [t.setting for t in rest.trials] == [t.setting for t in straight.trials]
-
-
-def test_other_data_in_the_same_storage_is_another_search(tmp_path: Path) -> None:
-    X, y = clusters()
-    tune(X, y, 2, base=small(), space=SMALL, storage=tmp_path / "j")
-    assert len(tune(X + 1, y, 1, base=small(), space=SMALL, storage=tmp_path / "j").trials) == 1
 
 
 @pytest.mark.parametrize(

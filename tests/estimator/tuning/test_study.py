@@ -56,13 +56,6 @@ def test_a_search_ended_at_any_write_goes_on_with_nothing_lost_and_nothing_run_t
         assert sorted(trial.params["x"] for trial in after) == settings
 
 
-def test_more_trials_can_be_asked_for_later(tmp_path: Path) -> None:
-    for wanted in (3, 3, 5):
-        with open_storage(tmp_path / "j") as storage:
-            study = run_search(storage, "s", wanted, parabola)
-            assert len(finished(study)) == wanted
-
-
 def test_an_objective_that_stops_the_search_leaves_its_trial_to_be_run_again(tmp_path: Path) -> None:
     def stopping(trial: optuna.Trial) -> float:
         if trial.number == 2:

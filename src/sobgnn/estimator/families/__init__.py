@@ -14,34 +14,17 @@ from sobgnn.estimator.families.networks import FittedNetworks, SobolevNetworks
 from sobgnn.estimator.families.spreading import DiffusedLabels, PoissonLabels, SpreadLabels
 from sobgnn.estimator.families.ssobgnn import FittedSSobGNNs, SSobGNNs
 from sobgnn.estimator.families.trees import FittedTrees, Forests
-from sobgnn.estimator.labels import Labels
-from sobgnn.estimator.points import Points
 
-__all__ = ["FAMILIES", "FITTED", "Family", "FittedFamily", "Learned", "default_families"]
+__all__ = ["AUTO", "FAMILIES", "FITTED", "Family", "FittedFamily", "Learned"]
 
-# By the name that users type in ``families=``.
-FAMILIES: dict[str, type[Family]] = {
-    family.name: family
-    for family in (
-        SobolevNetworks,
-        DiffusedLabels,
-        PoissonLabels,
-        SelfTrainedLinear,
-        GaussianRegression,
-        KernelRegression,
-        Forests,
-        PageRankLinear,
-        LinkedLinear,
-        SSobGNNs,
-    )
-}
+# Those that ``families="auto"`` means where they are worth it, and all, by the name that users type in ``families=``.
+AUTO: tuple[type[Family], ...] = (
+    SobolevNetworks, DiffusedLabels, PoissonLabels, SelfTrainedLinear, GaussianRegression, KernelRegression, Forests,
+    PageRankLinear, LinkedLinear,
+)  # fmt: skip
+FAMILIES: dict[str, type[Family]] = {family.name: family for family in AUTO} | {SSobGNNs.name: SSobGNNs}
 
 # What a saved model may hold.
 FITTED = (
     SpreadLabels, FittedNetworks, FittedLinear, FittedKernel, FittedTrees, FittedPageRank, FittedLinks, FittedSSobGNNs,
 )  # fmt: skip
-
-
-def default_families(points: Points, labels: Labels) -> list[str]:
-    """The families that are used by default; those for given graphs are skipped where there is none."""
-    return [name for name, family in FAMILIES.items() if family.worth_it(points, labels)]

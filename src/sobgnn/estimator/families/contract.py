@@ -61,6 +61,7 @@ class Family:
         name: Its name in ``families=``.
         title, explained: What people read of it: its name, and how it decides, for readers who know none of them.
         graphs: Whether it learns on no graph, on any, or only on a given one, not on the neighbor graph.
+        worth_it: Whether "auto" means it too for some points and labels; ``None``: always.
         graph: The name of the graph that it learns on, if it learns on one.
     """
 
@@ -68,12 +69,8 @@ class Family:
     title: ClassVar[str]
     explained: ClassVar[str]
     graphs: ClassVar[Graphs] = "none"
+    worth_it: ClassVar[Any] = None  # (points, labels) -> bool
     graph: Any = None
-
-    @staticmethod
-    def worth_it(points: Points, labels: Labels) -> bool:
-        """Whether it is used by default for these points and labels."""
-        return True
 
     def fit(self, points: Points, labels: Labels, before: Any = None) -> Learned:
         """Learn without each fold in turn, and from all labels.

@@ -30,11 +30,7 @@ class ForeignClassifier(Family):
 
     Clones of it learn from the labeled rows of X without each fold, and from all labels. ``sample_weight`` is passed if
     its ``fit`` takes it. A ``random_state`` of None is set, so that the same seed gives the same predictions. Instead
-    of ``predict_proba`` it may have ``decision_function``, or ``predict`` alone.
-
-    Args:
-        name: Its name among the families.
-        estimator: Not fitted, and not changed.
+    of ``predict_proba`` it may have ``decision_function``, or ``predict`` alone. It is itself not changed.
     """
 
     name: str  # type: ignore[misc]  # of this one, and not of the class
@@ -69,14 +65,7 @@ class ForeignClassifier(Family):
 
 @dataclass(frozen=True)
 class FittedForeign(FittedFamily):
-    """A fitted classifier of others; it cannot be saved.
-
-    Args:
-        name: Its name among the families.
-        classes: C.
-        estimator: The classifier, fitted to the numbers 0, 1, ….
-        present: The classes that these numbers mean.
-    """
+    """A classifier of others, fitted to the numbers 0, 1, … of the ``present`` classes; it cannot be saved."""
 
     name: str
     classes: int

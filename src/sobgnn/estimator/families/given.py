@@ -116,13 +116,7 @@ class LinkedLinear(Family):
 
 @dataclass(frozen=True)
 class _FittedOnGraph(FittedFamily):
-    """A classifier learned from all labels.
-
-    Attributes:
-        graph: The name of the graph.
-        weight, bias: Weights W and biases b of a point's own features, [F, C] and [C].
-        passed: What each training point passes on to its neighbors' logits, [N, C].
-    """
+    """A classifier learned from all labels: W and b of a point's own features, and what it passes on to neighbors."""
 
     graph: str
     weight: _Array = field(metadata=shaped("features", "classes"))

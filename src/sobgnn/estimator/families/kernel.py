@@ -137,14 +137,7 @@ def _taking_part(labels: Labels, share: _Array) -> tuple[Tensor, Tensor, Tensor]
 
 @dataclass(frozen=True)
 class FittedKernel(FittedFamily):
-    """The regression from all labels.
-
-    Args:
-        scaling: The columns' units.
-        regression: What was learned.
-        rounds: Maximum number of updates of its metric, which a refit repeats.
-        metric: The metric that it started from, which a refit starts from too.
-    """
+    """The regression from all labels; a refit has as many updates of its metric, from the same one."""
 
     scaling: Scaling
     regression: Regression

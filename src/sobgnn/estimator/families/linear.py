@@ -20,9 +20,9 @@ from sobgnn.estimator.state import shaped
 # Shares of the pool used in each round. The first is small: later rounds build on what a few labels predict with
 # confidence.
 SHARES = (0.06, 0.2, 0.4, 0.6)
-# Bounds of the number of unlabeled points that may get a pseudo-label; the first also limits the number of labels.
+# A third of the unlabeled points may get a pseudo-label, within these bounds; the first limits the labels used, too.
 POOL, _MOST_POOL = 3000, 12_000
-# Labels per class below which twice as many unlabeled points are used: they add more then.
+# Labels per class below which twice as many unlabeled points may: they add more then.
 _FEW_PER_CLASS = 10
 # Weight of the labels relative to the penalty, and Adam's steps and learning rate in each round.
 _C, _STEPS, _RATE = 3.0, 30, 0.05
@@ -65,7 +65,8 @@ class SelfTrainedLinear(Family):
         X = points.points
         free = np.ones(len(X), dtype=bool)
         free[labels.index] = False
-        most = pool_size(len(X), len(labels.index) / labels.classes)
+        few = len(labels.index) < _FEW_PER_CLASS * labels.classes
+        most = min((2 if few else 1) * max(POOL, len(X) // 3), _MOST_POOL)
         pool = np.sort(points.generator(self.name).permutation(np.flatnonzero(free))[:most])
         some = slice(None, None, 1 + (len(labels.index) - 1) // POOL)
         index, codes = (part[some] for part in labels.tensors(X.device))
@@ -87,19 +88,9 @@ class SelfTrainedLinear(Family):
         return fitting.weight, fitting.bias
 
 
-def pool_size(points: int, labels_per_class: float) -> int:
-    """Unlabeled points that are used: a third of all, at least 3 000; twice as many with few labels; at most 12 000."""
-    return min((2 if labels_per_class < _FEW_PER_CLASS else 1) * max(POOL, points // 3), _MOST_POOL)
-
-
 @dataclass(frozen=True)
 class FittedLinear(FittedFamily):
-    r""":math:`\mathrm{softmax}(x W + b)`, from all labels.
-
-    Args:
-        weight: W, [D, C].
-        bias: b, [C].
-    """
+    r""":math:`\mathrm{softmax}(x W + b)`, from all labels."""
 
     weight: Tensor = field(metadata=shaped("width", "classes"))
     bias: Tensor = field(metadata=shaped("classes"))

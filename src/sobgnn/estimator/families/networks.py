@@ -92,11 +92,8 @@ class FittedNetworks(FittedFamily):
     """Members of one kind of network.
 
     Attributes:
-        graph: The name of the graph.
-        hops: Number of hops.
         used: Number of members, the last ones, that are averaged for predictions: they learn from all labels, unless
             there are more of them than members of that kind. The first ones hold out one fold each.
-        networks: Their weights.
         history: Training curves, [T] each, by name.
     """
 

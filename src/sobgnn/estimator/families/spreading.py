@@ -115,12 +115,7 @@ class PoissonLabels(Family):
 
 @dataclass(frozen=True)
 class SpreadLabels(FittedFamily):
-    """Labels spread over a graph.
-
-    Attributes:
-        graph: The name of the graph.
-        spread: Class probabilities of the training points, float32 [N, C].
-    """
+    """Labels spread over a graph: class probabilities of the training points, float32 [N, C]."""
 
     graph: str
     spread: Tensor = field(metadata=shaped("points", "classes", least=0, most=1 + 1e-3))

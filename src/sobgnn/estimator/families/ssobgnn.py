@@ -41,11 +41,6 @@ class SSobGNNs(Family):
     explained: ClassVar[str] = "the paper's network on the graph"
     graphs: ClassVar[Graphs] = "any"
 
-    @staticmethod
-    def worth_it(points: Points, labels: Labels) -> bool:
-        """Never by default: this family is used only by name, as in ``SobolevClassifier.paper()``."""
-        return False
-
     def fit(self, points: Points, labels: Labels, before: object = None) -> Learned:
         """Train members without each fold and from all labels, as one batch."""
         settings, operators = points.networks, points.graphs[self.graph].operators
@@ -89,10 +84,8 @@ class FittedSSobGNNs(FittedFamily):
     """Trained members.
 
     Attributes:
-        graph: The name of their graph.
         used: Number of members, the last ones, that are averaged for predictions. The first ones hold out a fold each.
         parameters: Stacked, [S, ...].
-        history: Training curves by name.
     """
 
     graph: str
@@ -113,7 +106,9 @@ class FittedSSobGNNs(FittedFamily):
         nodes, own, operators = training.points, view.points, training.graphs[self.graph].operators
         for number, layer in enumerate(_model(training.networks, training).eval().layers):
             propagated = operators.propagate(own) if joined is None else joined.propagate(nodes, own)
-            found.append(_apply_layer(layer, _of_layer(self.parameters, number), own, propagated))
+            prefix = f"convs.{number}."
+            of_layer = {n.removeprefix(prefix): part for n, part in self.parameters.items() if n.startswith(prefix)}
+            found.append(_apply_layer(layer, of_layer, own, propagated))
             own = found[-1].flatten(1)
             nodes = own if joined is None else self.states(training)[number].flatten(1)
         return found
@@ -184,9 +179,3 @@ def _apply_layer(layer: SobolevConv, parameters: dict[str, Tensor], own: Tensor,
     places = (0, None, None) if shared else (0, 1, 2)
     result: Tensor = vmap(one, in_dims=places, out_dims=1)(parameters, own, propagated)
     return result
-
-
-def _of_layer(parameters: dict[str, Tensor], layer: int) -> dict[str, Tensor]:
-    """The parameters of one layer, named as that layer names them."""
-    prefix = f"convs.{layer}."
-    return {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}

@@ -196,7 +196,9 @@ def grown(
         from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
     grow = RandomForestClassifier if kind == "random" else ExtraTreesClassifier
-    threads = _threads() if X.size >= _THREADED_WORK else 1
+    # Trees are independent, so results do not depend on the number of threads.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = min(cores, _MOST_THREADS) if X.size >= _THREADED_WORK else 1
     width = X.shape[1]
     tried = max(1, int(np.sqrt(width)), min(width // 2, _MOST_TRIED))
     forest = grow(size, max_features=tried, random_state=int(generator.integers(2**31)), n_jobs=threads)
@@ -222,9 +224,3 @@ def _copying(make: Callable[..., Any]) -> Callable[..., Any]:
         return tree
 
     return copied
-
-
-def _threads() -> int:
-    """Cores that this process may use, up to a limit; trees are independent, so results do not depend on it."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, _MOST_THREADS)

@@ -73,10 +73,9 @@ class TuningResult:
 def read_result(
     study: optuna.Study, wanted: int, names: Iterable[str], decided: dict[str, Any], seed: int
 ) -> TuningResult:
-    """The result of all finished trials.
+    """The result of all finished trials of a study.
 
     Args:
-        study: A study with at least one trial.
         wanted: Requested number of trials.
         names: Parameters that were searched.
         decided: Parameters that were decided once for all trials.
