@@ -40,27 +40,24 @@ class ForeignClassifier(Family):
     def fit(self, points: Points, labels: Labels, before: object = None) -> Learned:
         """Fit one clone without each fold, and one with all labels."""
         generator, X = points.generator(self.name), points.rows
-        fitted = []
-        for number, share in enumerate(labels.shares()):
-            fitted.append(self._fitted(X, labels, share, generator))
-            points.report(self.name, number + 1, labels.folds + 1)
-        out_of_fold = labels.each_fold(lambda fold, held: fitted[fold].probabilities(X[labels.index[held]]))
-        return Learned(fitted[-1], out_of_fold)
+        shares = labels.shares()
 
-    def _fitted(
-        self, X: Any, labels: Labels, share: npt.NDArray[np.float64], generator: np.random.Generator
-    ) -> FittedForeign:
-        used = share > 0
-        made = clone(self.estimator)
-        settings = made.get_params()
-        unset = [key for key in sorted(settings) if key.endswith("random_state") and settings[key] is None]
-        made.set_params(**{key: int(generator.integers(2**31)) for key in unset})
-        # Some classifiers want the numbers 0, 1, … without a gap, and a fold may lack a class.
-        present, codes = np.unique(labels.codes[used], return_inverse=True)
-        weight = {"sample_weight": share[used] * used.sum()} if has_fit_parameter(made, "sample_weight") else {}
-        with _named(self.name, made, "fit"), one_label_per_class_allowed():
-            made.fit(X[labels.index[used]], codes, **weight)
-        return FittedForeign(self.name, labels.classes, made, present)
+        def fitted(fit: int) -> FittedForeign:
+            share, used = shares[fit], shares[fit] > 0
+            made = clone(self.estimator)
+            settings = made.get_params()
+            unset = [key for key in sorted(settings) if key.endswith("random_state") and settings[key] is None]
+            made.set_params(**{key: int(generator.integers(2**31)) for key in unset})
+            # Some classifiers want the numbers 0, 1, … without a gap, and a fold may lack a class.
+            present, codes = np.unique(labels.codes[used], return_inverse=True)
+            weight = {"sample_weight": share[used] * used.sum()} if has_fit_parameter(made, "sample_weight") else {}
+            with _named(self.name, made, "fit"), one_label_per_class_allowed():
+                made.fit(X[labels.index[used]], codes, **weight)
+            points.report(self.name, fit + 1, labels.folds + 1)
+            return FittedForeign(self.name, labels.classes, made, present)
+
+        out_of_fold = labels.each_fold(lambda fold, held: fitted(fold).probabilities(X[labels.index[held]]))
+        return Learned(fitted(labels.folds), out_of_fold)
 
 
 @dataclass(frozen=True)

@@ -54,19 +54,22 @@ class Forests(Family):
         X, generator = points.columns, points.generator(self.name)
         if before is not None:
             return Learned(self._regrown(points, labels, before), np.zeros((0, labels.classes)))
-        fits = labels.folds + 1
         per_fold = PER_FOLD if len(labels.index) * X.shape[1] > _FEWER_FROM else WHOLE
         shares_per_tree = labels.classes * min(len(labels.index), _USUAL_LEAVES)
         fewer = min(1.0, _MOST_WORK / (points.count * 2 * WHOLE), _MOST_SHARES / (shares_per_tree * WHOLE))
-        forests = []
-        for number, share in enumerate(labels.shares()):
-            size = max(4, round(fewer * (WHOLE if number == labels.folds else per_fold)))
-            used = share > 0
-            grow = (X[labels.index[used]], labels.codes[used], share[used], generator)
-            forests.append(joined([of_forest(grown(kind, size, *grow), labels.classes) for kind in KINDS]))
-            points.report(self.name, number + 1, fits)
-        out_of_fold = labels.each_fold(lambda fold, held: forests[fold].predict(X[labels.index[held]]))
-        return Learned(FittedTrees(forests[-1]), out_of_fold)
+        shares = labels.shares()
+
+        def forest(fit: int) -> Trees:
+            size = max(4, round(fewer * (WHOLE if fit == labels.folds else per_fold)))
+            used = shares[fit] > 0
+            grow = (X[labels.index[used]], labels.codes[used], shares[fit][used], generator)
+            trees = joined([of_forest(grown(kind, size, *grow), labels.classes) for kind in KINDS])
+            points.report(self.name, fit + 1, labels.folds + 1)
+            return trees
+
+        # One after the other: with many classes, a forest is larger than all that is predicted of it.
+        out_of_fold = labels.each_fold(lambda fold, held: forest(fold).predict(X[labels.index[held]]))
+        return Learned(FittedTrees(forest(labels.folds)), out_of_fold)
 
     def _regrown(self, points: Points, labels: Labels, before: FittedTrees) -> FittedTrees:
         """The forest with the oldest trees of each kind replaced by new ones, grown from all labels."""
