@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.metadata
 import json
+import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from sobgnn.estimator.validation import Filling, check_whole
 FORMAT = "sobgnn.SobolevClassifier"
 FORMAT_VERSION = 9
 WEIGHTS, CONFIG = "weights.safetensors", "config.json"
+# Packages whose versions are noted in a saved model.
+_PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "safetensors")
 # Maximum length of a class's name in a saved model.
 _LONGEST_NAME = 2**20
 
@@ -152,7 +155,9 @@ def write_folder(folder: str | Path, config: dict[str, Any], arrays: Arrays) -> 
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    folder = Path(folder)
+    from sobgnn import __version__
+
+    folder, used = Path(folder), {name: importlib.metadata.version(name) for name in _PACKAGES}
     if folder.exists() and not (folder.is_dir() and _replaceable(folder)):
         raise ArtifactError(f"{folder} exists and is not a saved model. Give another folder, or remove it.")
     with atomic_folder(folder, replace=True) as temporary:
@@ -163,7 +168,7 @@ def write_folder(folder: str | Path, config: dict[str, Any], arrays: Arrays) -> 
         full = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
-            "versions": _versions(),
+            "versions": {"sobgnn": __version__, "python": platform.python_version(), **used},
             **config,
             "weights_sha256": file_digest(temporary / WEIGHTS),
         }
@@ -218,17 +223,6 @@ def _replaceable(folder: Path) -> bool:
     except (ValueError, OSError):
         return False
     return names <= {CONFIG, WEIGHTS} and isinstance(config, dict) and config.get("format") == FORMAT
-
-
-def _versions() -> dict[str, str]:
-    import platform
-
-    from sobgnn import __version__
-
-    versions = {"sobgnn": __version__, "python": platform.python_version()}
-    for name in ("torch", "numpy", "scipy", "scikit-learn", "safetensors"):
-        versions[name] = importlib.metadata.version(name)
-    return versions
 
 
 def _is_whole(path: Path) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sobgnn._system.files import lock_file
 from sobgnn._system.packages import installed
 
 if TYPE_CHECKING:
@@ -139,8 +140,6 @@ def _line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _journal(path: Path) -> Iterator[optuna.storages.JournalStorage]:
-    import fcntl
-
     import optuna
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
@@ -155,13 +154,12 @@ def _journal(path: Path) -> Iterator[optuna.storages.JournalStorage]:
         def release(self) -> None:
             pass
 
-    with open(path, "ab+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released with the process, however it ends
-        except OSError:
-            raise ValueError(
-                f"{path} is in use by another process. Wait for it, or share the search through a database (storage)."
-            ) from None
+    file = lock_file(path)  # released with the process, however it ends
+    if file is None:
+        raise ValueError(
+            f"{path} is in use by another process. Wait for it, or share the search through a database (storage)."
+        )
+    with file:
         other = f"{path} is not a journal of trials. Name another file."
         # Before anything is cut off: a file named by mistake stays as it is.
         file.seek(0)
