@@ -162,7 +162,7 @@ def _cost(cells: Sequence[Summary], datasets: Sequence[str]) -> list[str]:
 
 def _how_made(records: Sequence[Record], cells: Sequence[Summary]) -> list[str]:
     """Commands, machines, software and minutes."""
-    lines = ["## How it was made", "", "Commands (they resume after an interruption; `--shard i/n` divides them):"]
+    lines = ["## How it was made", "", "Commands:"]
     lines += ["", "```", *commands(cells), "sobgnn reproduce report --lines FOLDER --out results", "```", ""]
     rows = []
     for device in dict.fromkeys(record.device for record in records):
@@ -170,13 +170,8 @@ def _how_made(records: Sequence[Record], cells: Sequence[Summary]) -> list[str]:
         versions = dict.fromkeys(", ".join(f"{k} {v}" for k, v in record.versions.items()) for record in own)
         minutes = sum(record.seconds for record in own) / 60
         rows.append([device, str(len(own)), f"{minutes:.1f}", "; ".join(versions)])
-    lines += markdown_table(["machine", "trainings", "process minutes", "software"], rows)
-    total = sum(record.seconds for record in records) / 60
     # Lines record only their own process's time: shards that share a device each count theirs.
-    return [
-        *lines,
-        f"In all {len(records)} trainings in {total:.1f} process minutes; processes on one device count each.",
-    ]
+    return [*lines, *markdown_table(["machine", "trainings", "process minutes", "software"], rows)[:-1]]
 
 
 def commands(cells: Sequence[Summary]) -> list[str]:
