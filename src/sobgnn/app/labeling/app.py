@@ -66,8 +66,9 @@ class Labeling:
         self._written = -1
         self._writing = threading.Lock()
         self._wakers: set[Callable[[], None]] = set()
-        self._progress: dict[str, Any] | None = None
-        model.on_fit = self.fitted
+        self._progress: tuple[tuple[int, int], dict[str, Any]] = (-1, -1), {}
+        self._judged = 0  # changes that the progress depends on
+        model.on_fit = self.write_labels
         model.on_change = self.tell
 
     # ------------------------------------------------------------------------------------------ what is shown
@@ -75,35 +76,36 @@ class Labeling:
     def state(self, tab: str = "") -> dict[str, Any]:
         """Everything the page shows besides points, the map and the progress; some of it differs from tab to tab."""
         store, others = self.store, self.windows.others(tab)
-        counts = store.counts()
-        return {
-            "name": self.source.name,
-            "rows": store.rows,
-            "folder": str(store.folder),
-            "saved": store.saved,
-            "labels": store.labels,
-            "skipped": len(store.skipped),
-            "undo": store.undoable(others) is not None,
-            "windows": len(others),
-            "classes": [
-                {
-                    "code": code,
-                    "name": name,
-                    "key": store.keys.get(code, ""),
-                    "count": int(counts[code]),
-                    "color": color,
-                }
-                for code, name in list(store.classes.items())
-                for color in [web.class_color(code)]  # by code: a class keeps its color when another goes
-            ],
-            "model": self.model.status(),
-        }
+        with store.guard:
+            counts = store.counts()
+            return {
+                "name": self.source.name,
+                "rows": store.rows,
+                "folder": str(store.folder),
+                "saved": store.saved,
+                "labels": store.labels,
+                "skipped": len(store.skipped),
+                "undo": store.undoable(others) is not None,
+                "windows": len(others),
+                "classes": [  # colors by code: a class keeps its own when another goes
+                    {
+                        "code": code,
+                        "name": name,
+                        "key": store.keys[code],
+                        "count": int(counts[code]),
+                        "color": web.class_color(code),
+                    }
+                    for code, name in store.classes.items()
+                ],
+                "model": self.model.status(),
+            }
 
     def progress(self) -> dict[str, Any]:
         """The curve, the advice and the audit; made anew after fits, and after changes that they depend on."""
-        found = self._progress
-        if found is None:
-            predictions, store = self.model.predictions, self.store
+        predictions, store = self.model.predictions, self.store
+        now = 0 if predictions is None else predictions.version, self._judged
+        known, found = self._progress
+        if known != now:
             fits, held_out = store.fits(), {} if predictions is None else predictions.held_out
             for _, old, new in store.merges:  # earlier fits predicted the class that is gone
                 fits = [replace(fit, predicted=np.where(fit.predicted == old, new, fit.predicted)) for fit in fits]
@@ -113,7 +115,7 @@ class Labeling:
                 "advice": asdict(advice(fits)),
                 "audit": audit(dict(store.details), held_out),
             }
-            self._progress = found
+            self._progress = now, found
         return found
 
     def upcoming(self, without: Collection[int] = (), tab: str = "", at: object = None) -> list[dict[str, Any]]:
@@ -129,12 +131,13 @@ class Labeling:
             return []
         suggested, guessing = ([], False) if found is None else (found.suggested, found.codes is not None)
         shown = at if isinstance(at, int) and 0 <= at < store.rows else None
-        done = {*store.skipped, *without}
-        chosen: list[tuple[int, str]] = []
-        for taken in (done | self.windows.shown_by_others(tab), done):
-            chosen = chosen or self.picker.next(suggested, guessing, store.codes, taken, UPCOMING, shown)
-        self.windows.show(tab, [row for row, _ in chosen] + ([] if shown is None else [shown]))
-        return [self.point(row, why) for row, why in chosen]
+        with store.guard:
+            done = {*store.skipped, *without}
+            chosen: list[tuple[int, str]] = []
+            for taken in (done | self.windows.shown_by_others(tab), done):
+                chosen = chosen or self.picker.next(suggested, guessing, store.codes, taken, UPCOMING, shown)
+            self.windows.show(tab, [row for row, _ in chosen] + ([] if shown is None else [shown]))
+            return [self.point(row, why) for row, why in chosen]
 
     def point(self, row: int, why: str) -> dict[str, Any]:
         """A row's content, its label, and the guess; a row of the audit has no guess."""
@@ -159,13 +162,14 @@ class Labeling:
 
         Rows of the audit have no guess until they are labeled.
         """
-        found, codes = self.model.predictions, self.store.codes.copy()
+        with self.store.guard:
+            found, codes = self.model.predictions, self.store.codes.copy()
         guess, sure = np.full(len(codes), -1, dtype="<i2"), np.zeros(len(codes), dtype=np.uint8)
         if found is not None and found.codes is not None and found.probabilities is not None:
             used = np.isin(found.codes[:, 0], list(self.store.used()))
             guess = np.where(used, found.codes[:, 0], -1).astype("<i2")
             sure = np.clip(255 * found.probabilities[:, 0], 0, 255).astype(np.uint8)
-            blind = [row for row in list(self.picker.audits) if codes[row] < 0]
+            blind = [row for row in tuple(self.picker.audits) if codes[row] < 0]
             guess[blind], sure[blind] = -1, 0
         return bytes(codes.astype("<i2").tobytes() + guess.tobytes() + sure.tobytes())
 
@@ -191,12 +195,8 @@ class Labeling:
     def tell(self) -> None:
         """Tell all windows that something has changed."""
         for wake in list(self._wakers):
-            wake()
-
-    def fitted(self) -> None:
-        """Take note of a fit."""
-        self._progress = None
-        self.write_labels()
+            with contextlib.suppress(RuntimeError):  # the server has ended meanwhile
+                wake()
 
     async def events(self, tab: str) -> AsyncIterator[bytes]:
         """What a window shows, whenever it changes."""
@@ -271,7 +271,7 @@ def label(on: Labeling, body: Body, tab: str) -> Body:
         tab=tab,
     )
     if audited or relabels:
-        on._progress = None
+        on._judged += 1
     return {}
 
 
@@ -285,7 +285,7 @@ def clear(on: Labeling, body: Body, tab: str) -> Body:
     """Remove labels; the rows are not blind again."""
     on.store.clear(body.get("rows", []), tab)
     on.picker.show(body["rows"])
-    on._progress = None
+    on._judged += 1
     return {}
 
 
@@ -303,7 +303,7 @@ def rename(on: Labeling, body: Body, tab: str) -> Body:
 def merge(on: Labeling, body: Body, tab: str) -> Body:
     """Give the labels of a class to another."""
     on.store.merge_class(body.get("class", -1), body.get("into", -1), tab)
-    on._progress = None
+    on._judged += 1
     return {}
 
 
@@ -313,7 +313,7 @@ def undo(on: Labeling, body: Body, tab: str) -> Body:
     if undone is None:
         return {}
     on.picker.show(undone.rows[:1])
-    on._progress = None
+    on._judged += 1
     closed = ", from a closed window" if undone.tab != tab else ""
     point = on.point(undone.rows[0], "asked for") if undone.rows else None
     return {
@@ -393,8 +393,9 @@ def _change(on: Labeling, what: str, content: bytes) -> Body:
     tab = str(body.get("tab", ""))[:40]
     saved = on.store.saved
     answer = CHANGES[what](on, body, tab)
-    if on.store.saved != saved or what in ("retry", "layout", "finish"):
+    if on.store.saved != saved:
         on.model.changed()
+    if on.store.saved != saved or what in ("retry", "layout", "finish"):
         on.tell()
     without = body.get("without", [])
     leave_out = {row for row in without[:200] if type(row) is int} if isinstance(without, list) else ()

@@ -192,6 +192,7 @@ class Model:
         self._asked, self._asked_labels, self._changed = -1, 0, 0.0
         self._ends = 0
         self._wanted = {"finish": False, "layout": False}
+        self._run_failed = False  # whether the problem is one of the run, which stays until labels change
         self._mapped = 0  # the fit that the map was made from
         self._map_tried = False
         self._closing = False
@@ -214,6 +215,8 @@ class Model:
         """Report that labels have changed."""
         with self._wake:
             self._changed = time.monotonic()
+            if self._run_failed:
+                self._run_failed, self.problem = False, ""
             self._wake.notify_all()
 
     def retry(self) -> None:
@@ -228,13 +231,13 @@ class Model:
 
     def finish(self) -> None:
         """Request the final fit and the run folder; ``finished`` or ``problem`` is set when it is done."""
-        self.finished, self.problem, self._ends = None, "", 0
+        self.finished, self.problem, self._run_failed, self._ends = None, "", False, 0
         self._want("finish")
 
     def wait_finished(self, seconds: float) -> bool:
         """Wait until the run is written; False if it failed or took longer."""
         with self._wake:
-            self._wake.wait_for(lambda: self.finished is not None or self.problem, seconds)
+            self._wake.wait_for(lambda: not self._wanted["finish"], seconds)
             return self.finished is not None
 
     def status(self) -> dict[str, Any]:
@@ -277,10 +280,10 @@ class Model:
                 job()  # type: ignore[misc]
                 self._wanted["finish"] &= job != self._finish
             except BrokenProcessPool:
-                self._pool, self._asked = None, -1
-                self._ends += 1
-                again = "It is restarting." if self._ends < MOST_ENDS else "Start it again when you are ready."
+                self._pool, self._process, self._asked = None, 0, -1
+                again = "It is restarting." if self._ends + 1 < MOST_ENDS else "Start it again when you are ready."
                 self._fail(f"The model's process ended, perhaps because memory ran out. Your labels are safe. {again}")
+                self._ends += 1
             except (Exception, MemoryError) as error:  # of the process, or of this one: neither ends the thread
                 reason = " ".join(str(error).split())[:300] or type(error).__name__
                 self._fail(f"The model could not {self._busy or 'go on'}: {reason} Your labels are safe.")
@@ -302,8 +305,8 @@ class Model:
         return self._lay_out if self._wanted["layout"] or not self._map_tried else None
 
     def _fail(self, problem: str) -> None:
+        self.problem, self._run_failed = problem, self._wanted["finish"]
         self._wanted = dict.fromkeys(self._wanted, False)
-        self.problem = problem
 
     def _call(self, busy: str, method: str, *arguments: Any) -> Any:
         if self._busy != busy:
@@ -320,42 +323,42 @@ class Model:
         return self._pool.submit(_call, method, *arguments).result()
 
     def _fit(self) -> None:
-        store = self.store
-        with self._wake:
-            codes, skipped, chosen = store.codes.copy(), sorted(store.skipped), store.chosen()
-            self._asked, self._asked_labels = store.saved, store.labels
+        saved, codes, skipped, _, chosen = self.store.snapshot()
+        labels = int(np.count_nonzero(codes >= 0))
+        self._asked, self._asked_labels = saved, labels
         found = self._call("learn", "fit", codes, skipped)
-        version = self.predictions.version + 1 if self.predictions else 1
-        self.predictions = replace(found, version=version, knows=self._asked, given=codes)
-        self._ends, self.problem = 0, ""
-        if found.codes is not None:
-            labels, predicted = int(np.count_nonzero(codes >= 0)), sample(found.codes[:, 0])
-            fit = Fit(labels, found.accuracy, found.interval, found.seconds, predicted, self._asked, chosen)
-            store.add_fit(fit)
+        if found.codes is not None:  # recorded before the page is told
+            predicted = sample(found.codes[:, 0])
+            self.store.add_fit(Fit(labels, found.accuracy, found.interval, found.seconds, predicted, saved, chosen))
             if labels >= ENOUGH and not self._mapped:
                 self._wanted["layout"] = True
+        version = self.predictions.version + 1 if self.predictions else 1
+        self.predictions = replace(found, version=version, knows=saved, given=codes)
+        self._ends = 0
+        if not self._run_failed:
+            self.problem = ""
         try:
             self.on_fit()
         except (OSError, ValueError) as error:  # a full disk is no failure of the model
             self.problem = f"labels.csv could not be written: {error} Your labels are safe."
 
     def _lay_out(self) -> None:
-        learned, self._wanted["layout"] = self._wanted["layout"], False
-        learned = learned and self.predictions is not None and self.predictions.codes is not None
-        version = self.predictions.version if learned and self.predictions else 0
+        found = self.predictions if self._wanted["layout"] else None
+        learned = found is not None and found.codes is not None
         self._map_tried = True  # one that fails is not tried again by itself
         self.place = self._call("lay out the map", "layout", learned)
-        self.maps, self._mapped = self.maps + 1, max(version, self._mapped)
+        self._mapped = max(found.version if found is not None and learned else 0, self._mapped)
+        self._wanted["layout"] = False
+        self.maps += 1
 
     def _finish(self) -> None:
-        store = self.store
-        if len(store.used()) < 2:
+        saved, codes, _, classes, _ = self.store.snapshot()
+        if len(np.unique(codes[codes >= 0])) < 2:
             self._fail("A run needs labels of at least two classes. Label some more, then finish.")
             return
-        saved, codes, classes = store.saved, store.codes.copy(), dict(store.classes)
         self._busy = "finish"
         check_unchanged(self._source)
-        self._call("finish", "finish", codes, classes, store.folder)
+        self._call("finish", "finish", codes, classes, self.store.folder)
         self.finished, self.problem = saved, ""
 
     def _kill(self) -> None:

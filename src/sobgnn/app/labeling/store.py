@@ -120,6 +120,7 @@ class Store:
         folder: The run folder, created if it is missing; holds ``labels.db``.
 
     Attributes:
+        guard: Held while a change is made; what is read while it is held is of one moment.
         saved: Number of the last change; everything up to it is on the disk.
         codes: int32 [N], the class of each row; -1: no label.
         details: The labels that are not of DATA, or were confirmed, by row.
@@ -135,7 +136,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder / STORE
-        self._guard = threading.RLock()
+        self.guard = threading.RLock()
         later = [name for name in LATER if (folder / name).exists()]
         if later and not (self.path.exists() and self.path.stat().st_size):
             lost = "is empty" if self.path.exists() else "is missing"
@@ -217,12 +218,12 @@ class Store:
     def touched(self) -> bool:
         """Whether a person has labeled anything that stands; known before :meth:`begin`."""
         labeled = "select 1 from change where what = 'label' and undone is null limit 1"
-        with self._guard, self._damage():
+        with self.guard, self._damage():
             return self._db.execute(labeled).fetchone() is not None
 
     def label_of(self, row: int) -> Label | None:
         """The label of a row."""
-        with self._guard:
+        with self.guard:
             code = int(self.codes[row])
             if code < 0:
                 return None
@@ -230,18 +231,23 @@ class Store:
 
     def labeled(self) -> list[tuple[int, Label]]:
         """Each row with a label, and the label."""
-        with self._guard:
+        with self.guard:
             rows = [int(row) for row in np.flatnonzero(self.codes >= 0)]
             return [(row, label) for row in rows if (label := self.label_of(row)) is not None]
 
     def used(self) -> set[int]:
         """Classes that have labels; a model whose labels were undone since may predict others."""
-        with self._guard:
+        with self.guard:
             return {int(code) for code in np.flatnonzero(self.counts())}
+
+    def snapshot(self) -> tuple[int, npt.NDArray[np.int32], list[int], dict[int, str], int]:
+        """For a fit, of one moment: ``saved``, ``codes``, ``skipped``, ``classes`` and :meth:`chosen`."""
+        with self.guard:
+            return self.saved, self.codes.copy(), sorted(self.skipped), dict(self.classes), self.chosen()
 
     def counts(self) -> npt.NDArray[np.int64]:
         """Number of labels of each class, by its number."""
-        with self._guard:
+        with self.guard:
             return np.bincount(self.codes[self.codes >= 0], minlength=max(self.classes, default=0) + 1)
 
     # ------------------------------------------------------------------------------------------ changes
@@ -273,7 +279,7 @@ class Store:
         Raises:
             ConflictError: A row has a label that is neither ``was`` nor the new one. Nothing is changed.
         """
-        with self._guard:
+        with self.guard:
             self._check_class(code)
             checked = self._checked(rows)
             if was is not ...:
@@ -290,7 +296,7 @@ class Store:
 
     def add_class(self, name: str, tab: str = "") -> int:
         """Add a class, and return its number."""
-        with self._guard:
+        with self.guard:
             (made,) = self._db.execute("select count(*) from change where what = 'class'").fetchone()
             code = len(self.meta["classes"]) + int(made)
             self._change("class", code=code, name=free_name(name, self.classes), tab=tab)
@@ -298,13 +304,13 @@ class Store:
 
     def rename_class(self, code: int, name: str, tab: str = "") -> None:
         """Give a class another name; its labels stay."""
-        with self._guard:
+        with self.guard:
             self._check_class(code)
             self._change("rename", code=code, name=free_name(name, self.classes, code), tab=tab)
 
     def merge_class(self, code: int, into: int, tab: str = "") -> None:
         """Give the labels of a class to another, and remove the class."""
-        with self._guard:
+        with self.guard:
             self._check_class(code)
             self._check_class(into)
             if code == into:
@@ -314,7 +320,7 @@ class Store:
     def undoable(self, others: Collection[str] = ()) -> int | None:
         """The last change that can be undone and is not one of ``others``, tabs that are open."""
         stands = "select n, tab from change where what <> 'undo' and undone is null order by n desc"
-        with self._guard:
+        with self.guard:
             return next((n for n, tab in self._db.execute(stands) if tab not in others), None)
 
     def undo(self, others: Collection[str] = (), tab: str = "") -> Change | None:
@@ -323,7 +329,7 @@ class Store:
         Raises:
             ConflictError: A later change of another tab needs it. Nothing is changed.
         """
-        with self._guard:
+        with self.guard:
             last = self.undoable(others)
             if last is None:
                 return None
@@ -338,14 +344,14 @@ class Store:
         """Record a fit; labels do not depend on it, so that a full disk is no failure."""
         predicted = fit.predicted.astype("<i4").tobytes()
         values = (fit.knows, fit.labels, fit.chosen, fit.accuracy, *fit.interval, fit.seconds, predicted)
-        with self._guard, contextlib.suppress(sqlite3.Error):
+        with self.guard, contextlib.suppress(sqlite3.Error):
             self._db.execute("insert into fit values (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     # ------------------------------------------------------------------------------------------ what there is
 
     def fits(self) -> list[Fit]:
         """The fits whose labels have not been undone, by number of labels; of several with one number, the last."""
-        with self._guard:
+        with self.guard:
             taken_back = self._db.execute(TAKEN_BACK).fetchall()
             labels = self.labels
             found = self._db.execute("select * from fit where labels <= ? order by rowid", (labels,)).fetchall()
@@ -360,12 +366,12 @@ class Store:
         """Rows that were opened when a change was undone (the first of its rows), and rows that were cleared."""
         opened = "select min(row) from mark join change on n = change where undone is not null group by n"
         cleared = "select row from mark join change on n = change where what = 'clear'"
-        with self._guard:
+        with self.guard:
             return {row for (row,) in self._db.execute(f"{opened} union {cleared}")}
 
     def chosen(self) -> int:
         """Number of labels where those that one change gave to many rows count as one; those of DATA count each."""
-        with self._guard:
+        with self.guard:
             return self.labels - len(self.details) + len({label.change for label in self.details.values()})
 
     def check_in_place(self) -> None:
@@ -379,7 +385,7 @@ class Store:
 
     def close(self) -> None:
         """Close the file; another process may then open it."""
-        with self._guard:
+        with self.guard:
             self._db.close()
 
     # ------------------------------------------------------------------------------------------ within
@@ -418,7 +424,7 @@ class Store:
         """Write one change, then take it into memory; if either fails, nothing has changed."""
         values = {"guessed": False, "audit": False, **more, "what": what, "tab": tab, "who": _user(), "at": _now()}
         names = ", ".join(values)
-        with self._guard:
+        with self.guard:
             self.check_in_place()
             try:
                 with self._transaction():
