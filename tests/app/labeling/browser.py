@@ -43,8 +43,11 @@ class Browser:
         self._number = 0
         self._rest = b""
         self.problems: list[str] = []
-        target = next(t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
-        attached = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+        targets: list[str] = []
+        while not targets:  # the first page may come later than the first answer
+            found = self.call("Target.getTargets")["targetInfos"]
+            targets = [target["targetId"] for target in found if target["type"] == "page"]
+        attached = self.call("Target.attachToTarget", targetId=targets[0], flatten=True)
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")

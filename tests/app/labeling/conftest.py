@@ -10,9 +10,18 @@ from urllib.parse import urlsplit
 import pytest
 
 from sobgnn.app.labeling.launch import open_page
+from sobgnn.app.labeling.model import Model
 from tests.app.labeling.fake_model import Fake
 
+LONGEST = 400  # seconds that anything may take on a busy machine
 NASTY = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">'
+
+
+def wait_until(true):
+    end = time.monotonic() + LONGEST
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 class Client:
@@ -23,7 +32,7 @@ class Client:
         self.host, self.token = parts.netloc, parts.path.strip("/")
 
     def raw(self, method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection(self.host, timeout=60)
+        connection = http.client.HTTPConnection(self.host, timeout=LONGEST)
         try:
             connection.request(method, path, body, headers or {})
             answer = connection.getresponse()
@@ -48,7 +57,7 @@ class Client:
     @contextlib.contextmanager
     def events(self, tab=""):
         """What the server tells a window: pairs of a name and its data."""
-        connection = http.client.HTTPConnection(self.host, timeout=600)
+        connection = http.client.HTTPConnection(self.host, timeout=LONGEST)
         try:
             connection.request("GET", f"/{self.token}/api/events?tab={tab}")
             answer = connection.getresponse()
@@ -64,9 +73,9 @@ class Client:
         finally:
             connection.close()
 
-    def until(self, true, seconds=400):
+    def until(self, true):
         """The first state that fulfills a condition."""
-        end, state = time.monotonic() + seconds, None
+        end, state = time.monotonic() + LONGEST, None
         with self.events() as told:
             for name, state in told:
                 if name == "state" and true(state):
@@ -104,8 +113,17 @@ def tickets(tmp_path):
     return ticket_file(tmp_path)
 
 
+def call_here(model, busy, method, *arguments):
+    """What the model's process would answer, without the seconds that a process takes to start."""
+    model._busy = busy
+    model.on_change()
+    trainer, name, table, settings, _ = model._begin
+    return getattr(trainer(name, table, settings), method)(*arguments)
+
+
 @pytest.fixture
-def page(tickets, tmp_path):
+def page(tickets, tmp_path, monkeypatch):
+    monkeypatch.setattr(Model, "_call", call_here)
     made = open_page(str(tickets), "team", folder=tmp_path / "run", trainer=Fake).start()
     yield made
     made.close()

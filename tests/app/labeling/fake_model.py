@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 
+from sobgnn.app.labeling.launch import open_page
 from sobgnn.app.labeling.model import Predictions
 
 
@@ -51,3 +52,10 @@ class Fake:
 
     def finish(self, codes, classes, folder):
         raise ValueError("there is no model here.")
+
+
+def serve(pipe, data, folder, harm):
+    """A page in a process of its own, to be killed."""
+    page = open_page(str(data), "team", folder=folder, trainer=Fake, settings={"harm": harm})
+    pipe.send(page.url)
+    page.serve()

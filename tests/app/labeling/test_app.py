@@ -1,16 +1,15 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
-import os
+import multiprocessing
 import shutil
-import signal
-import subprocess
-import sys
-import time
+import threading
 from types import SimpleNamespace
 
 import numpy as np
+import psutil
 import pytest
 
 from sobgnn.app.labeling import app
@@ -18,18 +17,8 @@ from sobgnn.app.labeling.launch import open_page
 from sobgnn.app.labeling.model import Predictions
 from sobgnn.app.labeling.progress import Fit
 from sobgnn.app.labeling.store import Store
-from tests.app.labeling.conftest import Client
-from tests.app.labeling.fake_model import Fake
-
-SERVER = """
-import sys
-from pathlib import Path
-from sobgnn.app.labeling.launch import open_page
-from tests.app.labeling.fake_model import Fake
-page = open_page(sys.argv[1], "team", folder=Path(sys.argv[2]), trainer=Fake, settings={"harm": sys.argv[3]})
-print(page.url, flush=True)
-page.serve()
-"""
+from tests.app.labeling.conftest import Client, wait_until
+from tests.app.labeling.fake_model import Fake, serve
 
 
 def add_classes(client, *names):
@@ -37,14 +26,13 @@ def add_classes(client, *names):
         assert client.post("class", {"name": name})[0] == 200
 
 
-def taught(client, page, quiet=True):
-    """Label 7 rows of two classes; the next row is one of the audit. A quiet model fits no more."""
+def taught(client, page):
+    """Label 7 rows of two classes, after which the model rests; the next row is one of the audit."""
     add_classes(client, "a", "b")
     client.post("label", {"rows": [0, 1, 2], "class": 0, "how": "lasso"})
     client.post("label", {"rows": [3, 4, 5, 6], "class": 1, "how": "lasso"})
-    state = client.until(lambda state: state["model"]["labels"] == 7)
-    if quiet:
-        page.labeling.model._due = lambda: None
+    state = client.until(lambda state: state["model"]["labels"] == 7 and not state["model"]["busy"])
+    page.labeling.model._due = lambda: None
     return state
 
 
@@ -76,7 +64,8 @@ def test_reading_changes_nothing(client, page):
 
     def everything():
         store, picker = page.labeling.store, page.labeling.picker
-        return store.saved, store._db.total_changes, set(picker._seen), set(picker.audits), page.labeling.windows._shown
+        shown = dict(page.labeling.windows._shown)
+        return store.saved, store._db.total_changes, set(picker._seen), set(picker.audits), shown
 
     before = everything()
     for path in ("", "api/map", "api/marks", "api/suspects", "api/search?q=customer", "picture/0", "export/csv"):
@@ -265,9 +254,7 @@ def test_windows_are_offered_different_rows_as_long_as_there_are_some(client, pa
         client.post("label", {"rows": [row for row in range(120) if row != 7], "class": 0})
         assert offered("one") == offered("two") == {7}  # none is left for one window alone
         client.post("undo")
-    deadline = time.monotonic() + 60
-    while page.labeling.windows._open and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: not page.labeling.windows._open)
     assert offered("three") == offered("four")  # the others were closed
 
 
@@ -309,11 +296,14 @@ def test_undo_says_each_kind_of_change_in_words(client):
 
 
 def test_suspects_that_were_confirmed_or_changed_are_not_listed_again(client, page):
-    taught(client, page, quiet=False)
+    model = page.labeling.model
+    due = model._due
+    taught(client, page)
     assert [entry["row"] for entry in client.json("api/suspects")] == [0, 1]
     client.post("label", {"rows": [0], "class": 0})
     saved = client.post("label", {"rows": [1], "class": 1})[1]["saved"]
     assert client.json("api/suspects") == []
+    model._due = due
     client.until(lambda state: state["model"]["knows"] == saved)
     assert [entry["row"] for entry in client.json("api/suspects")] == [1]  # the model doubts the new label too
 
@@ -407,17 +397,19 @@ def test_a_folder_that_is_deleted_while_open_saves_nothing(client, page):
 @contextlib.contextmanager
 def served(tickets, folder, harm=""):
     """A page in a process of its own, to be killed."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SERVER, str(tickets), str(folder), harm], stdout=subprocess.PIPE, text=True
-    )
+    # Forked from a process that has imported the page: thirty of them start in seconds.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.app.labeling.fake_model"])
+    ours, theirs = context.Pipe()
+    process = context.Process(target=serve, args=(theirs, tickets, folder, harm))
+    process.start()
     try:
-        client = Client(process.stdout.readline().strip())
-        client.until(lambda state: state["model"]["version"])
-        yield process, client
+        yield process, Client(ours.recv())
     finally:
         process.kill()
-        process.wait()
-        process.stdout.close()
+        process.join()
+        ours.close()
+        theirs.close()
 
 
 def labels_in(folder, rows):
@@ -428,27 +420,29 @@ def labels_in(folder, rows):
     return held
 
 
-@pytest.mark.parametrize("kills", [3])
-def test_kills_while_labels_are_posted_lose_none_that_was_acknowledged(tickets, tmp_path, kills):
+def test_thirty_kills_of_the_server_and_of_the_models_process_lose_no_label_that_was_acknowledged(tickets, tmp_path):
     folder, shown = tmp_path / "run", {}
-    for kill in range(kills):
+    for kill in range(30):
         with served(tickets, folder) as (process, client):
             if not kill:
                 add_classes(client, "a", "b")
-            for number in range(200):
+            for number in range(kill % 7 + 2):
                 row, code = (7 * number + kill) % 120, (number + kill) % 2
-                if number == 20 + 13 * kill:
-                    os.kill(process.pid, signal.SIGKILL)
-                try:
-                    status, _ = client.post("label", {"rows": [row], "class": code})
-                except (ConnectionError, OSError):
-                    shown.pop(row, None)  # it may have been written, or not
-                    break
-                assert status == 200
+                for child in psutil.Process(process.pid).children(recursive=True):
+                    child.kill()
+                assert client.post("label", {"rows": [row], "class": code})[0] == 200
                 shown[row] = code
+            row = (11 * kill) % 120
+            shown.pop(row, None)  # what comes may be written or not, unless it is acknowledged
+            killer = threading.Timer(kill * 0.0005, process.kill)  # at another moment of the answer each time
+            killer.start()
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                assert client.post("label", {"rows": [row], "class": 0})[0] == 200
+                shown[row] = 0
+            killer.join()
         held = labels_in(folder, 120)
         assert {row: held[row] for row in shown} == shown
-    assert len(shown) > 30
+    assert len(shown) > 60
 
 
 def test_a_process_of_the_model_that_is_killed_is_said_and_no_label_is_lost(tickets, tmp_path):
@@ -463,6 +457,7 @@ def test_a_process_of_the_model_that_is_killed_is_said_and_no_label_is_lost(tick
 
 
 def test_rows_drawn_at_random_are_shown_where_the_first_suggestions_take_long(tickets, tmp_path, monkeypatch):
+    monkeypatch.setattr(app, "MOST_WAIT", 1e6)
     page = open_page(str(tickets), "team", folder=tmp_path / "run", trainer=Fake, settings={"harm": "slow"}).start()
     try:
         client = Client(page.url)
@@ -501,7 +496,7 @@ def test_after_a_merge_predictions_have_not_changed_audits_are_still_right_and_c
     truth = np.arange(400) % 3
 
     def progress():
-        labeling._progress = None
+        labeling._judged += 1
         return labeling.progress()
 
     def fit():

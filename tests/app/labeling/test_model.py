@@ -11,7 +11,7 @@ from sobgnn.app.labeling.launch import open_page
 from sobgnn.app.labeling.model import Trainer
 from sobgnn.app.labeling.rows import open_source
 from sobgnn.app.runs.page.map import plane_layout
-from tests.app.labeling.conftest import Client
+from tests.app.labeling.conftest import LONGEST, Client
 from tests.app.labeling.fake_model import Fake
 
 
@@ -72,25 +72,27 @@ def test_data_that_changed_since_it_was_read_makes_no_run_but_the_model_goes_on(
         client.post("label", {"rows": [code], "class": code})
     before = tickets.read_text()
     tickets.write_text(before.replace("invoice", "bill"))
-    assert page.finish(60) is None
+    assert page.finish() is None
     assert "tickets.csv has changed since it was opened here" in page.problem
     tickets.write_text(before)
-    assert page.finish(60) is None
+    assert page.finish() is None
     assert "there is no model here" in page.problem  # the test's has none
     client.post("label", {"rows": [2], "class": 0})
     client.until(lambda state: state["model"]["labels"] == 3 and not state["model"]["problem"])
 
 
 def test_a_run_needs_two_classes(client, page):
-    assert page.finish(60) is None
+    assert page.finish() is None
     assert page.problem == "A run needs labels of at least two classes. Label some more, then finish."
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX")
-def test_the_process_ends_with_the_page(client, page):
+def test_the_process_ends_with_the_page(tickets, tmp_path):
+    page = open_page(str(tickets), folder=tmp_path / "run", trainer=Fake).start()
+    Client(page.url).until(lambda state: state["model"]["version"])
     process = psutil.Process(page.labeling.model._process)
     assert process.is_running()
     page.close()
-    process.wait(60)
+    process.wait(LONGEST)
     with pytest.raises(ProcessLookupError):
         os.kill(process.pid, 0)

@@ -8,7 +8,7 @@ from PIL import Image
 
 from sobgnn.app.labeling.launch import open_page
 from tests.app.labeling.browser import Browser, find_chromium
-from tests.app.labeling.conftest import Client
+from tests.app.labeling.conftest import Client, wait_until
 from tests.app.labeling.fake_model import Fake
 from tests.app.labeling.test_rows import picture_table
 
@@ -33,6 +33,8 @@ def saved(browser, labels):
 def start(browser, page, *classes):
     browser.open(page.url)
     browser.until("document.documentElement.dataset.row !== undefined && state")
+    # What the log says does not fade while a slow machine looks at it.
+    browser.js("{ const real = setTimeout; window.setTimeout = (f, ms) => ms === LOG_MS ? 0 : real(f, ms); }")
     for name in classes:
         add_class(browser, name)
 
@@ -52,10 +54,10 @@ def teach(browser, page):
     start(browser, page, "one", "two")
     Client(page.url).post("label", {"rows": [0, 1], "class": 0})
     Client(page.url).post("label", {"rows": [2, 3], "class": 1})
-    browser.until("state.model.guessing && state.model.labels === 4", 60)
-    browser.until("upcoming.length && upcoming[0].guesses.length", 60)
+    browser.until("state.model.guessing && state.model.labels === 4")
+    browser.until("upcoming.length && upcoming[0].guesses.length")
     browser.key("s")  # what was shown before the model came has no guess
-    browser.until("current && current.guesses.length && !waiting", 60)
+    browser.until("current && current.guesses.length && !waiting")
 
 
 def codes(page):
@@ -70,8 +72,8 @@ def text(browser, name):
     return browser.js(f"$('{name}').textContent")
 
 
-def says(browser, name, expected, seconds=60):
-    browser.until(f"$('{name}').textContent.includes({json.dumps(expected)})", seconds)
+def says(browser, name, expected):
+    browser.until(f"$('{name}').textContent.includes({json.dumps(expected)})")
 
 
 def test_from_no_labels_to_sixty_by_keys_alone(browser, page, tickets):
@@ -88,9 +90,9 @@ def test_from_no_labels_to_sixty_by_keys_alone(browser, page, tickets):
         given[row] = row % 3
         browser.key(str(row % 3 + 1))
         browser.until(f"document.documentElement.dataset.row !== '{row}'")
-        assert browser.js("$('curve').children.length > 0 === Boolean(progress && progress.curve.length >= 3)")
-        if number == 20:  # at the latest: guesses, which Enter accepts
-            browser.until("Number(document.documentElement.dataset.version) >= 2")
+        assert browser.js("($('curve').children.length > 0) === Boolean(progress && progress.curve.length >= 3)")
+        if number == 20:  # the model may be slower than the keys
+            browser.until("state.model.guessing && !waiting && upcoming.some(point => point.guesses.length)")
     saved(browser, 60)
     assert codes(page) == given
     audits = [label for _, label in page.labeling.store.labeled() if label.audit]
@@ -119,7 +121,7 @@ def test_undo_skip_accept_rename_and_reload(browser, page):
     says(browser, "counts", "1 skipped")
     assert browser.js("document.documentElement.dataset.row") != skipped
     says(browser, "model", "knows 2 of 2")
-    browser.until("upcoming.length && upcoming[0].guesses.length", 60)
+    browser.until("upcoming.length && upcoming[0].guesses.length")
     browser.key("1")  # what was shown before the model came has no guess
     says(browser, "hint", "Guess: ")
     browser.key("Enter")
@@ -132,7 +134,7 @@ def test_undo_skip_accept_rename_and_reload(browser, page):
     browser.key("Enter")
     browser.until("document.querySelector('#classes .label').textContent === 'scarlet'")
     assert page.labeling.store.classes[0] == "scarlet"
-    browser.until("!$('rename-dialog').open", 60)
+    browser.until("!$('rename-dialog').open")
     browser.open(page.url)  # a reload
     says(browser, "counts", "4 of 120")
     assert browser.js("document.querySelector('#classes .label').textContent") == "scarlet"
@@ -145,7 +147,7 @@ def test_a_rename_to_the_name_of_another_class_merges_them_after_a_question(brow
     browser.key("1")
     saved(browser, 1)
     browser.key("r")
-    browser.until("$('rename-dialog').open", 60)
+    browser.until("$('rename-dialog').open")
     browser.js("$('rename-name').focus()")
     browser.type("nan")
     browser.key("Enter")
@@ -158,10 +160,10 @@ def test_a_rename_to_the_name_of_another_class_merges_them_after_a_question(brow
     assert text(browser, "rename-do") == "Merge"
     assert len(page.labeling.store.classes) == 2
     browser.key("Enter")
-    browser.until("!$('rename-dialog').open && state.classes.length === 1", 60)
+    browser.until("!$('rename-dialog').open && state.classes.length === 1")
     assert codes(page)[row] == 1
     browser.key("u")
-    browser.until("state.classes.length === 2", 60)
+    browser.until("state.classes.length === 2")
     assert codes(page)[row] == 0
     assert [problem for problem in browser.problems if "400" not in problem] == []
 
@@ -200,6 +202,7 @@ def test_rows_of_a_lasso_that_was_undone_here_or_in_another_tab_are_offered_agai
     start(browser, page, "one")
     browser.until("upcoming.length >= 3")
     for undo_here in (True, False):
+        browser.until("marks && marks.given.every(code => code < 0)")
         browser.js("select([...Array(120).keys()])")
         browser.key("1")
         saved(browser, 120)
@@ -211,7 +214,7 @@ def test_rows_of_a_lasso_that_was_undone_here_or_in_another_tab_are_offered_agai
             Client(page.url).post("undo")
         saved(browser, 0)
         # Which ones depends on whether the model has placed the points meanwhile.
-        browser.until("current && new Set([current, ...upcoming].map(p => p.row)).size >= 4", 60)
+        browser.until("current && new Set([current, ...upcoming].map(p => p.row)).size >= 4")
     assert not browser.problems
 
 
@@ -241,7 +244,7 @@ def test_a_key_after_undo_labels_the_row_that_undo_brings_back_or_none(browser, 
     browser.until("window.pass !== null")
     browser.js("window.pass()")
     says(browser, "alert", "Not saved")
-    browser.until("opening === 0 && kept.length === 0 && waiting === 0", 60)
+    browser.until("opening === 0 && kept.length === 0 && waiting === 0")
     page.labeling.store._db.execute("pragma query_only = off")
     assert codes(page) == {first: 1}
 
@@ -311,12 +314,12 @@ def test_a_narrow_window_shows_all_of_the_page_and_names_every_control(browser, 
     browser.until("map.x.length && marks")
     browser.js("map.canvas.scrollIntoView(); select([1, 2, 3])")
     for shown in ("selection", "classes"):
-        browser.until(f"(b => b.top >= 0 && b.bottom <= 700)($('{shown}').getBoundingClientRect())", 60)
+        browser.until(f"(b => b.top >= 0 && b.bottom <= 700)($('{shown}').getBoundingClientRect())")
     browser.js("map.canvas.scrollIntoView()")
     before = browser.js("scrollY")
     box = browser.js("(b => [b.x, b.y])(map.canvas.getBoundingClientRect())")
     browser.swipe((box[0] + 100, box[1] + 60), (box[0] + 100, box[1] + 180))
-    browser.until(f"scrollY < {before}", 60)  # a finger on the map scrolls the page
+    browser.until(f"scrollY < {before}")  # a finger on the map scrolls the page
     assert not browser.problems
 
 
@@ -329,7 +332,7 @@ def test_the_classes_stay_where_they_are_whatever_the_row_holds(browser, tmp_pat
         places = set()
         for row in (1, 2, 3):
             browser.js(f"openRow({row}).then(() => 0)")
-            browser.until(f"current.row === {row} && !waiting", 60)
+            browser.until(f"current.row === {row} && !waiting")
             places.add(browser.js("$('classes').getBoundingClientRect().top"))
             assert browser.js("$('content').classList.contains('more')") == (row % 2 == 1)
         assert len(places) == 1
@@ -343,7 +346,7 @@ def test_search_opens_rows_and_keys_do_not_label_behind_it(browser, page):
     browser.key("/")
     browser.type("customer 77")
     browser.key("Enter")
-    browser.until("!!document.activeElement.closest('#found')", 60)
+    browser.until("!!document.activeElement.closest('#found')")
     for key in ("1", "s"):  # another row is shown than the one that has the focus
         browser.key(key)
         assert text(browser, "log") == "Press Enter to open that row first."
@@ -376,7 +379,7 @@ def test_keys_work_on_other_layouts_and_a_class_named_by_a_digit_has_that_key(br
     says(browser, "counts", "1 skipped")
     browser.key("a", "KeyQ")  # French again: a Latin letter counts as it is
     browser.key("/", "Digit7")
-    browser.until("document.activeElement.id === 'words'", 60)
+    browser.until("document.activeElement.id === 'words'")
     assert not browser.problems
 
 
@@ -391,7 +394,7 @@ def test_the_log_says_what_was_done_and_the_status_only_whether_it_is_saved(brow
         browser.type(name)
         browser.key("Enter")
         says(browser, "log", message)
-        browser.until("document.activeElement.id !== 'new-name' && !waiting", 60)
+        browser.until("document.activeElement.id !== 'new-name' && !waiting")
         browser.js("show()")
         assert text(browser, "log") == message
     title = browser.js("current.title")
@@ -403,7 +406,7 @@ def test_the_log_says_what_was_done_and_the_status_only_whether_it_is_saved(brow
         says(browser, "log", message)
         assert text(browser, "saved") == "Saved"
     browser.key("s")
-    browser.until("$('log').textContent === ''", 60)
+    browser.until("$('log').textContent === ''")
     assert not browser.problems
 
 
@@ -413,12 +416,12 @@ def test_enter_after_a_click_accepts_the_guess_and_a_button_keeps_the_focus_of_t
     for number, button in enumerate(clicks):
         change = browser.js("state.saved")
         browser.click(button)
-        browser.until(f"state.saved > {change} && !waiting && !opening", 60)
+        browser.until(f"state.saved > {change} && !waiting && !opening")
         assert browser.js("document.activeElement.id") == "point", button
         assert by_model(page) == (number == 3)
-    browser.until("current && current.guesses.length", 60)
+    browser.until("current && current.guesses.length")
     browser.key("Enter")
-    browser.until("!waiting && state.labels === 7", 60)
+    browser.until("!waiting && state.labels === 7")
     assert by_model(page) == 2
     browser.js("document.querySelectorAll('#classes button')[1].focus()")
     for labels, key in ((8, "Enter"), (9, " ")):
@@ -440,30 +443,30 @@ def test_rows_are_opened_one_after_the_other_and_work_that_fails_holds_back_no_k
     assert not browser.problems
 
 
-def test_windows_are_offered_different_rows_and_a_reload_the_same(browser, page):
+def test_windows_are_offered_different_rows_and_a_reload_the_same(browser, page, client):
     page.labeling.model._due = lambda: None  # suggestions stay as they are
     start(browser, page)
     windows, (name, row) = page.labeling.windows, browser.js("[TAB, current.row]")
-    browser.until(f"upcoming.length === 4 && current.row === {row}", 60)
+    browser.until("upcoming.length >= 3")
     browser.js("window.stale = true")
     browser.call("Page.reload")
-    browser.until("!window.stale && document.documentElement.dataset.row !== undefined", 60)
+    browser.until("!window.stale && document.documentElement.dataset.row !== undefined")
     assert browser.js("[TAB, current.row]") == [name, row]
     # A window that a page opens gets a copy of its storage too.
     browser.call("Runtime.evaluate", expression="window.copy = open(location.href)", userGesture=True)
-    browser.until("copy.document.documentElement.dataset.row !== undefined", 60)
-    browser.until("copy.document.documentElement.dataset.row !== String(current.row)", 60)
-    assert len(windows._open) == 2
+    browser.until("copy.document.documentElement.dataset.row !== undefined")
+    browser.until("copy.document.documentElement.dataset.row !== String(current.row)")
+    wait_until(lambda: len(windows._open) == 2)
     add_class(browser, "one")
     browser.key("1")
     saved(browser, 1)
     says(browser, "windows", "open in another window too")
-    browser.until("copy.document.getElementById('windows').textContent.includes('open in another window too')", 60)
-    browser.until("copy.document.getElementById('undo').disabled", 60)
+    browser.until("copy.document.getElementById('windows').textContent.includes('open in another window too')")
+    browser.until("copy.document.getElementById('undo').disabled")
     browser.js("copy.undo().then(() => 0)")
     assert page.labeling.store.labels == 1
     browser.js("copy.close()")
-    browser.until("$('windows').textContent === ''", 60)
+    browser.until("$('windows').textContent === ''")
     browser.key("u")
     saved(browser, 0)
     assert not browser.problems
@@ -486,21 +489,21 @@ def test_the_page_says_whether_it_showed_the_guess_and_does_not_circle_an_audit(
 def test_the_map_moves_when_it_is_laid_out_again_but_not_under_a_lasso(browser, page):
     client = Client(page.url)
     start(browser, page)
-    browser.until("map.x.length", 60)
+    browser.until("map.x.length")
     first = browser.js("[...map.x]")
     for code, rows in enumerate((range(25), range(25, 50))):
         client.post("class", {"name": f"class {code}"})
         client.post("label", {"rows": list(rows), "class": code})
-    browser.until(f"Math.abs(map.x[0] - {first[-1]}) < 1e-6 && map.target[0] === map.x", 60)  # all points have moved
+    browser.until(f"Math.abs(map.x[0] - {first[-1]}) < 1e-6 && map.target[0] === map.x")  # all points have moved
     says(browser, "log", "The map was laid out again")
     client.post("label", {"rows": [60], "class": 1})
-    browser.until("!$('lay-out').disabled", 60)
+    browser.until("!$('lay-out').disabled")
     browser.js("map.start = [0, 0]")  # while a lasso is drawn, nothing moves
     browser.js("$('lay-out').click()")
-    browser.until("state.model.map === 3", 60)
+    browser.until("state.model.map === 3")
     assert browser.js("drawn.map") == 2
     browser.js("map.start = null; show()")
-    browser.until("drawn.map === 3", 60)
+    browser.until("drawn.map === 3")
     assert not browser.problems
 
 
@@ -520,7 +523,7 @@ def test_a_run_that_does_not_know_the_last_labels_is_said_to_be_older_and_its_re
     assert "`" not in browser.js("document.body.textContent")
     address = browser.js("$('report').hidden ? '' : document.querySelector('#report a').href")
     browser.open(address)
-    browser.until("document.title === 'it runs!'", 60)
+    browser.until("document.title === 'it runs!'")
     assert not browser.problems
 
 
@@ -553,9 +556,9 @@ def test_a_picture_keeps_its_shape_lies_on_white_and_one_that_cannot_be_shown_is
         browser.js("openRow(1).then(() => 0)")
         says(browser, "content", "not a readable picture")
         browser.js("openRow(4).then(() => 0)")
-        browser.until("document.querySelector('#content img.tiny').naturalWidth === 20", 60)
+        browser.until("document.querySelector('#content img.tiny').naturalWidth === 20")
         browser.js("openRow(6).then(() => 0)")
-        browser.until("document.querySelector('#content img').naturalHeight === 1200", 60)
+        browser.until("document.querySelector('#content img').naturalHeight === 1200")
         style = "(s => [s.objectFit, s.backgroundColor])(getComputedStyle(document.querySelector('#content img')))"
         assert browser.js(style) == ["contain", "rgb(255, 255, 255)"]
         bottoms = "[document.querySelector('#content img'), $('point')].map(e => e.getBoundingClientRect().bottom)"
@@ -570,6 +573,6 @@ def test_the_file_that_the_browser_is_given_leads_to_the_page(browser, page, mon
     monkeypatch.setattr("webbrowser.open", given.append)
     with page.in_browser():
         browser.open(given[0])
-        browser.until("location.protocol === 'http:' && document.documentElement.dataset.row !== undefined", 60)
+        browser.until("location.protocol === 'http:' && document.documentElement.dataset.row !== undefined")
     assert browser.js("location.href") == page.url
     assert not browser.problems
