@@ -29,7 +29,7 @@ function many(number, word) {
 }
 
 function percent(share) {
-  return Math.round(100 * share) + " %";
+  return Math.round(100 * share) + "%";
 }
 
 /** Change a text only if it is another: a screen reader would say it again. */
@@ -102,7 +102,7 @@ function showModel() {
   const says = model.guessing ? `${known}${model.dated ? ", and some that were taken back" : ""}.` : "The model starts once two classes have labels.";
   write("model", model.starting ? "Reading the data…" : says + (model.busy === "learn" ? " Learning…" : ""));
   $("retry").hidden = !model.stopped;
-  $("finish").disabled = model.busy === "finish";
+  $("finish").disabled = model.busy === "finish" || state.classes.filter((entry) => entry.count).length < 2;
   alertText("model", model.problem);
   const older = model.finished === state.saved ? "" : " It does not know the changes since; Finish again includes them.";
   const written = `Written to ${state.folder}.${older} sobgnn predict works on it.`;
@@ -111,7 +111,7 @@ function showModel() {
 }
 
 function showClasses() {
-  const guess = current && current.guesses.length ? current.guesses[0].code : -1;
+  const guess = current && current.guesses.length && !selection.length ? current.guesses[0].code : -1;
   const now = JSON.stringify([state.classes, guess]);
   if (now === drawn.classes) return;
   drawn.classes = now;
@@ -141,6 +141,7 @@ function showClasses() {
 function showPoint() {
   $("content").replaceChildren();
   $("accept").disabled = !current || !current.guesses.length;
+  $("skip").disabled = !current;
   if (current) {
     write("point-title", current.title);
     write("why", REASONS[current.why] || "");
@@ -208,7 +209,7 @@ function showHint() {
   if (!classes.length) text = "Press N and type the first class, then Enter. Each class gets a key.";
   else if (classes.length === 1 && first) text = `Press ${first.key.toUpperCase()} for ${first.name}, or N for another class.`;
   else if (!current) text = state.labels + state.skipped >= state.rows ? "Finish writes the model, the predictions and the report." : "One moment: the first rows are being chosen.";
-  else if (guesses.length) text = "Guess: " + guesses.map((g) => `${nameOf(g.code)} ${percent(g.sure)}`).join(", ");
+  else if (guesses.length) text = "Guess: " + guesses.map((g) => `${nameOf(g.code)} (${percent(g.sure)})`).join(", ");
   write("hint", label + text);
 }
 
@@ -229,7 +230,7 @@ function showProgress() {
   const { advice, curve, audit } = progress, last = curve[curve.length - 1];
   write("advice", advice.sentence);
   $("advice").className = advice.enough ? "enough" : "";
-  const between = ([low, high]) => `95 % interval ${percent(low)} to ${percent(high)}`;
+  const between = ([low, high]) => `95% interval ${percent(low)} to ${percent(high)}`;
   if (curve.length >= 3) { // fewer say little about where it goes
     const series = { name: "accuracy", x: curve.map((p) => p.labels), y: curve.map((p) => p.accuracy), band: curve.map((p) => p.interval) };
     drawLines($("curve"), { series: [series], across: "labels", percent: true, whole: true });
@@ -301,8 +302,10 @@ function showSelection() {
   const are = selection.length === 1 ? "is" : "are";
   write("selection-text", `${many(selection.length, "row")} without a label ${are} selected. Choose the class.`);
   $("selection").hidden = !selection.length;
+  $("hint").hidden = selection.length > 0; // the selection takes its place
   document.documentElement.dataset.selected = selection.length;
   if (selection.length) $("answer").scrollIntoView({ block: "nearest" }); // in a narrow window the map is far below
+  if (state) showClasses();
   showRings();
 }
 
