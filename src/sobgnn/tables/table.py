@@ -53,6 +53,13 @@ class Table:
             return np.array([*self.classes, None], dtype=object)[codes]
         return np.array([*self.classes, -1], dtype=np.int64)[codes]
 
+    def row_name(self, row: int) -> str:
+        """The row's id, after the name of its column if it is a number: ticket 847530; without one row 17, from 0."""
+        name = "" if self.ids is None else str(self.ids[row])
+        if not name.strip():
+            return f"row {row}"
+        return f"{self.encoding.id or 'id'} {name}" if name.isdecimal() else name
+
     def content(self, row: int) -> dict[str, str]:
         """What a person sees of a row: text by original column, without the label and blank cells.
 

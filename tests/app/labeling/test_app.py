@@ -499,7 +499,7 @@ def test_after_a_merge_predictions_have_not_changed_audits_are_still_right_and_c
     truth = np.arange(400) % 3
 
     def progress():
-        labeling._judged += 1
+        labeling.judged += 1
         return labeling.progress()
 
     def fit():

@@ -11,7 +11,7 @@ from PIL import Image
 from sobgnn.app.labeling import rows
 from sobgnn.app.labeling.launch import open_page
 from sobgnn.app.labeling.rows import LARGEST_SIDE, check_unchanged, open_source
-from sobgnn.app.runs.source import picture_path, row_content, row_name
+from sobgnn.app.runs.source import picture_path, row_content
 from tests.app.labeling.conftest import Client
 from tests.app.labeling.fake_model import Fake
 
@@ -48,7 +48,7 @@ def test_content_shows_columns_but_neither_label_nor_id(tmp_path):
     names = [[part["name"] for part in source.content(row)] for row in range(3)]
     assert names == [["a", "note"], ["a", "note"], ["a"]]  # what is missing is not shown
     assert source.content(1)[1]["value"] == "short"
-    assert [row_name(source.table, row) for row in range(3)] == ["x", "y", "z"]
+    assert [source.table.row_name(row) for row in range(3)] == ["x", "y", "z"]
     assert source.excerpt(0, most=20).endswith("…")
 
 
@@ -60,8 +60,8 @@ def test_fields_of_all_rows_come_in_one_order_with_texts_first(tmp_path):
 
 
 def test_a_number_of_the_id_column_is_called_by_its_name_and_a_row_without_ids_by_its_number(tmp_path):
-    assert row_name(open_source(write(tmp_path, "id,a,b\n847530,1,2\n847531,2,3\n9,3,1\n")).table, 0) == "id 847530"
-    assert row_name(open_source(write(tmp_path, "a,b\n1,2\n2,3\n3,1\n", "b.csv")).table, 1) == "row 1"
+    assert open_source(write(tmp_path, "id,a,b\n847530,1,2\n847531,2,3\n9,3,1\n")).table.row_name(0) == "id 847530"
+    assert open_source(write(tmp_path, "a,b\n1,2\n2,3\n3,1\n", "b.csv")).table.row_name(1) == "row 1"
 
 
 def test_a_long_text_is_cut_and_says_by_how_much(tmp_path):

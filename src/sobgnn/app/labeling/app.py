@@ -28,7 +28,6 @@ from sobgnn.app.labeling.picking import Picker, Windows
 from sobgnn.app.labeling.progress import advice, audit, curve
 from sobgnn.app.labeling.rows import Source
 from sobgnn.app.labeling.store import Change, ConflictError, MovedError, Store
-from sobgnn.app.runs.source import row_name
 
 UPCOMING = 4
 # Number of rows that a search lists.
@@ -67,7 +66,7 @@ class Labeling:
         self._writing = threading.Lock()
         self._wakers: set[Callable[[], None]] = set()
         self._progress: tuple[tuple[int, int], dict[str, Any]] = (-1, -1), {}
-        self._judged = 0  # changes that the progress depends on
+        self.judged = 0  # changes that the progress depends on
         model.on_fit = self.write_labels
         model.on_change = self.tell
 
@@ -103,7 +102,7 @@ class Labeling:
     def progress(self) -> dict[str, Any]:
         """The curve, the advice and the audit; made anew after fits, and after changes that they depend on."""
         predictions, store = self.model.predictions, self.store
-        now = 0 if predictions is None else predictions.version, self._judged
+        now = 0 if predictions is None else predictions.version, self.judged
         known, found = self._progress
         if known != now:
             fits, held_out = store.fits(), {} if predictions is None else predictions.held_out
@@ -150,7 +149,7 @@ class Labeling:
             top = [{"code": code, "sure": round(sure, 4)} for code, sure in pairs if code in used and not taken_back]
         return {
             "row": row,
-            "title": row_name(self.source.table, row),
+            "title": self.source.table.row_name(row),
             "why": why,
             "content": self.source.content(row),
             "guesses": top,
@@ -253,7 +252,7 @@ class Labeling:
 # ---------------------------------------------------------------------------------------------- changes
 
 
-def label(on: Labeling, body: Body, tab: str) -> Body:
+def label(on: Labeling, body: Body, tab: str) -> None:
     """Give rows a class."""
     rows, how = body.get("rows", []), str(body.get("how", "key"))[:20]
     one = rows[0] if isinstance(rows, list) and len(rows) == 1 and how != "lasso" and type(rows[0]) is int else None
@@ -270,50 +269,29 @@ def label(on: Labeling, body: Body, tab: str) -> Body:
         was=body.get("was", ...),
         tab=tab,
     )
-    if audited or relabels:
-        on._judged += 1
-    return {}
+    on.judged += audited or relabels
 
 
-def skip(on: Labeling, body: Body, tab: str) -> Body:
-    """Skip rows."""
-    on.store.skip(body.get("rows", []), tab)
-    return {}
-
-
-def clear(on: Labeling, body: Body, tab: str) -> Body:
+def clear(on: Labeling, body: Body, tab: str) -> None:
     """Remove labels; the rows are not blind again."""
     on.store.clear(body.get("rows", []), tab)
     on.picker.show(body["rows"])
-    on._judged += 1
-    return {}
+    on.judged += 1
 
 
-def add_class(on: Labeling, body: Body, tab: str) -> Body:
-    """Add a class."""
-    return {"added": on.store.add_class(body.get("name", ""), tab)}
-
-
-def rename(on: Labeling, body: Body, tab: str) -> Body:
-    """Rename a class."""
-    on.store.rename_class(body.get("class", -1), body.get("name", ""), tab)
-    return {}
-
-
-def merge(on: Labeling, body: Body, tab: str) -> Body:
+def merge(on: Labeling, body: Body, tab: str) -> None:
     """Give the labels of a class to another."""
     on.store.merge_class(body.get("class", -1), body.get("into", -1), tab)
-    on._judged += 1
-    return {}
+    on.judged += 1
 
 
-def undo(on: Labeling, body: Body, tab: str) -> Body:
+def undo(on: Labeling, body: Body, tab: str) -> Body | None:
     """Take back the last change of this window, or of one that is closed; its first row is opened."""
     undone = on.store.undo(on.windows.others(tab), tab)
     if undone is None:
-        return {}
+        return None
     on.picker.show(undone.rows[:1])
-    on._judged += 1
+    on.judged += 1
     closed = ", from a closed window" if undone.tab != tab else ""
     point = on.point(undone.rows[0], "asked for") if undone.rows else None
     return {
@@ -331,49 +309,31 @@ def open_row(on: Labeling, body: Body, tab: str) -> Body:
     return {"point": on.point(row, "asked for")}
 
 
-def more(on: Labeling, body: Body, tab: str) -> Body:
-    """Ask for the next points alone."""
-    return {}
-
-
-def retry(on: Labeling, body: Body, tab: str) -> Body:
-    """Start the model again."""
-    on.model.retry()
-    return {}
-
-
-def layout(on: Labeling, body: Body, tab: str) -> Body:
-    """Lay out the map by the newest fit."""
-    on.model.layout()
-    return {}
-
-
-def finish(on: Labeling, body: Body, tab: str) -> Body:
+def finish(on: Labeling, body: Body, tab: str) -> None:
     """Write the labels, then the run."""
     on.write_labels()
     on.model.finish()
-    return {}
 
 
-CHANGES: dict[str, Callable[[Labeling, Body, str], Body]] = {
+CHANGES: dict[str, Callable[[Labeling, Body, str], Body | None]] = {
     "label": label,
-    "skip": skip,
+    "skip": lambda on, body, tab: on.store.skip(body.get("rows", []), tab),
     "clear": clear,
-    "class": add_class,
-    "rename": rename,
+    "class": lambda on, body, tab: {"added": on.store.add_class(body.get("name", ""), tab)},
+    "rename": lambda on, body, tab: on.store.rename_class(body.get("class", -1), body.get("name", ""), tab),
     "merge": merge,
     "undo": undo,
     "open": open_row,
-    "next": more,
-    "retry": retry,
-    "layout": layout,
+    "next": lambda on, body, tab: None,  # the next points alone, which every answer holds
+    "retry": lambda on, body, tab: on.model.retry(),
+    "layout": lambda on, body, tab: on.model.layout(),
     "finish": finish,
 }
 
 
 def _words(on: Labeling, change: Change) -> str:
     """A change in a few words."""
-    row = row_name(on.source.table, change.rows[0]) if len(change.rows) == 1 else f"{len(change.rows):,} rows"
+    row = on.source.table.row_name(change.rows[0]) if len(change.rows) == 1 else f"{len(change.rows):,} rows"
     names, s = on.store.classes, "" if len(change.rows) == 1 else "s"
     name = names.get(-1 if change.code is None else change.code)
     return {
@@ -392,7 +352,7 @@ def _change(on: Labeling, what: str, content: bytes) -> Body:
         raise ValueError("The body must be a JSON object.")
     tab = str(body.get("tab", ""))[:40]
     saved = on.store.saved
-    answer = CHANGES[what](on, body, tab)
+    answer = CHANGES[what](on, body, tab) or {}
     if on.store.saved != saved:
         on.model.changed()
     if on.store.saved != saved or what in ("retry", "layout", "finish"):

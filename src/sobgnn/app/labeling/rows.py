@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from sobgnn.app.runs.source import dataset_table, picture_side, row_name
+from sobgnn.app.runs.source import dataset_table, picture_side
 from sobgnn.tables import Table
 from sobgnn.tables.columns.names import label_names
 from sobgnn.tables.pictures import FORMATS, open_picture
@@ -104,7 +104,7 @@ class Source:
     def excerpt(self, row: int, most: int = 140) -> str:
         """One line that represents the row in a list."""
         parts = [part["value"] for part in self.content(row) if part["kind"] == "text"]
-        line = " · ".join(" ".join(value.split()) for value in parts[:6]) or row_name(self.table, row)
+        line = " · ".join(" ".join(value.split()) for value in parts[:6]) or self.table.row_name(row)
         return line if len(line) <= most else line[: most - 1] + "…"
 
     def search(self, words: str) -> list[int]:

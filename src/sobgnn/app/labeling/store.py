@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import json
 import os
 import sqlite3
@@ -37,7 +36,7 @@ create table change (                      -- one row for each act of a person, 
   target integer,                          -- the class that a merged one went to, or the change that was undone
   guessed integer not null,                -- whether a person accepted the model's guess
   audit integer not null,                  -- whether the row was drawn at random, and its guess not seen
-  how text, tab text not null, who text not null, at text not null,
+  how text, tab text not null, at text not null,
   undone integer                           -- the change that took this one back
 );
 create table mark (                        -- the rows of a change; `guess` is what the model predicted before the label
@@ -422,7 +421,7 @@ class Store:
         self, what: str, rows: Iterable[int] = (), guesses: Mapping[int, int] | None = None, *, tab: str, **more: Any
     ) -> None:
         """Write one change, then take it into memory; if either fails, nothing has changed."""
-        values = {"guessed": False, "audit": False, **more, "what": what, "tab": tab, "who": _user(), "at": _now()}
+        values = {"guessed": False, "audit": False, **more, "what": what, "tab": tab, "at": _now()}
         names = ", ".join(values)
         with self.guard:
             self.check_in_place()
@@ -600,10 +599,3 @@ def _own_schema() -> set[tuple[str, ...]]:
 
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError, ImportError):  # an account without a name, in some containers
-        return ""

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from sobgnn.app.runs.checks import USUAL, find_threshold
 from sobgnn.app.runs.run import Fitted
-from sobgnn.app.runs.source import row_name
 from sobgnn.estimator.fitted import shown_out_of_fold
 from sobgnn.estimator.trust import Acceptance, Outcome, compare_with_chance, hard_labels, wilson_interval
 from sobgnn.graphs.summary import GraphReport
@@ -144,7 +143,7 @@ def measure(fitted: Fitted, acceptance: Acceptance | None = None) -> Result:
         unsaid=_large_unsaid(table),
         advice=table.encoding.advice or None,
         suspects=len(fitted.suspects),
-        suggested=[row_name(table, row) for row in suggested],
+        suggested=[table.row_name(row) for row in suggested],
         rows_numbered=table.ids is None or not all(table.ids[row] for row in suggested),
         accept=None if acceptance is None else _accepted(fitted, acceptance),
         acceptable=_accepted(fitted, find_threshold(fitted, USUAL)).rows_accepted if usual else None,

@@ -46,14 +46,6 @@ def picture_path(table: Table, row: int) -> str | None:
     return None if pictures is None else table.content(row).get(pictures.name)
 
 
-def row_name(table: Table, row: int) -> str:
-    """The row's id, after the name of its column if it is a number: ticket 847530; without one row 17, from 0."""
-    name = "" if table.ids is None else str(table.ids[row])
-    if not name.strip():
-        return f"row {row}"
-    return f"{table.encoding.id or 'id'} {name}" if name.isdecimal() else name
-
-
 def row_content(table: Table, row: int, importance: Mapping[str, float] | None = None) -> dict[str, str]:
     """A few columns of a row, shortened: the most important first, otherwise long texts first, then as in the file.
 

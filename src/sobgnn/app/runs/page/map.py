@@ -12,7 +12,7 @@ from scipy.spatial import cKDTree
 from sobgnn.app import web
 from sobgnn.app.runs.page.rows import pictured, row_picture, sheet
 from sobgnn.app.runs.run import Fitted
-from sobgnn.app.runs.source import row_content, row_name, shortened
+from sobgnn.app.runs.source import row_content, shortened
 
 MOST_POINTS = 100_000
 # Number of points up to which each has a few words of its row, and its picture.
@@ -42,7 +42,7 @@ def map_points(fitted: Fitted, gray: bool) -> dict[str, Any]:
         "confidence": _packed(255 * fitted.confidence[rows], "<u1"),
         "given": _packed(fitted.given[rows] != -1, "<u1"),
         "row": None if len(rows) == count else rows.tolist(),
-        "names": None if table.ids is None else [row_name(table, int(row)) for row in rows],
+        "names": None if table.ids is None else [table.row_name(int(row)) for row in rows],
         "classes": [str(name) for name in table.classes],
         "colors": [web.class_color(code) for code in range(len(table.classes))],
         "floor": round(1 / max(2, len(table.classes)), 3),
