@@ -126,7 +126,7 @@ def test_lists_show_rows_with_the_columns_that_matter_first_at_full_height(table
     first = int(re.search(r'<td data-head="row">(\d+)</td>', rows).group(1))
     assert f'<td data-head="id">n{first}</td>' in rows
     color, height = ["red", "green", "blue"][first % 3], first * 0.25
-    assert f'<i>color</i> {color}</span> <span class="cell"><i>height</i> {height}</span>' in rows
+    assert f'<i>color</i>&nbsp;{color}</span> <span class="cell"><i>height</i>&nbsp;{height}</span>' in rows
     copied = html.unescape(re.search(r'data-copy="([^"]*)"', rows).group(1)).splitlines()
     assert copied[0] == "row\tid\tbest guess\tprobability\tcontent"
     assert copied[1].startswith(f"{first}\tn{first}\t")
