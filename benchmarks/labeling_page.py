@@ -136,7 +136,7 @@ def label(browser: Browser, url: str, truth: list[int], out: Path, started: floa
             print(f"{number} labels after {time.monotonic() - started:.0f} s: {found}")
     browser.key(str(truth[int(browser.js(f"{data}.row"))] + 1))  # the next one was chosen with the model's help
     browser.until(f"current && current.guesses.length && {data}.waiting === '0'", 300)
-    time.sleep(3)
+    browser.until("state.model.map > 1 && !state.model.busy && map.target[0] === map.x", 300)  # points have moved
     small(browser, out / "label-3-sixty.png")
     print("problems:", browser.problems)
 

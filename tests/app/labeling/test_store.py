@@ -74,6 +74,15 @@ def test_a_label_replaces_one_that_is_there_and_undo_brings_it_back(store):
     assert labels_of(store)[0] == "red"
 
 
+def test_a_label_ends_that_a_row_is_skipped_and_a_labeled_row_is_not_skipped(store):
+    store.skip([2, 0])
+    assert store.skipped == {2}
+    store.label([2], 0)
+    assert store.skipped == set()
+    store.undo()
+    assert store.skipped == {2}
+
+
 def test_a_rename_keeps_labels_and_numbers_are_never_reused(store):
     store.label([2], 0)
     store.rename_class(0, "  scarlet\n red ")

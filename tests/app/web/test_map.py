@@ -100,7 +100,7 @@ def test_without_points_a_message_stands_on_the_map(browser):
 def test_points_move_from_one_layout_to_the_next_and_end_there(browser):
     # The test says when a frame comes and what time it is.
     browser.js("window.steps = [], window.requestAnimationFrame = step => steps.push(step), performance.now = () => 0")
-    browser.js("map.pending = true, map.setPlace([0, 10, 10], [0, 5, 0])")
+    browser.js("map.draw = () => 0, map.setPlace([0, 10, 10], [0, 5, 0])")
     across = [browser.js(f"steps.pop()({time}), map.screen(1)[0]") for time in ("0", "MOVE_MS / 2", "MOVE_MS")]
     assert across == [14, 214, 414]
     assert browser.js("steps.length") == 0
