@@ -336,9 +336,9 @@ def test_nothing_of_the_server_is_imported_before_a_page_is_opened_and_a_missing
     script = f"""
 import sys, sobgnn.app.labeling
 from sobgnn.cli import main
-from sobgnn import *
 assert not {{'starlette', 'uvicorn'}} & set(sys.modules)
 sys.modules[{missing!r}] = None
+from sobgnn import *
 try: label('tickets.csv')
 except ValueError as error: print(error)
 sys.exit(main(['label', 'digits']))
