@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import psutil
 
 from benchmarks.scale_meter import keep, mixture, shown
 from benchmarks.timing import machine
@@ -147,12 +148,11 @@ def noted(log: Path) -> list[list[Any]]:
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def going(log: Path, step: str) -> int | None:
-    """The process of a task of this step that has begun and not ended, once another one has ended."""
+def going(log: Path, step: str) -> list[int]:
+    """The processes of tasks of this step that have begun and not ended, once another one has ended."""
     own = [(argument, what, process) for name, argument, what, process in noted(log) if name == step]
     ended = {argument for argument, what, _ in own if what == "end"}
-    begun = [(argument, process) for argument, what, process in own if what == "begin" and argument not in ended]
-    return begun[0][1] if ended and begun else None
+    return [process for argument, what, process in own if what == "begin" and ended and argument not in ended]
 
 
 def drive(options: argparse.Namespace) -> None:
@@ -218,6 +218,19 @@ def kill(options: argparse.Namespace) -> None:
         compared(options, log, out, folder, killed)
 
 
+def parent(process: int) -> int:
+    """The process that started this one; 0 if it has ended."""
+    try:
+        return psutil.Process(process).ppid()
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def raylet(node: Any) -> int:
+    """The process that starts the workers of a node of Ray."""
+    return int(node.all_processes["raylet"][0].process.pid)
+
+
 def ray(options: argparse.Namespace) -> None:
     """A cluster of three nodes on this machine; a worker, a node and the driver are killed, each in another step."""
     from ray.cluster_utils import Cluster
@@ -232,10 +245,10 @@ def ray(options: argparse.Namespace) -> None:
             folder, killed = Path(place), []
             out, log = folder / "run", folder / "log"
             process = driver(options, log, out, RAY_ADDRESS=cluster.address)
-            os.kill(wait_for(lambda: going(log, "find"), process), signal.SIGKILL)
+            os.kill(wait_for(lambda: going(log, "find"), process)[0], signal.SIGKILL)
             killed.append("worker in find")
-            wait_for(lambda: going(log, "hop"), process)
-            cluster.remove_node(nodes[0], allow_graceful=False)
+            at_work = wait_for(lambda: [n for n in nodes if raylet(n) in map(parent, going(log, "hop"))], process)
+            cluster.remove_node(at_work[0], allow_graceful=False)
             killed.append("node in hop")
             wait_for(lambda: going(log, "score"), process)
             process.send_signal(signal.SIGKILL)

@@ -206,6 +206,14 @@ def test_a_bucket_that_refuses_is_one_line(tables: Path, capsys: pytest.CaptureF
     assert len(error.strip().splitlines()) == 1
 
 
+def test_what_a_killed_process_was_writing_is_removed(tables: Path) -> None:
+    (tables / "run").mkdir()
+    with fitting.only_one(str(tables / "run")):
+        (tables / "run" / "hop-1.npy.123.tmp").write_bytes(b"half")
+    fit(tables)
+    assert not list((tables / "run").rglob("*.tmp"))
+
+
 def test_two_processes_do_not_work_in_one_folder(tables: Path) -> None:
     with fitting.only_one(str(tables / "run")), pytest.raises(ValueError, match="is used by another process"):
         fit(tables)

@@ -182,7 +182,7 @@ def test_progress_says_what_is_done_and_how_much_disk_it_takes(fits: Fits, tmp_p
     lines: list[str] = []
     fits(tmp_path / "run", progress=lines.append)
     assert "3,000 rows of 3 files; at most about" in lines[0]
-    assert "find 3 of 3" in " ".join(lines)
+    assert "find, 3 of 3" in " ".join(lines)
     assert "left" in lines[-5]
 
 
@@ -201,3 +201,21 @@ def test_there_may_be_more_shards_than_cells(fits: Fits, tmp_path: Path) -> None
         for s in (1, 5)
     ]
     assert found[0].sort("row")["label"].equals(found[1].sort("row")["label"])
+
+
+def test_a_label_of_each_class_is_enough(fits: Fits, tmp_path: Path) -> None:
+    labels = {int(np.flatnonzero(fits.truth == c)[0]): c for c in range(3)}
+    result = sharded.fit(fits.folder / "data", labels, tmp_path / "run", shards=2, **FAST)
+    assert result.accuracy is None  # none can be held out
+    assert set(pl.read_parquet(result.predictions)["label"]) == {0, 1, 2}
+
+
+def test_many_columns_are_projected(tmp_path: Path) -> None:
+    points, truth = blobs(rows=800)
+    wide = points @ np.random.default_rng(2).normal(size=(points.shape[1], 40)).astype(np.float32)
+    np.save(tmp_path / "X.npy", wide)
+    labels = {row: int(truth[row]) for row in range(0, 800, 20)}
+    result = sharded.fit(tmp_path / "X.npy", labels, tmp_path / "run", shards=2, n_components=8, **FAST)
+    assert np.load(f"{result.out}/points-0.npy").shape[1] == 8
+    table = pl.read_parquet(result.predictions).sort("row")
+    assert (table["label"].to_numpy() == truth).mean() > 0.95

@@ -326,6 +326,8 @@ def only_one(root: str) -> Iterator[None]:
     if held is None:
         raise ValueError(f"{root} is used by another process.")
     try:
+        for left in folder.rglob("*.tmp"):  # by who was killed while writing
+            left.unlink(missing_ok=True)
         yield
     finally:
         held.close()

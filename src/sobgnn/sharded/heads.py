@@ -188,10 +188,10 @@ def learn(run: Run, _: int) -> dict[str, Any]:
     )
     write_state(store, "heads", heads)
     codes = labels.codes[labels.judged]
-    alone = {name: float((part.argmax(axis=1) == codes).mean()) for name, part in zip(names, own, strict=True)}
+    right = {name: part.argmax(axis=1) == codes for name, part in zip(names, own, strict=True)}
     return found | {
         "shares": dict(zip([m.name for m in heads.members], blend.shares, strict=True)), "temperature": temperature,
-        "alone": alone if len(codes) else {},
+        "alone": {name: float(part.mean()) for name, part in right.items() if len(part)},
     }  # fmt: skip
 
 
@@ -244,6 +244,7 @@ def write_table(run: Run, name: str, ids: Array, probabilities: npt.NDArray[np.f
     classes = run.plan["classes"]
     labels = pl.Series("label", classes)[probabilities.argmax(axis=1)]
     identity = run.plan["source"]["identity"] or "row"
+    identity = "id" if identity == "label" else identity
     columns = {f"probability_{label}": probabilities[:, code] for code, label in enumerate(classes)}
     with run.store.writing(name) as file:
         pl.DataFrame({identity: ids, "label": labels, **columns}).write_parquet(file)

@@ -64,7 +64,8 @@ class Source:
                 )
             found.append((url, rows, size))
         own.files = found
-        own.width = len(own.read(0, 0, 1)[1][0]) if sum(rows for _, rows, _ in found) else 0
+        filled = next((number for number, (_, rows, _) in enumerate(found) if rows), None)
+        own.width = 0 if filled is None else len(own.read(filled, 0, 1)[1][0])
         return own
 
     def about(self) -> dict[str, Any]:

@@ -100,7 +100,7 @@ class Steps:
         if self.progress is None:
             return
         left = sum(_COSTS.values()) - self._passed - self._cost
-        line = f"{name} {done} of {total}"
+        line = f"{name.replace('-', ' ')}, {done} of {total}"
         if self._cost > 5:  # a share of a fit that an estimate can be made from
             line += f", about {_duration(self._spent / self._cost * max(0.0, left))} left"
         self.progress(line)
