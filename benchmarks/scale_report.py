@@ -102,6 +102,13 @@ def shards() -> list[str]:
         ]
         for number, line in sorted(sizes.items()):
             out.append(f"| {number} | {line['peak']:.2f} | {line['processor']:.1f} | {line['bytes_per_row']:.0f} |")
+    for line in kept(what="shards, mnist")[-2:]:
+        out += [
+            "",
+            f"mnist's 70 000 pictures in 4 shards (`scale_shards mnist`), {line['labels']} labels per class: recall "
+            f"{line['recall']:.4f} in {line['near']} cells, accuracy {100 * line['accuracy']:.2f} %, "
+            f"{line['processor']:.0f} processor seconds.",
+        ]
     for line in [*kept(what="shards, kill")[-1:], *kept(what="shards, ray")[-1:]]:
         again = ", ".join(line["again"]) or "none"
         out += [

@@ -5,6 +5,8 @@
     python -m benchmarks.scale_shards kill --points 250000        # kill -9 in the middle, and resume
     python -m benchmarks.scale_shards ray --points 250000         # three nodes: a worker, a node, the driver killed
 
+    SOBGNN_DATA=FOLDER python -m benchmarks.scale_shards mnist     # 70 000 pictures, 4 shards
+
 Points are the mixture of :mod:`benchmarks.scale_stages`, 128 columns, 20 labels per class; k = 15. Each prints its
 results and leaves a line in results/scale.jsonl.
 
@@ -69,12 +71,13 @@ def steps_of(out: Path) -> dict[str, dict[str, float]]:
 def run(options: argparse.Namespace, out: Path, shards: int | None, engine: str, quiet: bool = False) -> dict[str, Any]:
     """Fit, and print a table of the steps."""
     path, labels, truth, unlabeled, best = points(options.points, options.features, options.folder)
-    began, said = time.perf_counter(), [0.0]
+    began = time.perf_counter()
+    said = [began]
 
     def say(line: str) -> None:
         if not quiet and time.perf_counter() - said[0] > 20:
             said[0] = time.perf_counter()
-            print(f"{said[0] - began:8.0f} s  {line}", flush=True)
+            print(f"{said[0] - began:8.0f} s  {line}", flush=True)  # every 20 s
 
     result = sharded.fit(path, labels, out, engine=engine, k=15, shards=shards, progress=say)
     seconds = time.perf_counter() - began
@@ -114,6 +117,32 @@ def memory(options: argparse.Namespace) -> None:
     for shards in (1, 2, 4, 8):
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             keep({"what": "shards of one size", **run(options, Path(folder) / "run", shards, "local:2", quiet=True)})
+
+
+def mnist(options: argparse.Namespace) -> None:
+    """mnist's pictures in four shards, with the labels of :mod:`benchmarks.scale_mnist`."""
+    from benchmarks.suite import draw_labels
+    from sobgnn.datasets import load
+
+    data = load("mnist")
+    order = np.sort(np.random.default_rng(0).permutation(len(data.y)))
+    X, y = data.X[order].astype(np.float32), data.y[order]
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+        np.save(Path(folder) / "X.npy", X)
+        for count in ("5", "100"):
+            given = draw_labels(y, count, 0)
+            labels = {int(row): int(given[row]) for row in np.flatnonzero(given >= 0)}
+            out = Path(folder) / count
+            result = sharded.fit(Path(folder) / "X.npy", labels, out, engine=options.engine, k=10, shards=4)
+            table, steps = pl.read_parquet(result.predictions).sort("row"), steps_of(out)
+            line = {
+                "what": "shards, mnist", "labels": int(count), "recall": result.recall, "near": result.near,
+                "accuracy": float((table["label"].to_numpy() == y)[given < 0].mean()), "shares": result.shares,
+                "processor": sum(step["processor"] for step in steps.values()),
+                "peak": max(step["peak"] for step in steps.values()), "machine": machine(),
+            }  # fmt: skip
+            print(json.dumps(line), flush=True)
+            keep(line)
 
 
 class Logged:
@@ -262,7 +291,7 @@ def ray(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["fit", "memory", "kill", "ray", "drive"])
+    parser.add_argument("what", choices=["fit", "memory", "mnist", "kill", "ray", "drive"])
     parser.add_argument("--points", type=lambda text: int(float(text)), default=250_000)
     parser.add_argument("--features", type=int, default=128)
     parser.add_argument("--shards", type=int, default=8)
@@ -276,7 +305,7 @@ def main() -> None:
     if options.what == "fit":
         keep({"what": "shards", **run(options, options.out, options.shards, options.engine)})
     else:
-        {"memory": memory, "kill": kill, "ray": ray, "drive": drive}[options.what](options)
+        {"memory": memory, "mnist": mnist, "kill": kill, "ray": ray, "drive": drive}[options.what](options)
 
 
 if __name__ == "__main__":
