@@ -119,6 +119,7 @@ def label(browser: Browser, url: str, truth: list[int], out: Path, started: floa
     browser.open(url)
     browser.until(f"{data}.row !== undefined && map.x.length", 300)
     print(f"first point and map after {time.monotonic() - started:.0f} s")
+    browser.js("window.first = map.target[0], 0")
     small(browser, out / "label-1-start.png")
     for team in TEAMS:
         browser.key("n")
@@ -136,7 +137,7 @@ def label(browser: Browser, url: str, truth: list[int], out: Path, started: floa
             print(f"{number} labels after {time.monotonic() - started:.0f} s: {found}")
     browser.key(str(truth[int(browser.js(f"{data}.row"))] + 1))  # the next one was chosen with the model's help
     browser.until(f"current && current.guesses.length && {data}.waiting === '0'", 300)
-    browser.until("state.model.map > 1 && !state.model.busy && map.target[0] === map.x", 300)  # points have moved
+    browser.until("!state.model.busy && map.target[0] !== first && map.target[0] === map.x", 300)  # points have moved
     small(browser, out / "label-3-sixty.png")
     print("problems:", browser.problems)
 
