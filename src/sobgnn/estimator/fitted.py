@@ -27,7 +27,7 @@ from sobgnn.estimator.warm import Kept
 _Array = npt.NDArray[np.float64]
 _Codes = npt.NDArray[np.int64]
 
-_POINTS_PER_BATCH = 16384
+_POINTS_PER_BATCH, _ROWS_FINISHED = 16384, 1024
 # Multiplications in a batch's neighbor search from which several threads pay off. A smaller batch takes a few hundred
 # short operations, in which threads would mostly wait for one another.
 _THREADED_PRODUCTS = 2e10
@@ -68,8 +68,12 @@ class Predictor:
 
     def finished(self, probabilities: Tensor) -> npt.NDArray[np.float32]:
         """Apply the temperature and the class factors to blended probabilities [M, C]."""
-        sharpened = sharpen(probabilities.double().cpu(), self.temperature).numpy()
-        return shift_priors(sharpened, self.ratio).astype(np.float32)
+        out = np.empty(probabilities.shape, np.float32)
+        for start in range(0, len(out), _ROWS_FINISHED):  # of many classes, float64 copies of all rows would be large
+            rows = slice(start, start + _ROWS_FINISHED)
+            sharpened = sharpen(probabilities[rows].double().cpu(), self.temperature).numpy()
+            out[rows] = shift_priors(sharpened, self.ratio)
+        return out
 
     @torch.no_grad()
     def __call__(

@@ -135,8 +135,9 @@ def _believed(estimate: _Array, assumed: _Array, half: float, labels: Labels) ->
 
 def shift_priors(probabilities: _Array, ratio: _Array) -> _Array:
     """Probabilities [N, C] under class frequencies that are ``ratio`` [C] times those they were learned with."""
-    shifted = probabilities * ratio
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
+    shifted: _Array = probabilities * ratio
+    shifted /= shifted.sum(axis=1, keepdims=True)
+    return shifted
 
 
 def estimate_priors(probabilities: _Array, assumed: _Array) -> _Array:
