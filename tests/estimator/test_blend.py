@@ -65,7 +65,6 @@ def test_a_blend_is_the_weighted_mean_of_sharpened_probabilities():
     blended = Blend((0.25, 0.75), (1.0, 0.5))([p, q])
     sharp = np.square([0.2, 0.8]) / np.square([0.2, 0.8]).sum()
     np.testing.assert_allclose(blended[0], 0.25 * np.array([0.7, 0.3]) + 0.75 * sharp, rtol=1e-6)
-    np.testing.assert_allclose(Blend((0.5, 0.5), (1.0, 1.0))([p, None]), p)
     np.testing.assert_allclose(Blend((0.0, 1.0), (1.0, 1.0))([p, q]), q)
 
 
