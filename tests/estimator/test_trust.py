@@ -50,6 +50,14 @@ def test_classes_that_are_never_held_out_count_as_unknown():
     assert estimate_accuracy(predictions(labels, np.arange(76) % 4 > 0), chosen, shares)[0] > accuracy
 
 
+def test_labels_that_are_all_predicted_right_are_at_most_100_percent():
+    for classes in range(2, 12):
+        labels = labels_of(*[20] * classes)
+        shares = np.random.default_rng(classes).dirichlet(np.ones(classes))
+        accuracy, (_, high), _ = estimate_accuracy(predictions(labels, True), labels, shares)
+        assert accuracy <= 1 and high <= 1
+
+
 def test_without_held_out_labels_nothing_is_known():
     labels = labels_of(1, 1, 2)
     accuracy, interval, _ = estimate_accuracy(np.zeros((0, 3)), labels, np.full(3, 1 / 3))

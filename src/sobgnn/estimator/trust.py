@@ -74,11 +74,11 @@ def estimate_accuracy(
     known = float(weight.sum())
     unseen = 0.0 if labels.chosen else float(frequencies[(counts == 1) & (held == 0)].sum())
     half = max(0.0, 1 - known - unseen)
-    right = float(weight @ (out_of_fold.argmax(axis=1) == codes)) / known
+    right = min(1.0, float(weight @ (out_of_fold.argmax(axis=1) == codes)) / known)
     total = known**2 / float(np.square(weight).sum()) / _TWICE
     low, high = wilson_interval(right * total, total)
     bounds = known * low, min(1.0, (known + half) * high + unseen / 2)
-    return right * (known + half / 2), bounds, weight
+    return right * min(1.0, known + half / 2), bounds, weight
 
 
 @dataclass(frozen=True)
