@@ -55,7 +55,8 @@ def test_labels_that_are_all_predicted_right_are_at_most_100_percent():
         labels = labels_of(*[20] * classes)
         shares = np.random.default_rng(classes).dirichlet(np.ones(classes))
         accuracy, (_, high), _ = estimate_accuracy(predictions(labels, True), labels, shares)
-        assert accuracy <= 1 and high <= 1
+        assert accuracy <= 1
+        assert high <= 1
 
 
 def test_without_held_out_labels_nothing_is_known():
