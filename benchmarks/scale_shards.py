@@ -32,7 +32,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import psutil
 
 from benchmarks.scale_meter import keep, mixture, shown
 from benchmarks.timing import machine
@@ -169,19 +168,27 @@ def logged(log: str, slow: float, step: Any, argument: Any) -> Any:
 
 
 def note(log: str, name: str, argument: Any, what: str) -> None:
+    line = {"step": name, "argument": str(argument), "what": what, "process": os.getpid(), "node": node()}
     with open(log, "a") as file:
-        file.write(json.dumps([name, str(argument), what, os.getpid()]) + "\n")
+        file.write(json.dumps(line) + "\n")
 
 
-def noted(log: Path) -> list[list[Any]]:
+def node() -> str | None:
+    """The node of Ray that this process belongs to."""
+    if "ray" not in sys.modules or not sys.modules["ray"].is_initialized():
+        return None
+    return str(sys.modules["ray"].get_runtime_context().get_node_id())
+
+
+def noted(log: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def going(log: Path, step: str) -> list[int]:
-    """The processes of tasks of this step that have begun and not ended, once another one has ended."""
-    own = [(argument, what, process) for name, argument, what, process in noted(log) if name == step]
-    ended = {argument for argument, what, _ in own if what == "end"}
-    return [process for argument, what, process in own if what == "begin" and ended and argument not in ended]
+def going(log: Path, step: str, where: str = "process") -> list[Any]:
+    """The processes, or nodes, of tasks of this step that have begun and not ended."""
+    own = [line for line in noted(log) if line["step"] == step]
+    ended = {line["argument"] for line in own if line["what"] == "end"}
+    return [line[where] for line in own if line["what"] == "begin" and line["argument"] not in ended]
 
 
 def drive(options: argparse.Namespace) -> None:
@@ -219,7 +226,7 @@ def compared(options: argparse.Namespace, log: Path, out: Path, folder: Path, ki
     pair = [pl.read_parquet(f"{one}/predictions/*.parquet").sort("row") for one in (out, calm.out)]
     columns = [name for name in pair[0].columns if name.startswith("probability_")]
     difference = max(float((pair[0][name] - pair[1][name]).abs().max()) for name in columns)
-    begun = Counter((name, argument) for name, argument, what, _ in noted(log) if what == "begin")
+    begun = Counter((line["step"], line["argument"]) for line in noted(log) if line["what"] == "begin")
     again = {f"{name} {argument}": times for (name, argument), times in begun.items() if times > 1}
     line = {
         "what": f"shards, {options.what}", "points": options.points, "shards": options.shards, "killed": killed,
@@ -247,19 +254,6 @@ def kill(options: argparse.Namespace) -> None:
         compared(options, log, out, folder, killed)
 
 
-def parent(process: int) -> int:
-    """The process that started this one; 0 if it has ended."""
-    try:
-        return psutil.Process(process).ppid()
-    except psutil.NoSuchProcess:
-        return 0
-
-
-def raylet(node: Any) -> int:
-    """The process that starts the workers of a node of Ray."""
-    return int(node.all_processes["raylet"][0].process.pid)
-
-
 def ray(options: argparse.Namespace) -> None:
     """A cluster of three nodes on this machine; a worker, a node and the driver are killed, each in another step."""
     from ray.cluster_utils import Cluster
@@ -276,7 +270,7 @@ def ray(options: argparse.Namespace) -> None:
             process = driver(options, log, out, RAY_ADDRESS=cluster.address)
             os.kill(wait_for(lambda: going(log, "find"), process)[0], signal.SIGKILL)
             killed.append("worker in find")
-            at_work = wait_for(lambda: [n for n in nodes if raylet(n) in map(parent, going(log, "hop"))], process)
+            at_work = wait_for(lambda: [n for n in nodes if n.node_id in going(log, "hop", "node")], process)
             cluster.remove_node(at_work[0], allow_graceful=False)
             killed.append("node in hop")
             wait_for(lambda: going(log, "score"), process)

@@ -65,6 +65,7 @@ def test_every_row_has_a_label_and_labeled_rows_keep_theirs(fits: Fits) -> None:
     table = pl.read_parquet(fits.of(3).predictions).sort("row")
     assert table["row"].to_list() == list(range(ROWS))
     assert [table["label"][row] for row in fits.labels] == list(fits.labels.values())
+    assert all(table[f"probability_{label}"][row] == 1 for row, label in fits.labels.items())
     right = table["label"] == pl.Series([f"class {c}" for c in fits.truth])
     assert right.mean() > 0.97
     probabilities = table.select(pl.sum_horizontal("^probability_.*$")).to_series()
