@@ -106,6 +106,31 @@ def test_a_damaged_excel_file_is_one_line(tmp_path, content):
         read_table(tmp_path / "t.xlsx")
 
 
+def test_a_sheet_with_a_cell_far_from_all_others_is_refused(tmp_path):
+    path = workbook(tmp_path / "t.xlsx", a=[["x", "label"], *([i, "uv"[i % 2]] for i in range(9))])
+    with zipfile.ZipFile(path) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    parts["xl/1.xml"] = parts["xl/1.xml"].replace(
+        b"</sheetData>", b'<row r="1048576"><c r="XFD1048576"><v>1</v></c></row></sheetData>'
+    )
+    with zipfile.ZipFile(path, "w") as file:
+        for name, part in parts.items():
+            file.writestr(name, part)
+    with pytest.raises(
+        ValueError, match=r"^t\.xlsx cannot be read: it has 1 cells, spread over 1,048,576 rows and 16,384"
+    ):
+        read_table(path)
+
+
+def test_a_workbook_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path):
+    path = workbook(tmp_path / "t.xlsx", a=[["x", "label"], [1, "u"], [2, "v"]])
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as file, file.open("xl/sharedStrings.xml", "w") as part:
+        for _ in range(520):
+            part.write(bytes(2**20))
+    with pytest.raises(ValueError, match=r"^t\.xlsx cannot be read: its [\d,]+ bytes unpack to over [\d,]+\.$"):
+        read_table(path)
+
+
 def test_without_the_package_that_reads_excel_the_way_out_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("sobgnn.tables.reading.readers.installed", lambda name: False)
     path = workbook(tmp_path / "t.xlsx", data=[HEADER, *ROWS])

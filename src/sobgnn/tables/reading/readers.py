@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
+import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +33,11 @@ _BATCH_CELLS = 4 * 2**20
 _PICTURES_AT_ONCE = 1024
 # Rows by which the header of a sheet is found.
 _SAMPLE_ROWS = 200
+# Excel sheets are held with all cells between the outermost ones: at most so many, or so many times as are filled.
+_SHEET_CELLS, _SHEET_SHARE = 2**26, 16
+# Bytes of an unpacked Excel file, and how many times those of the packed one, from which it is no sheet's.
+_UNPACKED, _PACKED_SHARE = 2**29, 200
+_PLACE = re.compile(rb"""r=["']([A-Z]{1,3})(\d{1,7})["']""")
 
 
 def file_kind(path: Path, encoding: str | None = None, sheet: str | None = None) -> str:
@@ -154,6 +161,7 @@ def _excel(path: Path, sheet: str | None, label: str | None, expected: Collectio
     import fastexcel
     import polars as pl
 
+    _check_book(path)
     try:
         book = fastexcel.read_excel(path)
         sheets = {
@@ -177,6 +185,39 @@ def _excel(path: Path, sheet: str | None, label: str | None, expected: Collectio
     cells = cells.slice(layout.skip)
     cells.columns = list(layout.columns)
     return Reader(layout, lambda: [cells] if cells.height else [])
+
+
+def _check_book(path: Path) -> None:
+    """Raise a ValueError if an Excel file would take memory that has nothing to do with its size.
+
+    Its reader ends the whole process where memory is short.
+    """
+    packed, size = path.stat().st_size, 0
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            filled, rows, columns, end = 0, 0, 0, b""
+            with archive.open(entry) as file:
+                while block := file.read(2**22):
+                    size += len(block)
+                    if size > max(_UNPACKED, _PACKED_SHARE * packed):
+                        raise ValueError(f"{path.name} cannot be read: its {packed:,} bytes unpack to over {size:,}.")
+                    places = _PLACE.findall(end + block)
+                    filled, end = filled + len(places), block[-20:]
+                    rows = max([rows, *(int(row) for _, row in places)])
+                    columns = max([columns, *(_column_number(name) for name in {name for name, _ in places})])
+            if rows * columns > max(_SHEET_CELLS, _SHEET_SHARE * filled):
+                raise ValueError(
+                    f"{path.name} cannot be read: it has {filled:,} cells, spread over {rows:,} rows and {columns:,} "
+                    "columns. Delete those far from the table, or save it as CSV."
+                )
+
+
+def _column_number(name: bytes) -> int:
+    """The number of a column by its letters: A is 1, Z 26, AA 27."""
+    number = 0
+    for letter in name:
+        number = 26 * number + letter - ord("A") + 1
+    return number
 
 
 def _pictures(path: Path) -> Reader:
