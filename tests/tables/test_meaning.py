@@ -146,7 +146,7 @@ def test_an_encoder_of_pictures_is_loaded_with_their_folder_and_model(tmp_path):
         TableEncoder.load(tmp_path / "e")
 
 
-def test_half_a_model_and_other_forms_are_one_line(tmp_path, model):
+def test_half_a_model_and_other_forms_are_one_line(tmp_path, model, capfd):
     def harmed(name, change):
         folder = tmp_path / f"harmed-{len(list(tmp_path.iterdir()))}"
         shutil.copytree(model, folder)
@@ -177,8 +177,11 @@ def test_half_a_model_and_other_forms_are_one_line(tmp_path, model):
         ("config.json", lambda c: {**c, "model_type": "rag"}, "model of type 'rag'. Those that are read: albert"),
         ("config.json", lambda c: {**c, "hidden_size": 99}, "cannot be used|half a model"),
         ("config.json", lambda c: {**c, "hidden_act": "os.system"}, "cannot be used"),
+        ("config.json", lambda c: {**c, "num_hidden_layers": 10**9}, "more layers than its weights: num_hidden_layers"),
+        ("config.json", lambda c: {**c, "pad_token_id": 10**6}, "cannot be used"),
         ("modules.json", lambda m: [{"type": "subprocess.Popen", "path": ""}], "module 'Popen'"),
         ("modules.json", lambda m: [{**m[0]}, {**m[1], "path": "../../etc"}], "no file in it"),
+        ("config_sentence_transformers.json", b'{"prompts": ["x"]}', "holds a model that cannot be used"),
         ("1_Pooling/config.json", lambda c: {"pooling_mode": "weightedmean"}, "Pooling must be one of"),
     ]
     for name, change, said in cases:
@@ -186,6 +189,7 @@ def test_half_a_model_and_other_forms_are_one_line(tmp_path, model):
         with pytest.raises(ValueError, match=said) as error:
             TextModel(folder).encode(["the cat"])
         assert len(one_line(error)) < 400
+    assert capfd.readouterr().err == ""
 
 
 def archive_of(folder):

@@ -36,6 +36,9 @@ _IMAGE_KINDS = (
 _IMAGE_PARTS = {"clip": "clip_vision_model", "siglip": "siglip_vision_model"}
 # What a configuration may say that is about how to load, and not about the network.
 _LOADING = ("attn_implementation", "auto_map", "dtype", "quantization_config", "torch_dtype", "use_kernels")
+# Where a configuration says how many layers there are: they are made one by one, before weights are compared.
+_NUMBERS_OF_LAYERS = ("num_hidden_layers", "n_layers", "num_hidden_groups", "inner_group_num", "depths")
+_MOST_LAYERS = 100
 _PLAIN = re.compile(r"(?!\.)[\w.-]+\Z")
 _MOST_TOKENS, _STATIC_TOKENS = 512, 2048
 # Numbers of tokens and of texts in one batch.
@@ -192,7 +195,8 @@ class TextModel(_Model):
         self._names = files.note_weights(first[1] if first[0] == "StaticEmbedding" and place else "")
         self._settings = files.json("sentence_bert_config.json", optional=True)
         own = files.json("config_sentence_transformers.json", optional=True)
-        self._prompt = str(dict(own.get("prompts") or {}).get(own.get("default_prompt_name"), ""))
+        with _one_line(files.folder):
+            self._prompt = str(dict(own.get("prompts") or {}).get(own.get("default_prompt_name"), ""))
         pooling = [files.json(f"{at}config.json") for kind, at in kinds if kind == "Pooling"]
         self._pooling = _pooling_of(pooling[0]) if pooling else "mean"
         self._dense = [
@@ -361,8 +365,12 @@ def _pretrained(config: dict[str, Any], weights: dict[str, Any], folder: Path) -
         raise ValueError('This model needs the package transformers: pip install "sobgnn[text]".')
     from transformers import CONFIG_MAPPING, MODEL_MAPPING
 
-    made = CONFIG_MAPPING[config["model_type"]].from_dict(_of_network(config))
+    for name in _NUMBERS_OF_LAYERS:
+        depths = config.get(name) or 0
+        if (sum(depths) if isinstance(depths, list) else depths) > max(_MOST_LAYERS, len(weights)):
+            raise ValueError(f"{folder} holds a model whose configuration has more layers than its weights: {name}.")
     with _silent():
+        made = CONFIG_MAPPING[config["model_type"]].from_dict(_of_network(config))
         network, said = MODEL_MAPPING[type(made)].from_pretrained(
             None, config=made, state_dict={k: v.float() for k, v in weights.items()}, output_loading_info=True
         )
