@@ -137,6 +137,26 @@ def test_forged_values_that_are_not_finite_are_refused(fitted, value):
             TableEncoder.from_parts(content, {**arrays, name: np.full_like(arrays[name], value)})
 
 
+def test_forged_values_that_repeat_and_factors_past_float32_are_refused(fitted):
+    content, arrays = fitted[0].to_parts()
+    kinds = {entry["kind"]: i for i, entry in enumerate(content["columns"])}
+    bad = json.loads(json.dumps(content))
+    bad["columns"][kinds["categories"]]["values"][1] = bad["columns"][kinds["categories"]]["values"][0]
+    grams = json.loads(json.dumps(content))
+    vocabulary = grams["columns"][kinds["text"]]["grams"]["vocabulary"]
+    vocabulary[1] = vocabulary[0]
+    huge = json.loads(json.dumps(content))
+    huge["columns"][kinds["number"]]["factor"] = 1e300
+    for forged, said in ((bad, "a value twice"), (grams, "a value twice"), (huge, "too large")):
+        with pytest.raises(ValueError, match=rf"^The table's encoding is damaged: .*{said}\. Fit the run again\.$"):
+            TableEncoder.from_parts(forged, arrays)
+
+
+def test_a_number_far_beyond_a_column_of_tiny_ones_is_clipped_without_a_warning():
+    tiny = {"a": np.random.default_rng(0).normal(size=50) * 1e-300}
+    assert np.isfinite(TableEncoder().fit(tiny).transform({"a": [1e30, -1e30]})).all()
+
+
 def test_a_damaged_encoder_is_refused_in_one_line(fitted, tmp_path):
     content, arrays = fitted[0].to_parts()
     entries = [(i, key) for i, entry in enumerate(content["columns"]) for key in entry]

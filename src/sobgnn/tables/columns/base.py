@@ -17,6 +17,9 @@ BLANKS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NaT", "null", "NULL", "<NA>", "
 # Share of blank cells from which a flag column marks them.
 COMMON_BLANKS = 0.05
 
+# Features are float32: with larger factors they would overflow. Those of fits stay far below.
+LARGEST_FACTOR = 1e20
+
 # Metadata of fields that are not saved.
 NOT_SAVED = {"saved": False}
 
@@ -64,8 +67,8 @@ class Column:
 
     def __post_init__(self) -> None:
         """Raise ValueError if fields contradict each other: they may come from a damaged file."""
-        if self.factor <= 0 or getattr(self, "scale", 1.0) <= 0:
-            raise ValueError("a factor is not positive")
+        if not 0 < self.factor <= LARGEST_FACTOR or getattr(self, "scale", 1.0) <= 0:
+            raise ValueError("a factor is not positive, or too large")
 
     def parse(self, series: pl.Series) -> Cells:
         """The cells of a series of any type."""
@@ -139,6 +142,8 @@ def from_plain(kind: Any, content: Any, arrays: Arrays, name: str = "") -> Any:
         kinds = get_args(kind)
         if not isinstance(content, list) or (kinds[-1] is not Ellipsis and len(content) != len(kinds)):
             raise ValueError(f"{content!r:.40} is no list of values")
+        if kinds[0] is str and len(set(content)) < len(content):
+            raise ValueError(f"{content!r:.40} holds a value twice")
         return tuple(from_plain(kinds[0], value, arrays) for value in content)
     if kind is float and isinstance(content, int | float) and not isinstance(content, bool):
         if not np.isfinite(content):

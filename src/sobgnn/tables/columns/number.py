@@ -334,7 +334,8 @@ class NumberColumn(Column):
     def encode(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
         """Features float32 [rows, 1 or 2]."""
         hole = ~(np.abs(values) <= LARGEST) | self._blank(values)
-        z = (np.where(hole, self.fill, values) - self.center) / self.scale
+        with np.errstate(over="ignore"):  # what overflows is clipped
+            z = (np.where(hole, self.fill, values) - self.center) / self.scale
         parts = [np.clip(z, -self.clip, self.clip)]
         if self.flag:
             parts.append(hole.astype(np.float64))
