@@ -59,6 +59,18 @@ select c.n, c.undone from change c where c.undone is not null and c.what in ('la
   and (s.undone is null or s.undone > c.undone))
 """
 
+# Marks of rows that DATA does not have, and labels of classes with numbers that were never given.
+NO_ROW = "select 1 from mark where row < 0 or row >= ? or typeof(row) != 'integer' limit 1"
+NO_CLASS = """
+select 1 from change where what = 'label' and (code < 0 or code >= ? or typeof(code) != 'integer') limit 1
+"""
+# Fits with values of other types than they are written with.
+NO_FIT = """
+select 1 from fit where length(predicted) % 4 != 0 or typeof(accuracy) not in ('real', 'null')
+or typeof(change) || typeof(labels) || typeof(chosen) != 'integerintegerinteger'
+or typeof(low) || typeof(high) || typeof(seconds) || typeof(predicted) != 'realrealrealblob' limit 1
+"""
+
 
 # What reading a damaged file can raise.
 _DAMAGES = (
@@ -487,9 +499,11 @@ class Store:
             self.codes[self.codes == gone] = into
         self.details: dict[int, Label] = {}
         self.skipped: set[int] = set()
+        if self._db.execute(NO_ROW, (self.rows,)).fetchone() or self._db.execute(NO_CLASS, (len(known),)).fetchone():
+            raise KeyError("a label is of a row or a class that was never there")
+        if self._db.execute(NO_FIT).fetchone():
+            raise KeyError("a fit is none")
         self._fold()
-        if self.codes.max(initial=-1) >= len(known):
-            raise KeyError("a label is of a class that was never added")
 
     def _fold(self, which: str = "") -> None:
         """What the standing changes make of the rows that they touched."""
