@@ -220,3 +220,11 @@ def test_many_columns_are_projected(tmp_path: Path) -> None:
     assert np.load(f"{result.out}/points-0.npy").shape[1] == 8
     table = pl.read_parquet(result.predictions).sort("row")
     assert (table["label"].to_numpy() == truth).mean() > 0.95
+
+
+def test_without_the_family_nothing_is_diffused(fits: Fits, tmp_path: Path) -> None:
+    result = fits(tmp_path / "run", families=["linear", "sobolev"])
+    assert not list((Path(result.out) / "done").glob("diffuse*"))
+    assert set(result.shares) <= {"linear", "sobolev"}
+    new = pl.read_parquet(sharded.predict(result.out, fits.folder / "data" / "part-0.npy", tmp_path / "out"))
+    assert (new["label"] == pl.read_parquet(result.predictions).sort("row")["label"][: len(new)]).mean() > 0.95

@@ -171,7 +171,8 @@ def _fit(run: Run, step: Steps, keep: bool) -> Result:
     step("nodes", heads.number_nodes, [0])
     step("share", propagate.share, shards)
     step("hop", propagate.first_hop, shards)
-    _diffuse(run, step, keep)
+    if heads.diffuses(run):
+        _diffuse(run, step, keep)
     step("seen", heads.see, shards)
     (learned,) = step("learn", heads.learn, [0])
     done_with("seen chosen-points")

@@ -150,14 +150,11 @@ def learn(run: Run, _: int) -> dict[str, Any]:
     order = np.argsort(number)
     features = torch.from_numpy(np.concatenate([store.load(f"seen-{shard}") for shard in shards])[order])
     features = features.transpose(0, 1).contiguous()
-    fits = labels.folds + 1
-    batches = [low for low, _high in plan_batches(run, labels)]
-    spread = np.concatenate(
-        [np.concatenate([store.load(f"spread-chosen-{low}-{shard}") for shard in shards])[order] for low in batches],
-        axis=1,
-    )
-    diffused = torch.from_numpy(spread).transpose(0, 1)
-    assert diffused.shape[:2] == (fits, count)
+    diffused = torch.empty(labels.folds + 1, count, 0)
+    if diffuses(run):
+        batches = [low for low, _high in plan_batches(run, labels)]
+        parts = [np.concatenate([store.load(f"spread-chosen-{low}-{s}") for s in shards])[order] for low in batches]
+        diffused = torch.from_numpy(np.concatenate(parts, axis=1)).transpose(0, 1)
     points = ChosenPoints(
         points=features[0], graphs={NEIGHBORS: None}, classes=labels.classes, networks=Networks.of(settings),  # type: ignore[dict-item]
         columns=features[0].numpy(), seed=int(np.random.default_rng([plan["seed"], 3]).integers(2**31)),
@@ -213,6 +210,12 @@ def with_frequencies(
     return heads, found | {"interval": interval.tolist(), "frequencies": frequencies.assumed.tolist()}
 
 
+def diffuses(run: Run) -> bool:
+    """Whether one of the families is diffusion."""
+    families = run.plan["settings"]["families"]
+    return families == "auto" or "diffusion" in families
+
+
 def plan_batches(run: Run, labels: Labels) -> list[tuple[int, int]]:
     """Fits that are diffused at once, from first to last: as many as fit in memory."""
     most = max(1, int(run.plan["spread"]) // (int(firsts(run)[-1]) * labels.classes))
@@ -223,8 +226,8 @@ def plan_batches(run: Run, labels: Labels) -> list[tuple[int, int]]:
 def score(run: Run, shard: int) -> dict[str, Any]:
     """Class probabilities of a shard's rows, in one pass; written with their ids as Parquet."""
     store, hops = run.store, Hops(run, shard)
-    heads, spread = read_state(Heads, store, "heads"), store.load(f"spread-{shard}")
-    classes = len(run.plan["classes"])
+    heads, classes = read_state(Heads, store, "heads"), len(run.plan["classes"])
+    spread = store.load(f"spread-{shard}") if diffuses(run) else np.empty((len(hops.points), 0), np.float32)
     out = np.empty((len(hops.points), classes), np.float32)
     for start in range(0, len(out), _ROWS):
         rows = np.arange(start, min(start + _ROWS, len(out)))

@@ -20,7 +20,7 @@ from sobgnn.operators.new_points import Attachment, attach
 from sobgnn.sharded.cells import rounded, router
 from sobgnn.sharded.engine import make_engine
 from sobgnn.sharded.fitting import as_json, is_local, only_one, plan_of
-from sobgnn.sharded.heads import Block, Heads, write_table
+from sobgnn.sharded.heads import Block, Heads, diffuses, write_table
 from sobgnn.sharded.neighbors import Searched, first_ones, firsts, loaded
 from sobgnn.sharded.rows import Source
 from sobgnn.sharded.sample import read_map, read_state
@@ -184,4 +184,5 @@ def _predicted(
     one = joined.propagate(rows_of("points"), points)
     two = joined.propagate_each(rows_of("hop"), one)
     features = torch.cat([points.unsqueeze(0), one.transpose(0, 1), two.transpose(0, 1)])
-    return heads(_NewBlock(features, edges=joined), rows_of("spread"))
+    spread = rows_of("spread") if diffuses(fitted) else torch.empty(len(nodes), 0)
+    return heads(_NewBlock(features, edges=joined), spread)
