@@ -123,6 +123,13 @@ def test_files_dense_sparse_and_in_column_order_are_read_alike(tmp_path, monkeyp
     np.testing.assert_array_equal(read_table(tmp_path / "sparse.npz").X.toarray(), expected)
 
 
+def test_a_sparse_array_of_columns_without_values_is_refused_before_they_take_memory(tmp_path):
+    parts = {"X_data": np.ones(4), "X_indices": np.arange(4), "X_indptr": np.arange(5), "X_shape": np.array([4, 2**31])}
+    np.savez(tmp_path / "a.npz", **parts, y=np.array([0, 1, 0, 1]))
+    with pytest.raises(ValueError, match=r"^The sparse X has 4 values in 2,147,483,648 columns\."):
+        read_table(tmp_path / "a.npz")
+
+
 def test_a_single_array_has_no_labels_but_can_be_read_for_labeling(tmp_path):
     np.save(tmp_path / "t.npy", np.ones((4, 2, 3)))
     with pytest.raises(ValueError, match="single array, so no labels"):

@@ -19,6 +19,7 @@ from sobgnn.tables.encoding import Batch, Encoding
 from sobgnn.tables.table import Table, from_arrays, graph_of
 
 _BATCH_BYTES = 16 * 2**20
+_COLUMNS = 2**24  # of a sparse array, if it has no more values
 _SPARSE = ("X_data", "X_indices", "X_indptr", "X_shape")
 
 
@@ -123,6 +124,8 @@ class _ArrayFile:
             raise ValueError(
                 f"The sparse X must hold numbers in two dimensions, but got {data.dtype} {shape.tolist()}."
             )
+        if shape[1] > max(_COLUMNS, data.size):  # some arrays have a number for each column
+            raise ValueError(f"The sparse X has {data.size:,} values in {shape[1]:,} columns. Leave out empty ones.")
         sparse = sp.csr_array((data.astype(np.float32), indices, indptr), shape=tuple(int(s) for s in shape))
         sparse.check_format()
         if not np.isfinite(sparse.data).all():
