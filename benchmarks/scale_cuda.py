@@ -2,7 +2,7 @@
 
     python -m benchmarks.scale_cuda [--points 1000000] [--seconds 150]
 
-End to end is SobolevClassifier.fit on the mixture of scale_stages, exact neighbors on the device. The largest graph is
+End to end is SobolevClassifier.fit on the mixture of scale_stages, on the device, twice. The largest graph is
 found by doubling: a ring of N nodes joined to 30 others each at fixed random steps (so that reading a neighbor's row
 misses the cache, as in a graph of points), 64 features, hidden 64, α = 3, full-graph training with every node
 labelled, until memory ends; then halfway between the last that trained and the first that did not. Prints as it goes.
@@ -51,13 +51,15 @@ def end_to_end(n: int, features: int, k: int) -> dict:
         with meter.stage("new points, a tenth"):
             predicted = model.predict(X[n:])
         meter.seconds["rest of fit"] = whole + meter.seconds["new points, a tenth"] - sum(meter.seconds.values())
-        print(
-            f"  whole fit {whole:.1f} s, accuracy {100 * accuracy:.2f} %, best possible {100 * best:.2f} %", flush=True
-        )
+        start = time.perf_counter()
+        SobolevClassifier(k=k, device=DEVICE, random_state=0).fit(X[:n], y)  # nothing is compiled any more
+        again = time.perf_counter() - start
+        found = f"accuracy {100 * accuracy:.2f} %, best possible {100 * best:.2f} %"
+        print(f"  whole fit {whole:.1f} s, again {again:.1f} s, {found}", flush=True)
         return {
-            "what": "cuda stages", "points": n, "features": features, "k": k, "fit": whole, "seconds": meter.seconds,
-            "peak": meter.peak, "cuda_peak": meter.cuda_peak, "accuracy": accuracy, "best": best,
-            "new_accuracy": float((predicted == truth[n:]).mean()),
+            "what": "cuda stages", "points": n, "features": features, "k": k, "fit": whole, "again": again,
+            "seconds": meter.seconds, "peak": meter.peak, "cuda_peak": meter.cuda_peak,
+            "accuracy": accuracy, "best": best, "new_accuracy": float((predicted == truth[n:]).mean()),
         }  # fmt: skip
 
 

@@ -49,12 +49,11 @@ def stages() -> list[str]:
         out.append(f"| {name} | {' | '.join(cells)} | {both} |")
     rows = {
         "whole fit": [f"{line['fit']:.0f}" for line in lines],
+        "processor seconds of it": [f"{sum(line['cpu'].values()):.0f}" for line in lines],
         "highest memory, GiB": [f"{max(line['peak'].values()):.1f}" for line in lines],
         "recall": [f"{line['recall']:.4f}" if line["recall"] is not None else "exact" for line in lines],
         "accuracy %": [f"{100 * line['accuracy']:.2f}" for line in lines],
         "best possible %": [f"{100 * line['best']:.2f}" for line in lines],
-        # As many steps of the last smoothing follow as its strength takes.
-        "smoothing chosen": [f"{line.get('smoothing', float('nan')):g}" for line in lines],
         "new points %": [f"{100 * line['new_accuracy']:.2f}" for line in lines],
     }
     out += [f"| {name} | {' | '.join(cells)} | | |" for name, cells in rows.items()]
@@ -162,16 +161,14 @@ def cuda() -> list[str]:
         "",
         "    PYTHONPATH=src:. python3 -m benchmarks.scale_cuda",
         "",
-        f"{line['machine']}: {line['points']:,} x {line['features']} points, k = {line['k']}, exact neighbors; fit "
-        f"{line['fit']:.1f} s, accuracy {100 * line['accuracy']:.2f} % (best possible {100 * line['best']:.2f} %).",
+        f"{line['machine']}: {line['points']:,} x {line['features']} points, k = {line['k']}, neighbors by cells; fit "
+        f"{line['fit']:.1f} s with the kernels' compilation, {line['again']:.1f} s without, accuracy "
+        f"{100 * line['accuracy']:.2f} % (best possible {100 * line['best']:.2f} %).",
         "",
-        "| stage | seconds | GiB on the device | GiB of the process |",
-        "|---|---|---|---|",
+        "| stage, with what is done between the reports of it and of the one before | seconds |",
+        "|---|---|",
+        *(f"| {name} | {seconds:.2f} |" for name, seconds in line["seconds"].items()),
     ]
-    for name, seconds in line["seconds"].items():
-        device, host = line["cuda_peak"].get(name), line["peak"].get(name)
-        cells = " | ".join("" if value is None else f"{value:.2f}" for value in (device, host))
-        out.append(f"| {name} | {seconds:.2f} | {cells} |")
     if most:
         big = most[-1]
         out += [
