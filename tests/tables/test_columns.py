@@ -119,7 +119,16 @@ def test_a_few_huge_cells_do_not_hide_all_others():
 def test_beyond_is_farther_from_the_fitted_values_than_these_are_from_one_another():
     column = NumberColumn.fit(pl.Series("x", [0.0, 4, 10, -999, -999]), NumberFormat()).column
     cells = pl.Series("x", [-10.0, -10.1, 20.0, 20.1, None, -999, float("inf")])
-    assert column.beyond(column.parse(cells)).tolist() == [False, True, False, True, False, False, True]
+    assert column.beyond(column.parse(cells)).tolist() == [False, True, False, True, False, False, False]
+
+
+def test_an_infinity_counts_as_blank_in_new_cells_as_in_fitted_ones():
+    fitted = pl.Series("x", ["1", "2.5", "inf", "4", "1e400"])
+    column = NumberColumn.fit(fitted, NumberFormat()).column
+    cells = column.parse(fitted)
+    assert column.known(cells).tolist() == [True, True, False, True, False]
+    assert not column.beyond(cells).any()
+    assert column.encode(cells.values)[[2, 4], 0].tolist() == column.encode(np.array([2.5, 2.5]))[:, 0].tolist()
 
 
 @pytest.mark.parametrize("unit", [1e-100, 1e-27, 1.0, 1e30])

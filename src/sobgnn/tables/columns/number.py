@@ -312,7 +312,7 @@ class NumberColumn(Column):
         check_numbers(series, cells, self.style)
 
     def known(self, cells: Cells) -> npt.NDArray[np.bool_]:
-        """Which cells hold a number that is no sentinel, [rows]."""
+        """Which cells hold a number that does not count as blank, [rows]."""
         return cells.read & ~self._blank(cells.values)
 
     def beyond(self, cells: Cells) -> npt.NDArray[np.bool_]:
@@ -333,7 +333,7 @@ class NumberColumn(Column):
 
     def encode(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
         """Features float32 [rows, 1 or 2]."""
-        hole = ~(np.abs(values) <= LARGEST) | self._blank(values)
+        hole = np.isnan(values) | self._blank(values)
         with np.errstate(over="ignore"):  # what overflows is clipped
             z = (np.where(hole, self.fill, values) - self.center) / self.scale
         parts = [np.clip(z, -self.clip, self.clip)]
@@ -342,8 +342,8 @@ class NumberColumn(Column):
         return np.stack(parts, axis=1).astype(np.float32)
 
     def _blank(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        """Which values are sentinels, [rows]."""
-        return np.isin(values, self.sentinels) if self.sentinels else np.zeros(len(values), dtype=bool)
+        """Which values count as blank: sentinels, infinities and what is too large, [rows]."""
+        return np.isin(values, self.sentinels) | (np.abs(values) > LARGEST)
 
     def feature_names(self) -> list[str]:
         """The column's name, and the flag's."""
