@@ -86,8 +86,9 @@ class SobolevClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         class_weight: Factors of the class probabilities: ``None``, ``"balanced"`` (inverse to the number of labels of a
             class) or numbers by class.
         class_priors: How common classes are among all points: ``None`` uses each class's share of the labels, a dict
-            gives shares by class, and ``"auto"`` estimates them if labels were chosen class by class; for labels drawn
-            at random, it uses equal frequencies to the degree that labels support them, else shares of the labels
+            gives shares or counts by class, which are divided by their sum, and ``"auto"`` estimates them if labels
+            were chosen class by class; for labels drawn at random, it uses equal frequencies to the degree that labels
+            support them, else shares of the labels
             (:func:`~sobgnn.estimator.frequencies.class_frequencies`).
         scale: How dense X is scaled: ``"range"``, ``"standard"``, ``"range-unit"``, ``"unit"``, ``"rank"`` or ``None``,
             see :class:`~sobgnn.estimator.features.FeatureMap`; a pair sets the neighbor search and the networks

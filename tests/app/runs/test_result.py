@@ -170,7 +170,7 @@ def test_what_accuracy_hides_is_said():
             )
         )
     )
-    assert "9 further labels are hard to predict: another class is at least 5 times as probable" in said
+    assert "Hard to predict are 9 labels that need no check: another class is at least 5 times as probable" in said
     assert "(balanced accuracy) is 55.0%" in said
     assert "which are not held out: 'rare'." in said
     assert "40 further labels are on copies" in said

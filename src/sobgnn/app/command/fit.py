@@ -24,7 +24,7 @@ def add_fit(commands: Any) -> None:
     """Add the command, with its arguments and options."""
     parser = add_command(commands, "fit", fit)
     add_data(parser, required=False)
-    add_fitting(parser)
+    add_fitting(parser, shards=True)
     parser.add_argument("--points", metavar="COLUMN", help="For shards: the column of points, which are lists.")
     parser.add_argument("--shards", type=at_least(1), help="For shards: their number; more need less memory each.")
     add_cluster(parser)

@@ -120,14 +120,15 @@ def add_data(parser: Parser, required: bool = True) -> None:
     parser.add_argument("--device", help="cpu or cuda; default: chosen automatically.")
 
 
-def add_fitting(parser: Parser) -> None:
-    """Which labels are learned from, and how predictions are judged."""
+def add_fitting(parser: Parser, shards: bool = False) -> None:
+    """Which labels are learned from, and how predictions are judged; with ``shards``, labels may be in a file."""
+    keep = "Keep this share (0.1) or number per class (5) of the labels; hide the others, measure accuracy on them."
+    file = "A CSV FILE of ids and labels: a fit of shards, in which DATA may be many files and larger than memory."
     parser.add_argument(
         "--labels",
-        type=number_or_file,
-        metavar="SHARE|COUNT|FILE",
-        help="Keep this share (0.1) or number per class (5) of the labels; hide the others, measure accuracy on them. "
-        "A CSV FILE of ids and labels: a fit of shards, in which DATA may be many files and larger than memory.",
+        type=number_or_file if shards else float,
+        metavar="SHARE|COUNT|FILE" if shards else "SHARE|COUNT",
+        help=f"{keep} {file}" if shards else keep,
     )
     parser.add_argument(
         "--accept",

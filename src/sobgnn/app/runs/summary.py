@@ -117,8 +117,8 @@ def _more(held: HeldOut) -> list[str]:
         said.append(f"Never predicted, which accuracy hides: {_listed(held.never_predicted)}.")
     if held.hard > _HARD * held.labels and held.verdict == "better":
         said.append(
-            f"{held.hard:,} further labels are hard to predict: another class is at least {HARD:g} times as probable, "
-            "but probably few of them are wrong."
+            f"Hard to predict are {held.hard:,} labels that need no check: another class is at least {HARD:g} times as "
+            "probable, but probably few of them are wrong."
         )
     if held.not_held_out:
         said.append(
