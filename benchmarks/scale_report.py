@@ -49,7 +49,7 @@ def stages() -> list[str]:
         out.append(f"| {name} | {' | '.join(cells)} | {both} |")
     rows = {
         "whole fit": [f"{line['fit']:.0f}" for line in lines],
-        "processor seconds of it": [f"{sum(line['cpu'].values()):.0f}" for line in lines],
+        "processor seconds of the stages": [f"{sum(line['cpu'].values()):.0f}" for line in lines],
         "highest memory, GiB": [f"{max(line['peak'].values()):.1f}" for line in lines],
         "recall": [f"{line['recall']:.4f}" if line["recall"] is not None else "exact" for line in lines],
         "accuracy %": [f"{100 * line['accuracy']:.2f}" for line in lines],
@@ -72,12 +72,15 @@ def shards() -> list[str]:
         "",
         f"{lines[-1]['machine']}; {lines[-1]['features']} columns, k = 15, 20 labels per class, two processes. "
         "Processor seconds of each step, since other work had most of the machine; in brackets the highest memory of a "
-        "process in GiB, mapped files and libraries included, and megabytes written for other shards.",
+        "process in GiB, mapped files and libraries included, and megabytes written for other shards. Steps under "
+        "1 % are left out.",
         "",
         "| step | " + " | ".join(f"{line['points']:,} in {line['shards']}" for line in lines) + " |",
         "|---|" + "---|" * len(lines),
     ]
-    for name in lines[-1]["steps"]:
+    for name, last in lines[-1]["steps"].items():
+        if last["processor"] < 0.01 * lines[-1]["processor"]:
+            continue
         steps = [line["steps"].get(name) for line in lines]
         cells = ["" if s is None else f"{s['processor']:.1f} ({s['peak']:.2f}; {s['MB']:.0f})" for s in steps]
         out.append(f"| {name} | {' | '.join(cells)} |")
