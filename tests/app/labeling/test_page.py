@@ -218,6 +218,30 @@ def test_rows_of_a_lasso_that_was_undone_here_or_in_another_tab_are_offered_agai
     assert not browser.problems
 
 
+def test_an_answer_that_comes_after_a_newer_one_changes_nothing(browser, page):
+    start(browser, page, "one")
+    browser.until("marks")
+    browser.js(
+        "window.hold = true; window.late = []; window.read = 0; window.real = fetch; fetch = async (path, ...rest) => {"
+        "const answer = await window.real(path, ...rest);"
+        "if (path !== 'api/marks' || !hold) return answer;"
+        "const content = await answer.arrayBuffer();"
+        "await new Promise(done => late.push(done));"
+        "return { ok: true, arrayBuffer: async () => { read += 1; return content; } }; }; 0"
+    )
+    browser.key("1")
+    saved(browser, 1)
+    browser.until("late.length")
+    browser.js("hold = false")
+    browser.key("u")
+    saved(browser, 0)
+    browser.until("drawn.marks === `${state.saved} ${state.model.version}` && marks.given.every(code => code < 0)")
+    browser.js("late.forEach(done => done())")
+    browser.until("read === late.length")
+    assert browser.js("marks.given.every(code => code < 0)")
+    assert not browser.problems
+
+
 def test_a_key_after_undo_labels_the_row_that_undo_brings_back_or_none(browser, page):
     start(browser, page, "one", "two")
     first = int(browser.js("document.documentElement.dataset.row"))

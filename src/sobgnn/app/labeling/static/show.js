@@ -242,24 +242,35 @@ function showProgress() {
 
 // ---------------------------------------------------------------------------------------------- the map
 
-async function refreshMap() {
-  const now = `${state.saved} ${state.model.version}`, before = { ...drawn };
+/** What the server has for a version; null where another was asked for meanwhile: answers come in any order. */
+async function newest(what, version, path, form) {
+  drawn[what] = version;
   try {
-    if (drawn.map !== state.model.map && !map.start) { // points do not move while a lasso is drawn
-      drawn.map = state.model.map;
-      const place = new Float32Array(await (await get("api/map")).arrayBuffer());
-      map.setPlace(place.subarray(0, place.length / 2), place.subarray(place.length / 2));
-      if (before.map) say("The map was laid out again, by what the model has learned.");
-    }
-    if (now !== drawn.marks) {
-      drawn.marks = now;
-      const buffer = await (await get("api/marks")).arrayBuffer(), rows = buffer.byteLength / 5;
-      marks = { given: new Int16Array(buffer, 0, rows), guess: new Int16Array(buffer, 2 * rows, rows), sure: new Uint8Array(buffer, 4 * rows, rows) };
-      showMarks();
-    }
+    const content = await (await get(path))[form]();
+    return drawn[what] === version ? content : null;
   } catch {
-    Object.assign(drawn, { map: before.map, marks: "" }); // the next state asks again
+    if (drawn[what] === version) drawn[what] = ""; // the next state asks again
+    return null;
   }
+}
+
+async function refreshMap() {
+  const before = drawn.map;
+  if (before !== state.model.map && !map.start) { // points do not move while a lasso is drawn
+    const buffer = await newest("map", state.model.map, "api/map", "arrayBuffer");
+    if (buffer) {
+      const place = new Float32Array(buffer);
+      map.setPlace(place.subarray(0, place.length / 2), place.subarray(place.length / 2));
+      if (before) say("The map was laid out again, by what the model has learned.");
+    }
+  }
+  const now = `${state.saved} ${state.model.version}`;
+  if (now === drawn.marks) return;
+  const buffer = await newest("marks", now, "api/marks", "arrayBuffer");
+  if (!buffer) return;
+  const rows = buffer.byteLength / 5;
+  marks = { given: new Int16Array(buffer, 0, rows), guess: new Int16Array(buffer, 2 * rows, rows), sure: new Uint8Array(buffer, 4 * rows, rows) };
+  showMarks();
 }
 
 /** Rows drawn for the audit: their guess is not to be seen. */
@@ -314,14 +325,10 @@ function showSelection() {
 async function refreshSuspects() {
   const now = `${state.saved} ${state.model.version}`;
   if (now === drawn.suspects) return;
-  drawn.suspects = now;
-  try {
-    const rows = await (await get("api/suspects")).json();
-    $("doubts").hidden = !rows.length;
-    fill($("suspects"), rows);
-  } catch {
-    drawn.suspects = "";
-  }
+  const rows = await newest("suspects", now, "api/suspects", "json");
+  if (!rows) return;
+  $("doubts").hidden = !rows.length;
+  fill($("suspects"), rows);
 }
 
 /** Put new elements into a place; the button that has the focus keeps it, by its key. */
