@@ -3,7 +3,7 @@
     python -m benchmarks.scale_shards fit --points 1000000 --shards 8 --engine local:2 --out /tmp/run
     python -m benchmarks.scale_shards memory --points 250000      # peak a process as shards grow: 1, 2, 4, 8
     python -m benchmarks.scale_shards kill --points 250000        # kill -9 in the middle, and resume
-    python -m benchmarks.scale_shards ray --points 250000         # three nodes: a worker, a node, the driver killed
+    python -m benchmarks.scale_shards ray --points 1000000       # three nodes; each kind of kill in three steps
 
     SOBGNN_DATA=FOLDER python -m benchmarks.scale_shards mnist     # 70 000 pictures, 4 shards
 
@@ -37,6 +37,8 @@ from benchmarks.scale_meter import keep, mixture, shown
 from benchmarks.timing import machine
 from sobgnn import sharded
 from sobgnn.sharded import engine, fitting
+
+STEPS = ("find", "hop", "score")  # in which things are killed
 
 
 def points(count: int, features: int, folder: Path) -> tuple[Path, dict[int, int], np.ndarray, np.ndarray, float]:
@@ -160,7 +162,7 @@ class Logged:
 def logged(log: str, slow: float, step: Any, argument: Any) -> Any:
     name = step.args[1]
     note(log, name, argument, "begin")
-    if name in ("find", "hop", "score"):
+    if name in STEPS:
         time.sleep(slow)
     found = step(argument)
     note(log, name, argument, "end")
@@ -184,9 +186,9 @@ def noted(log: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
-def going(log: Path, step: str, where: str = "process") -> list[Any]:
-    """The processes, or nodes, of tasks of this step that have begun and not ended."""
-    own = [line for line in noted(log) if line["step"] == step]
+def going(log: Path, step: str, where: str = "process", since: int = 0) -> list[Any]:
+    """The processes, or nodes, of tasks of this step that have begun and not ended, by what was noted since a line."""
+    own = [line for line in noted(log)[since:] if line["step"] == step]
     ended = {line["argument"] for line in own if line["what"] == "end"}
     return [line[where] for line in own if line["what"] == "begin" and line["argument"] not in ended]
 
@@ -255,28 +257,32 @@ def kill(options: argparse.Namespace) -> None:
 
 
 def ray(options: argparse.Namespace) -> None:
-    """A cluster of three nodes on this machine; a worker, a node and the driver are killed, each in another step."""
+    """A cluster of three nodes on this machine; a worker, a node and the driver are killed, in each of three steps."""
     from ray.cluster_utils import Cluster
 
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     small = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
     cluster = Cluster(initialize_head=True, head_node_args=small)
-    nodes = [cluster.add_node(**{**small, "include_dashboard": None}) for _ in range(2)]
+    others = {**small, "include_dashboard": None}
+    nodes = {node.node_id: node for node in (cluster.add_node(**others), cluster.add_node(**others))}
     options.engine = "ray"
     try:
         with tempfile.TemporaryDirectory(dir=options.folder) as place:
             folder, killed = Path(place), []
             out, log = folder / "run", folder / "log"
-            process = driver(options, log, out, RAY_ADDRESS=cluster.address)
-            os.kill(wait_for(lambda: going(log, "find"), process)[0], signal.SIGKILL)
-            killed.append("worker in find")
-            at_work = wait_for(lambda: [n for n in nodes if n.node_id in going(log, "hop", "node")], process)
-            cluster.remove_node(at_work[0], allow_graceful=False)
-            killed.append("node in hop")
-            wait_for(lambda: going(log, "score"), process)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            killed.append("driver in score")
+            for step in STEPS:
+                process = driver(options, log, out, RAY_ADDRESS=cluster.address)
+                os.kill(wait_for(lambda step=step: going(log, step), process)[0], signal.SIGKILL)
+                since = len(noted(log))  # what began before may be dead
+                lost = wait_for(lambda s=step, n=since: {*going(log, s, "node", n)}.intersection(nodes), process).pop()
+                since = len(noted(log))
+                cluster.remove_node(nodes.pop(lost), allow_graceful=False)
+                wait_for(partial(going, log, step, since=since), process)  # at the latest, what the node was doing
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                node = cluster.add_node(**others)
+                nodes[node.node_id] = node
+                killed += [f"{what} in {step}" for what in ("worker", "node", "driver")]
             assert driver(options, log, out, RAY_ADDRESS=cluster.address).wait() == 0
             compared(options, log, out, folder, killed)
     finally:

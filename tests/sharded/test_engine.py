@@ -83,9 +83,10 @@ def test_a_cluster_loses_a_worker_a_node_and_the_driver_and_runs_only_lost_tasks
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout[done.stdout.index("{") :])
-    assert found["killed"] == ["worker in find", "node in hop", "driver in score"]
-    # Of the three steps, what ran in the worker, on the node, and for the driver that were killed.
-    assert {name.split()[0] for name in found["again"]} <= {"find", "hop", "score"}
-    assert 1 <= sum(times - 1 for times in found["again"].values()) <= 6
+    steps = ("find", "hop", "score")
+    assert found["killed"] == [f"{what} in {step}" for step in steps for what in ("worker", "node", "driver")]
+    for step in steps:  # what ran in the worker, on the node, and for the driver on all three nodes
+        assert 1 <= sum(times - 1 for name, times in found["again"].items() if name.split()[0] == step) <= 5
+    assert {name.split()[0] for name in found["again"]} == set(steps)
     assert found["same_labels"] == 1
     assert found["largest_difference"] < 1e-5
