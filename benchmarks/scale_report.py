@@ -5,6 +5,7 @@ python -m benchmarks.scale_report
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from benchmarks.scale_meter import LINES, kept
@@ -71,9 +72,8 @@ def shards() -> list[str]:
         "    python -m benchmarks.scale_shards fit --points 10000000 --shards 16 --out RUN",
         "",
         f"{lines[-1]['machine']}; {lines[-1]['features']} columns, k = 15, 20 labels per class, two processes. "
-        "Processor seconds of each step, since other work had most of the machine; in brackets the highest memory of a "
-        "process in GiB, mapped files and libraries included, and megabytes written for other shards. Steps under "
-        "1 % are left out.",
+        "Processor seconds of each step; in brackets the highest memory of a process in GiB, mapped files and "
+        "libraries included, and megabytes written for other shards. Steps under 1 % are left out.",
         "",
         "| step | " + " | ".join(f"{line['points']:,} in {line['shards']}" for line in lines) + " |",
         "|---|" + "---|" * len(lines),
@@ -117,12 +117,15 @@ def shards() -> list[str]:
             f"{line['processor']:.0f} processor seconds.",
         ]
     for line in [*kept(what="shards, kill")[-1:], *kept(what="shards, ray")[-1:]]:
-        again = ", ".join(line["again"]) or "none"
+        steps = dict.fromkeys(killed.split()[-1] for killed in line["killed"])
+        who = ", ".join(dict.fromkeys(killed.split()[0] for killed in line["killed"]))
+        again = Counter(task.split()[0] for task in line["again"])
         out += [
             "",
             f"    python -m benchmarks.scale_shards {line['what'].split()[-1]} --points {line['points']}",
             "",
-            f"Killed: {', '.join(line['killed'])}. Of {line['tasks']} tasks these were begun more than once: {again}. "
+            f"Killed in each of {', '.join(steps)}: {who}. Of {line['tasks']} tasks these were begun more than once: "
+            f"{', '.join(f'{times} of {step}' for step, times in again.items()) or 'none'}. "
             f"Labels as of a run that nobody disturbed: {100 * line['same_labels']:.2f} %; probabilities differ by "
             f"at most {line['largest_difference']:.1g}.",
         ]
