@@ -39,6 +39,8 @@ _SIZE, _MOST_CELLS = 256, 1 << 16
 # Rows of a sample at least; entries of points that a shard has by default; entries from which they are kept in half
 # precision; and entries of labels that are diffused at once.
 _SAMPLE, _SHARD, _HALF, _SPREAD = 100_000, 80_000_000, 400_000_000, 200_000_000
+# Steps that diffusion takes, about, for the estimate of what is left.
+_STEPS = 75
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,7 @@ def _diffuse(run: Run, step: Steps, keep: bool) -> None:
             while True:
                 number += 1
                 args = [f"{shard}_{low}_{high}_{number}_{weight!r}_{STRENGTH}" for shard in shards]
-                found = step(f"diffuse-{low}-{number}", propagate.diffuse, args, 1 / (40 * len(batches)))
+                found = step(f"diffuse-{low}-{number}", propagate.diffuse, args, 1 / (_STEPS * len(batches)))
                 if not keep and number > 2:
                     store.remove(*(f"state-{low}-{number - 2}-{shard}" for shard in shards))
                     store.remove(*(f"sent-state-{low}-{number - 1}-{shard}" for shard in shards))

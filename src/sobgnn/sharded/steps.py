@@ -16,11 +16,11 @@ import torch
 from sobgnn.sharded.engine import Engine
 from sobgnn.sharded.store import Store
 
-# The share of a whole fit's processor time that each step takes, about, measured with 10⁶ x 128 points; what is not
+# The share of a whole fit's processor time that each step takes, about, measured with 10⁷ x 128 points; what is not
 # listed takes little.
 _COSTS = {
-    "inspect": 4, "cells": 5, "partition": 12, "gather": 4, "truth": 10, "ask": 4, "find": 30, "merge": 3, "graph": 6,
-    "halo": 4, "hop": 5, "diffuse": 12, "seen": 1, "learn": 8, "score": 30,
+    "inspect": 1, "cells": 3, "partition": 6, "gather": 1, "truth": 3, "ask": 4, "find": 21, "merge": 2, "graph": 4,
+    "halo": 4, "hop": 2, "diffuse": 43, "seen": 1, "learn": 2, "score": 9,
 }  # fmt: skip
 
 Step = Callable[..., "dict[str, Any] | None"]
