@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from sobgnn.nn.dropout import drop_by_hash
+from sobgnn.nn.filter_bank import bias_relu_mix, bias_relu_mix_backward
 from sobgnn.propagation import native
 
 needs_kernel = pytest.mark.skipif(not native.available(), reason="the compiled kernel is not installed")
@@ -30,12 +32,12 @@ def test_combine_and_its_gradients_are_those_of_the_definition(rows, width, relu
     close = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 1e-11, "atol": 1e-11}
 
     only, total = torch.full_like(out, torch.nan), out.clone()
-    native.combine(product.clone(), bias, mu, only, relu=relu, first=True)
-    native.combine(product, bias, mu, total, relu=relu, first=False)
+    bias_relu_mix(product.clone(), bias, mu, only, relu, True)
+    bias_relu_mix(product, bias, mu, total, relu, False)
     torch.testing.assert_close(product, active.detach(), **close)
     torch.testing.assert_close(only, (leaves[2] * active).detach(), **close)
     torch.testing.assert_close(total, expected.detach(), **close)
-    for got, want in zip(native.combine_backward(product, grad, mu, relu=relu), wanted, strict=True):
+    for got, want in zip(bias_relu_mix_backward(product, grad, mu, relu), wanted, strict=True):
         torch.testing.assert_close(got, want, **close)
 
 
@@ -49,9 +51,9 @@ def test_the_number_of_threads_does_not_change_a_bit():
         for threads in (1, 2, 3, 7):
             torch.set_num_threads(threads)
             activation, total = product.clone(), out.clone()
-            native.combine(activation, bias, mu, total, relu=True, first=False)
-            gradients = native.combine_backward(activation, grad, mu, relu=True)
-            results.append([activation, total, *gradients, native.drop(product, keys, keys[:33], 0, 2.0)])
+            bias_relu_mix(activation, bias, mu, total, True, False)
+            gradients = bias_relu_mix_backward(activation, grad, mu, True)
+            results.append([activation, total, *gradients, drop_by_hash(product, keys, 0.5)])
     finally:
         torch.set_num_threads(before)
     for other in results[1:]:

@@ -12,8 +12,10 @@ from tests.oracle import random_graph
 def counted(monkeypatch):
     """How often operators are built."""
     built = []
-    original = conv_module.as_operators
-    monkeypatch.setattr(conv_module, "as_operators", lambda *given: built.append(1) or original(*given))
+    original = conv_module.EdgeOperators.__init__
+    monkeypatch.setattr(
+        conv_module.EdgeOperators, "__init__", lambda *given, **options: built.append(1) or original(*given, **options)
+    )
     return built
 
 

@@ -14,7 +14,8 @@ from tests.oracle import sobolev_operator
 
 
 def dense_layer(layer: SobolevConv, graph: Graph, x: np.ndarray) -> np.ndarray:
-    weight, bias = layer.weight.detach().double().numpy(), layer.bias.detach().double().numpy()
+    weight = layer.weight.detach().double().numpy()
+    bias = np.zeros(len(weight)) if layer.bias is None else layer.bias.detach().double().numpy()
     filtered = []
     for branch in range(len(weight)):
         rho = branch if layer.self_branch else branch + 1
@@ -24,7 +25,8 @@ def dense_layer(layer: SobolevConv, graph: Graph, x: np.ndarray) -> np.ndarray:
     if layer.combine == "linear":
         return sum(m * b for m, b in zip(layer.mu.detach().double().numpy(), filtered, strict=True))
     mix = layer.mix
-    return np.hstack(filtered) @ mix.weight.detach().double().numpy().T + mix.bias.detach().double().numpy()
+    mixed = np.hstack(filtered) @ mix.weight.detach().double().numpy().T
+    return mixed if mix.bias is None else mixed + mix.bias.detach().double().numpy()
 
 
 def randomised(layer: SobolevConv) -> SobolevConv:
@@ -38,9 +40,10 @@ def randomised(layer: SobolevConv) -> SobolevConv:
 @pytest.mark.parametrize("channels", [(3, 5), (40, 2)])  # the second transforms before it aggregates
 @pytest.mark.parametrize("combine", ["linear", "concat"])
 @pytest.mark.parametrize("self_branch", [False, True])
-@pytest.mark.parametrize("activation", [False, True])
-def test_layer_is_the_equation(graph30, channels, combine, self_branch, activation):
-    layer = randomised(SobolevConv(*channels, 3, 0.7, combine, self_branch, activation=activation))
+@pytest.mark.parametrize(("activation", "bias"), [(False, True), (True, True), (True, False)])
+def test_layer_is_the_equation(graph30, channels, combine, self_branch, activation, bias):
+    layer = randomised(SobolevConv(*channels, 3, 0.7, combine, self_branch, activation=activation, bias=bias))
+    assert bias == any("bias" in name for name, _ in layer.named_parameters())
     x = torch.randn(30, channels[0], generator=torch.Generator().manual_seed(0))
     out = layer(x, SobolevOperators(graph30, 3, 0.7))
     np.testing.assert_allclose(out.detach(), dense_layer(layer, graph30, x.double().numpy()), rtol=2e-4, atol=2e-4)
@@ -139,6 +142,29 @@ def test_shared_product_mapped_over_members_is_the_plain_product(place):
         strict=True,
     ):
         torch.testing.assert_close(mine, theirs)
+
+
+def test_no_self_loops_are_added_where_gcnconvs_option_says_so(graph30):
+    layer, plain = SobolevConv(4, 3, add_self_loops=False), SobolevConv(4, 3, epsilon=0.0, normalize=True)
+    plain.load_state_dict(layer.state_dict())
+    edge_index, edge_weight = graph30.edges()
+    loop = torch.cat([edge_index, torch.tensor([[2], [2]])], dim=1), torch.cat([edge_weight, torch.ones(1)])
+    for edges in ((edge_index, edge_weight), loop):
+        torch.testing.assert_close(layer(torch.eye(30)[:, :4], *edges), plain(torch.eye(30)[:, :4], *edges))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"improved": True}, r"`improved` is another weight of self-loops here\. Pass epsilon=2\.0"),
+        ({"normalize": False}, '`normalize` must be "sym" or "row", but got False'),
+        ({"combine": "sum"}, '`combine` must be "linear" or "concat"'),
+        ({"learn_epsilon": True, "add_self_loops": False}, r"must start above 0, but got epsilon=0\.0"),
+    ],
+)
+def test_options_without_a_meaning_here_say_what_to_use(options, message):
+    with pytest.raises(ValueError, match=message):
+        SobolevConv(4, 3, **options)
 
 
 @pytest.mark.parametrize("combine", ["linear", "concat"])

@@ -164,6 +164,13 @@ def weights_of_zero(make):
     )
 
 
+def without_bias_and_loops(make):
+    conv = make(6, 4, bias=False, add_self_loops=False)
+    assert conv(torch.zeros(NODES, 6), *edges()).eq(0).all()
+    alone = torch.tensor([[0, 1], [1, 0]])
+    assert conv(rows(), alone, torch.ones(2))[2:].eq(0).all()
+
+
 def scripted(make):
     torch.jit.script(make(6, 4))
 
@@ -318,6 +325,7 @@ FEATURES = {
     "self-loops inside `edge_index`": given_loops,
     "an edge listed twice": repeated_edges,
     "edge weights of 0": weights_of_zero,
+    "`bias=False`, `add_self_loops=False`": without_bias_and_loops,
     "`torch.jit.script`": scripted,
 }
 MISSING = {"`torch.jit.script`"}

@@ -6,6 +6,10 @@ from torch.func import vmap
 from sobgnn.nn.filter_bank import filter_bank
 
 
+def bank(own: Tensor | None, filtered: Tensor, *parameters: Tensor, relu: bool) -> Tensor:
+    return filter_bank(([] if own is None else [own]) + list(filtered.unbind(1)), *parameters, relu=relu)
+
+
 def definition(own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, relu: bool) -> Tensor:
     branches = ([] if own is None else [own]) + list(filtered.unbind(1))
     total = torch.zeros(len(filtered), weight.shape[2], dtype=filtered.dtype)
@@ -38,7 +42,7 @@ def test_the_cascade_and_its_gradients_are_those_of_the_definition(
 ) -> None:
     monkeypatch.setenv("SOBGNN_BACKEND", backend)
     tensors, _ = draw((), with_own, shared=True)
-    result, expected = filter_bank(*tensors, relu=relu), definition(*tensors, relu)
+    result, expected = bank(*tensors, relu=relu), definition(*tensors, relu)
     torch.testing.assert_close(result, expected)
     leaves = [tensor for tensor in tensors if tensor is not None]
     grad = torch.randn(result.shape, generator=torch.Generator().manual_seed(1), dtype=result.dtype)
@@ -52,7 +56,7 @@ def test_the_cascade_and_its_gradients_are_those_of_the_definition(
 @pytest.mark.parametrize("with_own", [True, False])
 def test_mapping_over_members_is_a_loop_over_them(shared: bool, with_own: bool) -> None:
     tensors, dims = draw((6,), with_own, shared)
-    mapped = vmap(lambda *given: filter_bank(*given, relu=True), dims)(*tensors)
+    mapped = vmap(lambda *given: bank(*given, relu=True), dims)(*tensors)
     alone = [
         definition(*(t if d is None or t is None else t[member] for t, d in zip(tensors, dims, strict=True)), True)
         for member in range(6)
@@ -69,8 +73,8 @@ def test_mapping_over_members_is_a_loop_over_them(shared: bool, with_own: bool) 
 @pytest.mark.parametrize("self_branch", [True, False])
 def test_gradients_have_gradients(self_branch: bool, relu: bool) -> None:
     (own, *rest), _ = draw((), self_branch, shared=True)
-    assert torch.autograd.gradgradcheck(lambda *leaves: filter_bank(own, *leaves, relu=relu), rest)
-    loss = filter_bank(own, *rest, relu=relu).square().sum()
+    assert torch.autograd.gradgradcheck(lambda *leaves: bank(own, *leaves, relu=relu), rest)
+    loss = bank(own, *rest, relu=relu).square().sum()
     once = torch.autograd.grad(loss, rest, retain_graph=True)
     for plain, fused in zip(torch.autograd.grad(loss, rest, create_graph=True), once, strict=True):
         torch.testing.assert_close(plain, fused)
@@ -82,7 +86,7 @@ def test_mapping_over_members_and_over_signals_is_a_loop_over_both(with_own: boo
     signals = torch.tensor([1.0, -2.0], dtype=torch.float64)
 
     def one(weight: Tensor, bias: Tensor, mu: Tensor, sign: Tensor) -> Tensor:
-        return filter_bank(None if own is None else sign * own, sign * filtered, weight, bias, mu, relu=True)
+        return bank(None if own is None else sign * own, sign * filtered, weight, bias, mu, relu=True)
 
     inner = vmap(one, (None, None, None, 0))
     mapped = vmap(inner, (0, 0, 0, None))(*parameters, signals)

@@ -112,7 +112,7 @@ def test_norms_by_graph_keep_the_graphs_of_a_batch_apart(graph30, path5, norm):
 
 
 @pytest.mark.parametrize("norm", [None, "layer_norm", "batch_norm"])
-@pytest.mark.parametrize("options", [{}, {"residual": True}, {"jk": "cat"}, {"learn_epsilon": True}])
+@pytest.mark.parametrize("options", [{}, {"residual": True}, {"jk": "lstm"}, {"learn_epsilon": True}])
 def test_signals_of_one_graph_are_the_model_of_each(graph30, norm, options):
     torch.manual_seed(0)
     model = SSobGNN(4, 6, 2, alpha=2, norm=norm, **options).eval()

@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 
-from sobgnn.propagation.backends import _has_triton, native
+from sobgnn.propagation import native
 
 # Triton's interpreter runs kernels line by line on the CPU: slowly, but without a GPU.
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -23,7 +23,7 @@ def device(request, monkeypatch):
     """The device that one backend serves, with that backend forced."""
     if request.param == "native" and not native.available():
         pytest.skip("the compiled kernel is not installed")
-    if request.param == "triton" and not (_has_triton() and (INTERPRETED or torch.cuda.is_available())):
+    if request.param == "triton" and not (native._has_triton() and (INTERPRETED or torch.cuda.is_available())):
         pytest.skip("no CUDA device")
     monkeypatch.setenv("SOBGNN_BACKEND", request.param)
     return "cuda" if request.param == "triton" and not INTERPRETED else "cpu"

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sobgnn.propagation import backends, native, portable, propagate, propagate_each, propagate_sum
-from sobgnn.propagation.csr import transpose
+from sobgnn.propagation import backend, native, ops, portable, propagate, propagate_each, propagate_sum
 from tests.propagation.propagation_cases import csr_of, random_graph, rows_of
 
 needs_kernel = pytest.mark.skipif(not native.available(), reason="the compiled kernel is not installed")
@@ -95,7 +94,7 @@ def test_reduce_over_more_inputs_than_outputs_and_the_other_way_round(alpha, thr
     torch.set_num_threads(threads)
     try:
         wide = rows_of(graph, keep, alpha, 0.7, index=torch.int64)
-        for csr, inputs, outputs in ((wide, 500, 9), (transpose(wide), 9, 500)):
+        for csr, inputs, outputs in ((wide, 500, 9), (wide.transposed(), 9, 500)):
             g = features(inputs, alpha, 80)
             got, want = torch.full((outputs, 80), torch.nan), torch.empty(outputs, 80)
             native.run(csr, g, got)
@@ -115,6 +114,7 @@ def test_the_callers_treatment_of_denormals_comes_back(monkeypatch):
 
 ONE_LAYER = """
 import torch
+from sobgnn.nn.filter_bank import bias_relu_mix, bias_relu_mix_backward
 from sobgnn.propagation import native
 from tests.propagation.propagation_cases import random_graph, csr_of
 x = torch.linspace(-1, 1, 40 * 19).view(40, 19)
@@ -122,8 +122,8 @@ out = torch.empty(40, 3, 19)
 native.run(csr_of(random_graph(40, 6), 3), x, out)
 flat = out.flatten(1).contiguous()
 total = torch.zeros_like(flat)
-native.combine(flat, flat[0].clone(), flat[1].clone(), total, relu=True, first=False)
-print(native.instruction_set(), *native.combine_backward(flat, total, flat[1].clone(), relu=True)[1].tolist())
+bias_relu_mix(flat, flat[0].clone(), flat[1].clone(), total, True, False)
+print(native.instruction_set(), *bias_relu_mix_backward(flat, total, flat[1].clone(), True)[1].tolist())
 """
 
 
@@ -157,10 +157,10 @@ def test_the_environment_holds_every_kernel_to_an_instruction_set():
 def test_without_the_kernel_the_portable_backend_serves_and_says_so_once(monkeypatch):
     monkeypatch.delenv("SOBGNN_BACKEND", raising=False)
     monkeypatch.setattr(native, "_library", lambda: None)
-    backends._warn_once.cache_clear()
+    ops._warn_once.cache_clear()
     csr = csr_of(random_graph(10, 3), 2)
     x = features(10, 2)
-    assert backends.backend(x) == "portable"
+    assert backend(x) == "portable"
     with pytest.warns(UserWarning, match=r"not installed\. The portable backend serves"):
         propagate(csr, x)
     with warnings.catch_warnings():
@@ -168,4 +168,4 @@ def test_without_the_kernel_the_portable_backend_serves_and_says_so_once(monkeyp
         propagate(csr, x)
     monkeypatch.setenv("SOBGNN_BACKEND", "native")
     with pytest.raises(ValueError, match=r"SOBGNN_BACKEND=native, but: .* not installed"):
-        backends.backend(x)
+        backend(x)

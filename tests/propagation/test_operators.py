@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from sobgnn.propagation import backend, propagate, propagate_each, propagate_sum, transpose
+from sobgnn.propagation import backend, propagate, propagate_each, propagate_sum
 from tests.propagation.propagation_cases import csr_of, dense, random_graph, rows_of
 
 TOLERANCE = {torch.float32: 2e-6, torch.float64: 1e-13}
@@ -73,7 +73,7 @@ def test_empty_sizes_give_empty_or_zero_results(device):
     nothing = rows_of(graph, np.array([], int), 3, device=device)
     assert propagate(nothing, features(12, 5, device=device)).shape == (0, 3, 5)
     assert propagate_each(nothing, features(12, 3, 5, device=device)).shape == (0, 3, 5)
-    back = propagate_sum(transpose(nothing), features(0, 3, 5, device=device))
+    back = propagate_sum(nothing.transposed(), features(0, 3, 5, device=device))
     assert back.shape == (12, 5)
     assert not back.any()
 

@@ -17,7 +17,7 @@ from sobgnn.graphs.edges import SMALLEST_WEIGHT
 from sobgnn.graphs.graph import Graph
 from sobgnn.graphs.locality import locality_order
 from sobgnn.operators import SobolevOperators
-from sobgnn.propagation import backends
+from sobgnn.propagation import propagate_into
 
 # Diffusion ends with at most this error, relative to the solution in the 2-norm of every column. At 5 labels per class
 # of digits, mnist and page-blocks it moves probabilities by 1e-4 in the mean and no prediction; 1e-2 moves predictions.
@@ -143,7 +143,7 @@ def _fixed_point(smoother: Smoother, start: Tensor, strength: float, fixed: Tens
     with contextlib.suppress(StopIteration):
         while True:
             # Into existing memory: the system would have to clear the memory of a large new tensor at every step.
-            backends.run(csr, current, moved)
+            propagate_into(csr, current, moved)
             previous.mul_(1 - weight).add_(moved[:, 0], alpha=weight * strength).view(-1)[held] = known
             current, previous = previous, current
             weight, counted = schedule.send(int(torch.count_nonzero(current)) if counted else 0)
@@ -225,7 +225,7 @@ def _conjugate_gradients(smoother: Smoother, right: Tensor) -> Tensor:
     zero = torch.zeros_like(size)
     unreached, taken, last = 0, 0, _MOST_STEPS
     while taken < last:
-        backends.run(csr, direction, moved)
+        propagate_into(csr, direction, moved)
         image = torch.sub(direction, moved[:, 0], alpha=1 - _LEAK)
         curve = (direction * image).sum(dim=0)
         step = torch.where(curve > 0, size / curve, zero)

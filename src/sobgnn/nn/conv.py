@@ -1,27 +1,27 @@
-"""One layer: a cascade of sparse Sobolev filters and their combination."""
+"""One layer: a bank of sparse Sobolev filters and their combination."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.func import vmap
+from torch.nn.parameter import UninitializedParameter
 
 from sobgnn.graphs.edges import check_how
-from sobgnn.nn.cache import Cache
+from sobgnn.nn.base import Layer
 from sobgnn.nn.filter_bank import autocast_dtype, filter_bank, in_its_type, row_product, shared_product
-from sobgnn.nn.inputs import OperatorSpec, Size, as_edges, as_operators, check_size, directed, number_of_targets
-from sobgnn.nn.lazy import LazyWeights
-from sobgnn.nn.without_messages import WithoutMessages
 from sobgnn.operators import EdgeOperators, Normalize, SobolevRows, check_alpha, check_epsilon
+from sobgnn.operators.edges import Nodes, as_edges, as_operators, check_size
 
 Combine = Literal["linear", "concat"]
+Size = tuple[int | None, int | None]
 
 
-class SobolevConv(LazyWeights, WithoutMessages):
+class SobolevConv(Layer):
     r"""The sparse Sobolev convolution of "Higher-order Sparse Convolutions in Graph Neural Networks".
 
     .. math::
@@ -45,11 +45,14 @@ class SobolevConv(LazyWeights, WithoutMessages):
         self_branch: Add ρ = 0, the graph-free filter :math:`\sigma(H W_0 + b_0)`.
         activation: Apply σ. Off for a last layer, whose outputs are logits.
         learn_epsilon: Learn ε, which starts at ``epsilon`` > 0. Operators are then built here, from edges or a graph.
-        normalize: ``"sym"``, the paper's, for symmetric graphs; ``"row"`` for directed ones and for edges between two
-            sets of nodes, see :class:`~sobgnn.operators.EdgeOperators`.
+        normalize: ``"sym"`` (or True), the paper's, for symmetric graphs; ``"row"`` for directed ones and for edges
+            between two sets of nodes, see :class:`~sobgnn.operators.EdgeOperators`.
         symmetrize: ``"union"`` or ``"mutual"``: make ``edge_index`` symmetric first, as in :meth:`Graph.from_edges`.
         cached: Keep the operators built from ``edge_index`` and use them again for the same edges and weights, which
             are compared entry by entry at every call.
+        bias: Learn b; without, it is 0.
+        add_self_loops: False is ε = 0: only the self-loops among the edges.
+        improved: GCNConv's; refused, as it is ε = 2.
         flow: PyG's: ``"source_to_target"``, or ``"target_to_source"`` for edges listed the other way round.
 
     Shapes:
@@ -77,38 +80,50 @@ class SobolevConv(LazyWeights, WithoutMessages):
         *,
         activation: bool = True,
         learn_epsilon: bool = False,
-        normalize: Normalize = "sym",
+        normalize: Normalize | bool = "sym",
         symmetrize: str | None = None,
         cached: bool = False,
+        bias: bool = True,
+        add_self_loops: bool | None = True,
+        improved: bool = False,
         flow: str = "source_to_target",
     ) -> None:
         super().__init__()
         if combine not in ("linear", "concat"):
             raise ValueError(f'`combine` must be "linear" or "concat", but got {combine!r}.')
+        if normalize is True:
+            normalize = "sym"
         if normalize not in ("sym", "row"):
-            raise ValueError(f'`normalize` must be "sym" or "row", but got {normalize!r}.')
+            raise ValueError(
+                f'`normalize` must be "sym" or "row", but got {normalize!r}: each order is normalized by its degrees.'
+            )
         check_how(symmetrize)
+        if improved:
+            raise ValueError("`improved` is another weight of self-loops here. Pass epsilon=2.0.")
+        epsilon = check_epsilon(epsilon) if add_self_loops or add_self_loops is None else 0.0
         if learn_epsilon and not epsilon > 0:
             raise ValueError(f"A learned epsilon must start above 0, but got epsilon={epsilon}.")
         self.out_channels = out_channels
         self.alpha = check_alpha(alpha)
-        self.start_epsilon = check_epsilon(epsilon)
+        self.start_epsilon = epsilon
         self.combine = combine
         self.self_branch = self_branch
         self.activation = activation
         self.normalize: Normalize = normalize
         self.symmetrize = symmetrize
+        self.cached = cached
         self.flow = flow
-        self._cache = Cache() if cached else None
+        # Edges, what was asked of their operators, and these: threads that share a layer replace all of it at once.
+        self._kept: tuple[tuple[Any, ...], list[Tensor], EdgeOperators] | None = None
         self.log_epsilon = nn.Parameter(torch.empty(())) if learn_epsilon else None
-        branches = self.alpha + self_branch
         # Branch 0 is the graph-free one where there is one; the orders 1..α follow.
-        self._make_weights(branches, in_channels, out_channels)
-        self.bias = nn.Parameter(torch.empty(branches, out_channels))
+        self.branches = self.alpha + self_branch
+        self.make_weights(in_channels)
+        self.bias = nn.Parameter(torch.empty(self.branches, out_channels)) if bias else None
         if combine == "linear":
-            self.mu = nn.Parameter(torch.empty(branches))
+            self.mu = nn.Parameter(torch.empty(self.branches))
         else:
-            self.mix = nn.Linear(branches * out_channels, out_channels)
+            self.mix = nn.Linear(self.branches * out_channels, out_channels, bias=bias)
         self.reset_parameters()
 
     @property
@@ -116,17 +131,11 @@ class SobolevConv(LazyWeights, WithoutMessages):
         """Weight of self-loops."""
         return self.start_epsilon if self.log_epsilon is None else float(_bounded_exp(self.log_epsilon.detach()))
 
-    @property
-    def spec(self) -> OperatorSpec:
-        """What this layer asks of its operators."""
-        epsilon = self.start_epsilon if self.log_epsilon is None else _bounded_exp(self.log_epsilon)
-        # An explainer's mask need not be the same in both directions of an edge.
-        return OperatorSpec(self.alpha, epsilon, self.normalize, self.symmetrize, directed=bool(self.explain))
-
     def reset_parameters(self) -> None:
         """Draw new weights: Glorot for the filters, an even average for μ."""
-        self._draw_weights()
-        nn.init.zeros_(self.bias)
+        self.draw_weights()
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
         if self.log_epsilon is not None:
             nn.init.constant_(self.log_epsilon, math.log(self.start_epsilon))
         if self.combine == "linear":
@@ -158,68 +167,106 @@ class SobolevConv(LazyWeights, WithoutMessages):
             propagated: ``operators.propagate(x)`` [N, α, in_channels], where x never changes and it is at hand; of B
                 signals [B, N, α, in_channels].
         """
-        first = x[0] if isinstance(x, tuple) else x
-        if isinstance(first, Tensor) and first.ndim == 3:
-            return self._signals(x, edge_index, edge_weight, size, propagated)
-        rows, targets, spec = self._rows(x, edge_index, size)
+        rows, targets = self._rows(x, edge_index, size)
         operators = edge_index
-        if operators is not None:
-            operators = self._operators(operators, edge_weight, rows, targets, spec, size)
-        return self._one(rows, targets, operators, propagated)
-
-    def _rows(self, x: Any, given: Any, size: Size | None) -> tuple[Tensor, Tensor | None, OperatorSpec]:
-        """Input rows, the targets' own where there are two sets of nodes, and the operators that they need."""
-        spec = self.spec
-        rows, targets = x if isinstance(x, tuple) else (x, None)
-        sources, own = self.in_channels if isinstance(self.in_channels, tuple) else (self.in_channels, self.in_channels)
-        if isinstance(x, tuple) and targets is None:  # rows of zeros, of which no average has a share
-            count, channels = number_of_targets(given, size), rows.shape[1] if own == -1 else own
-            targets = torch.zeros(count, channels, dtype=rows.dtype, device=rows.device)
-            spec = dataclasses.replace(spec, epsilon=0.0)
-        elif self.weight_dst is not None and not isinstance(x, tuple):  # as PyG reads it: sources that are targets too
-            targets = rows
-        for name, part, channels in (("x", rows, sources), ("x of the targets", targets, own)):
-            known = channels != -1  # no `in` below: sizes may be symbols
-            if part is not None and not isinstance(part, Tensor):
-                raise TypeError(f"{name} must be a torch tensor, but got {type(part).__name__}. Use torch.as_tensor.")
-            if part is not None and (part.ndim != 2 or (known and channels != part.shape[1])):
-                raise ValueError(f"{name} must have shape [N, {channels}], but got {list(part.shape)}.")
-        self._materialize(rows, targets)
-        return rows, targets, spec
-
-    def _operators(
-        self,
-        given: Any,
-        edge_weight: Tensor | None,
-        rows: Tensor,
-        targets: Tensor | None,
-        spec: OperatorSpec,
-        size: Size | None,
-    ) -> Any:
-        x = rows if targets is None else (rows, targets)
-        if self.explain and not isinstance(given, EdgeOperators):
-            if not isinstance(given, Tensor):
-                raise ValueError("An explanation needs edge_index: operators do not show their edges.")
-            given, edge_weight = as_edges(given, edge_weight)
-            carried = row_product(rows, self.weight[int(self.self_branch) :]).mean(dim=1)
-            edge_weight = self._explained(given, edge_weight, rows, rows if targets is None else targets, carried)
-        given = directed(given, self.flow, two_sets=targets is not None)
-        check_size(given, x, size)
-        if self._cache is None or not isinstance(given, Tensor) or torch.compiler.is_compiling():
-            return as_operators(given, edge_weight, x, spec)
-        return self._cache.get(given, edge_weight, x, spec, lambda: as_operators(given, edge_weight, x, spec))
-
-    def _one(self, rows: Tensor, targets: Tensor | None, operators: Any, propagated: Tensor | None) -> Tensor:
-        """The layer of one signal."""
+        if edge_index is not None:
+            no_loops = isinstance(x, tuple) and x[1] is None  # rows of zeros, of which no average has a share
+            operators = self.operators(edge_index, edge_weight, rows, targets, size, 0.0 if no_loops else None)
+        elif propagated is None:
+            raise ValueError("Without operators the layer needs `propagated`, what they make of x.")
         if propagated is not None:
             nodes = None if operators is None else operators.nodes
-            shape = (rows.shape[0] if nodes is None else nodes.shape[0], self.alpha, rows.shape[1])
+            count = rows.shape[-2] if nodes is None else nodes.shape[0]
+            shape = (*rows.shape[:-2], count, self.alpha, rows.shape[-1])
             if tuple(propagated.shape) != shape:
                 raise ValueError(
                     f"propagated must be what the operators make of x, {list(shape)}, but got {list(propagated.shape)}."
                 )
-        elif operators is None:
-            raise ValueError("Without operators the layer needs `propagated`, what they make of x.")
+        if rows.ndim == 2:
+            return self._one(operators, rows, targets, propagated)
+        signals = (rows, targets, propagated)
+        if torch.compiler.is_compiling():  # which does not know vmap's rules of ours
+            parts: list[Any] = [[None] * len(rows) if part is None else part.unbind() for part in signals]
+            return torch.stack([self._one(operators, *one) for one in zip(*parts, strict=True)])
+        places = tuple(None if part is None else 0 for part in signals)
+        out: Tensor = vmap(partial(self._one, operators), places)(*signals)
+        return out.contiguous()  # whose signals and rows can be viewed as one dimension, as those of PyG's layers
+
+    def _rows(self, x: Any, given: Any, size: Size | None) -> tuple[Tensor, Tensor | None]:
+        """Input rows, and the targets' own where there are two sets of nodes, checked."""
+        # As PyG reads one x of a layer with weights for both: sources that are targets too.
+        rows, targets = x if isinstance(x, tuple) else (x, None if self.weight_dst is None else x)
+        channels = self.in_channels
+        sources, own = channels if isinstance(channels, tuple) else (channels, channels)
+        for name, part, known in (("x", rows, sources), ("x of the targets", targets, own)):
+            if part is not None and not isinstance(part, Tensor):
+                raise TypeError(f"{name} must be a torch tensor, but got {type(part).__name__}. Use torch.as_tensor.")
+            # No `in`: sizes may be symbols.
+            if part is not None and (part.ndim not in (2, 3) or (known != -1 and known != part.shape[-1])):
+                raise ValueError(f"{name} must have shape [N, {known}], but got {list(part.shape)}.")
+        if (rows.ndim == 3 and not len(rows)) or (targets is not None and rows.shape[:-2] != targets.shape[:-2]):
+            raise ValueError(
+                "Signals of one graph need at least one signal, and as many of the targets as of the sources, but got "
+                f"{[list(part.shape) for part in (rows, targets) if part is not None]}."
+            )
+        if isinstance(x, tuple) and targets is None:
+            count = _number_of_targets(given, size)
+            width = rows.shape[-1] if own == -1 else own
+            targets = torch.zeros(*rows.shape[:-2], count, width, dtype=rows.dtype, device=rows.device)
+        if isinstance(self.weight, UninitializedParameter) or isinstance(self.weight_dst, UninitializedParameter):
+            self.materialize(rows.shape[-1], None if targets is None else targets.shape[-1])
+        return rows, targets
+
+    def operators(
+        self,
+        given: Any,
+        edge_weight: Tensor | None,
+        rows: Tensor,
+        targets: Tensor | None = None,
+        size: Size | None = None,
+        epsilon: float | Tensor | None = None,
+    ) -> Any:
+        """The operators that this layer applies to its input: those given, checked, or those built from a graph.
+
+        Args:
+            given, edge_weight, size: As in :meth:`forward`.
+            rows, targets: Input rows, as it reads them of x.
+            epsilon: Other than the layer's own.
+        """
+        if self.flow not in ("source_to_target", "target_to_source"):
+            raise ValueError(f'`flow` must be "source_to_target" or "target_to_source", but got {self.flow!r}.')
+        nodes: Nodes = rows.shape[-2] if targets is None else (rows.shape[-2], targets.shape[-2])
+        if size is not None:
+            check_size("size", size, nodes)
+        if epsilon is None:
+            epsilon = self.start_epsilon if self.log_epsilon is None else _bounded_exp(self.log_epsilon)
+        asked: dict[str, Any] = {"alpha": self.alpha, "epsilon": epsilon, "normalize": self.normalize}
+        # An explainer's mask need not be the same in both directions of an edge.
+        asked |= {"symmetrize": self.symmetrize, "directed": bool(self.explain)}
+        if not isinstance(given, Tensor):
+            if self.explain and not isinstance(given, EdgeOperators):
+                raise ValueError("An explanation needs edge_index: operators do not show their edges.")
+            return as_operators(given, edge_weight, nodes, rows.dtype, **asked)
+        edges, weight = as_edges(given, edge_weight, nodes, self.flow)
+        if self.explain:
+            ends = (rows, rows if targets is None else targets)
+            weight = self.explained(edges, weight, *(part[0] if part.ndim == 3 else part for part in ends))
+        learned = isinstance(epsilon, Tensor) or (weight is not None and weight.requires_grad)
+        if not self.cached or learned or torch.compiler.is_compiling():
+            return EdgeOperators(edges, weight, nodes, dtype=rows.dtype, **asked)
+        # Comparing millions of edges takes milliseconds, where sorting them takes a hundred times as long, and is safe
+        # against edges that changed in place.
+        key = (nodes, rows.dtype == torch.float64, weight is None, *asked.values())
+        tensors = [edges] if weight is None else [edges, weight]
+        kept = self._kept
+        if kept is None or kept[0] != key or not all(map(_same, tensors, kept[1])):
+            with torch.inference_mode(False):  # what is kept serves training too
+                copies = [tensor.detach().clone() for tensor in tensors]
+                self._kept = kept = key, copies, EdgeOperators(edges, weight, nodes, dtype=rows.dtype, **asked)
+        return kept[2]
+
+    def _one(self, operators: Any, rows: Tensor, targets: Tensor | None, propagated: Tensor | None) -> Tensor:
+        """The layer of one signal."""
         dense = targets is None and rows.layout == torch.strided
         # Per edge, aggregating first reads one row of in_channels, transforming first α rows of out_channels.
         if not dense or (propagated is None and self.weight.shape[1] > self.alpha * self.out_channels):
@@ -234,7 +281,9 @@ class SobolevConv(LazyWeights, WithoutMessages):
         if propagated is None:
             propagated = in_its_type(operators.propagate, rows)
         if self.combine == "linear" and dtype is None:
-            return filter_bank(own, propagated, self.weight, self.bias, self.mu, relu=self.activation)
+            bias = self.mu.new_zeros(self.branches, self.out_channels) if self.bias is None else self.bias
+            inputs = (*(() if own is None else (own,)), *propagated.unbind(dim=1))
+            return filter_bank(inputs, self.weight, bias, self.mu, relu=self.activation)
         weight = self.weight if dtype is None else self.weight.to(dtype)
         filtered = shared_product(propagated.to(weight.dtype), weight[int(self.self_branch) :])
         if own is not None:
@@ -270,57 +319,14 @@ class SobolevConv(LazyWeights, WithoutMessages):
 
     def _finish(self, filtered: Tensor) -> Tensor:
         """Bias, σ and combination of [R, branches, out_channels]."""
-        filtered = filtered + self.bias.to(filtered.dtype)
+        if self.bias is not None:
+            filtered = filtered + self.bias.to(filtered.dtype)
         if self.activation:
             filtered = filtered.relu()
         if self.combine == "linear":
             return (filtered * self.mu.to(filtered.dtype).unsqueeze(1)).sum(dim=1)
         mixed: Tensor = self.mix(filtered.flatten(1))
         return mixed
-
-    def _signals(
-        self, x: Any, edge_index: Any, edge_weight: Tensor | None, size: Size | None, propagated: Tensor | None
-    ) -> Tensor:
-        """Several signals of one graph [B, N, in_channels] to [B, N, out_channels]."""
-        pair = x if isinstance(x, tuple) else (x,)
-        parts = [part for part in pair if part is not None]
-        count = len(parts[0])
-        if not count or any(part.ndim != 3 or len(part) != count for part in parts):
-            raise ValueError(
-                "Signals of one graph need at least one signal, and as many of the targets as of the sources, but got "
-                f"{[list(part.shape) for part in parts]}."
-            )
-        if propagated is not None and (propagated.ndim != 4 or len(propagated) != count):
-            raise ValueError(
-                "propagated must be what the operators make of each signal, "
-                f"[{count}, {x.shape[1]}, {self.alpha}, {x.shape[2]}], but got {list(propagated.shape)}."
-            )
-
-        def rows_of(signal: tuple[Tensor | None, ...]) -> tuple[Tensor, Tensor | None, OperatorSpec]:
-            return self._rows(signal if isinstance(x, tuple) else signal[0], edge_index, size)
-
-        def one(signal: tuple[Tensor | None, ...], known: Tensor | None) -> Tensor:
-            return self._one(*rows_of(signal)[:2], operators, known)
-
-        signals = [tuple(None if part is None else part[i] for part in pair) for i in range(count)]
-        operators = edge_index
-        if operators is not None:
-            operators = self._operators(edge_index, edge_weight, *rows_of(signals[0]), size)
-        if torch.compiler.is_compiling():  # which does not know vmap's rules of ours
-            known = [None] * count if propagated is None else list(propagated)
-            return torch.stack([one(*given) for given in zip(signals, known, strict=True)])
-        places = tuple(None if part is None else 0 for part in pair)
-        out: Tensor = vmap(one, (places, None if propagated is None else 0))(tuple(pair), propagated)
-        return out.contiguous()  # whose signals and rows can be viewed as one dimension, as those of PyG's layers
-
-    @property
-    def shares_operators(self) -> bool:
-        """Whether all layers of a model may use the operators that one of them builds: not where each learns its ε."""
-        return self.log_epsilon is None
-
-    def operators(self, given: Any, edge_weight: Tensor | None, x: Tensor) -> Any:
-        """The operators that this layer applies to x."""
-        return self._operators(given, edge_weight, x, None, self.spec, None)
 
     @torch.no_grad()
     def filter_weights(self) -> Tensor:
@@ -331,17 +337,36 @@ class SobolevConv(LazyWeights, WithoutMessages):
         if self.combine == "linear":
             size = self.mu.abs()
         else:
-            size = self.mix.weight.view(-1, *self.bias.shape).pow(2).sum(dim=(0, 2)).sqrt()
+            blocks = self.mix.weight.view(-1, self.branches, self.out_channels)
+            size = blocks.pow(2).sum(dim=(0, 2)).sqrt()
         return size / size.sum().clamp_min(torch.finfo(size.dtype).tiny)
 
     def __repr__(self) -> str:
         extra = ", self_branch=True" if self.self_branch else ""
         extra += "" if self.log_epsilon is None else ", learn_epsilon=True"
         extra += "" if self.normalize == "sym" else f", normalize={self.normalize!r}"
+        extra += "" if self.bias is not None else ", bias=False"
         return (
             f"SobolevConv({self.in_channels}, {self.out_channels}, alpha={self.alpha}, epsilon={self.epsilon}, "
             f"combine={self.combine!r}{extra})"
         )
+
+
+def _number_of_targets(given: Any, size: Any) -> int:
+    """How many targets there are where they have no rows, by ``size``, or by what the edges say of it."""
+    found = size[1] if isinstance(size, (tuple, list)) and len(size) == 2 else None
+    if found is None and isinstance(given, EdgeOperators):
+        found = given.num_nodes
+    if found is None and isinstance(given, Tensor):
+        dense = given.layout == torch.strided
+        found = getattr(given, "sparse_size", lambda: (0, None))()[1] if dense else given.shape[0]
+    if found is None:
+        raise ValueError("x of sources alone needs the number of targets. Pass size=(None, number of targets).")
+    return int(found)
+
+
+def _same(tensor: Tensor, kept: Tensor) -> bool:
+    return tensor.device == kept.device and tensor.dtype == kept.dtype and torch.equal(tensor, kept)
 
 
 def _bounded_exp(log_epsilon: Tensor) -> Tensor:

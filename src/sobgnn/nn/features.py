@@ -8,9 +8,9 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.nn.inputs import OperatorSpec, as_operators, check_size
 from sobgnn.operators import SobolevOperators, check_alpha, check_epsilon
-from sobgnn.operators.base import check_count
+from sobgnn.operators.edges import as_operators
+from sobgnn.operators.sobolev import check_count
 
 
 class SobolevFeatures:
@@ -62,8 +62,7 @@ class SobolevFeatures:
         x = x if x.is_floating_point() else x.float()
         if x.dtype == torch.float16:  # which the kernels do not know: summed in float32
             return self(x.float(), graph, edge_weight).half()
-        check_size(graph, x)
-        operators = as_operators(graph, edge_weight, x, OperatorSpec(self.alpha, self.epsilon))
+        operators = as_operators(graph, edge_weight, len(x), x.dtype, alpha=self.alpha, epsilon=self.epsilon)
         if isinstance(operators, SobolevOperators) and operators.num_nodes != x.shape[0]:
             raise ValueError(f"x must have one row per node, but got {x.shape[0]} for {operators.num_nodes} nodes.")
         blocks = [x.unsqueeze(1)]

@@ -9,111 +9,102 @@ X are one product.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from sobgnn.propagation import native
-from sobgnn.propagation.backends import backend
+from sobgnn._system import pooled
+from sobgnn.propagation.native import backend, call
 from sobgnn.propagation.ops import is_batched
 
 
-def filter_bank(
-    own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, *, relu: bool
-) -> Tensor:
-    """The weighted sum over branches [N, o]; can be mapped over members (vmap).
+def filter_bank(inputs: Sequence[Tensor], weight: Tensor, bias: Tensor, mu: Tensor, *, relu: bool) -> Tensor:
+    """The weighted sum over A branches [N, o]; can be mapped over members (vmap).
 
     Args:
-        own: [N, i], what the graph-free branch reads, or ``None`` where there is none.
-        filtered: [N, α, i], what the orders' branches read.
-        weight: [A, i, o] with A = α, or α + 1 where ``own`` is given, whose branch comes first.
+        inputs: What each branch reads, [N, i].
+        weight: [A, i, o].
         bias: [A, o].
         mu: [A].
         relu: Whether σ is ReLU or nothing.
     """
     parameters = (value.unsqueeze(0) for value in (weight, bias, mu))
-    result: tuple[Tensor, ...] = _FilterBank.apply(own, filtered, *parameters, relu)  # type: ignore[no-untyped-call]
+    result: tuple[Tensor, ...] = _FilterBank.apply(relu, *parameters, *inputs)  # type: ignore[no-untyped-call]
     return result[0].squeeze(1)
 
 
 class _FilterBank(torch.autograd.Function):
     """The filters of S members: weight [S, A, i, o], bias [S, A, o], mu [S, A] -> [N, S, o].
 
-    ``own`` [N, i] and ``filtered`` [N, α, i] are shared by all members, or [N, S, i] and [N, α, S, i] each member's.
-    Activations are outputs too, so that the backward need not compute them again.
+    An input [N, i] is shared by all members, or [N, S, i] each member's. Activations are outputs too, so that the
+    backward need not compute them again.
     """
 
     @staticmethod
-    def forward(
-        own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, relu: bool
-    ) -> tuple[Tensor, ...]:
+    def forward(relu: bool, weight: Tensor, bias: Tensor, mu: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
         members, branches, _, width = weight.shape
-        out = filtered.new_empty((filtered.shape[0], members, width))
+        out = inputs[-1].new_empty((inputs[-1].shape[0], members, width))
         scale, shift = _columns(mu, width), bias.transpose(0, 1).reshape(branches, -1)
         products = []
-        for branch in range(branches):
-            product = _multiply(_branch(own, filtered, branch), weight[:, branch])
+        for branch, x in enumerate(inputs):
+            product = _multiply(x, weight[:, branch])
             bias_relu_mix(product, shift[branch], scale[branch], out.flatten(1), relu, branch == 0)
             products.append(product)
         return out, *products
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        *tensors, ctx.relu = inputs
+        ctx.relu, *tensors = inputs
         ctx.mark_non_differentiable(*output[1:])
         ctx.save_for_backward(*tensors, *output[1:])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        own, filtered, weight, bias, mu, *products = ctx.saved_tensors
+        weight, bias, mu, *rest = ctx.saved_tensors
+        members, branches, _, width = weight.shape
+        inputs, products = rest[:branches], rest[branches:]
         # Gradients of gradients, and several at once (is_grads_batched), by what torch maps and differentiates.
         if torch.is_grad_enabled() or is_batched(grad):
-            tensors = (filtered, weight, bias, mu)
-            if own is None:
-                gradients = torch.func.vjp(lambda *t: _plain(None, *t, relu=ctx.relu), *tensors)[1](grad)
-                return None, *gradients, None
-            return *torch.func.vjp(lambda *t: _plain(*t, relu=ctx.relu), own, *tensors)[1](grad), None
-        members, branches, _, width = weight.shape
+            return None, *torch.func.vjp(partial(_plain, ctx.relu), weight, bias, mu, *inputs)[1](grad)
         grad = grad.reshape(len(grad), members * width).contiguous()
         scale = _columns(mu, width)
-        to_own = torch.empty_like(own) if own is not None and ctx.needs_input_grad[0] else None
-        to_filtered = torch.empty_like(filtered) if ctx.needs_input_grad[1] else None
         to_weight, to_bias, to_mu = [], [], []
-        for branch, product in enumerate(products):
+        to_inputs: list[Tensor | None] = []
+        for branch, (x, product) in enumerate(zip(inputs, products, strict=True)):
             to_product, shift, factor = bias_relu_mix_backward(product, grad, scale[branch], ctx.relu)
-            x = _branch(own, filtered, branch)
             to_weight.append(_multiply_to_weight(x, to_product, members))
             to_bias.append(shift)
             to_mu.append(factor)
-            target = to_own if own is not None and branch == 0 else to_filtered
-            if target is not None:
-                place = target if target is to_own else target[:, branch - (own is not None)]
-                place.copy_(_multiply_to_inputs(to_product, weight[:, branch], shared=x.ndim == 2))
+            needed = ctx.needs_input_grad[4 + branch]
+            to_inputs.append(_multiply_to_inputs(to_product, weight[:, branch], x.ndim == 2) if needed else None)
         return (
-            to_own,
-            to_filtered,
+            None,
             torch.stack(to_weight, dim=1),
             torch.stack(to_bias).view(branches, members, width).transpose(0, 1),
             torch.stack(to_mu).view(branches, members, width).sum(dim=2).t(),
-            None,
+            *to_inputs,
         )
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[int | None, ...], own: Tensor | None, filtered: Tensor, *rest: Any
+        info: Any, in_dims: tuple[int | None, ...], relu: bool, *tensors: Tensor
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        *parameters, relu = rest
         size = info.batch_size
-        members = [_placed(value, dim, 0, size) for value, dim in zip(parameters, in_dims[2:5], strict=True)]
-        count = members[0].shape[1]
-        # Inputs are each member's own, [N, S, i] and [N, α, S, i], or all members': both or neither.
-        if in_dims[0] is not None or in_dims[1] is not None or (own is not None and own.ndim > 2) or filtered.ndim > 3:
-            own = None if own is None else _each_members(own, in_dims[0], 1, size, count)
-            filtered = _each_members(filtered, in_dims[1], 2, size, count)
-        flat = (value.flatten(0, 1) for value in members)
-        found: tuple[Tensor, ...] = _FilterBank.apply(own, filtered, *flat, relu)  # type: ignore[no-untyped-call]
-        return (found[0].view(found[0].shape[0], size, count, found[0].shape[2]),), (1,)
+        parameters = [_placed(value, dim, 0, size) for value, dim in zip(tensors[:3], in_dims[1:4], strict=True)]
+        count, width = parameters[0].shape[1], parameters[0].shape[4]
+        inputs = []
+        for x, dim in zip(tensors[3:], in_dims[4:], strict=True):
+            if dim is not None or x.ndim == 3:  # size times count members side by side
+                x = _placed(x, dim, 1, size)
+                x = x if x.ndim == 4 else x.unsqueeze(2).expand(-1, -1, count, -1)
+                x = x.flatten(1, 2)
+            inputs.append(x)
+        flat = (value.flatten(0, 1) for value in parameters)
+        found: tuple[Tensor, ...] = _FilterBank.apply(relu, *flat, *inputs)  # type: ignore[no-untyped-call]
+        return (found[0].view(found[0].shape[0], size, count, width),), (1,)
 
 
 @torch.library.custom_op("sobgnn::bias_relu_mix", mutates_args=("product", "out"))
@@ -125,7 +116,7 @@ def bias_relu_mix(product: Tensor, bias: Tensor, mu: Tensor, out: Tensor, relu: 
             f"{list(out.shape)} of {out.dtype}, bias of {bias.dtype} and mu of {mu.dtype}."
         )
     if backend(product) == "native" and product.dtype in (torch.float32, torch.float64):
-        native.combine(product, bias, mu, out, relu=relu, first=first)
+        call("sobgnn_combine", product.dtype, product, bias, mu, out, *product.shape, relu, first)
         return
     product.add_(bias)
     if relu:
@@ -140,7 +131,9 @@ def bias_relu_mix(product: Tensor, bias: Tensor, mu: Tensor, out: Tensor, relu: 
 def bias_relu_mix_backward(product: Tensor, grad: Tensor, mu: Tensor, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients with respect to product [n, w], bias [w] and mu [w]."""
     if backend(product) == "native" and product.dtype in (torch.float32, torch.float64):
-        return native.combine_backward(product, grad, mu, relu=relu)
+        found = (pooled.empty(product, product.shape), mu.new_empty(mu.shape), mu.new_empty(mu.shape))
+        call("sobgnn_combine_backward", product.dtype, product, grad, mu, *found, *product.shape, relu)
+        return found
     to_product = grad * mu
     if relu:
         to_product.masked_fill_(product <= 0, 0)
@@ -152,28 +145,14 @@ def _(product: Tensor, grad: Tensor, mu: Tensor, relu: bool) -> tuple[Tensor, Te
     return torch.empty_like(product), torch.empty_like(mu), torch.empty_like(mu)
 
 
-def _plain(own: Tensor | None, filtered: Tensor, weight: Tensor, bias: Tensor, mu: Tensor, *, relu: bool) -> Tensor:
+def _plain(relu: bool, weight: Tensor, bias: Tensor, mu: Tensor, *inputs: Tensor) -> Tensor:
     """The same by operations that have gradients of every order."""
-    members, branches, _, width = weight.shape
-    total: Tensor | None = None
-    for branch in range(branches):
-        x = _branch(own, filtered, branch)
-        if x.ndim == 2:
-            product = (x @ weight[:, branch].transpose(0, 1).flatten(1)).view(-1, members, width)
-        else:
-            product = torch.bmm(x.transpose(0, 1), weight[:, branch]).transpose(0, 1)
+    terms = []
+    for branch, x in enumerate(inputs):
+        product = torch.einsum("ni,sio->nso" if x.ndim == 2 else "nsi,sio->nso", x, weight[:, branch])
         product = product + bias[:, branch]
-        term = (product.relu() if relu else product) * mu[:, branch, None]
-        total = term if total is None else total + term
-    assert total is not None
-    return total
-
-
-def _branch(own: Tensor | None, filtered: Tensor, branch: int) -> Tensor:
-    """What a branch reads: [N, i], or [N, S, i]."""
-    if own is None:
-        return filtered[:, branch]
-    return own if branch == 0 else filtered[:, branch - 1]
+        terms.append((product.relu() if relu else product) * mu[:, branch, None])
+    return torch.stack(terms).sum(dim=0)
 
 
 def _columns(mu: Tensor, width: int) -> Tensor:
@@ -198,7 +177,7 @@ def _multiply_to_weight(x: Tensor, to_product: Tensor, members: int) -> Tensor:
     return torch.bmm(x.permute(1, 2, 0), to_product.view(len(x), members, -1).transpose(0, 1))
 
 
-def _multiply_to_inputs(to_product: Tensor, weight: Tensor, *, shared: bool) -> Tensor:
+def _multiply_to_inputs(to_product: Tensor, weight: Tensor, shared: bool) -> Tensor:
     """[N, i], summed over members, or [N, S, i]."""
     if shared:
         return to_product @ weight.transpose(0, 1).flatten(1).t()
@@ -211,14 +190,6 @@ def _placed(value: Tensor, dim: int | None, place: int, size: int) -> Tensor:
     if dim is None:
         return value.unsqueeze(place).expand(*value.shape[:place], size, *value.shape[place:])
     return value.movedim(dim, place)
-
-
-def _each_members(x: Tensor, dim: int | None, place: int, size: int, members: int) -> Tensor:
-    """Inputs of ``size`` times ``members``, side by side at ``place``; repeated where members share them."""
-    x = _placed(x, dim, place, size)
-    if x.ndim == place + 2:
-        x = x.unsqueeze(place + 1).expand(*x.shape[: place + 1], members, *x.shape[place + 1 :])
-    return x.flatten(place, place + 1)
 
 
 def shared_product(x: Tensor, weight: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 from sobgnn.nn.conv import Combine, SobolevConv
 from sobgnn.nn.dropout import dropout as drop
 from sobgnn.operators import SobolevRows
-from sobgnn.operators.base import check_count
+from sobgnn.operators.sobolev import check_count
 
 
 class SSobGNN(BasicGNN):  # type: ignore[misc]
@@ -160,9 +160,8 @@ class SSobGNN(BasicGNN):  # type: ignore[misc]
         traced = isinstance(edge_index, torch.fx.Proxy)
         if traced:  # by to_hetero, whose layers get edges of their own
             batch, batch_size, propagated, rows, dropout_key = None, None, None, None, None
-        elif first.shares_operators:
-            signal = x[0] if isinstance(x, Tensor) and x.ndim == 3 and len(x) else x
-            at = [first.operators(edge_index, edge_weight, signal)] * len(self.convs)
+        elif first.log_epsilon is None:  # else each layer has operators of its own
+            at = [first.operators(edge_index, edge_weight, x)] * len(self.convs)
             edge_weight = None
         if isinstance(rows, SobolevRows):
             at[-1] = rows
@@ -190,7 +189,10 @@ class SSobGNN(BasicGNN):  # type: ignore[misc]
                 h = self._normalized(self.norms[i], h, batch, batch_size)
                 h = h if self.act is None else self.act(h)
                 seen.append(h)
-        h = self.jk(seen) if self.jk_mode in ("cat", "max", "lstm") else h
+        if self.jk_mode in ("cat", "max"):
+            h = self.jk(seen)
+        elif self.jk_mode == "lstm":  # which knows no signals
+            h = self.jk(seen if traced or h.ndim == 2 else [part.flatten(0, 1) for part in seen]).view_as(h)
         return h if self.jk_mode is None else self.lin(h)
 
     def _normalized(self, norm: nn.Module, h: Tensor, batch: Tensor | None, batch_size: int | None) -> Tensor:

@@ -1,8 +1,8 @@
-"""Operators straight from edges: differentiable in the weights, directed or not, between two sets of nodes or one."""
+"""Operators from a graph in any form that PyG's users have: differentiable in the weights, directed or not."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -18,10 +18,19 @@ from sobgnn.graphs.edges import (
     sum_repeated,
     symmetrize_edges,
 )
-from sobgnn.operators.base import OperatorBase, clamp_epsilon
+from sobgnn.graphs.graph import Graph
+from sobgnn.operators.sobolev import (
+    OperatorBase,
+    SobolevOperators,
+    SobolevRows,
+    clamp_epsilon,
+    real_type,
+    warn_unweighted,
+)
 from sobgnn.propagation import SobolevCSR
 
 Normalize = Literal["sym", "row"]
+Nodes = int | tuple[int, int]
 
 
 class EdgeOperators(OperatorBase):
@@ -54,7 +63,7 @@ class EdgeOperators(OperatorBase):
         self,
         edge_index: Tensor,
         edge_weight: Tensor | None,
-        num_nodes: int | tuple[int, int],
+        num_nodes: Nodes,
         alpha: int,
         epsilon: float | Tensor,
         *,
@@ -63,11 +72,17 @@ class EdgeOperators(OperatorBase):
         directed: bool = False,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        self.alpha = alpha
-        self.normalize = normalize
-        self.dtype = torch.float64 if dtype == torch.float64 else torch.float32
-        self.device = edge_index.device
-        column, row, weight = _edges(edge_index, edge_weight, self.dtype)
+        if edge_weight is not None and not isinstance(edge_weight, Tensor):
+            raise TypeError(f"edge_weight must be a tensor, but got {type(edge_weight).__name__}.")
+        check_sizes(edge_index, edge_weight)
+        check_devices(edge_index, edge_weight)
+        if alpha > 1 and _unweighted(edge_weight):
+            warn_unweighted(epsilon)
+        self.alpha, self.normalize, self.dtype = alpha, normalize, real_type(dtype)
+        (column, row), device = edge_index.long(), edge_index.device
+        if edge_weight is None:
+            edge_weight = torch.ones(edge_index.shape[1], dtype=self.dtype, device=device)
+        weight = edge_weight.reshape(-1).to(self.dtype)
         two_sets = isinstance(num_nodes, tuple)
         sources, targets = num_nodes if isinstance(num_nodes, tuple) else (0, num_nodes)
         if two_sets and symmetrize is not None:
@@ -80,21 +95,19 @@ class EdgeOperators(OperatorBase):
             (column, row), weight = symmetrize_edges(*sum_repeated(torch.stack([column, row]), weight), symmetrize)
         self.num_nodes, self.num_inputs = targets, sources + targets
         plain = 0.0 if isinstance(epsilon, Tensor) else clamp_epsilon(epsilon)
-        # Self-loops are entries where they differ: between two sets of nodes, learned, or some given among the edges.
-        loops = isinstance(epsilon, Tensor) or (plain > 0 and (two_sets or _has_loops(row, column)))
+        # Self-loops are entries where they differ: between two sets of nodes, learned, or some given among the edges
+        # (in a compiled graph, which must not depend on numbers, always).
+        loops = isinstance(epsilon, Tensor)
+        if plain > 0:
+            loops = two_sets or torch.compiler.is_compiling() or bool((row == column).any())
         symmetric = normalize == "sym" and not directed
+        size = (self.num_nodes, self.num_inputs)
         at = sort_edges(
-            row,
-            column,
-            weight,
-            (self.num_nodes, self.num_inputs),
-            symmetric=symmetric,
-            sources=sources if two_sets else None,
-            loops=loops,
+            row, column, weight, size, symmetric=symmetric, sources=sources if two_sets else None, loops=loops
         )
         if loops:
             loop = epsilon.to(weight) if isinstance(epsilon, Tensor) else weight.new_full((), plain)
-            nodes = torch.arange(targets, device=self.device)
+            nodes = torch.arange(targets, device=device)
             row, column = torch.cat([row, nodes]), torch.cat([column, sources + nodes])
             weight = torch.cat([weight, torch.where(at.own, 0.0, loop)])
         # A size that is a symbol cannot choose a type.
@@ -118,23 +131,133 @@ class EdgeOperators(OperatorBase):
 
     def csr(self, dtype: torch.dtype = torch.float32) -> SobolevCSR:
         """The operators as :mod:`sobgnn.propagation` takes them."""
-        if (dtype == torch.float64) != (self.dtype == torch.float64):
+        if real_type(dtype) != self.dtype:
             raise TypeError(f"These operators are for signals of {self.dtype}, but got {dtype}. Build them again.")
         return self._csr
 
 
-def _has_loops(row: Tensor, column: Tensor) -> bool:
-    """Whether some edge is a self-loop; in a compiled graph, which must not depend on numbers, always."""
-    return torch.compiler.is_compiling() or bool((row == column).any())
+def _unweighted(edge_weight: Tensor | None) -> bool:
+    """Whether all weights are known to be 1.
 
-
-def _edges(edge_index: Tensor, edge_weight: Tensor | None, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """Sources, targets and weights."""
-    if edge_weight is not None and not isinstance(edge_weight, Tensor):
-        raise TypeError(f"edge_weight must be a tensor, but got {type(edge_weight).__name__}.")
-    check_sizes(edge_index, edge_weight)
-    check_devices(edge_index, edge_weight)
+    They are read on the CPU alone, and past the first only where that is 1: reading them would stall a GPU.
+    """
+    if torch.compiler.is_compiling():
+        return False
     if edge_weight is None:
-        edge_weight = torch.ones(edge_index.shape[1], dtype=dtype, device=edge_index.device)
-    source, target = edge_index.long()
-    return source, target, edge_weight.reshape(-1).to(dtype)
+        return True
+    readable = type(edge_weight) in (Tensor, torch.nn.Parameter) and edge_weight.device.type == "cpu"
+    if not readable or edge_weight.numel() == 0:
+        return False
+    weight = edge_weight.detach().reshape(-1)
+    try:
+        return bool(weight[0] == 1) and bool((weight == 1).all())
+    except RuntimeError:  # mapped over by vmap: there is no one weight to read
+        return False
+
+
+def as_operators(
+    given: Any,
+    edge_weight: Tensor | None,
+    nodes: Nodes,
+    dtype: torch.dtype,
+    *,
+    alpha: int,
+    epsilon: float | Tensor,
+    normalize: Normalize = "sym",
+    **options: Any,
+) -> Any:
+    """The operators given, checked, or new ones from a graph.
+
+    Args:
+        given: Operators; a :class:`~sobgnn.Graph`; or what :func:`as_edges` takes.
+        edge_weight: Weights of ``edge_index``.
+        nodes: Number of nodes in x, or of sources and of targets.
+        dtype: Type of x.
+        alpha, epsilon, normalize: What the layer asks of its operators.
+        **options: Of :class:`EdgeOperators`.
+    """
+    learned = isinstance(epsilon, Tensor)
+    own = learned or normalize != "sym"  # what the layer makes of the graph itself, even of other operators'
+    name = type(given).__name__
+    if not isinstance(given, Tensor) and edge_weight is not None:
+        raise ValueError(f"edge_weight goes with edge_index; a {name} holds its own weights. Leave it out.")
+    if isinstance(given, OperatorBase) or hasattr(given, "propagate_each"):
+        if given.alpha != alpha:
+            raise ValueError(
+                f"The operators must have this layer's alpha={alpha}, but have alpha={given.alpha}. Build them with "
+                f"SobolevOperators(graph, alpha={alpha})."
+            )
+        if not (own and isinstance(given, SobolevOperators)):
+            if learned or (own and isinstance(given, SobolevRows)):
+                raise ValueError(f'A layer that learns epsilon or has normalize="row" needs the graph, but got {name}.')
+            if getattr(given, "normalize", "sym") != normalize:
+                raise ValueError(
+                    f"The operators must have this layer's normalize={normalize!r}, but have {given.normalize!r}."
+                )
+            return given
+        if not learned and given.epsilon != epsilon:
+            raise ValueError(
+                f'A layer of normalize="row" makes operators of its own epsilon={epsilon} of the graph, but got '
+                f"operators of epsilon={given.epsilon}. Pass their `graph`."
+            )
+        given = given.graph
+    if isinstance(given, Graph):
+        if not own:
+            return SobolevOperators(given, alpha, float(epsilon))
+        for count in nodes if isinstance(nodes, tuple) else (nodes,):
+            if count != given.num_nodes:
+                raise ValueError(f"x must have one row per node, but got {count} for {given.num_nodes} nodes.")
+        given, edge_weight = given.edges()
+        given = given.flip(0)  # a graph's entry [i, j] is the edge from j to i
+    if not isinstance(given, Tensor):
+        raise TypeError(
+            f"edge_index must be a tensor, a sobgnn.Graph or operators, but got {name}. Convert it with "
+            "torch.as_tensor, or with Graph.from_scipy."
+        )
+    edges = as_edges(given, edge_weight, nodes)
+    return EdgeOperators(*edges, nodes, alpha, epsilon, normalize=normalize, dtype=dtype, **options)
+
+
+def as_edges(
+    given: Tensor, edge_weight: Tensor | None, nodes: Nodes, flow: str = "source_to_target"
+) -> tuple[Tensor, Tensor | None]:
+    """``edge_index`` [2, E], from sources to targets, as a plain tensor, and its weights.
+
+    Args:
+        given: PyG's ``edge_index`` or EdgeIndex, or a torch sparse adjacency matrix in which, as in PyG, the entry
+            [i, j] is the edge from j to i.
+        edge_weight: Weights of ``edge_index``.
+        nodes: Number of nodes in x, or of sources and of targets.
+        flow: PyG's: ``"target_to_source"`` for edges listed the other way round.
+    """
+    two_sets = isinstance(nodes, tuple)
+    sources, targets = nodes if isinstance(nodes, tuple) else (nodes, nodes)
+    sparse = given.layout != torch.strided
+    if flow != "source_to_target" and (two_sets or sparse):
+        raise ValueError('`flow="target_to_source"` needs edge_index of one set of nodes. Pass the edges reversed.')
+    if sparse:
+        if edge_weight is not None:
+            raise ValueError("edge_weight goes with edge_index; a sparse matrix holds its own weights. Leave it out.")
+        if tuple(given.shape) != (targets, sources):
+            raise ValueError(
+                f"A sparse matrix must have a row for each target and a column for each source, {[targets, sources]}, "
+                f"but got {list(given.shape)}."
+            )
+        if given.layout != torch.sparse_coo:
+            given = given.to_sparse_coo()  # type: ignore[no-untyped-call]
+        if not given.is_coalesced():
+            given = given.coalesce()
+        return given.indices().flip(0), given.values()
+    if not torch.compiler.is_compiling() and hasattr(given, "as_tensor"):  # PyG's EdgeIndex
+        check_size("sparse_size of edge_index", given.sparse_size(), nodes)  # type: ignore[attr-defined]
+        given = given.as_tensor()
+    return given if flow == "source_to_target" else given.flip(0), edge_weight
+
+
+def check_size(name: str, size: Any, nodes: Nodes) -> None:
+    """Raise unless the numbers of sources and of targets are those in x; ``None`` among them is any."""
+    known = nodes if isinstance(nodes, tuple) else (nodes, nodes)
+    if not isinstance(size, (tuple, list)) or len(size) != 2:
+        raise ValueError(f"{name} must be a pair of sources and targets, but got {size!r}.")
+    if any(number not in (None, own) for number, own in zip(size, known, strict=True)):
+        raise ValueError(f"{name} must be the numbers of sources and targets in x, {known}, but got {tuple(size)}.")

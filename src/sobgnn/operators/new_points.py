@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from sobgnn import propagation
-from sobgnn.operators.base import clamp_epsilon
-from sobgnn.operators.sobolev import SobolevOperators
-from sobgnn.propagation import SobolevCSR, backends, csr_tensors
-from sobgnn.propagation.csr import check
+from sobgnn.operators.sobolev import SobolevOperators, clamp_epsilon
+from sobgnn.propagation import SobolevCSR, csr_tensors, propagate_into
+from sobgnn.propagation.ops import check
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class Attachment:
         # Without the overhead of a torch operator, which is more than the work of a single point.
         check(csr, x, orders=orders)
         rows, columns = csr.row_scale.shape
-        return backends.run(csr, x, x.new_empty((rows, columns - 1, x.shape[-1])))
+        return propagate_into(csr, x, x.new_empty((rows, columns - 1, x.shape[-1])))
 
 
 def attach(operators: SobolevOperators, edges: sp.csr_array) -> Attachment:
@@ -84,38 +83,20 @@ def attach(operators: SobolevOperators, edges: sp.csr_array) -> Attachment:
         column_scale = column_scale.index_select(0, used)
         place = place.astype(np.int32)
         edges = sp.csr_array((edges.data, place, edges.indptr), shape=(edges.shape[0], len(chosen)))
+    forward, backward = csr_tensors(edges, device), csr_tensors(edges.T.tocsr(), device)
     # The scales of the new points are those they would have in a graph of these edges alone.
-    forward, backward = csr_tensors(edges, device), _transposed(edges, device)
     scale = propagation.scales(forward[0], forward[2].double(), alpha, epsilon)
     base = epsilon * scale[:, :1] ** 2
     loop = base ** torch.arange(1, alpha + 1, device=device) * scale[:, 1:] ** 2
     csr = SobolevCSR(*forward, *backward, scale.float(), column_scale, 0.0)
-    return Attachment(csr, loop.float(), random_walk(*forward, backward), used)
-
-
-def _transposed(edges: sp.csr_array, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """As :func:`csr_tensors` of the transpose, without the overhead of another matrix."""
-    rows = np.repeat(np.arange(edges.shape[0], dtype=np.int32), np.diff(edges.indptr))
-    order = np.argsort(edges.indices, kind="stable")
-    indptr = np.zeros(edges.shape[1] + 1, np.int64)
-    np.cumsum(np.bincount(edges.indices, minlength=edges.shape[1]), out=indptr[1:])
-    parts = (indptr, rows[order], edges.data[order].astype(np.float32))
-    return tuple(torch.from_numpy(part).to(device) for part in parts)  # type: ignore[return-value]
-
-
-def random_walk(
-    indptr: Tensor, indices: Tensor, weight: Tensor, transposed: tuple[Tensor, Tensor, Tensor]
-) -> SobolevCSR:
-    """D^{-1} A of a CSR matrix [M, N] and its transpose's CSR, as an operator of one order; zero rows stay zero."""
-    rows = torch.repeat_interleave(indptr.diff())
-    total = torch.zeros(indptr.numel() - 1, dtype=torch.float64, device=weight.device)
-    total.index_add_(0, rows, weight.double())
-    live = total > 0
     # Shares, not weights: the sum of a row of very small weights has no reciprocal in float32.
-    inverse = torch.where(live, 1 / torch.where(live, total, 1.0), 0.0)
-    shares = (weight.double() * inverse[rows]).float()
-    t_indptr, t_indices, t_weight = transposed
-    t_shares = (t_weight.double() * inverse[t_indices.long()]).float()
-    ones = weight.new_ones
-    scales = ones((len(total), 2)), ones((t_indptr.numel() - 1, 2))
-    return SobolevCSR(indptr, indices, shares, t_indptr, t_indices, t_shares, *scales, 0.0)
+    rows = torch.repeat_interleave(csr.indptr.diff())
+    total = scale.new_zeros(edges.shape[0]).index_add_(0, rows, csr.weight.double())
+    share = 1 / torch.where(total > 0, total, 1.0)
+    walk = csr._replace(
+        weight=(csr.weight.double() * share[rows]).float(),
+        t_weight=(csr.t_weight.double() * share[csr.t_indices.long()]).float(),
+        row_scale=csr.weight.new_ones((edges.shape[0], 2)),
+        column_scale=csr.weight.new_ones((edges.shape[1], 2)),
+    )
+    return Attachment(csr, loop.float(), walk, used)

@@ -1,7 +1,11 @@
-"""A graph to its normalized sparse Sobolev operators."""
+"""A graph to its normalized sparse Sobolev operators, all rows of them or some; the checks of α and ε."""
 
 from __future__ import annotations
 
+import math
+import sys
+import warnings
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,12 +15,35 @@ from torch import Tensor
 
 from sobgnn import propagation
 from sobgnn.graphs.convert import check_graph
+from sobgnn.graphs.edges import LARGEST_WEIGHT, SMALLEST_WEIGHT
 from sobgnn.graphs.graph import Graph
-from sobgnn.operators.base import OperatorBase, check_alpha, check_epsilon, clamp_epsilon, warn_unweighted
-from sobgnn.operators.rows import SobolevRows, as_rows
-from sobgnn.propagation import SobolevCSR
+from sobgnn.propagation import SobolevCSR, csr_tensors
 
-_SMALLEST = np.finfo(np.float32).tiny
+_INSIDE = ("sobgnn", "torch", "torch_geometric")
+
+
+class OperatorBase:
+    """Every order of the sparse Sobolev operators, from C input rows to R output rows.
+
+    Attributes:
+        alpha: Number of orders.
+        nodes: The node of each output row, int64 [R]; ``None``: row i is node i.
+    """
+
+    alpha: int
+    nodes: Tensor | None = None
+
+    def csr(self, dtype: torch.dtype = torch.float32) -> SobolevCSR:
+        """The operators for signals of that type, as :mod:`sobgnn.propagation` takes them."""
+        raise NotImplementedError
+
+    def propagate(self, H: Tensor) -> Tensor:
+        """Every order applied to one signal in one pass: H [C, h] to [R, α, h], entry ρ-1 being Â_ρ H."""
+        return propagation.propagate(self.csr(getattr(H, "dtype", torch.float32)), H)
+
+    def propagate_each(self, H: Tensor) -> Tensor:
+        """Each order applied to a signal of its own: H [C, α, h] to [R, α, h]."""
+        return propagation.propagate_each(self.csr(getattr(H, "dtype", torch.float32)), H)
 
 
 class SobolevOperators(OperatorBase):
@@ -67,11 +94,6 @@ class SobolevOperators(OperatorBase):
         return self.graph.num_nodes
 
     @property
-    def learned(self) -> bool:
-        """Whether the graph's weights require gradients, so that what is made of them changes from step to step."""
-        return self.graph.weight.requires_grad
-
-    @property
     def device(self) -> torch.device:
         """Where the graph and the scales live."""
         return self.graph.device
@@ -86,9 +108,9 @@ class SobolevOperators(OperatorBase):
 
         Where nothing is learned they are computed on the CPU: the same numbers for every device.
         """
-        key = torch.float64 if dtype == torch.float64 else torch.float32
+        key = real_type(dtype)
         indptr, weight, settings = self.graph.indptr, self.graph.weight, (self.alpha, clamp_epsilon(self.epsilon))
-        if self.learned:
+        if weight.requires_grad:  # what is made of them changes from step to step
             return propagation.scales(indptr, weight.to(key), *settings)
         if key not in self._scale:
             with torch.inference_mode(False):  # a training may use them later
@@ -99,7 +121,7 @@ class SobolevOperators(OperatorBase):
     def csr(self, dtype: torch.dtype = torch.float32) -> SobolevCSR:
         """The operators as :mod:`sobgnn.propagation` takes them."""
         g, scale = self.graph, self.scale(dtype)
-        csr = (g.indptr, g.indices, g.weight.to(scale.dtype) if self.learned else g.weight)
+        csr = (g.indptr, g.indices, g.weight.to(scale.dtype) if g.weight.requires_grad else g.weight)
         # The transpose serves the features' gradient, which is a constant to the weights.
         return SobolevCSR(*csr, *csr[:2], csr[2].detach(), scale, scale, clamp_epsilon(self.epsilon))
 
@@ -113,8 +135,7 @@ class SobolevOperators(OperatorBase):
         Entry l gives the rows of layer l+1 and reads those of the entry before it; the first reads features at its
         own ``columns``. With few labels this is a small part of a large graph, and exact.
         """
-        if num_layers < 1:
-            raise ValueError(f"`num_layers` must be at least 1, but got {num_layers}.")
+        check_count("num_layers", num_layers, 1)
         adjacency, rows = self.graph.to_scipy(copy=False), as_rows(index, self.num_nodes).cpu().numpy()
         field = []
         for _ in range(num_layers):
@@ -136,7 +157,7 @@ class SobolevOperators(OperatorBase):
         q, t = scale[:, 0], scale[:, rho]
         # Products of two scales first: they commute, so the matrix is symmetric to the last bit.
         term.data = (term.data * (q[rows] * q[columns])) ** rho * (t[rows] * t[columns])
-        term.data[term.data < _SMALLEST] = 0.0
+        term.data[term.data < SMALLEST_WEIGHT] = 0.0
         return term
 
     def to(self, device: torch.device | str) -> SobolevOperators:
@@ -147,9 +168,133 @@ class SobolevOperators(OperatorBase):
         return moved
 
 
+class SobolevRows(OperatorBase):
+    """Some rows of every order: propagation to R nodes, from all N or from C of them.
+
+    In training the last layer is needed only where the loss reads it, and each layer before it only where the next
+    one reads; this is what computes it there. The result is that of the whole operators, row by row.
+
+    Attributes:
+        own: Where each row's own node stands among the nodes that signals are given at, int64 [R].
+
+    Args:
+        operators: The operators of the whole graph.
+        index: int64 [R], the rows, distinct, in the order they are wanted; or a mask, bool [N].
+        columns: int64 [C], distinct, the nodes that signals are given at, in their order: all rows and all their
+            neighbors must be among them. ``None``: all nodes.
+    """
+
+    def __init__(self, operators: SobolevOperators, index: Tensor, columns: Tensor | None = None) -> None:
+        if operators.graph.weight.requires_grad:
+            raise ValueError("Rows give a graph's weights no gradients. Use the operators of the whole graph.")
+        self.operators, self.alpha = operators, operators.alpha
+        self.nodes: Tensor = as_rows(index, operators.num_nodes).to(operators.device)
+        self.own, self.columns = self.nodes, None
+        if columns is not None:
+            self.columns = columns.to(operators.device)
+            position = torch.full((operators.num_nodes,), -1, device=operators.device)
+            position[self.columns] = torch.arange(len(columns), device=operators.device)
+            self.own = position[self.nodes]
+        self._csrs: dict[torch.dtype, SobolevCSR] = {}
+
+    def __repr__(self) -> str:
+        columns = self.operators.num_nodes if self.columns is None else len(self.columns)
+        return f"SobolevRows({len(self.nodes)} rows from {columns} nodes of {self.operators})"
+
+    def csr(self, dtype: torch.dtype = torch.float32) -> SobolevCSR:
+        """The rows as :mod:`sobgnn.propagation` takes them; made when first asked for."""
+        key = real_type(dtype)
+        if key not in self._csrs:
+            with torch.inference_mode(False):  # a training may use it later
+                scale = self.operators.scale(dtype)
+                inputs = scale if self.columns is None else scale[self.columns]
+                self._csrs[key] = SobolevCSR._make((*self._pattern, scale[self.nodes], inputs, 0.0))
+        return self._csrs[key]
+
+    @cached_property
+    def _pattern(self) -> tuple[Tensor, ...]:
+        """CSR of the rows and of their transpose. Self-loops are entries like any other, of weight ε."""
+        ops, rows = self.operators, self.nodes.cpu().numpy()
+        block = ops.graph.to_scipy(copy=False)[rows]
+        if ops.epsilon > 0:
+            loops = (np.full(len(rows), clamp_epsilon(ops.epsilon), block.dtype), (np.arange(len(rows)), rows))
+            block = (block + sp.csr_array(loops, shape=block.shape)).tocsr()
+        if self.columns is not None:
+            entries = block.nnz
+            block = block[:, self.columns.cpu().numpy()].tocsr()
+            if block.nnz != entries:
+                raise ValueError(
+                    f"`columns` must hold every row and neighbor of the rows, but {entries - block.nnz} entries lie "
+                    "outside."
+                )
+        block.sort_indices()
+        kind = ops.graph.indices.dtype
+        return *csr_tensors(block, ops.device, kind), *csr_tensors(block.T.tocsr(), ops.device, kind)
+
+
+def as_rows(index: Tensor, nodes: int) -> Tensor:
+    """The numbers of some of N nodes, int64 [R], from these or from a mask, bool [N]; raises where they are neither."""
+    if not isinstance(index, Tensor) or index.ndim != 1 or index.is_floating_point():
+        raise TypeError("Rows must be a tensor of node numbers [R], or a mask of nodes [N].")
+    if index.dtype == torch.bool:
+        if len(index) != nodes:
+            raise ValueError(f"A mask of rows must have one entry per node, but got {len(index)} for {nodes} nodes.")
+        return index.nonzero().flatten()
+    index = index.long()
+    if len(index) and not (int(index.min()) >= 0 and int(index.max()) < nodes):
+        raise ValueError(f"Rows must lie in [0, {nodes}), but got {int(index.min())} to {int(index.max())}.")
+    return index
+
+
 def shift_diagonal(matrix: Any, epsilon: float) -> sp.csr_array:
     """M + εI as CSR with sorted indices."""
     n = matrix.shape[0]
     shifted = (matrix + epsilon * sp.eye_array(n, format="csr")).tocsr() if epsilon else matrix.tocsr(copy=True)
     shifted.sort_indices()
     return shifted
+
+
+def real_type(dtype: torch.dtype) -> torch.dtype:
+    """The type of scales for signals of some type: float64 for float64, else float32."""
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def check_count(name: str, value: int, least: int) -> int:
+    """Return ``value`` if it is an integer of at least ``least``, else raise."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"`{name}` must be an integer, but got {value!r}.")
+    if value < least:
+        raise ValueError(f"`{name}` must be at least {least}, but got {value}.")
+    return int(value)
+
+
+def check_alpha(alpha: int) -> int:
+    """Return ``alpha`` if it is an integer of at least 1, else raise."""
+    return check_count("alpha", alpha, 1)
+
+
+def check_epsilon(epsilon: float) -> float:
+    """Return ``epsilon`` if it is finite and not negative, else raise."""
+    if not (isinstance(epsilon, (int, float, np.integer, np.floating)) and math.isfinite(epsilon) and epsilon >= 0):
+        raise ValueError(f"`epsilon` must be finite and at least 0, but got {epsilon!r}.")
+    return float(epsilon)
+
+
+def clamp_epsilon(epsilon: float) -> float:
+    """ε within the range of weights (or 0): what lies outside could not be told apart from its bound."""
+    return min(max(epsilon, SMALLEST_WEIGHT), LARGEST_WEIGHT) if epsilon > 0 else 0.0
+
+
+def warn_unweighted(epsilon: float | Tensor) -> None:
+    """Warn, at the first line outside of sobgnn, torch and PyG, that weights of 1 have no other powers."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in _INSIDE:
+        frame, level = frame.f_back, level + 1
+    what = "alpha > 1 adds nothing"
+    if isinstance(epsilon, Tensor) or epsilon not in (0, 1):
+        what = "its orders differ by their self-loops alone"
+    warnings.warn(
+        f"All edge weights are 1, so every Hadamard power of the graph is the graph itself and {what}. Give the edges "
+        "weights, for example with sobgnn.reweight(graph).",
+        stacklevel=level,
+    )

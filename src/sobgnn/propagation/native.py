@@ -1,4 +1,4 @@
-"""The compiled C++/OpenMP kernels, reached through ctypes.
+"""Which backend serves a tensor, and the first of them: the compiled C++/OpenMP kernels, reached through ctypes.
 
 The environment variable ``SOBGNN_CPU`` ("plain", "avx2" or "avx512"), read once per process, holds every kernel to at
 most that instruction set: one machine can then run what another would.
@@ -19,12 +19,45 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sobgnn._system import pooled
-from sobgnn.propagation.csr import SobolevCSR, transpose
+from sobgnn._system.packages import installed
+from sobgnn.propagation.csr import SobolevCSR
 from sobgnn.propagation.portable import unscaled
 
 # Instruction sets by the number that targets.h gives them. A kernel takes the best one that the processor has, up to
 # the one it is held to. Off x86 there is only "plain", whose vectors are the processor's own.
 LEVELS = {"plain": 1, "avx2": 2, "avx512": 3}
+MISSING = "The compiled kernel of sobgnn.propagation is not installed."
+
+
+def backend(tensor: Tensor | None = None) -> str:
+    """The backend that serves ``tensor``, or one on the CPU if left out: "native", "portable" or "triton".
+
+    The environment variable ``SOBGNN_BACKEND`` forces one of them.
+    """
+    forced = os.environ.get("SOBGNN_BACKEND", "")
+    device = torch.device("cpu") if tensor is None else tensor.device
+    kind = device.type
+    if not forced:
+        if kind == "cpu":
+            return "native" if available() else "portable"
+        return "triton" if kind == "cuda" and _has_triton() else "portable"
+    if forced not in ("native", "portable", "triton"):
+        raise ValueError(f"SOBGNN_BACKEND must be native, portable or triton, but got {forced!r}. Unset it.")
+    # Triton's interpreter, which is for debugging, also takes tensors of the CPU.
+    interpreted = forced == "triton" and os.environ.get("TRITON_INTERPRET") == "1"
+    serves = {"native": "cpu", "triton": "cuda"}.get(forced, kind)
+    if kind != serves and not interpreted:
+        raise ValueError(f"SOBGNN_BACKEND={forced} serves {serves.upper()} tensors, but got one on {device}. Unset it.")
+    if forced == "native" and not available():
+        raise ValueError(f"SOBGNN_BACKEND=native, but: {MISSING} Unset it or reinstall with a compiler.")
+    if forced == "triton" and not _has_triton():
+        raise ValueError("SOBGNN_BACKEND=triton, but the package triton is not installed. Unset it.")
+    return forced
+
+
+@functools.cache
+def _has_triton() -> bool:
+    return installed("triton")
 
 
 def available() -> bool:
@@ -32,16 +65,11 @@ def available() -> bool:
     return _library() is not None
 
 
-def missing() -> str:
-    """The sentence of errors and warnings if it is not available."""
-    return "The compiled kernel of sobgnn.propagation is not installed."
-
-
 def instruction_set() -> str:
     """The instruction set that the kernels use here: a key of :data:`LEVELS`."""
     library = _library()
     if library is None:
-        raise ValueError(f"{missing()} Reinstall sobgnn where a C++ compiler is found.")
+        raise ValueError(f"{MISSING} Reinstall sobgnn where a C++ compiler is found.")
     number = library.sobgnn_level()
     return next(name for name, level in LEVELS.items() if level == number)
 
@@ -86,7 +114,7 @@ def gradients(
     to_weight, to_x = pooled.empty(x, csr.weight.shape), pooled.empty(x, x.shape)
     to_row_scale = unscaled(_dots(g, y, level), csr.row_scale[:, 1:])
     call("sobgnn_gradient", dtype, x.dim() == 3, *_problem(csr, x), x, g, to_weight, level=level)
-    back = transpose(csr)
+    back = csr.transposed()
     if x.dim() == 3:
         run(back, g, to_x, level=level)
         to_column_scale = unscaled(_dots(to_x, x, level), csr.column_scale[:, 1:])
@@ -126,25 +154,6 @@ def scales_backward(indptr: Tensor, weight: Tensor, scale: Tensor, grad: Tensor,
     out = torch.empty_like(weight, memory_format=torch.contiguous_format)
     size = (scale.shape[0], scale.shape[1] - 1)
     call("sobgnn_scales_backward", weight.dtype, indptr, weight, scale, grad, out, *size, by_rows)
-    return out
-
-
-def combine(products: Tensor, bias: Tensor, mu: Tensor, out: Tensor, *, relu: bool, first: bool) -> None:
-    """In place: products [n, w] <- relu(products + bias); out [n, w] gets, or adds, mu · products."""
-    call("sobgnn_combine", products.dtype, products, bias, mu, out, *products.shape, relu, first)
-
-
-def combine_backward(products: Tensor, grad: Tensor, mu: Tensor, *, relu: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of :func:`combine` with respect to products [n, w], bias [w] and mu [w]."""
-    found = (pooled.empty(products, products.shape), mu.new_empty(mu.shape), mu.new_empty(mu.shape))
-    call("sobgnn_combine_backward", products.dtype, products, grad, mu, *found, *products.shape, relu)
-    return found
-
-
-def drop(h: Tensor, rows: Tensor, columns: Tensor, threshold: int, factor: float) -> Tensor:
-    """h [..., c] · factor where the mix of rows [...] and columns [c], int32, reaches the threshold; 0 elsewhere."""
-    out = pooled.empty(h, h.shape)
-    call("sobgnn_drop", h.dtype, h, rows, columns, out, rows.numel(), columns.numel(), threshold, factor)
     return out
 
 

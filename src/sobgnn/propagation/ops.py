@@ -1,4 +1,4 @@
-r"""``propagate``, ``propagate_sum``, ``propagate_each`` and ``scales``: derivatives, vmap, compiled graphs.
+r"""``propagate``, ``propagate_sum``, ``propagate_each`` and ``scales``: backends, derivatives, vmap, compiled graphs.
 
 With :math:`S_\rho` the matrices of a :class:`~sobgnn.propagation.csr.SobolevCSR`,
 
@@ -27,6 +27,9 @@ and exported graphs know: :func:`define` makes both of one set of rules.
 
 from __future__ import annotations
 
+import functools
+import os
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,22 +38,39 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sobgnn._system import pooled
-from sobgnn.propagation import backends
-from sobgnn.propagation.csr import SobolevCSR, check, transpose
+from sobgnn.propagation import native, portable
+from sobgnn.propagation.csr import SobolevCSR
+from sobgnn.propagation.native import backend
 
 _FUNCTIONS: dict[str, Any] = {}
 
 
-class ReverseOnly(torch.autograd.Function):
-    """A function whose forward-mode derivatives are refused."""
+@functools.cache
+def _warn_once() -> None:
+    warnings.warn(
+        f"{native.MISSING} The portable backend serves, which is slower. Reinstall sobgnn where a C++ compiler "
+        "is found, or set SOBGNN_BACKEND=portable to choose it.",
+        stacklevel=2,
+    )
 
-    @staticmethod
-    def jvp(ctx: Any, *_: Any) -> Any:
-        """Say so: without this torch would call the derivatives 0, or name its own machinery."""
-        raise NotImplementedError(
-            "Sobolev propagation has no forward-mode derivatives (torch.func.jvp). Use reverse mode: backward() or "
-            "torch.autograd.grad."
-        )
+
+def _kernels(tensor: Tensor) -> Any:
+    """The module of the backend that serves a tensor: its run, gradients, scales and scales_backward."""
+    name = backend(tensor)
+    if name == "triton":
+        from sobgnn.propagation import triton_gradient
+
+        return triton_gradient
+    if name == "portable" and tensor.device.type == "cpu" and not os.environ.get("SOBGNN_BACKEND"):
+        _warn_once()
+    return native if name == "native" else portable
+
+
+def propagate_into(csr: SobolevCSR, x: Tensor, out: Tensor) -> Tensor:
+    """Fill ``out`` from ``x``, without gradients; which of the three operators is meant follows from dimensions."""
+    if out.numel():
+        _kernels(x).run(csr, x, out)
+    return out
 
 
 def call(name: str, *arguments: Any) -> Any:
@@ -70,8 +90,8 @@ def define(
     schema: str,
     compute: Callable[..., Any],
     fake: Callable[..., Any],
-    save: Callable[..., None],
-    backward: Callable[..., Any],
+    save: Callable[..., None] | None = None,
+    backward: Callable[..., Any] | None = None,
     vmap: Callable[..., Any] | None = None,
 ) -> None:
     """Make an operation that :func:`call` finds.
@@ -83,18 +103,32 @@ def define(
         compute: The work itself.
         fake: Empty results of the right shapes.
         save: As ``setup_context`` of :class:`torch.autograd.Function`.
-        backward: As its ``backward``; operations that it needs it must :func:`call`.
+        backward: As its ``backward``; operations that it needs it must :func:`call`. ``None``, of what is itself a
+            gradient of edge weights: refused.
         vmap: As its ``vmap``; ``None``: refused.
     """
+
+    def save_nothing(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None: ...
+
+    def refuse_forward_mode(ctx: Any, *_: Any) -> Any:
+        # Without this torch would call the derivatives 0, or name its own machinery.
+        raise NotImplementedError(
+            "Sobolev propagation has no forward-mode derivatives (torch.func.jvp). Use reverse mode: backward() or "
+            "torch.autograd.grad."
+        )
+
+    def refuse_backward(ctx: Any, *_: Any) -> Any:
+        raise NotImplementedError("Gradients of edge weights and of a learned epsilon are of first order alone.")
+
+    def refuse_vmap(info: Any, *_: Any) -> Any:
+        raise NotImplementedError("Edge weights and a learned epsilon cannot be mapped over by vmap. Use a loop.")
+
+    save, backward, vmap = save or save_nothing, backward or refuse_backward, vmap or refuse_vmap
     qualified = f"sobgnn::{name}"
     torch.library.custom_op(qualified, compute, mutates_args=(), schema=schema)
     torch.library.register_fake(qualified, fake)
     torch.library.register_autograd(qualified, backward, setup_context=save)
-
-    def refuse(info: Any, *_: Any) -> Any:
-        raise NotImplementedError("Edge weights and a learned epsilon cannot be mapped over by vmap. Use a loop.")
-
-    torch.library.register_vmap(qualified, vmap or refuse)
+    torch.library.register_vmap(qualified, vmap)
 
     def forward(*arguments: Any) -> Any:
         x = next(value for value in reversed(arguments) if isinstance(value, Tensor))
@@ -102,17 +136,9 @@ def define(
             return compute(*arguments)
         return getattr(torch.ops.sobgnn, name)(*arguments)  # tensors without data, and batches of gradients
 
-    rules = {"forward": forward, "setup_context": save, "backward": backward, "vmap": vmap or refuse}
-    _FUNCTIONS[name] = type(name, (ReverseOnly,), {rule: staticmethod(how) for rule, how in rules.items()})
-
-
-def first_order(ctx: Any, *_: Any) -> Any:
-    """The gradient of what is itself a gradient of edge weights."""
-    raise NotImplementedError("Gradients of edge weights and of a learned epsilon are of first order alone.")
-
-
-def keep_nothing(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    """Save nothing for such a gradient."""
+    rules = {"forward": forward, "setup_context": save, "backward": backward, "vmap": vmap, "jvp": refuse_forward_mode}
+    functions = {rule: staticmethod(how) for rule, how in rules.items()}
+    _FUNCTIONS[name] = type(name, (torch.autograd.Function,), functions)
 
 
 def propagate(csr: SobolevCSR, x: Tensor) -> Tensor:
@@ -153,10 +179,46 @@ def scales(indptr: Tensor, weight: Tensor, alpha: int, epsilon: float = 0.0, *, 
     return result
 
 
-def _shape(csr: SobolevCSR, x: Tensor, *, orders: bool) -> tuple[int, ...]:
-    """The operator's output shape; ``orders`` says whether the output has them."""
-    rows, alpha = csr.row_scale.shape[0], csr.row_scale.shape[1] - 1
-    return (rows, alpha, x.shape[-1]) if orders else (rows, x.shape[-1])
+def check(csr: SobolevCSR, x: Tensor, *, orders: bool) -> None:
+    """Raise on sizes, types or devices that do not fit; ``orders`` says whether x has a dimension of orders."""
+    rows, columns, entries = csr.indptr.numel() - 1, csr.t_indptr.numel() - 1, csr.indices.numel()
+    alpha = csr.column_scale.shape[-1] - 1
+    if not isinstance(x, Tensor):
+        raise TypeError(f"The signal must be a torch tensor, but got {type(x).__name__}. Use torch.as_tensor.")
+    if x.layout != torch.strided:
+        raise TypeError(f"The signal must be dense, but got {x.layout}. Convert it with .to_dense().")
+    if x.dtype not in (torch.float32, torch.float64, torch.bfloat16):
+        raise TypeError(
+            f"The signal must be float32, float64 or bfloat16, but got {x.dtype}. Convert it with .float()."
+        )
+    leading = (columns, alpha) if orders else (columns,)
+    if x.ndim != len(leading) + 1 or tuple(x.shape[:-1]) != leading:
+        expected = f"[{columns}, {alpha}, h]" if orders else f"[{columns}, h]"
+        raise ValueError(
+            f"The signal must have one row per node, {expected}, but got shape {list(x.shape)} for {columns} nodes."
+        )
+    real = torch.float64 if x.dtype == torch.float64 else torch.float32
+    pointer, index = (torch.int64,), (torch.int32, torch.int64)
+    weight = (torch.float32, real) if csr.weight.dtype == csr.t_weight.dtype else ()
+    sizes = ((rows + 1,), (entries,), (entries,), (columns + 1,), (entries,), (entries,))
+    shapes = (*sizes, (rows, alpha + 1), (columns, alpha + 1))
+    kinds = (pointer, index, weight, pointer, index, weight, (real,), (real,))
+    for name, tensor, shape, kind in zip(csr._fields, csr[:8], shapes, kinds, strict=False):
+        if tensor.device != x.device:
+            raise ValueError(
+                f"The signal and the operators must be on one device, but got {x.device} and {tensor.device}. Move one "
+                "with .to()."
+            )
+        if tuple(tensor.shape) != shape or tensor.dtype not in kind:
+            raise ValueError(
+                f"`{name}` does not fit a signal of {x.dtype} and the other tensors: it must have shape {list(shape)} "
+                f"and one of the types {kind}, but has {list(tensor.shape)} and {tensor.dtype}."
+            )
+    if csr.epsilon != 0.0 and rows != columns:
+        raise ValueError(
+            f"`epsilon` must be 0.0 where rows and columns differ, but got {csr.epsilon} for {rows} by {columns}. "
+            "Give the self-loops as entries of the pattern."
+        )
 
 
 # What each operator takes: a SobolevCSR and features.
@@ -193,14 +255,17 @@ def _learn(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
 def _propagation(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) -> None:
     """One of the three."""
 
+    def shape(csr: Sequence[Any], x: Tensor) -> tuple[int, ...]:
+        rows, columns = csr[_ROW_SCALE].shape
+        return (rows, columns - 1, x.shape[-1]) if orders_out else (rows, x.shape[-1])
+
     def compute(*arguments: Any) -> Tensor:
         *csr, x = arguments
-        operators = SobolevCSR._make(csr)
-        return backends.run(operators, x, pooled.empty(x, _shape(operators, x, orders=orders_out)))
+        return propagate_into(SobolevCSR._make(csr), x, pooled.empty(x, shape(csr, x)))
 
     def fake(*arguments: Any) -> Tensor:
         *csr, x = arguments
-        result: Tensor = x.new_empty(_shape(SobolevCSR._make(csr), x, orders=orders_out))
+        result: Tensor = x.new_empty(shape(csr, x))
         return result
 
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -208,7 +273,7 @@ def _propagation(name: str, adjoint: str, *, orders_in: bool, orders_out: bool) 
             if not orders_out:
                 raise NotImplementedError(f"{name} has no gradients for weights. Use propagate_each and a sum.")
             return _learn(ctx, gradient)
-        transposed = transpose(SobolevCSR._make((*ctx.saved_tensors, ctx.epsilon)))
+        transposed = SobolevCSR._make((*ctx.saved_tensors, ctx.epsilon)).transposed()
         return (*([None] * len(transposed)), call(adjoint, *transposed, gradient))
 
     def vmap(info: Any, in_dims: Sequence[int | None], *arguments: Any) -> tuple[Tensor, int]:
@@ -231,8 +296,15 @@ _propagation("propagate_each", "propagate_each", orders_in=True, orders_out=True
 
 
 def _gradients(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    *csr, x, y, g = arguments
-    return backends.gradients(SobolevCSR._make(csr), x, y, g)
+    """Gradients of x, the weights [E] (0 for those of 0, which are no edges), row_scale [R, α], column_scale [C, α]."""
+    *parts, x, y, g = arguments
+    csr = SobolevCSR._make(parts)
+    if x.numel() == 0 or g.numel() == 0:
+        to_x, *rest = _fake_gradients(*arguments)
+        return to_x.zero_(), *(value.zero_() for value in rest)  # type: ignore[return-value]
+    to_x, to_weight, to_row_scale, to_column_scale = _kernels(x).gradients(csr, x, y, g)
+    to_weight.masked_fill_(csr.weight == 0, 0.0)
+    return to_x.to(x.dtype).contiguous(), to_weight, to_row_scale, to_column_scale
 
 
 def _fake_gradients(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -244,7 +316,13 @@ def _fake_gradients(*arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 _SCHEMA = f"({_CSR}, Tensor x, Tensor y, Tensor g) -> (Tensor, Tensor, Tensor, Tensor)"
-define("gradients", _SCHEMA, _gradients, _fake_gradients, keep_nothing, first_order)
+define("gradients", _SCHEMA, _gradients, _fake_gradients)
+
+
+def _scales(indptr: Tensor, weight: Tensor, alpha: int, epsilon: float, by_rows: bool) -> Tensor:
+    kernels = native if backend(weight) == "native" else portable  # few numbers, made once: not in Triton
+    result: Tensor = kernels.scales(indptr, weight, alpha, epsilon, by_rows)
+    return result
 
 
 def _fake_scales(indptr: Tensor, weight: Tensor, alpha: int, epsilon: float, by_rows: bool) -> Tensor:
@@ -260,11 +338,16 @@ def _scales_gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return None, call("scales_backward", *ctx.saved_tensors, grad, ctx.by_rows), None, None, None
 
 
+def _scales_backward(indptr: Tensor, weight: Tensor, scale: Tensor, grad: Tensor, by_rows: bool) -> Tensor:
+    found: Tensor = _kernels(weight).scales_backward(indptr, weight, scale, grad, by_rows)
+    return found.masked_fill_(weight == 0, 0.0)
+
+
 def _fake_scales_backward(indptr: Tensor, weight: Tensor, *_: Any) -> Tensor:
     return torch.empty_like(weight, memory_format=torch.contiguous_format)
 
 
 _SCHEMA = "(Tensor indptr, Tensor weight, int alpha, float epsilon, bool by_rows) -> Tensor"
-define("scales", _SCHEMA, backends.scales, _fake_scales, _save_scales, _scales_gradient)
+define("scales", _SCHEMA, _scales, _fake_scales, _save_scales, _scales_gradient)
 _SCHEMA = "(Tensor indptr, Tensor weight, Tensor scale, Tensor grad, bool by_rows) -> Tensor"
-define("scales_backward", _SCHEMA, backends.scales_backward, _fake_scales_backward, keep_nothing, first_order)
+define("scales_backward", _SCHEMA, _scales_backward, _fake_scales_backward)

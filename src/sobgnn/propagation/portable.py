@@ -7,7 +7,7 @@ import warnings
 import torch
 from torch import Tensor
 
-from sobgnn.propagation.csr import SobolevCSR, transpose
+from sobgnn.propagation.csr import SobolevCSR
 
 _ENTRIES = 1 << 14  # number of entries whose rows are multiplied at once
 
@@ -43,7 +43,7 @@ def gradients(csr: SobolevCSR, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor,
     dtype, alpha = csr.column_scale.dtype, g.shape[1]
     x, y, g = x.to(dtype), y.to(dtype), g.to(dtype)
     back = g.new_empty((csr.column_scale.shape[0], *g.shape[1:]))
-    run(transpose(csr), g, back)
+    run(csr.transposed(), g, back)
     own = x if x.dim() == 3 else x.unsqueeze(1)
     to_column_scale = unscaled((back * own).sum(dim=2), csr.column_scale[:, 1:])
     to_row_scale = unscaled((g * y).sum(dim=2), csr.row_scale[:, 1:])

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sobgnn.propagation import native
-from sobgnn.propagation.backends import backend
+from sobgnn.propagation.native import backend, call
 
 # Rows times trees that are walked at once; what a step reads and writes then stays in the cache.
 _WALKED = 1 << 16
@@ -47,7 +46,7 @@ def tree_sums(nodes: Nodes, x: Tensor, classes: int) -> Tensor:
     if backend(x) == "native":
         target = nodes.target if nodes.target.numel() else None
         sizes = (*x.shape, len(nodes.root), nodes.value.shape[1], classes)
-        native.call("sobgnn_walk", nodes.value.dtype, x, *nodes[:4], nodes.root, nodes.value, target, out, *sizes)
+        call("sobgnn_walk", nodes.value.dtype, x, *nodes[:4], nodes.root, nodes.value, target, out, *sizes)
         return out
     step = max(1, _WALKED // max(1, len(nodes.root)))
     for start in range(0, len(x), step):

@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from sobgnn.propagation.csr import SobolevCSR, transpose
+from sobgnn.propagation.csr import SobolevCSR
 from sobgnn.propagation.portable import unscaled
 from sobgnn.propagation.triton import power, run
 
@@ -126,7 +126,7 @@ def gradients(csr: SobolevCSR, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor,
     row_scale, column_scale = csr.row_scale.contiguous(), csr.column_scale.contiguous()
     x, y, g = x.contiguous(), y.contiguous(), g.contiguous()
     back = g.new_empty((inputs, alpha, width), dtype=dtype if x.dim() == 2 else g.dtype)
-    run(transpose(csr), g.to(back.dtype), back)
+    run(csr.transposed(), g.to(back.dtype), back)
     to_weight = torch.zeros(entries, dtype=dtype, device=g.device)
     to_out, to_in = back.new_empty((rows, alpha), dtype=dtype), back.new_empty((inputs, alpha), dtype=dtype)
     total = torch.empty_like(x, dtype=dtype) if x.dim() == 2 else back

@@ -12,7 +12,7 @@ import torch
 from sobgnn import propagation
 from sobgnn.estimator.spreading import heaviest
 from sobgnn.graphs.knn import gaussian_weights
-from sobgnn.operators.base import clamp_epsilon
+from sobgnn.operators.sobolev import clamp_epsilon
 from sobgnn.sharded.neighbors import firsts, sections
 from sobgnn.sharded.steps import Run
 

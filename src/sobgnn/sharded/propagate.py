@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sobgnn.propagation import SobolevCSR, backends
+from sobgnn.propagation import SobolevCSR, propagate_into
 from sobgnn.sharded.graph import ALL, STRONG
 from sobgnn.sharded.neighbors import firsts
 from sobgnn.sharded.steps import Run
@@ -107,7 +107,7 @@ class Pattern:
         x, scale = inputs.take(wanted), self.scale.take(wanted)
         csr = _csr(indptr, place[columns], weight, self.own[rows], scale)
         out = torch.empty(len(rows), self.own.shape[1] - 1, x.shape[-1])
-        return backends.run(csr, x, out)
+        return propagate_into(csr, x, out)
 
     def csr(self) -> SobolevCSR:
         """All rows at once."""
@@ -200,7 +200,7 @@ def diffuse(run: Run, argument: str) -> dict[str, Any]:
     else:
         x = Inputs(run, shard, STRONG, f"{name}-{step - 1}", store.load(f"{name}-{step - 1}-{shard}")).all()
     out = torch.empty(len(nodes), 1, x.shape[1])
-    backends.run(pattern.csr(), x, out)
+    propagate_into(pattern.csr(), x, out)
     if step < 3:
         result = torch.zeros(len(nodes), *shape)
         one_hot(run, nodes, result, fits)
