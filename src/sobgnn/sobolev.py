@@ -7,11 +7,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-import torch
-from torch import Tensor
 
 from sobgnn.graphs.convert import check_graph
-from sobgnn.graphs.graph import Graph
+from sobgnn.graphs.graph import Graph, as_numpy
 from sobgnn.operators import SobolevOperators, check_epsilon, shift_diagonal
 
 __all__ = [
@@ -23,6 +21,7 @@ __all__ = [
     "sparse_sobolev_term",
 ]
 
+Array = npt.NDArray[np.float64]
 Operator = Literal["adjacency", "laplacian", "normalized_laplacian"]
 
 
@@ -76,25 +75,10 @@ def sobolev_inner(
         >>> sobolev.sobolev_inner([1.0, 0.0], [0.0, 1.0], pair, rho=2, epsilon=1.0)
         0.25
     """
-    x, y = (_signal(v, graph) for v in (x, y))
-    if x.shape != y.shape:
-        raise ValueError(f"Both signals must have one shape, but got {x.shape} and {y.shape}.")
-    if not isinstance(rho, (int, float, np.integer, np.floating)) or not np.isfinite(rho):
-        raise ValueError(f"`rho` must be a finite number, but got {rho!r}.")
-    with np.errstate(over="ignore", invalid="ignore"):
-        if kind == "sparse":
-            if rho != int(rho):
-                raise ValueError(f"`rho` must be an integer for the sparse kind, but got {rho}.")
-            image = sparse_sobolev_term(graph, int(rho), epsilon, operator) @ y
-        elif kind == "dense":
-            image = _spectral_power(graph, rho, check_epsilon(epsilon), operator) @ y
-        else:
-            raise ValueError(f'`kind` must be "sparse" or "dense", but got {kind!r}.')
-        product = (x * image).sum(axis=0)
-    if not np.isfinite(product).all() and np.isfinite(x).all() and np.isfinite(y).all():
-        raise ValueError(
-            f"The product for rho={rho} leaves the range of float64. Rescale signals, weights and epsilon."
-        )
+    left, right = _signal(x, graph), _signal(y, graph)
+    if left.shape != right.shape:
+        raise ValueError(f"Both signals must have one shape, but got {left.shape} and {right.shape}.")
+    product = _product(left, _form(graph, rho, epsilon, operator, kind), right)
     return float(product) if product.ndim == 0 else product
 
 
@@ -118,13 +102,16 @@ def sobolev_norm(
         >>> sobolev.sobolev_norm([1.0, 0.0], pair, rho=2, epsilon=1.0)
         1.5
     """
-    x = _signal(x, graph)
+    signal = _signal(x, graph)
     # Signals of about 1, by a power of two that changes no digit: squares neither vanish nor overflow.
-    unit = np.ldexp(1.0, np.frexp(np.abs(x).max(axis=0, initial=0.0))[1] - 1)
-    x = x / unit
-    square = np.asarray(sobolev_inner(x, x, graph, rho, epsilon, operator, kind))
-    # What rounding alone could have produced is zero; anything lower is a form that is not a norm.
-    slack = 1e-12 * np.square(x).sum(axis=0) * _largest(graph, rho, epsilon, operator, kind)
+    unit = np.ldexp(1.0, np.frexp(np.abs(signal).max(axis=0, initial=0.0))[1] - 1)
+    signal = signal / unit
+    form = _form(graph, rho, epsilon, operator, kind)
+    square = _product(signal, form, signal)
+    # What rounding alone could have produced is zero; anything lower is a form that is not a norm. No eigenvalue is
+    # larger than the largest row sum of absolute values.
+    with np.errstate(over="ignore"):
+        slack = 1e-12 * np.square(signal).sum(axis=0) * np.abs(form).sum(axis=1).max(initial=0.0)
     if np.any(square < -slack):
         raise ValueError(
             f"x has a negative squared length ({square.min():.3g}) under {operator!r} with epsilon={epsilon}: the "
@@ -168,43 +155,48 @@ def check_order(rho: int) -> int:
     return int(rho)
 
 
-def _signal(x: npt.ArrayLike, graph: Graph) -> npt.NDArray[np.float64]:
-    if isinstance(x, Tensor):
-        x = x.detach().cpu()
-        x = x.float() if x.dtype == torch.bfloat16 else x  # which numpy does not know
-    values = np.asarray(x)
+def _signal(x: npt.ArrayLike, graph: Graph) -> Array:
+    values = as_numpy(x, "x")
     if values.dtype.kind not in "fiub":
         raise TypeError(f"A graph signal must hold real numbers, but got {values.dtype}.")
-    values = values.astype(np.float64, copy=False)
     if values.ndim not in (1, 2) or values.shape[0] != check_graph(graph).num_nodes:
         raise ValueError(
             f"A graph signal must have shape [N] or [N, h], but got {list(values.shape)} for {graph.num_nodes} nodes."
         )
-    return values
+    return values.astype(np.float64, copy=False)
 
 
-def _spectral_power(graph: Graph, rho: float, epsilon: float, operator: Operator) -> npt.NDArray[np.float64]:
-    """(M + εI)^ρ through M's spectrum, dense [N, N]: a definition to look at, not a way to compute."""
+def _product(x: Array, form: Any, y: Array) -> Array:
+    """x^T form y, for each column."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = np.asarray((x * (form @ y)).sum(axis=0))
+    if not np.isfinite(product).all() and np.isfinite(x).all() and np.isfinite(y).all():
+        raise ValueError("The product leaves the range of float64. Rescale signals, weights and epsilon.")
+    return product
+
+
+def _form(graph: Graph, rho: float, epsilon: float, operator: Operator, kind: str) -> Any:
+    """(M + εI)^(ρ), sparse; or (M + εI)^ρ through M's spectrum, dense [N, N]: to look at, not a way to compute."""
+    if not isinstance(rho, (int, float, np.integer, np.floating)) or not np.isfinite(rho):
+        raise ValueError(f"`rho` must be a finite number, but got {rho!r}.")
+    if kind == "sparse":
+        if rho != int(rho):
+            raise ValueError(f"`rho` must be an integer for the sparse kind, but got {rho}.")
+        return sparse_sobolev_term(graph, int(rho), epsilon, operator)
+    if kind != "dense":
+        raise ValueError(f'`kind` must be "sparse" or "dense", but got {kind!r}.')
     limit = 5_000
     if graph.num_nodes > limit:
         raise ValueError(
             f'kind="dense" is for graphs of at most {limit} nodes, but got {graph.num_nodes}. Use kind="sparse".'
         )
     eigenvalues, U = np.linalg.eigh(matrix_of(graph, operator).toarray())
-    shifted = eigenvalues + epsilon
+    shifted = eigenvalues + check_epsilon(epsilon)
     if rho != int(rho) or rho < 0:
         # Smaller magnitudes are rounding, whose power of a small rho would be large.
         floor = 4 * len(shifted) * np.finfo(np.float64).eps * float(np.abs(shifted).max(initial=0.0))
         if shifted.min() < -floor or (rho < 0 and shifted.min() <= floor):
             raise ValueError(f"M + epsilon I is not positive definite, so its power rho={rho} is not real or finite.")
         shifted = np.where(shifted <= floor, 0.0, shifted)
-    return np.asarray((U * shifted**rho) @ U.T)
-
-
-def _largest(graph: Graph, rho: float, epsilon: float, operator: Operator, kind: str) -> float:
-    """A bound of the term's eigenvalues: its largest row sum of absolute values."""
-    term = np.abs(shift_diagonal(matrix_of(graph, operator), epsilon))
-    with np.errstate(over="ignore"):
-        if kind == "sparse":
-            return float(term.power(rho).sum(axis=1).max()) if term.nnz else 0.0
-        return float(term.sum(axis=1).max() ** rho) if term.nnz else 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        return (U * shifted**rho) @ U.T

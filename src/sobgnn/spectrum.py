@@ -45,17 +45,22 @@ def hadamard_power_from_spectrum(L: Any, rho: int) -> Array:
 
     The theorem is applied ρ - 1 times to the pair :math:`S = L^{(\rho-1)} = V \Sigma V^\top` and L:
     :math:`S \circ L = P_N^\top (V \otimes U)(\Sigma \otimes \Lambda)(V \otimes U)^\top P_N`. What :math:`P_N` selects
-    from V ⊗ U are the N rows :math:`v_i \otimes u_i` (a row-wise Khatri–Rao product), and they are taken in
-    blocks of columns, so nothing of N² × N² is formed.
+    from V ⊗ U are the N rows :math:`v_i \otimes u_i` (a row-wise Khatri–Rao product), and they are taken by
+    columns of V, so nothing of N² × N² is formed.
     """
     check_order(rho)
-    dense = _dense(_symmetric(L, "L"))
+    dense = _symmetric(L, "L").toarray()
     # Entries of at most 1, by a power of two that changes no digit: only the result can overflow.
     exponent = int(np.frexp(np.abs(dense).max())[1])
     eigenvalues, U = np.linalg.eigh(np.ldexp(dense, -exponent))
     power = (U * eigenvalues) @ U.T
     for _ in range(rho - 1):
-        power = _product_from_spectra(*np.linalg.eigh(power), eigenvalues, U)
+        sigma, V = np.linalg.eigh(power)
+        power = np.zeros_like(dense)
+        for value, v in zip(sigma, V.T, strict=True):
+            rows = v[:, None] * U
+            power += value * ((rows * eigenvalues) @ rows.T)
+        power = (power + power.T) / 2  # symmetric to the last bit, as the next decomposition expects
     with np.errstate(over="ignore"):
         power = np.ldexp(power, rho * exponent)
     if not np.isfinite(power).all():
@@ -183,18 +188,6 @@ def eigenvalue_penalization(
     return EigenvaluePenalization(rhos, np.reshape(non_sparse, shape), np.reshape(sparse, shape))
 
 
-def _product_from_spectra(sigma: Array, V: Array, eigenvalues: Array, U: Array) -> Array:
-    """P^T (V ⊗ U)(Σ ⊗ Λ)(V ⊗ U)^T P for square V and U [N, N], in blocks of the N² columns of P^T (V ⊗ U)."""
-    n = len(sigma)
-    result = np.zeros((n, n))
-    width = max(1, 2**22 // max(1, n * n))
-    for start in range(0, n, width):
-        part = slice(start, start + width)
-        rows = (V[:, part, None] * U[:, None, :]).reshape(n, -1)
-        result += (rows * np.kron(sigma[part], eigenvalues)) @ rows.T
-    return np.asarray(result + result.T) / 2  # symmetric to the last bit, as the next decomposition expects
-
-
 def _eigenvalues(matrix: sp.csr_array) -> Array:
     """All eigenvalues, ascending."""
     n = matrix.shape[0]
@@ -202,7 +195,7 @@ def _eigenvalues(matrix: sp.csr_array) -> Array:
         raise ValueError(
             f"A spectrum is computed for at most {_MOST_NODES} rows, but got {n}. Take a part of the graph."
         )
-    return np.asarray(np.linalg.eigvalsh(_dense(matrix)))
+    return np.asarray(np.linalg.eigvalsh(matrix.toarray()))
 
 
 def _top_eigenvalues(matrix: sp.csr_array, count: int | None) -> Array:
@@ -243,7 +236,3 @@ def _symmetric(M: Any, name: str) -> sp.csr_array:
     if gap.nnz and gap.data.max() > max(1e-12, 4 * rounding) * np.abs(matrix.data).max():
         raise ValueError(f"{name} must be symmetric, but differs from its transpose by up to {gap.data.max():.3g}.")
     return matrix
-
-
-def _dense(matrix: sp.csr_array) -> Array:
-    return np.asarray(matrix.toarray())
