@@ -228,6 +228,22 @@ def test_options_that_leave_nothing_or_name_nothing_are_refused(tmp_path, option
         read_table(write(tmp_path / "t.csv", CSV), **options)
 
 
+@pytest.mark.parametrize("between", ["", "4,'\"',c\n"])
+def test_lines_that_repeat_the_header_are_no_rows_and_no_class(tmp_path, between):
+    head, rows = "size, kind,label\n", "1,u,a\n2,v,b\n3,u,a\n" + between
+    table = read_table(write(tmp_path / "t.csv", head + rows + head + rows))
+    assert table.classes == sorted({"a", "b", *between[-2:-1]})
+    assert table.X.shape[0] == 6 + 2 * bool(between)
+    assert "Lines that repeat the header were left out: 1." in table.notes
+    assert sum(batch.X.shape[0] for batch in batches(tmp_path / "t.csv", table.encoding)) == table.X.shape[0]
+
+
+def test_the_column_that_is_probably_meant_is_named_first_among_many(tmp_path):
+    path = write(tmp_path / "t.csv", ",".join([*"abcdefghij", "klasse"]) + "\n" + ",".join("1" * 11) + "\n")
+    with pytest.raises(ValueError, match=r"'klass', but the columns of t.csv are 'klasse', 'a', .*, …. Did you mean"):
+        read_table(path, "klass")
+
+
 def test_names_of_files_and_of_data_sets_are_told_apart(tmp_path):
     assert is_file_name("no/such.csv")
     assert is_file_name(str(tmp_path))

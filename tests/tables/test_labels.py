@@ -66,6 +66,7 @@ MINUS = "Rows with label -1 count as unlabeled: {}. If -1 is a class, give it a 
         (["-1", "0", "1", None], [0, 1, 2, -1], ["-1", "0", "1"],
          ["-1 is a class, since blank cells mark the unlabeled rows."]),
         (["-1", "0", "1", "1"], [-1, 0, 1, 1], [0, 1], [MINUS.format(1)]),
+        (["-1", "1", "-1", None], [0, 1, 0, -1], ["-1", "1"], [CLASS.format("'-1' (2 rows)")]),
         (["+", "-", "+", None], [0, 1, 0, -1], ["+", "-"], []),
         (["a", "None", "b", None], [1, 0, 2, -1], ["None", "a", "b"], [CLASS.format("'None' (1 row)")]),
         (["a", "unknown", "-", "unknown"], [1, 2, 0, 2], ["-", "a", "unknown"],
@@ -145,7 +146,7 @@ def test_whole_numbers_nearly_all_of_which_differ_are_measurements():
     [
         (["-1", "0", "1", "-1"], ["Rows with label -1 count as unlabeled: 2. If -1 is a class, give it a name."]),
         (["-1", "a", "a"], ["Rows with label -1 count as unlabeled: 1. If -1 is a class, give it a name."]),
-        (["-1", "1"], []),
+        (["-1", "1"], [CLASS.format("'-1' (1 row)")]),
         (["a", None], []),
     ],
 )

@@ -92,7 +92,7 @@ def test_names_are_looked_for_here_and_fetched_only_where_they_are_typed(place, 
 
 @pytest.mark.parametrize("name", ["all-mpnet-base-v2", "nobody/nothing"])
 def test_offline_is_one_line(name, capsys):
-    with pytest.raises(ValueError, match=r"no model .* on this machine, and the hub cannot be reached") as error:
+    with pytest.raises(ValueError, match=r"no model .* on this machine, and the hub cannot be reached\. Run") as error:
         find_text_model(name)
     assert "\n" not in str(error.value)
     assert main(["models", "fetch", name]) == 2

@@ -162,6 +162,16 @@ def test_a_folder_that_means_unlabeled_is_said(folder):
     assert said in read_table(folder).notes
 
 
+def test_a_folder_of_other_things_is_not_taken_for_one_of_pictures(folder):
+    (folder.parent / "elsewhere").mkdir()
+    for number in range(15):
+        (folder / "across" / f"{number}.json").touch()  # of a picture's name, or not
+        (folder.parent / "elsewhere" / f"{number}.txt").touch()
+    assert len(read_table(folder).codes) == 15
+    with pytest.raises(ValueError, match=r"holds 15 pictures, such as 'pictures/.*', among 25 other files\. Name the"):
+        read_table(folder.parent)
+
+
 def test_folders_behind_links_are_read_once(folder):
     names = list_pictures(folder)
     (folder / "zoo").symlink_to(folder / "across")

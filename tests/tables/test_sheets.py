@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import zipfile
 from xml.sax.saxutils import escape
 
 import numpy as np
+import polars as pl
 import pytest
 
 from sobgnn import cli
@@ -99,11 +101,20 @@ def test_of_several_sheets_one_is_named(tmp_path, capsys):
     assert "Name one with --sheet" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("content", [b"", b"no sheet", b"PK\x03\x04" + b"\xff" * 50])
-def test_a_damaged_excel_file_is_one_line(tmp_path, content):
-    (tmp_path / "t.xlsx").write_bytes(content)
-    with pytest.raises(ValueError, match=r"^t\.xlsx cannot be read: [^\n]*$"):
-        read_table(tmp_path / "t.xlsx")
+@pytest.mark.parametrize("name", ["t.parquet", "t.csv.gz", "t.xlsx"])
+@pytest.mark.parametrize("part", [0.0, 0.5, 0.9])
+def test_a_damaged_file_is_said_in_words_of_no_library(tmp_path, name, part):
+    whole, path = tmp_path / f"whole.{name}", tmp_path / name
+    if name.endswith("gz"):
+        whole.write_bytes(gzip.compress(b"x,label\n" + np.random.default_rng(0).bytes(9999).hex(",").encode()))
+    elif name.endswith("xlsx"):
+        workbook(whole, a=[["x", "label"], *([i, "uv"[i % 2]] for i in range(99))])
+    else:
+        pl.DataFrame({"x": range(99), "label": ["u", "v", "u"] * 33}).write_parquet(whole)
+    path.write_bytes(whole.read_bytes()[: int(part * whole.stat().st_size)] or b"junk")
+    said = rf"^{name} cannot be read: it is damaged, cut off, or not what its name says\. Copy or save it again\.$"
+    with pytest.raises(ValueError, match=said):
+        read_table(path)
 
 
 def test_a_sheet_with_a_cell_far_from_all_others_is_refused(tmp_path):

@@ -174,6 +174,8 @@ def _integer_classes(text: pl.Series) -> tuple[pl.Series, list[Any], list[str]]:
             return keys.replace(-1, None), others, notes
         if text.null_count() and others and others[0] >= 0 and others != [1]:
             notes.append("-1 is a class, since blank cells mark the unlabeled rows.")
+        elif others == [1]:
+            notes.append(unsaid_note(-1, int((keys == -1).sum())))
     if distinct[0] < 0:  # the estimator reserves negative integers
         return keys.cast(pl.String), [str(value) for value in distinct], notes
     return keys, distinct, notes

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,11 +197,10 @@ def fetch(name: str) -> Found:
     except RepositoryNotFoundError:
         raise ValueError(f"There is no model {name!r} on this machine, and none of that name on the hub.") from None
     except Exception as error:  # the client can raise anything, from OSError to its own
-        reason = textwrap.shorten(str(error), 100, placeholder=" …") or type(error).__name__
         raise ValueError(
-            f"There is no model {name!r} on this machine, and the hub cannot be reached ({reason}). Run `sobgnn models "
-            f"fetch {name}` where it can, or pass the folder of a copy."
-        ) from None
+            f"There is no model {name!r} on this machine, and the hub cannot be reached. Run `sobgnn models fetch "
+            f"{name}` where it can, or pass the folder of a copy."
+        ) from error
     return Found(repository, folder, "hub cache")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from sobgnn._system.files import is_inside
 from sobgnn.tables.columns.base import is_text, text_values
-from sobgnn.tables.columns.names import listed, listed_counts, shortened
+from sobgnn.tables.columns.names import counted, listed, listed_counts, shortened
 
 if TYPE_CHECKING:
     import polars as pl
@@ -61,8 +61,21 @@ def unlabeled_notes(names: Sequence[str]) -> list[str]:
 
 
 def list_pictures(folder: Path) -> list[str]:
-    """Names of all pictures under a folder, relative to it, sorted; names that are not UTF-8 are left out."""
-    return [name for name in _found(folder)[0] if name.lower().endswith(SUFFIXES) and _is_unicode(name)]
+    """Names of all pictures under a folder, relative to it, sorted; names that are not UTF-8 are left out.
+
+    Raises if a folder holds more other files than pictures: it is probably not the one that is meant. Files beside a
+    picture that have its name, such as its description, do not count.
+    """
+    inside = _found(folder)[0]
+    names = [name for name in inside if name.lower().endswith(SUFFIXES) and _is_unicode(name)]
+    stems = {os.path.splitext(name)[0] for name in names}
+    others = sum(os.path.splitext(name)[0] not in stems and not name.lower().endswith(UNREAD) for name in inside)
+    if names and others > len(names):
+        raise ValueError(
+            f"{str(folder)!r} holds {counted(len(names), 'picture')}, such as {shortened(names[0])}, among {others:,} "
+            "other files. Name the folder whose subfolders are the classes of the pictures."
+        )
+    return names
 
 
 def _is_unicode(name: str) -> bool:

@@ -196,21 +196,24 @@ def _one_line_errors(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise ValueError(f"There is no file {str(path)!r}.") from None
-    except (polars.exceptions.PolarsError, zipfile.BadZipFile, EOFError, NotImplementedError, csv.Error) as error:
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise ValueError(f"{path.name} cannot be read: {reason[0][:200]}") from error
-    except (zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path.name} cannot be read: its compressed data is damaged ({error}).") from error
     except UnicodeError as error:
-        raise ValueError(f"{path.name} cannot be read: {str(error)[:120]}.") from None
+        raise ValueError(
+            f"{path.name} cannot be read: it is not in this character encoding. Name another with --encoding."
+        ) from error
     except ValueError as error:
         if "\n" not in str(error):
             raise
         raise ValueError(" ".join(str(error).split())) from error
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # from polars, on some damaged files; not an Exception in Python
+        damaged = (zipfile.BadZipFile, zlib.error, gzip.BadGzipFile, EOFError, NotImplementedError, csv.Error)
+        named = {kind.__name__ for kind in type(error).__mro__}  # PanicException is from polars, and no Exception
+        if not isinstance(error, (*damaged, polars.exceptions.PolarsError)) and not named & {
+            "FastExcelError", "PanicException",
+        }:  # fmt: skip
             raise
-        raise ValueError(f"{path.name} cannot be read: {' '.join(str(error).split())[:160]}") from None
+        raise ValueError(
+            f"{path.name} cannot be read: it is damaged, cut off, or not what its name says. Copy or save it again."
+        ) from error
 
 
 def _check_options(path: Path, kind: str, options: Mapping[str, object]) -> None:

@@ -162,16 +162,10 @@ def _excel(path: Path, sheet: str | None, label: str | None, expected: Collectio
     import polars as pl
 
     _check_book(path)
-    try:
-        book = fastexcel.read_excel(path)
-        sheets = {
-            name: book.load_sheet(name, header_row=None, dtypes="string")
-            for name in book.sheet_names
-            if sheet is None or name == sheet
-        }
-        filled = {name: held.to_polars() for name, held in sheets.items() if held.height or name == sheet}
-    except fastexcel.FastExcelError as error:
-        raise ValueError(f"{path.name} cannot be read: {str(error).splitlines()[0][:160]}") from None
+    book = fastexcel.read_excel(path)
+    names = [name for name in book.sheet_names if sheet is None or name == sheet]
+    sheets = {name: book.load_sheet(name, header_row=None, dtypes="string") for name in names}
+    filled = {name: held.to_polars() for name, held in sheets.items() if held.height or name == sheet}
     if sheet is not None and not filled:
         raise ValueError(f"--sheet names {sheet!r}, but {path.name} has {_quoted(book.sheet_names)}.")
     if len(filled) > 1:

@@ -52,6 +52,8 @@ class CsvRows:
         self.path, self.layout = path, layout
         self._stray = self._rows = 0  # unclosed quotes, and rows read
         self._long, self._short = RowCount(), RowCount()  # rows with more cells than columns, and with fewer
+        self._heads = 0  # rows that repeat the header, as in files that were joined
+        self._header = [layout.repeats.get(column, column) for column in layout.columns]
         self._skip = layout.skip
         self._blank = 0  # blank lines that are rows only if another row follows
         self._patience = _LONGEST_RECORD  # characters that may still be read in vain before a quote is given up
@@ -62,6 +64,7 @@ class CsvRows:
     def notes(self) -> list[str]:
         """What users may not expect, once all rows are read."""
         notes = [f"Unclosed quotes were read literally: {self._stray:,}."] if self._stray else []
+        notes += [f"Lines that repeat the header were left out: {self._heads:,}."] if self._heads else []
         for rows, which, cells in (
             (self._long, "more", "were left out"),
             (self._short, "fewer", "are treated as blank"),
@@ -124,6 +127,13 @@ class CsvRows:
         return pl.DataFrame(columns)
 
     def _count(self, frame: pl.DataFrame) -> pl.DataFrame:
+        import polars as pl
+
+        if self.layout.has_header and frame.width > 1:
+            pairs = zip(frame.columns, self._header, strict=True)
+            heads = frame.select(pl.all_horizontal(pl.col(name).str.strip_chars() == head for name, head in pairs))
+            self._heads += int(heads.to_series().sum())
+            frame = frame.filter(~heads.to_series().fill_null(False))
         self._rows += frame.height
         if self._long.count > max(10, 0.1 * self._rows):
             raise ValueError(

@@ -154,11 +154,11 @@ def telling_notes(frame: pl.DataFrame, codes: npt.NDArray[np.int64]) -> list[str
 
 
 def _no_column(name: str, columns: Sequence[str], file: str) -> str:
-    """The end of an error: the file's columns, and one that may be meant."""
+    """The end of an error: the file's columns, the one that may be meant first."""
     folded = {column.strip().casefold(): column.strip() for column in columns}
-    close = get_close_matches(name.strip().casefold(), folded, 1)
-    meant = f" Did you mean {folded[close[0]]!r}?" if close else ""
-    return f"the columns of {file} are {_some(columns)}.{meant}"
+    close = [folded[key] for key in get_close_matches(name.strip().casefold(), folded, 1)]
+    meant = f" Did you mean {close[0]!r}?" if close else ""
+    return f"the columns of {file} are {_some([*close, *(c for c in columns if c.strip() not in close)])}.{meant}"
 
 
 def _some(columns: Sequence[str]) -> str:
