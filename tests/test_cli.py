@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -241,6 +242,33 @@ def test_wrong_input_is_one_line_and_code_two_and_leaves_no_file(here, trees, ca
 
 
 @pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("fit bad.csv --labels 1.5", "--labels must be"),
+        ("fit bad.csv --out made", "made already exists"),
+        ("fit bad.csv --out s3://b/run", "--out must be a folder, but got s3://b/run: a URL is for shards."),
+        ("fit bad.csv --device cuda:99", "There is no device 'cuda:99' here"),
+        ("tune bad.csv --labels nan", "--labels must be"),
+        ("tune bad.csv --out made", "made already exists"),
+        ("predict nowhere bad.csv", "There is no run folder 'nowhere'"),
+        ("label bad.csv --port {port}", "Port {port} is in use. Name another with --port, or leave it out."),
+        ("fit made", "To label new rows: sobgnn predict made FILE. To fit again, name the data: sobgnn fit FILE."),
+        ("tune made", "To label new rows: sobgnn predict made FILE."),
+    ],
+)
+def test_what_is_wrong_beside_the_file_is_said_before_it_is_read(here, capsys, words, expected):
+    (here / "bad.csv").touch()  # whoever reads it says that it is empty
+    (here / "made").mkdir()
+    (here / "made" / "table.json").touch()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert cli.main(words.format(port=port).split()) == 2
+    said = capsys.readouterr().err
+    assert expected.format(port=port) in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
     "words", ["fit nothing.csv", "tune nothing.csv", "label nothing.csv", "predict run nothing.csv"]
 )
 def test_a_missing_file_is_said_before_anything_is_imported_that_takes_seconds(words):
@@ -357,7 +385,7 @@ def test_help_names_every_command_and_needs_no_torch():
     script = "import sys; from sobgnn.cli import main; main(['--help']); print('torch' in sys.modules)"
     command = [sys.executable, "-W", "error", "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    for name in ("fit", "predict", "tune", "data", "reproduce"):
+    for name in ("fit", "predict", "tune", "data", "reproduce", "1 a bug in sobgnn, 2 wrong input"):
         assert name in done.stdout
     assert done.stdout.strip().endswith("False")
 

@@ -17,9 +17,7 @@ import sobgnn
 from sobgnn.app.command import catalogs, fit, label, predict, tune
 from sobgnn.app.command.options import INTERRUPTED, TERMINATED, WRONG_INPUT, Parser
 
-_ABOUT = """Labels for many points from a few, with sparse Sobolev graph neural networks.
-
-Exit: 0 done, 2 wrong input (one line on stderr), 130 interrupted. --debug, anywhere, shows tracebacks."""
+_ABOUT = "Labels for many points from a few, with sparse Sobolev graph neural networks."
 _REPRODUCE = "The paper's tables and figures: table1, few-labels, ablations, report, prepare, figure1."
 _COMMANDS: dict[str, Callable[[Any], None]] = {
     "fit": fit.add_fit,
@@ -114,6 +112,7 @@ def _plain_warnings() -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.showwarning = show
+        warnings.filterwarnings("ignore", 'The text "-1"')  # it is for Python; the table's notes say it of a file
         yield
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sobgnn.app.runs.agreement import Agreement
+from sobgnn.app.runs.predict import Agreement
 
 
 def counted(classes, labels, predicted, nearest=1.0, accepted=False):

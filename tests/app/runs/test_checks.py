@@ -5,9 +5,8 @@ import pytest
 
 from sobgnn import SobolevClassifier
 from sobgnn.app.runs import CHECKS
-from sobgnn.app.runs.checks import Checks, checks_of, find_threshold
 from sobgnn.app.runs.result import measure
-from sobgnn.app.runs.run import Fitted
+from sobgnn.app.runs.run import Checks, Fitted, checks_of, find_threshold
 from sobgnn.estimator.fitted import shown_out_of_fold
 from sobgnn.estimator.trust import Acceptance
 from sobgnn.tables import from_arrays, read_table

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 
 from sobgnn.app.runs import FORMATS
-from sobgnn.app.runs.checks import checks_of
 from sobgnn.app.runs.exports import export
+from sobgnn.app.runs.run import checks_of
 from sobgnn.app.runs.summary import spreadsheet_notes
 from sobgnn.tables import read_table, write_predictions
 from sobgnn.tables.predictions import Sheet
@@ -28,8 +28,8 @@ def written(tmp_path):
         write_predictions(
             file, classifier.classes_.tolist(), 0, classifier.transduction_, p, fitted.table.ids, header=True
         )
-    decision = checks_of(fitted).of_run(fitted)["decision"]
-    export(tmp_path, fitted, decision, list(FORMATS))
+    extra = checks_of(fitted).of_run(fitted)
+    export(tmp_path, fitted, extra, list(FORMATS))
     return tmp_path, fitted
 
 
@@ -65,8 +65,8 @@ def test_a_column_called_text_or_row_leaves_the_tasks_own(tmp_path):
     lines = [f"n{i},{i % 7}.5,word {i % 5},{'ab'[i % 2]},{'xyz'[i % 3]}" for i in range(60)]
     (tmp_path / "t.csv").write_text("id,row,text,decision,label\n" + "\n".join(lines) + "\n")
     fitted = fitted_run(table=read_table(tmp_path / "t.csv"), labels=None, accept=0.5)
-    decision = checks_of(fitted).of_run(fitted)["decision"]
-    export(tmp_path, fitted, decision, ["label-studio"])
+    extra = checks_of(fitted).of_run(fitted)
+    export(tmp_path, fitted, extra, ["label-studio"])
     for number, task in enumerate(json.loads((tmp_path / "label-studio.json").read_text())):
         data = task["data"]
         assert (data["row"], data["row (column)"]) == (number, f"{number % 7}.5")

@@ -10,9 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sobgnn.app.runs.checks import Checks
 from sobgnn.app.runs.folder import check_free, fill_run, free_folder, open_run, remove_run, reserved, write_into
-from sobgnn.app.runs.run import Fitted
+from sobgnn.app.runs.run import Checks, Fitted
 from sobgnn.estimator.classifier import SobolevClassifier
 from sobgnn.tables import from_arrays
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sobgnn import SobolevClassifier
-from sobgnn.app.runs.importance import column_importance
+from sobgnn.app.runs.result import column_importance
 from sobgnn.app.runs.run import Fitted
 from sobgnn.tables import read_table
 from tests.fitted_runs import fitted_run

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from scipy.spatial import cKDTree
 
-from sobgnn.app.runs.checks import checks_of
+from sobgnn.app.runs.run import checks_of
 from sobgnn.app.runs.page import render as page_render
 from sobgnn.app.runs.page.map import plane_layout
 from sobgnn.app.runs.page.render import render

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from sobgnn.app.runs import predict as run_predict
-from sobgnn.app.runs.checks import Checks
+from sobgnn.app.runs.run import Checks
 from sobgnn.estimator.trust import Acceptance
 from sobgnn.tables import Batch, TableEncoder
 from sobgnn.tables.encoding import Encoding

@@ -10,10 +10,10 @@ import pytest
 from PIL import Image
 from scipy.stats import binomtest
 
-from sobgnn.app.runs.checks import checks_of
 from sobgnn.app.runs.result import measure
+from sobgnn.app.runs.run import Checks, checks_of
 from sobgnn.app.runs.summary import details, headlines, next_steps
-from sobgnn.estimator.trust import wilson_interval
+from sobgnn.estimator.trust import Acceptance, wilson_interval
 from sobgnn.tables import read_table
 from tests.fitted_runs import fitted_run, found_search
 
@@ -49,13 +49,14 @@ def test_accuracy_is_over_hidden_labels_alone_and_metrics_are_plain_json():
     assert np.trace(result.hidden.confusion) == right[fitted.hidden].sum()
     np.testing.assert_allclose(fitted.confidence, fitted.classifier.label_distributions_.max(axis=1))
     written = json.loads(json.dumps(result.to_json(), allow_nan=False))
-    assert written["accuracy"] == result.hidden.accuracy
+    assert written["accuracy"] == float(f"{result.hidden.accuracy:.6g}") == pytest.approx(result.hidden.accuracy)
     assert written["confusion"] == result.hidden.confusion
     assert written["held_out"]["labels"] == result.held_out.labels
     assert "columns" not in written
     assert "search" not in written
     assert "accuracy" not in measure(fitted_run(labels=None)).to_json()
-    assert measure(fitted_run(points=60, search=found_search())).to_json()["search"] == found_search()
+    found = measure(fitted_run(points=60, search=found_search())).to_json()["search"]
+    assert (found["log_loss"], found["trials"][0]) == (0.4, found_search()["trials"][0])
 
 
 def test_held_out_labels_are_judged_by_the_tables_classes():
@@ -78,7 +79,7 @@ def test_without_a_held_out_label_nothing_is_claimed():
     result = measure(fitted)
     assert result.to_json()["held_out"] == {"labels": 0, "verdict": "unknown"}
     assert headlines(result)[0].startswith("Accuracy ")  # hidden labels tell
-    assert "is not known" in headlines(replace(result, hidden=None))[0]
+    assert "is not known: at least 3 labeled rows of each class" in headlines(replace(result, hidden=None))[0]
 
 
 def test_the_share_accepted_is_of_rows_without_a_given_label():
@@ -111,7 +112,7 @@ def test_rows_that_are_empty_or_blank_where_no_labeled_row_is_are_not_suggested(
         assert sorted(fitted.suggested(99).tolist()) == expected
 
 
-def test_a_picture_that_cannot_be_read_is_not_suggested(tmp_path):
+def test_a_picture_that_cannot_be_read_is_not_suggested_and_marked_in_the_predictions(tmp_path):
     generator = np.random.default_rng(0)
     for number in range(30):
         folder = tmp_path / ("unlabeled" if number >= 20 else "ab"[number % 2])
@@ -121,6 +122,10 @@ def test_a_picture_that_cannot_be_read_is_not_suggested(tmp_path):
     fitted = fitted_run(table=read_table(tmp_path), labels=None)
     names = [str(fitted.table.ids[row]) for row in fitted.suggested(99)]
     assert sorted(names) == [f"unlabeled/p{number}.png" for number in range(20, 30) if number != 25]
+    row, checks = fitted.table.ids.tolist().index("unlabeled/p25.png"), Checks(Acceptance(0.95, 0.0, 100, 60, 1, 59))
+    marked = checks.of_run(fitted)
+    assert (marked["decision"][row], marked["far"][row], marked["far"].count("far")) == ("review", "far", 1)
+    assert "Rows that hold nothing to predict from, marked far in the predictions: 1." in measure(fitted).notes
 
 
 def test_the_headline_is_how_good_it_is_with_its_interval_beside_the_largest_class():
@@ -139,6 +144,7 @@ def test_guessing_is_said_in_these_words_and_too_few_labels_too():
     assert measure(fitted_run(noise=True)).guessing
     assert headlines(held(verdict="guessing"))[0].startswith("Not shown to be better than guessing: ")
     assert headlines(held(verdict="unknown"))[0].startswith("Too few labels to say whether this is better than")
+    assert headlines(held(verdict="unknown", copies=9))[0].startswith("Too few different labeled rows to say")
     assert "guessing" not in " ".join([*headlines(held()), *details(held())])
 
 

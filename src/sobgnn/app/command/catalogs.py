@@ -11,7 +11,7 @@ _PLACES = {"shipped": "with scikit-learn", "download": "downloadable", "missing"
 
 
 def _list_data(_: Namespace) -> int:
-    """Names of the data sets, and where each one is found. Exit: 0."""
+    """Names of the data sets, and where each one is found."""
     from rich.text import Text
 
     from sobgnn import datasets
@@ -27,7 +27,7 @@ def _list_data(_: Namespace) -> int:
 
 
 def _fetch_data(options: Namespace) -> int:
-    """Load a data set, downloading it if possible, and check it. Exit: 0 done, 2 not available."""
+    """Load a data set, downloading it if possible, and check it."""
     from sobgnn.app.command.terminal import Terminal
     from sobgnn.app.runs.source import dataset_table
 
@@ -39,7 +39,7 @@ def _fetch_data(options: Namespace) -> int:
 
 
 def _list_models(_: Namespace) -> int:
-    """Models on this machine, with their folders, and names that can be fetched. The network is not used. Exit: 0."""
+    """Models on this machine, with their folders, and names that can be fetched. The network is not used."""
     from sobgnn.app.command.terminal import Terminal
     from sobgnn.tables.models import KNOWN, at_hand, find_text_model, is_called
 
@@ -56,7 +56,7 @@ def _list_models(_: Namespace) -> int:
 
 
 def _fetch_model(options: Namespace) -> int:
-    """Fetch a model from the Hugging Face hub: its JSON and safetensors. Exit: 0 done, 2 not available."""
+    """Fetch a model from the Hugging Face hub: its JSON and safetensors."""
     from sobgnn.app.command.terminal import Terminal
     from sobgnn.tables.models import find
 
@@ -68,10 +68,7 @@ def _fetch_model(options: Namespace) -> int:
 
 
 def _distill(options: Namespace) -> int:
-    """Make a static model of a sentence model, hundreds of times as fast and less accurate; in the user's cache folder.
-
-    Exit: 0 done, 2 wrong input.
-    """
+    """Make a static model of a sentence model, hundreds of times as fast and less accurate, in the cache folder."""
     from sobgnn.app.command.terminal import Terminal
     from sobgnn.tables.models import distill
 

@@ -13,7 +13,7 @@ from sobgnn.app.command.options import (
     add_data,
     add_fitting,
     at_least,
-    check,
+    check_fitting,
     load,
     place,
 )
@@ -51,7 +51,7 @@ def fit(options: Namespace) -> int:
     Prints the estimated accuracy, what was not used, and what to do next.
     With --labels FILE, DATA may be many Parquet or .npy files ("s3://b/part-*.parquet"): a fit of shards, which resumes
     if it is run again, and writes predictions as Parquet.
-    Ctrl-C during training keeps the best model so far. Exit: 0 done, 2 wrong input, 130 interrupted.
+    Ctrl-C during training keeps the best model so far.
     """
     if options.data is None:
         raise ValueError("DATA is missing. Name a file: sobgnn fit FILE. For a first try: sobgnn fit digits.")
@@ -62,7 +62,7 @@ def fit(options: Namespace) -> int:
     for name in ("points", "shards", "cluster"):
         if getattr(options, name) is not None:
             raise ValueError(f"--{name} is for shards: give their labels as a CSV file, --labels FILE.")
-    check(options)
+    check_fitting(options)
     from sobgnn.app.command.terminal import Terminal
 
     console = Terminal()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from argparse import Namespace
 from typing import Any
 
@@ -27,11 +28,15 @@ def label(options: Namespace) -> int:
     The label column may be missing: then it is new. Prints the page's address; anyone who has its token can label.
     Every label is written to disk before the page shows it as saved. Ctrl-C, or Finish in the page, writes the run
     folder: labels.csv and, with labels of at least two classes, everything that `sobgnn fit` writes. The same command
-    resumes it. Exit: 0 done, 2 wrong input (one line on stderr).
+    resumes it.
     """
     check(options)
     if not 0 <= options.port <= 65535:
         raise ValueError(f"--port must be between 0 and 65535, but got {options.port}.")
+    try:
+        socket.create_server(("127.0.0.1", options.port)).close()
+    except OSError:
+        raise ValueError(f"Port {options.port} is in use. Name another with --port, or leave it out.") from None
     from sobgnn.app.command.terminal import Terminal
     from sobgnn.app.labeling import open_page
     from sobgnn.app.labeling.export import count_formulas

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import math
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sobgnn._system.files import is_file_name
+from sobgnn.app.runs import TABLE, check_free
 
 if TYPE_CHECKING:
     from sobgnn.app.command.terminal import Terminal
@@ -19,14 +21,16 @@ if TYPE_CHECKING:
 WRONG_INPUT = 2
 INTERRUPTED = 130
 TERMINATED = 143
+_EXITS = """Exit: 0 done, 1 a bug in sobgnn, 2 wrong input (one line on stderr), 130 interrupted, 143 terminated.
+--debug, anywhere, shows tracebacks."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises its errors, in one line each, and shows ``text`` in its help."""
+    """A parser that raises its errors, in one line each, and shows ``text`` and the exit codes in its help."""
 
     def __init__(self, text: str = "", **settings: Any) -> None:
-        form = argparse.RawDescriptionHelpFormatter
-        super().__init__(description=inspect.cleandoc(text), allow_abbrev=False, formatter_class=form, **settings)
+        settings |= {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False, "epilog": _EXITS}
+        super().__init__(description=inspect.cleandoc(text), **settings)
 
     def error(self, message: str) -> NoReturn:
         """Raise; argparse would print the usage too, and exit."""
@@ -148,22 +152,39 @@ def check_file(file: Path) -> None:
 
 
 def check(options: Namespace) -> None:
-    """Raise if DATA is missing, or the value of an option is impossible."""
-    if isinstance(getattr(options, "labels", None), str):
-        raise ValueError(f"--labels must be a share or a number per class, but got {options.labels!r}.")
+    """Raise before DATA is read, which may take minutes, if it is missing or the value of an option is impossible."""
     if is_file_name(options.data):
         check_file(Path(options.data))
     else:
         from sobgnn import datasets
 
         datasets.locate(options.data)
-    accept = getattr(options, "accept", None)
-    if accept is not None and not 0 < accept < 1:
-        raise ValueError(f"--accept must be between 0 and 1, but got {accept:g}. Try --accept 0.95.")
     if options.device is not None:
         from sobgnn._system.process import check_device
 
         check_device(options.device)
+
+
+def check_fitting(options: Namespace) -> None:
+    """:func:`check` for commands that fit."""
+    check(options)
+    data, labels, accept = Path(options.data), options.labels, options.accept
+    if (data / TABLE).is_file():
+        raise ValueError(
+            f"{data} is a run, which does not hold its data. To label new rows: sobgnn predict {data} FILE. To fit "
+            "again, name the data: sobgnn fit FILE."
+        )
+    if labels is not None and (not labels > 0 or math.isinf(labels) or (labels >= 1 and labels != round(labels))):
+        raise ValueError(
+            f"--labels must be a share between 0 and 1 or a whole number per class, but got {labels:g}. "
+            "Try --labels 0.1 or --labels 5."
+        )
+    if accept is not None and not 0 < accept < 1:
+        raise ValueError(f"--accept must be between 0 and 1, but got {accept:g}. Try --accept 0.95.")
+    if isinstance(options.out, str):
+        raise ValueError(f"--out must be a folder, but got {options.out}: a URL is for shards.")
+    if options.out is not None and not any(options.out.glob("*.journal")):  # of a search that may be resumed
+        check_free(options.out)
 
 
 def reading(options: Namespace) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sobgnn.app.command.options import add_cluster, add_command, add_models, check_file, path, place
+from sobgnn.app.runs import TABLE, check_run
 
 # Formats that predictions are not written in.
 _OTHER_FORMATS = (
@@ -48,8 +49,7 @@ def predict(options: Namespace) -> int:
     A run that was fitted with --text-model or --image-model needs the same model again: it names none by its path.
 
     Writes DATA's name with .predictions.csv beside it. Points far from all training points are marked and,
-    if the run was fitted with --accept, predictions are marked accept or review. Exit: 0 done, 2 wrong input (one line
-    on stderr).
+    if the run was fitted with --accept, predictions are marked accept or review.
     """
     from sobgnn.app.command.shards import is_sharded, predict_shards
 
@@ -57,20 +57,21 @@ def predict(options: Namespace) -> int:
         return predict_shards(options)
     run, data = options.run_folder, path(str(options.data[0]))
     check_file(data)
+    if not (run / TABLE).is_file() and (data / TABLE).is_file():
+        raise ValueError(f"The run comes first: sobgnn predict {shlex.quote(str(data))} {shlex.quote(str(run))}.")
+    check_run(run)
     if len(options.data) > 1 or options.cluster is not None:
         raise ValueError(f"{run} is no run of shards: it predicts one file at a time, on this machine.")
     from sobgnn import tables
     from sobgnn._system.files import atomic_file
     from sobgnn.app.command.terminal import Terminal
     from sobgnn.app.runs import folder as run_folder
-    from sobgnn.app.runs.checks import Checks
     from sobgnn.app.runs.predict import predict_batches
+    from sobgnn.app.runs.run import Checks
     from sobgnn.app.runs.summary import spreadsheet_notes
     from sobgnn.tables.predictions import spreadsheet_name, write_spreadsheet
 
     console = Terminal()
-    if not (run / "table.json").is_file() and (data / "table.json").is_file():
-        raise ValueError(f"The run comes first: sobgnn predict {shlex.quote(str(data))} {shlex.quote(str(run))}.")
     tables.check_readable(data)
     place = data if data.name.strip(".") else data.resolve()  # . and .. name no file
     target = _written_to(options.out or place.with_name(tables.file_stem(place) + ".predictions.csv"))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sobgnn.app.command.options import INTERRUPTED, add_command, add_data, add_fitting, check, load, path
+from sobgnn.app.command.options import INTERRUPTED, add_command, add_data, add_fitting, check_fitting, load, path
 
 
 def add_tune(commands: Any) -> None:
@@ -35,10 +35,9 @@ def tune(options: Namespace) -> int:
     """Search for the best setting on held-out labels, then fit it.
 
     Writes a run folder like `sobgnn fit`, with the search in report.html and metrics.json. The same command resumes an
-    interrupted search; Ctrl-C fits the best setting so far. Exit: 0 done, 2 wrong input (one line on stderr), 130
-    interrupted.
+    interrupted search; Ctrl-C fits the best setting so far.
     """
-    check(options)
+    check_fitting(options)
     from sobgnn.app.command.terminal import Terminal
     from sobgnn.app.runs.folder import write_into
     from sobgnn.app.runs.run import Fitted, hide_labels
@@ -119,7 +118,7 @@ def _storage(folder: Path | None, journal: str | None) -> Iterator[Path | None]:
     The run of another search is never written over. A folder made for the journal is removed if the block fails before
     the first trial. ``None`` where trials are stored elsewhere.
     """
-    from sobgnn.app.runs.folder import check_free
+    from sobgnn.app.runs import check_free
 
     if folder is not None and (journal is None or not (folder / journal).exists()):
         check_free(folder)

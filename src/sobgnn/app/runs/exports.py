@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from sobgnn.app.runs.run import Fitted
 
 
-def export(folder: Path, fitted: Fitted, decision: Sequence[str] | None, formats: Sequence[str]) -> None:
+def export(folder: Path, fitted: Fitted, extra: Mapping[str, Sequence[str]], formats: Sequence[str]) -> None:
     """Write the predictions of a run into its folder, which has them as CSV, in each of the formats.
 
     Args:
         folder: The folder.
         fitted: The run.
-        decision: Accept, review or given, for each row, if the run decides.
+        extra: Columns that the checks add, such as ``decision``.
         formats: Names of :data:`~sobgnn.app.runs.FORMATS`.
     """
     import polars as pl
@@ -32,12 +32,12 @@ def export(folder: Path, fitted: Fitted, decision: Sequence[str] | None, formats
     for name in formats:
         path = folder / FORMATS[name]
         if name == "parquet":
-            _frame(fitted, decision).hstack(_probabilities(fitted, "probability_")).write_parquet(path)
+            _frame(fitted, extra).hstack(_probabilities(fitted, "probability_")).write_parquet(path)
         elif name == "jsonl":
             shares = _probabilities(fitted).select(pl.all().round(6)).to_struct("probabilities")
-            _frame(fitted, decision).with_columns(shares).write_ndjson(path)
+            _frame(fitted, extra).with_columns(shares).write_ndjson(path)
         elif name == "label-studio":
-            path.write_text(json.dumps(_tasks(fitted, decision), ensure_ascii=False), encoding="utf-8")
+            path.write_text(json.dumps(_tasks(fitted, extra), ensure_ascii=False), encoding="utf-8")
         else:
             with path.open("wb") as file:
                 write_spreadsheet(folder / PREDICTIONS, file, fitted.table.encoding.sheet(fitted.table.separator))
@@ -74,17 +74,15 @@ def label_studio_task(
     return {"data": data, "annotations": [annotation | ({} if when is None else {"created_at": when})]}
 
 
-def _frame(fitted: Fitted, decision: Sequence[str] | None) -> pl.DataFrame:
-    """The predictions as a table: row, id, label, given, decision."""
+def _frame(fitted: Fitted, extra: Mapping[str, Sequence[str]]) -> pl.DataFrame:
+    """The predictions as a table: row, id, label, given, and what the checks add."""
     import polars as pl
 
     classifier = fitted.classifier
     columns: dict[str, Any] = {"row": np.arange(len(fitted.given))}
     if fitted.table.ids is not None:
         columns["id"] = pl.Series([str(value) for value in fitted.table.ids.tolist()], dtype=pl.String)
-    columns |= {"label": classifier.transduction_.tolist(), "given": fitted.given != -1}
-    columns |= {} if decision is None else {"decision": list(decision)}
-    return pl.DataFrame(columns)
+    return pl.DataFrame({**columns, "label": classifier.transduction_.tolist(), "given": fitted.given != -1, **extra})
 
 
 def _probabilities(fitted: Fitted, before: str = "") -> pl.DataFrame:
@@ -95,15 +93,15 @@ def _probabilities(fitted: Fitted, before: str = "") -> pl.DataFrame:
     return pl.DataFrame(fitted.classifier.label_distributions_.astype(np.float64), schema=names, orient="row")
 
 
-def _tasks(fitted: Fitted, decision: Sequence[str] | None) -> list[dict[str, Any]]:
-    """Given labels as annotations, predicted ones as predictions, of tasks with ``row``, ``text``, id and decision."""
+def _tasks(fitted: Fitted, extra: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
+    """Given labels as annotations, predicted ones as predictions, of tasks with ``row``, ``text``, id and checks."""
     labels, confidence, ids = fitted.classifier.transduction_.tolist(), fitted.confidence.tolist(), fitted.table.ids
     tasks = []
     for row, label in enumerate(labels):
         cells = fitted.table.content(row)
         fields: dict[str, Any] = {"row": row, "text": "\n".join(f"{name}: {text}" for name, text in cells.items())}
         fields |= {} if ids is None else {"id": str(ids[row])}
-        fields |= {} if decision is None else {"decision": decision[row]}
+        fields |= {name: values[row] for name, values in extra.items()}
         score = confidence[row] if fitted.given[row] == -1 else None
         tasks.append({"id": row + 1, **label_studio_task("text", fields, cells, str(label), score=score)})
     return tasks

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,20 +15,16 @@ from pathlib import Path
 from typing import IO, Any
 
 from sobgnn._system.files import check_inside, flush, flush_folder, lock_file
-from sobgnn.app.runs import FILES, METRICS, MODEL, PREDICTIONS, REPORT, TABLE
-from sobgnn.app.runs.checks import checks_of
+from sobgnn.app.runs import FILES, METRICS, MODEL, PREDICTIONS, REPORT, TABLE, check_free, check_run
 from sobgnn.app.runs.exports import export
-from sobgnn.app.runs.importance import column_importance
-from sobgnn.app.runs.result import Result, measure
-from sobgnn.app.runs.run import Fitted
+from sobgnn.app.runs.result import Result, column_importance, measure
+from sobgnn.app.runs.run import Fitted, checks_of
 from sobgnn.app.runs.summary import formula_notes
 from sobgnn.tables import Encoding, write_predictions
 
 Stage = Callable[[str], AbstractContextManager[object]]
 # What the name of a folder ends in that holds a run being written.
 _UNFINISHED = ".unfinished"
-# Files of a labeling, which becomes a run when it is finished.
-_LABELING = ("labels.db", "labels.csv")
 
 
 def free_folder(name: str, under: Path = Path("runs")) -> Path:
@@ -196,7 +191,7 @@ def fill_run(
             )
         result = replace(result, notes=[*result.notes, *formula_notes(formulas)])
         if formats:
-            export(place, fitted, extra.get("decision"), formats)
+            export(place, fitted, extra, formats)
         (place / REPORT).write_text(render(fitted, result), encoding="utf-8")
         seconds["writing"] = round(time.perf_counter() - started, 3)
         result = replace(result, seconds=seconds)
@@ -211,13 +206,7 @@ def open_run(
 
     Nothing outside the folder is opened but models, as they are given or, by their digests, among those at hand.
     """
-    if not folder.is_dir():
-        raise ValueError(f"There is no run folder {str(folder)!r}. Create one with `sobgnn fit`.")
-    if not os.path.lexists(folder / TABLE) and any((folder / name).exists() for name in _LABELING):
-        raise ValueError(
-            f"{folder} holds labels, but no model yet: open its page with `sobgnn label {folder}`, label rows of at "
-            "least two classes, and press Finish."
-        )
+    check_run(folder)
     check_inside(folder / MODEL, folder)
     encoding = Encoding.load(folder, text_model=text_model, image_model=image_model)
 
@@ -230,14 +219,3 @@ def open_run(
             f"{encoding.width}. Fit the run again."
         )
     return classifier, encoding
-
-
-def check_free(folder: Path) -> None:
-    """Raise early if a run could not be written later."""
-    if folder.exists():
-        raise ValueError(f"{folder} already exists. Name another folder with --out.")
-    nearest = next(parent for parent in folder.absolute().parents if parent.exists())
-    try:
-        os.rmdir(tempfile.mkdtemp(prefix=".sobgnn-", dir=nearest))  # permissions are not enough to know
-    except OSError:
-        raise ValueError(f"{folder} cannot be created: {nearest} is not a writable folder.") from None

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
-from sobgnn.app.runs.checks import USUAL, find_threshold
-from sobgnn.app.runs.run import Fitted
+from sobgnn.app.runs.run import USUAL, Fitted, find_threshold
 from sobgnn.estimator.fitted import shown_out_of_fold
+from sobgnn.estimator.labels import stratified_folds
 from sobgnn.estimator.trust import Acceptance, Outcome, compare_with_chance, hard_labels, wilson_interval
 from sobgnn.graphs.summary import GraphReport
 from sobgnn.tables import Table
@@ -21,6 +22,12 @@ from sobgnn.tables.labels import unsaid_classes, unsaid_note
 _UNEVEN = 1.5
 # Number of suggested rows named on the terminal; the report lists more.
 _NAMED = 5
+# Number of columns from which tables are skipped, and number of labels below which differences are chance.
+MOST_COLUMNS, LEAST_LABELS = 100, 20
+_FOLDS, _SHUFFLES, _TREES = 2, 5, 100
+_MOST_LABELS = 1000
+# Number of shuffled rows that are predicted in all, and number of their entries that are held in memory at once.
+_MOST_PREDICTED, _MOST_ENTRIES = 20_000, 4_000_000
 
 
 @dataclass(frozen=True)
@@ -107,12 +114,21 @@ class Result:
         return self.held_out.verdict == "guessing"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for metrics.json, without what is not known; the facts of hidden labels are on the top level."""
+        """Plain values for metrics.json, of 6 digits and without what is not known; those of hidden labels on top."""
         facts = asdict(self)
         facts |= facts.pop("hidden") or {}
         if not self.held_out.labels:
             facts["held_out"] = {"labels": 0, "verdict": self.held_out.verdict}
-        return {name: value for name, value in facts.items() if value is not None}
+        return {name: _rounded(value) for name, value in facts.items() if value is not None}
+
+
+def _rounded(value: Any) -> Any:
+    """The same value, with its floats rounded to 6 significant digits."""
+    if isinstance(value, Mapping):
+        return {name: _rounded(held) for name, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(held) for held in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def measure(fitted: Fitted, acceptance: Acceptance | None = None) -> Result:
@@ -129,6 +145,8 @@ def measure(fitted: Fitted, acceptance: Acceptance | None = None) -> Result:
     rows, features = table.X.shape
     graph = classifier.graph_.describe(table.codes)
     usual = acceptance is None and fitted.accept is None
+    empty = int(fitted.empty.sum())
+    marked = [f"Rows that hold nothing to predict from, marked far in the predictions: {empty:,}."] if empty else []
     return Result(
         data=fitted.name,
         rows=int(rows),
@@ -139,7 +157,7 @@ def measure(fitted: Fitted, acceptance: Acceptance | None = None) -> Result:
         complete=fitted.complete,
         held_out=_held_out(fitted),
         hidden=_hidden(fitted),
-        notes=list(table.notes),
+        notes=[*table.notes, *marked],
         unsaid=_large_unsaid(table),
         advice=table.encoding.advice or None,
         suspects=len(fitted.suspects),
@@ -240,3 +258,62 @@ def confusion(true: npt.NDArray[Any], predicted: npt.NDArray[Any], classes: int)
     """Counts [true class, predicted class]."""
     flat = np.bincount(true * classes + predicted, minlength=classes * classes)
     return flat.reshape(classes, classes).astype(np.int64)
+
+
+def column_importance(fitted: Fitted, seed: int = 0) -> dict[str, float]:
+    """Drop in the mean probability of the correct class without each column, largest first.
+
+    Permutation importance on held-out labels, for forests (extremely randomized trees): one is fitted on each half of
+    the labels and predicts the other half, unchanged and with one column shuffled. A forest takes a moment, where the
+    families of the fit would take as long as they did before; and labels that a model was fitted on would make every
+    column look important. Columns with values near 0, or below, do not help. Empty for arrays, for tables of at least
+    100 columns, and if labels are too few.
+    """
+    from sklearn.ensemble import ExtraTreesClassifier
+
+    encoding, codes = fitted.table.encoding, fitted.given
+    slices = encoding.slices if encoding.named else {}  # which features came from each column
+    if not 1 < len(slices) < MOST_COLUMNS or (codes != -1).sum() < LEAST_LABELS:
+        return {}
+    generator = np.random.default_rng(seed)
+    labeled = generator.permutation(np.flatnonzero(codes != -1))[:_MOST_LABELS]
+    X, codes = fitted.table.X[labeled], codes[labeled]
+    X = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float32)
+    fold = stratified_folds(codes, _FOLDS, generator)
+    lost, judged = np.zeros(len(slices)), 0
+    for held in range(_FOLDS):
+        train, test = fold != held, (fold == held) & np.isin(codes, codes[fold != held])
+        if len(np.unique(codes[train])) < 2 or not test.any():
+            continue
+        forest = ExtraTreesClassifier(_TREES, min_samples_leaf=2, random_state=seed).fit(X[train], codes[train])
+        lost += _drops(forest, X[test], codes[test], list(slices.values()), generator) * test.sum()
+        judged += int(test.sum())
+    if not judged:
+        return {}
+    return dict(sorted(zip(slices, (lost / judged).tolist(), strict=True), key=lambda item: -item[1]))
+
+
+def _drops(
+    forest: Any,
+    X: npt.NDArray[np.float32],
+    codes: npt.NDArray[np.int64],
+    columns: list[slice],
+    generator: np.random.Generator,
+) -> npt.NDArray[np.float64]:
+    """The mean drop in the correct class's probability without each column."""
+    right = np.searchsorted(forest.classes_, codes)
+    shuffles = int(np.clip(_MOST_PREDICTED // (len(X) * len(columns)), 1, _SHUFFLES))
+    at_once = max(1, _MOST_ENTRIES // X.size)
+
+    def score(parts: list[npt.NDArray[np.float32]]) -> list[float]:
+        probability = forest.predict_proba(np.concatenate(parts)).reshape(len(parts), len(X), -1)
+        return list(probability[:, np.arange(len(X)), right].mean(axis=1))
+
+    orders = [(column, generator.permutation(len(X))) for column in columns for _ in range(shuffles)]
+    scores: list[float] = []
+    for start in range(0, len(orders), at_once):
+        parts = [X.copy() for _ in orders[start : start + at_once]]
+        for part, (column, order) in zip(parts, orders[start:], strict=False):
+            part[:, column] = X[order, column]
+        scores += score(parts)
+    return np.asarray(score([X])[0] - np.array(scores).reshape(len(columns), shuffles).mean(axis=1))

@@ -55,7 +55,7 @@ def headlines(result: Result) -> list[str]:
             "them."
         )
     return said or [
-        "Accuracy is not known: there are too few labels to hold any out. Label at least 3 rows of each class."
+        "Accuracy is not known: at least 3 labeled rows of each class are needed, and copies of a row count as one."
     ]
 
 
@@ -65,7 +65,8 @@ def _held_out(held: HeldOut) -> str:
     if held.verdict == "guessing":
         return f"{GUESSING}: accuracy {said} Do not rely on these predictions."
     if held.verdict == "unknown":
-        return f"Too few labels to say whether this is better than guessing: accuracy {said}"
+        few = "different labeled rows" if held.copies else "labels"
+        return f"Too few {few} to say whether this is better than guessing: accuracy {said}"
     return f"Estimated accuracy {said}"
 
 
