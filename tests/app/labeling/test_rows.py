@@ -11,7 +11,7 @@ from PIL import Image
 from sobgnn.app.labeling import rows
 from sobgnn.app.labeling.launch import open_page
 from sobgnn.app.labeling.rows import LARGEST_SIDE, check_unchanged, open_source
-from sobgnn.app.runs.source import picture_path, row_content
+from sobgnn.app.runs.source import picture_path, row_contents
 from tests.app.labeling.conftest import Client
 from tests.app.labeling.fake_model import Fake
 
@@ -108,7 +108,7 @@ def test_a_column_called_image_is_not_taken_for_the_pictures_beside_it(photos):
     source = open_source(path)
     assert source.read_picture(1) == ((photos / "b/1.png").read_bytes(), "image/png")
     assert [(part["name"], part["kind"]) for part in source.content(1)] == [("photo", "picture"), ("image", "text")]
-    assert row_content(source.table, 1) == {"image": "scan 1"}
+    assert row_contents(source.table, [1]) == [{"image": "scan 1"}]
     assert picture_path(source.table, 1) == str(photos / "b/1.png")
 
 

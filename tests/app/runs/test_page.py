@@ -13,12 +13,11 @@ import pytest
 from PIL import Image
 from scipy.spatial import cKDTree
 
-from sobgnn.app.runs.run import checks_of
 from sobgnn.app.runs.page import render as page_render
-from sobgnn.app.runs.page.map import plane_layout
+from sobgnn.app.runs.page.map import plane_layout, sheet
 from sobgnn.app.runs.page.render import render
-from sobgnn.app.runs.page.rows import sheet
 from sobgnn.app.runs.result import measure
+from sobgnn.app.runs.run import checks_of
 from sobgnn.tables import read_table
 from tests.app.labeling.browser import Browser, find_chromium
 from tests.fitted_runs import fitted_run, found_search
@@ -43,6 +42,12 @@ def shown(text):
 
 def section(text, name):
     return re.search(rf'<section id="{name}">.*?</section>', text, re.DOTALL).group(0)
+
+
+def shown_row(text, number):
+    """The cells of a row of a table."""
+    row = re.findall("<tr>.*?</tr>", text, re.DOTALL)[number]
+    return [html.unescape(re.sub("<[^>]+>", "", cell)).strip() for cell in re.findall("<td.*?</td>", row, re.DOTALL)]
 
 
 @pytest.fixture
@@ -101,7 +106,7 @@ def test_the_page_says_first_how_good_it_is_and_each_number_once():
     assert places == sorted(places)
     low, high = (f"{100 * bound:.1f}%" for bound in result.held_out.interval)
     assert said.count(f"95% interval {low} to {high}") == 1
-    assert '<a href="#suspects">Check 3 given labels that look wrong.</a>' in text
+    assert '<li>Check 3 given labels that look wrong. <a href="#suspects">Show</a></li>' in text
     for name, title in re.findall(r'<a href="#(\w+)">([^<]+)</a>', text.split("</nav>")[0]):
         assert f"<h2>{title}</h2>" in section(text, name)
     assert "What to label next" in text
@@ -123,15 +128,13 @@ def test_noise_is_called_guessing_and_its_map_is_gray_with_that_sentence_on_it()
 def test_lists_show_rows_with_the_columns_that_matter_first_at_full_height(table):
     text = page(table=table, labels=None, columns={"color": 0.3, "height": 0.0})
     rows = section(text, "next")
-    first = int(re.search(r'<td data-head="row">(\d+)</td>', rows).group(1))
-    assert f'<td data-head="id">n{first}</td>' in rows
-    color, height = ["red", "green", "blue"][first % 3], first * 0.25
-    assert f'<i>color</i>&nbsp;{color}</span> <span class="cell"><i>height</i>&nbsp;{height}</span>' in rows
-    copied = html.unescape(re.search(r'data-copy="([^"]*)"', rows).group(1)).splitlines()
-    assert copied[0] == "row\tid\tbest guess\tprobability\tcontent"
-    assert copied[1].startswith(f"{first}\tn{first}\t")
-    assert copied[1].endswith(f"color: {color}; height: {height}")
-    assert len(copied) == 1 + rows.count("<td data-head=\"row\">") == 21  # fmt: skip
+    first = int(shown_row(rows, 1)[0])
+    assert shown_row(rows, 1)[:2] == [str(first), f"n{first}"]
+    assert shown_row(rows, 1)[-2:] == [["red", "green", "blue"][first % 3], str(first * 0.25)]
+    copied = [line.split("\t") for line in html.unescape(re.search(r'data-copy="([^"]*)"', rows).group(1)).splitlines()]
+    assert copied[0] == ["row", "id", "best guess", "probability", "color", "height"]
+    assert copied[1] == shown_row(rows, 1)
+    assert len(copied) == 1 + rows.count('<td data-head="row">') == 21  # fmt: skip
 
 
 def test_rows_of_pictures_are_shown_as_pictures(shop):
@@ -149,7 +152,7 @@ def test_the_map_holds_the_picture_of_every_point(shop, monkeypatch):
     text = page(table=shop, labels=None)
     held = page_data(text)["map"]["pictures"]
     assert (held["columns"], held["missing"]) == (7, [])
-    assert "Hover over a point to see its picture." in shown(text)
+    assert "Point at a dot, or tap it, to see its picture." in shown(text)
     for module in ("map", "render"):
         monkeypatch.setattr(f"sobgnn.app.runs.page.{module}.MOST_TOLD", 39)
     text = page(table=shop, labels=None)
@@ -179,7 +182,7 @@ def test_a_matrix_has_no_rows_for_classes_that_were_never_held_out_and_whole_nam
         f"held-out labels, {rare.sum()} more of classes with fewer than 3 labels" in shown(text).split("The points")[1]
     )
     matrix = section(text, "accuracy").split("</table>")[0]
-    assert [name for name in names if f'<th scope="row" title="{name}">{name}</th>' in matrix] == list(names[:2])
+    assert [name for name in names if f'<th scope="row">{name}</th>' in matrix] == list(names[:2])
     assert matrix.count('<th scope="col"') == 2
 
 

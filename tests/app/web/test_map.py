@@ -104,3 +104,13 @@ def test_points_move_from_one_layout_to_the_next_and_end_there(browser):
     across = [browser.js(f"steps.pop()({time}), map.screen(1)[0]") for time in ("0", "MOVE_MS / 2", "MOVE_MS")]
     assert across == [14, 214, 414]
     assert browser.js("steps.length") == 0
+
+
+def test_names_stand_beside_their_points_without_covering_one_another(browser):
+    browser.js("map.setPlace([0, 1, 2, 0, 1, 2], [5, 5, 5, 0, 9, 0]), drawn()")
+    written = """(() => { const pen = map.canvas.getContext("2d"), seen = [], fill = pen.fillText.bind(pen);
+      pen.fillText = (text, x, y) => { seen.push([text, x, y]); fill(text, x, y); };
+      map.names = ["first", "second"].map(text => ({ text, rows: [0, 1, 2] })), map.paint(); return seen; })()"""
+    (first, x, y), (second, other, below) = browser.js(written)
+    assert (first, second, x, other) == ("first", "second", 214, 214)
+    assert 16 <= abs(y - below) <= 48

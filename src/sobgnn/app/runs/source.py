@@ -12,7 +12,7 @@ from sobgnn.tables.table import graph_of
 
 # Data sets whose features are the gray values of square pictures.
 _PICTURES = ("digits", "mnist")
-# Columns of a row that are shown, and characters of each; text from the last length on is shown before numbers.
+# Columns of rows that are shown, and characters of each; text of the last mean length is shown before numbers.
 _COLUMNS, _LENGTH, _SENTENCE = 4, 120, 20
 
 
@@ -46,20 +46,27 @@ def picture_path(table: Table, row: int) -> str | None:
     return None if pictures is None else table.content(row).get(pictures.name)
 
 
-def row_content(table: Table, row: int, importance: Mapping[str, float] | None = None) -> dict[str, str]:
-    """A few columns of a row, shortened: the most important first, otherwise long texts first, then as in the file.
+def row_contents(
+    table: Table, rows: Sequence[int], importance: Mapping[str, float] | None = None
+) -> list[dict[str, str]]:
+    """A few columns of rows, shortened: the most important ones, otherwise long texts first, then as in the file.
+
+    All rows have the same columns; none if the table came from an array.
 
     Args:
         table: The run's table.
-        row: Row number, from 0.
+        rows: Row numbers, from 0.
         importance: Importance of columns, by name.
     """
-    pictures, weight = table.encoding.pictures, importance or {}
-    image = None if pictures is None else pictures.name
-    cells = {name: " ".join(text.split()) for name, text in table.content(row).items()}
-    cells = {name: text for name, text in cells.items() if text and name not in (table.encoding.id, image)}
-    order = sorted(cells, key=lambda name: (-weight.get(name, 0.0), len(cells[name]) < _SENTENCE))
-    return {name: shortened(cells[name], _LENGTH) for name in order[:_COLUMNS]}
+    encoding, weight = table.encoding, importance or {}
+    if not encoding.named or table.frame is None:
+        return [{} for _ in rows]
+    aside = {encoding.id, None if encoding.pictures is None else encoding.pictures.name}
+    cells = [{name: " ".join(text.split()) for name, text in table.content(row).items()} for row in rows]
+    lengths = {name: [len(held[name]) for held in cells if held.get(name)] for name in table.frame.columns}
+    names = [name for name, known in lengths.items() if known and name not in aside]
+    names.sort(key=lambda name: (-weight.get(name, 0.0), sum(lengths[name]) < _SENTENCE * len(lengths[name])))
+    return [{name: shortened(held.get(name, ""), _LENGTH) for name in names[:_COLUMNS]} for held in cells]
 
 
 def shortened(text: str, most: int) -> str:

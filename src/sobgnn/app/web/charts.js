@@ -1,7 +1,8 @@
 "use strict";
 // Lines and histograms as SVG. Colors come from colors.css; a table beside each drawing tells its numbers to screen readers.
 
-const CHART = { width: 440, height: 230, right: 16, top: 12, bottom: 40, digit: 7.5 }; // a digit of 13 px is 7.5 px wide
+// A digit of 13 px is 7.5 px wide. A drawing is as wide as its place, if that is shown, so that its text is never scaled.
+const CHART = { width: 440, height: 230, right: 16, top: 12, bottom: 40, digit: 7.5 };
 
 /** Text with at most two decimals, such as 10,000 or 95.5%. */
 function numberText(value, percent = false) {
@@ -40,7 +41,7 @@ function svgPart(name, attributes, text) {
 
 /** An empty drawing with its grid; `x` and `y` give positions. The left margin has room for the longest number. */
 function makeGrid(place, across, up, title) {
-  const { width, height, right, top, bottom, digit } = CHART, base = height - bottom;
+  const { height, right, top, bottom, digit } = CHART, width = place.clientWidth || CHART.width, base = height - bottom;
   const left = 14 + digit * Math.max(...up.labels.map((label) => label.length));
   const x = (value) => left + ((value - across.low) / (across.high - across.low)) * (width - right - left);
   const y = (value) => base - ((value - up.low) / (up.high - up.low)) * (base - top);

@@ -21,6 +21,7 @@ class PointMap {
     this.group = null; // for each point, its place in `styles`
     this.styles = [{ color: "var(--faint)" }]; // drawn in this order: { color, alpha, radius }; a point of none is hidden
     this.rings = []; // above the points: { rows, color, apart }, `apart` pixels around each point
+    this.names = []; // in the middle of their points: { text, rows }
     this.message = ""; // shown while there are no points
     this.view = { left: 0, bottom: 0, zoom: 1 }; // the part shown is [left, left + 1 / zoom], and so on upward
     this.lasso = [];
@@ -249,6 +250,7 @@ class PointMap {
         pen.stroke();
       }
     }
+    this.paintNames(pen, width, height);
     if (!this.lasso.length) return;
     pen.strokeStyle = this.color("var(--ink)");
     pen.lineWidth = 1.5;
@@ -256,6 +258,32 @@ class PointMap {
     [this.start, ...this.lasso].forEach(([x, y], i) => (i ? pen.lineTo(x, y) : pen.moveTo(x, y)));
     pen.closePath();
     pen.stroke();
+  }
+
+  /** Each name above the middle of its points, moved up or down where another stands; left out where that does not help. */
+  paintNames(pen, width, height) {
+    const high = 16, taken = [];
+    pen.font = `600 13px ${getComputedStyle(this.canvas).fontFamily}`;
+    pen.textAlign = "center";
+    pen.textBaseline = "middle";
+    pen.lineWidth = 4;
+    pen.lineJoin = "round";
+    for (const { text, rows } of this.names) {
+      const name = text.length > 24 ? text.slice(0, 23) + "…" : text, half = pen.measureText(name).width / 2 + 3;
+      const places = rows.map((row) => this.screen(row)), across = places.map(([a]) => a).sort((a, b) => a - b);
+      const x = Math.max(half, Math.min(width - half, across[across.length >> 1]));
+      const free = (y) => y > high / 2 && y < height - high / 2
+        && taken.every(([a, b, wide]) => Math.abs(a - x) > half + wide || Math.abs(b - y) > high);
+      const heights = places.map(([, b]) => b).sort((a, b) => a - b);
+      const up = Math.max(heights[heights.length >> 4] - 10, heights[heights.length >> 1] - 40); // above them, if they are near
+      const y = [0, -1, 1, -2, 2, -3, 3].map((step) => up + step * high).find(free);
+      if (y === undefined) continue;
+      taken.push([x, y, half]);
+      pen.strokeStyle = this.color("var(--card)");
+      pen.strokeText(name, x, y);
+      pen.fillStyle = this.color("var(--ink)");
+      pen.fillText(name, x, y);
+    }
   }
 
   /** Each style's circle is drawn once and stamped: 100 000 points take a moment. */

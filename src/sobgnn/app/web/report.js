@@ -14,6 +14,13 @@
   const count = x.length, labeled = [...given.keys()].filter((row) => given[row]);
   const some = labeled.length > 0 && labeled.length < count;
   const hidden = new Set();
+  // With more classes than colors that are easy to tell apart, the map has the names: most frequent first.
+  const byClass = points.classes.map(() => []), names = [];
+  predicted.forEach((code, row) => byClass[code].push(row));
+  if (byClass.filter((rows) => rows.length).length > 10) {
+    byClass.forEach((rows, code) => { if (rows.length) names.push({ code, text: points.classes[code], rows }); });
+    names.sort((a, b) => b.rows.length - a.rows.length);
+  }
   let view = "class", rings = some && labeled.length <= 600;
   const map = new PointMap($("map"), { hover: showTip });
 
@@ -43,6 +50,7 @@
     const [group, styles] = LOOKS[points.gray ? "gray" : view]();
     const seen = hidden.size ? Uint16Array.from(group || predicted, (one, row) => (hidden.has(predicted[row]) ? UNKNOWN : one)) : group;
     map.rings = rings && view === "class" && !points.gray ? [{ rows: labeled }] : [];
+    map.names = view === "class" && !points.gray ? names.filter(({ code }) => !hidden.has(code)) : [];
     map.setStyles(seen, styles);
   }
 
@@ -147,9 +155,21 @@
     $("in").addEventListener("click", () => map.zoom(1.5));
     $("out").addEventListener("click", () => map.zoom(1 / 1.5));
     $("all").addEventListener("click", () => map.reset());
+    for (const button of document.querySelectorAll(".more")) {
+      button.addEventListener("click", () => button.parentElement.classList.add("all"));
+    }
+    if (matchMedia("(max-width: 820px)").matches) {
+      for (const part of document.querySelectorAll(".fold")) part.open = false;
+      const unfold = () => document.getElementById(location.hash.slice(1))?.querySelector(".fold")?.setAttribute("open", "");
+      addEventListener("hashchange", unfold);
+      unfold();
+    }
     for (const place of document.querySelectorAll("[data-chart]")) {
       const [name, number] = place.dataset.chart.split(" "), chart = page.charts[name][number];
-      (chart.series ? drawLines : drawHistogram)(place, chart);
+      const draw = () => (chart.series ? drawLines : drawHistogram)(place, chart);
+      let width = place.clientWidth;
+      draw();
+      new ResizeObserver(() => { if (width !== place.clientWidth) { width = place.clientWidth; draw(); } }).observe(place);
     }
     root.dataset.ready = "yes";
   } catch (error) {

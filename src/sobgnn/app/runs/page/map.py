@@ -1,18 +1,24 @@
-"""The map of the points: where each is shown, and what the page is told of it."""
+"""The map of the points: where each is shown, what the page is told of it, and its picture."""
 
 from __future__ import annotations
 
 import base64
-from typing import Any
+import io
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.spatial import cKDTree
 
 from sobgnn.app import web
-from sobgnn.app.runs.page.rows import pictured, row_picture, sheet
 from sobgnn.app.runs.run import Fitted
-from sobgnn.app.runs.source import row_content, shortened
+from sobgnn.app.runs.source import picture_path, row_contents, shortened
+from sobgnn.tables.pictures import open_picture
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 MOST_POINTS = 100_000
 # Number of points up to which each has a few words of its row, and its picture.
@@ -20,6 +26,10 @@ MOST_TOLD, _WORDS, _SIDE = 5_000, 70, 48
 _NEIGHBORS = 10
 _STRANGERS = 5
 _DIMENSIONS = 8
+# Sides of a picture on the sheet, in pixels, largest first; the maximum bytes of a sheet, of the report's 3 MB; JPEG's.
+_SIDES = (48, 32, 24, 16)
+_MOST_BYTES = 1_500_000
+_QUALITY = 70
 
 
 def map_points(fitted: Fitted, gray: bool) -> dict[str, Any]:
@@ -49,8 +59,8 @@ def map_points(fitted: Fitted, gray: bool) -> dict[str, Any]:
         "gray": gray,
     }
     if len(rows) <= MOST_TOLD and table.encoding.named:
-        contents = [row_content(table, int(row)) for row in rows]
-        lines = ["; ".join(f"{name}: {cell}" for name, cell in content.items()) for content in contents]
+        contents = row_contents(table, rows.tolist())
+        lines = ["; ".join(f"{name}: {cell}" for name, cell in content.items() if cell) for content in contents]
         result["words"] = [shortened(line, _WORDS) for line in lines]
     if len(rows) <= MOST_TOLD and pictured(fitted):
         result["pictures"] = sheet([row_picture(fitted, int(row), _SIDE) for row in rows])
@@ -124,3 +134,66 @@ def principal_components(points: npt.NDArray[Any], most: int) -> npt.NDArray[np.
 def _square(apart: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     square: npt.NDArray[np.float32] = apart[:, 0] ** 2 + apart[:, 1] ** 2
     return square
+
+
+def pictured(fitted: Fitted) -> bool:
+    """Whether rows are pictures."""
+    return bool(fitted.side) or fitted.table.encoding.pictures is not None
+
+
+def row_picture(fitted: Fitted, row: int, side: int) -> Image | None:
+    """The row's picture, at most ``side`` pixels wide and high; ``None`` if there is none that can be read."""
+    from PIL import Image
+
+    if fitted.side:  # the features are its gray values
+        values = np.asarray(fitted.table.X[row], dtype=np.float64).reshape(fitted.side, fitted.side)
+        gray = np.clip(255 * values / max(float(values.max()), 1e-12), 0, 255)
+        return Image.fromarray(gray.astype(np.uint8))
+    picture = open_picture(picture_path(fitted.table, row), side)
+    if picture is not None:
+        picture.thumbnail((side, side))
+    return picture
+
+
+def address(picture: Image) -> str:
+    """The picture as a data: address."""
+    kind, content = _encoded(picture)
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def sheet(pictures: Sequence[Image | None], most_bytes: int = _MOST_BYTES) -> dict[str, Any] | None:
+    """All pictures side by side on one sheet, as large as ``most_bytes`` allow; they are made smaller in place.
+
+    Returns:
+        ``image``, a data: address; ``side``, width and height of each cell in pixels; ``columns``, cells in a row;
+        ``missing``, numbers of the pictures that are ``None``. ``None`` if all are, or if even the smallest take too
+        many bytes.
+    """
+    from PIL import Image
+
+    known = [picture for picture in pictures if picture is not None]
+    if not known:
+        return None
+    columns = math.ceil(math.sqrt(len(pictures)))
+    widest = min(max(max(picture.size) for picture in known), _SIDES[0])
+    for side in (widest, *(smaller for smaller in _SIDES if smaller < widest)):
+        size = (columns * side, math.ceil(len(pictures) / columns) * side)
+        whole = Image.new(known[0].mode, size, 128 if known[0].mode == "L" else (128, 128, 128))
+        for number, small in enumerate(pictures):
+            if small is None:
+                continue
+            small.thumbnail((side, side))
+            left, top = (number % columns) * side, (number // columns) * side
+            whole.paste(small, (left + (side - small.width) // 2, top + (side - small.height) // 2))
+        if len(_encoded(whole)[1]) <= most_bytes:
+            missing = [number for number, picture in enumerate(pictures) if picture is None]
+            return {"image": address(whole), "side": side, "columns": columns, "missing": missing}
+    return None
+
+
+def _encoded(picture: Image) -> tuple[str, bytes]:
+    """As JPEG, or as PNG if it is gray: such pictures are of few pixels, which JPEG would blur."""
+    kind = "png" if picture.mode == "L" else "jpeg"
+    file = io.BytesIO()
+    picture.save(file, kind, quality=_QUALITY, optimize=True)
+    return kind, file.getvalue()

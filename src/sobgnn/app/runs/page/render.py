@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from sobgnn.app import web
-from sobgnn.app.runs.page.map import MOST_POINTS, MOST_TOLD, map_points
-from sobgnn.app.runs.page.rows import lists, pictured
+from sobgnn.app.runs.page.map import MOST_POINTS, MOST_TOLD, address, map_points, pictured, row_picture
 from sobgnn.app.runs.result import Result
 from sobgnn.app.runs.run import Fitted
+from sobgnn.app.runs.source import row_contents
 from sobgnn.app.runs.summary import (
     GUESSING,
     details,
@@ -27,6 +28,8 @@ from sobgnn.estimator.describing import TITLES, decisions
 from sobgnn.tables.columns.names import counted
 
 _MOST_BARS, _BINS = 20, 40
+# Maximum number of rows in each list, and the side of their pictures.
+_SUGGESTED, _SUSPECTS, _MISTAKES, _PICTURE = 20, 30, 30, 96
 # Number of classes up to which a confusion matrix shows counts, and up to which it is shown at all.
 _COUNTED, MOST_CONFUSED = 15, 40
 
@@ -36,7 +39,7 @@ def render(fitted: Fitted, result: Result) -> str:
     from jinja2 import Environment, StrictUndefined
 
     importance = result.columns or {}
-    listed = lists(fitted, importance, result.guessing)
+    listed = _lists(fitted, importance, result.guessing)
     search = _search(result.search) if result.search else None
     charts = {
         "training": _training(fitted),
@@ -57,7 +60,7 @@ def render(fitted: Fitted, result: Result) -> str:
     }
     shown = {name: title for name, title in sections.items() if title}
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    page.filters |= {"percent": percent, "interval": interval_words}
+    page.filters |= {"percent": percent, "interval": interval_words, "breakable": _breakable}
     return page.from_string(web.read("report.html")).render(
         result=result,
         sections=shown,
@@ -92,6 +95,53 @@ def _json(value: Any) -> str:
     return written.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
+def _breakable(name: Any) -> str:
+    """A name as HTML whose lines break after a sign in it, and not in a word."""
+    from markupsafe import Markup
+
+    return Markup("<wbr>").join(re.split(r"(?<=[/_.:@-])(?=.)", str(name)))
+
+
+def _lists(fitted: Fitted, importance: Mapping[str, float], guessing: bool) -> dict[str, dict[str, Any]]:
+    """Rows worth a label, given labels that look wrong, hidden labels that were predicted wrong; none if empty."""
+    codes, confidence = fitted.table.codes, fitted.confidence.tolist()
+    names = [str(name) for name in fitted.table.classes]
+    best = [names[code] for code in fitted.predicted.tolist()]
+    wrong = np.flatnonzero(fitted.hidden & (fitted.predicted != codes))
+    wrong = wrong[np.argsort(-fitted.confidence[wrong], kind="stable")]
+    worth = [(row, best[row], confidence[row]) for row in fitted.suggested(_SUGGESTED).tolist()]
+    doubted = [
+        (each.row, str(each.given), each.probability, str(each.predicted), each.predicted_probability)
+        for each in ([] if guessing else fitted.suspects[:_SUSPECTS])
+    ]
+    mistaken = [(row, names[codes[row]], best[row], confidence[row]) for row in wrong[:_MISTAKES].tolist()]
+    found: tuple[tuple[str, list[Any], int, tuple[str, ...]], ...] = (
+        ("next", worth, len(worth), ("best guess", "probability")),
+        ("suspects", doubted, len(fitted.suspects), ("given", "its probability", "predicted", "probability")),
+        ("mistakes", mistaken, len(wrong), ("hidden label", "predicted", "probability")),
+    )
+    return {name: _list(fitted, heads, rows, importance, total) for name, rows, total, heads in found if rows}
+
+
+def _list(
+    fitted: Fitted, heads: Sequence[str], rows: Sequence[Any], importance: Mapping[str, float], total: int
+) -> dict[str, Any]:
+    """Rows with what was found, ``(row, *cells)``, a few of their columns and their pictures."""
+    table = fitted.table
+    own = ["row", *([] if table.ids is None else [table.encoding.id or "id"]), *heads]
+    contents = row_contents(table, [row for row, *_ in rows], importance)
+    heads = [*own, *contents[0]]
+    lines, copied = [], [heads]
+    for (row, *found), content in zip(rows, contents, strict=True):
+        cells = [str(row), *([] if table.ids is None else [str(table.ids[row])]), *found, *content.values()]
+        picture = row_picture(fitted, row, _PICTURE) if pictured(fitted) else None
+        lines.append({"cells": cells, "picture": None if picture is None else address(picture)})
+        copied.append([" ".join((f"{cell:.2f}" if isinstance(cell, float) else cell).split()) for cell in cells])
+    cards = any(line["picture"] for line in lines)
+    tsv = "\n".join("\t".join(line) for line in copied)
+    return {"heads": heads, "own": len(own), "lines": lines, "cards": cards, "total": total, "tsv": tsv}
+
+
 def _measures(result: Result) -> list[tuple[str, str, str]]:
     """The headline as large numbers, what each is, and on what; empty if the sentence says it better."""
     held, hidden, found = result.held_out, result.hidden, []
@@ -115,7 +165,7 @@ def _hint(fitted: Fitted, result: Result) -> str:
     said += "" if result.guessing else "Click a class to hide it. "
     if pictured(fitted):
         many = f"Pictures are shown for up to {MOST_TOLD:,} points."
-        said += many if count > MOST_TOLD else "Hover over a point to see its picture."
+        said += many if count > MOST_TOLD else "Point at a dot, or tap it, to see its picture."
     return said
 
 
