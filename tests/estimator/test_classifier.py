@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 from sklearn.base import clone
-from sklearn.datasets import load_digits, make_blobs, make_moons
+from sklearn.datasets import make_blobs, make_moons
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.naive_bayes import GaussianNB
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -138,30 +138,6 @@ def test_imbalance_of_one_to_ninety_nine_is_met_by_balanced_weights():
     }
     assert scores["balanced"] > 0.8
     assert scores["balanced"] > scores[None] + 0.05
-
-
-@pytest.mark.trains
-def test_suggested_labels_beat_random_labels_on_digits():
-    X, y = load_digits(return_X_y=True)
-    settings = {"n_members": 2, "epochs": 60, "hidden_channels": 32, "random_state": 0}
-    gains = []
-    for seed in range(3):
-        generator = np.random.default_rng(seed)
-        given = np.full(len(y), -1)
-        for code in range(10):
-            given[generator.permutation(np.flatnonzero(y == code))[:2]] = code
-        start = SobolevClassifier(**settings).fit(X, given)
-        suggested = start.suggest(30)
-        assert len(np.unique(suggested)) == 30
-        assert (given[suggested] < 0).all()
-        at_random = generator.permutation(np.flatnonzero(given < 0))[:30]
-        scores = []
-        for chosen in (suggested, at_random):
-            more = given.copy()
-            more[chosen] = y[chosen]
-            scores.append((SobolevClassifier(**settings).fit(X, more).transduction_ == y).mean())
-        gains.append(scores[0] - scores[1])
-    assert np.mean(gains) > 0.01, gains
 
 
 @pytest.mark.parametrize(
@@ -518,20 +494,6 @@ def test_classes_that_were_not_held_out_are_named():
     assert "Accuracy is not known for 2: no such label was held out." in quick().fit(X, given).describe()
 
 
-def test_a_class_that_went_is_not_taken_for_one_that_came():
-    generator = np.random.default_rng(1)
-    group = np.arange(400) % 4
-    X = 0.5 * generator.normal(size=(400, 5)) + 4 * np.eye(5)[group]
-    y = np.array([None] * 400, dtype=object)
-    y[:120] = np.array(["a", "b", None, None], dtype=object)[group[:120]]
-    with_c, with_d = y.copy(), y.copy()
-    with_c[[2, 6, 10, 14, 18]] = "c"
-    with_d[[3, 7, 11, 15, 19]] = "d"
-    model = quick(warm_start=True).fit(X, with_c).fit(X, with_d)
-    assert (model.transduction_[group == 3] == "d").mean() > 0.9
-    assert (model.transduction_[group == 2] == "d").mean() < 0.1
-
-
 def test_suspects_and_first_suggestions_check_what_they_are_given(fitted):
     X, _, _, classifier = fitted
     with pytest.raises(ValueError, match="`n` must be None or an integer of at least 0, but got -1"):
@@ -551,23 +513,6 @@ def test_scores_take_the_edges_of_new_points():
     new = sp.csr_array(graph[:10])
     predicted = model.predict(X[:10], graph=new)
     assert model.score(X[:10], truth[:10], graph=new) == (predicted == truth[:10]).mean()
-
-
-def test_a_warm_start_takes_another_graph_for_another_one_in_whatever_form_it_comes():
-    X, _, given = blobs(labels=5)
-    classifier = quick(warm_start=True, families=["linear", "diffusion"]).fit(X, given)
-    classifier.fit(X, given, graph=np.zeros((2, 0), int))
-    assert "given" in classifier.predictor_.points.graphs
-    classifier.fit(X, given)
-    assert "given" not in classifier.predictor_.points.graphs
-    classifier.fit(X, given, graph=np.array([[0, 1, 2], [3, 4, 5]]))
-    assert classifier.graph_.num_edges == 6
-    weights = torch.ones(2, dtype=torch.bfloat16)
-    classifier.fit(X, given, graph=(torch.tensor([[0, 1], [2, 3]]), weights))
-    assert classifier.graph_.num_edges == 4
-    with pytest.raises(ValueError, match="rows differ in length"):
-        classifier.fit(X, given, graph=[[0, 1], [2]])
-    assert classifier.graph_.num_edges == 4
 
 
 def test_importing_the_classifier_leaves_what_only_some_fits_need_alone():

@@ -17,7 +17,7 @@ import torch
 from sobgnn._system.files import atomic_folder, check_inside, file_digest, json_digest, read_json
 from sobgnn.estimator.families.foreign import FittedForeign
 from sobgnn.estimator.fitted import Outcome, Predictor, set_attributes
-from sobgnn.estimator.state import Arrays, from_state, to_state
+from sobgnn.estimator.state import Arrays, check_parts, from_state, to_state
 from sobgnn.estimator.validation import Filling, check_whole
 
 FORMAT = "sobgnn.SobolevClassifier"
@@ -82,9 +82,8 @@ def put_together(estimator: Any, config: dict[str, Any], arrays: Arrays, device:
 
     predictor = from_state(Predictor, config["predictor"], part("predictor"), device)
     outcome = from_state(Outcome, config["outcome"], part("outcome"))
-    predictor.check()
     sizes = predictor.placed.sizes
-    outcome.check(sizes)
+    check_parts((predictor, outcome), sizes, predictor.points)
     estimator.classes_ = _classes(config["classes"])
     if len(estimator.classes_) != sizes["classes"]:
         raise ValueError("its classes and its points contradict each other")
@@ -102,7 +101,7 @@ def put_together(estimator: Any, config: dict[str, Any], arrays: Arrays, device:
         read = estimator.encoder_.n_features_out_ if estimator.encoder_.n_features_in_ == count else -1
     elif config["filling"] is not None:
         estimator.filling_ = from_state(Filling, config["filling"], part("filling"))
-        estimator.filling_.check(count)
+        check_parts(estimator.filling_, {"features": count})
         read += len(estimator.filling_.marked)
     if read != sizes["features"]:
         raise ValueError("its features and its maps contradict each other")

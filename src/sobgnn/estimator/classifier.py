@@ -19,7 +19,7 @@ from sobgnn._system.process import check_device, limit_threads, own_precision
 from sobgnn.estimator import artifact
 from sobgnn.estimator.describing import described
 from sobgnn.estimator.families import FAMILIES
-from sobgnn.estimator.fit import Hook, Report, chosen_families, fit_families, refit_families
+from sobgnn.estimator.fit import Hook, Kept, Report, chosen_families, fingerprint, fit_families, refit_families
 from sobgnn.estimator.fitted import outcome_of, set_attributes, shown_out_of_fold
 from sobgnn.estimator.frequencies import check_class_priors, chosen_by_class
 from sobgnn.estimator.labels import (
@@ -45,7 +45,6 @@ from sobgnn.estimator.validation import (
     checked_names,
     is_frame,
 )
-from sobgnn.estimator.warm import Kept, fingerprint
 from sobgnn.graphs.convert import as_edges, as_graph
 from sobgnn.graphs.graph import Graph, Symmetrize
 from sobgnn.graphs.knn import Bandwidth

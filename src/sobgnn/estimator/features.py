@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from sobgnn._system.process import eigen
-from sobgnn.estimator.state import check_shapes, shaped
+from sobgnn.estimator.state import shaped
 
 _Array = npt.NDArray[np.float64]
 
@@ -120,10 +120,10 @@ class FeatureMap:
             z = z - self.center
         return np.asarray(z * self.gain)
 
-    def check(self, num_features: int) -> None:
-        """Raise ValueError if the parts, which may be those of a file, contradict each other or this number F."""
-        check_shapes(self, {"features": num_features, "outputs": self.num_outputs})
-        if self.num_features != num_features or num_features < 1 or (self.knots is None) != (self.scores is None):
+    def check(self, sizes: Mapping[str, int], points: Any) -> None:
+        """Raise ValueError if the parts contradict each other or the number of features."""
+        whole = self.num_features == sizes["features"] >= 1 and (self.knots is None) == (self.scores is None)
+        if not whole or (self.center is not None and len(self.center) != self.num_outputs):
             raise ValueError("the parts of its feature map contradict each other")
 
 

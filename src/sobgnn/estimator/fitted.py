@@ -15,14 +15,13 @@ from torch import Tensor
 
 from sobgnn._system.process import limit_threads
 from sobgnn.estimator.blend import Blend, log_loss, sharpen
-from sobgnn.estimator.fit import Fit, Member
+from sobgnn.estimator.fit import Fit, Kept, Member
 from sobgnn.estimator.frequencies import Frequencies, class_frequencies, shift_priors
 from sobgnn.estimator.labels import Labels, class_weights
 from sobgnn.estimator.placed import Placed
 from sobgnn.estimator.points import Points
-from sobgnn.estimator.state import NAN_ALLOWED, check_shapes, shaped
+from sobgnn.estimator.state import NAN_ALLOWED, shaped
 from sobgnn.estimator.trust import estimate_accuracy
-from sobgnn.estimator.warm import Kept
 
 _Array = npt.NDArray[np.float64]
 _Codes = npt.NDArray[np.int64]
@@ -110,12 +109,8 @@ class Predictor:
                     progress(rows.stop, count)
         return out
 
-    def check(self) -> None:
-        """Raise ValueError if the parts, which may be those of a file, contradict each other."""
-        self.placed.check()
-        for member in self.members:
-            member.fitted.check(self.points, self.placed.sizes)
-        check_shapes(self, self.placed.sizes)
+    def check(self, sizes: Mapping[str, int], points: Points) -> None:
+        """Raise ValueError if shares or temperatures are invalid."""
         shares = np.array(self.blend.shares)
         temperatures = np.array([*self.blend.temperatures, self.temperature])
         good = len(shares) == len(self.blend.temperatures) == len(self.members) > 0
@@ -144,9 +139,8 @@ class Outcome:
     embedding: npt.NDArray[np.float32] = field(metadata=shaped("points", "components", most=np.inf))
     n_iter: int
 
-    def check(self, sizes: Mapping[str, int]) -> None:
-        """Raise ValueError if the fields, which may be those of a file, are impossible."""
-        check_shapes(self, sizes)
+    def check(self, sizes: Mapping[str, int], points: Any) -> None:
+        """Raise ValueError if labels are of other points or classes, or scores impossible."""
         shares = [self.out_of_fold_accuracy, *self.family_accuracy.values()]
         good = (
             len(self.labelled) > 0

@@ -18,7 +18,7 @@ from sobgnn._system.process import set_threads
 from sobgnn.estimator.features import FARTHEST, FeatureMap
 from sobgnn.estimator.points import GIVEN, NEIGHBORS, NewPoints, PointGraph, Points
 from sobgnn.estimator.scaling import Scales, decide_scales
-from sobgnn.estimator.state import NOT_SAVED, check_shapes, shaped
+from sobgnn.estimator.state import NOT_SAVED, shaped
 from sobgnn.estimator.validation import Networks, check_whole
 from sobgnn.graphs.graph import Graph
 from sobgnn.graphs.knn import gaussian_weights, graph_from_neighbors, mean_distance
@@ -113,9 +113,9 @@ class NeighborSearch:
         """Minimum number of new points at once for which cells are used; ``None``: the search is always exact."""
         return self._held.index_queries if self.method != "exact" else None
 
-    def check(self, count: int) -> None:
-        """Raise ValueError if the fields, which may be those of a file, contradict each other."""
-        check_whole("k", self.k, most=max(1, count - 1))
+    def check(self, sizes: Mapping[str, int], points: Points) -> None:
+        """Raise ValueError if the settings are invalid."""
+        check_whole("k", self.k, most=max(1, sizes["points"] - 1))
         known = self.metric in ("euclidean", "cosine") and self.method in ("auto", "exact", "cells")
         if self.reach is None:
             # It is 0 if every neighbor is a copy of its point.
@@ -204,24 +204,12 @@ class Placed:
             "width": width, "searched": searched, "columns": columns,
         }  # fmt: skip
 
-    def check(self) -> None:
-        """Raise ValueError if the parts, which may be those of a file, contradict each other."""
-        points, maps = self.points, self.maps
-        for part in (maps.networks, maps.neighbors, maps.trees):
-            if part is not None:
-                part.check(maps.networks.num_features)
-        check_shapes(points, self.sizes)
-        check_shapes(self.search, self.sizes)
+    def check(self, sizes: Mapping[str, int], points: Points) -> None:
+        """Raise ValueError if points or neighbors are missing, or are other numbers."""
         if not points.count or points.points.dtype != torch.float32 or self.search.places.dtype != torch.float32:
             raise ValueError("its points have another type, or there are none")
-        points.networks.check()
         if NEIGHBORS not in points.graphs or not set(points.graphs) <= {NEIGHBORS, GIVEN} or points.classes < 2:
             raise ValueError("its neighbors are missing")
-        for graph in points.graphs.values():
-            if (graph.alpha, graph.epsilon) != (points.networks.alpha, points.networks.epsilon):
-                raise ValueError("its graphs and its networks have other orders")
-            graph.check(points.count)
-        self.search.check(points.count)
 
 
 def make_points(

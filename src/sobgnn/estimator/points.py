@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -86,9 +86,9 @@ class PointGraph:
     def __getstate__(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
-    def check(self, count: int) -> None:
-        """Raise ValueError unless the graph, which may be that of a file, has ``count`` nodes and stays in bounds."""
-        indptr, indices, weight = self.graph.indptr, self.graph.indices, self.graph.weight
+    def check(self, sizes: Mapping[str, int], points: Points) -> None:
+        """Raise ValueError unless the graph is one of the points, stays in bounds, and has the networks' orders."""
+        indptr, indices, weight, count = self.graph.indptr, self.graph.indices, self.graph.weight, sizes["points"]
         good = (
             indptr.dtype == torch.int64
             and indices.dtype in (torch.int32, torch.int64)
@@ -101,9 +101,10 @@ class PointGraph:
             and (not indices.numel() or (int(indices.min()) >= 0 and int(indices.max()) < count))
             and bool((weight > 0).all())
             and (self.strongest is None or self.strongest > 0)
+            and (self.alpha, self.epsilon) == (points.networks.alpha, points.networks.epsilon)
         )
         if not good:
-            raise ValueError("the graph's arrays contradict each other")
+            raise ValueError("the graph's arrays contradict each other, or it has other orders than the networks")
 
 
 class View(Protocol):

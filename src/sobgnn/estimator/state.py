@@ -1,7 +1,7 @@
 """The state of frozen dataclasses as JSON values and arrays, and back: one walk over their fields.
 
 What is built is decided by the annotations of the class that is asked for, never by the file: a file only fills in
-values. The fields' declared shapes, and each class's ``check``, then say whether these fit together.
+values. The fields' declared shapes, and classes' ``check``, then say whether these fit together.
 """
 
 from __future__ import annotations
@@ -39,14 +39,23 @@ def shaped(*shape: str | int, least: float | None = None, most: float = LARGEST)
     return {"shape": shape, "bounds": (-most if least is None else least, most)}
 
 
-def check_shapes(part: Any, sizes: Mapping[str, int]) -> None:
-    """Raise ValueError unless the arrays of a dataclass have the shapes and bounds that its fields declare.
+def check_parts(part: Any, sizes: Mapping[str, int], points: Any = None) -> None:
+    """Raise ValueError unless a dataclass and all its parts, which may be those of a file, are possible.
 
-    Names that are not in ``sizes`` stand for any size, the same wherever they occur.
+    Arrays must have the shapes and bounds that fields declare; names that are not in ``sizes`` stand for any size, the
+    same for all fields of a class. What else a class demands is in its ``check(sizes, points)``, with the training
+    points, which is called after those of its parts.
     """
+    if isinstance(part, (dict, tuple)):
+        for entry in part.values() if isinstance(part, dict) else part:
+            check_parts(entry, sizes, points)
+    if not is_dataclass(part):
+        return
     known = dict(sizes)
     for field in fields(part):
         value, shape = getattr(part, field.name), field.metadata.get("shape")
+        if shape is None:
+            check_parts(value, sizes, points)
         if shape is None or value is None:
             continue
         have = tuple(value.shape)
@@ -57,6 +66,8 @@ def check_shapes(part: Any, sizes: Mapping[str, int]) -> None:
         # NaN, where it is allowed, is within any bounds.
         if 0 not in have and bool(((value < least) | (value > most)).any()):
             raise ValueError(f"its {field.name} holds values that are not from {least:g} to {most:g}")
+    if hasattr(part, "check"):
+        part.check(sizes, points)
 
 
 def to_state(value: Any) -> tuple[Any, Arrays]:

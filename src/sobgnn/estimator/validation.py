@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 
 from sobgnn.estimator.features import Scale
-from sobgnn.estimator.state import check_shapes, shaped
+from sobgnn.estimator.state import shaped
 from sobgnn.graphs.knn import check_bandwidth
 from sobgnn.operators import check_alpha, check_epsilon
 
@@ -49,8 +49,8 @@ class Networks:
         # NumPy numbers are accepted, but JSON cannot hold them.
         return cls(**{name: value.item() if isinstance(value, np.generic) else value for name, value in named.items()})
 
-    def check(self) -> None:
-        """Raise ValueError if a setting, which may be one of a file, is invalid."""
+    def check(self, sizes: Mapping[str, int], points: Any) -> None:
+        """Raise ValueError if a setting is invalid."""
         check_networks(vars(self))
 
 
@@ -167,10 +167,9 @@ class Filling:
         blank = np.isnan(X)
         return np.hstack([np.where(blank, self.medians, X), blank[:, self.marked]])
 
-    def check(self, num_features: int) -> None:
-        """Raise ValueError if the fields, which may be those of a file, are impossible."""
-        check_shapes(self, {"features": num_features})
-        if len(np.unique(self.marked)) != len(self.marked) or not (self.marked < num_features).all():
+    def check(self, sizes: Mapping[str, int], points: Any) -> None:
+        """Raise ValueError if columns are marked that are not there, or twice."""
+        if len(np.unique(self.marked)) != len(self.marked) or not (self.marked < sizes["features"]).all():
             raise ValueError("its medians and marked columns contradict each other")
 
 

@@ -12,7 +12,7 @@ from sklearn.naive_bayes import GaussianNB
 from sobgnn.estimator.families import FAMILIES, FITTED
 from sobgnn.estimator.families.foreign import ForeignClassifier
 from sobgnn.estimator.fit import Member
-from sobgnn.estimator.state import from_state, to_state
+from sobgnn.estimator.state import check_parts, from_state, to_state
 from tests.estimator.cases import clouds, new_points
 
 NAMES = list(FAMILIES)
@@ -62,7 +62,7 @@ def test_from_its_state_it_predicts_the_same_to_the_last_bit(name):
     stored, arrays = to_state(Member(name, "neighbors", fitted))
     again = from_state(Member, stored, {key: array.copy() for key, array in arrays.items()}).fitted
     assert type(again) in FITTED
-    again.check(points, SIZES)
+    check_parts(again, SIZES, points)
     new = new_points(points, np.arange(50, 70))
     np.testing.assert_array_equal(again.predict(new), fitted.predict(new))
     assert fitted.predict(new).shape == (20, 3)
@@ -78,7 +78,7 @@ def test_a_state_of_another_shape_or_size_is_refused(name, change):
     for key in floats:
         forged = {**arrays, key: np.ascontiguousarray(change(arrays[key]))}
         try:
-            from_state(Member, stored, forged).fitted.check(points, SIZES)
+            check_parts(from_state(Member, stored, forged), SIZES, points)
         except ValueError:
             refused += 1
     # How columns are scaled may be of any size: what is scaled is clipped.

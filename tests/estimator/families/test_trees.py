@@ -9,6 +9,7 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sobgnn import SobolevClassifier
 from sobgnn.estimator.families import trees
 from sobgnn.estimator.families.trees import joined, of_forest
+from sobgnn.estimator.state import check_parts
 
 
 def table(classes, rows=200, seed=0):
@@ -71,9 +72,9 @@ def first(value):
 def test_arrays_that_would_be_read_out_of_bounds_are_refused(name, change):
     X, y = table(4)
     trees = of_forest(RandomForestClassifier(3, random_state=0).fit(X, y), 4)
-    trees.check({"columns": 6, "classes": 4})
+    check_parts(trees, {"columns": 6, "classes": 4})
     with pytest.raises(ValueError, match="its "):
-        changed(trees, name, change).check({"columns": 6, "classes": 4})
+        check_parts(changed(trees, name, change), {"columns": 6, "classes": 4})
 
 
 @pytest.mark.parametrize(("kind", "forest"), [("random", RandomForestClassifier), ("extra", ExtraTreesClassifier)])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sobgnn.estimator.tuning.storage import open_storage
+from sobgnn.estimator.tuning.study import open_storage
 
 
 def test_a_journal_in_use_and_a_file_that_is_none_are_refused(tmp_path: Path) -> None:

@@ -15,8 +15,15 @@ import pytest
 import sqlalchemy
 from optuna.trial import TrialState
 
-from sobgnn.estimator.tuning.storage import ATTEMPTS_PER_SETTING, Pulse, open_storage, retries_of
-from sobgnn.estimator.tuning.study import StopSearch, finished, run_search
+from sobgnn.estimator.tuning.study import (
+    ATTEMPTS_PER_SETTING,
+    Pulse,
+    StopSearch,
+    finished,
+    open_storage,
+    retries_of,
+    run_search,
+)
 from tests.postgres_server import UnavailableError, postgres_server
 
 
@@ -95,7 +102,7 @@ def postgres() -> Iterator[str]:
 WORKER = """
 import os, sys, time
 from pathlib import Path
-from sobgnn.estimator.tuning.storage import Pulse, open_storage
+from sobgnn.estimator.tuning.study import Pulse, open_storage
 from sobgnn.estimator.tuning.study import run_search
 
 url, trials, log = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])

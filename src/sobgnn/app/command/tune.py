@@ -46,7 +46,7 @@ def tune(options: Namespace) -> int:
     from sobgnn.estimator.fit import FitProgress
     from sobgnn.estimator.tuning.search import TuningProgress, check_request, study_name
     from sobgnn.estimator.tuning.search import tune as search
-    from sobgnn.estimator.tuning.storage import is_url
+    from sobgnn.estimator.tuning.study import is_url
 
     seed, storage = options.seed, options.storage
     if options.worker and storage is None:

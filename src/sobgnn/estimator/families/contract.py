@@ -12,7 +12,6 @@ from torch import Tensor
 
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.points import Points, View
-from sobgnn.estimator.state import check_shapes
 
 # Which graphs a family learns on, each separately.
 Graphs = Literal["none", "any", "given"]
@@ -25,14 +24,8 @@ class FittedFamily:
         """Class probabilities of rows, training points or new ones, learned from all labels: [M, C]."""
         raise NotImplementedError
 
-    def check(self, points: Points, sizes: Mapping[str, int]) -> None:
-        """Raise ValueError if the fields, which may be those of a file, are impossible or do not fit the points.
-
-        Args:
-            points: The training points.
-            sizes: Sizes that shapes name (:func:`~sobgnn.estimator.state.shaped`).
-        """
-        check_shapes(self, sizes)
+    def check(self, sizes: Mapping[str, int], points: Points) -> None:
+        """Raise ValueError if it does not fit the points (:func:`~sobgnn.estimator.state.check_parts`)."""
         if getattr(self, "graph", None) not in (None, *points.graphs):
             raise ValueError("its family learns on a graph that is missing")
 

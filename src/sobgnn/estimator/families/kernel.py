@@ -17,7 +17,7 @@ from sobgnn.estimator.families.ridge import Regression, Scaling, distances, lear
 from sobgnn.estimator.families.trees import grown
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.points import Points, View
-from sobgnn.estimator.state import NOT_SAVED, check_shapes
+from sobgnn.estimator.state import NOT_SAVED
 
 _Array = npt.NDArray[np.float64]
 
@@ -148,11 +148,6 @@ class FittedKernel(FittedFamily):
         """[M, C]."""
         with limit_threads(1):
             return probabilities(self.regression, self.scaling, view.columns).to(view.points.device)
-
-    def check(self, points: Points, sizes: Any) -> None:
-        """Check shapes and ranges."""
-        check_shapes(self.scaling, sizes)
-        check_shapes(self.regression, sizes)
 
 
 def _learned(found: Sequence[Regression], scaling: Scaling, points: Points, labels: Labels, *kept: Any) -> Learned:

@@ -18,7 +18,7 @@ from sobgnn.estimator.families.blocks import BlockNetworks, train_blocks
 from sobgnn.estimator.families.contract import Family, FittedFamily, Graphs, Learned
 from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.points import Points, View
-from sobgnn.estimator.state import NAN_ALLOWED, check_shapes
+from sobgnn.estimator.state import NAN_ALLOWED
 
 # Hops of the decoupled networks, and the bytes of propagated features up to which more than one hop is used.
 HOPS = 2
@@ -155,9 +155,9 @@ class FittedNetworks(FittedFamily):
         names = ["no graph", *(f"ρ={rho}" for rho in range(1, alpha + 1))]
         return {name: loss(number) - whole for number, name in enumerate(names)}
 
-    def check(self, points: Points, sizes: Mapping[str, int]) -> None:
-        """Check shapes and ranges."""
-        super().check(points, sizes)
-        if not (self.hops in (1, HOPS) and 1 <= self.used <= len(self.networks.bias2)):
+    def check(self, sizes: Mapping[str, int], points: Points) -> None:
+        """Check the numbers of members and blocks."""
+        super().check(sizes, points)
+        whole = self.hops in (1, HOPS) and len(self.networks.weight1) == 1 + self.hops * points.networks.alpha
+        if not (whole and 1 <= self.used <= len(self.networks.bias2)):
             raise ValueError("its networks contradict each other")
-        check_shapes(self.networks, {**sizes, "blocks": 1 + self.hops * points.networks.alpha})

@@ -126,9 +126,9 @@ class FittedSSobGNNs(FittedFamily):
         states = self.states(points)
         return states[-2].flatten(1) if len(states) > 1 else points.points
 
-    def check(self, points: Points, sizes: Mapping[str, int]) -> None:
+    def check(self, sizes: Mapping[str, int], points: Points) -> None:
         """Check shapes and ranges; layers are counted first, and nothing of a declared size is made."""
-        super().check(points, sizes)
+        super().check(sizes, points)
         settings = points.networks
         if len({name.split(".")[1] for name in self.parameters if name.startswith("convs.")}) != settings.num_layers:
             raise ValueError("its networks do not have the layers that its settings say")

@@ -19,7 +19,7 @@ from sobgnn._system.process import importing
 from sobgnn.estimator.families.contract import Family, FittedFamily, Learned
 from sobgnn.estimator.labels import Labels, one_label_per_class_allowed
 from sobgnn.estimator.points import Points, View
-from sobgnn.estimator.state import NOT_SAVED, check_shapes, shaped
+from sobgnn.estimator.state import NOT_SAVED, shaped
 from sobgnn.propagation.trees import Nodes, tree_sums
 
 # Trees of each kind that are grown from all labels, the fewer trees that are grown without each fold to save time, and
@@ -132,9 +132,8 @@ class Trees:
         parts = (self.column, self.threshold, self.left, self.right, self.value, self.root, np.zeros(0, np.int32))
         return Nodes(*(torch.from_numpy(np.ascontiguousarray(part)) for part in parts))
 
-    def check(self, sizes: Mapping[str, int]) -> None:
+    def check(self, sizes: Mapping[str, int], points: Any) -> None:
         """Raise ValueError unless every walk over rows stays in bounds and ends."""
-        check_shapes(self, sizes)
         count, inner, place = len(self.column), self.column >= 0, np.arange(len(self.column))
         # Children come after their parent, so a walk cannot loop.
         ends = all(((child > place) & (child < count))[inner].all() for child in (self.left, self.right))
@@ -153,10 +152,6 @@ class FittedTrees(FittedFamily):
     def predict(self, view: View) -> Tensor:
         """The mean of the trees, [M, C]."""
         return torch.from_numpy(self.trees.predict(view.columns)).to(view.points.device)
-
-    def check(self, points: Points, sizes: Mapping[str, int]) -> None:
-        """Check that every walk stays in bounds and ends."""
-        self.trees.check(sizes)
 
 
 def of_forest(forest: Any, classes: int) -> Trees:

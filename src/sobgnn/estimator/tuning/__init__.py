@@ -1,8 +1,6 @@
 """Search for settings on held-out labels, in one process or many."""
 
-from sobgnn.estimator.tuning.result import Trial, TuningResult
-from sobgnn.estimator.tuning.search import TuningProgress, tune
-from sobgnn.estimator.tuning.space import SPACE, Between, OneOf, Space
-from sobgnn.estimator.tuning.storage import Pulse
+from sobgnn.estimator.tuning.search import SPACE, Between, OneOf, Space, Trial, TuningProgress, TuningResult, tune
+from sobgnn.estimator.tuning.study import Pulse
 
 __all__ = ["SPACE", "Between", "OneOf", "Pulse", "Space", "Trial", "TuningProgress", "TuningResult", "tune"]
