@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from sobgnn._system.files import check_regular, file_digest, read_json
 from sobgnn._system.packages import installed
-from sobgnn.tables.kept import KeptVectors
+from sobgnn.tables.kept import Vectors, kept_vectors
 
 # Architectures whose code in transformers opens no file, whatever the configuration says.
 _TEXT_KINDS = (
@@ -45,7 +45,6 @@ _MOST_TOKENS, _STATIC_TOKENS = 512, 2048
 _BATCH_TOKENS, _BATCH = 8192, 256
 _CHARACTERS_A_TOKEN = 20
 
-Vectors = npt.NDArray[np.float32]
 _Either = TypeVar("_Either", bound="TextModel | ImageModel")
 
 
@@ -81,10 +80,15 @@ def check_same(record: ModelRecord, model: _Either | None, option: str) -> _Eith
     return model
 
 
-class _Files:
-    """The files of a model's folder, with the digest of each one that was read."""
+class ModelFolder:
+    """A model's folder, of which every file that is read is part of what the model is recognized by.
 
-    def __init__(self, folder: str | Path) -> None:
+    Args:
+        folder: The model's folder.
+        name: What to call it; ``None`` for the folder's name.
+    """
+
+    def __init__(self, folder: str | Path, name: str | None = None) -> None:
         self.folder = Path(folder)
         if self.folder.is_file() and self.folder.suffix in (".pt", ".pt2", ".pth", ".onnx", ".bin", ".pkl"):
             raise ValueError(
@@ -93,87 +97,73 @@ class _Files:
             )
         if not self.folder.is_dir():
             raise ValueError(f"There is no folder {str(folder)!r} with a model.")
-        self._names: set[str] = set()
-
-    def json(self, name: str, kind: type = dict, optional: bool = False) -> Any:
-        """The value of a JSON file, of that type; an empty one if it is missing and may be."""
-        path = self.path(name)
-        if optional and not path.exists():
-            return kind()
-        self.note(name)
-        content = read_json(path)
-        if not isinstance(content, kind):
-            raise ValueError(f"{path} is damaged: it holds no {'list' if kind is list else 'object'}.")
-        return content
-
-    def note_weights(self, place: str = "") -> list[str]:
-        """Names of the safetensors files of a module."""
-        names = [f"{place}model.safetensors"]
-        index = f"{place}model.safetensors.index.json"
-        if self.path(index).exists():
-            parts = sorted({str(part) for part in dict(self.json(index).get("weight_map", {})).values()})
-            if not parts or not all(_PLAIN.match(part) and part.endswith(".safetensors") for part in parts):
-                raise ValueError(f"{self.path(index)} is damaged: it names no safetensors files beside it.")
-            names = [place + part for part in parts]
-        for name in names:
-            if not self.path(name).exists():
-                raise ValueError(
-                    f"{self.folder} has no {name}, and weights in another form are not read. Get that file too, or "
-                    "save the model with save_pretrained of transformers."
-                )
-            self.note(name)
-        return names
-
-    def weights(self, names: Sequence[str]) -> dict[str, Any]:
-        """Tensors by name."""
-        from safetensors.torch import load_file
-
-        tensors: dict[str, Any] = {}
-        for name in names:
-            tensors |= load_file(self.path(name))
-        return tensors
+        self.name = name or self.folder.resolve().name
+        self._read: set[str] = set()
 
     @cached_property
-    def digest(self) -> str:
-        """SHA-256 over the names and digests of all files that were read."""
-        lines = [f"{name} {file_digest(self.path(name))}\n" for name in sorted(self._names)]
-        return hashlib.sha256("".join(lines).encode()).hexdigest()
+    def record(self) -> ModelRecord:
+        """What the model is recognized by."""
+        lines = [f"{name} {file_digest(self._path(name))}\n" for name in sorted(self._read)]
+        return ModelRecord(self.name, hashlib.sha256("".join(lines).encode()).hexdigest())
 
-    def note(self, name: str) -> None:
-        """Take a file as one of the model's; raises ValueError if it is missing."""
-        path = self.path(name)
-        if not path.exists():
-            raise ValueError(f"{self.folder} is not a model's folder, or only half of one: it has no {name}.")
-        check_regular(path)
-        self._names.add(name)
-
-    def path(self, name: str) -> Path:
+    def _path(self, name: str) -> Path:
         """Path of a file in the folder; raises ValueError if the name is no file's."""
         if not all(_PLAIN.match(part) for part in name.split("/")):
             raise ValueError(f"{self.folder} names {name!r:.80}, which is no file in it.")
         return self.folder / name
 
+    def _note(self, name: str) -> Path:
+        """Take a file as one of the model's; raises ValueError if it is missing."""
+        path = self._path(name)
+        if not path.exists():
+            raise ValueError(f"{self.folder} is not a model's folder, or only half of one: it has no {name}.")
+        check_regular(path)
+        self._read.add(name)
+        return path
 
-class _Model:
-    """A model's folder, and what to call it.
+    def _json(self, name: str, kind: type = dict, optional: bool = False) -> Any:
+        """The value of a JSON file, of that type; an empty one if it is missing and may be."""
+        if optional and not self._path(name).exists():
+            return kind()
+        content = read_json(self._note(name))
+        if not isinstance(content, kind):
+            what = "list" if kind is list else "object"
+            raise ValueError(f"{self._path(name)} is damaged: it holds no {what}.")
+        return content
 
-    Args:
-        folder: The model's folder.
-        name: What to call it; ``None`` for the folder's name.
-    """
+    def _note_weights(self, place: str = "") -> list[str]:
+        """Names of the safetensors files of a module."""
+        names = [f"{place}model.safetensors"]
+        index = f"{place}model.safetensors.index.json"
+        if self._path(index).exists():
+            parts = sorted({str(part) for part in dict(self._json(index).get("weight_map", {})).values()})
+            if not parts or not all(_PLAIN.match(part) and part.endswith(".safetensors") for part in parts):
+                raise ValueError(f"{self._path(index)} is damaged: it names no safetensors files beside it.")
+            names = [place + part for part in parts]
+        for name in names:
+            if not self._path(name).exists():
+                raise ValueError(
+                    f"{self.folder} has no {name}, and weights in another form are not read. Get that file too, or "
+                    "save the model with save_pretrained of transformers."
+                )
+            self._note(name)
+        return names
 
-    def __init__(self, folder: str | Path, name: str | None = None) -> None:
-        self._files = _Files(folder)
-        self.folder = self._files.folder
-        self.name = name or self.folder.resolve().name
+    def _weights(self, names: Sequence[str]) -> dict[str, Any]:
+        """Tensors by name."""
+        from safetensors.torch import load_file
 
-    @cached_property
-    def record(self) -> ModelRecord:
-        """What the model is recognized by."""
-        return ModelRecord(self.name, self._files.digest)
+        return {key: tensor for name in names for key, tensor in load_file(self._path(name)).items()}
+
+    def _check_kind(self, config: dict[str, Any], kinds: Sequence[str]) -> None:
+        if config.get("model_type") not in kinds:
+            raise ValueError(
+                f"{self.folder} holds a model of type {config.get('model_type')!r:.40}. Those that are read: "
+                f"{', '.join(kinds)}."
+            )
 
 
-class TextModel(_Model):
+class TextModel(ModelFolder):
     """Texts to vectors: a sentence-transformers folder, or a static one as model2vec writes it.
 
     Read are the transformer, its pooling (mean, first token or maximum), dense layers, and the prompt and length that
@@ -182,30 +172,27 @@ class TextModel(_Model):
 
     def __init__(self, folder: str | Path, name: str | None = None) -> None:
         super().__init__(folder, name)
-        files = self._files
-        modules = files.json("modules.json", list, optional=True)
-        kinds = [_module(files, module) for module in modules]
+        kinds = [self._module(module) for module in self._json("modules.json", list, optional=True)]
         first = kinds[0] if kinds else ("Transformer", "")
-        self._config = files.json("config.json", optional=first[0] == "StaticEmbedding")
+        self._config = self._json("config.json", optional=first[0] == "StaticEmbedding")
         self.static = first[0] == "StaticEmbedding" or self._config.get("model_type") == "model2vec"
         self.of_sentences = bool(kinds)
-        place = first[1] if files.path(f"{first[1]}tokenizer.json").exists() else ""
-        self._tokenizing = f"{place}tokenizer.json"
-        files.note(self._tokenizing)
-        self._names = files.note_weights(first[1] if first[0] == "StaticEmbedding" and place else "")
-        self._settings = files.json("sentence_bert_config.json", optional=True)
-        own = files.json("config_sentence_transformers.json", optional=True)
-        with _one_line(files.folder):
+        place = first[1] if self._path(f"{first[1]}tokenizer.json").exists() else ""
+        self._tokenizing = self._note(f"{place}tokenizer.json")
+        self._names = self._note_weights(first[1] if first[0] == "StaticEmbedding" and place else "")
+        self._settings = self._json("sentence_bert_config.json", optional=True)
+        own = self._json("config_sentence_transformers.json", optional=True)
+        with _one_line(self.folder):
             self._prompt = str(dict(own.get("prompts") or {}).get(own.get("default_prompt_name"), ""))
-        pooling = [files.json(f"{at}config.json") for kind, at in kinds if kind == "Pooling"]
+        pooling = [self._json(f"{at}config.json") for kind, at in kinds if kind == "Pooling"]
         self._pooling = _pooling_of(pooling[0]) if pooling else "mean"
         self._dense = [
-            (str(files.json(f"{at}config.json").get("activation_function", "")), files.note_weights(at))
+            (str(self._json(f"{at}config.json").get("activation_function", "")), self._note_weights(at))
             for kind, at in kinds
             if kind == "Dense"
         ]
         if not self.static:
-            _check_kind(files, self._config, _TEXT_KINDS)
+            self._check_kind(self._config, _TEXT_KINDS)
         self.progress: Callable[[str], None] | None = None
 
     def encode(self, texts: Sequence[str]) -> Vectors:
@@ -213,7 +200,7 @@ class TextModel(_Model):
         with _one_line(self.folder):
             if self.static:
                 return self._static_vectors(texts)
-            return self._kept.vectors(texts, self._network_vectors, self.progress)
+            return kept_vectors(self.record.digest, texts, self._network_vectors, self.progress)
 
     def word_vectors(self) -> Vectors:
         """Vectors of all words of the vocabulary, each alone between the tokens that begin and end a text."""
@@ -224,9 +211,13 @@ class TextModel(_Model):
             before, after = around[: len(around) // 2], around[len(around) // 2 :]
             return self._embedded([[*before, i, *after] for i in range(self._tokenizer.get_vocab_size())])
 
-    @cached_property
-    def _kept(self) -> KeptVectors:
-        return KeptVectors(self.record.digest)
+    def _module(self, module: Any) -> tuple[str, str]:
+        """Kind and place (with a slash) of an entry of modules.json."""
+        kind = str(module["type"]).rsplit(".", 1)[-1] if isinstance(module, dict) and "type" in module else "?"
+        if kind not in ("Transformer", "Pooling", "Normalize", "Dense", "StaticEmbedding"):
+            raise ValueError(f"{self.folder} has a module {kind!r:.40}, and such are not read. Pass another model.")
+        place = str(module.get("path", ""))
+        return kind, "" if place in ("", ".") else f"{place}/"
 
     def _tokens(self, texts: Sequence[str], most: int, special: bool) -> list[list[int]]:
         self._tokenizer.enable_truncation(most)
@@ -241,26 +232,19 @@ class TextModel(_Model):
             raise ValueError('A text model needs the package tokenizers: pip install "sobgnn[text]".')
         from tokenizers import Tokenizer
 
-        made = Tokenizer.from_buffer(self._files.path(self._tokenizing).read_bytes())
+        made = Tokenizer.from_buffer(self._tokenizing.read_bytes())
         made.no_padding()
         return made
 
     @cached_property
     def _embeddings(self) -> tuple[Vectors, Vectors, npt.NDArray[np.int64]]:
         """Of a static model: vectors, and for each token its weight and its vector's row."""
-        held = self._files.weights(self._names)
+        held = self._weights(self._names)
         table = np.asarray(held["embeddings" if "embeddings" in held else "embedding.weight"].float(), dtype=np.float32)
         rows = np.asarray(held["mapping"], dtype=np.int64) if "mapping" in held else np.arange(len(table))
-        weight = (
-            np.asarray(held["weights"].float(), np.float32) if "weights" in held else np.ones(len(rows), np.float32)
-        )
-        if (
-            table.ndim != 2
-            or rows.shape != weight.shape
-            or rows.ndim != 1
-            or rows.min() < 0
-            or rows.max() >= len(table)
-        ):
+        ones = np.ones(len(rows), np.float32)
+        weight = np.asarray(held["weights"].float(), np.float32) if "weights" in held else ones
+        if (table.ndim, rows.shape) != (2, weight.shape) or rows.min() < 0 or rows.max() >= len(table):
             raise ValueError("its arrays contradict each other")
         return table, weight, rows
 
@@ -279,10 +263,10 @@ class TextModel(_Model):
     def _network(self) -> tuple[Any, list[tuple[Any, Any, bool]], str]:
         """The transformer, its dense layers, and the device they are on."""
         device = _device()
-        network = _pretrained(self._config, self._files.weights(self._names), self._files.folder)
+        network = _pretrained(self._config, self._weights(self._names), self.folder)
         dense = []
         for activation, names in self._dense:
-            held = self._files.weights(names)
+            held = self._weights(names)
             bias = held.get("linear.bias")
             dense.append((held["linear.weight"].float().to(device), bias, activation.endswith("Tanh")))
         return (network.half() if device == "cuda" else network).to(device), dense, device
@@ -297,40 +281,36 @@ class TextModel(_Model):
 
         network, dense, device = self._network
         pad = int(self._config.get("pad_token_id") or 0)
-        out: Vectors | None = None
+        parts, order = [np.zeros((0, 0), np.float32)], []
         for batch in _by_length([len(part) for part in tokens]):
-            longest = max(1, *(len(tokens[i]) for i in batch))
-            ids = torch.full((len(batch), longest), pad)
-            mask = torch.zeros((len(batch), longest), dtype=torch.int64)
-            for place, i in enumerate(batch):
-                ids[place, : len(tokens[i])] = torch.tensor(tokens[i])
-                mask[place, : len(tokens[i])] = 1
+            held = [tokens[i] for i in batch]
+            longest = max(1, *map(len, held))
+            ids = torch.tensor([[*part, *[pad] * (longest - len(part))] for part in held])
+            mask = torch.tensor([[1] * len(part) + [0] * (longest - len(part)) for part in held])
             with torch.inference_mode():
                 hidden = network(input_ids=ids.to(device), attention_mask=mask.to(device)).last_hidden_state
                 vectors = _pooled(hidden.float(), mask.to(device), self._pooling)
                 for weight, bias, tanh in dense:
                     vectors = torch.nn.functional.linear(vectors, weight, None if bias is None else bias.to(weight))
                     vectors = vectors.tanh() if tanh else vectors
-            if out is None:
-                out = np.zeros((len(tokens), vectors.shape[1]), np.float32)
-            out[batch] = vectors.cpu().numpy()
-        return np.zeros((0, 0), np.float32) if out is None else out
+            parts.append(vectors.cpu().numpy())
+            order += batch
+        return np.concatenate(parts[1:])[np.argsort(order)] if order else parts[0]
 
 
-class ImageModel(_Model):
+class ImageModel(ModelFolder):
     """Pictures to vectors: a folder of a vision network as transformers writes it."""
 
     def __init__(self, folder: str | Path, name: str | None = None) -> None:
         super().__init__(folder, name)
-        files = self._files
-        config = files.json("config.json")
+        config = self._json("config.json")
         if config.get("model_type") in _IMAGE_PARTS:
             config = {**dict(config.get("vision_config") or {}), "model_type": _IMAGE_PARTS[config["model_type"]]}
         self._config = config
-        _check_kind(files, config, _IMAGE_KINDS)
-        self._names = files.note_weights()
-        seen = files.json("preprocessor_config.json", optional=True)
-        with _one_line(files.folder):
+        self._check_kind(config, _IMAGE_KINDS)
+        self._names = self._note_weights()
+        seen = self._json("preprocessor_config.json", optional=True)
+        with _one_line(self.folder):
             side = config.get("image_size", 224)
             self.side = int(side[0] if isinstance(side, list) else side)
             self._mean = np.array(seen.get("image_mean", (0.485, 0.456, 0.406)), np.float32)
@@ -353,8 +333,8 @@ class ImageModel(_Model):
     @cached_property
     def _network(self) -> tuple[Any, bool, str]:
         """The network, whether its own pooling is used, and the device it is on."""
-        weights = self._files.weights(self._names)
-        network = _pretrained(self._config, weights, self._files.folder)
+        weights = self._weights(self._names)
+        network = _pretrained(self._config, weights, self.folder)
         # The pooling of these two is a layer that was trained for something else, or not at all.
         return network.to(_device()), self._config["model_type"] not in ("vit", "deit"), _device()
 
@@ -416,15 +396,6 @@ def _one_line(folder: Path) -> Iterator[None]:
         raise ValueError(f"{folder} holds a model that cannot be used: {reason}") from None
 
 
-def _module(files: _Files, module: Any) -> tuple[str, str]:
-    """Kind and place (with a slash) of an entry of modules.json."""
-    kind = str(module["type"]).rsplit(".", 1)[-1] if isinstance(module, dict) and "type" in module else "?"
-    if kind not in ("Transformer", "Pooling", "Normalize", "Dense", "StaticEmbedding"):
-        raise ValueError(f"{files.folder} has a module {kind!r:.40}, and such are not read. Pass another model.")
-    place = str(module.get("path", ""))
-    return kind, "" if place in ("", ".") else f"{place}/"
-
-
 def _pooling_of(config: dict[str, Any]) -> str:
     """``mean``, ``cls`` or ``max``."""
     modes = {"mean": "mean_tokens", "cls": "cls_token", "max": "max_tokens"}
@@ -455,14 +426,6 @@ def _by_length(lengths: Sequence[int]) -> Iterator[list[int]]:
         size = max(1, min(_BATCH, _BATCH_TOKENS // max(1, lengths[order[start]])))
         yield order[start : start + size]
         start += size
-
-
-def _check_kind(files: _Files, config: dict[str, Any], kinds: Sequence[str]) -> None:
-    if config.get("model_type") not in kinds:
-        raise ValueError(
-            f"{files.folder} holds a model of type {config.get('model_type')!r:.40}. Those that are read: "
-            f"{', '.join(kinds)}."
-        )
 
 
 def _device() -> str:

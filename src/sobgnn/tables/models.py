@@ -10,7 +10,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,26 +43,22 @@ _Model = TypeVar("_Model", bound=TextModel | ImageModel)
 
 @dataclass(frozen=True)
 class Found:
-    """A model on this machine.
+    """A model on this machine."""
 
-    Args:
-        name: As on the hub, or of the package or folder.
-        folder: Where it is.
-        place: What that is: ``"hub cache"``, ``"package NAME"``, ``"distilled"``.
-    """
-
-    name: str
+    name: str  # as on the hub, or of the package or folder
     folder: Path
-    place: str
+    place: str  # what that is: "hub cache", "package NAME", "distilled", "folder"
 
 
 def at_hand() -> list[Found]:
     """Models in the hub's local cache, in installed packages, and distilled here; nothing is loaded."""
-    found = [Found(path.name, path, "distilled") for path in _folders(distilled_folder())]
-    for place in _folders(_hub_cache()):
-        if place.name.startswith("models--"):
-            name = place.name.removeprefix("models--").replace("--", "/", 1)
-            found += [Found(name, path, "hub cache") for path in _snapshots(place)]
+    found = [Found(path.name, path, "distilled") for path in sorted(distilled_folder().glob("[!.]*"))]
+    for ref in sorted(_hub_cache().glob("models--*/refs/main")):
+        with contextlib.suppress(OSError, ValueError):
+            place, revision = ref.parents[1], ref.read_text(encoding="utf-8").strip()
+            if re.fullmatch(r"[0-9a-f]{40}", revision):
+                name = place.name.removeprefix("models--").replace("--", "/", 1)
+                found.append(Found(name, place / "snapshots" / revision, "hub cache"))
     for root in _package_folders():
         for file in sorted([*root.glob("*/modules.json"), *root.glob("*/*/modules.json")]):
             package = file.relative_to(root).parts[0]
@@ -92,28 +88,24 @@ class AskedModel:
         chosen = next((model for model in self._models if model.static or not long), None)
         if chosen is not None:
             chosen.progress = self._progress
+        elif self._models:
+            slow = self._models[0].name
+            self.advice = (
+                f"Texts go by their words, since {slow} would take long here: `sobgnn models distill {slow}` "
+                f"makes a fast model of it, and --text-model {slow} insists."
+            )
         elif self._auto:
-            self.advice = _advice(next(iter(self._models), None))
+            first = "" if installed("transformers") else "`pip install 'sobgnn[text]'`, then "
+            self.advice = (
+                f"Texts go by their words. {first}--text-model {next(iter(KNOWN))} fetches a model that compares their "
+                "meaning too: for short texts often 10 to 25 points."
+            )
         return chosen
 
     def finish(self) -> None:
         """Report no more."""
         for model in self._models or ():
             model.progress = None
-
-
-def _advice(slow: TextModel | None) -> str:
-    """What to type for texts to be compared by their meaning."""
-    if slow is not None:
-        return (
-            f"Texts go by their words, since {slow.name} would take long here: `sobgnn models distill {slow.name}` "
-            f"makes a fast model of it, and --text-model {slow.name} insists."
-        )
-    first = "" if installed("transformers") else "`pip install 'sobgnn[text]'`, then "
-    return (
-        f"Texts go by their words. {first}--text-model {next(iter(KNOWN))} fetches a model that compares their meaning "
-        "too: for short texts often 10 to 25 points."
-    )
 
 
 def find_text_model(asked: str | Path | None) -> TextModel | None:
@@ -135,8 +127,8 @@ def models_of_texts() -> list[TextModel]:
             model = TextModel(each.folder, each.name)
             if model.static or (model.of_sentences and installed("transformers")):
                 models.append(model)
-    order = [*KNOWN.values()]
-    return sorted(models, key=lambda m: (m.static, order.index(m.name) if m.name in order else len(order)))
+    order = {name: place for place, name in enumerate(KNOWN.values())}
+    return sorted(models, key=lambda model: (model.static, order.get(model.name, len(order))))
 
 
 def find_image_model(asked: str | Path | None) -> ImageModel | None:
@@ -250,23 +242,6 @@ def _hub_cache() -> Path:
 def _package_folders() -> list[Path]:
     """Where packages are installed."""
     return [Path(path) for path in dict.fromkeys(sys.path) if path.endswith(("site-packages", "dist-packages"))]
-
-
-def _folders(place: Path) -> list[Path]:
-    try:
-        return sorted(path for path in place.iterdir() if path.is_dir() and not path.name.startswith("."))
-    except OSError:
-        return []
-
-
-def _snapshots(place: Path) -> Iterator[Path]:
-    """The snapshot that ``main`` refers to."""
-    try:
-        revision = (place / "refs" / "main").read_text(encoding="utf-8").strip()
-    except (OSError, ValueError):
-        return
-    if re.fullmatch(r"[0-9a-f]{40}", revision):
-        yield place / "snapshots" / revision
 
 
 def _has_cuda() -> bool:
