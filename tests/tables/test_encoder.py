@@ -143,7 +143,7 @@ def test_forged_values_that_repeat_and_factors_past_float32_are_refused(fitted):
     bad = json.loads(json.dumps(content))
     bad["columns"][kinds["categories"]]["values"][1] = bad["columns"][kinds["categories"]]["values"][0]
     grams = json.loads(json.dumps(content))
-    vocabulary = grams["columns"][kinds["text"]]["grams"]["vocabulary"]
+    vocabulary = grams["columns"][kinds["text"]]["vocabulary"]
     vocabulary[1] = vocabulary[0]
     huge = json.loads(json.dumps(content))
     huge["columns"][kinds["number"]]["factor"] = 1e300

@@ -1,39 +1,44 @@
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import polars as pl
 
-from sobgnn.tables.columns import grams
-from sobgnn.tables.columns.grams import Grams
-from sobgnn.tables.columns.text import TextColumn, choose_analyzer, right_singular_vectors
+from sobgnn.tables.columns import text
+from sobgnn.tables.columns.text import TextColumn, choose_analyzer, count_grams, find_vocabulary, right_singular_vectors
 
 TEXTS = pl.Series("t", ["The cat sat. The cat!", "a dog sat", "", "Über_7 die Brücke"])
 
 
 def test_words_are_counted_in_lower_case():
-    held = Grams.fit(TEXTS, "words", 1, 1.0)
-    assert held.vocabulary == ("sat", "brücke", "cat", "die", "dog", "the", "über_7")  # frequent first, then by name
-    dense = held.counts(TEXTS).toarray()
+    vocabulary = find_vocabulary(TEXTS, "words", 1, 1.0)
+    assert vocabulary == ("sat", "brücke", "cat", "die", "dog", "the", "über_7")  # frequent first, then by name
+    dense = count_grams(TEXTS, "words", vocabulary).toarray()
     assert dense[0].tolist() == [1, 0, 2, 0, 0, 2, 0]
     assert dense[2].sum() == 0
 
 
-def test_characters_are_counted_as_python_would(monkeypatch):
-    texts = pl.Series(["abcab", "Äbc", "x"])
-    held = Grams.fit(texts, "characters", 1, 1.0)
-    dense = held.counts(texts).toarray()
-    for text, row in zip(texts.str.to_lowercase(), dense, strict=True):
-        padded = f" {text} "
-        expected = [padded[i : i + n] for n in (3, 4) for i in range(len(padded) - n + 1)]
-        assert row.sum() == len(expected)
-        assert (row > 0).sum() == len(set(expected))
-    monkeypatch.setattr(grams, "_CHUNK_CHARACTERS", 1)
-    np.testing.assert_array_equal(Grams.fit(texts, "characters", 1, 1.0).vocabulary, held.vocabulary)
+def test_characters_are_counted_with_a_space_before_and_after():
+    texts = pl.Series(["abcab", "Äb\n c", "x"])
+    vocabulary = find_vocabulary(texts, "characters", 1, 1.0)
+    for padded, row in zip(
+        [" abcab ", " äb c ", " x "], count_grams(texts, "characters", vocabulary).toarray(), strict=True
+    ):
+        found = {gram: count for gram, count in zip(vocabulary, row, strict=True) if count}
+        assert found == Counter(padded[i : i + n] for n in (3, 4) for i in range(len(padded) - n + 1))
 
 
 def test_frequent_and_rare_grams_are_left_out():
     texts = pl.Series(["all one", "all two", "all two", "all three"])
-    assert Grams.fit(texts, "words", 2, 0.5).vocabulary == ("two",)
+    assert find_vocabulary(texts, "words", 2, 0.5) == ("two",)
+
+
+def test_texts_are_encoded_some_at_a_time_as_all_at_once(monkeypatch):
+    column = TextColumn.fit(TEXTS, "words")
+    X = column.encode(TEXTS)
+    monkeypatch.setattr(text, "_CHUNK_CHARACTERS", 1)
+    np.testing.assert_array_equal(column.encode(TEXTS), X)
 
 
 def test_singular_vectors_are_those_of_the_definition():
@@ -51,7 +56,7 @@ def test_singular_vectors_are_those_of_the_definition():
 def test_coordinates_are_those_of_the_definition():
     texts = pl.Series("t", ["red fox", "fox runs", "blue sky", "blue sea", "gray sky"] * 3)
     column = TextColumn.fit(texts, "words")
-    counts = column.grams.counts(texts).toarray()
+    counts = count_grams(texts, "words", column.vocabulary).toarray()
     idf = np.log((len(texts) + 1) / (counts > 0).sum(axis=0)) ** 2
     weights = counts * idf  # every word occurs once in a text
     weights /= np.linalg.norm(weights, axis=1, keepdims=True)

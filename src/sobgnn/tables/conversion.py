@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import polars as pl
 
 from sobgnn.tables.columns.names import distinct_names
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 def as_frame(data: Any) -> pl.DataFrame:
@@ -19,8 +17,6 @@ def as_frame(data: Any) -> pl.DataFrame:
     Args:
         data: A polars or pandas DataFrame, a dictionary of columns, or a two-dimensional array.
     """
-    import polars as pl
-
     data = data.collect() if isinstance(data, pl.LazyFrame) else data
     pandas = type(data).__module__.split(".")[0] == "pandas"
     if isinstance(data, pl.Series) or (pandas and hasattr(data, "to_frame")):
@@ -47,8 +43,6 @@ def as_frame(data: Any) -> pl.DataFrame:
 
 
 def _flat(columns: list[pl.Series]) -> pl.DataFrame:
-    import polars as pl
-
     out: list[pl.Series] = []
     waiting = list(reversed(columns))
     while waiting:
@@ -77,8 +71,6 @@ def _from_pandas(column: Any) -> pl.Series:
 
 def _from_values(values: Any) -> pl.Series:
     """A column of plain Python values; mixed ones become text."""
-    import polars as pl
-
     if isinstance(values, pl.Series):
         return values
     if type(values).__module__.split(".")[0] == "pandas":
@@ -111,8 +103,6 @@ def _from_values(values: Any) -> pl.Series:
 
 def _struct(items: list[dict[str, Any] | None]) -> pl.Series:
     """Dicts as one series with a field for every key that occurs in any of them."""
-    import polars as pl
-
     return pl.DataFrame([item or {} for item in items], infer_schema_length=None).to_struct()
 
 

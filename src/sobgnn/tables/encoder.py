@@ -7,12 +7,14 @@ from copy import copy
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 
 from sobgnn._system.arrays import load_arrays, save_arrays
 from sobgnn._system.files import read_signed, write_signed
@@ -25,13 +27,11 @@ from sobgnn.tables.columns.picture import PictureColumn
 from sobgnn.tables.columns.text import MeaningColumn, TextColumn
 from sobgnn.tables.columns.vector import VectorColumn
 from sobgnn.tables.conversion import as_frame
+from sobgnn.tables.encoding import dense
 from sobgnn.tables.kinds import Rules, choose_column, column_notes
-from sobgnn.tables.models import AskedModel, find_image_model, find_text_model, same_model
+from sobgnn.tables.models import FINDERS, AskedModel, find_image_model, same_model
 
-if TYPE_CHECKING:
-    import polars as pl
-
-FORMAT = 5
+FORMAT = 6
 _KINDS: dict[str, type[Column]] = {
     kind.kind: kind
     for kind in (
@@ -142,7 +142,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         Cells that do not fit their column's kind count as blank.
         """
-        self._check_fitted()
+        check_is_fitted(self, "columns_")
         if isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == self.n_features_in_:
             X = dict(zip(self.feature_names_in_.tolist(), X.T, strict=True))
         frame = self.with_all_columns(as_frame(X))
@@ -155,8 +155,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         Raises if another column is missing.
         """
-        import polars as pl
-
         missing = [column.name for column in self.columns_ if column.name not in frame.columns]
         tops = {name.split(".")[0] for name in frame.columns} if missing else set()
         absent = [name for name in missing if "." not in name or name.split(".")[0] not in tops]
@@ -175,11 +173,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def encode(self, cells: Mapping[str, Cells], rows: int) -> Any:
         """Features float32 [rows, features] of parsed cells."""
-        return self._joined([_encoded(column, cells[column.name]) for column in self.columns_], rows)
+        parts = [column.encode(cells[column.name].values) * np.float32(column.factor) for column in self.columns_]
+        return self._joined(parts, rows)
 
     def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[Any]:
         """One distinct name per feature; each begins with its column's name."""
-        self._check_fitted()
+        check_is_fitted(self, "columns_")
         return np.array(distinct_names([n for c in self.columns_ for n in c.feature_names()]), dtype=object)
 
     @property
@@ -188,18 +187,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self.slices_[self.columns_[-1].name].stop if self.columns_ else 0
 
     @property
-    def has_text(self) -> bool:
-        """Whether some column's directions matter more than its features: text, vectors and pictures."""
-        return any(self.outcomes_[column.name] in _HEAVY for column in self.columns_)
-
-    @property
     def suggested_scale(self) -> str:
         """The estimator's ``scale``: with text ``"unit"``, which keeps the columns' weights; otherwise ``"auto"``."""
-        return "unit" if self.has_text else "auto"
+        return "unit" if any(self.outcomes_[column.name] in _HEAVY for column in self.columns_) else "auto"
 
     def to_parts(self) -> tuple[dict[str, Any], Arrays]:
         """Plain values, for a JSON file, and arrays by name."""
-        self._check_fitted()
+        check_is_fitted(self, "columns_")
         arrays: Arrays = {}
         settings = {
             name: list(value) if name in ("text", "drop") else value
@@ -214,8 +208,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def from_parts(cls, content: Any, arrays: Arrays) -> TableEncoder:
         """Rebuild an encoder from :meth:`to_parts`; raises ValueError if something is wrong."""
-        import polars as pl
-
         wrong = (KeyError, TypeError, AttributeError, IndexError, OverflowError, ValueError, pl.exceptions.PolarsError)
         try:
             if not all(np.isfinite(part).all() for part in arrays.values() if part.dtype.kind == "f"):
@@ -231,7 +223,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             for column in made.columns_:
                 filled = None if isinstance(column, _OPENED) else "x1"
                 cells = column.parse(pl.Series(column.name, [None, filled], dtype=pl.String))
-                if not np.isfinite(_dense(column.encode(cells.values)) * column.factor).all():
+                if not np.isfinite(dense(column.encode(cells.values)) * column.factor).all():
                     raise ValueError("a value is not finite")
         except wrong as error:
             reason = " ".join(str(error).split())[:120] or type(error).__name__
@@ -274,18 +266,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
         A model that is not given is looked for among those at hand, by its digest.
         """
-        texts = find_text_model(None if text_model == "auto" else text_model)
-        images = find_image_model(image_model)
-        for option, model, kind in (("text", texts, MeaningColumn), ("image", images, PictureColumn)):
-            if model is not None and not any(isinstance(column, kind) for column in self.columns_):
-                raise ValueError(f"--{option}-model is given, but there is no such column. Leave it out.")
-        columns: list[Column] = []
-        for column in self.columns_:
-            if isinstance(column, MeaningColumn):
-                column = column.with_model(texts or same_model(column.model, find_text_model))
-            elif isinstance(column, PictureColumn) and column.model is not None:
-                column = column.with_model(images or same_model(column.model, find_image_model))
-            columns.append(column)
+        columns: list[Any] = list(self.columns_)
+        for name, kind, asked in (("text", MeaningColumn, text_model), ("image", PictureColumn, image_model)):
+            find = FINDERS[f"{name}_model"]
+            given = find(None if asked == "auto" else asked)
+            if given is not None and not any(isinstance(column, kind) for column in columns):
+                raise ValueError(f"--{name}-model is given, but there is no such column. Leave it out.")
+            for i, column in enumerate(columns):
+                if isinstance(column, kind) and column.model is not None:
+                    columns[i] = replace(columns[i], opened=given or same_model(column.model, find))
+                    columns[i].checked_model()
         made = self._with(columns)
         made.text_model = made.text_model if text_model is None else text_model
         made.image_model = made.image_model if image_model is None else image_model
@@ -310,12 +300,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not any(choice.column for choice in choices.values()):  # an id is better than nothing
             choices = {name: choose_column(frame[name], replace(rules, keep_ids=True)) for name in used}
         columns, features = [], []
+        sample = np.linspace(0, frame.height - 1, min(frame.height, _SAMPLE)).astype(np.int64)
         for name, choice in choices.items():
             if choice.column is not None:
                 cells = choice.cells or choice.column.parse(frame[name])
+                found = choice.column.encode(cells.values if encode else cells.values[sample])
+                variance = float(dense(found[sample] if encode else found).astype(np.float64).var(axis=0).sum())
                 weight = self.text_weight if choice.outcome in _HEAVY else 1.0
-                columns.append(_judged(_weighted(choice.column, cells, weight), cells))
-                features += [_encoded(columns[-1], cells)] if encode else []
+                factor = float(np.sqrt(weight / variance)) if variance > 1e-30 else 1.0
+                columns.append(_judged(replace(choice.column, factor=factor), cells))
+                features += [found * np.float32(factor)] if encode else []
                 choice.cells = None  # frees memory
         self.feature_names_in_ = np.array(frame.columns, dtype=object)
         self.n_features_in_ = frame.width
@@ -343,7 +337,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return sp.hstack([sp.csr_array(part) for part in parts], format="csr", dtype=np.float32)
         out = np.empty((rows, self.n_features_out_), np.float32)
         for column, part in zip(self.columns_, parts, strict=True):
-            out[:, self.slices_[column.name]] = _dense(part)
+            out[:, self.slices_[column.name]] = dense(part)
         return out
 
     def _check_settings(self, frame: pl.DataFrame) -> None:
@@ -370,32 +364,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         thin = sum(len(c.feature_names()) for c in self.columns_ if c.kind in ("categories", "set"))
         return self.n_features_out_ >= _WIDE and thin >= 0.75 * self.n_features_out_
 
-    def _check_fitted(self) -> None:
-        if not hasattr(self, "columns_"):
-            from sklearn.exceptions import NotFittedError
-
-            raise NotFittedError("This TableEncoder is not fitted yet. Call fit with a table first.")
-
-
-def _weighted(column: Column, cells: Cells, weight: float) -> Column:
-    """The column, with the factor that scales the total variance of its features to its weight."""
-    rows = len(cells.read)
-    sample = np.linspace(0, rows - 1, min(rows, _SAMPLE)).astype(np.int64)
-    variance = float(_dense(column.encode(cells.values[sample])).astype(np.float64).var(axis=0).sum())
-    return replace(column, factor=float(np.sqrt(weight / variance)) if variance > 1e-30 else 1.0)
-
-
-def _encoded(column: Column, cells: Cells) -> Any:
-    return column.encode(cells.values) * np.float32(column.factor)
-
 
 def _judged(column: Column, cells: Cells) -> Column:
     """The column, ``complete`` if each of these cells says something; pictures that cannot be read count otherwise."""
     return replace(column, complete=not isinstance(column, PictureColumn) and bool(column.known(cells).all()))
-
-
-def _dense(features: Any) -> npt.NDArray[np.float32]:
-    return np.asarray(features.toarray() if sp.issparse(features) else features)
 
 
 def _check_whole(name: str, value: Any, least: int, otherwise: str = "") -> None:

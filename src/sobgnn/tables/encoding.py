@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import scipy.sparse as sp
 
 from sobgnn._system.arrays import load_arrays, save_arrays
 from sobgnn._system.files import check_inside, read_signed, write_signed
-from sobgnn.tables.columns.base import Arrays, Cells, Column, empty_rows
+from sobgnn.tables.columns.base import Arrays, Cells, Column, Mask, empty_rows
 from sobgnn.tables.columns.category import CategoryColumn
 from sobgnn.tables.columns.date import DateColumn
 from sobgnn.tables.columns.names import clean_names, label_names, shortened
@@ -29,45 +30,30 @@ from sobgnn.tables.predictions import Sheet
 from sobgnn.tables.reading.formats import Layout
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from sobgnn.tables.encoder import TableEncoder
 
-FORMAT = 6
+FORMAT = 7
 _FILE, _ARRAYS = "table.json", "table.npz"
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive rows of a file.
-
-    Args:
-        first_row: Number of the first row.
-        X: Features float32 [rows, F].
-        ids: One text per row, or ``None``.
-        unread: By column, the number of cells that are filled but count as blank: not a number, date, picture or known
-            category.
-        beyond: Rows with a number far beyond the fitted ones, or entirely empty, [rows], if that is known.
-        gaps: By column, the number of cells that are blank or unreadable in columns that had none when the model was
-            fitted, or hold a category that was never seen.
-        gappy: Rows with a gap, with a number that lacks its unit, or entirely empty, [rows].
-        unsigned: By column, the number of cells whose numbers lack their unit.
-        said: Sentences about the file.
-        labels: The text of the label column, ``None`` where it is blank, [rows], if the file has that column.
-        empty: Rows that are entirely empty, [rows], if that is known.
-    """
+    """Consecutive rows of a file, and what was found in them; ``None``: not known."""
 
     first_row: int
-    X: Any
-    ids: npt.NDArray[Any] | None
+    X: Any  # features float32 [rows, F]
+    ids: npt.NDArray[Any] | None  # texts
+    # By column, the number of cells that are filled but count as blank: not a number, date, picture or known category.
     unread: Counter[str] = field(default_factory=Counter)
-    beyond: npt.NDArray[np.bool_] | None = None
+    beyond: Mask | None = None  # rows with a number far beyond the fitted ones, or entirely empty
+    # By column, the number of cells that are blank or unreadable in columns that had none when the model was fitted, or
+    # hold a category that was never seen.
     gaps: Counter[str] = field(default_factory=Counter)
-    gappy: npt.NDArray[np.bool_] | None = None
-    unsigned: Counter[str] = field(default_factory=Counter)
-    said: tuple[str, ...] = ()
-    labels: npt.NDArray[Any] | None = None
-    empty: npt.NDArray[np.bool_] | None = None
+    gappy: Mask | None = None  # rows with a gap, with a number that lacks its unit, or entirely empty
+    unsigned: Counter[str] = field(default_factory=Counter)  # by column, the number of numbers that lack their unit
+    said: tuple[str, ...] = ()  # sentences about the file
+    labels: npt.NDArray[Any] | None = None  # the text of the label column, if there is one; None where it is blank
+    empty: Mask | None = None  # rows that are entirely empty
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,19 +109,12 @@ class ArrayEncoder:
 
 @dataclass(frozen=True, eq=False)
 class Encoding:
-    """How rows became features.
+    """How rows became features."""
 
-    Args:
-        encoder: The fitted encoder of a table, pictures or an array.
-        label: Name of the label column, which a file for prediction may have or lack.
-        id: Name of the column that identifies rows, or ``None``.
-        dropped: Columns that the model must not see.
-    """
-
-    encoder: TableEncoder | ArrayEncoder
-    label: str | None = None
-    id: str | None = None
-    dropped: tuple[str, ...] = ()
+    encoder: TableEncoder | ArrayEncoder  # fitted on a table, pictures or an array
+    label: str | None = None  # name of the label column, which a file for prediction may have or lack
+    id: str | None = None  # name of the column that identifies rows
+    dropped: tuple[str, ...] = ()  # columns that the model must not see
 
     @property
     def named(self) -> bool:
@@ -267,14 +246,13 @@ class Encoding:
         """Rows of an array, dense or sparse, with the features of this encoding in their order."""
         if not isinstance(self.encoder, ArrayEncoder):
             _check_width(block, len(self.columns))
-            dense = block.toarray() if sp.issparse(block) else block
             names = [column.name for column in self.columns]
-            return self.batch(as_frame(dict(zip(names, dense.T, strict=True))), first_row)
+            return self.batch(as_frame(dict(zip(names, dense(block).T, strict=True))), first_row)
         # In a sparse array, entries that are not stored are 0.
         empty = np.zeros(block.shape[0], bool) if sp.issparse(block) else ~np.isfinite(block).any(axis=1)
         return Batch(first_row, self.encoder.from_array(block), None, beyond=empty, gappy=empty, empty=empty)
 
-    def unread_pictures(self, X: Any) -> npt.NDArray[np.bool_]:
+    def unread_pictures(self, X: Any) -> Mask:
         """Which rows of features X have a picture that cannot be read, [rows]: it became the mean, 0 everywhere."""
         if self.pictures is None:
             return np.zeros(X.shape[0], dtype=bool)
@@ -287,20 +265,18 @@ class Encoding:
             if not isinstance(column, NumberColumn | DateColumn) or not getattr(column, "number", True):
                 continue
             held = X[:, [self.slices[column.name].start]]
-            value = (held.toarray() if sp.issparse(held) else held)[:, 0] / column.factor
+            value = dense(held)[:, 0] / column.factor
             most = column.clip if isinstance(column, NumberColumn) else 1e4
             low, high = np.clip((np.array([column.low, column.high]) - column.center) / column.scale, -most, most)
             slack = 1e-4 * (high - low) + 1e-6  # features are rounded to float32
             count[column.name] = int(((value < low - slack) | (value > high + slack)).sum())
         return +count
 
-    def empty(self, frame: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    def empty(self, frame: pl.DataFrame) -> Mask:
         """Which rows have only blank cells, except for the label, [rows]."""
         return empty_rows(frame.drop(self.label, strict=False) if self.label is not None else frame)
 
-    def gaps(
-        self, frame: pl.DataFrame, cells: dict[str, Cells] | None = None
-    ) -> tuple[Counter[str], npt.NDArray[np.bool_]]:
+    def gaps(self, frame: pl.DataFrame, cells: dict[str, Cells] | None = None) -> tuple[Counter[str], Mask]:
         """Cells that the model has not learned.
 
         These are categories that were never seen, and cells that are blank or not read in columns where none was when
@@ -309,8 +285,7 @@ class Encoding:
         Returns:
             How many each such column has, and which rows have one or are empty, [rows].
         """
-        if cells is None:
-            cells = {column.name: column.parse(frame[column.name]) for column in self.columns}
+        cells = cells or {column.name: column.parse(frame[column.name]) for column in self.columns}
         count: Counter[str] = Counter()
         gappy = empty_rows(frame.select([name for name in frame.columns if name in self.names]))
         for column in self.columns:
@@ -381,6 +356,11 @@ class Encoding:
         """The models that columns are encoded by, opened: of texts, and of pictures."""
         texts = next((column.opened for column in self.columns if isinstance(column, MeaningColumn)), None)
         return {"text_model": texts, "image_model": None if self.pictures is None else self.pictures.opened}
+
+
+def dense(X: Any) -> npt.NDArray[Any]:
+    """An array, dense or sparse, as a dense one."""
+    return np.asarray(X.toarray() if sp.issparse(X) else X)
 
 
 def _check_width(X: Any, width: int) -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import polars as pl
 
 from sobgnn.tables.columns.base import is_text
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # Fewer rows than this are too few to distinguish an id from a number by content.
 _LEAST_ROWS = 20
@@ -50,8 +46,6 @@ def identifies_rows(series: pl.Series) -> bool:
 
     Integers that repeat are ids only if their name suggests it: counts are nearly all distinct too.
     """
-    import polars as pl
-
     if looks_like_id(series):
         return True
     distinct = series.drop_nulls().unique(maintain_order=True)
@@ -68,8 +62,6 @@ def looks_like_id(series: pl.Series) -> bool:
     Numbers are ids if they are whole and fill their range nearly without gaps, have leading zeros, or if the column's
     name suggests it.
     """
-    import polars as pl
-
     if series.len() < 3 or series.null_count() or series.dtype.is_float() or series.n_unique() < series.len():
         return False
     named = bool(pl.Series([series.name]).str.contains(_ID_NAME)[0])

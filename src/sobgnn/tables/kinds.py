@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from sobgnn.tables.columns.base import Choice, is_text, text_values
 from sobgnn.tables.columns.category import CategoryColumn, SetColumn, find_sets
 from sobgnn.tables.columns.date import DateColumn, looks_like_dates
@@ -22,53 +24,36 @@ from sobgnn.tables.models import AskedModel, characters
 from sobgnn.tables.pictures import names_pictures
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from sobgnn.tables.encoder import TableEncoder
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What the user specified, and what the whole table shows.
+    """What the user specified, and what the whole table shows."""
 
-    Args:
-        settings: The encoder, for its parameters.
-        text_model: Finds a model for columns of words.
-        image_model: A model for pictures.
-        decimal: The decimal sign for columns that do not determine their own.
-        keep_ids: Whether columns that look like ids are used.
-    """
-
-    settings: TableEncoder
+    settings: TableEncoder  # for its parameters
     text_model: AskedModel
     image_model: ImageModel | None
-    decimal: str | None
-    keep_ids: bool = False
+    decimal: str | None  # the decimal sign for columns that do not determine their own
+    keep_ids: bool = False  # whether columns that look like ids are used
 
 
 @dataclass
 class Candidate:
-    """A column whose kind is looked for.
-
-    Args:
-        series: Its cells.
-        rules: What the user specified, and what the whole table shows.
-    """
+    """A column whose kind is looked for."""
 
     series: pl.Series
     rules: Rules
 
-    @property
-    def is_text(self) -> bool:
-        """Whether the cells are text."""
-        return is_text(self.series)
+    @cached_property
+    def cells(self) -> pl.Series:
+        """The cells, those of text without spaces around them and null for blank ones."""
+        return text_values(self.series) if is_text(self.series) else self.series
 
     @cached_property
     def text(self) -> pl.Series:
         """The cells as text, null for blank ones."""
-        import polars as pl
-
-        return text_values(self.series.cast(pl.String, strict=False))
+        return self.cells if is_text(self.series) else text_values(self.series.cast(pl.String, strict=False))
 
     @cached_property
     def distinct(self) -> int:
@@ -79,6 +64,12 @@ class Candidate:
     def has_codes(self) -> bool:
         """Whether cells are digits with leading zeros: codes, and not numbers."""
         return are_codes(self.text)
+
+    @property
+    def rare_below(self) -> int:
+        """Values in fewer rows than this are rare."""
+        rows = self.series.len()
+        return 1 if rows < 50 else max(2, rows // 1000)
 
 
 def choose_column(series: pl.Series, rules: Rules) -> Choice:
@@ -95,18 +86,14 @@ def _pictures(column: Candidate) -> Choice | None:
     folder = column.rules.settings.image_folder
     if folder is None or not names_pictures(column.series, Path(folder)):
         return None
-    seen, notes = PictureColumn.fit(column.series, Path(folder), column.rules.image_model)
-    return Choice(seen, "pictures", notes)
+    return PictureColumn.fit(column.series, Path(folder), column.rules.image_model)
 
 
 def _empty(column: Candidate) -> Choice | None:
-    cells = column.text if column.is_text else column.series
-    return Choice(None, "empty") if cells.null_count() == cells.len() else None
+    return Choice(None, "empty") if column.cells.null_count() == column.cells.len() else None
 
 
 def _nested(column: Candidate) -> Choice | None:
-    import polars as pl
-
     series = column.series
     if not series.dtype.is_nested():
         return Choice(None, "bytes") if series.dtype == pl.Binary else None
@@ -114,31 +101,26 @@ def _nested(column: Candidate) -> Choice | None:
     if lists is not None:
         return VectorColumn.fit(series, lists)
     if isinstance(series.dtype, pl.List) and series.dtype.inner in (pl.String, pl.Categorical, pl.Enum):
-        return SetColumn.fit(series, "", rare_below(series.len()), column.rules.settings.max_categories)
+        return SetColumn.fit(series, "", column.rare_below, column.rules.settings.max_categories)
     return Choice(None, "lists of other things")
 
 
 def _moments(column: Candidate) -> Choice | None:
-    import polars as pl
-
     kind = column.series.dtype
     return DateColumn.fit(column.series) if kind.is_temporal() and kind != pl.Duration else None
 
 
 def _id(column: Candidate) -> Choice | None:
-    cells = column.text if column.is_text else column.series
-    return Choice(None, "id") if not column.rules.keep_ids and identifies_rows(cells) else None
+    return Choice(None, "id") if not column.rules.keep_ids and identifies_rows(column.cells) else None
 
 
 def _dates(column: Candidate) -> Choice | None:
-    possible = column.is_text or column.series.dtype.is_integer()
+    possible = is_text(column.series) or column.series.dtype.is_integer()
     return DateColumn.fit(column.series) if possible and looks_like_dates(column.text) else None
 
 
 def _numbers(column: Candidate) -> Choice | None:
-    import polars as pl
-
-    if not column.is_text:
+    if not is_text(column.series):
         return NumberColumn.fit(column.series, NumberFormat(truth=column.series.dtype == pl.Boolean))
     found = None if column.has_codes else find_format(column.text, column.rules.decimal)
     return None if found is None else NumberColumn.fit(column.series, found[0])
@@ -154,13 +136,13 @@ def _sets(column: Candidate) -> Choice | None:
     if column.distinct <= max(2, most // 2):
         return None
     sign = find_sets(column.text, most)
-    return None if sign is None else SetColumn.fit(column.series, sign, rare_below(column.series.len()), most)
+    return None if sign is None else SetColumn.fit(column.series, sign, column.rare_below, most)
 
 
 def _categories(column: Candidate) -> Choice | None:
     if column.distinct > column.rules.settings.max_categories or _hardly_repeats(column.text, column.distinct):
         return None
-    choice = CategoryColumn.fit(column.series.name, column.text, rare_below(column.series.len()))
+    choice = CategoryColumn.fit(column.series.name, column.text, column.rare_below)
     return _with_code_note(column, choice)
 
 
@@ -201,46 +183,40 @@ def _hardly_repeats(text: pl.Series, distinct: int) -> bool:
     return distinct > 8 or (distinct > 2 and choose_analyzer(text) == "words")
 
 
-def rare_below(rows: int) -> int:
-    """Values in fewer rows than this are rare."""
-    return 1 if rows < 50 else max(2, rows // 1000)
+# What a note says of columns of a kind that are used, and of those that are left out.
+_USED = {
+    "text": "Text, by its words",
+    "short text": "Short text, by its characters",
+    "date": "Dates",
+    "categories": "One-hot encoded",
+    "set": "Lists of values, one feature each",
+    "vectors": "Vectors",
+    "pictures": "Pictures",
+}
+_LEFT_OUT = {
+    "ids": ("id",),
+    "constant or empty": ("constant", "empty"),
+    **{kind: (kind,) for kind in ("bytes", "vectors of different lengths", "lists of other things", "too large")},
+}
 
 
 def column_notes(choices: dict[str, Choice]) -> list[str]:
     """One sentence for each thing that users may not expect, from the choices made for the columns, by name."""
-    by: dict[str, list[str]] = {}
-    for name, choice in choices.items():
-        by.setdefault(choice.outcome, []).append(name)
-    widths = {n: len(c.column.feature_names()) for n, c in choices.items() if c.column is not None}
+    widths = {name: len(c.column.feature_names()) if c.column else 0 for name, c in choices.items()}
     notes = []
-    for outcome, words in (
-        ("text", "Text, by its words"),
-        ("short text", "Short text, by its characters"),
-        ("date", "Dates"),
-        ("categories", "One-hot encoded"),
-        ("set", "Lists of values, one feature each"),
-        ("vectors", "Vectors"),
-        ("pictures", "Pictures"),
-    ):
-        if outcome in by:
-            notes.append(f"{words}: {listed_counts([(name, widths.get(name, 0)) for name in by[outcome]], 'feature')}.")
-    for name in by.get("text model", []):
-        column = choices[name].column
-        if isinstance(column, MeaningColumn):
+    for kind, words in _USED.items():
+        same = [(name, widths[name]) for name, choice in choices.items() if choice.outcome == kind]
+        notes += [f"{words}: {listed_counts(same, 'feature')}."] if same else []
+    for name, choice in choices.items():
+        if isinstance(choice.column, MeaningColumn):
             features = listed_counts([(name, widths[name])], "feature")
-            notes.append(f"Text, by words and meaning ({column.model.name}): {features}.")
-    if "id" in by:
-        notes.append(f"Left out, ids: {listed(by['id'])}.")
-    same = [name for outcome in ("constant", "empty") for name in by.get(outcome, [])]
-    if same:
-        notes.append(f"Left out, constant or empty: {listed(same)}.")
-    for outcome in ("bytes", "vectors of different lengths", "lists of other things", "too large"):
-        if outcome in by:
-            notes.append(f"Left out, {outcome}: {listed(by[outcome])}.")
+            notes.append(f"Text, by words and meaning ({choice.column.model.name}): {features}.")
+    for words, kinds in _LEFT_OUT.items():
+        left = [name for kind in kinds for name, choice in choices.items() if choice.outcome == kind]
+        notes += [f"Left out, {words}: {listed(left)}."] if left else []
     filled = [(name, choice.blank) for name, choice in choices.items() if choice.blank and choice.column]
     if filled:
         notes.append(f"Missing values filled with the column's median: {listed_counts(filled, 'cell')}.")
-    for name, choice in choices.items():
-        if choice.notes:
-            notes.append(f"Column {listed([name])}: {'; '.join(choice.notes)}.")
-    return notes
+    return notes + [
+        f"Column {listed([n])}: {'; '.join(choice.notes)}." for n, choice in choices.items() if choice.notes
+    ]

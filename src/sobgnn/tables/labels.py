@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from sobgnn.tables.columns.base import BLANKS, is_text, text_values
 from sobgnn.tables.columns.names import counted
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # A column with more distinct values than this, most of them in a single row, does not hold classes.
 _MANY = 20
@@ -45,8 +43,6 @@ def label_texts(series: pl.Series) -> tuple[pl.Series, list[str]]:
     Also returns a sentence about labels such as NA and unlabeled, which count as blank but may be the name of a class,
     if there are any.
     """
-    import polars as pl
-
     text = text_values(series)
     if not is_text(series):
         return text, []
@@ -77,8 +73,6 @@ def parse_labels(
     left (-1 and 1 are then the two classes) or there are other negative numbers (-2, -1, 0, ... are then all classes).
     A column that a person is still filling, ``begun``, may be empty or hold one class.
     """
-    import polars as pl
-
     if series.dtype.is_nested() or series.dtype in (pl.Binary, pl.Object):
         raise ValueError(f"The label column {name!r} must hold text or numbers, but holds {series.dtype}.")
     text, notes = label_texts(series)
@@ -148,8 +142,6 @@ def _check_classes(text: pl.Series, number: pl.Series, name: str, *, whole: bool
 
 def _without_minus(text: pl.Series) -> tuple[pl.Series, list[str]]:
     """Labels without -1, which is unlabeled in a begun column unless a cell is blank or 1 is the only other class."""
-    import polars as pl
-
     minus = text.str.contains(r"^-1(?:\.0*)?$").fill_null(False)
     others = text.filter(~minus).drop_nulls().unique()
     numbers = bool(others.str.contains(_WHOLE).all())
@@ -161,8 +153,6 @@ def _without_minus(text: pl.Series) -> tuple[pl.Series, list[str]]:
 
 def _integer_classes(text: pl.Series) -> tuple[pl.Series, list[Any], list[str]]:
     """Labels that are integers, null for unlabeled rows; their classes; and what -1 was taken for, if there is any."""
-    import polars as pl
-
     keys = text.cast(pl.Float64).cast(pl.Int64)
     distinct: list[Any] = keys.drop_nulls().unique().sort().to_list()
     others = [value for value in distinct if value != -1]
@@ -191,8 +181,6 @@ def _spelled_once(text: pl.Series, distinct: list[str]) -> tuple[pl.Series, list
 
 def _name_notes(keys: pl.Series, distinct: list[Any]) -> list[str]:
     """Sentences about classes whose names are nearly the same, or may mean unlabeled."""
-    import polars as pl
-
     notes = []
     alike = {str(value).casefold(): str(value) for value in distinct}
     if len(alike) < len(distinct):

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import scipy.sparse as sp
 
 from sobgnn._system.unknown import BLANK_TEXTS
-from sobgnn.tables.encoding import ArrayEncoder, Encoding
+from sobgnn.tables.encoding import ArrayEncoder, Encoding, dense
 from sobgnn.tables.labels import parse_labels
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # Number of features of a row that are shown if a table came from an array.
 _SHOWN = 20
@@ -23,29 +21,17 @@ _SHOWN = 20
 
 @dataclass(frozen=True)
 class Table:
-    """Points and what is known of them.
+    """Points and what is known of them."""
 
-    Args:
-        X: Features [N, F], float32 or scipy sparse, finite.
-        codes: int64 [N], the class of each row; -1: unlabeled.
-        classes: The classes that the codes index: text, or integers.
-        encoding: How X came from the file.
-        ids: One text per row, or ``None``.
-        graph: A graph that came with the data, or ``None``.
-        notes: Sentences about what the rules did.
-        frame: The cells as they were read, for :meth:`content`; ``None`` for arrays.
-        separator: The character between the cells of the file; a comma if it is no text.
-    """
-
-    X: Any
-    codes: npt.NDArray[np.int64]
-    classes: Sequence[str] | Sequence[int]
-    encoding: Encoding
-    ids: npt.NDArray[Any] | None = None
-    graph: Any = None
-    notes: list[str] = field(default_factory=list)
-    frame: pl.DataFrame | None = None
-    separator: str = ","
+    X: Any  # features [N, F], float32 or scipy sparse, finite
+    codes: npt.NDArray[np.int64]  # the class of each row, [N]; -1: unlabeled
+    classes: Sequence[str] | Sequence[int]  # what the codes index
+    encoding: Encoding  # how X came from the file
+    ids: npt.NDArray[Any] | None = None  # one text per row
+    graph: Any = None  # one that came with the data
+    notes: list[str] = field(default_factory=list)  # sentences about what the rules did
+    frame: pl.DataFrame | None = None  # the cells as they were read, for :meth:`content`; None for arrays
+    separator: str = ","  # between the cells of the file
 
     def labels(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """Labels for the estimator: integers with -1, or text with None, for the code -1."""
@@ -68,8 +54,7 @@ class Table:
         if not 0 <= row < self.X.shape[0]:
             raise IndexError(f"`row` must be between 0 and {self.X.shape[0] - 1}, but got {row}.")
         if self.frame is None:
-            held = self.X[[row]].toarray()[0] if sp.issparse(self.X) else self.X[row]
-            return {str(i): f"{float(value):.6g}" for i, value in enumerate(held[:_SHOWN])}
+            return {str(i): f"{float(value):.6g}" for i, value in enumerate(dense(self.X[[row]])[0, :_SHOWN])}
         pictures = self.encoding.pictures
         shown: dict[str, str] = {}
         for name, value in self.frame.row(row, named=True).items():
@@ -99,8 +84,6 @@ def from_arrays(
     ``y=None`` means that there are no labels yet: all codes are -1, and there are no classes. Unless labels are needed,
     y may be empty or hold one class. ``id_name`` finds the ids in other files.
     """
-    import polars as pl
-
     codes, classes, notes = np.full(X.shape[0], -1), [], []  # type: tuple[Any, Any, list[str]]
     if y is not None:
         series = pl.Series(label, y.tolist(), strict=False)
@@ -120,16 +103,13 @@ def from_arrays(
 
 
 def _filled(X: npt.NDArray[Any]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64], int]:
+    """The array without values that are not finite, the median of each feature in their place, and their number."""
     with np.errstate(over="ignore"):
         out = X.astype(np.float32)
     hole = ~np.isfinite(out)
-    fill = np.zeros(X.shape[1])
-    for column in range(X.shape[1]):
-        known = out[~hole[:, column], column]
-        fill[column] = float(np.median(known)) if known.size else 0.0
-    rows, columns = np.nonzero(hole)
-    out[rows, columns] = fill[columns]
-    return out, fill, int(rows.size)
+    known = [out[~hole[:, column], column] for column in range(X.shape[1])]
+    fill = np.array([float(np.median(values)) if values.size else 0.0 for values in known])
+    return np.where(hole, fill.astype(np.float32), out), fill, int(hole.sum())
 
 
 def graph_of(edge_index: npt.NDArray[Any] | None, nodes: int) -> Any:

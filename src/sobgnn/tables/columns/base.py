@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from types import UnionType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
-
-if TYPE_CHECKING:
-    import polars as pl
+import polars as pl
 
 # Cells that hold nothing. A label cell with one of these is an unlabeled row.
 BLANKS = ("", "NA", "N/A", "n/a", "NaN", "nan", "NaT", "null", "NULL", "<NA>", "#N/A", "?")
@@ -24,26 +22,19 @@ LARGEST_FACTOR = 1e20
 NOT_SAVED = {"saved": False}
 
 Arrays = dict[str, npt.NDArray[Any]]
-_Cells = TypeVar("_Cells", bound="Cells")
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of a column, each parsed once.
+    """The cells of a column, each parsed once."""
 
-    Args:
-        values: What ``encode`` takes: numbers, moments, codes, or the series itself, [rows].
-        filled: Which cells hold something, [rows].
-        read: Which of them hold a value of the column's kind, [rows].
-    """
-
-    values: Any
-    filled: npt.NDArray[np.bool_]
-    read: npt.NDArray[np.bool_]
-
-    def __getitem__(self: _Cells, rows: Any) -> _Cells:
-        """The cells of some rows, a slice or indices."""
-        return replace(self, **{part.name: getattr(self, part.name)[rows] for part in fields(self)})
+    values: Any  # what ``encode`` takes: numbers, seconds, codes, or the series itself, [rows]
+    filled: Mask  # which cells hold something
+    read: Mask  # which of them hold a value of the column's kind
+    # Which numbers lack the unit of the column's format. Of dates: 1 where a number above 12 is in the place of the
+    # month, -1 where one is in that of the day.
+    odd: npt.NDArray[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -74,12 +65,12 @@ class Column:
         """The cells of a series of any type."""
         return cells_of(series, text_values(series) if is_text(series) else series)
 
-    def check(self, series: pl.Series, cells: Any) -> None:
+    def check(self, series: pl.Series, cells: Cells) -> None:
         """Raise if the cells, the first of a file, cannot be of this column: another has its name."""
 
-    def known(self, cells: Any) -> npt.NDArray[np.bool_]:
+    def known(self, cells: Cells) -> Mask:
         """Which cells hold a value that says something, [rows]."""
-        return np.asarray(cells.read)
+        return cells.read
 
     def encode(self, values: Any) -> Any:
         """Features float32 [rows, width] of :attr:`Cells.values`, before :attr:`factor`."""
@@ -92,21 +83,13 @@ class Column:
 
 @dataclass
 class Choice:
-    """The outcome for a column.
+    """The outcome for a column."""
 
-    Args:
-        column: The fitted column, or ``None`` if it is left out.
-        outcome: What it is, in a word or two: ``number``, ``id``, ``constant``, …
-        notes: What users may not expect.
-        cells: The cells that it was fitted on, if they were parsed.
-        blank: Cells of a number column that were filled with its median.
-    """
-
-    column: Column | None
-    outcome: str
-    notes: list[str] = field(default_factory=list)
-    cells: Cells | None = None
-    blank: int = 0
+    column: Column | None  # fitted; None if it is left out
+    outcome: str  # what it is, in a word or two: number, id, constant, …
+    notes: list[str] = field(default_factory=list)  # what users may not expect
+    cells: Cells | None = None  # those that it was fitted on, if they were parsed
+    blank: int = 0  # cells of a number column that were filled with its median
 
 
 def to_plain(value: Any, arrays: Arrays, name: str = "") -> Any:
@@ -166,18 +149,13 @@ def cells_of(values: pl.Series, held: pl.Series) -> Cells:
 
 def is_text(series: pl.Series) -> bool:
     """Whether the series holds text of any polars kind."""
-    import polars as pl
-
     return series.dtype in (pl.String, pl.Categorical, pl.Enum)
 
 
 def text_values(series: pl.Series) -> pl.Series:
     """A String series without surrounding spaces, null for blank cells."""
-    import polars as pl
-
     text = series.cast(pl.String, strict=False).str.strip_chars()
-    blank = text.is_in(list(BLANKS)).fill_null(False)
-    filled: pl.Series = text.zip_with(~blank, pl.Series([None], dtype=pl.String))
+    filled: pl.Series = text.set(text.is_in(list(BLANKS)).fill_null(False), None)
     return filled
 
 
@@ -194,10 +172,8 @@ def evenly_spaced(series: pl.Series, most: int) -> pl.Series:
     return series.gather(np.linspace(0, series.len() - 1, min(series.len(), most)).astype(np.int64))
 
 
-def empty_rows(frame: pl.DataFrame) -> npt.NDArray[np.bool_]:
+def empty_rows(frame: pl.DataFrame) -> Mask:
     """Which rows have only blank cells, [rows]."""
-    import polars as pl
-
     if not frame.width:
         return np.ones(frame.height, dtype=bool)
     blank = []

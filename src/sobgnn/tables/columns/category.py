@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import scipy.sparse as sp
 
 from sobgnn.tables.columns.base import COMMON_BLANKS, Cells, Choice, Column, cells_of, is_text, text_values
 from sobgnn.tables.columns.names import shortened
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # Maximum numbers of features of a set, and of distinct values of one, as multiples of that of categories.
 _MOST_FEATURES, _MOST_ITEMS = 4, 10
@@ -74,8 +72,6 @@ class CategoryColumn(Column):
         return self._codes(text_values(series))
 
     def _codes(self, text: pl.Series) -> Cells:
-        import polars as pl
-
         folded: dict[str, list[str]] = {}
         for value in self.values:
             folded.setdefault(value.casefold(), []).append(value)
@@ -126,8 +122,6 @@ class SetColumn(Column):
     @classmethod
     def fit(cls, series: pl.Series, sign: str, rare_below: int, most_categories: int) -> Choice:
         """The fitted column: of the values in at least ``rare_below`` cells the most frequent become features."""
-        import polars as pl
-
         most = _MOST_FEATURES * most_categories
         lists = _item_lists(series, sign)
         counts = _item_table(lists)["item"].value_counts()
@@ -147,8 +141,6 @@ class SetColumn(Column):
 
     def encode(self, values: pl.Series) -> Any:
         """Features float32 CSR [rows, width]."""
-        import polars as pl
-
         table = _item_table(values)
         places, width = list(range(len(self.values))), len(self.values) + self.rare
         others = len(self.values) if self.rare else -1
@@ -197,8 +189,6 @@ def find_sets(text: pl.Series, most_categories: int) -> str | None:
 
 def _item_lists(series: pl.Series, sign: str) -> pl.Series:
     """The values that cells list, as lists of text; null for blank cells."""
-    import polars as pl
-
     lists: pl.Series
     if sign == _BRACKETS and is_text(series):
         within = text_values(series).str.strip_chars("[]{}").str.extract_all(r"\"[^\"]*\"|'[^']*'|[^,]+")
@@ -212,8 +202,6 @@ def _item_lists(series: pl.Series, sign: str) -> pl.Series:
 
 def _item_table(lists: pl.Series) -> pl.DataFrame:
     """Rows (row, item) of all values listed, without blanks."""
-    import polars as pl
-
     table = pl.DataFrame({"row": np.arange(lists.len()), "item": lists}).explode("item")
     table = table.with_columns(pl.col("item").str.strip_chars())
     return table.filter(pl.col("item").is_not_null() & (pl.col("item") != ""))

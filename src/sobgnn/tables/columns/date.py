@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from sobgnn.tables.columns.base import (
     COMMON_BLANKS,
@@ -18,11 +19,8 @@ from sobgnn.tables.columns.base import (
     is_text,
     standardized,
     text_values,
-)
+)  # fmt: skip
 from sobgnn.tables.columns.names import shortened
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _DAY = 86400.0
 _SHARE = 0.9
@@ -59,52 +57,31 @@ _CYCLES = {"month": 12.0, "weekday": 7.0, "hour": 24.0}
 
 @dataclass(frozen=True)
 class DateFormat:
-    """How a column writes its moments.
+    """How a column writes its moments."""
 
-    Args:
-        day_first: Whether 1/2/2024 is the first of February; ``None`` if no cell has this form.
-        dated: Whether cells are dates, with or without a time; otherwise times of day.
-        timed: Whether there are times of day.
-        ambiguous: Whether day and month could be swapped.
-        mixed: Whether some cells must have the day first, others the month.
-    """
-
-    day_first: bool | None = None
-    dated: bool = True
-    timed: bool = False
-    ambiguous: bool = False
-    mixed: bool = False
-
-
-@dataclass(frozen=True)
-class Moments(Cells):
-    """Cells of moments: ``values`` are seconds since 1970, or of the day, float64, NaN where there is none.
-
-    Args:
-        swapped: 1 where a number above 12 is in the place of the month, -1 where one is in that of the day, [rows].
-    """
-
-    swapped: npt.NDArray[np.int8]
+    day_first: bool | None = None  # whether 1/2/2024 is the first of February; None if no cell has this form
+    dated: bool = True  # whether cells are dates, with or without a time; otherwise times of day
+    timed: bool = False  # whether there are times of day
+    ambiguous: bool = False  # whether day and month could be swapped
+    mixed: bool = False  # whether some cells must have the day first, others the month
 
 
 def parse_dates(
     series: pl.Series, day_first: bool | None = None, dated: bool | None = None, *, look: bool = True
-) -> tuple[Moments, DateFormat]:
-    """Moments of a series of any type, and how they are written.
+) -> tuple[Cells, DateFormat]:
+    """Seconds since 1970, or of the day, float64, NaN where there is none; and how the cells are written.
 
     ``day_first=None`` decides from the cells: a part above 12 is a day; if no cell has one, or without ``look``, a
     slash means that the month comes first, a dot or hyphen the day. ``dated=None`` decides too: if any cell is a date,
     all are read as dates, otherwise as times of day; cells of the other kind have no moment.
     """
-    import polars as pl
-
     if is_text(series) or series.dtype.is_integer():
         text = text_values(series)
         cells, place = distinct_cells(text)
         seconds, swapped, style = _parse_cells(cells, day_first, dated, look)
         read = ~np.isnan(seconds[place])
         filled = text.is_not_null().to_numpy() if is_text(series) else read
-        return Moments(seconds[place], filled, read, swapped[place]), style
+        return Cells(seconds[place], filled, read, swapped[place]), style
     style = DateFormat(dated=series.dtype != pl.Time)
     values = np.full(series.len(), np.nan)
     if series.dtype.is_temporal() and series.dtype != pl.Duration and dated in (None, style.dated):
@@ -113,20 +90,20 @@ def parse_dates(
         values = whole.cast(pl.Int64).cast(pl.Float64).fill_null(float("nan")).to_numpy() / unit
         style = replace(style, timed=not style.dated or bool((np.nan_to_num(values) % _DAY != 0).any()))
     read = ~np.isnan(values)
-    return Moments(values, read, read, np.zeros(len(values), np.int8)), style
+    return Cells(values, read, read), style
 
 
 def _parse_cells(
     cells: pl.Series, day_first: bool | None, dated: bool | None, look: bool
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int8], DateFormat]:
-    """The seconds and :attr:`Moments.swapped` of distinct text cells, and how they are written."""
+    """The seconds of distinct text cells, their :attr:`Cells.odd`, and how they are written."""
     cells = _replaced(cells, _REWRITTEN).str.strip_chars()
     clock = _clock(cells)
     day = cells.str.replace(_TIME, "").str.strip_chars()
     bare = day.str.replace(_WEEKDAY, "")
     days = _days(day, _FORMS)  # "March 3, 2024" begins with a word that is not a weekday
     if (day != bare).any():
-        days = _first(days, _days(bare, _FORMS))
+        days = np.where(np.isnan(days), _days(bare, _FORMS), days)
     first, sign, second, _ = _groups(bare, _PAIR)
     a, b, slash = _number(first), _number(second), (sign == "/").fill_null(False).to_numpy()
     ambiguous = False
@@ -141,7 +118,8 @@ def _parse_cells(
     swapped = (np.where(leads, b, a) > 12).astype(np.int8) - (np.where(leads, a, b) > 12).astype(np.int8)
     if not np.isnan(a).all():
         one, other = _days(bare, _DAY_FIRST), _days(bare, _MONTH_FIRST)
-        days = _first(days, np.where(leads, one, other), np.where(leads, other, one))
+        for pair in (np.where(leads, one, other), np.where(leads, other, one)):
+            days = np.where(np.isnan(days), pair, days)
     only_time = (day == "").fill_null(False).to_numpy() & ~np.isnan(clock)
     if dated is None:
         dated = not bool(only_time.any()) or bool((~np.isnan(days)).any())
@@ -224,16 +202,16 @@ class DateColumn(Column):
         )
         return Choice(column, "date", notes, cells)
 
-    def parse(self, series: pl.Series) -> Moments:
+    def parse(self, series: pl.Series) -> Cells:
         """Seconds, NaN for cells without a date, or without a time of day for columns of these."""
         return parse_dates(series, self.day_first, self.dated, look=False)[0]
 
-    def check(self, series: pl.Series, cells: Any) -> None:
+    def check(self, series: pl.Series, cells: Cells) -> None:
         """Raise if most of the cells that can only be read in one order have day and month in the opposite one."""
-        if is_text(series) and cells.swapped.sum() > 0:
+        if is_text(series) and cells.odd is not None and cells.odd.sum() > 0:
             raise ValueError(
                 f"Column {series.name!r} has day and month in the opposite order to the model's, as in "
-                f"{shortened(text_values(series)[int(cells.swapped.argmax())])}. Write the year first: 2024-12-31."
+                f"{shortened(text_values(series)[int(cells.odd.argmax())])}. Write the year first: 2024-12-31."
             )
 
     def encode(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
@@ -244,9 +222,7 @@ class DateColumn(Column):
             angle = 2 * np.pi * _phase(np.where(hole, 0.0, values), name) / _CYCLES[name]
             parts += [np.sin(angle), np.cos(angle)]
         parts = [np.clip(np.where(hole, 0.0, part), -1e4, 1e4) for part in parts]
-        if self.flag:
-            parts.append(hole.astype(np.float64))
-        return np.stack(parts, axis=1).astype(np.float32)
+        return np.stack([*parts, *([hole] if self.flag else [])], axis=1).astype(np.float32)
 
     def feature_names(self) -> list[str]:
         """Names of the number, the cycles and the flag."""
@@ -265,24 +241,12 @@ def _replaced(cells: pl.Series, forms: Mapping[str, str]) -> pl.Series:
     return cells
 
 
-def _first(*values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The first of several values that is not NaN, [rows]."""
-    found = values[0]
-    for other in values[1:]:
-        found = np.where(np.isnan(found), other, found)
-    return found
-
-
 def _number(part: pl.Series) -> npt.NDArray[np.float64]:
-    import polars as pl
-
     return np.asarray(part.cast(pl.Float64, strict=False).fill_null(float("nan")).to_numpy())
 
 
 def _days(cells: pl.Series, forms: Mapping[str, str]) -> npt.NDArray[np.float64]:
     """Days since 1970-01-01 of dates in one of some forms; NaN for others, and for dates that do not exist."""
-    import polars as pl
-
     dates = _replaced(_replaced(cells, forms), _YEARS)
     if dates.str.contains(r"^=.*\p{L}").any():
         dates = _replaced(dates, _SPELLED)

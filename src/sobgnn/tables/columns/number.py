@@ -4,24 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
-from sobgnn.tables.columns.base import (
-    COMMON_BLANKS,
-    Cells,
-    Choice,
-    Column,
-    is_text,
-    standardized,
-    text_values,
-)
+from sobgnn.tables.columns.base import COMMON_BLANKS, Cells, Choice, Column, Mask, is_text, standardized, text_values
 from sobgnn.tables.columns.names import shortened
-
-if TYPE_CHECKING:
-    import polars as pl
 
 LARGEST = float(np.finfo(np.float32).max)
 # Values that mean "not measured" in many files, if they are far from all others.
@@ -51,31 +41,23 @@ _NOTHING = (
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """How a column writes its numbers.
-
-    Args:
-        decimal: ``"."`` or ``","``.
-        unit: What follows numbers, such as ``"kg"`` or ``"%"``; empty for none. A cell with another unit is not a
-            number.
-        plain: Whether every cell is a number in the format of programs.
-        currency: What precedes numbers, such as ``"€"``; empty for none. A cell with another currency is not a number.
-        multiples: Whether suffixes such as k and M multiply numbers.
-        marks: Words for missing numbers.
-        truth: Whether true and false are 1 and 0: booleans of a frame become words in a CSV file.
-    """
+    """How a column writes its numbers."""
 
     decimal: str = "."
-    unit: str = ""
-    plain: bool = True
-    currency: str = ""
-    multiples: bool = False
-    marks: tuple[str, ...] = ()
-    truth: bool = False
+    unit: str = ""  # what follows numbers, such as "kg" or "%"; a cell with another unit is not a number
+    plain: bool = True  # whether every cell is a number in the format of programs
+    currency: str = ""  # what precedes numbers, such as "€"; a cell with another currency is not a number
+    multiples: bool = False  # whether suffixes such as k and M multiply numbers
+    marks: tuple[str, ...] = ()  # words for missing numbers
+    truth: bool = False  # whether true and false are 1 and 0: booleans of a frame become words in a CSV file
 
     @property
     def sign(self) -> str:
         """The unit or currency; empty for none."""
         return self.unit or self.currency
+
+
+PLAIN = NumberFormat()
 
 
 class Written:
@@ -87,7 +69,7 @@ class Written:
 
     def __init__(self, text: pl.Series) -> None:
         parts = text.str.replace(_SIGNED, "${2}${1}").str.extract_groups(_SHAPE).struct.unnest()
-        before, body, after = (parts[name] for name in parts.columns)
+        before, body, after = parts.get_columns()
         self.text = text
         self.before = before.fill_null("").str.strip_chars()
         self.after = after.fill_null("").str.strip_chars()
@@ -99,8 +81,6 @@ class Written:
 
     def numbers(self, style: NumberFormat) -> pl.Series:
         """Float64, null for cells that are blank or not a number in this format; infinities are kept."""
-        import polars as pl
-
         group, decimal = _GROUP[style.decimal], re.escape(style.decimal)
         valid = self.body.str.contains(
             rf"^(?:[1-9]\d{{0,2}}(?:{group}\d{{3}})+|\d+)?(?:{decimal}\d*)?(?:[eE][+-]?\d+)?$"
@@ -114,53 +94,48 @@ class Written:
         else:
             valid &= self.after.str.to_lowercase().is_in(["", style.unit.lower()])
         valid &= self.before.is_in(["", style.currency, *_COMPARED, "<=", ">=", "ca."])
-        number = number.zip_with(valid.fill_null(False), pl.Series([None], dtype=pl.Float64))
+        number = number.set(~valid.fill_null(False), None)
         read: pl.Series = number.zip_with(~self.infinite, self.text.cast(pl.Float64, strict=False))
         return read
 
-    def bare(self, style: NumberFormat) -> npt.NDArray[np.bool_]:
+    def bare(self, style: NumberFormat) -> Mask:
         """Which cells lack the format's unit or currency, [rows]."""
         signed = self.after.str.to_lowercase() == style.unit.lower() if style.unit else self.before == style.currency
         return np.asarray(~signed.fill_null(False).to_numpy())
 
 
-@dataclass(frozen=True)
-class Numbers(Cells):
-    """Cells of numbers: ``values`` are float64, NaN where there is none.
+def parse_numbers(series: pl.Series, style: NumberFormat = PLAIN) -> Cells:
+    """Numbers of a series of any type, float64, NaN for a cell that is blank or no number in this format.
 
-    Args:
-        bare: Which hold a number without the unit or currency of the column's format, [rows].
+    Odd are numbers without the unit or currency of the format.
     """
-
-    bare: npt.NDArray[np.bool_]
-
-
-def parse_numbers(series: pl.Series, style: NumberFormat | None = None) -> Numbers:
-    """Numbers of a series of any type; a blank cell, or one that is no number in this format, has none."""
-    import polars as pl
-
-    style = style or NumberFormat()
-    bare = filled = None
     if not is_text(series):
         if series.dtype == pl.Duration:
-            series = series.dt.total_microseconds().cast(pl.Float64) / 1e6
-        elif series.dtype.is_nested() or series.dtype.is_temporal() or series.dtype in (pl.Binary, pl.Object):
-            series = pl.Series([None] * series.len(), dtype=pl.Float64)
-        number = series.cast(pl.Float64, strict=False)
+            return _cells(series.dt.total_microseconds().cast(pl.Float64) / 1e6)
+        if series.dtype.is_nested() or series.dtype.is_temporal() or series.dtype in (pl.Binary, pl.Object):
+            return _cells(pl.Series([None] * series.len(), dtype=pl.Float64))
+        return _cells(series.cast(pl.Float64, strict=False))
+    bare = None
+    if style.plain:
+        number = series.cast(pl.String).cast(pl.Float64, strict=False)
+        if number.null_count() == series.null_count() and not number.is_nan().any():
+            return _cells(number)
+        text = text_values(series)
+        number = text.cast(pl.Float64, strict=False)
     else:
-        number = series.cast(pl.Float64, strict=False) if style.plain else None
-        if number is None or number.null_count() > series.null_count() or number.is_nan().any():
-            text = text_values(series)
-            written = None if style.plain else Written(text)
-            number = text.cast(pl.Float64, strict=False) if written is None else written.numbers(style)
-            bare = written.bare(style) if written is not None and style.sign else None
-            if style.truth:
-                words = text.str.to_lowercase().replace_strict(_TRUTH, default=None, return_dtype=pl.Float64)
-                number = number.zip_with(number.is_not_null(), words)
-            filled = (text.is_not_null() & ~text.is_in(list(style.marks)).fill_null(False)).to_numpy()
+        text = text_values(series)
+        written = Written(text)
+        number, bare = written.numbers(style), written.bare(style) if style.sign else None
+    if style.truth:
+        words = text.str.to_lowercase().replace_strict(_TRUTH, default=None, return_dtype=pl.Float64)
+        number = number.zip_with(number.is_not_null(), words)
+    return _cells(number, (text.is_not_null() & ~text.is_in(list(style.marks)).fill_null(False)).to_numpy(), bare)
+
+
+def _cells(number: pl.Series, filled: Mask | None = None, bare: Mask | None = None) -> Cells:
     values = number.fill_null(float("nan")).to_numpy().astype(np.float64, copy=False)
     read = ~np.isnan(values)
-    return Numbers(values, read if filled is None else filled, read, read if bare is None else read & bare)
+    return Cells(values, read if filled is None else filled, read, read if bare is None else read & bare)
 
 
 def find_format(text: pl.Series, decimal: str | None = None) -> tuple[NumberFormat, bool] | None:
@@ -168,8 +143,6 @@ def find_format(text: pl.Series, decimal: str | None = None) -> tuple[NumberForm
 
     ``decimal`` decides if the column does not: 1,234 may be more than a thousand or less than two.
     """
-    import polars as pl
-
     known, count = text.drop_nulls().unique(maintain_order=True), text.drop_nulls().unique_counts()
     if not known.len():
         return None
@@ -272,13 +245,12 @@ class NumberColumn(Column):
         """The fitted column: none if all numbers are equal, or too large for float32."""
         cells = parse_numbers(series, style)
         infinite = int((np.abs(cells.values) > LARGEST).sum())
-        number = np.where(np.abs(cells.values) > LARGEST, np.nan, cells.values)
         notes = [f"{infinite:,} infinite or too large"] if infinite else []
-        sentinels = find_sentinels(number)
-        lost = np.isin(number, sentinels)
+        sentinels = find_sentinels(_without(cells.values, ()))
+        number = _without(cells.values, sentinels)
         if sentinels:
-            notes.append(f"{', '.join(f'{v:g}' for v in sentinels)} treated as blank {int(lost.sum()):,} times")
-            number = np.where(lost, np.nan, number)
+            lost = int(np.isin(cells.values, sentinels).sum())
+            notes.append(f"{', '.join(f'{v:g}' for v in sentinels)} treated as blank {lost:,} times")
         notes += _words(series, cells)
         known = number[~np.isnan(number)]
         blank = number.size - known.size
@@ -294,66 +266,63 @@ class NumberColumn(Column):
             count = "1 cell" if beyond.size == 1 else f"{beyond.size:,} cells"
             notes.append(f"{count} far beyond all others ({beyond[np.abs(beyond).argmax()]:g}) clipped")
         usual = None
-        bare = cells.bare & ~np.isnan(number)
+        bare = cells.odd & ~np.isnan(number)
         if style.sign and bare.any():
             notes.append(_without_sign(number, bare, style))
         elif style.sign:
             usual = (float(np.quantile(known, 0.05)), float(np.quantile(known, 0.95)))
         ends = (float(known.min()), float(known.max()))
         column = cls(series.name, style, middle, center, scale, clip, flag, *ends, sentinels, usual)
-        return Choice(column, "number", [*_style_notes(series, style), *notes], cells, blank)
+        return Choice(column, "number", [*_style_notes(series, style), *notes], replace(cells, values=number), blank)
 
-    def parse(self, series: pl.Series) -> Numbers:
-        """Numbers, NaN where there is none."""
-        return parse_numbers(series, self.style)
+    def parse(self, series: pl.Series) -> Cells:
+        """Numbers, NaN where there is none; sentinels, infinities and what is too large count as blank."""
+        cells = parse_numbers(series, self.style)
+        return replace(cells, values=_without(cells.values, self.sentinels))
 
     def check(self, series: pl.Series, cells: Cells) -> None:
         """Raise if at least half of the filled cells are not numbers."""
         check_numbers(series, cells, self.style)
 
-    def known(self, cells: Cells) -> npt.NDArray[np.bool_]:
+    def known(self, cells: Cells) -> Mask:
         """Which cells hold a number that does not count as blank, [rows]."""
-        return cells.read & ~self._blank(cells.values)
+        return np.asarray(~np.isnan(cells.values))
 
-    def beyond(self, cells: Cells) -> npt.NDArray[np.bool_]:
+    def beyond(self, cells: Cells) -> Mask:
         """Which cells are farther outside the fitted range than its width, [rows]."""
         span = self.high - self.low
-        out = (cells.values < self.low - span) | (cells.values > self.high + span)
-        return np.asarray(out & ~self._blank(cells.values))
+        return np.asarray((cells.values < self.low - span) | (cells.values > self.high + span))
 
-    def unsigned(self, cells: Any) -> npt.NDArray[np.bool_]:
+    def unsigned(self, cells: Cells) -> Mask:
         """Which cells lack the unit or currency of all fitted ones, [rows]; none if they have the usual magnitude.
 
         A share written as 0.32 instead of 32 % is also a number, but a hundred times too small.
         """
         if self.usual is None:
             return np.zeros(len(cells.read), dtype=bool)
-        bare = np.asarray(cells.bare & ~self._blank(cells.values))
+        bare = np.asarray(cells.odd & ~np.isnan(cells.values))
         return bare & bool(bare.any() and not self.usual[0] <= np.median(cells.values[bare]) <= self.usual[1])
 
     def encode(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
         """Features float32 [rows, 1 or 2]."""
-        hole = np.isnan(values) | self._blank(values)
+        hole = np.isnan(values)
         with np.errstate(over="ignore"):  # what overflows is clipped
             z = (np.where(hole, self.fill, values) - self.center) / self.scale
-        parts = [np.clip(z, -self.clip, self.clip)]
-        if self.flag:
-            parts.append(hole.astype(np.float64))
+        parts = [np.clip(z, -self.clip, self.clip), *([hole] if self.flag else [])]
         return np.stack(parts, axis=1).astype(np.float32)
-
-    def _blank(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        """Which values count as blank: sentinels, infinities and what is too large, [rows]."""
-        return np.isin(values, self.sentinels) | (np.abs(values) > LARGEST)
 
     def feature_names(self) -> list[str]:
         """The column's name, and the flag's."""
         return [self.name, *([f"{self.name} (blank)"] if self.flag else [])]
 
 
+def _without(values: npt.NDArray[np.float64], sentinels: tuple[float, ...]) -> npt.NDArray[np.float64]:
+    """The values, with NaN in place of sentinels, infinities and what is too large."""
+    return np.where(np.isin(values, sentinels) | (np.abs(values) > LARGEST), np.nan, values)
+
+
 def check_numbers(series: pl.Series, cells: Cells, style: NumberFormat) -> None:
     """Raise if a column that must hold numbers holds something else in at least half of its filled cells."""
-    import polars as pl
-
     if not is_text(series):
         if series.dtype.is_nested() or (series.dtype.is_temporal() and series.dtype != pl.Duration):
             raise ValueError(f"Column {series.name!r} must hold numbers, but holds {series.dtype}.")
@@ -402,8 +371,6 @@ def _words(series: pl.Series, cells: Cells) -> list[str]:
 
 
 def _style_notes(series: pl.Series, style: NumberFormat) -> list[str]:
-    import polars as pl
-
     text = series.cast(pl.String) if style.decimal == "," else series
     notes = ["k, M and the like multiply numbers"] if style.multiples else []
     if style.sign:
@@ -415,7 +382,7 @@ def _style_notes(series: pl.Series, style: NumberFormat) -> list[str]:
     return notes
 
 
-def _without_sign(number: npt.NDArray[np.float64], bare: npt.NDArray[np.bool_], style: NumberFormat) -> str:
+def _without_sign(number: npt.NDArray[np.float64], bare: Mask, style: NumberFormat) -> str:
     """The note about fitted numbers without the unit that others have."""
     note = f"{int(bare.sum()):,} numbers without {style.sign!r} are read as if they had it"
     fractions = style.sign == "%" and np.nanmax(np.abs(number[bare])) <= 1 < np.nanmedian(np.abs(number[~bare]))

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
-from sobgnn.tables.columns.base import NOT_SAVED, Column, evenly_spaced, text_values
+from sobgnn.tables.columns.base import NOT_SAVED, Choice, Column, Mask, evenly_spaced, text_values
 from sobgnn.tables.columns.names import counted, shortened
 from sobgnn.tables.meaning import ImageModel, ModelRecord, check_same
 from sobgnn.tables.pictures import is_file, leads_out, open_picture
-
-if TYPE_CHECKING:
-    import polars as pl
 
 SIDE, CELL, BINS = 32, 4, 9
 # Number of values of the pixels, and with the gradients.
 _PIXELS = 3 * SIDE * SIDE
 _SEEN = _PIXELS + (SIDE // CELL) ** 2 * BINS
 _MODEL_BATCH = 32
-_OPTION = "--image-model FOLDER (in Python, image_model=FOLDER)"
 
 
 @dataclass(frozen=True)
@@ -58,8 +55,8 @@ class PictureColumn(Column):
             raise ValueError("shapes of the arrays")
 
     @classmethod
-    def fit(cls, series: pl.Series, root: Path, model: ImageModel | None = None) -> tuple[PictureColumn, list[str]]:
-        """Fit the column, with features centered on these pictures; also returns what users may not expect."""
+    def fit(cls, series: pl.Series, root: Path, model: ImageModel | None = None) -> Choice:
+        """The fitted column, with features centered on these pictures."""
         plain = cls(series.name, None, np.zeros(_SEEN, np.float32), np.ones(_SEEN, np.float32), root=str(root))
         sample = evenly_spaced(series, 5000)
         paths = [plain.open_path(name) for name in text_values(sample).to_list()]
@@ -76,13 +73,12 @@ class PictureColumn(Column):
         for part, weight in ((slice(0, _PIXELS), 1), (slice(_PIXELS, _SEEN), 1), (slice(_SEEN, None), 2)):
             total = float(variance[part].sum())
             factors[part] = np.sqrt(weight / total) if total > 0 else 0.0
-        said = []
-        if count:
-            first = str(sample[int(broken.argmax())])[:100]
-            said.append(f"{counted(count, 'picture')} cannot be read ({first!r}), set to the mean")
+        first = str(sample[int(broken.argmax())])[:100]
+        notes = [f"{counted(count, 'picture')} cannot be read ({first!r}), set to the mean"] if count else []
         center = good.mean(axis=0, dtype=np.float64).astype(np.float32)
         record = None if model is None else model.record
-        return cls(series.name, record, center, factors.astype(np.float32), root=str(root), opened=model), said
+        made = cls(series.name, record, center, factors.astype(np.float32), root=str(root), opened=model)
+        return Choice(made, "pictures", notes)
 
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
         """Features float32 [rows, width]."""
@@ -90,14 +86,15 @@ class PictureColumn(Column):
         paths = [self.open_path(name) for name in text_values(series).to_list()]
         features, broken = see(paths)
         if not broken.all():
-            if self.model is not None:
-                features = np.hstack([features, _by_model(paths, check_same(self.model, self.opened, _OPTION))])
+            if (model := self.checked_model()) is not None:
+                features = np.hstack([features, _by_model(paths, model)])
             out[~broken] = (features[~broken] - self.center) * self.factors
         return out
 
-    def with_model(self, model: ImageModel | None) -> PictureColumn:
-        """The same column with its model; raises ValueError if it is another one or none."""
-        return self if self.model is None else replace(self, opened=check_same(self.model, model, _OPTION))
+    def checked_model(self) -> ImageModel | None:
+        """The model, if there is one; raises ValueError if it is another than the recorded one or not at hand."""
+        option = "--image-model FOLDER (in Python, image_model=FOLDER)"
+        return None if self.model is None else check_same(self.model, self.opened, option)
 
     def open_path(self, name: str | None) -> Path | None:
         """Path of the picture with that name; ``None`` for no name, and for a link that leads out of the folder."""
@@ -122,7 +119,7 @@ class PictureColumn(Column):
         return Path(self.root) / name
 
 
-def see(paths: Sequence[Path | None]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+def see(paths: Sequence[Path | None]) -> tuple[npt.NDArray[np.float32], Mask]:
     """Pixels and oriented gradients [pictures, 3072 + 576], and which pictures cannot be read."""
     pixels, broken = _read(paths, SIDE)
     hog = np.empty((len(paths), _SEEN - _PIXELS), np.float32)
@@ -160,7 +157,7 @@ def _by_model(paths: Sequence[Path | None], model: ImageModel) -> npt.NDArray[np
     return np.concatenate([model.encode(_read(paths[at : at + _MODEL_BATCH], model.side)[0]) for at in starts])
 
 
-def _read(paths: Sequence[Path | None], side: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+def _read(paths: Sequence[Path | None], side: int) -> tuple[npt.NDArray[np.float32], Mask]:
     """RGB in [0, 1], [pictures, side, side, 3], and which pictures cannot be read: they are black."""
     from PIL.Image import Resampling
 

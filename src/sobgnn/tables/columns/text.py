@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import scipy.sparse as sp
 
 from sobgnn.tables.columns.base import NOT_SAVED, Column, distinct_cells, evenly_spaced, text_values
-from sobgnn.tables.columns.grams import Analyzer, Grams, chunks
 from sobgnn.tables.meaning import ModelRecord, TextModel, check_same
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # Vocabulary and SVD are learned on this many texts, evenly spaced; more of them change neither.
 _SAMPLE = 20_000
@@ -22,22 +20,28 @@ _OVERSAMPLING, _POWER_ITERATIONS = 10, 2
 _FEWEST = 16  # coordinates
 # Share of meaning in the variance of texts that have words and meaning, see MeaningColumn.
 _MEANING = 0.7
-_OPTION = "--text-model FOLDER (in Python, text_model=FOLDER)"
+
+
+# Number of characters whose grams are counted at once, and numbers of characters that are a gram.
+_CHUNK_CHARACTERS, _LENGTHS = 4 * 2**20, (3, 4)
+
+Analyzer = Literal["words", "characters"]
 
 
 class _Form(NamedTuple):
-    """How texts of one kind are weighted: powers of idf and of the singular values, and the number of coordinates.
+    """How texts of one kind are counted and weighted."""
 
-    N texts have ``per_root`` √N coordinates, at most ``most``.
-    """
-
-    idf: int
+    most_grams: int
+    idf: int  # powers of idf and of the singular values
     singular: int
-    per_root: float
-    most: int
+    per_root: float  # N texts have per_root √N coordinates,
+    most: int  # at most so many
 
 
-_FORMS = {"words": _Form(2, 2, 3.6, 192), "characters": _Form(1, 0, 1.2, 128)}
+_FORMS: dict[Analyzer, _Form] = {
+    "words": _Form(50_000, 2, 2, 3.6, 192),
+    "characters": _Form(40_000, 1, 0, 1.2, 128),
+}
 
 
 @dataclass(frozen=True)
@@ -48,15 +52,17 @@ class TextColumn(Column):
 
     with n_ij the count of gram j in text i, N_j the number of the N texts that contain it, u the division by the
     length, V the first right singular vectors and S their singular values divided by the largest. ``"words"`` counts
-    words, with p = q = 2 and 3.6 √N coordinates, at most 192: S lets the first coordinates decide which texts are
-    neighbors, and models of single features can use them all. ``"characters"`` counts three and four characters, with
-    p = 1, q = 0 and 1.2 √N coordinates, at most 128. There are at least 16. These choices were measured on newsgroup
-    posts, their subjects, docstrings and descriptions of packages. A blank text becomes the direction opposite to the
-    mean: at 0 it would be close to every other text.
+    words of two or more letters or digits, with p = q = 2 and 3.6 √N coordinates, at most 192: S lets the first
+    coordinates decide which texts are neighbors, and models of single features can use them all. ``"characters"``
+    counts three and four characters, with a space before and after the text, p = 1, q = 0 and 1.2 √N coordinates, at
+    most 128. There are at least 16. These choices were measured on newsgroup posts, their subjects, docstrings and
+    descriptions of packages; pairs of words were left out, since neighbors of posts agree less with them. A blank text
+    becomes the direction opposite to the mean: at 0 it would be close to every other text.
 
     Args:
         name: As in the table.
-        grams: The vocabulary.
+        analyzer: What is counted.
+        vocabulary: The known words or sequences of characters, in lower case.
         idf: float32 [grams].
         basis: V S^q, float32 [grams, components].
         center: Mean of z, [components].
@@ -64,7 +70,8 @@ class TextColumn(Column):
 
     kind: ClassVar[str] = "text"
     name: str
-    grams: Grams
+    analyzer: Analyzer
+    vocabulary: tuple[str, ...]
     idf: npt.NDArray[np.float32]
     basis: npt.NDArray[np.float32]
     center: npt.NDArray[np.float32]
@@ -72,7 +79,7 @@ class TextColumn(Column):
     def __post_init__(self) -> None:
         """Raise ValueError unless the arrays fit the vocabulary."""
         super().__post_init__()
-        size = (len(self.grams.vocabulary),)
+        size = (len(self.vocabulary),)
         if self.idf.shape != size or self.basis.shape[:1] != size or self.center.shape != self.basis.shape[1:]:
             raise ValueError("shapes of the arrays")
 
@@ -82,32 +89,31 @@ class TextColumn(Column):
     ) -> TextColumn | None:
         """The fitted column with at most ``components`` coordinates, or ``None`` if there are no grams."""
         known = evenly_spaced(text_values(series).drop_nulls(), _SAMPLE)
+        known = evenly_spaced(text_values(series).drop_nulls(), _SAMPLE)
         least, most = (1 if known.len() < 50 else 2 if known.len() < 2000 else 3), 0.5 if known.len() >= 20 else 1.0
-        grams = Grams.fit(known, analyzer, least, most)
-        if not grams.vocabulary:
-            grams = Grams.fit(known, "characters", 1, 1.0)
-        if not grams.vocabulary:
+        vocabulary = find_vocabulary(known, analyzer, least, most)
+        if not vocabulary:
+            analyzer, vocabulary = "characters", find_vocabulary(known, "characters", 1, 1.0)
+        if not vocabulary:
             return None
-        counts = sp.vstack([grams.counts(chunk) for chunk in chunks(known)], format="csr")
+        form, parts = _FORMS[analyzer], [count_grams(chunk, analyzer, vocabulary) for chunk in _chunks(known)]
+        counts = sp.vstack(parts, format="csr")
         held = np.maximum(np.bincount(counts.indices, minlength=counts.shape[1]), 1)
-        form = _FORMS[grams.analyzer]
         idf = (np.log((1 + counts.shape[0]) / held) ** form.idf).astype(np.float32)
         weights = _tfidf(counts, idf)
         usual = int(np.clip(round(form.per_root * np.sqrt(known.len())), _FEWEST, form.most))
         vectors, values = right_singular_vectors(weights, min(components or usual, *counts.shape), seed)
         basis = vectors * (values / values[0]) ** form.singular
         z = _unit(weights @ basis)
-        return cls(series.name, grams, idf, basis, z.mean(axis=0).astype(np.float32))
+        return cls(series.name, analyzer, vocabulary, idf, basis, z.mean(axis=0).astype(np.float32))
 
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
         """Features float32 [rows, components], centered."""
         texts, rows = distinct_cells(text_values(series))  # equal texts are counted once: short strings repeat
-        out = np.empty((texts.len(), self.basis.shape[1]), np.float32)
-        start = 0
-        for chunk in chunks(texts):
-            z = _unit(_tfidf(self.grams.counts(chunk), self.idf) @ self.basis)
-            out[start : start + len(z)] = _blank_rows_away(z, self.center) - self.center
-            start += len(z)
+        counts = (count_grams(chunk, self.analyzer, self.vocabulary) for chunk in _chunks(texts))
+        parts = [_unit(_tfidf(count, self.idf) @ self.basis) for count in counts]
+        z = np.concatenate([np.zeros((0, self.basis.shape[1]), np.float32), *parts])
+        out = _blank_rows_away(z, self.center) - self.center
         return out if len(rows) == len(out) else out[rows]
 
     def feature_names(self) -> list[str]:
@@ -157,9 +163,9 @@ class MeaningColumn(Column):
         factors = np.array([by_words, _factor(z, share)])
         return cls(series.name, model.record, z.mean(axis=0), factors, words, opened=model)
 
-    def with_model(self, model: TextModel | None) -> MeaningColumn:
-        """The same column with its model; raises ValueError if it is another one or none."""
-        return replace(self, opened=check_same(self.model, model, _OPTION))
+    def checked_model(self) -> TextModel:
+        """The model; raises ValueError if it is another than the recorded one or none."""
+        return check_same(self.model, self.opened, "--text-model FOLDER (in Python, text_model=FOLDER)")
 
     def encode(self, series: pl.Series) -> npt.NDArray[np.float32]:
         """Features float32 [rows, words + width], centered."""
@@ -167,7 +173,7 @@ class MeaningColumn(Column):
         z = np.zeros((len(texts), len(self.center)), np.float32)
         held = [i for i, text in enumerate(texts) if text is not None]
         if held:
-            z[held] = _model_vectors(check_same(self.model, self.opened, _OPTION), [texts[i] for i in held])
+            z[held] = _model_vectors(self.checked_model(), [texts[i] for i in held])
         meaning = (_blank_rows_away(z, self.center) - self.center) * np.float32(self.factors[1])
         if self.words is None:
             return np.asarray(meaning, dtype=np.float32)
@@ -187,6 +193,52 @@ def _factor(features: npt.NDArray[np.float32], share: float) -> float:
 
 def _model_vectors(model: TextModel, texts: list[str]) -> npt.NDArray[np.float32]:
     return _unit(np.nan_to_num(model.encode(texts)))
+
+
+def find_vocabulary(texts: pl.Series, analyzer: Analyzer, least: int, most: float) -> tuple[str, ...]:
+    """Grams in at least ``least`` texts and in at most the share ``most`` of them, the most frequent ones."""
+    counts = pl.DataFrame(schema={"gram": pl.String, "count": pl.UInt32})
+    for chunk in _chunks(texts):
+        found = _grams(chunk, analyzer).unique().group_by("gram").len("count")
+        counts = pl.concat([counts, found]).group_by("gram").agg(pl.col("count").sum())
+    counts = counts.filter(pl.col("count").is_between(least, max(most * texts.len(), least)))
+    counts = counts.sort(["count", "gram"], descending=[True, False]).head(_FORMS[analyzer].most_grams)
+    kept = counts["gram"].to_list()
+    return tuple(kept if analyzer == "words" else sorted(kept, key=lambda gram: (len(gram), gram[::-1])))
+
+
+def count_grams(texts: pl.Series, analyzer: Analyzer, vocabulary: tuple[str, ...]) -> Any:
+    """CSR float32 [texts, grams] of how often each occurs."""
+    known = pl.DataFrame({"gram": pl.Series(vocabulary, dtype=pl.String), "id": range(len(vocabulary))})
+    found = _grams(texts, analyzer).join(known, on="gram", maintain_order="left")
+    place = found["row"].to_numpy().astype(np.int32), found["id"].to_numpy().astype(np.int32)
+    return sp.csr_array((np.ones(found.height, np.float32), place), shape=(texts.len(), len(vocabulary)))
+
+
+def _grams(texts: pl.Series, analyzer: Analyzer) -> pl.DataFrame:
+    """Row and gram of every occurrence."""
+    text = texts.fill_null("").str.to_lowercase()
+    if analyzer == "words":
+        lists = text.str.extract_all(r"[\p{L}\p{N}_][\p{L}\p{N}_]+")
+        return pl.DataFrame({"row": np.arange(text.len()), "gram": lists}).explode("gram").drop_nulls()
+    lists = (" " + text.str.replace_all(r"\s+", " ") + " ").str.split("")
+    signs = pl.DataFrame({"row": np.arange(text.len()), "gram": lists}).explode("gram")
+    row, sign = pl.col("row"), pl.col("gram")
+    return pl.concat(
+        signs.select(row, pl.concat_str(sign.shift(-place) for place in range(length))).filter(
+            signs["row"] == signs["row"].shift(1 - length)
+        )
+        for length in _LENGTHS
+    )
+
+
+def _chunks(texts: pl.Series) -> Iterator[pl.Series]:
+    """Consecutive parts of about the same number of characters, which bound the memory that counting needs."""
+    part = (texts.str.len_chars().fill_null(0).cast(pl.Int64) + 8).cum_sum() // _CHUNK_CHARACTERS
+    start = 0
+    for count in part.rle().struct.field("len").to_list():
+        yield texts.slice(start, count)
+        start += count
 
 
 def choose_analyzer(text: pl.Series) -> Analyzer:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from sobgnn.tables.columns.base import Cells, Choice, Column, cells_of, is_text, text_values
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 @dataclass(frozen=True)
@@ -51,8 +49,6 @@ class VectorColumn(Column):
 
     def parse(self, series: pl.Series) -> Cells:
         """Lists of numbers."""
-        import polars as pl
-
         lists = as_lists(series, all_cells=False)
         lists = pl.Series([None] * series.len(), dtype=pl.List(pl.Float64)) if lists is None else lists
         return cells_of(lists, lists)
@@ -72,8 +68,6 @@ def as_lists(series: pl.Series, *, all_cells: bool = True) -> pl.Series | None:
 
     Text that is no list is something else, or counts as blank unless it must be ``all_cells``.
     """
-    import polars as pl
-
     target = pl.List(pl.Float64)
     if is_text(series):
         text = text_values(series)
@@ -95,8 +89,6 @@ def as_lists(series: pl.Series, *, all_cells: bool = True) -> pl.Series | None:
 
 def _matrix(lists: pl.Series, width: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Vectors [rows, width], with zeros for cells that hold none, and a mask of these cells."""
-    import polars as pl
-
     good = (
         (lists.list.len() == width) & (lists.list.eval(pl.element().is_finite().fill_null(False)).list.all())
     ).fill_null(False)

@@ -33,29 +33,17 @@ _SPOKEN = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
 @dataclass(frozen=True)
 class Layout:
-    """How a file writes its table.
+    """How a file writes its table."""
 
-    Args:
-        columns: Distinct names.
-        notes: What users may not expect.
-        has_header: Whether the file names its columns.
-        repeats: The original name of each column that was numbered because its name repeats.
-        skip: Records before the first row: the header, and titles above it.
-        separator: The character between cells; a comma if the file is no text.
-        quote: The character around cells that contain separators.
-        escape: The character before a quote inside a cell, if quotes are not doubled.
-        encoding: Name of the Python codec.
-    """
-
-    columns: tuple[str, ...]
-    notes: list[str] = field(default_factory=list)
-    has_header: bool = True
-    repeats: dict[str, str] = field(default_factory=dict)
-    skip: int = 0
-    separator: str = ","
-    quote: str = '"'
-    escape: str | None = None
-    encoding: str = "utf-8"
+    columns: tuple[str, ...]  # distinct names
+    notes: list[str] = field(default_factory=list)  # what users may not expect
+    has_header: bool = True  # whether the file names its columns
+    repeats: dict[str, str] = field(default_factory=dict)  # the original names of columns that repeat one
+    skip: int = 0  # records before the first row: the header, and titles above it
+    separator: str = ","  # between cells
+    quote: str = '"'  # around cells that contain separators
+    escape: str | None = None  # before a quote inside a cell, if quotes are not doubled
+    encoding: str = "utf-8"  # Python's name of the codec
 
 
 def open_bytes(path: Path) -> IO[bytes]:

@@ -10,10 +10,11 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from sobgnn.tables.columns.base import text_values
 from sobgnn.tables.columns.names import clean_names, empty_notes, listed
@@ -34,9 +35,6 @@ from sobgnn.tables.reading.roles import (
     telling_notes,
 )  # fmt: skip
 from sobgnn.tables.table import Table
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 def file_stem(path: Path) -> str:

@@ -9,7 +9,9 @@ import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from sobgnn._system.files import check_regular
 from sobgnn._system.packages import installed
@@ -19,9 +21,6 @@ from sobgnn.tables.pictures import SUFFIXES as PICTURE_SUFFIXES
 from sobgnn.tables.pictures import UNREAD, folder_labels, left_out, list_pictures, unlabeled_notes
 from sobgnn.tables.reading.formats import Layout, find_encoding, find_layout, read_header, text_blocks
 from sobgnn.tables.reading.records import CsvRows
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _KINDS = {
     ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".csv.gz": "csv", ".tsv.gz": "csv", ".txt.gz": "csv",
@@ -76,23 +75,15 @@ def _kind(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Reader:
-    """Rows of a file as tables.
-
-    Args:
-        layout: Its columns.
-        frames: Consecutive rows; those of CSV, Parquet and JSON lines so many at a time that memory does not grow with
-            the file.
-        late: What users may not expect, once all rows are read, beside the notes of the layout.
-    """
+    """Rows of a file as tables."""
 
     layout: Layout
+    # Consecutive rows: of CSV, Parquet and JSON lines so many at a time that memory does not grow with the file.
     frames: Callable[[], Iterable[pl.DataFrame]]
-    late: Callable[[], list[str]] = list
+    late: Callable[[], list[str]] = list  # what users may not expect, once all rows are read, beside the layout's notes
 
     def table(self) -> pl.DataFrame:
         """All rows."""
-        import polars as pl
-
         parts = list(self.frames())
         return pl.concat(parts) if parts else pl.DataFrame(schema=dict.fromkeys(self.layout.columns, pl.String))
 
@@ -138,8 +129,6 @@ def open_reader(
 
 def _parquet(path: Path) -> Reader:
     """A few million cells at a time; polars skips the row groups that a slice does not touch."""
-    import polars as pl
-
     layout = Layout(tuple(pl.read_parquet_schema(path)))
 
     def frames() -> Iterator[pl.DataFrame]:
@@ -159,7 +148,6 @@ def _excel(path: Path, sheet: str | None, label: str | None, expected: Collectio
             "sheet as CSV."
         )
     import fastexcel
-    import polars as pl
 
     _check_book(path)
     book = fastexcel.read_excel(path)
@@ -216,8 +204,6 @@ def _column_number(name: bytes) -> int:
 
 def _pictures(path: Path) -> Reader:
     """The names of the pictures in a folder, and the subfolders that they are in."""
-    import polars as pl
-
     names = list_pictures(path)
     parts = [names[first : first + _PICTURES_AT_ONCE] for first in range(0, len(names), _PICTURES_AT_ONCE)]
     kinds = {"image": pl.String, "label": pl.String}

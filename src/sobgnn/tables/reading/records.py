@@ -8,12 +8,11 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import polars as pl
 
 from sobgnn.tables.reading.formats import Layout, text_blocks
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # A longer record began with a stray quote.
 _LONGEST_RECORD = 4 * 2**20
@@ -102,16 +101,12 @@ class CsvRows:
         return block.count(layout.separator) == lines * (len(layout.columns) - 1)
 
     def _fast(self, block: str) -> pl.DataFrame:
-        import polars as pl
-
         return pl.read_csv(
             io.BytesIO(block.encode("utf-8", "replace")), has_header=False, separator=self.layout.separator,
             quote_char=None, schema=dict.fromkeys(self.layout.columns, pl.String),
         )  # fmt: skip
 
     def _table(self, rows: list[list[str]]) -> pl.DataFrame:
-        import polars as pl
-
         width = len(self.layout.columns)
         for number, row in enumerate(rows):
             if len(row) > width:
@@ -127,8 +122,6 @@ class CsvRows:
         return pl.DataFrame(columns)
 
     def _count(self, frame: pl.DataFrame) -> pl.DataFrame:
-        import polars as pl
-
         if self.layout.has_header and frame.width > 1:
             pairs = zip(frame.columns, self._header, strict=True)
             heads = frame.select(pl.all_horizontal(pl.col(name).str.strip_chars() == head for name, head in pairs))

@@ -5,19 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from sobgnn.tables.columns.base import empty_rows, is_text, text_values
 from sobgnn.tables.columns.names import label_names, shortened
 from sobgnn.tables.ids import identifies_rows, looks_like_id
 from sobgnn.tables.reading.formats import Layout
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 # A column came with the labels if it is blank in at most this share of labeled rows and filled in at most this share of
 # unlabeled rows, with at least this number of each.
@@ -117,8 +113,6 @@ def id_notes(series: pl.Series) -> list[str]:
 
 def filled_with_labels(frame: pl.DataFrame, labeled: npt.NDArray[np.bool_]) -> list[str]:
     """Columns that came with the labels: blank for unlabeled rows, they may contain the label for the others."""
-    import polars as pl
-
     if min(int(labeled.sum()), int((~labeled).sum())) < _FEWEST_ROWS:
         return []
     found = []
@@ -131,8 +125,6 @@ def filled_with_labels(frame: pl.DataFrame, labeled: npt.NDArray[np.bool_]) -> l
 
 def telling_notes(frame: pl.DataFrame, codes: npt.NDArray[np.int64]) -> list[str]:
     """A sentence about a column of few values that determine the label, if there is one."""
-    import polars as pl
-
     labeled = np.flatnonzero(codes >= 0)
     count = len(labeled)
     if len(np.unique(codes[labeled])) < 2:
