@@ -41,16 +41,6 @@ class Layer(MessagePassing):  # type: ignore[misc]
         self._loop_mask: Tensor | None = None
         self._apply_sigmoid = True
 
-    @property
-    def in_channels(self) -> int | tuple[int, int]:
-        """Size of each input row, or a pair for sources and targets; -1: not known yet."""
-        sizes = [
-            -1 if isinstance(weight, UninitializedParameter) else weight.shape[1]
-            for weight in (self.weight, self.weight_dst)
-            if weight is not None
-        ]
-        return sizes[0] if len(sizes) == 1 else (sizes[0], sizes[1])
-
     def make_weights(self, in_channels: int | tuple[int, int]) -> None:
         """Set the weights, empty or of unknown shape."""
         sources, *targets = in_channels if isinstance(in_channels, tuple) else (in_channels,)

@@ -13,7 +13,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from sobgnn.graphs.edges import check_how
 from sobgnn.nn.base import Layer
-from sobgnn.nn.filter_bank import autocast_dtype, filter_bank, in_its_type, row_product, shared_product
+from sobgnn.nn.filter_bank import autocast_dtype, filter_bank, row_product, shared_product
 from sobgnn.operators import EdgeOperators, Normalize, SobolevRows, check_alpha, check_epsilon
 from sobgnn.operators.edges import Nodes, as_edges, as_operators, check_size
 
@@ -127,6 +127,12 @@ class SobolevConv(Layer):
         self.reset_parameters()
 
     @property
+    def in_channels(self) -> int | tuple[int, int]:
+        """Size of each input row, or a pair for sources and targets; -1: not known yet."""
+        sources = _channels(self.weight)
+        return sources if self.weight_dst is None else (sources, _channels(self.weight_dst))
+
+    @property
     def epsilon(self) -> float:
         """Weight of self-loops."""
         return self.start_epsilon if self.log_epsilon is None else float(_bounded_exp(self.log_epsilon.detach()))
@@ -196,8 +202,8 @@ class SobolevConv(Layer):
         """Input rows, and the targets' own where there are two sets of nodes, checked."""
         # As PyG reads one x of a layer with weights for both: sources that are targets too.
         rows, targets = x if isinstance(x, tuple) else (x, None if self.weight_dst is None else x)
-        channels = self.in_channels
-        sources, own = channels if isinstance(channels, tuple) else (channels, channels)
+        sources = _channels(self.weight)
+        own = sources if self.weight_dst is None else _channels(self.weight_dst)
         for name, part, known in (("x", rows, sources), ("x of the targets", targets, own)):
             if part is not None and not isinstance(part, Tensor):
                 raise TypeError(f"{name} must be a torch tensor, but got {type(part).__name__}. Use torch.as_tensor.")
@@ -213,7 +219,7 @@ class SobolevConv(Layer):
             count = _number_of_targets(given, size)
             width = rows.shape[-1] if own == -1 else own
             targets = torch.zeros(*rows.shape[:-2], count, width, dtype=rows.dtype, device=rows.device)
-        if isinstance(self.weight, UninitializedParameter) or isinstance(self.weight_dst, UninitializedParameter):
+        if -1 in (sources, own):
             self.materialize(rows.shape[-1], None if targets is None else targets.shape[-1])
         return rows, targets
 
@@ -279,7 +285,7 @@ class SobolevConv(Layer):
         if dtype is not None:
             rows, own = rows.to(dtype), None if own is None else own.to(dtype)
         if propagated is None:
-            propagated = in_its_type(operators.propagate, rows)
+            propagated = operators.propagate(rows)
         if self.combine == "linear" and dtype is None:
             bias = self.mu.new_zeros(self.branches, self.out_channels) if self.bias is None else self.bias
             inputs = (*(() if own is None else (own,)), *propagated.unbind(dim=1))
@@ -314,7 +320,7 @@ class SobolevConv(Layer):
         elif skip:
             own = row_product(rows, self.weight[:1])
             own = own[operators.own] if isinstance(operators, SobolevRows) else own
-        filtered = in_its_type(operators.propagate_each, inputs)
+        filtered = operators.propagate_each(inputs)
         return filtered if own is None else torch.cat([own, filtered], dim=1)
 
     def _finish(self, filtered: Tensor) -> Tensor:
@@ -350,6 +356,10 @@ class SobolevConv(Layer):
             f"SobolevConv({self.in_channels}, {self.out_channels}, alpha={self.alpha}, epsilon={self.epsilon}, "
             f"combine={self.combine!r}{extra})"
         )
+
+
+def _channels(weight: Tensor) -> int:
+    return -1 if isinstance(weight, UninitializedParameter) else weight.shape[1]
 
 
 def _number_of_targets(given: Any, size: Any) -> int:

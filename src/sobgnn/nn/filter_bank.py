@@ -253,9 +253,3 @@ def row_product(x: Tensor, weight: Tensor) -> Tensor:
     with torch.autocast(x.device.type, enabled=False):
         found: Tensor = torch.sparse.mm(x, beside)
     return found.to(dtype).view(x.shape[0], weight.shape[0], weight.shape[2])
-
-
-def in_its_type(propagate: Any, x: Tensor) -> Tensor:
-    """Propagation in the type of x; float16, which the kernels do not know, is summed in float32."""
-    result: Tensor = propagate(x.float()).to(x.dtype) if x.dtype == torch.float16 else propagate(x)
-    return result

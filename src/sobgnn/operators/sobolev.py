@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import warnings
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -39,11 +40,17 @@ class OperatorBase:
 
     def propagate(self, H: Tensor) -> Tensor:
         """Every order applied to one signal in one pass: H [C, h] to [R, α, h], entry ρ-1 being Â_ρ H."""
-        return propagation.propagate(self.csr(getattr(H, "dtype", torch.float32)), H)
+        return self._apply(propagation.propagate, H)
 
     def propagate_each(self, H: Tensor) -> Tensor:
         """Each order applied to a signal of its own: H [C, α, h] to [R, α, h]."""
-        return propagation.propagate_each(self.csr(getattr(H, "dtype", torch.float32)), H)
+        return self._apply(propagation.propagate_each, H)
+
+    def _apply(self, function: Callable[[SobolevCSR, Tensor], Tensor], H: Tensor) -> Tensor:
+        dtype = getattr(H, "dtype", torch.float32)
+        if dtype == torch.float16:  # which the kernels do not know: summed in float32
+            return function(self.csr(), H.float()).half()
+        return function(self.csr(dtype), H)
 
 
 class SobolevOperators(OperatorBase):

@@ -50,14 +50,11 @@ class SobolevCSR(NamedTuple):
 
 
 def csr_tensors(
-    csr: Any,
-    device: torch.device | str,
-    index_dtype: torch.dtype = torch.int32,
-    dtype: torch.dtype = torch.float32,
+    csr: Any, device: torch.device | str, index_dtype: torch.dtype = torch.int32
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``indptr``, ``indices`` and ``weight`` of a scipy CSR matrix, as a :class:`SobolevCSR` takes them."""
     return (
         torch.from_numpy(csr.indptr.astype(np.int64)).to(device),
         torch.from_numpy(csr.indices).to(device, index_dtype),
-        torch.from_numpy(csr.data).to(device, dtype),
+        torch.from_numpy(csr.data).to(device, torch.float32),
     )
