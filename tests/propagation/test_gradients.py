@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
 from sobgnn.propagation import SobolevCSR, native, propagate, propagate_each, propagate_sum, scales
-from tests.propagation.propagation_cases import csr_of, random_graph, rows_of
+from tests.propagation.propagation_cases import csr_of, random_graph
 
 TOLERANCE = {torch.float32: 2e-4, torch.float64: 1e-10}
 
@@ -88,49 +87,6 @@ def test_weight_gradients_are_those_of_the_dense_definition(
         torch.testing.assert_close(
             actual.cpu().double(), wanted, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * (size + 1e-9)
         )
-
-
-@pytest.mark.parametrize("name", ["propagate", "propagate_each"])
-@pytest.mark.parametrize("which", ["square", "rows"])
-def test_opcheck_passes_where_weights_have_gradients(device, name, which):
-    graph = random_graph(14, 4, isolated=1)
-    if which == "square":
-        csr = csr_of(graph, 3, 0.5, device=device)
-    else:
-        csr = rows_of(graph, np.array([2, 9, 13]), 3, 0.5, device=device)
-    learned = csr._replace(weight=csr.weight.clone().requires_grad_(), row_scale=csr.row_scale.clone().requires_grad_())
-    inputs = csr.column_scale.shape[0]
-    x = features(*((inputs, 3) if name == "propagate" else (inputs, 3, 3)), dtype=torch.float32, device=device)
-    torch.library.opcheck(getattr(torch.ops.sobgnn, name).default, (*learned, x.requires_grad_()))
-
-
-def test_opcheck_passes_for_scales(device):
-    indptr, _, weight = pattern_of(random_graph(14, 4, isolated=1), device=device)
-    torch.library.opcheck(torch.ops.sobgnn.scales.default, (indptr, weight.requires_grad_(), 3, 0.5, False))
-
-
-def test_rows_of_a_graph_give_their_own_weights_gradients(device):
-    graph = random_graph(30, 5)
-    keep = np.array([3, 20, 11])
-    csr = rows_of(graph, keep, 3, 0.5, torch.float64, device=device)
-    double = {"weight": csr.weight.double().requires_grad_(), "t_weight": csr.t_weight.double()}
-    scaled = {name: getattr(csr, name).clone().requires_grad_() for name in ("row_scale", "column_scale")}
-    csr = csr._replace(**double, **scaled)
-    x, g = features(30, 5, device=device), features(3, 3, 5, device=device, seed=2)
-    got = torch.autograd.grad((propagate(csr, x) * g).sum(), [csr.weight, *scaled.values()])
-
-    leaves = [tensor.detach().cpu().requires_grad_() for tensor in (csr.weight, *scaled.values())]
-    weight, outer, inner = leaves
-    rows = torch.repeat_interleave(torch.arange(3), csr.indptr.cpu().diff())
-    columns = csr.indices.cpu().long()
-    total = torch.zeros((), dtype=torch.float64)
-    for rho in range(1, 4):
-        # q is a constant to the kernels, so it is one here.
-        base = weight * outer.detach()[rows, 0] * inner.detach()[columns, 0]
-        entries = base**rho * outer[rows, rho] * inner[columns, rho]
-        total = total + (entries * (g.cpu()[rows, rho - 1] * x.cpu()[columns]).sum(dim=1)).sum()
-    for actual, wanted in zip(got, torch.autograd.grad(total, leaves), strict=True):
-        torch.testing.assert_close(actual.cpu(), wanted)
 
 
 def test_tiny_and_huge_weights_give_finite_gradients(device):

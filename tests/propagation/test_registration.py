@@ -37,12 +37,17 @@ def test_gradients_of_first_and_second_order_are_right(device, operator, orders,
     assert torch.autograd.gradgradcheck(lambda x: operator(csr, x).square(), x)
 
 
-@pytest.mark.parametrize("name", ["propagate", "propagate_sum", "propagate_each"])
+@pytest.mark.parametrize("name", ["propagate", "propagate_sum", "propagate_each", "scales"])
+@pytest.mark.parametrize("learned", [False, True])
 @pytest.mark.parametrize("which", [0, 1])
-def test_opcheck_passes(device, name, which):
+def test_opcheck_passes(device, name, learned, which):
     csr = square_and_rows(device=device)[which]
-    x = features(csr, name != "propagate").requires_grad_()
-    torch.library.opcheck(getattr(torch.ops.sobgnn, name).default, (*csr, x))
+    if learned and name != "propagate_sum":  # which has no gradients of weights
+        csr = csr._replace(weight=csr.weight.clone().requires_grad_(), row_scale=csr.row_scale.clone().requires_grad_())
+    given = (*csr, features(csr, name != "propagate").requires_grad_())
+    if name == "scales":
+        given = (csr.indptr, csr.weight, 3, 0.5, False)
+    torch.library.opcheck(getattr(torch.ops.sobgnn, name).default, given)
 
 
 @pytest.mark.parametrize(("operator", "orders"), OPERATORS)
