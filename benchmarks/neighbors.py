@@ -22,7 +22,7 @@ import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
 from benchmarks.scale_meter import mixture
-from sobgnn.graphs.neighbors import nearest
+from sobgnn.graphs.knn import nearest
 
 K, SAMPLE, RECALL = 15, 1000, 0.99
 CASES = ("12000x64", "100000x16", "mnist")

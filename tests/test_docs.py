@@ -76,7 +76,7 @@ def test_the_notes_on_how_docstrings_become_markdown_hold():
     own = "sobgnn.SobolevClassifier"
     assert to_markdown("A :class:`~sobgnn.Graph`.", public) == "A [`Graph`][sobgnn.Graph]."
     assert to_markdown("See :meth:`fit`.", public, own) == f"See [`fit`][{own}.fit]."
-    assert to_markdown(":func:`sobgnn.graphs.neighbors.nearest`", public) == "`sobgnn.graphs.neighbors.nearest`"
+    assert to_markdown(":func:`sobgnn.graphs.knn.nearest`", public) == "`sobgnn.graphs.knn.nearest`"
     assert to_markdown(".. math:: a = \\\n    b\n\nwith :math:`b`", public) == "$$ a = \\ b $$\n\nwith $b$"
 
 

@@ -168,7 +168,7 @@ def test_an_altered_or_truncated_file_is_refused_before_it_is_read(folder, put):
         ("cora", {"y": np.zeros(4, int)}, "y has 4 entries for 5 rows"),
         ("cora", {"splits": np.zeros((1, 3), np.int8)}, "splits has 3 entries for 5 rows"),
         ("cora", {"edge_index": np.array([[0], [5]])}, "an edge leads outside its 5 rows"),
-        ("isolet", {"X": np.array([[{"a": 1}]], object)}, "allow_pickle=False"),  # is never unpickled
+        ("isolet", {"X_data": None, "X": np.array([[{"a": 1}]], object)}, "allow_pickle=False"),  # is never unpickled
     ],
 )
 def test_a_file_that_is_no_archive_lacks_an_array_or_does_not_fit_together_is_refused(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sobgnn import Graph
-from sobgnn.graphs.assortativity import assortativity
+from sobgnn.graphs.summary import assortativity
 
 
 def test_assortativity_is_newmans_over_the_edges_between_points_that_are_left():

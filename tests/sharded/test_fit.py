@@ -13,7 +13,7 @@ import torch
 from sobgnn import SobolevOperators, graph_from_neighbors, sharded
 from sobgnn.estimator.families.spreading import STRENGTH
 from sobgnn.estimator.spreading import Smoother, diffuse, strongest
-from sobgnn.graphs.neighbors import nearest
+from sobgnn.graphs.knn import nearest
 from sobgnn.sharded import engine, fitting
 from sobgnn.sharded.propagate import Hops
 from sobgnn.sharded.steps import Run

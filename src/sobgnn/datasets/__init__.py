@@ -16,13 +16,15 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from sobgnn._system.files import cache_folder
 from sobgnn.datasets.catalogue import CATALOGUE, CONTENT, Entry
 from sobgnn.datasets.news import Posts, fetch_posts, read_posts, strip_post, text_features
 
 __all__ = ["Dataset", "Location", "load", "locate", "names"]
 
+POSTS = ".jsonl.gz"  # how files of newsgroup posts end
 # Codes of Dataset.splits.
-NONE, TRAIN, VALIDATION, TEST = 0, 1, 2, 3
+TRAIN, TEST = 1, 3
 
 
 @dataclass(frozen=True)
@@ -68,13 +70,12 @@ def names() -> tuple[str, ...]:
 
 def locate(name: str, folder: str | Path | None = None) -> Location:
     """Where ``load(name, folder)`` would find the data set. Reads no file, and does not use the network."""
-    entry = _entry(name)
+    entry, place = _entry(name), _folder(folder)
     if entry.file is None:
         return Location(name, "shipped", None)
-    place = _folder(folder)
     if place is not None and (place / entry.file).is_file():
         return Location(name, "file", place / entry.file)
-    return Location(name, "download" if name == "mnist" or entry.kind == "news" else "missing", None)
+    return Location(name, "download" if name in CONTENT or entry.file.endswith(POSTS) else "missing", None)
 
 
 def load(name: str, folder: str | Path | None = None) -> Dataset:
@@ -89,17 +90,17 @@ def load(name: str, folder: str | Path | None = None) -> Dataset:
         ValueError: unknown name; a file that is altered, truncated or incomplete.
         FileNotFoundError: Not found; the message names the places that were searched.
     """
-    entry, where = _entry(name), locate(name, folder)
+    entry, where, place = _entry(name), locate(name, folder), _folder(folder)
+    news = str(entry.file).endswith(POSTS)
     if where.path is not None:
         content = where.path.read_bytes()
         _check_hash(content, entry.sha256, where.path)
         try:
-            parts = _read_news(name, read_posts(content)) if entry.kind == "news" else _read_npz(content, entry)
+            parts = _news(name, read_posts(content)) if news else _read_npz(content)
         except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             reason = error.args[0] if isinstance(error, KeyError) else error  # str() would add quotes
             raise ValueError(f"{where.path} cannot be read as the file of {name!r}: {reason}.") from error
     else:
-        place = _folder(folder)
         advice = (
             f"{f'{entry.file} is not in {place}' if place else 'SOBGNN_DATA is not set and no folder was given'}. Set "
             f"SOBGNN_DATA to the folder that holds {entry.file} (sha256 {entry.sha256}). docs/paper.md says what it "
@@ -108,7 +109,7 @@ def load(name: str, folder: str | Path | None = None) -> Dataset:
         if where.source == "missing":
             raise FileNotFoundError(f"Data set {name!r} was not found: {advice}")
         try:
-            parts = _read_news(name, fetch_posts()) if entry.kind == "news" else _fetch_digits(name)
+            parts = _news(name, fetch_posts()) if news else _fetch_digits(name)
         except OSError as error:  # raised by urllib without a network
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise FileNotFoundError(f"Data set {name!r} could not be downloaded ({reason}), and {advice}") from error
@@ -137,23 +138,23 @@ def _check_hash(content: bytes, expected: str, what: object) -> None:
         )
 
 
-def _read_npz(content: bytes, entry: Entry) -> dict[str, Any]:
+def _read_npz(content: bytes) -> dict[str, Any]:
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        y = file["y"]
-        parts: dict[str, Any] = {"y": y, "class_names": tuple(str(c) for c in range(int(y.max()) + 1))}
-        if entry.kind == "graph":
+        parts: dict[str, Any] = {"y": file["y"]}
+        if "X_data" in file:
             arrays = (file["X_data"], file["X_indices"], file["X_indptr"])
-            parts["X"] = sp.csr_array(arrays, shape=tuple(int(s) for s in file["X_shape"]))
-            parts["edge_index"] = file["edge_index"].astype(np.int64)
+            parts["X"] = sp.csr_array(arrays, shape=tuple(file["X_shape"].tolist()))
         else:
             parts["X"] = file["X"]
-        if "class_names" in file:
-            parts["class_names"] = tuple(map(str, file["class_names"]))
+        known = file["class_names"] if "class_names" in file else range(int(parts["y"].max()) + 1)
+        parts["class_names"] = tuple(map(str, known))
+        if "edge_index" in file:
+            parts["edge_index"] = file["edge_index"].astype(np.int64)
         if "splits" in file:
             parts["splits"] = file["splits"].astype(np.int8)
         elif "split" in file:
             # Files of points have 0 for train, 1 for test; files of graphs have the codes of Dataset.splits.
-            split = file["split"] if entry.kind == "graph" else np.where(file["split"] == 0, TRAIN, TEST)
+            split = file["split"] if "edge_index" in file else np.where(file["split"] == 0, TRAIN, TEST)
             parts["splits"] = split.astype(np.int8)[None]
         for key in ("subject", "group"):
             if key in file:
@@ -161,11 +162,10 @@ def _read_npz(content: bytes, entry: Entry) -> dict[str, Any]:
     return parts
 
 
-def _read_news(name: str, posts: Posts) -> dict[str, Any]:
-    cache = os.environ.get("SOBGNN_CACHE") or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/sobgnn"
+def _news(name: str, posts: Posts) -> dict[str, Any]:
     texts = tuple(map(strip_post, posts.texts)) if name == "20news-stripped" else posts.texts
     splits = np.where(posts.is_test, TEST, TRAIN).astype(np.int8)[None]
-    X = text_features(texts, Path(cache).expanduser())
+    X = text_features(texts, cache_folder())
     return {"X": X, "y": posts.y, "class_names": posts.class_names, "splits": splits, "texts": texts}
 
 

@@ -21,8 +21,8 @@ from sobgnn.estimator.labels import UNLABELED, Labels
 from sobgnn.estimator.placed import Placed
 from sobgnn.estimator.points import GIVEN, NEIGHBORS, Points
 from sobgnn.estimator.state import one_of
-from sobgnn.graphs.assortativity import assortativity
 from sobgnn.graphs.graph import Graph
+from sobgnn.graphs.summary import assortativity
 
 # Prior weight of each family, if labels are held out and if none can be; and the same for tables whose columns are
 # mostly categories.

@@ -21,8 +21,7 @@ from sobgnn.estimator.scaling import Scales, decide_scales
 from sobgnn.estimator.state import NOT_SAVED, shaped
 from sobgnn.estimator.validation import Networks, check_whole
 from sobgnn.graphs.graph import Graph
-from sobgnn.graphs.knn import gaussian_weights, graph_from_neighbors, mean_distance
-from sobgnn.graphs.neighbors import nearest
+from sobgnn.graphs.knn import gaussian_weights, graph_from_neighbors, mean_distance, nearest
 from sobgnn.graphs.neighbors.index import NeighborIndex
 from sobgnn.graphs.reweight import normalized_edges, reweight
 from sobgnn.operators.new_points import attach

@@ -16,8 +16,7 @@ from sobgnn.estimator.blend import fit_temperature, log_loss, sharpen
 from sobgnn.estimator.features import FeatureMap, Scale
 from sobgnn.estimator.labels import Labels, stratified_folds
 from sobgnn.estimator.spreading import Smoother, diffuse
-from sobgnn.graphs.knn import graph_from_neighbors
-from sobgnn.graphs.neighbors import nearest
+from sobgnn.graphs.knn import graph_from_neighbors, nearest
 
 CANDIDATES: tuple[Scale, ...] = ("range", "range-unit", "unit", "rank")
 # Numbers of points and labels to choose by, folds of the labels that are held out in turn, and strength of the

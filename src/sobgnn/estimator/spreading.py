@@ -14,8 +14,7 @@ from torch import Tensor
 
 from sobgnn._system.process import give_back
 from sobgnn.graphs.edges import SMALLEST_WEIGHT
-from sobgnn.graphs.graph import Graph
-from sobgnn.graphs.locality import locality_order
+from sobgnn.graphs.graph import Graph, locality_order
 from sobgnn.operators import SobolevOperators
 from sobgnn.propagation import propagate_into
 

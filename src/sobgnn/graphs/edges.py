@@ -225,21 +225,6 @@ def _starts(index: Tensor, size: int) -> Tensor:
     return starts
 
 
-def canonical(matrix: Any, sum_duplicates: bool) -> Any:
-    """CSR with sorted indices and no duplicates; the caller's matrix is left as it is."""
-    if matrix.format == "csr" and matrix.has_canonical_format:
-        return matrix
-    before = matrix.nnz
-    csr = matrix.tocsr(copy=matrix.format == "csr")  # other formats are copied, and summed, on the way
-    csr.sum_duplicates()
-    if csr.nnz != before and not sum_duplicates:
-        raise ValueError(
-            f"Each edge may be listed once per direction, but {before - csr.nnz} are repeated. Pass "
-            "sum_duplicates=True to Graph.from_edges to add them up."
-        )
-    return csr
-
-
 def symmetrize_csr(csr: Any, how: str | None) -> Any:
     """The union (entrywise maximum) or mutual (minimum) of a non-negative CSR matrix and its transpose.
 
@@ -250,13 +235,20 @@ def symmetrize_csr(csr: Any, how: str | None) -> Any:
     if how == "union":
         return csr.maximum(other)
     if how == "mutual":
-        # Absent entries count as 0, so the minimum keeps exactly the edges present in both directions.
-        both = csr.minimum(other)
-        both.eliminate_zeros()
-        return both
+        # Absent entries count as 0, and scipy stores none: the minimum keeps the edges present in both directions.
+        return csr.minimum(other)
     if np.array_equal(csr.indptr, other.indptr) and np.array_equal(csr.indices, other.indices):
         if np.array_equal(csr.data, other.data):
             return csr
         if np.all(np.abs(csr.data - other.data) <= ROUNDING * csr.data):
             return csr.maximum(other)
     raise ValueError(f'{DIFFERENT} Pass symmetrize="union" to keep the larger weight or "mutual" the smaller.')
+
+
+def csr_tensors(csr: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """A graph's tensors from a CSR matrix known to be canonical, symmetric and positive; shares its weights."""
+    indices = csr.indices
+    if indices.dtype == np.int64 and csr.shape[0] < 2**31:
+        indices = indices.astype(np.int32)
+    weight = np.require(csr.data, requirements="W")  # a copy of what is mapped for reading alone
+    return torch.from_numpy(csr.indptr.astype(np.int64)), torch.from_numpy(indices), torch.from_numpy(weight)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 import torch
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 from torch import Tensor
 
 from sobgnn._system.files import atomic_file, check_regular
@@ -17,11 +18,11 @@ from sobgnn._system.unknown import label_values
 from sobgnn.graphs.edges import (
     LARGEST_WEIGHT,
     SMALLEST_WEIGHT,
-    canonical,
     check_devices,
     check_ends,
     check_sizes,
     check_weights,
+    csr_tensors,
     float32_weights,
     symmetrize_csr,
     symmetrize_edges,
@@ -121,7 +122,6 @@ class Graph:
         index = index.astype(np.int64, copy=False)
         if weight is None:
             weight = np.ones(index.shape[1], dtype=np.float32)
-        weight = weight.astype(np.float32) if weight.dtype == np.float16 else weight  # which scipy does not know
         check_weights(weight)  # before those of 0 are no edges
         if num_nodes is None:
             num_nodes = _known_nodes(edge_index, int(index.max()) + 1 if index.size else 0)
@@ -151,25 +151,24 @@ class Graph:
             )
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             raise ValueError(f"An adjacency matrix must be square, but got shape {matrix.shape}.")
-        if matrix.format not in ("csr", "csc", "coo"):
-            matrix = matrix.tocoo()
-        if matrix.dtype == np.float16:  # which scipy does not convert between its formats
-            matrix = matrix.astype(np.float32)
-        if matrix.dtype.kind in "fiub" and not np.all(matrix.data):
-            matrix = matrix.copy()
-            matrix.eliminate_zeros()
-        check_weights(matrix.data)
-        csr = canonical(matrix, sum_duplicates)
-        weight = float32_weights(csr.data)  # sums may leave the range of their terms
-        if weight is not csr.data:
-            csr = sp.csr_array((weight, csr.indices, csr.indptr), shape=csr.shape)
+        # scipy does not convert float16 between its formats.
+        coo = (matrix.astype(np.float32) if matrix.dtype == np.float16 else matrix).tocoo()
+        there = coo.data != 0
+        entries = (coo.data[there], (coo.row[there], coo.col[there]))
+        csr = sp.csr_array(entries, shape=matrix.shape)  # adds up duplicates
+        repeated = int(np.count_nonzero(there)) - csr.nnz
+        if repeated and not sum_duplicates:
+            raise ValueError(
+                f"Each edge may be listed once per direction, but {repeated} are repeated. Pass sum_duplicates=True to "
+                "Graph.from_edges to add them up."
+            )
+        csr.data = float32_weights(csr.data)
         loops = int(np.count_nonzero(csr.diagonal()))
         if loops:
             raise ValueError(
                 f"A graph has no self-loops, but got {loops}. Remove them: operators add their own through epsilon."
             )
-        found = symmetrize_csr(csr, symmetrize)
-        return graph_from_csr(found.copy() if found is matrix else found)
+        return cls(*csr_tensors(symmetrize_csr(csr, symmetrize)))
 
     def to_scipy(self, *, copy: bool = True) -> sp.csr_array:
         """The adjacency matrix as float32 CSR. ``copy=False`` shares the memory of a graph on the CPU: only read it."""
@@ -221,7 +220,7 @@ class Graph:
             raise ValueError(f"order must be a permutation of 0..{self.num_nodes - 1}.")
         csr = self.to_scipy(copy=False)[rank][:, rank]
         csr.sort_indices()
-        return graph_from_csr(csr, self.neighbor_recall).to(self.device)
+        return Graph(*csr_tensors(csr), neighbor_recall=self.neighbor_recall).to(self.device)
 
     def save(self, path: str | Path) -> None:
         """Write the graph to a safetensors file, whole or not at all."""
@@ -334,14 +333,11 @@ def _is_graph(indptr: npt.NDArray[Any], indices: npt.NDArray[Any], weight: npt.N
     )
 
 
-def graph_from_csr(csr: Any, neighbor_recall: float | None = None) -> Graph:
-    """A graph from a CSR matrix known to be canonical, symmetric and positive; shares its weights."""
-    indices = csr.indices
-    if indices.dtype == np.int64 and csr.shape[0] < 2**31:
-        indices = indices.astype(np.int32)
-    return Graph(
-        torch.from_numpy(csr.indptr.astype(np.int64)),
-        torch.from_numpy(indices),
-        torch.from_numpy(np.require(csr.data, requirements="W")),  # a copy of what is mapped for reading alone
-        neighbor_recall=neighbor_recall,
+def locality_order(graph: Graph) -> npt.NDArray[np.int64]:
+    """Reverse Cuthill–McKee: neighbors get positions close to one another."""
+    if graph.num_edges == 0:
+        return np.arange(graph.num_nodes)
+    order: npt.NDArray[np.int64] = reverse_cuthill_mckee(graph.to_scipy(copy=False), symmetric_mode=True).astype(
+        np.int64, "C"
     )
+    return order

@@ -1,10 +1,9 @@
-"""Points to a weighted graph: neighbors, Gaussian kernel, symmetrization."""
+"""The nearest neighbors of points, and their weighted graph: Gaussian kernel, symmetrization."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,24 +11,34 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from sobgnn.graphs.edges import SMALLEST_WEIGHT, symmetrize_csr
-from sobgnn.graphs.graph import Graph, Symmetrize, as_numpy, graph_from_csr
-from sobgnn.graphs.neighbors import nearest
+from sobgnn._system.process import check_device
+from sobgnn.graphs.edges import SMALLEST_WEIGHT, csr_tensors, symmetrize_csr
+from sobgnn.graphs.graph import Graph, Symmetrize, as_numpy
+from sobgnn.graphs.neighbors.cells import search_cells
+from sobgnn.graphs.neighbors.exact import Progress, query_cost, search_exact
+from sobgnn.graphs.neighbors.points import Dense, check_points, distances
+from sobgnn.graphs.neighbors.sparse import Sparse
 
 Bandwidth = Literal["mean", "local"] | float
+Metric = Literal["euclidean", "cosine"]
+Method = Literal["auto", "exact", "cells"]
+
+# Up to this cost (of all queries, by query_cost) method="auto" searches exactly: some minutes on two cores, two seconds
+# on an H200. MNIST's 70 000 × 784 costs 6.3e12; with 10 features, 200 000 points reach the limit of a CPU.
+AUTO_EXACT_COST = {"cpu": 2e13, "cuda": 1e14}
 
 
 def knn_graph(
     X: Any,
     k: int = 30,
-    metric: Literal["euclidean", "cosine"] = "euclidean",
+    metric: Metric = "euclidean",
     bandwidth: Bandwidth = "mean",
     symmetrize: Symmetrize = "union",
-    method: Literal["auto", "exact", "cells"] = "auto",
+    method: Method = "auto",
     *,
     recall: float = 0.99,
     device: torch.device | str | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Graph:
     r"""The weighted k-nearest-neighbor graph of points.
 
@@ -65,9 +74,8 @@ def knn_graph(
     found = nearest(X, k, metric=metric, method=method, recall=recall, device=device, progress=progress)
     if device is None:
         device = X.device if isinstance(X, Tensor) else "cpu"
-    return graph_from_neighbors(found.indices, found.distances, bandwidth, symmetrize, neighbor_recall=found.recall).to(
-        device
-    )
+    graph = _graph(found.indices, found.distances, bandwidth, symmetrize, found.recall)
+    return graph if torch.device(device).type == "cpu" else graph.to(device)
 
 
 def graph_from_neighbors(
@@ -98,7 +106,7 @@ def graph_from_neighbors(
         raise ValueError(
             f"indices and distances must both have shape [N, k], but got {indices.shape} and {distances.shape}."
         )
-    n, k = indices.shape
+    n = len(indices)
     if indices.size and (indices.min() < 0 or indices.max() >= n):
         raise ValueError(f"Neighbor indices must lie in [0, {n}), but got {indices.min()} to {indices.max()}.")
     if np.any(indices == np.arange(n)[:, None]):
@@ -108,13 +116,24 @@ def graph_from_neighbors(
             f"distances must be finite and at least 0, but got {distances.min()} to {distances.max()}. Search again "
             "among finite points."
         )
+    return _graph(indices, distances, bandwidth, symmetrize, neighbor_recall)
+
+
+def _graph(
+    indices: npt.NDArray[Any],
+    distances: npt.NDArray[Any],
+    bandwidth: Bandwidth,
+    symmetrize: Symmetrize,
+    recall: float | None,
+) -> Graph:
+    n, k = indices.shape
     weight = gaussian_weights(indices, distances, bandwidth)
     indptr = np.arange(0, n * k + 1, k, dtype=np.int32 if n * k < 2**31 else np.int64)
     csr = sp.csr_array((weight.ravel(), indices.astype(indptr.dtype).ravel(), indptr), shape=(n, n))
     csr.sort_indices()
     if not csr.has_canonical_format:
         raise ValueError("A point lists a neighbor twice. Neighbors must be distinct.")
-    return graph_from_csr(symmetrize_csr(csr, symmetrize), neighbor_recall)
+    return Graph(*csr_tensors(symmetrize_csr(csr, symmetrize)), neighbor_recall=recall)
 
 
 def gaussian_weights(
@@ -157,3 +176,112 @@ def check_bandwidth(bandwidth: object) -> None:
         raise ValueError(f'`bandwidth` must be "mean", "local" or a positive number, but got {bandwidth!r}.')
     if not (math.isfinite(bandwidth) and bandwidth > 0):
         raise ValueError(f"`bandwidth` must be positive and finite, but got {bandwidth}.")
+
+
+class Neighbors(NamedTuple):
+    """The k nearest points of each row, nearest first; equal distances by smaller index.
+
+    Cosine distances are computed from rows divided by their lengths, so of two that are equal only without rounding
+    either may come first, and dense and sparse X may differ there.
+
+    Attributes:
+        indices: [M, k] int64, rows of X.
+        distances: [M, k] float32, in the units of X (euclidean) or 1 - cos (cosine).
+        recall: Share of the true neighbors found, measured on a sample; None for an exact search.
+    """
+
+    indices: npt.NDArray[np.int64]
+    distances: npt.NDArray[np.float32]
+    recall: float | None
+
+
+def nearest(
+    X: Any,
+    k: int,
+    *,
+    queries: Any = None,
+    metric: Metric = "euclidean",
+    method: Method = "auto",
+    recall: float = 0.99,
+    device: torch.device | str | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Neighbors:
+    """The k nearest rows of X: of each row of X without itself, or of each row of ``queries``.
+
+    "Itself" is the row, not the place: a duplicate of a point is its neighbor, at distance 0. Exact neighbors
+    are those of the float64 distances between the rows as given. X is only read; a memory map is read in
+    blocks, and the working copy is float32.
+
+    Args:
+        X: [N, F] numpy array or memory map, torch tensor, DataFrame or scipy sparse matrix; any real dtype.
+        k: Neighbors per row, 1 <= k < N (k <= N with ``queries``).
+        queries: [M, F], of any of these kinds; sparse exactly if X is.
+        metric: "euclidean", or "cosine" for 1 - cos. A row of zeros has cosine distance 0 to other rows of
+            zeros and 1 to all other rows.
+        method: "exact"; "cells" (dense X): exact search in the cells of a k-means clustering that are nearest to each
+            row; "auto" is exact for sparse X and up to ``AUTO_EXACT_COST``, and uses cells past it.
+        recall: What cells must reach on 1000 sampled rows: more of them are searched until they do, or all points.
+            Distances and order are exact; only the choice of neighbors is approximate.
+        device: Where to compute; default: where X is. Sparse X is searched on the CPU.
+        seed: Of the clustering and the sample; exact search draws nothing. The number of threads changes nothing.
+        progress: Called with (rows done, rows in all).
+    """
+    if metric not in get_args(Metric):
+        raise ValueError(f"`metric` must be 'euclidean' or 'cosine', but got {metric!r}.")
+    if method not in get_args(Method):
+        raise ValueError(f"`method` must be 'auto', 'exact' or 'cells', but got {method!r}.")
+    if not 0 < recall <= 1:
+        raise ValueError(f"`recall` must be above 0 and at most 1, but got {recall!r}.")
+    if device is not None:
+        check_device(device)
+    cosine = metric == "cosine"
+    points, largest = check_points(X, cosine=cosine)
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        raise TypeError(f"`k` must be an integer, but got {k!r}.")
+    if k < 1:
+        raise ValueError(f"`k` must be at least 1, but got k={k}.")
+    n, asked = points.shape[0], None
+    most = n - (queries is None)
+    if k > most:
+        rule = "smaller than" if queries is None else "at most"
+        way = f"Pass k={most} or fewer." if most else "Give at least two points."
+        raise ValueError(f"`k` must be {rule} the number of points, but got k={k} for {n} points. {way}")
+    if queries is not None:
+        asked, peak = check_points(queries, name="queries", cosine=cosine)
+        largest = max(largest, peak)
+        _check_pair(points, asked, device)
+    if sp.issparse(points):
+        if method == "cells":
+            raise ValueError(
+                "`method='cells'` needs dense X, but got a sparse matrix. Reduce it first (TruncatedSVD), or use "
+                "method='exact'."
+            )
+        base: Any = Sparse(points, largest, cosine=cosine)
+        query = base if asked is None else Sparse(asked, largest, cosine=cosine)
+    else:
+        place = points.device if isinstance(points, Tensor) else torch.device("cpu")
+        place = place if device is None else torch.device(device)
+        base = Dense(points, largest, cosine=cosine, device=place)
+        query = base if asked is None else base.beside(asked)
+        cost = query_cost(*points.shape) * query.n
+        if method == "cells" or (method == "auto" and cost > AUTO_EXACT_COST.get(place.type, np.inf)):
+            found, squared, reached = search_cells(base, query, k, recall, seed, progress)
+            return Neighbors(found, distances(squared, base), reached)
+    found, squared = search_exact(base, query, k, None, progress)
+    return Neighbors(found, distances(squared, base), None)
+
+
+def _check_pair(points: Any, asked: Any, device: torch.device | str | None) -> None:
+    """Refuse queries that cannot be compared with the points: other features, kind or device."""
+    if points.shape[1] != asked.shape[1]:
+        raise ValueError(
+            f"`queries` must have X's {points.shape[1]} features, but got {asked.shape[1]}. Give both the same columns."
+        )
+    if sp.issparse(points) != sp.issparse(asked):
+        raise ValueError("`X` and `queries` must be both sparse or both dense. Convert one of them.")
+    places = {t.device for t in (points, asked) if isinstance(t, Tensor)}
+    if len(places) > 1 and device is None:
+        raise ValueError(
+            f"`X` is on {points.device} but `queries` on {asked.device}. Move one, or choose with `device`."
+        )

@@ -43,21 +43,18 @@ def reweight(
         >>> reweight(star).weight.unique().tolist()  # 1 / sqrt(4 · 1)
         [0.5]
     """
-    check_graph(graph)
+    A = check_graph(graph).to_scipy(copy=False).astype(np.float64)
     if how == "normalized":
-        return _on_edges(graph, *_normalized(graph.to_scipy(copy=False).astype(np.float64)))
-    if how == "features":
-        return _on_edges(graph, *_similarity(graph, X))
-    if how == "pagerank":
-        return _pagerank(graph, teleport, top_k)
-    raise ValueError(f'`how` must be "normalized", "pagerank" or "features", but got {how!r}.')
-
-
-def _on_edges(graph: Graph, rows: Any, columns: Any, weight: Any) -> Graph:
-    n = graph.num_nodes
-    weight = np.maximum(weight, SMALLEST_WEIGHT).astype(np.float32)
+        weighted = _normalized(A)
+    elif how == "features":
+        weighted = _similarity(A, X)
+    elif how == "pagerank":
+        weighted = _pagerank(A, teleport, top_k)
+    else:
+        raise ValueError(f'`how` must be "normalized", "pagerank" or "features", but got {how!r}.')
+    weighted.data = np.maximum(weighted.data, SMALLEST_WEIGHT).astype(np.float32)
     # Rounding may differ between the two directions of an edge; the union makes them one.
-    return Graph.from_scipy(sp.coo_array((weight, (rows, columns)), shape=(n, n)), symmetrize="union").to(graph.device)
+    return Graph.from_scipy(weighted, symmetrize="union").to(graph.device)
 
 
 def normalized_edges(edges: sp.csr_array, degree: Tensor) -> sp.csr_array:
@@ -74,26 +71,25 @@ def normalized_edges(edges: sp.csr_array, degree: Tensor) -> sp.csr_array:
     return sp.csr_array((weight, edges.indices, edges.indptr), shape=edges.shape)
 
 
-def _normalized(A: sp.csr_array) -> tuple[Any, Any, Any]:
-    coo = A.tocoo()
-    root = np.sqrt(A.sum(axis=1))
-    return coo.row, coo.col, coo.data / (root[coo.row] * root[coo.col])
+def _normalized(A: sp.csr_array) -> sp.coo_array:
+    coo, root = A.tocoo(), np.sqrt(A.sum(axis=1))
+    return sp.coo_array((coo.data / (root[coo.row] * root[coo.col]), (coo.row, coo.col)), shape=A.shape)
 
 
-def _similarity(graph: Graph, X: Any) -> tuple[Any, Any, Any]:
+def _similarity(A: sp.csr_array, X: Any) -> sp.coo_array:
     if isinstance(X, Tensor):
         X = X.detach().cpu().double()
     X = X if sp.issparse(X) else np.asarray(X)
-    if X.ndim != 2 or X.shape[0] != graph.num_nodes:
+    if X.ndim != 2 or X.shape[0] != A.shape[0]:
         got = X.shape if X.ndim else X.item()
-        raise ValueError(f'how="features" needs X with {graph.num_nodes} rows, one per node, but got {got}.')
+        raise ValueError(f'how="features" needs X with {A.shape[0]} rows, one per node, but got {got}.')
     if X.dtype.kind not in "fiub":
         raise TypeError(f'how="features" needs X of real numbers, but got {X.dtype}.')
     X = sp.csr_array(X, dtype=np.float64, copy=True) if sp.issparse(X) else np.asarray(X, dtype=np.float64)
     if not np.isfinite(X.data if sp.issparse(X) else X).all():
         raise ValueError('how="features" needs finite X, but got NaN or infinite entries.')
     X = scaled_rows(X)
-    coo = graph.to_scipy(copy=False).tocoo()
+    coo = A.tocoo()
     length = np.sqrt((X * X).sum(axis=1))
     product = np.empty(coo.nnz)
     for start in range(0, coo.nnz, 1 << 16):
@@ -101,7 +97,7 @@ def _similarity(graph: Graph, X: Any) -> tuple[Any, Any, Any]:
         product[edge] = np.asarray((X[coo.row[edge]] * X[coo.col[edge]]).sum(axis=1)).ravel()
     scale = length[coo.row] * length[coo.col]
     cosine = np.divide(product, scale, out=np.zeros_like(product), where=scale > 0)
-    return coo.row, coo.col, (1 + cosine) / 2
+    return sp.coo_array(((1 + cosine) / 2, (coo.row, coo.col)), shape=A.shape)
 
 
 def scaled_rows(X: Any) -> Any:
@@ -116,17 +112,15 @@ def scaled_rows(X: Any) -> Any:
     return X
 
 
-def _pagerank(graph: Graph, teleport: float, top_k: int) -> Graph:
+def _pagerank(A: sp.csr_array, teleport: float, top_k: int) -> sp.coo_array:
     if not (isinstance(teleport, (float, np.floating)) and 0 < teleport < 1):
         raise ValueError(f"`teleport` must be in (0, 1), but got {teleport!r}.")
     if not (isinstance(top_k, (int, np.integer)) and top_k >= 1):
         raise ValueError(f"`top_k` must be an integer of at least 1, but got {top_k!r}.")
-    n = graph.num_nodes
+    n = A.shape[0]
     if n == 0:
-        return graph
-    T = sp.csr_array(graph.to_scipy(copy=False).astype(np.float64) + sp.eye_array(n))
-    rows, columns, weight = _normalized(T)
-    T = sp.csr_array((weight, (rows, columns)), shape=(n, n))
+        return A.tocoo()
+    T = _normalized(sp.csr_array(A + sp.eye_array(n))).tocsr()
     # x = a e + (1-a) T x by Chebyshev's iteration: T is symmetric with eigenvalues in [-1, 1], so t steps leave an
     # error of at most 2 rate^t, where adding up the series would leave (1-a)^t.
     radius = 1 - teleport
@@ -148,4 +142,4 @@ def _pagerank(graph: Graph, teleport: float, top_k: int) -> Graph:
         good = value > SMALLEST_WEIGHT
         kept.append((largest[good], column[good], value[good]))
     rows, columns, weight = (np.concatenate(part) for part in zip(*kept, strict=True))
-    return _on_edges(graph, rows, columns, weight)
+    return sp.coo_array((weight, (rows, columns)), shape=A.shape)

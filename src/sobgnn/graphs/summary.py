@@ -1,9 +1,9 @@
-"""A summary of a graph: degrees, weights, components, agreement of labels."""
+"""A summary of a graph: degrees, weights, components, agreement of labels, assortativity."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,9 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from sobgnn._system.unknown import unknown_labels
+
+if TYPE_CHECKING:
+    from sobgnn.graphs.graph import Graph
 
 _QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
@@ -99,3 +102,24 @@ def _agreement(csr: sp.csr_array, y: npt.NDArray[Any], orders: int) -> tuple[flo
         power *= weight
         shares.append(float(power[equal].sum() / power.sum()))
     return tuple(shares)
+
+
+def assortativity(graph: Graph, classes: npt.NDArray[np.int64], without: npt.NDArray[np.int64] | None = None) -> float:
+    r"""Newman's assortativity of classes over the edges of a graph, those at the points ``without`` left out.
+
+    .. math:: r = \frac{\mathrm{tr}\, e - \sum_c a_c^2}{1 - \sum_c a_c^2}
+
+    with e the shares of edges between classes and a its row sums: 1 where edges join equal classes only, 0 where they
+    join classes by chance.
+    """
+    edges = graph.to("cpu").to_scipy(copy=False).tocoo()
+    free = np.ones(graph.num_nodes, dtype=bool)
+    if without is not None:
+        free[without] = False
+    kept = free[edges.row] & free[edges.col]
+    first, second = classes[edges.row[kept]], classes[edges.col[kept]]
+    if not len(first):
+        return 0.0
+    shares = np.bincount(first, minlength=int(classes.max()) + 1) / len(first)
+    chance = float(np.square(shares).sum())
+    return float(((first == second).mean() - chance) / (1 - chance)) if chance < 1 else 0.0

@@ -13,7 +13,8 @@ import torch
 
 from sobgnn._system.arrays import load_arrays
 from sobgnn._system.files import atomic_file
-from sobgnn.graphs.graph import Graph, graph_from_csr
+from sobgnn.graphs.edges import csr_tensors
+from sobgnn.graphs.graph import Graph
 
 Index = npt.NDArray[np.int64]
 
@@ -123,7 +124,7 @@ def load(name: str, folder: Path | None = None) -> Prepared:
     upper = sp.csr_array(arrays, shape=(len(y), len(y)))
     full = (upper + upper.T).tocsr()
     full.sort_indices()
-    return Prepared(name, X, y, graph_from_csr(full), bool(held[FORMAT]), "float16")
+    return Prepared(name, X, y, Graph(*csr_tensors(full)), bool(held[FORMAT]), "float16")
 
 
 class Split(NamedTuple):

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from sobgnn._system.process import eigen
 from sobgnn.graphs.neighbors.cells import Cells
-from sobgnn.graphs.neighbors.distances import Dense, beside, dense_spaces
-from sobgnn.graphs.neighbors.scan import Groups, Heaps, scan
+from sobgnn.graphs.neighbors.exact import Groups, Heaps, scan
+from sobgnn.graphs.neighbors.points import Dense, peak
 from sobgnn.sharded.rows import Source, as_ids, keys_of
 from sobgnn.sharded.sample import make_labels, make_map, read_map
 from sobgnn.sharded.steps import Run
@@ -92,8 +92,7 @@ def make_cells(run: Run, _: int) -> dict[str, Any]:
     scale = make_map(run, sample, points, store.load("label-codes")[labeled[:, 1]])
     z = rounded(scale(sample), plan["half"])
     del sample
-    base = dense_spaces(z, None, cosine=False, device=torch.device("cpu"))[0]
-    cells = Cells(base, plan["seed"], max(1, len(z) // plan["cells"]))
+    cells = Cells(Dense(z, peak(z)), plan["seed"], max(1, len(z) // plan["cells"]))
     counts = np.diff(cells.start)
     centers = np.add.reduceat(z[cells.order], cells.start[:-1], axis=0, dtype=np.float64) / counts[:, None]
     order = bisected(centers, counts.astype(np.float64))
@@ -159,13 +158,12 @@ class Router:
         self.squares = _squares(self.centers)
         self.index: Cells | None = None
         if len(centers) > _FEW_CELLS:
-            base = dense_spaces(centers, None, cosine=False, device=torch.device("cpu"))[0]
-            self.index = Cells(base, 0, max(64, round(len(centers) ** 0.5)))
+            self.index = Cells(Dense(centers, peak(centers)), 0, max(64, round(len(centers) ** 0.5)))
 
     def home(self, points: npt.NDArray[np.float32]) -> npt.NDArray[np.int32]:
         """The cell of each point [n], that of the nearest center among those of the nearest groups."""
         if self.index is not None:
-            query: Dense = beside(self.index.base, points)
+            query = self.index.base.beside(points)
             return self.index.search(query, np.arange(len(points)), 1, _GROUPS)[0][:, 0].astype(np.int32)
         heaps = Heaps(len(points), 1, self.centers.device)
         groups = Groups.all_points(len(self.centers), len(points), -(-len(points) // _QUERIES))
@@ -177,7 +175,7 @@ class Router:
         width = self.around.shape[1]
         heaps = Heaps(len(points), min(count, width), self.centers.device)
         first = np.arange(len(self.centers), dtype=np.int64) * width
-        groups = grouped(home, np.stack([first, first + width], axis=1), self.around.ravel())
+        groups = Groups.by_cell(home, np.stack([first, first + width], axis=1), self.around.ravel())
         scan(self.centers, self.squares, torch.from_numpy(points), groups, heaps)
         turn = heaps.scores.argsort(dim=1, stable=True)
         return np.ascontiguousarray(heaps.found.gather(1, turn).numpy())
@@ -188,19 +186,6 @@ def router(root: str) -> Router:
     """The router of a run, kept while a process works for it."""
     store = Run(root).store
     return Router(np.array(store.load("centers")), np.array(store.load("around")))
-
-
-def grouped(cell: npt.NDArray[np.int32], spans: npt.NDArray[np.int64], points: npt.NDArray[np.int32]) -> Groups:
-    """Queries grouped by their cells [n], -1 for none, with the points of these cells."""
-    turn = np.argsort(cell, kind="stable").astype(np.int32)
-    start = np.searchsorted(cell[turn], np.arange(len(spans) + 1))
-    held = np.flatnonzero(np.diff(start))
-    # Large groups are cut, so that threads can share them.
-    pieces = -(-np.diff(start)[held] // _QUERIES)
-    of, piece = np.repeat(held, pieces), np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-    length, parts = np.diff(start)[of], np.repeat(pieces, pieces)
-    ends = start[of][:, None] + np.stack([piece * length // parts, (piece + 1) * length // parts], axis=1)
-    return Groups(spans[of], points, ends.astype(np.int64), turn)
 
 
 def partition(run: Run, part: int) -> dict[str, Any]:

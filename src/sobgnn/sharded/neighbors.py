@@ -9,8 +9,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sobgnn.graphs.neighbors.scan import Groups, Heaps, measured, scan
-from sobgnn.sharded.cells import grouped, router
+from sobgnn.graphs.neighbors.exact import Groups, Heaps, scan
+from sobgnn.graphs.neighbors.points import measured
+from sobgnn.sharded.cells import router
 from sobgnn.sharded.steps import Run
 
 Array = npt.NDArray[Any]
@@ -169,7 +170,7 @@ class Searched:
         near = np.where((near >= 0) & (near < len(spans)), near, -1)
         heaps = Heaps(len(queries), k + _SPARE + (own is not None), queries.device)
         for turn in range(near.shape[1]):
-            scan(self.points, self.squares, queries, grouped(near[:, turn], spans, self.listed), heaps)
+            scan(self.points, self.squares, queries, Groups.by_cell(near[:, turn], spans, self.listed), heaps)
         found, distance = np.empty((len(queries), k), np.int32), np.empty((len(queries), k), np.float32)
         for start in range(0, len(queries), _BLOCK):
             rows = slice(start, start + _BLOCK)

@@ -45,7 +45,7 @@ class Fake:
             accuracy=0.75,
         )
 
-    def layout(self, learned):
+    def layout(self, learned, before):
         angle = 2 * np.pi * np.arange(self.rows) / self.rows
         place = np.stack([np.cos(angle), np.sin(angle)], 1).astype(np.float32)
         return 2 * place[::-1] if learned else place

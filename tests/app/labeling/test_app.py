@@ -126,7 +126,7 @@ def test_a_class_whose_only_label_was_undone_is_guessed_no_more(client, page):
     assert [guess["code"] for guess in guesses(client, row)] == [1]
     assert set(np.frombuffer(client.get("api/marks")[2][240:480], dtype="<i2").tolist()) == {-1, 0, 1}
     client.post("label", {"rows": [row], "class": 0})
-    assert page.labeling.store.label_of(row).guess is None
+    assert page.labeling.store.label_of(row).guess == -1
 
 
 def test_a_label_that_was_taken_back_is_not_offered_as_the_guess(client, page):
@@ -473,25 +473,21 @@ def test_after_a_merge_predictions_have_not_changed_audits_are_still_right_and_c
     labeling = app.Labeling(SimpleNamespace(name="x", rows=400), store, model)
     truth = np.arange(400) % 3
 
-    def progress():
-        labeling.judged += 1
-        return labeling.progress()
-
     def fit():
         predicted = np.where((truth == 0) & (0 not in store.classes), 1, truth)
-        store.add_fit(Fit(store.labels, 0.99, (0.9, 1.0), 0.1, predicted, store.saved, store.labels))
+        store.add_fit(Fit(store.labels, 0.99, (0.9, 1.0), predicted, store.saved, store.labels))
 
     for row in range(120):
-        store.label([row], int(truth[row]), audit=row < 2, guesses={row: int(truth[row])})
+        store.label([row], int(truth[row]), audit=row < 2, guess=int(truth[row]))
         if row % 5 == 4:
             fit()
-    model.predictions = Predictions([], held_out={0: 0, 1: 2})
-    assert progress()["advice"]["enough"]
-    assert (progress()["audit"]["right"], progress()["audit"]["judged"]) == (1, 2)
+    model.predictions = Predictions([], held_out={0: 0, 1: 2}, version=1)
+    assert labeling.progress()["advice"]["enough"]
+    assert (labeling.progress()["audit"]["right"], labeling.progress()["audit"]["judged"]) == (1, 2)
     colors = [entry["color"] for entry in labeling.state()["classes"]]
     store.merge_class(0, 1)
     fit()
-    assert progress()["advice"]["enough"]
-    assert (progress()["audit"]["right"], progress()["audit"]["judged"]) == (1, 2)
+    assert labeling.progress()["advice"]["enough"]
+    assert (labeling.progress()["audit"]["right"], labeling.progress()["audit"]["judged"]) == (1, 2)
     assert [entry["color"] for entry in labeling.state()["classes"]] == colors[1:]
     store.close()

@@ -293,30 +293,21 @@ def test_the_browser_is_given_a_private_file_and_not_the_token(tickets, tmp_path
 
     def note(address):
         file = Path(unquote(urlsplit(address).path))
-        opened.append((address, file, file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777))
-        opened.append(file.read_text())
+        opened.append((address, file, file.stat().st_mode & 0o777, file.read_text()))
         return True
 
     monkeypatch.setattr("webbrowser.open", note)
     monkeypatch.setattr(Page, "serve", lambda page: opened.append(page.url))
-    assert main(["label", str(tickets), "--out", str(tmp_path / "run")]) == 0
-    (address, file, *modes), content, url = opened
-    assert address.startswith("file://")
-    assert url.rstrip("/").rsplit("/", 1)[1] not in address
-    assert modes == [0o600, 0o700]
-    assert f"url={url}" in content
-    assert not file.parent.exists()
-
-
-def test_what_a_process_that_was_killed_gave_the_browser_is_removed_and_nothing_else(page, monkeypatch):
-    monkeypatch.setattr("webbrowser.open", lambda address: True)
-    names = ("open-abcd1234/label.html", "open-questions/label.html", "open-mine4567/label.html", "open-mine4567/notes")
-    for name in names:
-        (page.folder / name).parent.mkdir(exist_ok=True)
-        (page.folder / name).touch()
-    with page.in_browser():
-        assert not (page.folder / "open-abcd1234").exists()
-    assert [(page.folder / name).exists() for name in names] == [False, True, True, True]
+    (tmp_path / "run").mkdir()
+    for killed in (False, True):
+        assert main(["label", str(tickets), "--out", str(tmp_path / "run")]) == 0
+        (address, file, mode, content), url = opened[2 * killed :]
+        assert address.startswith("file://")
+        assert url.rstrip("/").rsplit("/", 1)[1] not in address
+        assert mode == 0o600
+        assert f"url={url}" in content
+        assert not file.exists()
+        file.write_text("of a process that was killed")
 
 
 def test_the_page_listens_to_this_machine_alone(page):

@@ -18,12 +18,13 @@ from tests.app.labeling.fake_model import Fake
 def test_the_map_of_a_fit_is_that_of_the_report_mirrored_so_that_points_move_less(tickets):
     source = open_source(str(tickets), "team")
     trainer = Trainer("tickets", source.table, {"families": ["diffusion", "sobolev"], "n_members": 2, "epochs": 20})
-    before = trainer.layout(learned=False)
+    before = trainer.layout(False, None)
     codes = np.where(np.arange(120) < 60, np.arange(120) % 3, -1).astype(np.int32)
     trainer.fit(codes, [])
-    after = trainer.layout(learned=True)
-    np.testing.assert_array_equal(np.abs(after), np.abs(plane_layout(trainer.classifier.embedding_)))
-    assert ((after * before).sum(axis=0) >= 0).all()
+    for previous in (before, -before):
+        after = trainer.layout(True, previous)
+        np.testing.assert_array_equal(np.abs(after), np.abs(plane_layout(trainer.classifier.embedding_)))
+        assert ((after * previous).sum(axis=0) >= 0).all()
 
 
 def test_a_process_that_keeps_ending_is_left_alone_until_asked_for(tickets, tmp_path):
@@ -64,6 +65,24 @@ def test_a_map_is_made_of_the_first_fit_with_fifty_labels_and_then_on_request(cl
     assert client.until(lambda state: state["model"]["layout"])["model"]["map"] == 2
     client.post("layout")
     client.until(lambda state: state["model"]["map"] == 3 and not state["model"]["layout"])
+
+
+def test_the_map_is_the_same_after_a_restart(client, page, tickets):
+    for code in (0, 1):
+        client.post("class", {"name": "ab"[code]})
+        client.post("label", {"rows": list(range(25 * code, 25 * code + 25)), "class": code})
+    client.until(lambda state: state["model"]["map"] == 2)
+    before = client.get("api/map")[2]
+    page.close()
+    again = open_page(str(tickets), folder=page.folder, trainer=Fake).start()
+    try:
+        client = Client(again.url)
+        assert client.get("api/map")[2] == before
+        state = client.until(lambda state: state["model"]["labels"] == 50 and not state["model"]["busy"])
+        assert (state["model"]["map"], state["model"]["layout"]) == (1, True)  # a new one only on request
+        assert client.get("api/map")[2] == before
+    finally:
+        again.close()
 
 
 def test_data_that_changed_since_it_was_read_makes_no_run_but_the_model_goes_on(client, page, tickets):

@@ -191,7 +191,7 @@ def test_a_lasso_labels_all_that_it_encloses_and_says_what(browser, page):
     assert count == len(codes(page))
     assert {row for row in range(120) if math.cos(2 * math.pi * row / 120) > 0.05} <= set(codes(page))
     assert all(math.cos(2 * math.pi * row / 120) > -0.05 for row in codes(page))
-    says(browser, "log", f"Labeled {count} rows “all of them”. U takes it back.")
+    says(browser, "log", f"Labeled {count} rows “all of them”. Undo takes it back.")
     browser.key("u")
     saved(browser, 0)
     says(browser, "log", f"Undone: labels of {count} rows.")
@@ -358,9 +358,21 @@ def test_the_classes_stay_where_they_are_whatever_the_row_holds(browser, tmp_pat
             browser.js(f"openRow({row}).then(() => 0)")
             browser.until(f"current.row === {row} && !waiting")
             places.add(browser.js("$('classes').getBoundingClientRect().top"))
-            assert browser.js("$('content').classList.contains('more')") == (row % 2 == 1)
+            overflow = browser.js("$('work').scrollHeight - $('work').clientHeight")
+            assert (overflow > 1000) == (row % 2 == 1)  # a long row scrolls with its card, behind the classes
         assert len(places) == 1
         assert browser.js("document.documentElement.scrollHeight") <= 900
+        browser.call("Emulation.setDeviceMetricsOverride", width=400, height=700, deviceScaleFactor=1, mobile=False)
+        browser.js("openRow(1).then(() => 0)")  # in a narrow window it scrolls with the page
+        browser.until("current.row === 1 && !waiting && document.documentElement.scrollHeight > 3000")
+        inner = (
+            "[...document.querySelectorAll('#work, #point, #content')].some(e => e.scrollHeight > e.clientHeight + 1)"
+        )
+        assert not browser.js(inner)
+        browser.js("scrollTo(0, 1500)")
+        browser.until("Math.abs($('answer').getBoundingClientRect().bottom - 700) < 2")
+        browser.js("openRow(3).then(() => 0)")
+        browser.until("current.row === 3 && Math.abs($('point').getBoundingClientRect().top) < 2")
     finally:
         made.close()
 
@@ -384,9 +396,12 @@ def test_search_opens_rows_and_keys_do_not_label_behind_it(browser, page):
     browser.js("$('words').value = ''")
     browser.type("customer")
     browser.key("Enter")
-    says(browser, "log", "119 rows found. The first 50 are listed.")
+    says(browser, "matches", "119 rows found. The first 50 are listed.")
+    below = "$('matches').getBoundingClientRect().top - $('words').getBoundingClientRect().bottom"
+    assert 0 <= browser.js(below) < 40
     browser.key("Escape")
     assert browser.js("$('found').children.length") == 0
+    assert browser.js("$('results').getClientRects().length") == 0
     assert not browser.problems
 
 
@@ -600,3 +615,29 @@ def test_the_file_that_the_browser_is_given_leads_to_the_page(browser, page, mon
         browser.until("location.protocol === 'http:' && document.documentElement.dataset.row !== undefined")
     assert browser.js("location.href") == page.url
     assert not browser.problems
+
+
+def test_a_screen_without_a_keyboard_is_told_of_no_keys(browser, page):
+    start(browser, page, "one")
+    keys = "[...document.querySelectorAll('kbd')].filter(e => e.getClientRects().length).length"
+    assert browser.js(keys) > 5
+    browser.call("Emulation.setTouchEmulationEnabled", enabled=True)
+    browser.until("matchMedia('(pointer: coarse)').matches")
+    browser.js("showHint()")
+    assert browser.js(keys) == 0
+    assert text(browser, "hint") == "Tap one, or add another class."
+    shown = browser.js("document.body.innerText")
+    assert "Draw around points" in shown
+    for word in ("Press ", "Shift", "Ctrl"):
+        assert word not in shown
+    assert not browser.problems
+
+
+def test_an_audit_of_few_rows_shows_no_share(browser, page):
+    start(browser, page)
+    browser.until("progress")
+    audit = "progress.audit = {{ drawn: 9, judged: {0}, right: 1, interval: [0.1, 0.9] }}; showProgress()"
+    for judged, said in ((0, "guesses."), (4, "guesses; 4 of the first 5 so far."), (5, "right for 1 of 5 rows")):
+        browser.js(audit.format(judged))
+        assert said in text(browser, "audit")
+        assert ("%" in text(browser, "audit")) == (judged == 5)

@@ -90,12 +90,10 @@ def test_points_run_out_in_the_end():
 
 def test_a_window_that_is_reloaded_stays_open_and_one_that_is_closed_is_forgotten():
     windows = Windows()
-    windows.open("one")
-    windows.open("one")
-    windows.show("one", [1, 2])
-    windows.close("one")
-    assert windows.others("two") == {"one"}
-    assert windows.shown_by_others("two") == {1, 2}
-    assert windows.shown_by_others("one") == windows.others("") == set()
-    windows.close("one")
+    with windows.open("one"):
+        with windows.open("one"):
+            windows.show("one", [1, 2])
+        assert windows.others("two") == {"one"}
+        assert windows.shown_by_others("two") == {1, 2}
+        assert windows.shown_by_others("one") == windows.others("") == set()
     assert windows.others("two") == windows.shown_by_others("two") == set()

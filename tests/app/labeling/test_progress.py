@@ -2,41 +2,44 @@ from __future__ import annotations
 
 import numpy as np
 
-from sobgnn.app.labeling.progress import Fit, advice, audit, changed_since_half, curve, sample
-from sobgnn.app.labeling.store import Label
+from sobgnn.app.labeling.labels import Label
+from sobgnn.app.labeling.progress import Fit, advice, audit, curve, sample
 
 
 def fit(labels, predicted, accuracy=0.8, chosen=None):
-    return Fit(labels, accuracy, (0.4, 0.9), 0.1, np.asarray(predicted), 0, labels if chosen is None else chosen)
-
-
-def test_the_change_is_that_since_the_last_fit_with_half_the_labels():
-    history = [fit(10, [0, 0, 0, 0]), fit(25, [0, 0, 1, 1]), fit(40, [1, 1, 1, 1]), fit(50, [0, 1, 1, 1])]
-    assert changed_since_half(history) == (25, 0.25)
-    assert changed_since_half(history[:1]) is None
-    assert changed_since_half([]) is None
+    return Fit(labels, accuracy, (0.4, 0.9), np.asarray(predicted), 0, labels if chosen is None else chosen)
 
 
 def test_more_labels_hardly_help_where_doubling_them_changed_almost_nothing():
     same = np.zeros(100)
     moved = np.concatenate([np.ones(10), np.zeros(90)])
-    assert not advice([]).enough
-    assert "Too early" in advice([fit(10, same), fit(20, same)]).sentence
-    assert advice([fit(25, same), fit(50, same)]).enough
-    assert not advice([fit(20, same), fit(49, same)]).enough
-    said = advice([fit(50, same), fit(100, moved)])
-    assert not said.enough
-    assert "from 50 to 100 labels changed 10.0% of the predictions" in said.sentence
+    assert advice([fit(25, same), fit(50, same)]) == (
+        True, "More labels will hardly help now: going from 25 to 50 labels changed 0.0% of the predictions."
+    )  # fmt: skip
+    since = [fit(10, same), fit(25, same), fit(50, same), fit(60, moved), fit(100, moved)]  # the last with half as many
+    assert advice(since) == (
+        False, "More labels still help: going from 50 to 100 labels changed 10.0% of the predictions."
+    )  # fmt: skip
+
+
+def test_what_is_missing_before_more_labels_can_be_judged_is_said():
+    same = np.zeros(100)
+    assert advice([]) == (False, "Too early to say whether more labels would help.")
+    for fits in ([fit(10, same), fit(20, same)], [fit(20, same), fit(49, same)]):
+        assert advice(fits) == (False, "Too early to say whether more labels would help: that takes 50.")
+    later = "Whether more labels would help shows after {} more: twice as many as the first fit here had."
+    assert advice([fit(128, same)]) == (False, later.format(128))  # DATA had them
+    assert advice([fit(128, same), fit(200, same)]) == (False, later.format(56))
 
 
 def test_labels_that_a_lasso_gave_at_once_count_as_one():
     same = np.zeros(100)
-    lasso = advice([fit(10, same, chosen=10), fit(55, same, chosen=11)])
-    assert not lasso.enough
-    assert lasso.sentence.startswith("Too early")
-    assert "given at once, on the map, count as one" in lasso.sentence
-    assert not advice([fit(40, same, chosen=40), fit(90, same, chosen=60)]).enough  # no fit with half of them
-    assert advice([fit(30, same, chosen=30), fit(150, same, chosen=60)]).enough
+    enough, lasso = advice([fit(10, same, chosen=10), fit(55, same, chosen=11)])
+    assert not enough
+    assert lasso.startswith("Too early")
+    assert "given at once, on the map, count as one" in lasso
+    assert not advice([fit(40, same, chosen=40), fit(90, same, chosen=60)])[0]  # no fit with half of them
+    assert advice([fit(30, same, chosen=30), fit(150, same, chosen=60)])[0]
 
 
 def test_the_audit_counts_rows_drawn_at_random_alone():

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sobgnn.app.labeling.labels import KEYS, ConflictError
 from sobgnn.app.labeling.progress import Fit
-from sobgnn.app.labeling.store import KEYS, ConflictError, MovedError, Store
+from sobgnn.app.labeling.store import MovedError, Store
 
 OWN = [0, 1, -1, -1, -1, -1, -1, -1, -1, -1]
 
@@ -37,14 +38,14 @@ def labels_of(store):
 
 
 def state_of(store):
-    return store.saved, store.classes, store.keys, store.labeled(), store.skipped, store.merges, store.withdrawn()
+    return store.saved, store.classes, store.keys, store.labeled(), store.skipped, store.merges, store.withdrawn
 
 
 def test_labels_of_the_data_are_there_are_not_stored_and_cannot_be_undone(store):
     assert labels_of(store) == {0: "red", 1: "blue"}
     assert {label.by for _, label in store.labeled()} == {"file"}
     assert store.undo() is None
-    assert store._db.execute("select count(*) from mark").fetchone() == (0,)
+    assert store._db.execute("select count(*) from change").fetchone() == (0,)
 
 
 def test_undo_takes_back_one_change_after_another(store):
@@ -162,11 +163,11 @@ def test_undo_takes_back_the_last_change_that_no_other_open_tab_made(store):
 
 
 def test_what_a_label_was_before_counts_without_a_change_of_another_tab_that_was_undone(store):
-    store.label([2], 0, audit=True, guesses={2: 1}, tab="one")
+    store.label([2], 0, audit=True, guess=1, tab="one")
     store.label([2], 0, tab="two")
     assert (store.label_of(2).audit, store.label_of(2).guess, store.label_of(2).confirmed) == (True, 1, True)
     store.undo({"two"}, "one")
-    assert (store.label_of(2).audit, store.label_of(2).guess, store.label_of(2).confirmed) == (False, None, False)
+    assert (store.label_of(2).audit, store.label_of(2).guess, store.label_of(2).confirmed) == (False, -1, False)
 
 
 def test_a_change_that_another_tab_builds_on_is_not_undone(store):
@@ -188,7 +189,7 @@ def test_a_change_that_another_tab_builds_on_is_not_undone(store):
 
 def test_a_merge_gives_labels_and_guesses_to_the_other_class_and_can_be_undone(tmp_path):
     store = opened(tmp_path)
-    store.label([2], 1, audit=True, guesses={2: 0})
+    store.label([2], 1, audit=True, guess=0)
     store.merge_class(0, 1)
     assert labels_of(store) == {0: "blue", 1: "blue", 2: "blue"}
     assert store.label_of(2).guess == 1
@@ -228,7 +229,7 @@ def test_a_class_keeps_its_key_while_others_come_and_go_and_after_a_restart(tmp_
 
 
 def fit_of(store, labels=3):
-    return Fit(labels, 0.5, (0.2, 0.8), 0.1, np.zeros(4, np.int32), store.saved, labels)
+    return Fit(labels, 0.5, (0.2, 0.8), np.zeros(4, np.int32), store.saved, labels)
 
 
 def test_fits_whose_labels_were_undone_do_not_count_but_those_below_changes_that_stay_do(store):
@@ -247,12 +248,46 @@ def test_fits_whose_labels_were_undone_do_not_count_but_those_below_changes_that
 
 def test_of_fits_with_one_number_of_labels_the_last_counts_and_it_comes_back_after_a_restart(tmp_path):
     with closing(opened(tmp_path)) as store:
-        store.label([2], 0)
-        for accuracy in (0.4, None):
-            store.add_fit(Fit(3, accuracy, (0.2, 0.8), 0.1, np.arange(4), store.saved, 3))
+        for code, accuracy in ((0, 0.4), (1, None)):
+            store.label([2], code)
+            store.add_fit(Fit(3, accuracy, (0.2, 0.8), np.arange(4), store.saved, 3))
     with closing(opened(tmp_path)) as store:
         (found,) = store.fits()
         assert (found.accuracy, found.interval, found.predicted.tolist()) == (None, (0.2, 0.8), [0, 1, 2, 3])
+
+
+def test_the_accuracy_that_was_estimated_stays_after_a_restart_until_labels_change(tmp_path):
+    with closing(opened(tmp_path)) as store:
+        store.label([2], 0)
+        store.add_fit(Fit(3, 0.4, (0.2, 0.8), np.arange(4), store.saved, 3))
+    with closing(opened(tmp_path)) as store:
+        for expected in (0.4, 0.7):
+            store.add_fit(Fit(3, 0.7, (0.2, 0.8), np.arange(4), store.saved, 3))
+            assert [fit.accuracy for fit in store.fits()] == [expected]
+            store.label([2], 1)
+
+
+def test_a_fit_whose_labels_were_undone_while_it_ran_is_not_recorded(store):
+    store.label([2], 0)
+    late = fit_of(store)
+    store.undo()
+    store.label([3], 0)
+    store.add_fit(late)
+    assert store.fits() == []
+
+
+def test_the_map_comes_back_after_a_restart_unless_it_is_damaged(tmp_path):
+    place = np.arange(20, dtype=np.float32).reshape(10, 2)
+    with closing(opened(tmp_path)) as store:
+        assert store.last_map() is None
+        store.add_map(0 * place, False)
+        store.add_map(place, True)
+    with closing(opened(tmp_path)) as store:
+        kept, learned = store.last_map()
+        assert (kept == place).all()
+        assert learned
+        store._db.execute("update map set place = x'00'")
+        assert store.last_map() is None
 
 
 def test_labels_of_one_change_count_as_one_and_those_of_the_data_each(store):
@@ -312,7 +347,8 @@ def test_a_disk_that_refuses_changes_nothing(store):
     with pytest.raises(OSError, match="full"):
         fill()
     before = state_of(store)
-    store._load()
+    store._read()
+    store._replay()
     assert state_of(store) == before
 
 
@@ -354,34 +390,31 @@ def test_a_store_that_is_lost_or_no_store_is_one_line_and_is_left_as_it_is(tmp_p
     assert (tmp_path / "labels.db").read_bytes() == content
 
 
-def test_a_label_of_a_class_that_never_was_is_damage(tmp_path):
-    with closing(opened(tmp_path)) as store:
-        store.label([2], 0)
-    with closing(sqlite3.connect(tmp_path / "labels.db")) as db:
-        db.execute("update change set code = 99")
-        db.commit()
-    with pytest.raises(ValueError, match="is damaged"):
-        opened(tmp_path)
-
-
 FORGED = {
-    "a trigger": "create trigger t after insert on mark begin delete from mark; end",
-    "a view instead of a table": "drop table key; create view key as select 1 as code, 'a' as key",
+    "a trigger": "create trigger t after insert on change begin delete from change; end",
+    "a view instead of a table": "drop table map; create view map as select 1 as learned, x'' as place",
     "another table": "create table more (x)",
     "another column": "alter table fit add column more",
     "a gap in the changes": "update change set n = 9223372036854775807 where n = 1",
     "a label of no class": "update change set code = 2000000000 where n = 1",
+    "a label of a class too large": "update change set code = 1099511627776 where n = 1",
     "a label of a class below 0": "update change set code = -7 where n = 1",
     "a label of a class that is a text": "update change set code = 'x' where n = 1",
-    "a label of a row below 0": "update mark set row = -5 where change = 1",
-    "a label of a row that is not there": "update mark set row = 1000000 where change = 1",
+    "rows that are no list": "update change set rows = '7' where n = 1",
+    "rows that are no JSON": "update change set rows = '[7' where n = 1",
+    "a label of a row below 0": "update change set rows = '[-5]' where n = 1",
+    "a label of a row that is not there": "update change set rows = '[1000000]' where n = 1",
+    "a label of a row that is no number": "update change set rows = '[true]' where n = 1",
     "a time that is no text": "update change set at = x'00' where n = 1",
-    "a fit of half a number": "insert into fit values (1, 1, 1, 0.5, 0.1, 0.9, 1.0, x'800495')",
-    "a fit whose accuracy is a text": "insert into fit values (1, 1, 1, 'x', 0.1, 0.9, 1.0, x'00000000')",
+    "an undo of nothing": "update change set what = 'undo', target = 7 where n = 2",
+    "a fit of half a number": "insert into fit values (1, 1, 1, 0.5, 0.1, 0.9, x'800495')",
+    "a fit whose accuracy is a text": "insert into fit values (1, 1, 1, 'x', 0.1, 0.9, x'00000000')",
     "a class merged into itself": "update change set what = 'merge', code = 0, target = 0 where n = 2",
+    "a class with a number too large": "update change set what = 'class', code = 2000000000, name = 'x' where n = 2",
     "a class that is no text": "update change set what = 'rename', code = 0, name = x'00' where n = 2",
     "no fingerprint": "delete from meta where name = 'fingerprint'",
     "classes that are no list": "update meta set value = '3' where name = 'classes'",
+    "a class of DATA that is no text": "update meta set value = '[3]' where name = 'classes'",
     "a value that is no JSON": "update meta set value = '{' where name = 'began'",
     "a value too deep to read": "update meta set value = replace(hex(zeroblob(200000)), '0', '[') where name = 'began'",
 }
@@ -396,8 +429,11 @@ def test_a_forged_store_is_refused_in_one_line(tmp_path, statement):
     with closing(sqlite3.connect(tmp_path / "labels.db")) as db:
         db.executescript(statement)
         db.commit()
-    with pytest.raises(ValueError, match=r"^.*labels\.db is damaged: .*\. Put a copy back, or name another folder"):
+    with pytest.raises(
+        ValueError, match=r"^.*labels\.db is damaged: .*\. Put a copy back, or name another folder"
+    ) as raised:
         opened(tmp_path)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("name", ["labels.db", "labels.db-wal", "labels.db-shm"])

@@ -8,10 +8,11 @@ import scipy.sparse as sp
 import torch
 
 from sobgnn._system.process import set_threads
-from sobgnn.graphs.neighbors import AUTO_EXACT_COST, cells, nearest
+from sobgnn.graphs.knn import AUTO_EXACT_COST, nearest
+from sobgnn.graphs.neighbors import cells
 from sobgnn.graphs.neighbors.cells import Cells
-from sobgnn.graphs.neighbors.distances import dense_spaces
-from sobgnn.graphs.neighbors.scan import Groups, Heaps, compiled, scan
+from sobgnn.graphs.neighbors.exact import Groups, Heaps, compiled, scan
+from sobgnn.graphs.neighbors.points import Dense, peak
 
 
 @pytest.fixture(params=["compiled", "portable"])
@@ -95,7 +96,7 @@ def test_threads_and_runs_do_not_change_a_digit_and_the_backend_hardly_a_neighbo
     ids=["copies", "ones", "zeros", "half equal"],
 )
 def test_equal_points_are_cut_into_cells_of_bounded_size_and_found(X, backend):
-    base, _ = dense_spaces(X, None, cosine=False, device=torch.device("cpu"))
+    base = Dense(X, peak(X))
     made = Cells(base)
     assert np.diff(made.start).max() <= 4 * cells._SIZE
     distinct, copies = np.unique(X, axis=0, return_counts=True)
@@ -119,7 +120,7 @@ def test_rows_whose_cells_have_too_few_points_are_searched_among_all(monkeypatch
     monkeypatch.setattr(cells, "_SIZE", 8)
     monkeypatch.setattr(cells, "_LEAST", 1)
     X = mixture(600, 3)
-    base, _ = dense_spaces(X, None, cosine=False, device=torch.device("cpu"))
+    base = Dense(X, peak(X))
     indices, squared = Cells(base, size=8).search(base, np.arange(600), 40, 1)
     assert np.isfinite(squared).all()
     assert all(len(set(row)) == 40 for row in indices)

@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib import resources
 from typing import Any
 
@@ -23,11 +23,12 @@ from starlette.staticfiles import StaticFiles
 from sobgnn._system.files import atomic_file
 from sobgnn.app import web
 from sobgnn.app.labeling.export import KINDS, export, labels_csv
+from sobgnn.app.labeling.labels import Change, ConflictError
 from sobgnn.app.labeling.model import Model
 from sobgnn.app.labeling.picking import Picker, Windows
 from sobgnn.app.labeling.progress import advice, audit, curve
 from sobgnn.app.labeling.rows import Source
-from sobgnn.app.labeling.store import Change, ConflictError, MovedError, Store
+from sobgnn.app.labeling.store import MovedError, Store
 
 UPCOMING = 4
 # Number of rows that a search lists.
@@ -58,7 +59,7 @@ class Labeling:
         self.source = source
         self.store = store
         self.model = model
-        self.picker = Picker(source.rows, seen=store.withdrawn())
+        self.picker = Picker(source.rows, seen=store.withdrawn)
         self.windows = Windows()
         self.ending: Callable[[], bool] = lambda: False
         self._opened = time.monotonic()
@@ -66,7 +67,6 @@ class Labeling:
         self._writing = threading.Lock()
         self._wakers: set[Callable[[], None]] = set()
         self._progress: tuple[tuple[int, int], dict[str, Any]] = (-1, -1), {}
-        self.judged = 0  # changes that the progress depends on
         model.on_fit = self.write_labels
         model.on_change = self.tell
 
@@ -100,28 +100,29 @@ class Labeling:
             }
 
     def progress(self) -> dict[str, Any]:
-        """The curve, the advice and the audit; made anew after fits, and after changes that they depend on."""
+        """The curve, the advice and the audit; made anew after fits and changes, and by one window for all."""
         predictions, store = self.model.predictions, self.store
-        now = 0 if predictions is None else predictions.version, self.judged
-        known, found = self._progress
-        if known != now:
+        with store.guard:
+            now = 0 if predictions is None else predictions.version, store.saved
+            if self._progress[0] == now:
+                return self._progress[1]
             fits, held_out = store.fits(), {} if predictions is None else predictions.held_out
-            for _, old, new in store.merges:  # earlier fits predicted the class that is gone
+            for old, new in store.merges:  # earlier fits predicted the class that is gone
                 fits = [replace(fit, predicted=np.where(fit.predicted == old, new, fit.predicted)) for fit in fits]
                 held_out = {row: new if code == old else code for row, code in held_out.items()}
+            enough, sentence = advice(fits)
             found = {
                 "curve": curve(fits),
-                "advice": asdict(advice(fits)),
-                "audit": audit(dict(store.details), held_out),
+                "advice": {"enough": enough, "sentence": sentence},
+                "audit": audit(store.details, held_out),
             }
             self._progress = now, found
-        return found
+            return found
 
-    def upcoming(self, without: Collection[int] = (), tab: str = "", at: object = None) -> list[dict[str, Any]]:
+    def upcoming(self, tab: str = "", at: object = None) -> list[dict[str, Any]]:
         """The next points to label, best first; none while waiting, for a limited time, for the first suggestions.
 
         Args:
-            without: Rows to leave out.
             tab: The tab that asks; it gets rows that no other tab shows, as long as there are any.
             at: The row that the tab shows; those after it are chosen.
         """
@@ -131,7 +132,7 @@ class Labeling:
         suggested, guessing = ([], False) if found is None else (found.suggested, found.codes is not None)
         shown = at if isinstance(at, int) and 0 <= at < store.rows else None
         with store.guard:
-            done = {*store.skipped, *without}
+            done = store.skipped
             chosen: list[tuple[int, str]] = []
             for taken in (done | self.windows.shown_by_others(tab), done):
                 chosen = chosen or self.picker.next(suggested, guessing, store.codes, taken, UPCOMING, shown)
@@ -172,14 +173,13 @@ class Labeling:
             guess[blind], sure[blind] = -1, 0
         return bytes(codes.astype("<i2").tobytes() + guess.tobytes() + sure.tobytes())
 
-    def first_guesses(self, rows: Any) -> dict[int, int]:
-        """What the model predicted for a row without a label."""
+    def first_guess(self, row: int) -> int:
+        """What the model predicts for a row without a label; -1: nothing."""
         found = self.model.predictions
-        if found is None or found.codes is None or not isinstance(rows, list) or len(rows) != 1:
-            return {}
-        (row,) = rows
-        free = type(row) is int and 0 <= row < self.store.rows and self.store.codes[row] < 0
-        return {row: int(found.codes[row, 0])} if free and found.codes[row, 0] in self.store.used() else {}
+        if found is None or found.codes is None or self.store.codes[row] >= 0:
+            return -1
+        code = int(found.codes[row, 0])
+        return code if code in self.store.used() else -1
 
     def listed(self, rows: Collection[int]) -> list[dict[str, Any]]:
         """Rows in a list."""
@@ -205,22 +205,21 @@ class Labeling:
             loop.call_soon_threadsafe(wake.set)
 
         self._wakers.add(waker)
-        self.windows.open(tab)
-        self.tell()  # the others say that there is one more
         shown: dict[str, Any] = {}
         try:
-            while not self.ending():
-                wake.clear()
-                for name, make in (("state", lambda: self.state(tab)), ("progress", self.progress)):
-                    now = await run_in_threadpool(make)
-                    if shown.get(name) != now:
-                        shown[name] = now
-                        yield f"event: {name}\ndata: {json.dumps(now)}\n\n".encode()
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(wake.wait(), 0.5)
+            with self.windows.open(tab):
+                self.tell()  # the others say that there is one more
+                while not self.ending():
+                    wake.clear()
+                    for name, make in (("state", lambda: self.state(tab)), ("progress", self.progress)):
+                        now = await run_in_threadpool(make)
+                        if shown.get(name) != now:
+                            shown[name] = now
+                            yield f"event: {name}\ndata: {json.dumps(now)}\n\n".encode()
+                    with contextlib.suppress(asyncio.TimeoutError):
+                        await asyncio.wait_for(wake.wait(), 0.5)
         finally:
             self._wakers.discard(waker)
-            self.windows.close(tab)
             self.tell()
 
     def write_labels(self) -> None:
@@ -254,35 +253,26 @@ class Labeling:
 
 def label(on: Labeling, body: Body, tab: str) -> None:
     """Give rows a class."""
-    rows, how = body.get("rows", []), str(body.get("how", "key"))[:20]
-    one = rows[0] if isinstance(rows, list) and len(rows) == 1 and how != "lasso" and type(rows[0]) is int else None
+    rows, how = on.store.checked(body.get("rows", [])), str(body.get("how", "key"))[:20]
+    one = len(rows) == 1
     # A page may already show the guess of a row that the server has drawn for the audit since.
-    audited = one in on.picker.audits and body.get("blind", True) is True
-    relabels = one is None or (0 <= one < on.store.rows and on.store.codes[one] >= 0)
+    audited = one and how != "lasso" and rows[0] in on.picker.audits and body.get("blind", True) is True
     on.store.label(
         rows,
         body.get("class", -1),
         guessed=how == "accept" and not audited,
         audit=audited,
-        guesses=on.first_guesses(rows),
+        guess=on.first_guess(rows[0]) if one else -1,
         how=how,
         was=body.get("was", ...),
         tab=tab,
     )
-    on.judged += audited or relabels
 
 
 def clear(on: Labeling, body: Body, tab: str) -> None:
     """Remove labels; the rows are not blind again."""
     on.store.clear(body.get("rows", []), tab)
     on.picker.show(body["rows"])
-    on.judged += 1
-
-
-def merge(on: Labeling, body: Body, tab: str) -> None:
-    """Give the labels of a class to another."""
-    on.store.merge_class(body.get("class", -1), body.get("into", -1), tab)
-    on.judged += 1
 
 
 def undo(on: Labeling, body: Body, tab: str) -> Body | None:
@@ -291,7 +281,6 @@ def undo(on: Labeling, body: Body, tab: str) -> Body | None:
     if undone is None:
         return None
     on.picker.show(undone.rows[:1])
-    on.judged += 1
     closed = ", from a closed window" if undone.tab != tab else ""
     point = on.point(undone.rows[0], "asked for") if undone.rows else None
     return {
@@ -302,9 +291,7 @@ def undo(on: Labeling, body: Body, tab: str) -> Body | None:
 
 def open_row(on: Labeling, body: Body, tab: str) -> Body:
     """Show a row that a person asked for; its guess is seen."""
-    row = body.get("row")
-    if type(row) is not int or not 0 <= row < on.store.rows:
-        raise ValueError(f"Rows go from 0 to {on.store.rows - 1}. There is no such row.")
+    (row,) = on.store.checked([body.get("row", -1)])
     on.picker.show([row])
     return {"point": on.point(row, "asked for")}
 
@@ -321,7 +308,7 @@ CHANGES: dict[str, Callable[[Labeling, Body, str], Body | None]] = {
     "clear": clear,
     "class": lambda on, body, tab: {"added": on.store.add_class(body.get("name", ""), tab)},
     "rename": lambda on, body, tab: on.store.rename_class(body.get("class", -1), body.get("name", ""), tab),
-    "merge": merge,
+    "merge": lambda on, body, tab: on.store.merge_class(body.get("class", -1), body.get("into", -1), tab),
     "undo": undo,
     "open": open_row,
     "next": lambda on, body, tab: None,  # the next points alone, which every answer holds
@@ -335,14 +322,14 @@ def _words(on: Labeling, change: Change) -> str:
     """A change in a few words."""
     row = on.source.table.row_name(change.rows[0]) if len(change.rows) == 1 else f"{len(change.rows):,} rows"
     names, s = on.store.classes, "" if len(change.rows) == 1 else "s"
-    name = names.get(-1 if change.code is None else change.code)
+    name = names.get(change.code)
     return {
         "label": f"label{s} of {row}",
         "clear": f"label{s} of {row} removed",
         "skip": f"{row} skipped",
         "class": f"class {change.name} added",
         "rename": f"class {name} renamed to {change.name}",
-        "merge": f"class {name} merged into {names.get(-1 if change.target is None else change.target)}",
+        "merge": f"class {name} merged into {names.get(change.target)}",
     }[change.what]
 
 
@@ -351,16 +338,14 @@ def _change(on: Labeling, what: str, content: bytes) -> Body:
     if not isinstance(body, dict):
         raise ValueError("The body must be a JSON object.")
     tab = str(body.get("tab", ""))[:40]
-    saved = on.store.saved
-    answer = CHANGES[what](on, body, tab) or {}
-    if on.store.saved != saved:
-        on.model.changed()
-    if on.store.saved != saved or what in ("retry", "layout", "finish"):
-        on.tell()
-    without = body.get("without", [])
-    leave_out = {row for row in without[:200] if type(row) is int} if isinstance(without, list) else ()
-    upcoming = on.upcoming(leave_out, tab, body.get("at"))
-    return {**answer, "saved": on.store.saved, "upcoming": upcoming}
+    with on.store.guard:
+        saved = on.store.saved
+        answer = CHANGES[what](on, body, tab) or {}
+        if on.store.saved != saved:
+            on.model.changed()
+        if on.store.saved != saved or what in ("retry", "layout", "finish"):
+            on.tell()
+        return {**answer, "saved": on.store.saved, "upcoming": on.upcoming(tab, body.get("at"))}
 
 
 async def change(request: Request) -> Response:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import secrets
-import shutil
 import socket
-import tempfile
 import threading
 import time
 import webbrowser
@@ -23,7 +21,7 @@ from sobgnn._system.files import atomic_file, check_inside
 from sobgnn.app.labeling.app import Labeling, application
 from sobgnn.app.labeling.model import Model, Trainer
 from sobgnn.app.labeling.rows import check_new_label, open_source
-from sobgnn.app.labeling.security import Connection, Guard
+from sobgnn.app.labeling.security import Guard, Idle
 from sobgnn.app.labeling.store import STORE, Store
 from sobgnn.tables import file_stem, is_file_name
 from sobgnn.tables.conversion import as_frame
@@ -32,8 +30,8 @@ from sobgnn.tables.models import FINDERS, same_model
 
 # The copy of a frame that a notebook labels.
 COPY = "data.parquet"
-# The prefix of the folder of the file that the browser opens, followed by eight letters, and the name of the file.
-OPEN, REDIRECTING = "open-", "label.html"
+# The file that the browser opens.
+OPEN = "open-in-browser.html"
 # What a finished run holds.
 RUN = ("table.json", "predictions.csv", "report.html", "model")
 # The pages that :func:`label` has opened, by folder, with their arguments.
@@ -66,6 +64,7 @@ class Page:
         self.folder = labeling.store.folder
         self.url = f"http://127.0.0.1:{port}/{token}/"
         self._listening = listening
+        idle = Idle()
         config = uvicorn.Config(
             Guard(application(labeling), token, port, framed),
             log_level="warning",
@@ -74,10 +73,12 @@ class Page:
             proxy_headers=False,
             ws="none",
             lifespan="off",
-            http=Connection,
+            http="h11",
+            callback_notify=idle,
+            timeout_notify=0,  # that is, every second
             timeout_graceful_shutdown=2,
         )
-        self._server = uvicorn.Server(config)
+        self._server = idle.server = uvicorn.Server(config)
         labeling.ending = lambda: self._server.should_exit
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -113,16 +114,17 @@ class Page:
         the browser's command line, and the address contains the token. The file is in the run folder, since some
         browsers cannot read the system's folder of temporary files.
         """
-        with contextlib.ExitStack() as stack:
-            _remove_left_over(self.folder)
+        file = self.folder.absolute() / OPEN
+        try:
             with contextlib.suppress(OSError):  # a full disk: the address is printed too
-                folder = Path(tempfile.mkdtemp(prefix=OPEN, dir=self.folder.absolute()))  # for this account alone
-                stack.callback(shutil.rmtree, folder, ignore_errors=True)
-                file = folder / REDIRECTING
-                file.touch(mode=0o600)
+                file.unlink(missing_ok=True)  # of a process that was killed
+                file.touch(mode=0o600, exist_ok=False)
                 file.write_text(_REDIRECT.format(url=self.url), encoding="utf-8")
                 webbrowser.open(file.as_uri())
             yield
+        finally:
+            with contextlib.suppress(OSError):
+                file.unlink()
 
     @property
     def unwritten(self) -> bool:
@@ -297,14 +299,6 @@ def _check_own(folder: Path) -> None:
     held = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if held - {COPY} and not held & {STORE, "labels.csv"}:
         raise ValueError(f"{folder} already exists and holds other files. Name another folder with --out.")
-
-
-def _remove_left_over(folder: Path) -> None:
-    """Remove browser files left by killed processes: only one process at a time uses a run folder."""
-    for left in folder.glob(OPEN + "?" * 8):
-        with contextlib.suppress(OSError):
-            if [path.name for path in left.iterdir()] == [REDIRECTING]:  # else it is not ours
-                shutil.rmtree(left)
 
 
 def default_folder(name: str) -> Path:

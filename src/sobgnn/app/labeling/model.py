@@ -51,7 +51,6 @@ class Predictions:
         held_out: The out-of-fold prediction for labeled rows.
         accuracy: Estimated accuracy, or ``None`` if no labels were held out.
         interval: Its 95 % interval.
-        seconds: How long the fit took.
         version: Number of the fit, from 1.
         knows: Number of the last change that the fit has seen.
         given: int32 [N], the labels that it has seen; -1: none.
@@ -64,7 +63,6 @@ class Predictions:
     held_out: dict[int, int] = field(default_factory=dict)
     accuracy: float | None = None
     interval: tuple[float, float] = (0.0, 1.0)
-    seconds: float = 0.0
     version: int = 0
     knows: int = 0
     given: Any = None
@@ -94,24 +92,22 @@ class Trainer:
         if self.graph is None:
             self.graph = knn_graph(self.points, k=min(int(settings.get("k", 10)), count - 1))
         self.walks = two_step_walks(self.graph)
-        self._place: npt.NDArray[np.float32] | None = None
 
-    def layout(self, learned: bool) -> npt.NDArray[np.float32]:
-        """Coordinates [N, 2] of the points: from their features, or from the rows that the last fit has learned."""
+    def layout(self, learned: bool, before: npt.NDArray[np.float32] | None) -> npt.NDArray[np.float32]:
+        """Coordinates [N, 2] of the points: from their features, or from the rows that the last fit has learned.
+
+        Each axis points as it did before: mirrored, if that moves the points less.
+        """
         from sobgnn.app.runs.page.map import plane_layout
 
         place = plane_layout(self.classifier.embedding_ if learned else self.points)
-        if self._place is not None:  # mirrored, if that moves the points less
-            place = place * np.where((place * self._place).sum(axis=0) < 0, -1, 1).astype(np.float32)
-        self._place = place
-        return place
+        return place if before is None else place * np.where((place * before).sum(axis=0) < 0, -1, 1).astype("f4")
 
     def fit(self, codes: npt.NDArray[np.int32], skipped: list[int]) -> Predictions:
         """Fit the labels [N], and predict every point."""
         from sobgnn.estimator.fitted import shown_out_of_fold
         from sobgnn.estimator.suggestion import suggest_points
 
-        started = time.perf_counter()
         labeled = np.flatnonzero(codes >= 0)
         probabilities, found = None, Predictions([])
         if len(np.unique(codes[labeled])) >= 2:
@@ -132,8 +128,7 @@ class Trainer:
                 (float(classifier.out_of_fold_interval_[0]), float(classifier.out_of_fold_interval_[1])),
             )
         rows = suggest_points(self.graph, probabilities, labeled, SUGGESTED, exclude=skipped, walks=self.walks)
-        seconds = round(time.perf_counter() - started, 2)
-        return replace(found, suggested=[int(row) for row in rows], seconds=seconds)
+        return replace(found, suggested=[int(row) for row in rows])
 
     def finish(self, codes: npt.NDArray[np.int32], classes: dict[int, str], folder: Path) -> None:
         """Fit with the full settings, and write the run into the folder of the labels."""
@@ -177,8 +172,9 @@ class Model:
     ) -> None:
         self.store = store
         self.predictions: Predictions | None = None
-        self.place: npt.NDArray[np.float32] | None = None
-        self.maps = 0
+        self.place: npt.NDArray[np.float32] | None
+        self.place, self._learned = store.last_map() or (None, False)
+        self.maps = int(self.place is not None)
         self.problem = ""
         self.finished: int | None = None
         self.on_fit: Callable[[], None] = lambda: None
@@ -194,7 +190,7 @@ class Model:
         self._wanted = {"finish": False, "layout": False}
         self._run_failed = False  # whether the problem is one of the run, which stays until labels change
         self._mapped = 0  # the fit that the map was made from
-        self._map_tried = False
+        self._map_tried = self.maps > 0
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="model", daemon=True)
 
@@ -323,14 +319,16 @@ class Model:
         return self._pool.submit(_call, method, *arguments).result()
 
     def _fit(self) -> None:
-        saved, codes, skipped, _, chosen = self.store.snapshot()
+        with self.store.guard:
+            saved, codes, chosen = self.store.saved, self.store.codes.copy(), self.store.chosen()
+            skipped = sorted(self.store.skipped)
         labels = int(np.count_nonzero(codes >= 0))
         self._asked, self._asked_labels = saved, labels
         found = self._call("learn", "fit", codes, skipped)
         if found.codes is not None:  # recorded before the page is told
             predicted = sample(found.codes[:, 0])
-            self.store.add_fit(Fit(labels, found.accuracy, found.interval, found.seconds, predicted, saved, chosen))
-            if labels >= ENOUGH and not self._mapped:
+            self.store.add_fit(Fit(labels, found.accuracy, found.interval, predicted, saved, chosen))
+            if labels >= ENOUGH and not self._learned:
                 self._wanted["layout"] = True
         version = self.predictions.version + 1 if self.predictions else 1
         self.predictions = replace(found, version=version, knows=saved, given=codes)
@@ -346,13 +344,16 @@ class Model:
         found = self.predictions if self._wanted["layout"] else None
         learned = found is not None and found.codes is not None
         self._map_tried = True  # one that fails is not tried again by itself
-        self.place = self._call("lay out the map", "layout", learned)
+        self.place = self._call("lay out the map", "layout", learned, self.place)
+        self._learned |= learned
         self._mapped = max(found.version if found is not None and learned else 0, self._mapped)
         self._wanted["layout"] = False
+        self.store.add_map(self.place, self._learned)
         self.maps += 1
 
     def _finish(self) -> None:
-        saved, codes, _, classes, _ = self.store.snapshot()
+        with self.store.guard:
+            saved, codes, classes = self.store.saved, self.store.codes.copy(), dict(self.store.classes)
         if len(np.unique(codes[codes >= 0])) < 2:
             self._fail("A run needs labels of at least two classes. Label some more, then finish.")
             return

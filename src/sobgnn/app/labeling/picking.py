@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import threading
+import contextlib
 from collections import Counter
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -32,15 +31,13 @@ class Picker:
 
     def __init__(self, rows: int, seed: int = 0, seen: Collection[int] = ()) -> None:
         self._order = np.random.default_rng(seed).permutation(rows).tolist()
-        self._guard = threading.Lock()
         self._seen = set(seen)
         self.audits: set[int] = set()
 
     def show(self, rows: Collection[int]) -> None:
         """Record that the person sees the guesses of rows, which can no longer be audited."""
-        with self._guard:
-            self._seen.update(rows)
-            self.audits.difference_update(rows)
+        self._seen.update(rows)
+        self.audits.difference_update(rows)
 
     def next(
         self,
@@ -62,72 +59,63 @@ class Picker:
             shown: The row that is shown already: the result comes after it, and its guess has been seen unless it is in
                 ``audits``.
         """
-        with self._guard:
-            taken, labels, begin = set(without), int(np.count_nonzero(codes >= 0)), 0
-            if shown is not None:
-                taken.add(shown)
-                if shown not in self.audits:
-                    self._seen.add(shown)
-                # It takes the first position, but not that of a due audit.
-                due = guessing and labels % AUDIT_EVERY == AUDIT_EVERY - 1
-                begin = int(codes[shown] < 0 and (shown in self.audits or not due))
+        taken, labels, begin = set(without), int(np.count_nonzero(codes >= 0)), 0
+        if shown is not None:
+            taken.add(shown)
+            if shown not in self.audits:
+                self._seen.add(shown)
+            # It takes the first position, but not that of a due audit.
+            due = guessing and labels % AUDIT_EVERY == AUDIT_EVERY - 1
+            begin = int(codes[shown] < 0 and (shown in self.audits or not due))
 
-            def first(rows: Iterable[int], unseen: bool = False) -> int | None:
-                free = (row for row in rows if codes[row] < 0 and row not in taken)
-                return next((row for row in free if not (unseen and row in self._seen)), None)
+        def free(rows: Iterable[int]) -> Iterator[int]:
+            return (row for row in rows if codes[row] < 0 and row not in taken)
 
-            ranked, drawn = iter(list(suggested)), iter(self._order)
-            chosen: list[tuple[int, str]] = []
-            for place in range(begin, begin + count):
-                at_random = guessing and (labels + place) % AUDIT_EVERY == AUDIT_EVERY - 1
-                row, why = None if at_random else first(ranked), "suggested"
-                if row is None:
-                    row, why = first(drawn, unseen=guessing), "audit" if guessing else "random"
-                if row is None:
-                    row, why = first(ranked), "suggested"
-                if row is None:
-                    row, why = first(self._order), "random"
-                if row is None:
-                    break
-                taken.add(row)
-                (self.audits.add if why == "audit" else self.audits.discard)(row)
-                chosen.append((row, why))
-            return chosen
+        ranked, rest = free(suggested), free(self._order)
+        drawn = (row for row in free(self._order) if not (guessing and row in self._seen))
+        chosen: list[tuple[int, str]] = []
+        for place in range(begin, begin + count):
+            sources = [(ranked, "suggested"), (drawn, "audit" if guessing else "random")]
+            if guessing and (labels + place) % AUDIT_EVERY == AUDIT_EVERY - 1:
+                sources.reverse()
+            found = next(((row, why) for rows, why in [*sources, (rest, "random")] for row in rows), None)
+            if found is None:
+                break
+            row, why = found
+            taken.add(row)
+            (self.audits.add if why == "audit" else self.audits.discard)(row)
+            chosen.append(found)
+        return chosen
 
 
 class Windows:
     """The open windows, and the rows that each shows now and next, so that others are offered different ones."""
 
     def __init__(self) -> None:
-        self._guard = threading.Lock()
         self._open: Counter[str] = Counter()
         self._shown: dict[str, set[int]] = {}
 
-    def open(self, tab: str) -> None:
-        """Note that a window listens; after a reload, for a moment, twice."""
-        with self._guard:
-            self._open[tab] += 1
-
-    def close(self, tab: str) -> None:
-        """Note that a window no longer listens."""
-        with self._guard:
+    @contextlib.contextmanager
+    def open(self, tab: str) -> Iterator[None]:
+        """While a window listens; after a reload, for a moment, twice."""
+        self._open[tab] += 1
+        try:
+            yield
+        finally:
             self._open[tab] -= 1
             if not self._open[tab]:
                 del self._open[tab]
                 self._shown.pop(tab, None)
 
-    def show(self, tab: str, rows: Iterable[Any]) -> None:
+    def show(self, tab: str, rows: Iterable[int]) -> None:
         """Record what a window shows."""
-        with self._guard:
-            if tab in self._open:
-                self._shown[tab] = set(rows)
+        if tab in self._open:
+            self._shown[tab] = set(rows)
 
     def others(self, tab: str) -> set[str]:
         """Other windows that are open; none for whoever asks without being one."""
-        with self._guard:
-            return set(self._open) - {tab} if tab else set()
+        return set(self._open) - {tab} if tab else set()
 
     def shown_by_others(self, tab: str) -> set[int]:
         """Rows that other windows show."""
-        with self._guard:
-            return set().union(*(rows for name, rows in self._shown.items() if name != tab)) if tab else set()
+        return set().union(*(self._shown.get(name, ()) for name in self.others(tab)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sobgnn.estimator.trust import wilson_interval
 
 if TYPE_CHECKING:
-    from sobgnn.app.labeling.store import Label
+    from sobgnn.app.labeling.labels import Label
 
 # "More labels will hardly help now": doubling the labels changed at most this share of the predictions, with at least
 # this many labels. Measured in results/labeling.md.
@@ -30,7 +30,6 @@ class Fit:
         labels: Number of labels it was trained on.
         accuracy: Estimated accuracy, or ``None`` if no labels were held out.
         interval: Its 95 % interval.
-        seconds: How long it took.
         predicted: Predicted class of a fixed sample of rows.
         knows: Number of the last change that the fit has seen.
         chosen: Number of labels where those that were given at once, by a lasso, count as one: they are alike.
@@ -39,18 +38,9 @@ class Fit:
     labels: int
     accuracy: float | None
     interval: tuple[float, float]
-    seconds: float
     predicted: npt.NDArray[np.integer]
     knows: int
     chosen: int
-
-
-@dataclass(frozen=True)
-class Advice:
-    """Whether more labels would help: ``enough`` and a sentence with the evidence."""
-
-    enough: bool
-    sentence: str
 
 
 def sample(predicted: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
@@ -58,33 +48,33 @@ def sample(predicted: npt.NDArray[np.integer]) -> npt.NDArray[np.integer]:
     return predicted[np.random.default_rng(0).permutation(len(predicted))[:SAMPLE]]
 
 
-def changed_since_half(fits: Sequence[Fit]) -> tuple[int, float] | None:
-    """The labels of the last fit that had at most half as many as the newest, and the share of predictions that differ.
+def advice(fits: Sequence[Fit]) -> tuple[bool, str]:
+    """Whether more labels will hardly help, and a sentence with the evidence.
 
-    ``None`` where there is no such fit; labels of one lasso count as one. The share bounds the change of accuracy that
-    doubling the labels brought: where two predictions agree, they are both right or both wrong.
+    It is the share of predictions that changed since the last fit that had at most half as many labels as the newest;
+    labels of one lasso count as one. The share bounds the change of accuracy that doubling the labels brought: where
+    two predictions agree, they are both right or both wrong.
     """
+    begin = "Too early to say whether more labels would help"
+    if not fits:
+        return False, f"{begin}."
+    now = fits[-1]
+    if now.chosen < FEWEST:
+        why = " Labels that were given at once, on the map, count as one." if now.labels >= FEWEST else ""
+        return False, f"{begin}: that takes {FEWEST}.{why}"
     # A sample of another size was drawn by another version of this program.
-    earlier = [
-        one for one in fits if 2 * one.chosen <= fits[-1].chosen and one.predicted.shape == fits[-1].predicted.shape
-    ]
+    known = [fit for fit in fits if fit.predicted.shape == now.predicted.shape]
+    earlier = [fit for fit in known if 2 * fit.chosen <= now.chosen]
     if not earlier:
-        return None
-    return earlier[-1].labels, float((earlier[-1].predicted != fits[-1].predicted).mean())
-
-
-def advice(fits: Sequence[Fit]) -> Advice:
-    """Whether more labels would help, by how many predictions the last doubling of the labels changed."""
-    now, chosen = (fits[-1].labels, fits[-1].chosen) if fits else (0, 0)
-    found = changed_since_half(fits)
-    if chosen < FEWEST or found is None:
-        why = " Labels that were given at once, on the map, count as one." if now >= FEWEST > chosen else ""
-        return Advice(False, f"Too early to say whether more labels would help.{why}")
-    before, share = found
-    evidence = f"going from {before} to {now} labels changed {share:.1%} of the predictions."
-    if share <= CHANGED:
-        return Advice(True, f"More labels will hardly help now: {evidence}")
-    return Advice(False, f"More labels still help: {evidence}")
+        more = 2 * known[0].chosen - now.chosen
+        return (
+            False,
+            f"Whether more labels would help shows after {more} more: twice as many as the first fit here had.",
+        )
+    share = float((earlier[-1].predicted != now.predicted).mean())
+    evidence = f"going from {earlier[-1].labels} to {now.labels} labels changed {share:.1%} of the predictions."
+    enough = share <= CHANGED
+    return enough, f"More labels {'will hardly help now' if enough else 'still help'}: {evidence}"
 
 
 def audit(labels: Mapping[int, Label], held_out: Mapping[int, int]) -> dict[str, Any]:
@@ -100,13 +90,13 @@ def audit(labels: Mapping[int, Label], held_out: Mapping[int, int]) -> dict[str,
     """
     drawn = {row: label for row, label in labels.items() if label.audit}
     guesses = {row: held_out.get(row, label.guess) for row, label in drawn.items()}
-    judged = [row for row, guess in guesses.items() if guess is not None]
+    judged = [row for row, guess in guesses.items() if guess >= 0]
     right = sum(guesses[row] == drawn[row].code for row in judged)
     interval = wilson_interval(right, len(judged)) if judged else None
     return {"drawn": len(drawn), "judged": len(judged), "right": right, "interval": interval}
 
 
-def curve(fits: Iterable[Fit]) -> list[dict[str, Any]]:
+def curve(fits: Sequence[Fit]) -> list[dict[str, Any]]:
     """Estimated accuracy with its 95 % interval, by the number of labels."""
     known = [fit for fit in fits if fit.accuracy is not None]
     return [{"labels": fit.labels, "accuracy": fit.accuracy, "interval": fit.interval} for fit in known]

@@ -8,13 +8,15 @@ import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+import uvicorn
+from starlette.datastructures import Headers
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 LARGEST_BODY = 2 * 2**20
+_TOO_LARGE = f"The body is larger than {LARGEST_BODY} bytes."
 # Seconds for a request's head to arrive, for its body, and for that of a refused request, which is discarded.
 HEAD_SECONDS = 20.0
 BODY_SECONDS = 60.0
@@ -46,8 +48,8 @@ class Guard:
         self.app = app
         self._token = token.encode()
         ports = (f":{port}", "") if port == 80 else (f":{port}",)  # browsers leave the usual port out
-        self._hosts = {f"{name}{end}".encode() for name in ("127.0.0.1", "localhost") for end in ports}
-        self._origins = {b"http://" + host for host in self._hosts}
+        self._hosts = [[f"{name}{end}"] for name in ("127.0.0.1", "localhost") for end in ports]
+        self._origins = [f"http://{host}" for (host,) in self._hosts]
         ancestors = "http://127.0.0.1:* http://localhost:*" if framed else "'none'"
         self._headers = {
             b"content-security-policy": (_POLICY + ancestors).encode(),
@@ -98,33 +100,29 @@ class Guard:
 
     def _refusal(self, scope: MutableMapping[str, Any]) -> tuple[int, str] | None:
         """The status and the reason, or ``None`` if the request may pass."""
-        headers: dict[bytes, list[bytes]] = {}
-        for name, value in scope["headers"]:
-            headers.setdefault(name.lower(), []).append(value)
-        if len(headers.get(b"host", [])) != 1 or headers[b"host"][0].lower() not in self._hosts:
+        headers = Headers(scope=scope)
+        if [host.lower() for host in headers.getlist("host")] not in self._hosts:
             return 421, "This server answers only at 127.0.0.1."
-        origins = headers.get(b"origin", [])
-        if any(origin not in self._origins for origin in origins):
+        origins = headers.getlist("origin")
+        site, method = headers.get("sec-fetch-site", "none"), scope["method"]
+        begin, _, rest = scope["path"][1:].partition("/")
+        followed = headers.get("sec-fetch-mode") == "navigate" and method == "GET" and not rest
+        shown = headers.get("sec-fetch-dest") == "document" or self._framed
+        same = site in ("same-origin", "none") or (followed and shown)
+        if not same or any(origin not in self._origins for origin in origins):
             return 403, "Requests from other sites are refused."
-        site = headers.get(b"sec-fetch-site", [b"none"])[0]
-        begin, _, rest = scope["path"].encode()[1:].partition(b"/")
-        followed = headers.get(b"sec-fetch-mode", [b""])[0] == b"navigate" and scope["method"] == "GET" and not rest
-        shown = headers.get(b"sec-fetch-dest", [b""])[0] == b"document" or self._framed
-        if site not in (b"same-origin", b"none") and not (followed and shown):
-            return 403, "Requests from other sites are refused."
-        if scope["method"] not in ("GET", "HEAD", "POST"):
+        if method not in ("GET", "HEAD", "POST"):
             return 405, "Only GET, HEAD and POST are supported."
-        if not secrets.compare_digest(begin, self._token):
+        if not secrets.compare_digest(begin.encode(), self._token):
             return 404, "Not found. Open the address that sobgnn label printed."
-        if scope["method"] == "POST":
+        if method == "POST":
             if not origins:
                 return 403, "A change must come from the page: the request has no Origin."
-            kind = headers.get(b"content-type", [b""])[0].partition(b";")[0].strip().lower()
-            if kind != b"application/json":
+            if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
                 return 415, "A change must be JSON."
-            size = headers.get(b"content-length", [b"0"])[0]
-            if not size.isdigit() or int(size) > LARGEST_BODY:
-                return 413, f"The body is larger than {LARGEST_BODY} bytes."
+            size = headers.get("content-length", "0")
+            if not (size.isascii() and size.isdigit()) or int(size) > LARGEST_BODY:
+                return 413, _TOO_LARGE
         return None
 
 
@@ -139,7 +137,7 @@ async def _body(receive: Receive) -> bytes:
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > LARGEST_BODY:
-            raise ValueError(f"The body is larger than {LARGEST_BODY} bytes.")
+            raise ValueError(_TOO_LARGE)
         more = message.get("more_body", False)
     return b"".join(parts)
 
@@ -155,51 +153,31 @@ async def _refuse(receive: Receive, send: Send, status: int, reason: str) -> Non
     await send({"type": "http.response.body"})
 
 
-class Connection(H11Protocol):
-    """Uvicorn's connection, with a time limit for idle ones.
+class Idle:
+    """Closes idle connections of a server that are late or too many; called every second.
 
     Browsers open connections in advance and leave them idle, and a page of another site can make them do so. So idle
-    connections neither count against those in use, as ``limit_concurrency`` would have it, nor stay open.
+    connections neither count against those in use, as uvicorn's ``limit_concurrency`` would have it, nor stay open. A
+    head that arrives byte by byte gets no more time than one that arrives at once.
     """
 
-    _late: asyncio.TimerHandle | None = None
+    def __init__(self) -> None:
+        self.server: uvicorn.Server | None = None
+        self._since: dict[Any, tuple[Any, float]] = {}  # by connection: its last request, and when it was seen first
 
-    @property
-    def idle(self) -> bool:
-        """Whether no request is being answered."""
-        return self.cycle is None or self.cycle.response_complete
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Open, and close idle connections if there are too many."""
-        super().connection_made(transport)
-        self._began = self.loop.time()
-        self._watch()
-        others = [one for one in self.connections if isinstance(one, Connection) and one.idle and one is not self]
-        # Those with an unsent answer last. Not only the oldest: many may come before it is gone. Abort, since closing
-        # would wait for clients that do not read.
-        others.sort(key=lambda one: (one.transport.get_write_buffer_size() > 0, one._began))
-        for one in others[: max(0, len(self.connections) - MOST_CONNECTIONS)]:
+    async def __call__(self) -> None:
+        """Close."""
+        assert self.server is not None
+        now, held = asyncio.get_running_loop().time(), list(self.server.server_state.connections)
+        idle = {one: one.cycle for one in held if one.cycle is None or one.cycle.response_complete}  # type: ignore[union-attr]
+        before = self._since
+        self._since = {
+            one: before[one] if one in before and before[one][0] is last else (last, now) for one, last in idle.items()
+        }
+        for one, (_, since) in self._since.items():
+            if now - since >= HEAD_SECONDS:
+                one.transport.close()
+        # Those with an unsent answer last. Abort, since closing would wait for clients that do not read.
+        by_age = sorted(idle, key=lambda one: (one.transport.get_write_buffer_size() > 0, self._since[one][1]))
+        for one in by_age[: max(0, len(held) - MOST_CONNECTIONS)]:
             one.transport.abort()
-
-    def data_received(self, data: bytes) -> None:
-        """Read data; a head that arrives byte by byte gets no more time than one that arrives at once."""
-        super().data_received(data)
-        self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
-        super().connection_lost(exc)
-        self._watch()
-
-    def _watch(self) -> None:
-        waiting = self.idle and not self.transport.is_closing()
-        if waiting and self._late is None:
-            self._late = self.loop.call_later(HEAD_SECONDS, self._end)
-        elif self._late is not None and not waiting:
-            self._late.cancel()
-            self._late = None
-
-    def _end(self) -> None:
-        self._late = None
-        if self.idle:
-            self.transport.close()

@@ -1,4 +1,4 @@
-"""One labeling in one SQLite file: labels, classes, skipped rows, undo by window, fits."""
+"""One labeling in one SQLite file: labels, classes, skipped rows, undo by window, fits, and the map."""
 
 from __future__ import annotations
 
@@ -6,148 +6,78 @@ import contextlib
 import json
 import os
 import sqlite3
-import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from types import EllipsisType
-from typing import Any, Literal, NamedTuple
+from types import EllipsisType, NoneType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sobgnn._system.files import check_inside, check_regular
-from sobgnn.app.labeling.names import free_name, short
+from sobgnn.app.labeling.labels import Change, ConflictError, Labels, free_name
 from sobgnn.app.labeling.progress import Fit
 
 STORE = "labels.db"
 # What is written only after the store has begun.
 LATER = ("labels.csv", "table.json", "predictions.csv", "report.html", "model")
-# Without the letters of the page's other commands.
-KEYS = "123456789abcdefghijklopqtvwxyz"
-
 SCHEMA = """
 create table meta (name text primary key, value text) without rowid;
 create table change (                      -- one row for each act of a person, in their order
   n integer primary key,
   what text not null,                      -- label, clear, skip, class, rename, merge, undo
-  code integer, name text,                 -- of the class
-  target integer,                          -- the class that a merged one went to, or the change that was undone
+  rows text not null,                      -- of DATA, as JSON
+  code integer not null,                   -- number of the class; here and below, -1: none
+  name text not null,                      -- of the class
+  target integer not null,                 -- the class that a merged one went to, or the change that was undone
+  guess integer not null,                  -- what the model predicted for the row before it had a label
   guessed integer not null,                -- whether a person accepted the model's guess
   audit integer not null,                  -- whether the row was drawn at random, and its guess not seen
-  how text, tab text not null, at text not null,
-  undone integer                           -- the change that took this one back
+  how text not null, tab text not null, at text not null
 );
-create table mark (                        -- the rows of a change; `guess` is what the model predicted before the label
-  change integer not null, row integer not null, guess integer, primary key (change, row)
-) without rowid;
-create index mark_of_row on mark (row);
-create table key (code integer primary key, key text not null);
-create table fit (
-  change integer not null, labels integer not null, chosen integer not null, accuracy real, low real not null,
-  high real not null, seconds real not null, predicted blob not null
+create table fit (                         -- the last one with this number of labels
+  labels integer primary key, knows integer not null, chosen integer not null, accuracy real, low real not null,
+  high real not null, predicted blob not null
 );
+create table map (learned integer not null, place blob not null);
 """
-# What the entries of ``meta`` are that a store needs, as JSON.
+# What the columns of a change and of a fit hold, and those entries of ``meta`` that a store needs.
+CHANGE = (int, str, str, int, str, int, int, int, int, str, str, str)
+FIT: tuple[Any, ...] = (int, int, int, (float, NoneType), float, float, bytes)
 META = {"fingerprint": str, "began": str, "classes": list}
-# In their order: an undone change, and the one that took it back, unless later changes of labels stay that were made
-# between the two.
-TAKEN_BACK = """
-select c.n, c.undone from change c where c.undone is not null and c.what in ('label', 'clear', 'merge') and not exists (
-  select 1 from change s where s.what in ('label', 'clear', 'merge') and s.n > c.n and s.n < c.undone
-  and (s.undone is null or s.undone > c.undone))
-"""
-
-# Marks of rows that DATA does not have, and labels of classes with numbers that were never given.
-NO_ROW = "select 1 from mark where row < 0 or row >= ? or typeof(row) != 'integer' limit 1"
-NO_CLASS = """
-select 1 from change where what = 'label' and (code < 0 or code >= ? or typeof(code) != 'integer') limit 1
-"""
-# Fits with values of other types than they are written with.
-NO_FIT = """
-select 1 from fit where length(predicted) % 4 != 0 or typeof(accuracy) not in ('real', 'null')
-or typeof(change) || typeof(labels) || typeof(chosen) != 'integerintegerinteger'
-or typeof(low) || typeof(high) || typeof(seconds) || typeof(predicted) != 'realrealrealblob' limit 1
-"""
-
+# Changes of labels.
+LABELING = ("label", "clear", "merge")
 
 # What reading a damaged file can raise.
-_DAMAGES = (
-    sqlite3.Error, json.JSONDecodeError, KeyError, IndexError, TypeError, AttributeError, UnicodeError, OverflowError,
-    RecursionError,
-)  # fmt: skip
-
-
-class ConflictError(ValueError):
-    """A row has another label than the one that the person saw."""
+_DAMAGES = (sqlite3.Error, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 
 
 class MovedError(OSError):
     """The store's file is no longer where it was opened."""
 
 
-@dataclass(frozen=True)
-class Label:
-    """The label of one row.
-
-    Args:
-        code: Number of its class.
-        when: UTC, ISO 8601.
-        by: ``"file"`` (it was in DATA), ``"person"``, or ``"model"``: a person accepted the model's guess.
-        audit: Whether the row was drawn at random and first labeled without seeing the guess.
-        guess: Class that the model predicted before the row had a label, or ``None``.
-        change: Number of the change that gave it; 0 for labels of DATA.
-        confirmed: Whether a person who saw the class gave it again.
-    """
-
-    code: int
-    when: str
-    by: Literal["file", "person", "model"]
-    audit: bool = False
-    guess: int | None = None
-    change: int = 0
-    confirmed: bool = False
-
-
-class Change(NamedTuple):
-    """What a change was, for the words that say so."""
-
-    what: str
-    code: int | None
-    name: str | None
-    target: int | None
-    tab: str
-    rows: list[int]
-
-
-class Store:
+class Store(Labels):
     """One labeling: every change is on disk before the method that makes it returns, and one process holds the file.
 
-    Labels of DATA are not in the store: they are ``given`` again at each start, which the fingerprint guarantees to be
-    the same.
+    Labels of DATA are not in the store: they are given again at each start, which the fingerprint guarantees to be the
+    same.
 
     Args:
         folder: The run folder, created if it is missing; holds ``labels.db``.
 
     Attributes:
-        guard: Held while a change is made; what is read while it is held is of one moment.
         saved: Number of the last change; everything up to it is on the disk.
-        codes: int32 [N], the class of each row; -1: no label.
-        details: The labels that are not of DATA, or were confirmed, by row.
-        classes: Name by number; numbers are never reused, so a rename changes no label.
-        keys: The key of each class by its number, "" for none.
-        skipped: Rows that were skipped.
-        merges: Each standing merge: its number, the class that is gone, and the one it went to.
+        withdrawn: Rows that were opened when a change was undone (the first of its rows), and rows that were cleared.
 
     Raises:
         ValueError: Another process holds the store, it is damaged, or it is lost.
     """
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self.folder = folder
         self.path = folder / STORE
-        self.guard = threading.RLock()
         later = [name for name in LATER if (folder / name).exists()]
         if later and not (self.path.exists() and self.path.stat().st_size):
             lost = "is empty" if self.path.exists() else "is missing"
@@ -159,33 +89,28 @@ class Store:
         _check_files(folder)
         # Nothing in this process may open the file but SQLite: closing it would let go of SQLite's lock.
         self._db = sqlite3.connect(self.path, timeout=0, isolation_level=None, check_same_thread=False)
+        self._standing: dict[int, Change] = {}
+        self._fits: dict[int, Fit] = {}
         try:
             with self._damage():
                 for pragma in ("trusted_schema=off", "locking_mode=exclusive"):
                     self._db.execute(f"pragma {pragma}")
                 # Before anything reads the tables: a view or a trigger of others could be endless.
                 if (found := _schema(self._db)) not in (set(), _own_schema()):
-                    raise sqlite3.DatabaseError("its tables are not those of a labeling")
+                    raise ValueError("its tables are not those of a labeling")
                 for pragma in ("journal_mode=wal", "synchronous=full"):
                     self._db.execute(f"pragma {pragma}")
                 if self._db.execute("pragma quick_check(1)").fetchone()[0] != "ok":
-                    raise sqlite3.DatabaseError("its pages do not fit together")
+                    raise ValueError("its pages do not fit together")
                 with self._transaction():
                     if not found:
                         for statement in SCHEMA.split(";\n"):
                             self._db.execute(statement)
-                self.meta: dict[str, Any] = {
-                    name: json.loads(value) for name, value in self._db.execute("select name, value from meta")
-                }
-                if self.meta and not all(isinstance(self.meta.get(name, ...), kinds) for name, kinds in META.items()):
-                    raise KeyError("it does not say what it is a labeling of")
+                self._read()
             self._files = {path: os.stat(path) for path in (self.path, Path(f"{self.path}-wal"))}
         except BaseException:
             self._db.close()
             raise
-        self.saved = 0
-        self.classes: dict[int, str] = {}
-        self.keys: dict[int, str] = {}
 
     def begin(
         self, meta: Mapping[str, Any], classes: Sequence[Any], codes: npt.NDArray[np.integer], anew: bool = False
@@ -203,63 +128,24 @@ class Store:
             raise ValueError(
                 f"{self.folder} holds labels of other data, or the data has changed. Name another folder with --out."
             )
-        with self._transaction():
-            if anew:
-                for table in ("meta", "change", "mark", "key", "fit"):
-                    self._db.execute(f"delete from {table}")
-            if anew or had is None:
-                self.meta = {**meta, "began": _now(), "classes": [str(name) for name in classes]}
-                held = [(name, json.dumps(value)) for name, value in self.meta.items()]
-                self._db.executemany("insert into meta values (?, ?)", held)
         self._given = codes.astype(np.int32)
         with self._damage():
-            self._load()
-
-    @property
-    def rows(self) -> int:
-        """Number of rows of DATA."""
-        return len(self._given)
-
-    @property
-    def labels(self) -> int:
-        """Number of labels."""
-        return int(np.count_nonzero(self.codes >= 0))
+            if anew or had is None:
+                new = {**meta, "began": _now(), "classes": [str(name) for name in classes]}
+                with self._transaction():
+                    for table in ("meta", "change", "fit", "map"):
+                        self._db.execute(f"delete from {table}")
+                    held = [(name, json.dumps(value)) for name, value in new.items()]
+                    self._db.executemany("insert into meta values (?, ?)", held)
+                self._read()
+            self._replay()
+            if not self.consistent():
+                raise ValueError("its labels and classes do not fit together")
 
     @property
     def touched(self) -> bool:
         """Whether a person has labeled anything that stands; known before :meth:`begin`."""
-        labeled = "select 1 from change where what = 'label' and undone is null limit 1"
-        with self.guard, self._damage():
-            return self._db.execute(labeled).fetchone() is not None
-
-    def label_of(self, row: int) -> Label | None:
-        """The label of a row."""
-        with self.guard:
-            code = int(self.codes[row])
-            if code < 0:
-                return None
-            return self.details.get(row) or Label(code, self.meta["began"], "file")
-
-    def labeled(self) -> list[tuple[int, Label]]:
-        """Each row with a label, and the label."""
-        with self.guard:
-            rows = [int(row) for row in np.flatnonzero(self.codes >= 0)]
-            return [(row, label) for row in rows if (label := self.label_of(row)) is not None]
-
-    def used(self) -> set[int]:
-        """Classes that have labels; a model whose labels were undone since may predict others."""
-        with self.guard:
-            return {int(code) for code in np.flatnonzero(self.counts())}
-
-    def snapshot(self) -> tuple[int, npt.NDArray[np.int32], list[int], dict[int, str], int]:
-        """For a fit, of one moment: ``saved``, ``codes``, ``skipped``, ``classes`` and :meth:`chosen`."""
-        with self.guard:
-            return self.saved, self.codes.copy(), sorted(self.skipped), dict(self.classes), self.chosen()
-
-    def counts(self) -> npt.NDArray[np.int64]:
-        """Number of labels of each class, by its number."""
-        with self.guard:
-            return np.bincount(self.codes[self.codes >= 0], minlength=max(self.classes, default=0) + 1)
+        return any(change.what == "label" for change in self._standing.values())
 
     # ------------------------------------------------------------------------------------------ changes
 
@@ -270,7 +156,7 @@ class Store:
         *,
         guessed: bool = False,
         audit: bool = False,
-        guesses: Mapping[int, int] | None = None,
+        guess: int = -1,
         how: str = "key",
         was: int | EllipsisType | None = ...,
         tab: str = "",
@@ -282,7 +168,7 @@ class Store:
             code: The class.
             guessed: Whether a person accepted the model's guess.
             audit: Whether the row was drawn at random, and its guess not seen.
-            guesses: What the model predicted for a row before its label was known.
+            guess: What the model predicted for the row before its label was known; -1: nothing.
             how: The gesture that gave the label.
             was: The label that the person saw, ``None`` for none; if omitted, any label is replaced.
             tab: Which tab asks, here and below.
@@ -291,99 +177,102 @@ class Store:
             ConflictError: A row has a label that is neither ``was`` nor the new one. Nothing is changed.
         """
         with self.guard:
-            self._check_class(code)
-            checked = self._checked(rows)
+            self.check_class(code)
+            checked = self.checked(rows)
             if was is not ...:
-                self._check_unchanged(checked, code, was)
-            self._change("label", checked, guesses, code=code, guessed=guessed, audit=audit, how=how, tab=tab)
+                self.check_unchanged(checked, code, was)
+            self._add("label", checked, code=code, guessed=guessed, audit=audit, guess=guess, how=how, tab=tab)
 
     def clear(self, rows: Sequence[int], tab: str = "") -> None:
         """Remove labels."""
-        self._change("clear", self._checked(rows), tab=tab)
+        self._add("clear", self.checked(rows), tab=tab)
 
     def skip(self, rows: Sequence[int], tab: str = "") -> None:
         """Skip rows: they are not suggested again."""
-        self._change("skip", self._checked(rows), tab=tab)
+        self._add("skip", self.checked(rows), tab=tab)
 
     def add_class(self, name: str, tab: str = "") -> int:
         """Add a class, and return its number."""
         with self.guard:
-            (made,) = self._db.execute("select count(*) from change where what = 'class'").fetchone()
-            code = len(self.meta["classes"]) + int(made)
-            self._change("class", code=code, name=free_name(name, self.classes), tab=tab)
+            code = self._known
+            self._add("class", code=code, name=free_name(name, self.classes), tab=tab)
             return code
 
     def rename_class(self, code: int, name: str, tab: str = "") -> None:
         """Give a class another name; its labels stay."""
         with self.guard:
-            self._check_class(code)
-            self._change("rename", code=code, name=free_name(name, self.classes, code), tab=tab)
+            self.check_class(code)
+            self._add("rename", code=code, name=free_name(name, self.classes, code), tab=tab)
 
     def merge_class(self, code: int, into: int, tab: str = "") -> None:
         """Give the labels of a class to another, and remove the class."""
         with self.guard:
-            self._check_class(code)
-            self._check_class(into)
+            self.check_class(code)
+            self.check_class(into)
             if code == into:
                 raise ValueError(f"A class cannot be merged into itself: {self.classes[code]!r}. Choose another.")
-            self._change("merge", code=code, target=into, tab=tab)
+            self._add("merge", code=code, target=into, tab=tab)
 
-    def undoable(self, others: Collection[str] = ()) -> int | None:
+    def undoable(self, others: Collection[str] = ()) -> Change | None:
         """The last change that can be undone and is not one of ``others``, tabs that are open."""
-        stands = "select n, tab from change where what <> 'undo' and undone is null order by n desc"
         with self.guard:
-            return next((n for n, tab in self._db.execute(stands) if tab not in others), None)
+            return next((change for change in reversed(self._standing.values()) if change.tab not in others), None)
 
     def undo(self, others: Collection[str] = (), tab: str = "") -> Change | None:
-        """Undo the last change that is not one of ``others``, and return what it was; ``None`` where there is none.
+        """Undo the last change that is not one of ``others``, and return it; ``None`` where there is none.
 
         Raises:
             ConflictError: A later change of another tab needs it. Nothing is changed.
         """
         with self.guard:
-            last = self.undoable(others)
-            if last is None:
+            undone = self.undoable(others)
+            if undone is None:
                 return None
-            fields = "select what, code, name, target, tab from change where n = ?"
-            rows = [row for (row,) in self._db.execute("select row from mark where change = ?", (last,))]
-            what, code, name, target, by = self._db.execute(fields, (last,)).fetchone()
-            undone = Change(what, code, name, target, by, rows)
-            self._change("undo", target=last, tab=tab)
+            self._add("undo", target=undone.n, tab=tab)
+            later = (change for change in self._standing.values() if change.n > undone.n)
+            if undone.what in LABELING and not any(change.what in LABELING for change in later):
+                self._undone = self.saved
+                self._fits = {labels: fit for labels, fit in self._fits.items() if fit.knows < undone.n}
+                with contextlib.suppress(sqlite3.Error):
+                    self._db.execute("delete from fit where knows >= ?", (undone.n,))
             return undone
 
-    def add_fit(self, fit: Fit) -> None:
-        """Record a fit; labels do not depend on it, so that a full disk is no failure."""
-        predicted = fit.predicted.astype("<i4").tobytes()
-        values = (fit.knows, fit.labels, fit.chosen, fit.accuracy, *fit.interval, fit.seconds, predicted)
-        with self.guard, contextlib.suppress(sqlite3.Error):
-            self._db.execute("insert into fit values (?, ?, ?, ?, ?, ?, ?, ?)", values)
-
-    # ------------------------------------------------------------------------------------------ what there is
+    # ------------------------------------------------------------------------------------------ what a model makes
 
     def fits(self) -> list[Fit]:
-        """The fits whose labels have not been undone, by number of labels; of several with one number, the last."""
+        """The fits whose labels have not been undone, by number of labels."""
         with self.guard:
-            taken_back = self._db.execute(TAKEN_BACK).fetchall()
             labels = self.labels
-            found = self._db.execute("select * from fit where labels <= ? order by rowid", (labels,)).fetchall()
-        last = {}
-        for knows, number, chosen, accuracy, low, high, seconds, blob in found:
-            if not any(change <= knows < undone for change, undone in taken_back):
-                predicted = np.frombuffer(blob, "<i4")
-                last[number] = Fit(number, accuracy, (low, high), seconds, predicted, knows, chosen)
-        return [last[number] for number in sorted(last)]
+            return [fit for _, fit in sorted(self._fits.items()) if fit.labels <= labels]
 
-    def withdrawn(self) -> set[int]:
-        """Rows that were opened when a change was undone (the first of its rows), and rows that were cleared."""
-        opened = "select min(row) from mark join change on n = change where undone is not null group by n"
-        cleared = "select row from mark join change on n = change where what = 'clear'"
-        with self.guard:
-            return {row for (row,) in self._db.execute(f"{opened} union {cleared}")}
+    def add_fit(self, fit: Fit) -> None:
+        """Record a fit, unless its labels were undone meanwhile or a fit of the same ones is recorded.
 
-    def chosen(self) -> int:
-        """Number of labels where those that one change gave to many rows count as one; those of DATA count each."""
+        The latter happens at each start, where a model that begins anew estimates its accuracy a little differently.
+        Labels do not depend on it, so that a full disk is no failure.
+        """
+        with self.guard, contextlib.suppress(sqlite3.Error):
+            same = self._fits.get(fit.labels)
+            if fit.knows < self._undone or (same is not None and same.knows == fit.knows):
+                return
+            predicted = fit.predicted.astype("<i4").tobytes()
+            values = (fit.labels, fit.knows, fit.chosen, fit.accuracy, *fit.interval, predicted)
+            self._db.execute("insert or replace into fit values (?, ?, ?, ?, ?, ?, ?)", values)
+            self._fits[fit.labels] = fit
+
+    def add_map(self, place: npt.NDArray[np.float32], learned: bool) -> None:
+        """Keep the map [N, 2] for the next start; nothing depends on it."""
+        with self.guard, contextlib.suppress(sqlite3.Error), self._transaction():
+            self._db.execute("delete from map")
+            self._db.execute("insert into map values (?, ?)", (learned, place.astype("<f4").tobytes()))
+
+    def last_map(self) -> tuple[npt.NDArray[np.float32], bool] | None:
+        """The map of the last start, and whether a fit had learned it; ``None`` if there is none of these points."""
         with self.guard:
-            return self.labels - len(self.details) + len({label.change for label in self.details.values()})
+            found = self._db.execute("select place, learned from map").fetchone()
+        if found is None or not isinstance(found[0], bytes) or len(found[0]) != 8 * self.rows:
+            return None
+        return np.frombuffer(found[0], "<f4").reshape(-1, 2), bool(found[1])
 
     def check_in_place(self) -> None:
         """Raise a MovedError where a file of the store was moved, deleted or replaced: changes would be lost."""
@@ -429,163 +318,70 @@ class Store:
                 f"{self.path} is damaged: {error}. Put a copy back, or name another folder with --out."
             ) from None
 
-    def _change(
-        self, what: str, rows: Iterable[int] = (), guesses: Mapping[int, int] | None = None, *, tab: str, **more: Any
-    ) -> None:
+    def _read(self) -> None:
+        """All that the file holds; each change must fit those before."""
+        self.meta: dict[str, Any] = {
+            name: json.loads(value) for name, value in self._db.execute("select name, value from meta")
+        }
+        names = self.meta.get("classes", [])
+        sound = all(isinstance(self.meta.get(name), kind) for name, kind in META.items()) or not self.meta
+        if not (sound and all(isinstance(name, str) for name in names)):
+            raise ValueError("it does not say what it is a labeling of")
+        self.saved, self._undone, self._known = 0, 0, len(names)
+        self._standing, self._fits = {}, {}
+        self.withdrawn: set[int] = set()
+        for values in self._db.execute("select * from change order by n"):
+            change = Change(*values)._replace(rows=json.loads(values[2]))
+            sound = change.n == self.saved + 1 and (change.what != "class" or change.code == self._known)
+            rows = all(type(row) is int and row >= 0 for row in change.rows)
+            if not (sound and rows and all(map(isinstance, values, CHANGE))):
+                raise ValueError(f"change {change.n} does not fit those before")
+            self._note(change)
+        for values in self._db.execute("select * from fit"):
+            labels, knows, chosen, accuracy, low, high, predicted = values
+            if not all(map(isinstance, values, FIT)):
+                raise ValueError("a fit has values of other types")
+            self._fits[labels] = Fit(labels, accuracy, (low, high), np.frombuffer(predicted, "<i4"), knows, chosen)
+
+    def _note(self, change: Change) -> None:
+        """Add a change to those that stand, or remove the one that it takes back."""
+        self.saved = change.n
+        self._known += change.what == "class"
+        if change.what == "undo":
+            self.withdrawn.update(self._standing.pop(change.target).rows[:1])
+        else:
+            self._standing[change.n] = change
+            if change.what == "clear":
+                self.withdrawn.update(change.rows)
+
+    def _add(self, what: str, rows: Sequence[int] = (), **more: Any) -> None:
         """Write one change, then take it into memory; if either fails, nothing has changed."""
-        values = {"guessed": False, "audit": False, **more, "what": what, "tab": tab, "at": _now()}
-        names = ", ".join(values)
         with self.guard:
             self.check_in_place()
+            change = Change(self.saved + 1, what, list(rows), at=_now(), **more)
+            marks = ", ".join("?" * len(change))
             try:
                 with self._transaction():
-                    n = self.saved + 1
-                    marks = ", ".join("?" * len(values))
-                    self._db.execute(f"insert into change (n, {names}) values (?, {marks})", (n, *values.values()))
-                    told = guesses or {}
-                    self._db.executemany("insert into mark values (?, ?, ?)", ((n, row, told.get(row)) for row in rows))
-                    if what == "undo":
-                        self._db.execute("update change set undone = ? where n = ?", (n, more["target"]))
-                    self._take(n, what, more.get("target"))
-            except sqlite3.Error as error:
-                self._load()
-                raise OSError(str(error)) from None
-            except ConflictError:
-                self._load()
-                raise
+                    self._db.execute(
+                        f"insert into change values ({marks})", (*change[:2], json.dumps(change.rows), *change[3:])
+                    )
+                    self._note(change)
+                    if what != "undo":
+                        self.apply(change)
+                    else:
+                        self._replay()
+                        if not self.consistent():  # of another tab's changes, only some may stand without it
+                            raise ConflictError(
+                                "The last change of this window stays: a later change in another window needs it. "
+                                "Undo that first."
+                            )
+            except (sqlite3.Error, ConflictError) as error:
+                self._read()
+                self._replay()
+                raise error if isinstance(error, ConflictError) else OSError(str(error)) from None
 
-    def _take(self, n: int, what: str, target: int | None) -> None:
-        """Bring the memory up to date with change ``n``, looking only at what it touched."""
-        if what == "undo":
-            (what,) = self._db.execute("select what from change where n = ?", (target,)).fetchone()
-        if what in ("class", "rename", "merge"):
-            self._load()
-        else:
-            self._fold(f"where row in (select row from mark where change = {target if target is not None else n})")
-        self.saved = n
-        if target is not None:  # of another tab's changes, only some may stand without it
-            names = list(self.classes.values())
-            if len(set(names)) < len(names) or not self.used() <= set(self.classes):
-                raise ConflictError(
-                    "The last change of this window stays: a later change in another window needs it. Undo that first."
-                )
-
-    def _load(self) -> None:
-        """Everything from the file."""
-        self.saved, count = self._db.execute("select coalesce(max(n), 0), count(*) from change").fetchone()
-        if self.saved != count:
-            raise KeyError("a change is missing")
-        self.classes = dict(enumerate(self.meta["classes"]))
-        known = range(len(self.classes) + self.saved)
-        self.merges: list[tuple[int, int, int]] = []
-        of_classes = """
-            select n, what, code, name, target from change
-            where what in ('class', 'rename', 'merge') and undone is null order by n
-        """
-        for n, what, code, name, target in self._db.execute(of_classes):
-            other = target if what == "merge" else code
-            if code not in known or other not in known or not isinstance(name or "", str):
-                raise KeyError("a class was never added")
-            if what == "merge":
-                if code == target:
-                    raise KeyError("a class is merged into itself")
-                self.classes.pop(code, None)
-                self.merges.append((n, code, target))
-            elif what == "class" or code in self.classes:
-                self.classes[code] = name
-        self._assign_keys()
-        self.codes = self._given.copy()
-        for _, gone, into in self.merges:
-            self.codes[self.codes == gone] = into
-        self.details: dict[int, Label] = {}
-        self.skipped: set[int] = set()
-        if self._db.execute(NO_ROW, (self.rows,)).fetchone() or self._db.execute(NO_CLASS, (len(known),)).fetchone():
-            raise KeyError("a label is of a row or a class that was never there")
-        if self._db.execute(NO_FIT).fetchone():
-            raise KeyError("a fit is none")
-        self._fold()
-
-    def _fold(self, which: str = "") -> None:
-        """What the standing changes make of the rows that they touched."""
-        query = f"""
-            select row, change, what, code, at, guessed, audit, guess, undone is not null
-            from mark join change on n = change {which} order by row, change
-        """
-        rows: dict[int, list[Any]] = {}
-        for row, *mark in self._db.execute(query):
-            rows.setdefault(row, []).append(mark)
-        merges = [(n, "merge", gone, into) for n, gone, into in self.merges]
-        for row, marks in rows.items():
-            self.skipped.discard(row)
-            self.details.pop(row, None)
-            given = int(self._given[row])
-            label = None if given < 0 else Label(given, self.meta["began"], "file")
-            for n, what, code, *more in sorted([*marks, *merges] if merges else marks, key=lambda mark: mark[0]):
-                if what == "merge":
-                    label = label and _merged(label, code, more[0])
-                    continue
-                at, guessed, audit, guess, undone = more
-                if not isinstance(at, str):
-                    raise KeyError("a time is no text")
-                if undone:
-                    continue
-                if what == "label":
-                    if label is not None:
-                        audit, guess = label.audit, label.guess
-                    again = label is not None and label.code == code
-                    label = Label(code, at, "model" if guessed else "person", bool(audit), guess, n, again)
-                    self.skipped.discard(row)
-                elif what == "clear":
-                    label = None
-                elif label is None:
-                    self.skipped.add(row)
-            self.codes[row] = -1 if label is None else label.code
-            if label is not None and label.change:
-                self.details[row] = label
-
-    def _assign_keys(self) -> None:
-        """A class named by a digit has that digit as its key, another keeps its own, a new one gets the first free."""
-        last = dict(self._db.execute("select code, key from key").fetchall())
-        keys = {code: name for code, name in self.classes.items() if name in {"0", *KEYS[:9]}}
-        # A class that is there comes before one that comes back.
-        for code in sorted(self.classes, key=lambda code: code not in self.keys):
-            if code not in keys and last.get(code) and last[code] not in keys.values():
-                keys[code] = last[code]
-        free = iter(key for key in KEYS if key not in keys.values())
-        self.keys = {code: keys.get(code) or next(free, "") for code in self.classes}
-        if self.keys.items() - last.items():
-            self._db.executemany("insert or replace into key values (?, ?)", self.keys.items())
-
-    def _checked(self, rows: Sequence[int]) -> list[int]:
-        if not isinstance(rows, list | tuple) or not rows:
-            raise ValueError(f"`rows` must be a list of at least one row number, but got {short(rows)}.")
-        for row in rows:
-            if isinstance(row, bool) or not isinstance(row, int) or not 0 <= row < self.rows:
-                raise ValueError(f"Rows go from 0 to {self.rows - 1}, but got {short(row)}.")
-        return sorted(set(rows))
-
-    def _check_class(self, code: int) -> None:
-        if isinstance(code, bool) or not isinstance(code, int) or code not in self.classes:
-            raise ValueError(f"There is no class {short(code)}. Add it first.")
-
-    def _check_unchanged(self, rows: list[int], code: int, was: int | None) -> None:
-        now = self.codes[rows]
-        changed = (now != code) & (now != (-1 if was is None else was))
-        if not changed.any():
-            return
-        if len(rows) > 1:
-            raise ConflictError(
-                f"Nothing was changed: {changed.sum()} of the {len(rows)} rows got other labels in another tab "
-                "meanwhile. Select them again."
-            )
-        what = "lost its label" if now[0] < 0 else f"was labeled {self.classes[int(now[0])]!r}"
-        raise ConflictError(f"The row before {what} in another tab meanwhile; nothing was changed. Open it to edit.")
-
-
-def _merged(label: Label, gone: int, into: int) -> Label:
-    return replace(
-        label, code=into if label.code == gone else label.code, guess=into if label.guess == gone else label.guess
-    )
+    def _replay(self) -> None:
+        self.replay(self._given, self.meta["began"], self.meta["classes"], self._standing.values())
 
 
 def _check_files(folder: Path) -> None:

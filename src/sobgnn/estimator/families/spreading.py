@@ -16,7 +16,7 @@ from sobgnn.estimator.labels import Labels
 from sobgnn.estimator.points import GIVEN, Points, View
 from sobgnn.estimator.spreading import diffuse, poisson_potential
 from sobgnn.estimator.state import shaped
-from sobgnn.graphs.assortativity import assortativity
+from sobgnn.graphs.summary import assortativity
 
 # Strength of the diffusion.
 STRENGTH = 0.98

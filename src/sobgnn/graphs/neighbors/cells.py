@@ -10,9 +10,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sobgnn.graphs.neighbors.distances import Dense
-from sobgnn.graphs.neighbors.exact import Progress, by_distance, measure, search_exact
-from sobgnn.graphs.neighbors.scan import Groups, Heaps, scan
+from sobgnn.graphs.neighbors.exact import Groups, Heaps, Progress, by_distance, measure, scan, search_exact
+from sobgnn.graphs.neighbors.points import Dense
 
 # Points of a cell on average. Smaller ones need fewer comparisons for a recall, and more work for each comparison.
 _SIZE = 256
@@ -84,7 +83,7 @@ class Cells:
         self.home[self.order] = np.repeat(np.arange(self.count, dtype=np.int32), np.diff(self.start))
         if (np.diff(self.start) > _LARGE * size).any():
             self._cap(size)
-        self.centers = torch.from_numpy(self._means(np.arange(len(self.order)), self.start)).to(base.device)
+        self.centers = self._means(np.arange(len(self.order)), self.start)
         self._squares = self.centers.double().square().sum(1).float()
 
     @property
@@ -102,8 +101,8 @@ class Cells:
         visits = self._nearest(queries, at, near, itself)
         spans = np.stack([self.start[:-1], self.start[1:]], 1)
         for turn in range(visits.shape[1]):
-            groups = _grouped(visits[:, turn], spans, self.order, queries.device)
-            scan(self.base.low, self.base.low_sq_32, queries, groups, heaps)
+            groups = Groups.by_cell(visits[:, turn], spans, self.order, queries.device)
+            scan(self.base.low, self.base.squares, queries, groups, heaps)
             if progress is not None:
                 progress(len(at) * (turn + 1) // visits.shape[1], len(at))
         indices, squared = np.empty((len(at), k), np.int64), np.empty((len(at), k), np.float64)
@@ -137,7 +136,7 @@ class Cells:
             width = around.found.shape[1]
             first = np.arange(self.count, dtype=np.int64) * width
             listed = np.sort(around.found.cpu().numpy(), axis=1).ravel()
-            groups = _grouped(self.home[at], np.stack([first, first + width], 1), listed, queries.device)
+            groups = Groups.by_cell(self.home[at], np.stack([first, first + width], 1), listed, queries.device)
         scan(self.centers, self._squares, queries, groups, heaps)
         turn = heaps.scores.argsort(dim=1, stable=True)
         return np.ascontiguousarray(heaps.found.gather(1, turn).cpu().numpy())
@@ -154,9 +153,12 @@ class Cells:
             turn = np.argsort(child, kind="stable")
             start = np.searchsorted(child[turn], np.arange(len(centers) + 1))
             held = np.flatnonzero(np.diff(start))
-            means = self._means(drawn[0][turn], np.append(start[held], len(turn)))
-            centers[torch.from_numpy(held).to(low.device)] = torch.from_numpy(means).to(low.device)
-        child = self._assign(centers, first, np.arange(self.base.n), np.where(pieces > 1, lengths, 0), every=True)
+            centers[torch.from_numpy(held).to(low.device)] = self._means(
+                drawn[0][turn], np.append(start[held], len(turn))
+            )
+        cell = np.repeat(np.where(pieces > 1, np.arange(len(pieces)), -1), lengths)
+        child = self._assign(centers, first, np.arange(self.base.n), cell)
+        child = np.where(child < 0, np.repeat(first[:-1], lengths), child)
         turn = np.argsort(child, kind="stable")
         lengths = np.bincount(child, minlength=len(centers))
         self.order, self.start = self.order[turn], _starts(lengths[lengths > 0])
@@ -175,62 +177,38 @@ class Cells:
         self.home[self.order] = np.repeat(np.arange(len(of), dtype=np.int32), np.diff(self.start))
 
     def _draw(self, counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Places in ``order`` of some rows of each cell, one from each of equal parts, and their numbers [C]."""
+        """Places in ``order`` of some rows of each cell, one from each of equal parts, and their cells."""
         cell = np.repeat(np.arange(len(counts)), counts)
         part = np.arange(len(cell)) - _starts(counts)[cell] + self._random.random(len(cell))
-        return self.start[cell] + (part * np.diff(self.start)[cell] / counts[cell]).astype(np.int64), counts
+        return self.start[cell] + (part * np.diff(self.start)[cell] / counts[cell]).astype(np.int64), cell
 
     def _assign(
         self,
         centers: Tensor,
         first: npt.NDArray[np.int64],
         places: npt.NDArray[np.int64],
-        counts: npt.NDArray[np.int64],
-        every: bool = False,
+        cell: npt.NDArray[np.int64],
     ) -> npt.NDArray[np.int64]:
-        """The nearest of their cell's new centers, for rows at places in ``order``; of a cell that stays, its own."""
-        start = self.start if every else _starts(counts)
-        parts = np.where(counts > 0, -(-counts // _PART), 0)
-        cell, part = np.repeat(np.arange(len(counts)), parts), np.arange(parts.sum())
-        part -= np.repeat(_starts(parts)[:-1], parts)
-        spans = start[cell, None] + np.stack(
-            [part * counts[cell] // parts[cell], (part + 1) * counts[cell] // parts[cell]], 1
-        )
+        """The nearest of their cells' new centers, for rows at places in ``order``; -1 for cells of -1."""
         rows, low = self.order[places], self.base.low
-        groups = Groups(
-            np.stack([first[:-1], first[1:]], 1)[cell], np.arange(len(centers), dtype=np.int32), spans, rows
-        )
+        spans, names = np.stack([first[:-1], first[1:]], 1), np.arange(len(centers), dtype=np.int32)
+        groups = Groups.by_cell(cell.astype(np.int32), spans, names)
         heaps = Heaps(self.base.n, 1, low.device)
-        scan(centers, centers.double().square().sum(1).float(), low, groups, heaps)
-        child = heaps.found[:, 0].cpu().numpy()[rows].astype(np.int64)
-        if every:
-            child = np.where(child < 0, np.repeat(first[:-1], np.diff(self.start)), child)
-        return child
+        squares = centers.double().square().sum(1).float()
+        scan(centers, squares, low, groups._replace(queries=rows[groups.queries]), heaps)
+        return heaps.found[:, 0].cpu().numpy()[rows].astype(np.int64)
 
-    def _means(self, places: npt.NDArray[np.int64], start: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Means of runs of rows, at places in ``order``."""
-        means = np.empty((len(start) - 1, self.base.terms), np.float32)
+    def _means(self, places: npt.NDArray[np.int64], start: npt.NDArray[np.int64]) -> Tensor:
+        """Means of runs of rows, at places in ``order``, float32."""
         low = self.base.low
+        means = low.new_empty((len(start) - 1, self.base.terms))
         cuts = np.unique(np.searchsorted(start, np.arange(0, len(places) + _BATCH, _BATCH)).clip(max=len(means)))
         for begin, end in itertools.pairwise(cuts):
             rows = self.order[places[start[begin] : start[end]]].astype(np.int64)
             block = low[torch.from_numpy(rows).to(low.device)].double()
             lengths = torch.from_numpy(np.diff(start[begin : end + 1])).to(low.device)
-            means[begin:end] = torch.segment_reduce(block, "mean", lengths=lengths).cpu().numpy()
+            means[begin:end] = torch.segment_reduce(block, "mean", lengths=lengths)
         return means
-
-
-def _grouped(
-    cell: npt.NDArray[np.int32],
-    point_spans: npt.NDArray[np.int64],
-    points: npt.NDArray[np.int32],
-    device: torch.device,
-) -> Groups:
-    """Queries grouped by their cells [m], with the points of these cells."""
-    turn = torch.from_numpy(cell).to(device).argsort(stable=True).int().cpu().numpy()
-    start = _starts(np.bincount(cell, minlength=len(point_spans)))
-    held = np.flatnonzero(np.diff(start))
-    return Groups(point_spans[held], points, np.stack([start[held], start[held + 1]], 1), turn)
 
 
 def _starts(counts: Sequence[int] | npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -9,31 +9,29 @@ the bound is looked at. The answer therefore depends neither on block sizes nor 
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from sobgnn.graphs.neighbors.distances import Dense, Space
-from sobgnn.graphs.neighbors.scan import Groups, Heaps, compiled, scan
+from sobgnn.graphs.neighbors import tiles
+from sobgnn.graphs.neighbors.points import Dense
+from sobgnn.propagation import backend, native
 
-_TILE = 4096  # points: float32 products of a tile take 64 MiB; 8192 saves 15 % of the time and takes 256 MiB
-_CUDA_TILE = 8192
 _BLOCK_BYTES = 2**27  # of float64 products held at once
-_GROUP = 16
-_FAR = 1e30  # squared distance of the rows that pad a tile; real ones are at most 4 × features
 _FEW = 256  # rows searched in float64 for which no equal rows are looked for
-# Queries that are compared between two calls of progress, and by a thread at once.
-_SCANNED, _SCAN_PART = 1 << 15, 2048
+# Queries that are compared between two calls of progress, and by a thread at once, with all points or with a cell.
+_SCANNED, _SCAN_PART, _PART = 1 << 15, 2048, 4096
 
 # Comparing two points costs as much as this many multiplications, besides one for each feature: 8.6 ns per pair with 10
 # features and 24 ns with 1,000.
 _PAIR = 500
+
+_CPU = torch.device("cpu")
 
 Progress = Callable[[int, int], None]
 Found = tuple[Tensor, Tensor]
@@ -57,32 +55,29 @@ def search_exact(
     """
     at = torch.arange(query.n) if which is None else torch.from_numpy(which)
     at = at.to(base.device)
-    if not isinstance(base, Dense) or not _keeps_float32(base.device):
+    if not (isinstance(base, Dense) and (compiled(base.device) or tiles.keeps_float32(base.device))):
         found, d2 = _search_float64(base, query, k, at, progress)
     else:
         many = min(k + max(8, k // 4), base.n - (query is base))
-        propose = _propose_compiled if compiled(base.device) else _propose
-        last, candidates = propose(base, query, many, None if which is None else at, progress)
+        propose = _propose if compiled(base.device) else tiles.propose
+        last, candidates = propose(base, query, many, at, progress)
         found, d2 = _prove(base, query, k, at, last, candidates)
     return found.cpu().numpy(), d2.cpu().numpy()
 
 
 def _prove(base: Dense, query: Dense, k: int, at: Tensor, last: Tensor, candidates: Tensor) -> Found:
     """The k nearest of each row ``at`` by float64 distances, from candidates where these are proven enough."""
-    many = candidates.shape[1]
-    itself = query is base
-    found = torch.empty((len(at), k), dtype=torch.int64, device=base.device)
-    d2 = torch.empty((len(at), k), dtype=torch.float64, device=base.device)
-    proven = torch.empty(len(at), dtype=torch.bool, device=base.device)
-    for rows in torch.arange(len(at), device=base.device).split(_TILE):  # type: ignore[no-untyped-call]
-        d2_of = measure(base, query, at[rows], candidates[rows])
+    parts, proven, itself = [], [], query is base
+    for rows, near, least in zip(*(torch.split(part, _SCANNED) for part in (at, candidates, last)), strict=True):
+        d2 = measure(base, query, rows, near)
         if itself:
-            d2_of[candidates[rows] == at[rows].unsqueeze(1)] = torch.inf
-        nearest, exactly = by_distance(candidates[rows], d2_of)
-        bound = _bound(base, query.low_sq[at[rows]], exactly[:, k - 1], torch.float32)
-        proven[rows] = (last[rows] > bound) | (many >= base.n - itself)
-        found[rows], d2[rows] = nearest[:, :k], exactly[:, :k]
-    doubtful = (~proven).nonzero().flatten()
+            d2[near == rows.unsqueeze(1)] = torch.inf
+        near, d2 = by_distance(near, d2)
+        bound = _bound(base, query.low_sq[rows], d2[:, k - 1], torch.float32)
+        proven.append((least > bound) | (near.shape[1] >= base.n - itself))
+        parts.append((near[:, :k], d2[:, :k]))
+    found, d2 = (torch.cat(part) for part in zip(*parts, strict=True))
+    doubtful = (~torch.cat(proven)).nonzero().flatten()
     if len(doubtful):
         found[doubtful], d2[doubtful] = _search_float64(base, query, k, at[doubtful], None)
     return found, d2
@@ -104,7 +99,7 @@ def by_distance(found: Tensor, d2: Tensor) -> Found:
     return found.gather(1, order), d2
 
 
-def _bound(base: Space, own: Tensor, farthest: Tensor, level: torch.dtype) -> Tensor:
+def _bound(base: Any, own: Tensor, farthest: Tensor, level: torch.dtype) -> Tensor:
     """What the computed |x - y|² of a y among the k nearest cannot exceed, given the k-th candidate's: [b].
 
     Such a y is within far of x, hence no longer than |x| + far. A sum of t terms in precision u is off by at
@@ -112,126 +107,101 @@ def _bound(base: Space, own: Tensor, farthest: Tensor, level: torch.dtype) -> Te
     """
     u = torch.finfo(level).eps / 2
     length, far = own.sqrt(), farthest.sqrt()
-    reach = (length + far).clamp_(max=base.reach) + length
+    reach: Tensor = (length + far).clamp_(max=base.reach) + length
     shift = (u + 2.0**-50 * math.sqrt(base.terms)) * (reach + 1)  # the rows themselves are rounded
-    slack = 2.1 * (base.terms + 8) * u * reach.square() + base.terms * torch.finfo(level).tiny
+    slack: Tensor = 2.1 * (base.terms + 8) * u * reach.square() + base.terms * torch.finfo(level).tiny
     return (far + shift).square() + slack
 
 
 # ---------------------------------------------------------------------------------- float32: candidates
 
 
-def _propose_compiled(base: Dense, query: Dense, many: int, at: Tensor | None, progress: Progress | None) -> Found:
-    """As :func:`_propose`, by the compiled kernel; a row itself is among its candidates, of which there is one more."""
-    queries = query.low if at is None else query.low[at]
-    own = query.low_sq if at is None else query.low_sq[at]
-    lasts, columns = [], []
-    for start in range(0, len(queries), _SCANNED):
-        some = queries[start : start + _SCANNED]
-        heaps = Heaps(len(some), many + (query is base), base.device)
-        parts = max(-(-len(some) // _SCAN_PART), min(4 * torch.get_num_threads(), -(-len(some) // 16)))
-        scan(base.low, base.low_sq_32, some, Groups.all_points(base.n, len(some), parts), heaps)
-        lasts.append(heaps.scores[:, 0].double() + own[start : start + _SCANNED])
+class Groups(NamedTuple):
+    """Groups of queries, each compared with a group of points: spans [G, 2] of lists of rows.
+
+    A query is in at most one group.
+    """
+
+    point_spans: npt.NDArray[np.int64]
+    points: npt.NDArray[np.int32]
+    query_spans: npt.NDArray[np.int64]
+    queries: npt.NDArray[np.int32]
+
+    @classmethod
+    def all_points(cls, points: int, queries: int, parts: int) -> Groups:
+        """Every query compared with every point, in groups that threads can share."""
+        ends = np.arange(parts + 1, dtype=np.int64) * queries // parts
+        whole, listed = np.tile(np.array([[0, points]], np.int64), (parts, 1)), np.arange(points, dtype=np.int32)
+        return cls(whole, listed, np.stack([ends[:-1], ends[1:]], 1), np.arange(queries, dtype=np.int32))
+
+    @classmethod
+    def by_cell(
+        cls,
+        cell: npt.NDArray[np.int32],
+        spans: npt.NDArray[np.int64],
+        points: npt.NDArray[np.int32],
+        device: torch.device = _CPU,
+    ) -> Groups:
+        """Queries by their cells [M], -1 for none, each compared with its cell's part of ``points``, ``spans`` [C, 2].
+
+        Large groups are cut, so that threads can share them.
+        """
+        turn = torch.from_numpy(cell).to(device).argsort(stable=True).int().cpu().numpy()
+        start = np.searchsorted(cell[turn], np.arange(len(spans) + 1))
+        pieces = -(-np.diff(start) // _PART)
+        of, parts = np.repeat(np.arange(len(spans)), pieces), np.repeat(pieces, pieces)
+        piece, length = np.arange(len(of)) - np.repeat(np.cumsum(pieces) - pieces, pieces), np.diff(start)[of]
+        ends = np.stack([piece * length // parts, (piece + 1) * length // parts], axis=1)
+        return cls(spans[of], points, start[of, None] + ends, turn)
+
+
+class Heaps:
+    """The ``most`` smallest scores of each query so far, [M, most] in no order, the largest of them first.
+
+    Attributes:
+        scores: float32, infinite where there is none yet.
+        found: int32, the rows of the points; -1 where there is none yet.
+    """
+
+    def __init__(self, queries: int, most: int, device: torch.device) -> None:
+        self.scores = torch.full((queries, most), torch.inf, dtype=torch.float32, device=device)
+        self.found = torch.full((queries, most), -1, dtype=torch.int32, device=device)
+
+
+def compiled(device: torch.device) -> bool:
+    """Whether :func:`scan` is compiled here."""
+    return device.type == "cpu" and backend() == "native"
+
+
+def scan(points: Tensor, squares: Tensor, queries: Tensor, groups: Groups, heaps: Heaps) -> None:
+    r"""Update the heaps by :math:`|y|^2 - 2 \, x \cdot y` for every query x and point y of each group.
+
+    Args:
+        points: float32 [N, D], contiguous.
+        squares: float32 [N], their squared lengths.
+        queries: float32 [M, D], contiguous.
+        groups: What is compared. The answer does not depend on their order, or on the number of threads.
+        heaps: For M queries.
+    """
+    if not compiled(points.device):
+        return tiles.scan(points, squares, queries, *groups, heaps.scores, heaps.found)
+    sizes = (len(groups.point_spans), points.shape[1], heaps.scores.shape[1])
+    native.call("sobgnn_scan", torch.float32, points, squares, queries, *groups, heaps.scores, heaps.found, *sizes)
+
+
+def _propose(base: Dense, query: Dense, many: int, at: Tensor, progress: Progress | None) -> Found:
+    """As :func:`tiles.propose`, by the compiled kernel; a row is one of its candidates, of which there is one more."""
+    lasts, columns, done = [], [], 0
+    for rows in torch.split(at, _SCANNED):
+        heaps = Heaps(len(rows), many + (query is base), base.device)
+        parts = max(-(-len(rows) // _SCAN_PART), min(4 * torch.get_num_threads(), -(-len(rows) // 16)))
+        scan(base.low, base.squares, query.low[rows], Groups.all_points(base.n, len(rows), parts), heaps)
+        lasts.append(heaps.scores[:, 0].double() + query.low_sq[rows])
         columns.append(heaps.found.long())
+        done += len(rows)
         if progress is not None:
-            progress(start + len(some), len(queries))
+            progress(done, len(at))
     return torch.cat(lasts), torch.cat(columns)
-
-
-def _propose(base: Dense, query: Dense, many: int, at: Tensor | None, progress: Progress | None) -> Found:
-    """The ``many`` smallest products of the query rows: the largest of them [M], and their columns [M, many].
-
-    Tile by tile, each row keeping its best so far. Products of a set with itself are symmetric, so a tile off
-    the diagonal serves its rows and its columns, and only half of the tiles are computed.
-    """
-    symmetric = query is base and at is None
-    side = _CUDA_TILE if base.device.type == "cuda" else _TILE
-    count = query.n if at is None else len(at)
-    best = torch.full((count, many), torch.inf, dtype=torch.float32, device=base.device)
-    index = torch.zeros((count, many), dtype=torch.int64, device=base.device)
-    left_starts, right_starts = range(0, count, side), range(0, base.n, side)
-    total, done = len(left_starts) * len(right_starts), 0
-    if symmetric:
-        total = len(left_starts) * (len(left_starts) + 1) // 2
-    # Into memory that is there: that of a large new tensor has to be cleared by the system, which takes half as long as
-    # the product.
-    sides = (min(side, length) + _GROUP for length in (count, base.n))
-    memory = torch.empty(math.prod(sides), dtype=torch.float32, device=base.device)
-    for j in right_starts:
-        columns = slice(j, min(j + side, base.n))
-        right = _augmented(base, columns, right=True)
-        for i in left_starts:
-            if symmetric and i > j:
-                break
-            done += 1
-            rows = slice(i, min(i + side, count))
-            left = _augmented(query, rows if at is None else at[rows], right=False)
-            tile = torch.mm(left, right.T, out=memory[: len(left) * len(right)].view(len(left), len(right)))
-            if query is base:
-                _leave_out_itself(tile, torch.arange(count, device=base.device)[rows] if at is None else at[rows], j)
-            _keep_smallest(tile, best, index, rows, j)
-            if symmetric and i < j:
-                _keep_smallest(tile.T, best, index, columns, i)
-            if progress is not None:
-                progress(count * done // total, count)
-    return best.amax(1).double(), index
-
-
-def _augmented(space: Dense, rows: slice | Tensor, *, right: bool) -> Tensor:
-    """Rows [x, |x|², 1] or [-2y, 1, |y|²], whose products are |x - y|²; padded to whole groups by far ones."""
-    x, sq = space.low[rows], space.low_sq_32[rows]
-    extra = -len(x) % _GROUP
-    out = x.new_zeros((len(x) + extra, space.terms + 2))
-    torch.mul(x, -2.0 if right else 1.0, out=out[: len(x), : space.terms])
-    out[: len(x), space.terms + right] = sq
-    out[len(x) :, space.terms + right] = _FAR
-    out[:, space.terms + (not right)] = 1.0
-    return out
-
-
-def _leave_out_itself(tile: Tensor, at: Tensor, start: int) -> None:
-    inside = ((at >= start) & (at < start + tile.shape[1])).nonzero().flatten()
-    tile[inside, at[inside] - start] = torch.inf
-
-
-def _keep_smallest(tile: Tensor, best: Tensor, index: Tensor, rows: slice, start: int) -> None:
-    """Merge a tile of columns ``start``... into the smallest values, and their columns, of its rows.
-
-    The m smallest of a row lie in the m groups with the smallest minima. Taking minima is a vectorized pass,
-    so the selection, which is not, sees a 16th of the row; and once a row has good candidates, few groups.
-    """
-    count = rows.stop - rows.start
-    width = tile.shape[1] // _GROUP
-    if tile.is_contiguous():
-        minima = tile.view(len(tile), _GROUP, width).amin(1)[:count]
-    else:
-        minima = tile.T.view(_GROUP, width, len(tile)).amin(0).T[:count].contiguous()
-    many = best.shape[1]
-    better = int((minima < best[rows].amax(1, keepdim=True)).sum(1).amax())
-    few = min(better, many, width)
-    if few == 0:
-        return
-    groups = minima.topk(few, dim=1, largest=False, sorted=False).indices
-    members = groups.unsqueeze(1) + width * torch.arange(_GROUP, device=tile.device).view(-1, 1)
-    members = members.flatten(1)
-    values = torch.cat([best[rows], tile[:count].gather(1, members)], 1)
-    names = torch.cat([index[rows], members + start], 1)
-    top = values.topk(many, dim=1, largest=False, sorted=False)
-    best[rows], index[rows] = top.values, names.gather(1, top.indices)
-
-
-def _keeps_float32(device: torch.device) -> bool:
-    """Whether float32 products are float32 here: TF32 or bfloat16 may be on, by any of several switches."""
-    probe, unit = _probe(device)
-    return bool(torch.equal(probe @ unit, probe))
-
-
-@functools.cache
-def _probe(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Entries that have fewer digits in other types, [32, 256], and the unit matrix: a product that takes no time."""
-    return torch.full((32, 256), 1 + 2.0**-20, dtype=torch.float32, device=device), torch.eye(
-        256, dtype=torch.float32, device=device
-    )
 
 
 # ------------------------------------------------------------------------------- float64: the last word
@@ -241,12 +211,12 @@ def _search_float64(base: Any, query: Any, k: int, at: Tensor, progress: Progres
     # Of equal rows only the first k, and one for the row itself, can be neighbors. Without this, a set with
     # many equal rows would compare each with each.
     eligible = base.first_copies(k + 1) if len(at) > _FEW else None
-    step = max(1, _BLOCK_BYTES // (8 * base.n))
-    parts = []
-    for start in range(0, len(at), step):
-        parts.append(_search_block(base, query, k, at[start : start + step], eligible))
+    parts, done = [], 0
+    for rows in torch.split(at, max(1, _BLOCK_BYTES // (8 * base.n))):
+        parts.append(_search_block(base, query, k, rows, eligible))
+        done += len(rows)
         if progress is not None:
-            progress(min(start + step, len(at)), len(at))
+            progress(done, len(at))
     return torch.cat([p[0] for p in parts]), torch.cat([p[1] for p in parts])
 
 
@@ -255,7 +225,7 @@ def _search_block(base: Any, query: Any, k: int, at: Tensor, eligible: Tensor | 
     many = min(k + 8, others)
     values, own = base.products(query, at)
     if query is base:
-        _leave_out_itself(values, at, 0)
+        tiles.leave_out_itself(values, at, 0)
     top = values.topk(many, dim=1, largest=False, sorted=False)
     found, d2 = by_distance(top.indices, measure(base, query, at, top.indices))
     bound = _bound(base, own, d2[:, k - 1], torch.float64)
@@ -266,18 +236,13 @@ def _search_block(base: Any, query: Any, k: int, at: Tensor, eligible: Tensor | 
     within = (values <= bound.unsqueeze(1))[doubtful]
     if eligible is not None:
         within &= eligible
-    found[doubtful], d2[doubtful] = _among(base, query, k, at[doubtful], within)
-    return found, d2
-
-
-def _among(base: Any, query: Any, k: int, at: Tensor, within: Tensor) -> Found:
-    """The k nearest of each row among the columns set in ``within``, all of whose distances are computed."""
+    # The k nearest among the columns within the bound, all of whose distances are computed. nonzero() lists columns in
+    # order, so two stable sorts leave (row, distance, column).
     row, column = within.nonzero(as_tuple=True)
-    d2 = measure(base, query, at[row], column.unsqueeze(1)).flatten()
-    # nonzero() lists columns in order, so two stable sorts leave (row, distance, column).
-    order = d2.argsort(stable=True)
+    measured = measure(base, query, at[doubtful][row], column.unsqueeze(1)).flatten()
+    order = measured.argsort(stable=True)
     order = order[row[order].argsort(stable=True)]
-    counts = torch.bincount(row, minlength=len(at))
-    first = counts.cumsum(0) - counts
-    take = order[first.unsqueeze(1) + torch.arange(k, device=row.device)]
-    return column[take], d2[take]
+    counts = torch.bincount(row, minlength=len(doubtful))
+    take = order[(counts.cumsum(0) - counts).unsqueeze(1) + torch.arange(k, device=row.device)]
+    found[doubtful], d2[doubtful] = column[take], measured[take]
+    return found, d2

@@ -10,9 +10,8 @@ import numpy.typing as npt
 from torch import Tensor
 
 from sobgnn.graphs.neighbors.cells import Cells, enough_cells
-from sobgnn.graphs.neighbors.distances import Dense, beside, dense_spaces, distances, peak
 from sobgnn.graphs.neighbors.exact import query_cost, search_exact
-from sobgnn.graphs.neighbors.points import check_k
+from sobgnn.graphs.neighbors.points import Dense, distances, peak
 
 # Minimum cost of an exact query for which cells are several times faster, and minimum number of queries at once for
 # which this makes up for clustering the points. Very many points are clustered for any query, so that later calls need
@@ -32,7 +31,7 @@ class NeighborIndex:
 
     Args:
         points: [N, F], finite; searched on their device. They are not copied and must not change.
-        metric: As for :func:`sobgnn.graphs.neighbors.nearest`.
+        metric: As for :func:`sobgnn.graphs.knn.nearest`.
         recall: Recall that cells must reach on sampled points.
     """
 
@@ -64,15 +63,12 @@ class NeighborIndex:
             k: At most N.
             approximate: Search cells, whose number is set on sampled points; distances and order are still exact.
         """
-        check_k(k, len(self.points), without_itself=False)
         if not len(queries):
             return np.empty((0, k), np.int64), np.empty((0, k), np.float32)
-        base = self._base
-        if not self.cosine and peak(queries) * base.scale > _LARGER:
-            base, query = dense_spaces(self._rows, queries, cosine=False, device=base.device)
-            found, squared = search_exact(base, query, k)
-            return found, distances(squared, base)
-        query = beside(base, queries)
+        base, largest = self._base, 0.0 if self.cosine else peak(queries)
+        if largest * base.scale > _LARGER:
+            base, approximate = Dense(self.points, largest, device=base.device), False
+        query = base.beside(queries)
         if not approximate:
             found, squared = search_exact(base, query, k)
         else:
@@ -81,13 +77,9 @@ class NeighborIndex:
             found, squared = self._cells.search(query, np.arange(query.n), k, _MORE_CELLS * self._near[k])
         return found, distances(squared, base)
 
-    @property
-    def _rows(self) -> Any:
-        return self.points.numpy() if self.points.device.type == "cpu" else self.points
-
     @cached_property
     def _base(self) -> Dense:
-        return dense_spaces(self._rows, None, cosine=self.cosine, device=self.points.device)[0]
+        return Dense(self.points, 1.0 if self.cosine else peak(self.points), cosine=self.cosine)
 
     @cached_property
     def _cells(self) -> Cells:

@@ -168,7 +168,7 @@ function give(code, how = "key") {
     rows.forEach((row) => away.add(row));
     if (current && away.has(current.row)) advance();
     change("label", { rows, class: code, how: "lasso", was: null }, () => rows.forEach((row) => away.delete(row)))
-      .then((content) => content && say(`Labeled ${many(rows.length, "row")} “${nameOf(code)}”. U takes it back.`));
+      .then((content) => content && say(`Labeled ${many(rows.length, "row")} “${nameOf(code)}”. Undo takes it back.`));
     return;
   }
   if (!current) return;
@@ -217,6 +217,7 @@ async function addClass(event) {
 }
 
 function howToGive(entry) {
+  if (TOUCH.matches) return "tap it to give it";
   return entry.key ? `press ${entry.key.toUpperCase()} to give it` : "click it to give it";
 }
 
@@ -224,14 +225,20 @@ async function search(event) {
   event.preventDefault();
   try {
     const { found, rows } = await (await get("api/search?q=" + encodeURIComponent($("words").value))).json();
+    const listed = found > rows.length ? ` The first ${rows.length} are listed.` : "";
+    const opens = TOUCH.matches ? "" : " Enter opens the one in focus.";
+    write("matches", found ? `${many(found, "row")} found.${listed}${opens}` : "Nothing found.");
     fill($("found"), rows);
     const first = $("found").querySelector("button");
     if (first) first.focus();
-    const listed = found > rows.length ? ` The first ${rows.length} are listed.` : "";
-    say(found ? `${many(found, "row")} found.${listed} Enter opens the one in focus.` : "Nothing found.");
   } catch (error) {
     alertText("change", error.message);
   }
+}
+
+function endSearch() {
+  $("found").replaceChildren();
+  write("matches", "");
 }
 
 // ---------------------------------------------------------------------------------------------- renaming
@@ -287,7 +294,7 @@ document.addEventListener("keydown", (event) => {
     select([]);
     if (event.target.closest("#found, #search")) $("point").focus();
     else if (event.target.matches("input")) event.target.blur();
-    $("found").replaceChildren();
+    endSearch();
     return;
   }
   if (event.ctrlKey || event.metaKey || event.altKey || event.repeat || !state) return;
@@ -327,5 +334,3 @@ $("new-class").addEventListener("submit", addClass);
 $("search").addEventListener("submit", search);
 $("rename-form").addEventListener("submit", rename);
 $("rename-form").addEventListener("input", () => ask(""));
-$("content").addEventListener("scroll", fade);
-new ResizeObserver(fade).observe($("content"));

@@ -6,6 +6,8 @@ const REASONS = {
   random: "Drawn at random.",
   "asked for": "Opened by you.",
 };
+const TOUCH = matchMedia("(pointer: coarse)"); // no keys to press
+const FEWEST_AUDITED = 5; // of fewer rows, the share that the model got right says nothing
 const SPOKEN = 200; // characters of a row that are read out when it comes
 const LOG_MS = 10000; // how long the log says what was done
 const alerts = { change: "", model: "", server: "" };
@@ -148,7 +150,9 @@ function showPoint() {
     const list = document.createElement("dl");
     for (const part of current.content) list.append(...field(part));
     $("content").append(list);
-    $("content").scrollTop = 0;
+    $("work").scrollTop = 0;
+    const { top, bottom } = $("point").getBoundingClientRect();
+    if (top < 0 && bottom > 0) $("point").scrollIntoView(); // a narrow window, which does not show the map now
     // A row in one line for screen readers, which read all of it in the card.
     const parts = current.content.map((part) => part.kind === "picture" ? "picture" : `${part.name}: ${part.value.slice(0, SPOKEN)}`);
     const text = `${current.title}. ${parts.join(". ")}`.replace(/\s+/g, " ");
@@ -159,7 +163,6 @@ function showPoint() {
     write("point-title", done ? "Every row is done" : "Choosing the first rows");
     write("why", "");
   }
-  fade();
   showHint();
   if (state) showClasses();
   showRings();
@@ -174,7 +177,6 @@ function field(part) {
     image.alt = `Picture of ${current.title}`;
     image.addEventListener("load", () => {
       image.className = Math.max(image.naturalWidth, image.naturalHeight) < 200 ? "tiny" : "";
-      fade();
     });
     image.addEventListener("error", () => explainPicture(image.src, value));
     value.append(image);
@@ -193,21 +195,15 @@ function field(part) {
   return [name, value];
 }
 
-/** A card that holds more than it shows fades out. */
-function fade() {
-  const card = $("content");
-  card.classList.toggle("more", card.scrollHeight - card.scrollTop > card.clientHeight + 2);
-}
-
 /** The guess, or what to press. */
 function showHint() {
   if (!state) return;
   const classes = state.classes, label = current && current.label !== null ? `Labeled ${nameOf(current.label)}. ` : "";
   const guesses = current ? current.guesses.filter((guess, place) => place === 0 || guess.sure >= 0.05) : [];
-  const first = classes.find((entry) => entry.key);
-  let text = "Press the key of its class, or click it. S skips the row.";
-  if (!classes.length) text = "Press N and type the first class, then Enter. Each class gets a key.";
-  else if (classes.length === 1 && first) text = `Press ${first.key.toUpperCase()} for ${first.name}, or N for another class.`;
+  const first = classes.find((entry) => entry.key), by = (keys, taps) => TOUCH.matches ? taps : keys;
+  let text = by("Press the key of its class, or click it. S skips the row.", "Tap its class, or skip the row.");
+  if (!classes.length) text = by("Press N and type the first class, then Enter. Each class gets a key.", "Name the first class below, and tap Add.");
+  else if (classes.length === 1 && first) text = by(`Press ${first.key.toUpperCase()} for ${first.name}, or N for another class.`, `Tap ${first.name}, or add another class.`);
   else if (!current) text = state.labels + state.skipped >= state.rows ? "Finish writes the model, the predictions and the report." : "One moment: the first rows are being chosen.";
   else if (guesses.length) text = "Guess: " + guesses.map((g) => `${nameOf(g.code)} (${percent(g.sure)})`).join(", ");
   write("hint", label + text);
@@ -236,8 +232,9 @@ function showProgress() {
     drawLines($("curve"), { series: [series], across: "labels", percent: true, whole: true });
   } else $("curve").replaceChildren();
   write("accuracy", last ? `Out-of-fold accuracy on your labels: ${percent(last.accuracy)} (${between(last.interval)}). Suggested rows are harder than most.` : "");
-  const found = `Random audit: the model is right for ${audit.right} of ${audit.judged} rows drawn at random`;
-  write("audit", audit.judged ? `${found} (${between(audit.interval)}).` : "Random audit: one row in eight is drawn at random, once the model guesses.");
+  const { judged, right, interval } = audit, so = judged ? `; ${count(judged)} of the first ${FEWEST_AUDITED} so far` : "";
+  const drawing = `Random audit: one row in eight is drawn at random, once the model guesses${so}.`;
+  write("audit", judged < FEWEST_AUDITED ? drawing : `Random audit: the model is right for ${right} of ${judged} rows drawn at random (${between(interval)}).`);
 }
 
 // ---------------------------------------------------------------------------------------------- the map
@@ -350,7 +347,7 @@ function fill(list, rows) {
     button.append(entry.excerpt, label);
     button.addEventListener("click", () => {
       $("point").focus(); // Enter accepts the guess
-      $("found").replaceChildren();
+      endSearch();
       act(() => openRow(entry.row));
     });
     item.append(button);
