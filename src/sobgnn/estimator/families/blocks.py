@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sobgnn.estimator.state import shaped
-from sobgnn.training.state import BETA1, BETA2, TINY
+from sobgnn.training import BETA1, BETA2, TINY
 
 # Dropout masks are rows of a pool that is drawn once; every step reads the pool from another row. Drawing new masks at
 # every step would cost more than all its products.
